@@ -1,0 +1,32 @@
+"""ASR-Norm and single domain generalization: one source domain in training, unseen domains in use.
+
+Public names are loaded at first use, so that `import asrnorm` and the command line start without torch.
+"""
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+__version__ = "0.1.0"
+
+if TYPE_CHECKING:
+    from asrnorm.norms import ASRNorm2d as ASRNorm2d
+    from asrnorm.norms import create_norm as create_norm
+    from asrnorm.norms import list_norms as list_norms
+
+_HOME = {
+    "ASRNorm2d": "asrnorm.norms",
+    "create_norm": "asrnorm.norms",
+    "list_norms": "asrnorm.norms",
+}
+
+__all__ = ["__version__", *_HOME]
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _HOME:
+        raise AttributeError(f"module 'asrnorm' has no attribute {name!r}")
+    return getattr(import_module(_HOME[name]), name)
+
+
+def __dir__() -> list[str]:
+    return sorted(__all__)

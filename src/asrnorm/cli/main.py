@@ -1,0 +1,77 @@
+"""`asrnorm VERB`: the application, its error lines and its exit status.
+
+Exit status 0: done. 1: the work failed. 2: the call was wrong. An error is one line; `--debug` shows the traceback.
+"""
+
+import sys
+import traceback
+from collections.abc import Sequence
+
+import typer
+
+from asrnorm import __version__
+from asrnorm.cli.doctor import doctor
+from asrnorm.cli.listing import list_registry
+from asrnorm.errors import AsrnormError, UnknownNameError
+
+OK, FAILED, WRONG_CALL = 0, 1, 2
+
+app = typer.Typer(
+    name="asrnorm",
+    help="ASR-Norm and single domain generalization: train on one domain, hold up on others.",
+    no_args_is_help=True,
+    add_completion=False,
+    rich_markup_mode="markdown",
+    pretty_exceptions_enable=False,
+)
+app.command("list")(list_registry)
+app.command("doctor")(doctor)
+
+# typer carries its own copy of click in some releases, so its exceptions are found by what typer exports.
+_ANCESTORS: dict[str, type[Exception]] = {c.__name__: c for c in typer.BadParameter.__mro__}
+_UsageError, _ClickException = _ANCESTORS["UsageError"], _ANCESTORS["ClickException"]
+
+
+@app.callback(invoke_without_command=True)
+def common(
+    version: bool = typer.Option(False, "--version", help="Print the version and stop."),
+    debug: bool = typer.Option(False, "--debug", help="Show the traceback of an error."),  # noqa: ARG001
+) -> None:
+    """ASR-Norm and single domain generalization: train on one domain, hold up on others."""
+    if version:
+        typer.echo(f"asrnorm {__version__}")
+        raise typer.Exit
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run the command line and return the exit status.
+
+    `--debug` is accepted anywhere, since one adds it to the end of a line that has just failed.
+    """
+    words = list(sys.argv[1:] if arguments is None else arguments)
+    debug = "--debug" in words
+    words = [word for word in words if word != "--debug"]
+    try:
+        status = app(args=words, prog_name="asrnorm", standalone_mode=False)
+    except (_ClickException, AsrnormError, OSError, KeyboardInterrupt, typer.Abort) as error:
+        if debug:
+            traceback.print_exc()
+        return _report(error)
+    return status if isinstance(status, int) else OK
+
+
+def _report(error: BaseException) -> int:
+    if isinstance(error, KeyboardInterrupt | typer.Abort):
+        return _say("interrupted", FAILED)
+    if isinstance(error, _ClickException):
+        message = error.format_message()  # type: ignore[attr-defined]
+        if not message:  # no command was given: typer has shown the help
+            return WRONG_CALL
+        hint = "; see asrnorm --help" if isinstance(error, _UsageError) else ""
+        return _say(message.rstrip(".") + hint, WRONG_CALL)
+    return _say(str(error), WRONG_CALL if isinstance(error, UnknownNameError) else FAILED)
+
+
+def _say(message: str, status: int) -> int:
+    typer.echo("asrnorm: " + " ".join(message.split()), err=True)
+    return status

@@ -1,0 +1,144 @@
+"""What a machine has and lacks for this package: the facts behind `asrnorm doctor`.
+
+Nothing here needs torch to be importable, since a broken torch is the first thing one asks a doctor about.
+"""
+
+import os
+import platform
+import sys
+from collections.abc import Callable
+from importlib import import_module, metadata
+from pathlib import Path
+from typing import Any, NamedTuple
+
+MINIMUM_PYTHON = (3, 11)
+MINIMUM_TORCH = (2, 11)
+
+# Optional parts: module, distribution, what is lost without it, how to get it.
+OPTIONAL = (
+    ("torchvision", "torchvision", "no torchvision models to convert", "pip install 'asrnorm[vision]'"),
+    ("timm", "timm", "no timm models to convert", "pip install 'asrnorm[vision]'"),
+    ("ray", "ray", "runs stay on this machine", "pip install 'asrnorm[ray]'"),
+    ("onnxscript", "onnxscript", "no export to ONNX", "pip install 'asrnorm[onnx]'"),
+    ("onnxruntime", "onnxruntime", "exported ONNX files cannot be run here", "pip install 'asrnorm[onnx]'"),
+)
+
+
+class Finding(NamedTuple):
+    """One part of the machine: `state` is `ok`, `missing` or `broken`."""
+
+    name: str
+    state: str
+    detail: str
+    remedy: str = ""
+    required: bool = False
+
+
+def data_folder() -> Path:
+    """Return where data sets lie: `ASRNORM_DATA`, or a folder in the user's cache.
+
+    Example:
+        >>> data_folder().is_absolute()
+        True
+    """
+    chosen = os.environ.get("ASRNORM_DATA")
+    return Path(chosen).expanduser().absolute() if chosen else Path.home() / ".cache" / "asrnorm" / "data"
+
+
+def examine() -> list[Finding]:
+    """Return the findings on this machine, the indispensable ones first."""
+    torch, torch_finding = _examine_torch()
+    findings = [_examine_python(), torch_finding]
+    if torch is not None:
+        findings += [_examine_gpu(torch), _examine_triton(torch)]
+    findings += [_examine_library(*row) for row in OPTIONAL]
+    return [*findings, _examine_data()]
+
+
+def _examine_python() -> Finding:
+    detail = f"{platform.python_version()} on {platform.system()} {platform.machine()}, {os.cpu_count()} cores"
+    old = sys.version_info < MINIMUM_PYTHON
+    wanted = ".".join(map(str, MINIMUM_PYTHON))
+    return Finding(
+        "python", "broken" if old else "ok", detail, f"install Python {wanted} or newer" if old else "", True
+    )
+
+
+def _examine_torch() -> tuple[Any, Finding]:
+    remedy = f"pip install 'torch>={'.'.join(map(str, MINIMUM_TORCH))}'"
+    torch, problem = _try_import("torch")
+    if torch is None:
+        return None, Finding("torch", "missing" if not _version("torch") else "broken", problem, remedy, True)
+    version = tuple(int(part) for part in torch.__version__.split("+")[0].split(".")[:2])
+    if version < MINIMUM_TORCH:
+        return torch, Finding("torch", "broken", f"{torch.__version__} is too old", remedy, True)
+    return torch, Finding("torch", "ok", f"{torch.__version__}, {torch.get_num_threads()} threads", "", True)
+
+
+def _examine_gpu(torch: Any) -> Finding:
+    if torch.cuda.is_available():
+        names = [torch.cuda.get_device_name(index) for index in range(torch.cuda.device_count())]
+        return Finding("gpu", "ok", f"{', '.join(names)}, CUDA {torch.version.cuda}")
+    if torch.version.cuda is None:
+        return Finding(
+            "gpu",
+            "missing",
+            "this torch is a CPU build; everything runs on the CPU",
+            "install a CUDA build of torch where there is a GPU",
+        )
+    return Finding(
+        "gpu",
+        "missing",
+        "no CUDA device found; everything runs on the CPU",
+        "check nvidia-smi and the driver",
+    )
+
+
+def _examine_triton(torch: Any) -> Finding:
+    triton, problem = _try_import("triton")
+    if triton is not None:
+        return Finding("triton", "ok", f"{triton.__version__}")
+    state = "broken" if _version("triton") else "missing"
+    remedy = "pip install triton" if torch.cuda.is_available() else "comes with CUDA builds of torch"
+    return Finding("triton", state, f"{problem}; torch.compile has no GPU kernels", remedy)
+
+
+def _examine_library(module: str, distribution: str, loss: str, remedy: str) -> Finding:
+    library, problem = _try_import(module)
+    if library is not None:
+        return Finding(module, "ok", _version(distribution) or "")
+    installed = _version(distribution)
+    if installed:
+        return Finding(
+            module,
+            "broken",
+            f"{installed} fails to import ({problem}); {loss}",
+            f"reinstall it to fit this torch, or pip uninstall {distribution}",
+        )
+    return Finding(module, "missing", loss, remedy)
+
+
+def _examine_data() -> Finding:
+    folder = data_folder()
+    if not folder.is_dir():
+        return Finding("data", "missing", f"{folder} does not exist", "put the data sets there, or set ASRNORM_DATA")
+    if not os.access(folder, os.R_OK | os.X_OK):
+        return Finding("data", "broken", f"{folder} cannot be read", "check its permissions, or set ASRNORM_DATA")
+    names = sorted(entry.name for entry in folder.iterdir() if not entry.name.startswith("."))
+    return Finding("data", "ok", f"{folder}: {', '.join(names) if names else 'empty'}")
+
+
+def _try_import(module: str) -> tuple[Any, str]:
+    importer: Callable[[str], Any] = import_module
+    try:
+        return importer(module), ""
+    except Exception as error:  # a broken binary wheel may raise anything
+        first_line = (str(error).splitlines() or [""])[0]
+        return None, "not installed" if isinstance(error, ModuleNotFoundError) and error.name == module else first_line
+
+
+def _version(distribution: str) -> str | None:
+    try:
+        return metadata.version(distribution)
+    except metadata.PackageNotFoundError:
+        return None

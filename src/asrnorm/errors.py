@@ -1,0 +1,48 @@
+"""The errors users meet: one line that says what is wrong and how to put it right.
+
+Every error raised on purpose derives from `AsrnormError`, so that the command line can tell a mistake of the user's
+(one line, no traceback) from a defect of ours.
+"""
+
+import difflib
+from collections.abc import Iterable
+
+
+class AsrnormError(Exception):
+    """Base of all errors that this package raises on purpose."""
+
+
+class UnknownNameError(AsrnormError, KeyError):
+    """A name that no registry holds, or an option that no constructor takes."""
+
+    def __str__(self) -> str:
+        return str(self.args[0])  # KeyError would show the repr, with quotes around the sentence
+
+
+class InputError(AsrnormError, ValueError):
+    """A tensor, file or argument whose value cannot be worked with."""
+
+
+class InputTypeError(AsrnormError, TypeError):
+    """An argument of the wrong type or dtype."""
+
+
+class ConversionError(AsrnormError, ValueError):
+    """A model whose norm layers cannot be converted or reverted as asked."""
+
+
+class MissingDependencyError(AsrnormError, ImportError):
+    """An optional library that the call needs and this machine lacks."""
+
+
+def describe_unknown(kind: str, name: str, known: Iterable[str]) -> str:
+    """One line for an unknown `name`: the nearest known one and the whole list.
+
+    Example:
+        >>> describe_unknown("norm", "asrr", ["asr", "bn"])
+        "unknown norm 'asrr'; did you mean 'asr'? Known: asr, bn"
+    """
+    names = sorted(known)
+    close = difflib.get_close_matches(name, names, n=1)
+    hint = f"did you mean {close[0]!r}? Known" if close else "known"
+    return f"unknown {kind} {name!r}; {hint}: {', '.join(names)}"

@@ -1,0 +1,230 @@
+"""ASR-Norm: adaptive standardization and rescaling.
+
+Fan et al., CVPR 2021, section 3.2. The equations live in `asrnorm.ops`; this file holds the parameters.
+"""
+
+from typing import Any, Literal
+
+import torch
+from torch import Tensor, nn
+
+from asrnorm import ops
+from asrnorm.errors import InputError
+from asrnorm.norms.base import NORMS, affine_parameters, spatial_size
+from asrnorm.norms.running import TracksBatch
+
+Statistics = Literal["instance", "batch", "layer"]
+STATISTICS = ("instance", "batch", "layer")
+
+
+@NORMS.register("asr")
+class ASRNorm2d(TracksBatch):
+    r"""ASR-Norm: each sample is standardized and rescaled by statistics that small networks learn from it.
+
+    $\mu_\text{stan} = \lambda_\mu f(\mu) + (1-\lambda_\mu)\mu$,
+    $\sigma_\text{stan} = \lambda_\sigma g(\sigma) + (1-\lambda_\sigma)\sigma$,
+    $y = \frac{x-\mu_\text{stan}}{\sigma_\text{stan}+\epsilon}\,\gamma(\sigma) + \beta(\mu)$
+
+    with $\mu, \sigma$ the mean and standard deviation of every channel of the sample. No statistic crosses samples,
+    so training and evaluation compute the same function. Input `(N, C, ...)` with any number of spatial axes.
+
+    Args:
+        num_features: C.
+        stan_ratio: C over the hidden size of the standardization networks, `max(1, C // ratio)`.
+        rescale_ratio: likewise for the rescaling networks.
+        rescale_features: their hidden size itself, where it should not depend on C.
+        standardize: learn the standardization; off gives AR.
+        rescale: learn the rescaling; off gives AS.
+        residual: mix the learned standardization with the native one; off is the paper's failing ablation.
+        gated_rescale: weigh the learned rescaling by `lambda_beta` and `lambda_gamma`, for networks trained with BN.
+        bias: biases in the fully-connected layers.
+        share_rescale_encoder: one encoder for gain and bias, as in the text; off fits the paper's parameter table.
+        statistics: what the residual mixes in: the sample's statistics (`"instance"`, the paper), the batch's with
+            running ones in evaluation (`"batch"`), or those over all channels of the sample (`"layer"`). The
+            networks read the sample's in every case.
+        per_channel_lambda: a lambda for each channel instead of one for the layer.
+        lambda_init: logit of `lambda_mu` and `lambda_sigma` at the start.
+        gate_init: logit of `lambda_beta` and `lambda_gamma` at the start.
+        eps: under the root of sigma, and again beside `sigma_stan`.
+        activation: `None` or `"relu"`, applied to the output.
+        device: where the parameters lie.
+        dtype: their dtype.
+
+    Example:
+        >>> layer = ASRNorm2d(64)
+        >>> layer(torch.randn(8, 64, 16, 16)).shape
+        torch.Size([8, 64, 16, 16])
+    """
+
+    def __init__(
+        self,
+        num_features: int,
+        *,
+        stan_ratio: int = 2,
+        rescale_ratio: int = 16,
+        rescale_features: int | None = None,
+        standardize: bool = True,
+        rescale: bool = True,
+        residual: bool = True,
+        gated_rescale: bool = False,
+        bias: bool = True,
+        share_rescale_encoder: bool = True,
+        statistics: Statistics = "instance",
+        per_channel_lambda: bool = False,
+        lambda_init: float = -3.0,
+        gate_init: float = -5.0,
+        eps: float = 1e-5,
+        activation: str | None = None,
+        device: torch.device | str | None = None,
+        dtype: torch.dtype | None = None,
+    ) -> None:
+        super().__init__()
+        self.num_features = num_features
+        self.standardize, self.rescale, self.residual = standardize, rescale, residual
+        self.gated_rescale, self.share_rescale_encoder = gated_rescale, share_rescale_encoder
+        self.statistics = statistics
+        self.lambda_init, self.gate_init = lambda_init, gate_init
+        self.eps = eps
+        self.activation = activation
+        self._check_options(stan_ratio, rescale_ratio, rescale_features)
+        factory: dict[str, Any] = {"device": device, "dtype": dtype}
+        shape = num_features if per_channel_lambda else 1  # FSDP takes no parameter without axes
+
+        def logit(value: float) -> nn.Parameter:
+            return nn.Parameter(torch.full((shape,), value, **factory))
+
+        if standardize:
+            hidden = max(1, num_features // stan_ratio)
+            self.stan_encoder = nn.Linear(num_features, hidden, bias, **factory)
+            self.mu_decoder = nn.Linear(hidden, num_features, bias, **factory)
+            self.sigma_decoder = nn.Linear(hidden, num_features, bias, **factory)
+            if residual:
+                self.lambda_mu, self.lambda_sigma = logit(lambda_init), logit(lambda_init)
+        if rescale:
+            hidden = rescale_features or max(1, num_features // rescale_ratio)
+            if share_rescale_encoder:
+                self.rescale_encoder = nn.Linear(num_features, hidden, bias, **factory)
+            else:
+                self.beta_encoder = nn.Linear(num_features, hidden, bias, **factory)
+                self.gamma_encoder = nn.Linear(num_features, hidden, bias, **factory)
+            self.beta_decoder = nn.Linear(hidden, num_features, bias, **factory)
+            self.gamma_decoder = nn.Linear(hidden, num_features, bias, **factory)
+            if gated_rescale:
+                self.lambda_beta, self.lambda_gamma = logit(gate_init), logit(gate_init)
+        self.gamma_bias, self.beta_bias = affine_parameters(num_features, **factory)
+        if statistics == "batch":
+            self.start_tracking(**factory)
+
+    def _check_options(self, stan_ratio: int, rescale_ratio: int, rescale_features: int | None) -> None:
+        if self.num_features < 1:
+            raise InputError(f"{self.label()}: num_features must be at least 1")
+        if min(stan_ratio, rescale_ratio, 1 if rescale_features is None else rescale_features) < 1:
+            raise InputError(f"{self.label()}: ratios and rescale_features must be at least 1")
+        if self.statistics not in STATISTICS:
+            raise InputError(
+                f"{self.label()}: statistics must be one of {', '.join(STATISTICS)}, not {self.statistics!r}"
+            )
+        if self.activation not in ops.ACTIVATIONS:
+            raise InputError(f"{self.label()}: activation must be None or 'relu', not {self.activation!r}")
+        if self.gated_rescale and not self.rescale:
+            raise InputError(
+                f"{self.label()}: gated_rescale gates the learned rescaling, which rescale=False leaves out"
+            )
+        if self.statistics != "instance" and self.standardize and not self.residual:
+            raise InputError(
+                f"{self.label()}: statistics={self.statistics!r} enters by the residual term; residual=False has none"
+            )
+
+    def reset_parameters(self) -> None:
+        """Put every parameter back to a fresh start."""
+        for module in self.children():
+            module.reset_parameters()  # type: ignore[operator]
+        if self.statistics == "batch":
+            self.reset_tracking()
+        with torch.no_grad():
+            self.gamma_bias.fill_(1.0)
+            self.beta_bias.zero_()
+            for name, value in self._logit_starts().items():
+                getattr(self, name).fill_(value)
+
+    def _logit_starts(self) -> dict[str, float]:
+        starts = {"lambda_mu": self.lambda_init, "lambda_sigma": self.lambda_init}
+        starts |= {"lambda_beta": self.gate_init, "lambda_gamma": self.gate_init}
+        return {name: value for name, value in starts.items() if hasattr(self, name)}
+
+    def lambdas(self) -> dict[str, Tensor]:
+        """Return the squashed lambdas by name, detached: what the paper's figures plot.
+
+        Example:
+            >>> {name: round(float(value), 4) for name, value in ASRNorm2d(4).lambdas().items()}
+            {'lambda_mu': 0.0474, 'lambda_sigma': 0.0474}
+        """
+        return {name: torch.sigmoid(getattr(self, name).detach()) for name in self._logit_starts()}
+
+    def affine_pair(self) -> tuple[Tensor, Tensor]:
+        """Return `gamma_bias` and `beta_bias`."""
+        return self.gamma_bias, self.beta_bias
+
+    def forward(self, x: Tensor) -> Tensor:
+        """Return the normalized activations, in the shape, dtype and memory format of `x`."""
+        self.check_input(x)
+        if not self.standardize and self.statistics == "instance":
+            self.refuse_single_element(x, spatial_size(x), "channel")
+        return ops.asr_norm(
+            x,
+            self.standardize_nets(),
+            self.rescale_nets(),
+            self.gamma_bias,
+            self.beta_bias,
+            native=self._native(x),
+            eps=self.eps,
+            activation=self.activation,
+        )
+
+    def standardize_nets(self) -> ops.StandardizeNets | None:
+        """Return the weights of the standardization networks as `asrnorm.ops` takes them."""
+        if not self.standardize:
+            return None
+        return ops.StandardizeNets(
+            _dense(self.stan_encoder),
+            _dense(self.mu_decoder),
+            _dense(self.sigma_decoder),
+            self.lambda_mu if self.residual else None,
+            self.lambda_sigma if self.residual else None,
+        )
+
+    def rescale_nets(self) -> ops.RescaleNets | None:
+        """Return the weights of the rescaling networks as `asrnorm.ops` takes them."""
+        if not self.rescale:
+            return None
+        shared = self.share_rescale_encoder
+        return ops.RescaleNets(
+            _dense(self.rescale_encoder if shared else self.beta_encoder),
+            _dense(self.rescale_encoder if shared else self.gamma_encoder),
+            _dense(self.beta_decoder),
+            _dense(self.gamma_decoder),
+            self.lambda_beta if self.gated_rescale else None,
+            self.lambda_gamma if self.gated_rescale else None,
+        )
+
+    def _native(self, x: Tensor) -> tuple[Tensor, Tensor] | None:
+        if self.statistics == "instance":
+            return None
+        with ops.full_precision(x):
+            moments = ops.channel_moments(x)
+            if self.statistics == "batch":
+                mean, variance = self.batch_moments(x, *moments)
+            else:
+                mean, variance = ops.pool_moments(*moments, dim=1)
+            return mean, torch.sqrt(variance + self.eps)
+
+    def extra_repr(self) -> str:
+        """Return what `print(layer)` shows of the options that differ from the defaults."""
+        defaults: dict[str, Any] = {"standardize": True, "rescale": True, "residual": True, "gated_rescale": False}
+        defaults |= {"share_rescale_encoder": True, "statistics": "instance", "eps": 1e-5, "activation": None}
+        changed = [f"{k}={getattr(self, k)!r}" for k, v in defaults.items() if getattr(self, k) != v]
+        return ", ".join([str(self.num_features), *changed])
+
+
+def _dense(linear: nn.Linear) -> ops.Dense:
+    return ops.Dense(linear.weight, linear.bias)

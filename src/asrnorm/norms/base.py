@@ -1,0 +1,91 @@
+"""The registry of norm layers and what they have in common.
+
+The contract: `Layer(num_features, *, eps=..., device=None, dtype=None, ...)`, so that any of them serves as a
+backbone's `norm_layer=`; input `(n, c, ...)` with any number of spatial axes; output of the same shape, dtype and
+memory format.
+"""
+
+from collections.abc import Callable
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from asrnorm.errors import InputError, InputTypeError
+from asrnorm.registry import Registry
+
+NORMS: Registry[Callable[..., nn.Module]] = Registry("norm")
+
+
+class NormLayer(nn.Module):
+    """Input checks and the affine pair that conversion reads; every norm of the registry derives from it."""
+
+    num_features: int
+
+    def check_input(self, x: Tensor) -> None:
+        """Refuse what the layer cannot normalize, in one line that names it.
+
+        Raises:
+            InputTypeError: not a floating-point tensor.
+            InputError: wrong rank, channel count, or empty maps.
+        """
+        if not isinstance(x, Tensor):
+            raise InputTypeError(f"{self.label()}: expected a tensor, got {type(x).__name__}")
+        if not torch.is_floating_point(x):
+            raise InputTypeError(
+                f"{self.label()}: expected floating-point input, got {x.dtype}; convert it with x.float()"
+            )
+        if x.ndim < 2:
+            raise InputError(f"{self.label()}: expected input (N, C, ...), got shape {_show(x)}")
+        if x.shape[1] != self.num_features:
+            unbatched = x.ndim == 3 and x.shape[0] == self.num_features
+            hint = "; for a single image add the batch axis with x.unsqueeze(0)" if unbatched else ""
+            raise InputError(
+                f"{self.label()}: expected {self.num_features} channels on axis 1, got {x.shape[1]} "
+                f"in shape {_show(x)}{hint}"
+            )
+        if any(size == 0 for size in x.shape[2:]):
+            raise InputError(f"{self.label()}: the maps of shape {_show(x)} hold no element")
+
+    def refuse_single_element(self, x: Tensor, count: int, over: str) -> None:
+        """Refuse to standardize by a statistic of one value: the result would be zero whatever the input.
+
+        Args:
+            x: the input, for the message.
+            count: how many values the statistic is taken over.
+            over: what those values are, in words.
+        """
+        if count == 1:
+            raise InputError(
+                f"{self.label()}: one value per {over} in shape {_show(x)}, nothing to standardize by; "
+                "use larger maps, or norm 'asr' or 'as', or leave this layer as it was"
+            )
+
+    def affine_pair(self) -> tuple[Tensor | None, Tensor | None]:
+        """Return the static gain and bias `(c,)`, or `None` for each that the layer lacks."""
+        return getattr(self, "weight", None), getattr(self, "bias", None)
+
+    def label(self) -> str:
+        """Return the name that error messages give the layer."""
+        return f"{type(self).__name__}({self.num_features})"
+
+    def extra_repr(self) -> str:
+        """Return what `print(layer)` shows between the parentheses."""
+        return str(self.num_features)
+
+
+def spatial_size(x: Tensor) -> int:
+    """Return the number of positions of a map, one where `x` has no spatial axes."""
+    size = 1
+    for axis in x.shape[2:]:
+        size = size * axis
+    return size
+
+
+def affine_parameters(num_features: int, **factory: Any) -> tuple[nn.Parameter, nn.Parameter]:
+    """Return a gain of ones and a bias of zeros."""
+    return nn.Parameter(torch.ones(num_features, **factory)), nn.Parameter(torch.zeros(num_features, **factory))
+
+
+def _show(x: Tensor) -> str:
+    return str(tuple(int(size) for size in x.shape))

@@ -1,0 +1,175 @@
+"""Batch normalization in three forms: as it is, with the test batch's statistics, and one for each domain.
+
+Ioffe and Szegedy, 2015; Nado et al., 2020 (statistics of the test batch); Chang et al., 2019 (domain-specific).
+"""
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from asrnorm import ops
+from asrnorm.errors import InputError
+from asrnorm.norms.base import NORMS, NormLayer, spatial_size
+
+
+@NORMS.register("bn")
+class BatchNorm(NormLayer, nn.BatchNorm2d):
+    """BN: the batch's statistics in training, running ones in evaluation.
+
+    PyTorch's own layer, for any number of spatial axes, under the contract of this package.
+
+    Args:
+        num_features: C.
+        eps: added to the variance.
+        momentum: weight of the newest batch in the running statistics.
+        device: where the parameters lie.
+        dtype: their dtype.
+
+    Example:
+        >>> BatchNorm(8)(torch.randn(2, 8, 4, 4)).shape
+        torch.Size([2, 8, 4, 4])
+    """
+
+    def __init__(
+        self,
+        num_features: int,
+        *,
+        eps: float = 1e-5,
+        momentum: float = 0.1,
+        device: torch.device | str | None = None,
+        dtype: torch.dtype | None = None,
+    ) -> None:
+        nn.BatchNorm2d.__init__(self, num_features, eps, momentum, device=device, dtype=dtype)
+
+    def uses_batch(self) -> bool:
+        """Tell whether the next forward standardizes by the batch it is given."""
+        return self.training
+
+    def forward(self, x: Tensor) -> Tensor:
+        """Return the normalized activations."""
+        self.check_input(x)
+        running_mean, running_var = self.running_mean, self.running_var
+        assert running_mean is not None
+        assert running_var is not None
+        from_batch = self.uses_batch() and x.shape[0] > 0  # an empty batch has no statistics to learn from
+        if from_batch:
+            self.refuse_single_element(x, x.shape[0] * spatial_size(x), "channel of the batch")
+        if from_batch and not self.training:  # nothing is tracked in evaluation
+            return _batch_norm(self, x, None, None, True)
+        if from_batch and self.num_batches_tracked is not None:
+            self.num_batches_tracked.add_(1)
+        return _batch_norm(self, x, running_mean, running_var, from_batch)
+
+    def extra_repr(self) -> str:
+        """Return what `print(layer)` shows."""
+        return f"{self.num_features}, eps={self.eps}, momentum={self.momentum}"
+
+
+@NORMS.register("bn_test")
+class BatchNormTest(BatchNorm):
+    """BN-Test: BN that standardizes by the batch at hand in evaluation too.
+
+    The state is that of `bn`: weights trained with one load into the other. Its predictions depend on what else is in
+    the batch, so the batch size belongs to the result.
+
+    Example:
+        >>> layer = BatchNormTest(8).eval()
+        >>> bool(layer(5 + torch.randn(64, 8, 4, 4)).mean().abs() < 1e-3)
+        True
+    """
+
+    def uses_batch(self) -> bool:
+        """Tell whether the next forward standardizes by the batch it is given: always."""
+        return True
+
+
+@NORMS.register("dsbn")
+class DomainBatchNorm(NormLayer):
+    """DSBN: a BN for each domain; the domain of a batch, or of each sample, is set with `set_domain`.
+
+    Args:
+        num_features: C.
+        num_domains: how many domains.
+        eps: added to the variance.
+        momentum: weight of the newest batch in the running statistics.
+        device: where the parameters lie.
+        dtype: their dtype.
+
+    Example:
+        >>> layer = DomainBatchNorm(8, num_domains=2)
+        >>> set_domain(layer, 1)
+        1
+        >>> layer(torch.randn(2, 8, 4, 4)).shape
+        torch.Size([2, 8, 4, 4])
+    """
+
+    def __init__(
+        self,
+        num_features: int,
+        *,
+        num_domains: int = 1,
+        eps: float = 1e-5,
+        momentum: float = 0.1,
+        device: torch.device | str | None = None,
+        dtype: torch.dtype | None = None,
+    ) -> None:
+        super().__init__()
+        self.num_features = num_features
+        if num_domains < 1:
+            raise InputError(f"{self.label()}: num_domains must be at least 1, not {num_domains}")
+        self.domain: int | Tensor = 0
+        self.domains = nn.ModuleList(
+            BatchNorm(num_features, eps=eps, momentum=momentum, device=device, dtype=dtype) for _ in range(num_domains)
+        )
+
+    def forward(self, x: Tensor) -> Tensor:
+        """Return the activations, each sample normalized by the statistics of its domain."""
+        self.check_input(x)
+        if isinstance(self.domain, int):
+            return self.domains[self.domain](x)
+        if self.domain.shape != x.shape[:1]:
+            raise InputError(
+                f"{self.label()}: {tuple(self.domain.shape)} domain labels for a batch of {x.shape[0]}; "
+                "give one label a sample with set_domain"
+            )
+        y = torch.empty_like(x)
+        for index, layer in enumerate(self.domains):
+            chosen = (self.domain == index).nonzero().squeeze(1)
+            if len(chosen):
+                y = y.index_copy(0, chosen, layer(x.index_select(0, chosen)))
+        return y
+
+
+def set_domain(model: nn.Module, domain: int | Tensor) -> int:
+    """Tell every `dsbn` layer of a model which domain the next batches come from.
+
+    Args:
+        model: the network, or a single layer.
+        domain: one number for the whole batch, or a tensor `(n,)` with one for each sample.
+
+    Returns:
+        How many layers were set.
+
+    Raises:
+        InputError: the model has no such layer, or one of its layers has too few domains.
+    """
+    layers = [module for module in model.modules() if isinstance(module, DomainBatchNorm)]
+    if not layers:
+        raise InputError(f"{type(model).__name__} has no dsbn layer to set a domain for")
+    lowest, highest = (domain, domain) if isinstance(domain, int) else map(int, domain.aminmax())
+    for layer in layers:
+        if lowest < 0 or highest >= len(layer.domains):
+            wrong = lowest if lowest < 0 else highest
+            raise InputError(
+                f"{layer.label()}: no domain {wrong}, it has {len(layer.domains)} (0 to {len(layer.domains) - 1})"
+            )
+        layer.domain = domain
+    return len(layers)
+
+
+def _batch_norm(
+    layer: nn.BatchNorm2d, x: Tensor, mean: Tensor | None, variance: Tensor | None, from_batch: bool
+) -> Tensor:
+    with ops.full_precision(x):
+        momentum = 0.1 if layer.momentum is None else layer.momentum
+        return F.batch_norm(x, mean, variance, layer.weight, layer.bias, from_batch, momentum, layer.eps)

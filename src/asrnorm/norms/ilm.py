@@ -1,0 +1,81 @@
+"""Instance-level meta normalization: IN whose gain and bias are learned from the sample.
+
+Jia et al., *Instance-Level Meta Normalization*, CVPR 2019: the template of ASR-Norm's rescaling.
+"""
+
+import torch
+from torch import Tensor, nn
+
+from asrnorm import ops
+from asrnorm.errors import InputError
+from asrnorm.norms.base import NORMS, NormLayer, affine_parameters, spatial_size
+from asrnorm.norms.group import largest_divisor
+
+
+@NORMS.register("ilm")
+class ILMNorm(NormLayer):
+    r"""ILM: instance standardization; gain and bias of each key group of channels come from its moments.
+
+    $\gamma = \mathrm{sigmoid}(W_\gamma \mathrm{ReLU}(E v)) + \gamma_0$,
+    $\beta = \tanh(W_\beta \mathrm{ReLU}(E m)) + \beta_0$ with m and v the mean and unbiased variance of the key groups.
+    As in its authors' code: no biases, a shared encoder, unbiased variances throughout.
+
+    Args:
+        num_features: C.
+        group_size: channels to a key group; where it does not divide C, the largest divisor of C below it.
+        reduction: key groups over hidden units; at most `reduction` groups have 2 hidden units.
+        eps: added to the instance variance.
+        device: where the parameters lie.
+        dtype: their dtype.
+
+    Example:
+        >>> ILMNorm(64)(torch.randn(2, 64, 4, 4)).shape
+        torch.Size([2, 64, 4, 4])
+    """
+
+    def __init__(
+        self,
+        num_features: int,
+        *,
+        group_size: int = 16,
+        reduction: int = 16,
+        eps: float = 1e-5,
+        device: torch.device | str | None = None,
+        dtype: torch.dtype | None = None,
+    ) -> None:
+        super().__init__()
+        self.num_features, self.eps = num_features, eps
+        if min(group_size, reduction) < 1:
+            raise InputError(f"{self.label()}: group_size and reduction must be at least 1")
+        self.group_size = largest_divisor(num_features, group_size)
+        groups = num_features // self.group_size
+        hidden = groups // reduction if groups > reduction else 2
+        self.encoder = nn.Linear(groups, hidden, bias=False, device=device, dtype=dtype)
+        self.weight_decoder = nn.Linear(hidden, groups, bias=False, device=device, dtype=dtype)
+        self.bias_decoder = nn.Linear(hidden, groups, bias=False, device=device, dtype=dtype)
+        self.weight, self.bias = affine_parameters(num_features, device=device, dtype=dtype)
+
+    def forward(self, x: Tensor) -> Tensor:
+        """Return the normalized activations."""
+        self.check_input(x)
+        size = spatial_size(x)
+        self.refuse_single_element(x, size, "channel")
+        with ops.full_precision(x):
+            mean_nc, biased_nc = ops.channel_moments(x)
+            shape = (x.shape[0], self.num_features // self.group_size, self.group_size)
+            key_mean, key_biased = ops.pool_moments(mean_nc.reshape(shape), biased_nc.reshape(shape), dim=2)
+            count = size * self.group_size
+            key_variance = key_biased.squeeze(2) * (count / (count - 1))
+            gain = torch.sigmoid(self._decode(key_variance, self.weight_decoder)) + self.weight.to(mean_nc.dtype)
+            bias = torch.tanh(self._decode(key_mean.squeeze(2), self.bias_decoder)) + self.bias.to(mean_nc.dtype)
+            std = torch.sqrt(biased_nc * (size / (size - 1)) + self.eps)
+            return ops.standardize_rescale(x, mean_nc, std, gain, bias, eps=0.0)
+
+    def _decode(self, statistic: Tensor, decoder: nn.Linear) -> Tensor:
+        hidden = torch.relu(nn.functional.linear(statistic, self.encoder.weight.to(statistic.dtype)))
+        decoded = nn.functional.linear(hidden, decoder.weight.to(statistic.dtype))
+        return decoded.repeat_interleave(self.group_size, dim=1)
+
+    def extra_repr(self) -> str:
+        """Return what `print(layer)` shows."""
+        return f"{self.num_features}, group_size={self.group_size}, eps={self.eps}"

@@ -1,0 +1,57 @@
+"""Statistics of the batch in training, running ones in evaluation, for layers that mix them with others."""
+
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from asrnorm import ops
+from asrnorm.norms.base import NormLayer, spatial_size
+
+
+class TracksBatch(NormLayer):
+    """A norm layer that keeps running statistics under the names that `torch.nn.BatchNorm2d` gives them."""
+
+    momentum: float = 0.1
+    running_mean: Tensor
+    running_var: Tensor
+    num_batches_tracked: Tensor
+
+    def start_tracking(self, **factory: Any) -> None:
+        """Register the running statistics."""
+        self.register_buffer("running_mean", torch.zeros(self.num_features, **factory))
+        self.register_buffer("running_var", torch.ones(self.num_features, **factory))
+        count = torch.tensor(0, dtype=torch.long, device=factory.get("device"))
+        self.register_buffer("num_batches_tracked", count)
+
+    def reset_tracking(self) -> None:
+        """Forget all batches."""
+        self.running_mean.zero_()
+        self.running_var.fill_(1.0)
+        self.num_batches_tracked.zero_()
+
+    def batch_moments(self, x: Tensor, mean_nc: Tensor, variance_nc: Tensor) -> tuple[Tensor, Tensor]:
+        """Return mean and variance of the batch, `(1, c)` each; in evaluation the running ones.
+
+        Args:
+            x: the input the moments were taken from.
+            mean_nc: means of its samples' channels.
+            variance_nc: their variances; what is tracked is joined from these as they are, and corrected to the
+                unbiased estimate as BatchNorm does where they are biased.
+        """
+        if not self.training or x.shape[0] == 0:
+            dtype = mean_nc.dtype
+            return self.running_mean.to(dtype)[None], self.running_var.to(dtype)[None]
+        self.refuse_single_element(x, x.shape[0] * spatial_size(x), "channel of the batch")
+        mean, variance = ops.pool_moments(mean_nc, variance_nc, dim=0)
+        with torch.no_grad():
+            self.running_mean.lerp_(mean[0].to(self.running_mean.dtype), self.momentum)
+            tracked = self.tracked_variance(x, variance)[0]
+            self.running_var.lerp_(tracked.to(self.running_var.dtype), self.momentum)
+            self.num_batches_tracked.add_(1)
+        return mean, variance
+
+    def tracked_variance(self, x: Tensor, variance: Tensor) -> Tensor:
+        """Return the variance to track: the unbiased estimate from a biased one."""
+        count = x.shape[0] * spatial_size(x)
+        return variance * (count / (count - 1))

@@ -1,0 +1,98 @@
+"""Switchable normalization: a learned mixture of IN, LN and BN statistics.
+
+Luo et al., *Differentiable Learning-to-Normalize via Switchable Normalization*, 2019.
+"""
+
+import torch
+from torch import Tensor, nn
+
+from asrnorm import ops
+from asrnorm.norms.base import NORMS, affine_parameters, spatial_size
+from asrnorm.norms.running import TracksBatch
+
+
+@NORMS.register("sn")
+class SwitchNorm(TracksBatch):
+    r"""SN: mean and variance are softmax-weighted mixtures of those of IN, LN and BN.
+
+    $y = \frac{x - \sum_k w_k \mu_k}{\sqrt{\sum_k w'_k \sigma^2_k + \epsilon}} \gamma + \beta$
+
+    As its authors do, and unlike the remark in the ASR-Norm paper, variances are mixed rather than deviations; the
+    instance variance is the unbiased one, and those of layer and batch are joined from it.
+
+    Args:
+        num_features: C.
+        batch: mix BN in; without it the layer does not look at other samples (`sn_in_ln`).
+        eps: added to the mixed variance.
+        momentum: weight of the newest batch in the running statistics.
+        device: where the parameters lie.
+        dtype: their dtype.
+
+    Example:
+        >>> SwitchNorm(8)(torch.randn(2, 8, 4, 4)).shape
+        torch.Size([2, 8, 4, 4])
+    """
+
+    def __init__(
+        self,
+        num_features: int,
+        *,
+        batch: bool = True,
+        eps: float = 1e-5,
+        momentum: float = 0.1,
+        device: torch.device | str | None = None,
+        dtype: torch.dtype | None = None,
+    ) -> None:
+        super().__init__()
+        self.num_features, self.batch, self.eps, self.momentum = num_features, batch, eps, momentum
+        self.weight, self.bias = affine_parameters(num_features, device=device, dtype=dtype)
+        count = 3 if batch else 2
+        self.mean_logits = nn.Parameter(torch.ones(count, device=device, dtype=dtype))
+        self.var_logits = nn.Parameter(torch.ones(count, device=device, dtype=dtype))
+        if batch:
+            self.start_tracking(device=device, dtype=dtype)
+
+    def forward(self, x: Tensor) -> Tensor:
+        """Return the normalized activations."""
+        self.check_input(x)
+        size = spatial_size(x)
+        self.refuse_single_element(x, size, "channel")
+        with ops.full_precision(x):
+            mean_in, biased = ops.channel_moments(x)
+            var_in = biased * (size / (size - 1))
+            parts = [(mean_in, var_in), ops.pool_moments(mean_in, var_in, dim=1)]
+            if self.batch:
+                parts.append(self.batch_moments(x, mean_in, var_in))
+            mean = _mix(self.mean_logits, [mean for mean, _ in parts])
+            variance = _mix(self.var_logits, [variance for _, variance in parts])
+            gain, bias = self.weight.to(mean.dtype), self.bias.to(mean.dtype)
+            return ops.standardize_rescale(x, mean, torch.sqrt(variance + self.eps), gain, bias, eps=0.0)
+
+    def tracked_variance(self, x: Tensor, variance: Tensor) -> Tensor:  # noqa: ARG002
+        """Return the variance to track: as it is, since it is joined from unbiased ones."""
+        return variance
+
+
+@NORMS.register("sn_in_ln")
+class SwitchNormInLn(SwitchNorm):
+    """SN without BN: a mixture of IN and LN, the form in the paper's CIFAR comparison.
+
+    Example:
+        >>> SwitchNormInLn(8)(torch.randn(2, 8, 4, 4)).shape
+        torch.Size([2, 8, 4, 4])
+    """
+
+    def __init__(
+        self,
+        num_features: int,
+        *,
+        eps: float = 1e-5,
+        device: torch.device | str | None = None,
+        dtype: torch.dtype | None = None,
+    ) -> None:
+        super().__init__(num_features, batch=False, eps=eps, device=device, dtype=dtype)
+
+
+def _mix(logits: Tensor, parts: list[Tensor]) -> Tensor:
+    weights = torch.softmax(logits.to(parts[0].dtype), dim=0)
+    return sum((weight * part for weight, part in zip(weights, parts, strict=True)), torch.zeros_like(parts[0]))

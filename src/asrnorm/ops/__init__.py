@@ -1,0 +1,18 @@
+"""Functions on tensors: the mathematics of the norm layers, without modules or parameters."""
+
+from asrnorm.ops import reference
+
+ACTIVATIONS = reference.ACTIVATIONS
+Dense = reference.Dense
+RescaleNets = reference.RescaleNets
+StandardizeNets = reference.StandardizeNets
+asr_norm = reference.asr_norm
+channel_moments = reference.channel_moments
+channel_stats = reference.channel_stats
+compute_dtype = reference.compute_dtype
+full_precision = reference.full_precision
+learned_rescaling = reference.learned_rescaling
+learned_standardization = reference.learned_standardization
+per_channel = reference.per_channel
+pool_moments = reference.pool_moments
+standardize_rescale = reference.standardize_rescale

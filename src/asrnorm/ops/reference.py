@@ -1,0 +1,271 @@
+r"""The mathematics of ASR-Norm in plain PyTorch: readable, any float dtype, twice differentiable, any device.
+
+Fan et al., *Adversarially Adaptive Normalization for Single Domain Generalization*, CVPR 2021, section 3. Everything
+faster is proven against this file.
+
+Shapes in names: `n` sample, `c` channel, `h` hidden unit, `...` any number of spatial axes.
+"""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import NamedTuple
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+
+ACTIVATIONS = (None, "relu")
+
+
+class Dense(NamedTuple):
+    """Weight `(out, in)` and optional bias of one fully-connected layer."""
+
+    weight: Tensor
+    bias: Tensor | None = None
+
+
+class StandardizeNets(NamedTuple):
+    """The standardization networks f and g; both lambdas are logits, `None` without the residual term."""
+
+    encoder: Dense
+    mu_decoder: Dense
+    sigma_decoder: Dense
+    lambda_mu: Tensor | None
+    lambda_sigma: Tensor | None
+
+
+class RescaleNets(NamedTuple):
+    """The rescaling networks psi and phi; both lambdas are logits, `None` where the first terms have no gate."""
+
+    beta_encoder: Dense
+    gamma_encoder: Dense
+    beta_decoder: Dense
+    gamma_decoder: Dense
+    lambda_beta: Tensor | None = None
+    lambda_gamma: Tensor | None = None
+
+
+def compute_dtype(x: Tensor) -> torch.dtype:
+    """Float64 stays; everything narrower is computed in float32.
+
+    Example:
+        >>> compute_dtype(torch.ones(1, dtype=torch.bfloat16))
+        torch.float32
+    """
+    return torch.float64 if x.dtype == torch.float64 else torch.float32
+
+
+@contextmanager
+def full_precision(x: Tensor) -> Iterator[None]:
+    """Switch autocast off for the device of `x`, so that statistics and small networks keep `compute_dtype`."""
+    device = x.device.type
+    # Entered only where autocast is on: a traced or exported graph stays free of the context otherwise.
+    if device != "meta" and torch.is_autocast_enabled(device):
+        with torch.autocast(device, enabled=False):
+            yield
+    else:
+        yield
+
+
+def per_channel(statistic: Tensor, like: Tensor) -> Tensor:
+    """Append the spatial axes of `like` to a `(n, c)` or `(c,)` statistic, so that it broadcasts.
+
+    Example:
+        >>> per_channel(torch.zeros(2, 3), torch.zeros(2, 3, 4, 5)).shape
+        torch.Size([2, 3, 1, 1])
+    """
+    return statistic.reshape(statistic.shape + (1,) * (like.ndim - 2))
+
+
+def channel_moments(x: Tensor) -> tuple[Tensor, Tensor]:
+    """Mean and biased variance of every channel of every sample, `(n, c)` each, in `compute_dtype`.
+
+    Args:
+        x: `(n, c, ...)`; without spatial axes every channel is a single value, whose variance is zero.
+
+    Example:
+        >>> mean, variance = channel_moments(torch.tensor([[[1.0, 3.0]]]))
+        >>> mean.item(), variance.item()
+        (2.0, 1.0)
+    """
+    x = x.to(compute_dtype(x))
+    if x.ndim == 2:
+        x = x.unsqueeze(-1)
+    spatial = tuple(range(2, x.ndim))
+    if x.shape[0] == 0:  # var_mean warns of an empty batch, although there is nothing it could get wrong
+        mean = x.mean(spatial)
+        return mean, torch.zeros_like(mean)
+    variance, mean = torch.var_mean(x, dim=spatial, correction=0)
+    return mean, variance
+
+
+def pool_moments(mean: Tensor, variance: Tensor, dim: int) -> tuple[Tensor, Tensor]:
+    """Join the moments of equally large parts into those of the whole, along `dim`, which stays with size one.
+
+    Written as within plus between: E[x^2] - E[x]^2 would lose every digit where the mean is large.
+
+    Example:
+        >>> mean, variance = pool_moments(torch.tensor([1.0, 3.0]), torch.tensor([0.0, 2.0]), dim=0)
+        >>> mean.item(), variance.item()
+        (2.0, 2.0)
+    """
+    pooled = mean.mean(dim, keepdim=True)
+    return pooled, variance.mean(dim, keepdim=True) + (mean - pooled).square().mean(dim, keepdim=True)
+
+
+def channel_stats(x: Tensor, eps: float) -> tuple[Tensor, Tensor]:
+    r"""Mean and standard deviation of every channel of every sample (equation 4).
+
+    $\mu_{nc} = \mathrm{mean}(x_{nc})$, $\sigma_{nc} = \sqrt{\mathrm{var}(x_{nc}) + \epsilon}$ with the biased variance.
+
+    Args:
+        x: activations `(n, c, ...)`; float16 and bfloat16 are accumulated in float32.
+        eps: added under the root. Paper: has none there; without it a constant channel has an infinite gradient.
+
+    Returns:
+        `(mean, std)`, `(n, c)` each, in `compute_dtype`.
+
+    Example:
+        >>> mean, std = channel_stats(torch.ones(2, 3, 4, 4), eps=0.0)
+        >>> mean.shape, float(std.max())
+        (torch.Size([2, 3]), 0.0)
+    """
+    mean, variance = channel_moments(x)
+    return mean, torch.sqrt(variance + eps)
+
+
+def standardize_rescale(
+    x: Tensor, mean: Tensor, std: Tensor, gain: Tensor | None, bias: Tensor | None, *, eps: float
+) -> Tensor:
+    r"""The general form of a normalization layer (equation 3), of which all the others are cases.
+
+    $y = \frac{x - \mu_\text{stan}}{\sigma_\text{stan} + \epsilon} \gamma + \beta$
+
+    Args:
+        x: `(n, c, ...)`.
+        mean: what is subtracted, broadcastable to `(n, c)`.
+        std: what divides, likewise.
+        gain: gamma, likewise; `None` for one.
+        bias: beta, likewise; `None` for zero.
+        eps: added to `std`, outside any root.
+
+    Returns:
+        A tensor of the shape, dtype and memory format of `x`, computed in `compute_dtype`.
+
+    Example:
+        >>> x = torch.tensor([[[1.0, 3.0]]])
+        >>> standardize_rescale(x, torch.tensor([[2.0]]), torch.tensor([[0.5]]), None, None, eps=0.0)
+        tensor([[[-2.,  2.]]])
+    """
+    dtype = compute_dtype(x)
+    y = (x.to(dtype) - per_channel(mean, x)) / per_channel(std + eps, x)
+    if gain is not None:
+        y = y * per_channel(gain, x)
+    if bias is not None:
+        y = y + per_channel(bias, x)
+    return y.to(x.dtype)
+
+
+def _dense(values: Tensor, layer: Dense) -> Tensor:
+    bias = None if layer.bias is None else layer.bias.to(values.dtype)
+    return F.linear(values, layer.weight.to(values.dtype), bias)
+
+
+def _encode_decode(statistic_nc: Tensor, encoder: Dense, decoder: Dense) -> Tensor:
+    return _dense(F.relu(_dense(statistic_nc, encoder)), decoder)
+
+
+def _gate(logit: Tensor | None, like: Tensor) -> Tensor | float:
+    # The logits are squashed here and nowhere else.
+    return 1.0 if logit is None else torch.sigmoid(logit.to(like.dtype))
+
+
+def learned_standardization(
+    mean_nc: Tensor,
+    std_nc: Tensor,
+    nets: StandardizeNets,
+    native: tuple[Tensor, Tensor] | None = None,
+) -> tuple[Tensor, Tensor]:
+    r"""The statistics $\mu_\text{stan}, \sigma_\text{stan}$ by which a sample is standardized (equations 5 to 7).
+
+    $\mu_\text{stan} = \lambda_\mu f_\text{dec}(\mathrm{ReLU}(f_\text{enc}(\mu))) + (1 - \lambda_\mu) \mu$,
+    $\sigma_\text{stan} = \lambda_\sigma \mathrm{ReLU}(g_\text{dec}(\mathrm{ReLU}(f_\text{enc}(\sigma))))
+    + (1 - \lambda_\sigma) \sigma$
+
+    Args:
+        mean_nc: what the networks read, with `std_nc`: per sample and channel.
+        std_nc: likewise.
+        nets: the weights; without lambdas the learned statistics stand alone.
+        native: what the residual terms mix in; the sample's own statistics where `None`.
+
+    Returns:
+        `(mu_stan, sigma_stan)`, `(n, c)` each.
+    """
+    learned_mu = _encode_decode(mean_nc, nets.encoder, nets.mu_decoder)
+    learned_sigma = F.relu(_encode_decode(std_nc, nets.encoder, nets.sigma_decoder))
+    if nets.lambda_mu is None or nets.lambda_sigma is None:
+        return learned_mu, learned_sigma
+    native_mean, native_std = (mean_nc, std_nc) if native is None else native
+    gate_mu, gate_sigma = _gate(nets.lambda_mu, mean_nc), _gate(nets.lambda_sigma, std_nc)
+    mu_stan = gate_mu * learned_mu + (1 - gate_mu) * native_mean
+    sigma_stan = gate_sigma * learned_sigma + (1 - gate_sigma) * native_std
+    return mu_stan, sigma_stan
+
+
+def learned_rescaling(
+    mean_nc: Tensor, std_nc: Tensor, nets: RescaleNets, gamma_bias: Tensor, beta_bias: Tensor
+) -> tuple[Tensor, Tensor]:
+    r"""The gain and bias of a sample (equation 8; with gates, equation 9, for networks that were trained with BN).
+
+    $\beta = \lambda_\beta \tanh(\psi_\text{dec}(\mathrm{ReLU}(\psi_\text{enc}(\mu)))) + \beta_\text{bias}$,
+    $\gamma = \lambda_\gamma \mathrm{sigmoid}(\phi_\text{dec}(\mathrm{ReLU}(\phi_\text{enc}(\sigma))))
+    + \gamma_\text{bias}$
+
+    Returns:
+        `(gamma, beta)`, `(n, c)` each.
+    """
+    beta = torch.tanh(_encode_decode(mean_nc, nets.beta_encoder, nets.beta_decoder))
+    gamma = torch.sigmoid(_encode_decode(std_nc, nets.gamma_encoder, nets.gamma_decoder))
+    beta = _gate(nets.lambda_beta, beta) * beta + beta_bias.to(beta.dtype)
+    gamma = _gate(nets.lambda_gamma, gamma) * gamma + gamma_bias.to(gamma.dtype)
+    return gamma, beta
+
+
+def asr_norm(
+    x: Tensor,
+    standardize: StandardizeNets | None,
+    rescale: RescaleNets | None,
+    gamma_bias: Tensor,
+    beta_bias: Tensor,
+    *,
+    native: tuple[Tensor, Tensor] | None = None,
+    eps: float = 1e-5,
+    activation: str | None = None,
+) -> Tensor:
+    """ASR-Norm of `x`, whole: statistics, the four networks, standardization, rescaling, optional ReLU.
+
+    Args:
+        x: `(n, c, ...)`.
+        standardize: weights of f and g; `None` standardizes by the native statistics.
+        rescale: weights of psi and phi; `None` rescales by the two biases alone.
+        gamma_bias: `(c,)`.
+        beta_bias: `(c,)`.
+        native: statistics to use instead of the sample's own in the residual terms; the networks still read the
+            sample's own.
+        eps: under the root of the standard deviation, and again beside `sigma_stan`.
+        activation: `None` or `"relu"`.
+
+    Returns:
+        A tensor of the shape, dtype and memory format of `x`.
+    """
+    with full_precision(x):
+        mean_nc, std_nc = channel_stats(x, eps)
+        mu_stan, sigma_stan = (mean_nc, std_nc) if native is None else native
+        if standardize is not None:
+            mu_stan, sigma_stan = learned_standardization(mean_nc, std_nc, standardize, native)
+        dtype = compute_dtype(x)
+        gamma, beta = gamma_bias.to(dtype), beta_bias.to(dtype)
+        if rescale is not None:
+            gamma, beta = learned_rescaling(mean_nc, std_nc, rescale, gamma_bias, beta_bias)
+        y = standardize_rescale(x, mu_stan, sigma_stan, gamma, beta, eps=eps)
+        return F.relu(y) if activation == "relu" else y

@@ -1,0 +1,79 @@
+"""Who may import whom, and how long a file may be: the picture in ARCHITECTURE.md, enforced."""
+
+import ast
+from pathlib import Path
+
+import pytest
+
+PACKAGE = Path(__file__).parents[1] / "src" / "asrnorm"
+
+# Modules on the floor import only the standard library and each other; everyone may import them.
+FLOOR = {"errors", "registry", "diagnosis", ""}
+MAY_IMPORT = {
+    "ops": set(),
+    "norms": {"ops"},
+    "cli": {"norms"},
+}
+MOST_LINES = 300
+LONGER_FOR_A_REASON: dict[str, int] = {}
+# Imported where they are used, never by importing the package.
+OPTIONAL = {"torchvision", "timm", "triton", "ray", "onnx", "onnxscript", "onnxruntime", "safetensors"}
+BANNED_NAMES = {"utils", "misc", "helpers", "common"}
+
+FILES = sorted(PACKAGE.rglob("*.py"))
+
+
+def room(path: Path) -> str:
+    parts = path.relative_to(PACKAGE).with_suffix("").parts
+    return "" if parts[0].startswith("__") else parts[0]
+
+
+def imported_modules(tree: ast.AST) -> set[str]:
+    found = set()
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Import):
+            found |= {alias.name for alias in node.names}
+        elif isinstance(node, ast.ImportFrom) and node.module:
+            found |= {node.module} | {f"{node.module}.{alias.name}" for alias in node.names}
+    return found
+
+
+def rooms_of(modules: set[str]) -> set[str]:
+    rooms = {name.split(".")[1] for name in modules if name.startswith("asrnorm.")}
+    return rooms & (set(MAY_IMPORT) | FLOOR)
+
+
+@pytest.mark.parametrize("path", FILES, ids=lambda p: str(p.relative_to(PACKAGE)))
+def test_imports_follow_the_arrows(path):
+    here = room(path)
+    if here == "":  # the public face and the entry point join everything
+        return
+    used = rooms_of(imported_modules(ast.parse(path.read_text()))) - FLOOR - {here}
+    allowed = set() if here in FLOOR else MAY_IMPORT[here]
+    assert used <= allowed, f"{here} may not import {', '.join(sorted(used - allowed))}"
+
+
+@pytest.mark.parametrize("name", sorted(FLOOR - {""}))
+def test_the_floor_needs_only_the_standard_library(name):
+    tree = ast.parse((PACKAGE / f"{name}.py").read_text())
+    assert not {m.split(".")[0] for m in imported_modules(tree)} & {"torch", "numpy", "rich", "typer"}
+
+
+@pytest.mark.parametrize("path", FILES, ids=lambda p: str(p.relative_to(PACKAGE)))
+def test_optional_libraries_are_imported_inside_functions(path):
+    top_level = ast.Module(
+        [n for n in ast.parse(path.read_text()).body if not isinstance(n, ast.FunctionDef | ast.ClassDef)], []
+    )
+    assert not {m.split(".")[0] for m in imported_modules(top_level)} & OPTIONAL
+
+
+@pytest.mark.parametrize("path", FILES, ids=lambda p: str(p.relative_to(PACKAGE)))
+def test_files_are_short_and_named_for_what_they_hold(path):
+    limit = LONGER_FOR_A_REASON.get(str(path.relative_to(PACKAGE)), MOST_LINES)
+    assert len(path.read_text().splitlines()) <= limit
+    assert path.stem not in BANNED_NAMES
+
+
+def test_every_room_has_its_arrows():
+    rooms = {room(path) for path in FILES} - FLOOR
+    assert rooms == set(MAY_IMPORT)
