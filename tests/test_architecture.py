@@ -12,7 +12,9 @@ FLOOR = {"errors", "registry", "diagnosis", ""}
 MAY_IMPORT = {
     "ops": set(),
     "norms": {"ops"},
-    "cli": {"norms"},
+    "conversion": {"norms"},
+    "models": {"norms", "conversion"},
+    "cli": {"norms", "conversion", "models"},
 }
 MOST_LINES = 300
 LONGER_FOR_A_REASON: dict[str, int] = {}

@@ -9,14 +9,24 @@ from typing import TYPE_CHECKING, Any
 __version__ = "0.1.0"
 
 if TYPE_CHECKING:
+    from asrnorm.conversion import conversion_summary as conversion_summary
+    from asrnorm.conversion import convert as convert
+    from asrnorm.conversion import revert as revert
+    from asrnorm.models import create_model as create_model
+    from asrnorm.models import list_models as list_models
     from asrnorm.norms import ASRNorm2d as ASRNorm2d
     from asrnorm.norms import create_norm as create_norm
     from asrnorm.norms import list_norms as list_norms
 
 _HOME = {
     "ASRNorm2d": "asrnorm.norms",
+    "conversion_summary": "asrnorm.conversion",
+    "convert": "asrnorm.conversion",
+    "create_model": "asrnorm.models",
     "create_norm": "asrnorm.norms",
+    "list_models": "asrnorm.models",
     "list_norms": "asrnorm.norms",
+    "revert": "asrnorm.conversion",
 }
 
 __all__ = ["__version__", *_HOME]

@@ -13,7 +13,7 @@ from asrnorm.errors import UnknownNameError, describe_unknown
 from asrnorm.registry import Registry
 
 # Where each registry lives; imported when asked for, since most of them load torch.
-REGISTRIES = {"norms": ("asrnorm.norms", "NORMS")}
+REGISTRIES = {"models": ("asrnorm.models", "MODELS"), "norms": ("asrnorm.norms", "NORMS")}
 
 _KINDS = ", ".join(sorted(REGISTRIES))
 

@@ -65,6 +65,29 @@ class NormLayer(nn.Module):
         """Return the static gain and bias `(c,)`, or `None` for each that the layer lacks."""
         return getattr(self, "weight", None), getattr(self, "bias", None)
 
+    def inherit(
+        self,
+        weight: Tensor | None,
+        bias: Tensor | None,
+        running_mean: Tensor | None = None,
+        running_var: Tensor | None = None,
+        num_batches_tracked: Tensor | None = None,
+    ) -> None:
+        """Take over what another norm layer learned, as far as this one has a place for it.
+
+        An affine value that was frozen (or a buffer) stays frozen.
+        """
+        with torch.no_grad():
+            for mine, theirs in zip(self.affine_pair(), (weight, bias), strict=True):
+                if mine is not None and theirs is not None:
+                    mine.copy_(theirs.reshape(mine.shape))
+                    mine.requires_grad_(theirs.requires_grad)
+            buffers = {"running_mean": running_mean, "running_var": running_var}
+            for name, value in {**buffers, "num_batches_tracked": num_batches_tracked}.items():
+                own = getattr(self, name, None)
+                if own is not None and value is not None:
+                    own.copy_(value)
+
     def label(self) -> str:
         """Return the name that error messages give the layer."""
         return f"{type(self).__name__}({self.num_features})"

@@ -122,6 +122,12 @@ class DomainBatchNorm(NormLayer):
             BatchNorm(num_features, eps=eps, momentum=momentum, device=device, dtype=dtype) for _ in range(num_domains)
         )
 
+    def inherit(self, *values: Tensor | None, **named: Tensor | None) -> None:
+        """Let every domain start from what the other layer learned."""
+        for layer in self.domains:
+            assert isinstance(layer, BatchNorm)
+            layer.inherit(*values, **named)
+
     def forward(self, x: Tensor) -> Tensor:
         """Return the activations, each sample normalized by the statistics of its domain."""
         self.check_input(x)

@@ -1,0 +1,171 @@
+"""Recognize the norm layers of a network and read what a replacement must inherit from them.
+
+Layers of torchvision and timm are known by class name and attributes, so that neither library need be installed.
+"""
+
+from dataclasses import dataclass
+from typing import Any, TypeGuard
+
+import torch
+from torch import Tensor, nn
+from torch.nn.modules.batchnorm import _BatchNorm
+from torch.nn.modules.instancenorm import _InstanceNorm
+from torch.nn.modules.lazy import LazyModuleMixin
+from torch.nn.utils import parametrize
+
+from asrnorm.norms import BatchNorm, BatchNormTest, GroupNorm, InstanceNorm, LayerNorm, NormLayer
+
+KINDS = ("batch", "batch1d", "group", "instance", "layer2d")
+DEFAULT_KINDS = ("batch",)
+
+_KIND_OF_TYPE: dict[type[nn.Module], str] = {
+    nn.BatchNorm1d: "batch1d",
+    nn.BatchNorm2d: "batch",
+    nn.BatchNorm3d: "batch",
+    nn.SyncBatchNorm: "batch",
+    BatchNorm: "batch",
+    BatchNormTest: "batch",
+    nn.GroupNorm: "group",
+    GroupNorm: "group",
+    LayerNorm: "group",
+    InstanceNorm: "instance",
+    nn.InstanceNorm2d: "instance",
+    nn.InstanceNorm3d: "instance",
+}
+# torchvision's, timm's and detectron2's own classes.
+_KIND_OF_FOREIGN_NAME = {
+    "BatchNormAct2d": "batch",
+    "SyncBatchNormAct": "batch",
+    "FrozenBatchNorm2d": "batch",
+    "FrozenBatchNormAct2d": "batch",
+    "GroupNorm": "group",
+    "GroupNorm1": "group",
+    "GroupNormAct": "group",
+    "GroupNorm1Act": "group",
+    "LayerNorm2d": "layer2d",
+    "LayerNormAct2d": "layer2d",
+}
+_FOREIGN_HOMES = ("timm.", "torchvision.", "detectron2.")
+
+
+@dataclass(frozen=True)
+class Recognized:
+    """A norm layer that can be replaced: what it is, and what it learned."""
+
+    kind: str
+    num_features: int
+    eps: float
+    momentum: float | None = None
+    weight: Tensor | None = None
+    bias: Tensor | None = None
+    running_mean: Tensor | None = None
+    running_var: Tensor | None = None
+    num_batches_tracked: Tensor | None = None
+    drop: nn.Module | None = None
+    act: nn.Module | None = None
+
+    def factory(self, fallback: dict[str, Any]) -> dict[str, Any]:
+        """Return the device and dtype that a replacement should have."""
+        for tensor in (self.weight, self.running_mean):
+            if tensor is not None:
+                return {"device": tensor.device, "dtype": tensor.dtype}
+        return fallback
+
+    def is_trained(self) -> bool:
+        """Tell whether the layer has seen training: its affine or running values are not those of a fresh one."""
+        if _is_readable(self.num_batches_tracked) and int(self.num_batches_tracked) > 0:
+            return True
+        # A constant gain (ones, or zeros for the last norm of a block) is an initialization.
+        if _is_readable(self.weight) and bool((self.weight != self.weight.flatten()[0]).any()):
+            return True
+        return _is_readable(self.bias) and bool(self.bias.any())
+
+
+@dataclass(frozen=True)
+class Unsupported:
+    """A layer that looks like a norm and is left alone."""
+
+    reason: str
+
+
+def recognize(module: nn.Module) -> Recognized | Unsupported | None:
+    """Say what norm layer a module is; `None` where it is none at all.
+
+    Example:
+        >>> recognize(nn.BatchNorm2d(8)).kind
+        'batch'
+        >>> recognize(nn.Conv2d(3, 8, 1)) is None
+        True
+        >>> recognize(nn.LayerNorm(8)).reason
+        'normalizes the last axis, not the channels of (N, C, ...)'
+    """
+    if isinstance(module, LazyModuleMixin) and module.has_uninitialized_params():
+        if "Norm" in type(module).__name__:
+            return Unsupported("lazy and not initialized; run one batch through the model first")
+        return None
+    if parametrize.is_parametrized(module) and isinstance(module, _BatchNorm | nn.GroupNorm | nn.LayerNorm):
+        return Unsupported("parametrized; remove the parametrization first")
+    kind = _kind(module)
+    if kind is not None:
+        return _read(module, kind)
+    if isinstance(module, NormLayer):
+        return Unsupported(f"is {type(module).__name__} already")
+    if type(module) is nn.LayerNorm:
+        return Unsupported("normalizes the last axis, not the channels of (N, C, ...)")
+    if isinstance(module, _BatchNorm | _InstanceNorm | nn.GroupNorm | nn.LayerNorm):
+        base = next(c.__name__ for c in type(module).__mro__ if c.__module__.startswith("torch."))
+        return Unsupported(f"an unknown subclass of {base}; it may do more than the class it derives from")
+    own_name = type(module).__name__
+    if "Norm" in own_name and not list(module.children()):
+        return Unsupported(f"an unknown norm, {type(module).__module__}.{own_name}")
+    return None
+
+
+def _kind(module: nn.Module) -> str | None:
+    exact = _KIND_OF_TYPE.get(type(module))
+    if exact is not None or not type(module).__module__.startswith(_FOREIGN_HOMES):
+        return exact
+    return _KIND_OF_FOREIGN_NAME.get(type(module).__name__)
+
+
+def _read(module: nn.Module, kind: str) -> Recognized | Unsupported:
+    tensors = {name: getattr(module, name, None) for name in ("weight", "bias", "running_mean", "running_var")}
+    num_features = _num_features(module, tensors["weight"])
+    if num_features is None:
+        return Unsupported("without a number of channels")
+    return Recognized(
+        kind=kind,
+        num_features=num_features,
+        eps=float(getattr(module, "eps", 1e-5)),
+        momentum=getattr(module, "momentum", None),
+        **tensors,
+        num_batches_tracked=getattr(module, "num_batches_tracked", None),
+        drop=_unless_identity(getattr(module, "drop", None)),
+        act=_unless_identity(getattr(module, "act", None)),
+    )
+
+
+def _num_features(module: nn.Module, weight: Tensor | None) -> int | None:
+    for name in ("num_features", "num_channels"):
+        if isinstance(getattr(module, name, None), int):
+            return int(getattr(module, name))
+    shape = getattr(module, "normalized_shape", None)
+    if weight is None:
+        return int(shape[0]) if shape is not None else None
+    return int(weight.numel())
+
+
+def _is_readable(tensor: Tensor | None) -> TypeGuard[Tensor]:
+    return tensor is not None and not tensor.is_meta and tensor.numel() > 0
+
+
+def _unless_identity(module: Any) -> nn.Module | None:
+    return module if isinstance(module, nn.Module) and not isinstance(module, nn.Identity) else None
+
+
+def default_factory(model: nn.Module) -> dict[str, Any]:
+    """Return device and dtype of the first floating-point parameter of a model."""
+    for parameter in model.parameters():
+        if parameter.is_floating_point():
+            return {"device": parameter.device, "dtype": parameter.dtype}
+    return {"device": torch.get_default_device(), "dtype": torch.get_default_dtype()}

@@ -1,0 +1,66 @@
+"""What cannot be converted, each with the way out."""
+
+from collections.abc import Collection
+from typing import Any
+
+import torch
+from torch import nn
+
+from asrnorm.conversion.kind import KINDS, Recognized, Unsupported
+from asrnorm.conversion.replace import original_of
+from asrnorm.conversion.site import Site
+from asrnorm.errors import ConversionError, InputTypeError, UnknownNameError, describe_unknown
+from asrnorm.norms import NORMS
+
+_WRAPPERS = ("DistributedDataParallel", "DataParallel", "FullyShardedDataParallel", "FSDPModule")
+
+
+def check_arguments(model: nn.Module, norm: Any, kinds: Collection[str], options: dict[str, Any]) -> None:
+    """Refuse a wrong call before anything is looked at."""
+    if not isinstance(model, nn.Module):
+        raise InputTypeError(f"convert takes a torch.nn.Module, not {type(model).__name__}")
+    refuse_wrapped(model)
+    for kind in [kinds] if isinstance(kinds, str) else kinds:
+        if kind not in KINDS:
+            raise UnknownNameError(describe_unknown("kind of norm", kind, KINDS))
+    if isinstance(norm, str):
+        NORMS.check(norm, options)
+
+
+def refuse_wrapped(model: nn.Module) -> None:
+    """Refuse models whose layers something else has taken hold of: compiled, distributed, scripted."""
+    if isinstance(model, torch.jit.ScriptModule):
+        raise ConversionError("the model is a TorchScript module, which is fixed: convert the model it was made from")
+    for module in model.modules():
+        wrapper = next((c.__name__ for c in type(module).__mro__ if c.__name__ in _WRAPPERS), None)
+        if wrapper:
+            raise ConversionError(
+                f"the model is wrapped in {wrapper}: convert or revert the plain model, then wrap it again"
+            )
+        if "_orig_mod" in module._modules or module._compiled_call_impl is not None:
+            raise ConversionError(
+                "the model is compiled: convert or revert the plain one (model._orig_mod), then torch.compile it again"
+            )
+
+
+def check_choice(model: nn.Module, sites: list[Site], chosen: list[Site], kinds: Collection[str]) -> None:
+    """Refuse a choice of nothing, and of layers that cannot be replaced."""
+    for site in chosen:
+        if isinstance(site.what, Unsupported):
+            raise ConversionError(f"{site.name} ({type(site.module).__name__}) cannot be converted: {site.what.reason}")
+        _refuse_tied(model, site)
+    if chosen:
+        return
+    if any(original_of(module) is not None for module in model.modules()):
+        raise ConversionError("the chosen layers are converted already; asrnorm.revert(model) first")
+    others = sorted({s.what.kind for s in sites if isinstance(s.what, Recognized)} - set(kinds))
+    hint = f"; it has norms of kind {', '.join(others)}: add kinds={others!r}" if others else ""
+    raise ConversionError(f"{type(model).__name__} has no norm layer to convert{hint}")
+
+
+def _refuse_tied(model: nn.Module, site: Site) -> None:
+    own = {id(parameter) for parameter in site.module.parameters()}
+    inside = set(site.module.modules())
+    for name, module in model.named_modules():
+        if module not in inside and any(id(p) in own for p in module.parameters(recurse=False)):
+            raise ConversionError(f"{site.name} shares a parameter with {name}; untie them, or leave it out by layers=")

@@ -1,0 +1,123 @@
+"""Build the layer that takes another's place, and keep the old one out of sight so that it can come back."""
+
+import copy
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from asrnorm.conversion.kind import Recognized
+from asrnorm.norms import NORMS, NormLayer
+
+_ORIGINAL = "_asrnorm_original"
+# Shared with the layer that is replaced, so that a handle's remove() still works.
+_HOOKS = (
+    "_forward_hooks",
+    "_forward_hooks_with_kwargs",
+    "_forward_hooks_always_called",
+    "_forward_pre_hooks",
+    "_forward_pre_hooks_with_kwargs",
+    "_backward_hooks",
+    "_backward_pre_hooks",
+)
+_STATE_HOOKS = (
+    "_state_dict_hooks",
+    "_state_dict_pre_hooks",
+    "_load_state_dict_pre_hooks",
+    "_load_state_dict_post_hooks",
+)
+
+
+class NormAct(nn.Module):
+    """A norm with the dropout and activation that its predecessor had in itself (timm's `BatchNormAct2d`).
+
+    Example:
+        >>> NormAct(nn.BatchNorm2d(8), None, nn.ReLU())(torch.randn(2, 8, 4, 4)).min().item()
+        0.0
+    """
+
+    def __init__(self, norm: nn.Module, drop: nn.Module | None, act: nn.Module | None) -> None:
+        super().__init__()
+        self.norm = norm
+        self.drop = drop if drop is not None else nn.Identity()
+        self.act = act if act is not None else nn.Identity()
+
+    def forward(self, x: Tensor) -> Tensor:
+        """Return the activated, normalized `x`."""
+        return self.act(self.drop(self.norm(x)))
+
+
+@dataclass
+class Original:
+    """The layer that was replaced. Not a module, so that parameters(), state_dict() and DDP do not see inside."""
+
+    module: nn.Module
+    dtype: torch.dtype | None
+
+
+def build_replacement(
+    old: nn.Module,
+    what: Recognized,
+    factory: str | Callable[..., nn.Module],
+    options: dict[str, Any],
+    like: dict[str, Any],
+) -> nn.Module:
+    """Return a new layer with the old one's values, device, dtype, training flag and hooks."""
+    arguments = {**inherited_options(factory, what), **what.factory(like), **options}
+    make = NORMS[factory] if isinstance(factory, str) else factory
+    norm = make(what.num_features, **arguments)
+    if isinstance(norm, NormLayer):
+        norm.inherit(what.weight, what.bias, what.running_mean, what.running_var, what.num_batches_tracked)
+    new = norm
+    if what.drop is not None or what.act is not None:
+        new = NormAct(norm, _own(what.drop), _own(what.act))
+    new.train(old.training)
+    for name in _HOOKS:
+        new.__dict__[name] = old.__dict__[name]
+    new._is_full_backward_hook = old._is_full_backward_hook
+    setattr(new, _ORIGINAL, Original(old, _floating_dtype(new)))
+    return new
+
+
+def inherited_options(factory: str | Callable[..., nn.Module], what: Recognized) -> dict[str, Any]:
+    """Return eps and momentum of the old layer where the new one takes them."""
+    if not isinstance(factory, str):
+        return {}
+    known = NORMS.options(factory)
+    inherited = {"eps": what.eps, "momentum": what.momentum}
+    return {name: value for name, value in inherited.items() if name in known and value is not None}
+
+
+def original_of(module: nn.Module) -> Original | None:
+    """Return what a layer replaced, `None` where it replaced nothing."""
+    found = module.__dict__.get(_ORIGINAL)
+    return found if isinstance(found, Original) else None
+
+
+def restore_original(replacement: nn.Module, original: Original) -> nn.Module:
+    """Return the old layer on the device, in the mode, and in the dtype the model has been moved to since."""
+    old = original.module
+    while (older := original_of(old)) is not None:  # converted more than once: all the way back
+        old = older.module
+    tensor = next((t for t in (*replacement.parameters(), *replacement.buffers()) if t.is_floating_point()), None)
+    if tensor is not None:
+        # Values are those of the conversion; a cast happens only where the user cast the whole model.
+        cast = tensor.dtype if original.dtype is not None and tensor.dtype != original.dtype else None
+        old.to(device=tensor.device, dtype=cast)
+    return old.train(replacement.training)
+
+
+def has_state_hooks(module: nn.Module) -> bool:
+    """Tell whether hooks on its state dict would be lost; they are written for the old layer's keys."""
+    return any(module.__dict__.get(name) for name in _STATE_HOOKS)
+
+
+def _floating_dtype(module: nn.Module) -> torch.dtype | None:
+    return next((t.dtype for t in (*module.parameters(), *module.buffers()) if t.is_floating_point()), None)
+
+
+def _own(module: nn.Module | None) -> nn.Module | None:
+    # An activation with parameters is copied, so that training does not reach the original's state.
+    return copy.deepcopy(module) if module is not None and any(True for _ in module.parameters()) else module

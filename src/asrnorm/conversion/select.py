@@ -1,0 +1,115 @@
+"""Which norm layers to convert: presets, name patterns or a function of the user's."""
+
+import re
+from collections.abc import Callable, Collection, Sequence
+from fnmatch import fnmatchcase
+from math import ceil
+
+from torch import nn
+
+from asrnorm.conversion.kind import Recognized
+from asrnorm.conversion.site import Site
+from asrnorm.errors import ConversionError, describe_unknown
+
+Layers = str | Sequence[str] | Callable[[str, nn.Module], bool]
+
+PRESETS = ("auto", "all", "early", "first", "resnet-12", "resnet-12b", "stages")
+
+_BLOCK_NORM = re.compile(r"(?:^|\.)layer(\d+)\.(\d+)\.bn([123])$")
+_SHORTCUT_NORM = re.compile(r"(?:^|\.)layer(\d+)\.(\d+)\.downsample\.\d+$")
+# A stage is the outermost numbered part of a name that has parts below it: layer1, stages.0, features.denseblock1.
+_STAGE = re.compile(r"^(?:[A-Za-z_]+\.)*?(?!conv|stem|head|bn|norm|transition)([A-Za-z_]*\d\w*)(?=\.)", re.IGNORECASE)
+
+
+def choose(sites: list[Site], layers: Layers, kinds: Collection[str]) -> tuple[list[Site], str]:
+    """Return the chosen sites and what they were chosen by, in words.
+
+    Presets and patterns with wildcards choose among `kinds`; an exact name or a function may choose any norm.
+    """
+    candidates = [site for site in sites if _convertible(site, kinds)]
+    if callable(layers):
+        return [site for site in sites if _agreed(site, [layers(n, site.module) for n in site.names])], "a function"
+    if isinstance(layers, str) and layers in PRESETS:
+        preset = _automatic(sites) if layers == "auto" else layers
+        label = f"preset {preset!r}" + (", picked for this kind of network" if layers == "auto" else "")
+        names = _preset_names(preset, [s.name for s in sites])
+        return [site for site in candidates if site.name in names], label
+    patterns = [layers] if isinstance(layers, str) else list(layers)
+    chosen = [site for site in sites if any(_matches(site, pattern, candidates) for pattern in patterns)]
+    _refuse_idle_patterns(patterns, sites)
+    return chosen, f"patterns {', '.join(patterns)}"
+
+
+def _convertible(site: Site, kinds: Collection[str]) -> bool:
+    return isinstance(site.what, Recognized) and site.what.kind in kinds
+
+
+def _matches(site: Site, pattern: str, candidates: list[Site]) -> bool:
+    if pattern in site.names:
+        return _agreed(site, [True] * len(site.names))
+    return site in candidates and _agreed(site, [fnmatchcase(name, pattern) for name in site.names])
+
+
+def _agreed(site: Site, votes: list[bool]) -> bool:
+    if len(set(votes)) > 1:
+        raise ConversionError(
+            f"the model uses one layer under the names {', '.join(site.names)}; choose all of them or none"
+        )
+    return bool(votes and votes[0])
+
+
+def _refuse_idle_patterns(patterns: list[str], sites: list[Site]) -> None:
+    names = [name for site in sites for name in site.names]
+    for pattern in patterns:
+        if not any(fnmatchcase(name, pattern) for name in names):
+            if not set(pattern) & set("*?[."):
+                raise ConversionError(describe_unknown("preset or norm layer", pattern, [*PRESETS, *names[:8]]))
+            raise ConversionError(f"pattern {pattern!r} matches no norm layer; they are called {_some(names)}")
+
+
+def _some(names: list[str], most: int = 4) -> str:
+    return ", ".join(names[:most]) + (f" ... ({len(names)} in all)" if len(names) > most else "")
+
+
+def _automatic(sites: list[Site]) -> str:
+    return "resnet-12" if _is_basic_resnet([site.name for site in sites]) else "all"
+
+
+def _is_basic_resnet(names: list[str]) -> bool:
+    blocks = {match.group(3) for match in map(_BLOCK_NORM.search, names) if match}
+    return blocks == {"1", "2"}
+
+
+def _preset_names(preset: str, names: list[str]) -> set[str]:
+    if preset == "all":
+        return set(names)
+    if preset == "first":
+        return set(names[:1])
+    if preset in ("resnet-12", "resnet-12b"):
+        return _basic_block_names(preset, names, which="1" if preset == "resnet-12" else "2")
+    stages: dict[str, list[str]] = {}
+    for name in names:
+        match = _STAGE.match(name)
+        if match:
+            stages.setdefault(match.group(0), []).append(name)
+    if len(stages) < 2:
+        raise ConversionError(
+            f"preset {preset!r} needs numbered stages, and {_some(names)} show none; use name patterns"
+        )
+    stem = names[: names.index(next(iter(stages.values()))[0])]
+    if preset == "stages":
+        return {*stem, *(members[0] for members in stages.values())}
+    early = list(stages.values())[: ceil(len(stages) / 2)]
+    return {*stem, *(name for members in early for name in members)}
+
+
+def _basic_block_names(preset: str, names: list[str], which: str) -> set[str]:
+    if not _is_basic_resnet(names):
+        raise ConversionError(
+            f"preset {preset!r} is for ResNets of basic blocks (two norms a block), and {_some(names)} are not that; "
+            "use 'early', 'stages' or 'all'"
+        )
+    in_blocks = {name: _BLOCK_NORM.search(name) for name in names}
+    first = next(index for index, name in enumerate(names) if in_blocks[name] or _SHORTCUT_NORM.search(name))
+    chosen = {name for name, match in in_blocks.items() if match and match.group(3) == which}
+    return chosen | {name for name in names if _SHORTCUT_NORM.search(name)} | set(names[:first])

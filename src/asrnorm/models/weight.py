@@ -1,0 +1,101 @@
+"""Pretrained weights from a file: torchvision's `.pth`, safetensors, with or without head and running statistics."""
+
+import logging
+import pickle
+from dataclasses import dataclass
+from pathlib import Path
+
+import torch
+from torch import Tensor, nn
+
+from asrnorm.errors import InputError
+
+logger = logging.getLogger("asrnorm")
+
+_RUNNING = ("running_mean", "running_var", "num_batches_tracked")
+_HEAD = ("fc.weight", "fc.bias")
+
+
+@dataclass(frozen=True)
+class WeightReport:
+    """What a file of weights did not hold.
+
+    Attributes:
+        fresh_head: the classifier kept its fresh initialization (absent, or for another number of classes).
+        fresh_statistics: how many norm layers kept running mean 0 and variance 1, to be estimated by training.
+    """
+
+    path: str
+    fresh_head: bool
+    fresh_statistics: int
+
+    def __str__(self) -> str:
+        parts = ["the classifier is new"] if self.fresh_head else []
+        if self.fresh_statistics:
+            parts.append(
+                f"running statistics of {self.fresh_statistics} norms are absent and start at mean 0, variance 1"
+            )
+        return f"{self.path}: loaded" + (f"; {'; '.join(parts)}" if parts else " whole")
+
+
+def load_weights(model: nn.Module, path: str | Path) -> WeightReport:
+    """Load a backbone's weights into a model with BatchNorm, and say what the file lacked.
+
+    Half-precision files are widened to the model's dtype. Pickles are loaded with `weights_only`, so that a hostile
+    file cannot run code.
+
+    Args:
+        model: a network whose keys the file has, torchvision's for the ResNets here.
+        path: a `.safetensors` file, or one of `torch.save`.
+
+    Returns:
+        What was not in the file.
+
+    Raises:
+        InputError: the file is missing, damaged, or for another network.
+    """
+    state = read_state(Path(path))
+    own = model.state_dict()
+    head = {key for key in _HEAD if key in own and (key not in state or state[key].shape != own[key].shape)}
+    state = {key: value for key, value in state.items() if key not in head and not (key in _HEAD and key not in own)}
+    missing = own.keys() - state.keys() - head
+    absent_statistics = {key for key in missing if key.rsplit(".", 1)[-1] in _RUNNING}
+    wrong = [key for key in state.keys() & own.keys() if state[key].shape != own[key].shape]
+    strange = (missing - absent_statistics) | (state.keys() - own.keys()) | set(wrong)
+    if strange:
+        raise InputError(
+            f"{path}: not the weights of this {type(model).__name__}: {len(strange)} keys differ, such as "
+            f"{', '.join(sorted(strange)[:3])}; load into a model built with norm='bn', then convert it"
+        )
+    model.load_state_dict(state, strict=False)
+    means = sum(key.endswith("running_mean") for key in absent_statistics)
+    report = WeightReport(str(path), bool(head), means)
+    logger.info("%s", report)
+    return report
+
+
+def read_state(path: Path) -> dict[str, Tensor]:
+    """Return the tensors of a `.safetensors` or `torch.save` file by name."""
+    if not path.is_file():
+        raise InputError(f"{path}: no such file of weights")
+    try:
+        if path.suffix == ".safetensors":
+            from safetensors.torch import load_file
+
+            return load_file(path)
+        content = torch.load(path, map_location="cpu", weights_only=True)
+    except (OSError, RuntimeError, EOFError, ValueError, pickle.UnpicklingError) as error:
+        raise InputError(f"{path}: damaged, or not a file of weights ({_first_line(error)})") from error
+    except Exception as error:  # safetensors has its own error class, which is imported only where it is installed
+        if type(error).__name__ != "SafetensorError":
+            raise
+        raise InputError(f"{path}: damaged, or not a safetensors file ({_first_line(error)})") from error
+    if isinstance(content, dict) and isinstance(content.get("state_dict"), dict):
+        content = content["state_dict"]
+    if not isinstance(content, dict) or not all(isinstance(value, Tensor) for value in content.values()):
+        raise InputError(f"{path}: holds no state dict")
+    return {str(key): value for key, value in content.items()}
+
+
+def _first_line(error: Exception) -> str:
+    return (str(error).splitlines() or [type(error).__name__])[0]

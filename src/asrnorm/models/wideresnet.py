@@ -1,0 +1,112 @@
+"""Wide residual networks for CIFAR.
+
+Zagoruyko and Komodakis, *Wide Residual Networks*, 2016: pre-activation blocks, a 3x3 stem of 16 channels, three groups
+of 16k, 32k and 64k channels, a 1x1 convolution on the shortcut where the width changes.
+"""
+
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from asrnorm.errors import InputError
+from asrnorm.models.base import MODELS, Classifier, NormFactory
+from asrnorm.norms import BatchNorm
+
+_STEM_WIDTH = 16
+
+
+class PreActivationBlock(nn.Module):
+    """Norm-ReLU-conv twice, with a shortcut; where the width changes, the shortcut starts after the first ReLU."""
+
+    def __init__(self, in_width: int, width: int, stride: int, norm_layer: NormFactory) -> None:
+        super().__init__()
+        self.norm1 = norm_layer(in_width)
+        self.conv1 = nn.Conv2d(in_width, width, 3, stride, padding=1, bias=False)
+        self.norm2 = norm_layer(width)
+        self.conv2 = nn.Conv2d(width, width, 3, padding=1, bias=False)
+        self.shortcut = None if in_width == width else nn.Conv2d(in_width, width, 1, stride, bias=False)
+
+    def forward(self, x: Tensor) -> Tensor:
+        """Return the block's output."""
+        activated = F.relu(self.norm1(x))
+        residual = self.conv2(F.relu(self.norm2(self.conv1(activated))))
+        return residual + (x if self.shortcut is None else self.shortcut(activated))
+
+
+class WideResNet(Classifier):
+    """A wide residual network of `depth` layers, `widen` times as wide as the thin one.
+
+    Args:
+        depth: 6n + 4.
+        widen: the factor k.
+        norm_layer: makes a norm from a number of channels.
+        num_classes: outputs.
+    """
+
+    def __init__(self, depth: int, widen: int, *, norm_layer: NormFactory = BatchNorm, num_classes: int = 10) -> None:
+        super().__init__()
+        if depth < 10 or (depth - 4) % 6:
+            raise InputError(f"WideResNet: depth must be 6n + 4, not {depth}")
+        self.num_classes = num_classes
+        blocks = (depth - 4) // 6
+        widths = [_STEM_WIDTH, 16 * widen, 32 * widen, 64 * widen]
+        self.conv1 = nn.Conv2d(3, _STEM_WIDTH, 3, padding=1, bias=False)
+        self.group1 = _group(blocks, widths[0], widths[1], 1, norm_layer)
+        self.group2 = _group(blocks, widths[1], widths[2], 2, norm_layer)
+        self.group3 = _group(blocks, widths[2], widths[3], 2, norm_layer)
+        self.norm = norm_layer(widths[3])
+        self.fc = nn.Linear(widths[3], num_classes)
+        for module in self.modules():
+            if isinstance(module, nn.Conv2d):
+                nn.init.kaiming_normal_(module.weight, mode="fan_out", nonlinearity="relu")
+        nn.init.zeros_(self.fc.bias)
+
+    def features(self, x: Tensor) -> Tensor:
+        """Return the last map, after the final norm and ReLU."""
+        x = self.group3(self.group2(self.group1(self.conv1(x))))
+        return F.relu(self.norm(x))
+
+    def embed(self, maps: Tensor) -> Tensor:
+        """Return the mean of the map over its positions."""
+        return maps.mean((2, 3))
+
+    def classify(self, embedding: Tensor) -> Tensor:
+        """Return the logits."""
+        return self.fc(embedding)
+
+
+def _group(blocks: int, in_width: int, width: int, stride: int, norm_layer: NormFactory) -> nn.Sequential:
+    first = PreActivationBlock(in_width, width, stride, norm_layer)
+    return nn.Sequential(first, *(PreActivationBlock(width, width, 1, norm_layer) for _ in range(blocks - 1)))
+
+
+@MODELS.register("wrn_40_4")
+def wrn_40_4(*, norm_layer: NormFactory = BatchNorm, num_classes: int = 10) -> WideResNet:
+    """WideResNet of depth 40 and width 4, the paper's network for CIFAR-10-C.
+
+    Example:
+        >>> sum(p.numel() for p in wrn_40_4().parameters())
+        8949210
+    """
+    return WideResNet(40, 4, norm_layer=norm_layer, num_classes=num_classes)
+
+
+@MODELS.register("wrn_16_4")
+def wrn_16_4(*, norm_layer: NormFactory = BatchNorm, num_classes: int = 10) -> WideResNet:
+    """WideResNet of depth 16 and width 4, M-ADA's network for CIFAR-10-C.
+
+    Example:
+        >>> sum(p.numel() for p in wrn_16_4().parameters())
+        2748890
+    """
+    return WideResNet(16, 4, norm_layer=norm_layer, num_classes=num_classes)
+
+
+@MODELS.register("wrn_40_2")
+def wrn_40_2(*, norm_layer: NormFactory = BatchNorm, num_classes: int = 10) -> WideResNet:
+    """WideResNet of depth 40 and width 2, ME-ADA's network for CIFAR-10-C.
+
+    Example:
+        >>> sum(p.numel() for p in wrn_40_2().parameters())
+        2243546
+    """
+    return WideResNet(40, 2, norm_layer=norm_layer, num_classes=num_classes)
