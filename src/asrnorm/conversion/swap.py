@@ -5,6 +5,7 @@ from collections.abc import Callable, Collection
 from typing import Any
 
 from torch import nn
+from torch.nn.parameter import is_lazy
 from torch.optim import Optimizer
 
 from asrnorm.conversion.kind import DEFAULT_KINDS, KINDS, Recognized, default_factory, recognize
@@ -175,4 +176,4 @@ def _put(site: Site, new: nn.Module) -> None:
 
 
 def _count(model: nn.Module) -> int:
-    return sum(parameter.numel() for parameter in model.parameters())
+    return sum(p.numel() for p in model.parameters() if not is_lazy(p))

@@ -1,0 +1,130 @@
+"""Which layers are recognized, among them those of libraries that are not installed here."""
+
+import pytest
+import torch
+from torch import nn
+from torch.nn.utils import parametrizations
+
+import asrnorm
+from asrnorm.conversion.kind import Recognized, Unsupported, recognize
+from asrnorm.conversion.replace import NormAct
+from asrnorm.errors import ConversionError
+from asrnorm.norms import ASRNorm2d
+
+
+def foreign(base, name, module):
+    """A class as another library would define it."""
+    return type(name, (base,), {"__module__": module})
+
+
+class _BatchNormAct(nn.BatchNorm2d):
+    def __init__(self, num_features, act=None):
+        super().__init__(num_features)
+        self.drop = nn.Identity()
+        self.act = act or nn.ReLU(inplace=True)
+
+    def forward(self, x):
+        return self.act(self.drop(super().forward(x)))
+
+
+class _Frozen(nn.Module):
+    def __init__(self, num_features):
+        super().__init__()
+        self.eps = 1e-5
+        self.register_buffer("weight", torch.rand(num_features) + 0.5)
+        self.register_buffer("bias", torch.randn(num_features))
+        self.register_buffer("running_mean", torch.randn(num_features))
+        self.register_buffer("running_var", torch.rand(num_features) + 0.5)
+
+
+BatchNormAct2d = foreign(_BatchNormAct, "BatchNormAct2d", "timm.layers.norm_act")
+FrozenBatchNorm2d = foreign(_Frozen, "FrozenBatchNorm2d", "torchvision.ops.misc")
+LayerNorm2d = foreign(nn.LayerNorm, "LayerNorm2d", "timm.layers.norm")
+
+
+@pytest.mark.parametrize(
+    ("layer", "kind"),
+    [
+        (nn.BatchNorm1d(8), "batch1d"),
+        (nn.BatchNorm2d(8), "batch"),
+        (nn.BatchNorm3d(8), "batch"),
+        (nn.SyncBatchNorm(8), "batch"),
+        (nn.BatchNorm2d(8, affine=False), "batch"),
+        (nn.BatchNorm2d(8, track_running_stats=False), "batch"),
+        (nn.GroupNorm(2, 8), "group"),
+        (nn.InstanceNorm2d(8), "instance"),
+        (BatchNormAct2d(8), "batch"),
+        (FrozenBatchNorm2d(8), "batch"),
+        (LayerNorm2d(8), "layer2d"),
+    ],
+    ids=lambda value: value if isinstance(value, str) else type(value).__name__,
+)
+def test_known_layers_are_recognized_and_converted(layer, kind):
+    what = recognize(layer)
+    assert isinstance(what, Recognized)
+    assert (what.kind, what.num_features) == (kind, 8)
+    model = asrnorm.convert(nn.Sequential(layer), "asr", kinds=(kind,))
+    assert model(torch.randn(2, 8, 4, 4)).shape == (2, 8, 4, 4)
+    assert asrnorm.revert(model)[0] is layer
+
+
+def test_the_activation_of_a_norm_with_one_is_kept():
+    model = nn.Sequential(BatchNormAct2d(8))
+    asrnorm.convert(model, "asr")
+    assert isinstance(model[0], NormAct)
+    assert model(torch.randn(2, 8, 4, 4)).min() == 0
+    assert "ASRNorm2d(8) + ReLU" in str(asrnorm.conversion_summary(model))
+    with pytest.raises(ConversionError, match="converted already"):
+        asrnorm.convert(model, "asr")
+
+
+def test_an_activation_with_parameters_is_copied_so_that_the_original_keeps_its_state():
+    layer = BatchNormAct2d(8, act=nn.PReLU(8))
+    model = asrnorm.convert(nn.Sequential(layer), "asr")
+    optimizer = torch.optim.SGD(model.parameters(), lr=1.0)
+    before = layer.act.weight.clone()
+    model(torch.randn(2, 8, 4, 4)).sum().backward()
+    optimizer.step()
+    assert not torch.equal(model[0].act.weight, before)
+    assert torch.equal(asrnorm.revert(model)[0].act.weight, before)
+
+
+def test_a_frozen_batch_norm_hands_its_buffers_on_and_stays_frozen():
+    layer = FrozenBatchNorm2d(8)
+    model = asrnorm.convert(nn.Sequential(layer), "asr")
+    assert torch.equal(model[0].gamma_bias, layer.weight)
+    assert not model[0].gamma_bias.requires_grad
+    assert model[0].gated_rescale
+    assert any("stay frozen" in note for note in asrnorm.conversion_summary(model).notes)
+
+
+def test_batch_norm_3d_works_on_volumes():
+    model = asrnorm.convert(nn.Sequential(nn.BatchNorm3d(8)), "asr")
+    assert model(torch.randn(2, 8, 3, 4, 5)).shape == (2, 8, 3, 4, 5)
+
+
+class _Subclass(nn.BatchNorm2d):
+    pass
+
+
+@pytest.mark.parametrize(
+    ("layer", "reason"),
+    [
+        (nn.LayerNorm(8), "normalizes the last axis"),
+        (nn.LazyBatchNorm2d(), "lazy and not initialized"),
+        (_Subclass(8), "an unknown subclass of BatchNorm2d"),
+        (parametrizations.weight_norm(nn.BatchNorm2d(8), dim=None), "parametrized"),
+        (ASRNorm2d(8), "is ASRNorm2d already"),
+        (nn.LocalResponseNorm(2), "an unknown norm, torch.nn.modules.normalization.LocalResponseNorm"),
+    ],
+    ids=lambda value: value if isinstance(value, str) else type(value).__name__,
+)
+def test_other_norms_are_left_alone_with_the_reason(layer, reason):
+    what = recognize(layer)
+    assert isinstance(what, Unsupported)
+    assert reason in what.reason
+    model = asrnorm.convert(nn.Sequential(layer, nn.BatchNorm2d(8)), "asr")
+    assert model[0] is layer
+    assert reason in asrnorm.conversion_summary(model).left[0][2]
+    with pytest.raises(ConversionError, match="0 .* cannot be converted: "):
+        asrnorm.convert(nn.Sequential(layer), "asr", layers=["0"])

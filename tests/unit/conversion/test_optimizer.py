@@ -1,0 +1,86 @@
+"""An optimizer made before a conversion trains the new layers."""
+
+import pytest
+import torch
+from torch import nn
+
+import asrnorm
+
+
+def net():
+    return nn.Sequential(nn.Conv2d(3, 8, 3), nn.BatchNorm2d(8), nn.ReLU(), nn.Conv2d(8, 8, 3), nn.BatchNorm2d(8))
+
+
+def step(model, optimizer):
+    model(torch.randn(4, 3, 9, 9)).square().mean().backward()
+    optimizer.step()
+    optimizer.zero_grad()
+
+
+def in_groups(optimizer):
+    return [parameter for group in optimizer.param_groups for parameter in group["params"]]
+
+
+@pytest.mark.parametrize("make", [torch.optim.SGD, torch.optim.Adam], ids=lambda m: m.__name__)
+def test_new_parameters_are_trained_and_old_ones_forgotten(make):
+    model = net()
+    optimizer = make(model.parameters(), lr=0.01)
+    step(model, optimizer)
+    old = list(model[1].parameters())
+    asrnorm.convert(model, "asr", optimizer=optimizer)
+    assert {id(p) for p in in_groups(optimizer)} == {id(p) for p in model.parameters()}
+    assert not any(p in optimizer.state for p in old)
+    before = [p.detach().clone() for p in model[1].parameters()]
+    step(model, optimizer)
+    changed = [not torch.equal(a, b) for a, b in zip(before, model[1].parameters(), strict=True)]
+    assert sum(changed) >= len(changed) - 2  # the first encoder's single hidden unit may be dead
+
+
+def test_new_parameters_take_the_group_and_place_of_the_old_ones():
+    model = net()
+    decayed = [model[0].weight, model[3].weight]
+    rest = [p for p in model.parameters() if all(p is not d for d in decayed)]
+    optimizer = torch.optim.SGD([{"params": decayed}, {"params": rest, "weight_decay": 0.0}], lr=0.1, weight_decay=5e-4)
+    asrnorm.convert(model, "asr", optimizer=optimizer)
+    assert len(optimizer.param_groups[0]["params"]) == 2
+    ids = [id(p) for p in optimizer.param_groups[1]["params"]]
+    assert {id(p) for p in (*model[1].parameters(), *model[4].parameters())} < set(ids)
+    assert ids.index(id(model[0].bias)) < ids.index(id(model[1].gamma_bias)) < ids.index(id(model[3].bias))
+
+
+def test_momentum_of_the_affine_values_goes_over():
+    model = net()
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1, momentum=0.9)
+    step(model, optimizer)
+    momentum = optimizer.state[model[1].weight]["momentum_buffer"].clone()
+    asrnorm.convert(model, "asr", optimizer=optimizer)
+    assert torch.equal(optimizer.state[model[1].gamma_bias]["momentum_buffer"], momentum)
+
+
+def test_named_parameters_stay_beside_their_names():
+    model = net()
+    optimizer = torch.optim.SGD(model.named_parameters(), lr=0.1)
+    asrnorm.convert(model, "asr", optimizer=optimizer)
+    group = optimizer.param_groups[0]
+    own = dict(model.named_parameters())
+    assert len(group["param_names"]) == len(group["params"])
+    assert all(own[name] is p for name, p in zip(group["param_names"], group["params"], strict=True))
+
+
+def test_layers_that_were_not_in_the_optimizer_are_added_and_noted():
+    model = net()
+    optimizer = torch.optim.SGD([model[0].weight, model[3].weight], lr=0.1)
+    asrnorm.convert(model, "asr", optimizer=optimizer)
+    assert any(p is model[1].stan_encoder.weight for p in in_groups(optimizer))
+    assert any("added to the first parameter group" in note for note in asrnorm.conversion_summary(model).notes)
+
+
+def test_revert_puts_the_old_parameters_back():
+    model = net()
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1, momentum=0.9)
+    names = [id(p) for p in in_groups(optimizer)]
+    asrnorm.convert(model, "asr", optimizer=optimizer)
+    step(model, optimizer)
+    asrnorm.revert(model, optimizer=optimizer)
+    assert [id(p) for p in in_groups(optimizer)] == names
+    step(model, optimizer)

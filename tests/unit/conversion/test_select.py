@@ -1,0 +1,115 @@
+"""Which layers the presets and patterns choose."""
+
+import pytest
+from torch import nn
+
+import asrnorm
+from asrnorm.errors import ConversionError
+
+
+def converted(model, **choice):
+    return [row[0] for row in asrnorm.conversion_summary(asrnorm.convert(model, "asr", **choice)).converted]
+
+
+def resnet18():
+    return asrnorm.create_model("resnet18", num_classes=7)
+
+
+def test_auto_takes_resnet_12_on_basic_blocks_and_says_so():
+    model = asrnorm.convert(resnet18(), "asr")
+    summary = asrnorm.conversion_summary(model)
+    assert summary.chosen_by == "preset 'resnet-12', picked for this kind of network"
+    assert [row[0] for row in summary.converted] == [
+        "bn1",
+        "layer1.0.bn1",
+        "layer1.1.bn1",
+        "layer2.0.bn1",
+        "layer2.0.downsample.1",
+        "layer2.1.bn1",
+        "layer3.0.bn1",
+        "layer3.0.downsample.1",
+        "layer3.1.bn1",
+        "layer4.0.bn1",
+        "layer4.0.downsample.1",
+        "layer4.1.bn1",
+    ]
+
+
+def test_auto_takes_all_elsewhere():
+    assert len(converted(asrnorm.create_model("wrn_16_4"))) == 13
+    assert len(converted(asrnorm.create_model("resnet50"))) == 53
+
+
+def test_resnet_12b_takes_the_second_norm_of_each_block():
+    names = converted(resnet18(), layers="resnet-12b")
+    assert len(names) == 12
+    assert "layer1.0.bn2" in names
+    assert "layer1.0.bn1" not in names
+
+
+def test_stages_and_early_and_first():
+    stages = ["bn1", "layer1.0.bn1", "layer2.0.bn1", "layer3.0.bn1", "layer4.0.bn1"]
+    assert converted(resnet18(), layers="stages") == stages
+    early = converted(resnet18(), layers="early")
+    assert early[0] == "bn1"
+    assert len(early) == 1 + 4 + 5
+    assert all(name.startswith(("bn1", "layer1", "layer2")) for name in early)
+    assert converted(resnet18(), layers="first") == ["bn1"]
+    assert len(converted(resnet18(), layers="all")) == 20
+
+
+def test_stages_of_other_families_are_read_from_their_names():
+    wrn = converted(asrnorm.create_model("wrn_16_4"), layers="early")
+    assert {name.split(".")[0] for name in wrn} == {"group1", "group2"}  # two of three: ceil(3 / 2)
+    flat = nn.ModuleDict(
+        {
+            "conv_stem": nn.Sequential(nn.BatchNorm2d(4)),
+            "stages": nn.ModuleList(nn.Sequential(nn.BatchNorm2d(4), nn.BatchNorm2d(4)) for _ in range(4)),
+            "norm_head": nn.BatchNorm2d(4),
+        }
+    )
+    assert converted(flat, layers="stages") == ["conv_stem.0", "stages.0.0", "stages.1.0", "stages.2.0", "stages.3.0"]
+
+
+def test_a_prefix_before_the_resnet_does_not_matter():
+    model = nn.ModuleDict({"backbone": resnet18()})
+    names = converted(model)
+    assert len(names) == 12
+    assert names[0] == "backbone.bn1"
+
+
+def test_resnet_12_is_refused_on_bottlenecks():
+    with pytest.raises(ConversionError, match=r"'resnet-12' is for ResNets of basic blocks .* use 'early'"):
+        asrnorm.convert(asrnorm.create_model("resnet50"), "asr", layers="resnet-12")
+
+
+def test_stages_are_refused_where_names_show_none():
+    model = nn.Sequential(nn.BatchNorm2d(4), nn.BatchNorm2d(4))
+    with pytest.raises(ConversionError, match="needs numbered stages"):
+        asrnorm.convert(model, "asr", layers="stages")
+
+
+def test_patterns():
+    assert converted(resnet18(), layers="layer1.*") == ["layer1.0.bn1", "layer1.0.bn2", "layer1.1.bn1", "layer1.1.bn2"]
+    assert converted(resnet18(), layers=["bn1", "*.downsample.*"]) == ["bn1"] + [
+        f"layer{stage}.0.downsample.1" for stage in (2, 3, 4)
+    ]
+
+
+def test_a_function_sees_name_and_module():
+    assert converted(resnet18(), layers=lambda name, module: module.num_features == 512 and "bn2" in name) == [
+        "layer4.0.bn2",
+        "layer4.1.bn2",
+    ]
+
+
+def test_a_pattern_that_matches_nothing_is_refused_with_examples():
+    with pytest.raises(ConversionError, match=r"'layer9\.\*' matches no norm layer; they are called bn1, layer1\.0\.bn1"):
+        asrnorm.convert(resnet18(), "asr", layers=["bn1", "layer9.*"])
+    with pytest.raises(ConversionError, match="unknown preset or norm layer 'resnet12'; did you mean 'resnet-12'"):
+        asrnorm.convert(resnet18(), "asr", layers="resnet12")
+
+
+def test_wildcards_respect_the_kinds():
+    model = nn.Sequential(nn.BatchNorm2d(4), nn.BatchNorm1d(4))
+    assert converted(model, layers="*") == ["0"]

@@ -1,0 +1,347 @@
+"""convert and revert on whole networks."""
+
+import copy
+import logging
+import pickle
+
+import pytest
+import torch
+from torch import nn
+
+import asrnorm
+from asrnorm.errors import ConversionError, InputTypeError, UnknownNameError
+from asrnorm.norms import ASRNorm2d, BatchNorm, InstanceNorm
+
+
+def small_net():
+    return nn.Sequential(
+        nn.Conv2d(3, 8, 3),
+        nn.BatchNorm2d(8),
+        nn.ReLU(),
+        nn.Conv2d(8, 16, 3),
+        nn.BatchNorm2d(16),
+        nn.Flatten(),
+        nn.LazyLinear(4),
+        nn.BatchNorm1d(4),
+    )
+
+
+def trained(model, x=None):
+    """A model whose norms have learned something, in evaluation mode."""
+    x = torch.randn(8, 3, 12, 12) if x is None else x
+    with torch.no_grad():
+        model(x)
+        for module in model.modules():
+            if isinstance(module, nn.modules.batchnorm._BatchNorm):
+                module.weight.uniform_(0.5, 1.5)
+                module.bias.normal_()
+        model(x)
+    return model.eval()
+
+
+def test_revert_gives_back_the_same_objects_and_the_same_function():
+    model = trained(small_net())
+    x = torch.randn(4, 3, 12, 12)
+    before, norms = model(x), [model[1], model[4]]
+    state = copy.deepcopy(model.state_dict())
+    asrnorm.convert(model, "asr")
+    assert isinstance(model[1], ASRNorm2d)
+    assert not torch.allclose(model(x), before)
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+    model.train()(x).sum().backward()
+    optimizer.step()
+    for name in ("0.weight", "0.bias", "3.weight", "3.bias", "6.weight", "6.bias"):
+        state[name] = model.state_dict()[name].clone()
+    assert asrnorm.revert(model) is model
+    assert model[1] is norms[0]
+    assert model[4] is norms[1]
+    fresh = trained(small_net(), x)
+    fresh.load_state_dict({**state, **{k: v for k, v in model.state_dict().items() if k.startswith("7.")}})
+    assert torch.equal(model.eval()(x), fresh.eval()(x))
+
+
+def test_revert_without_training_is_exact():
+    model = trained(small_net())
+    x = torch.randn(4, 3, 12, 12)
+    before = model(x)
+    assert torch.equal(asrnorm.revert(asrnorm.convert(model, "asr"))(x), before)
+
+
+def test_originals_are_no_part_of_the_converted_model():
+    model = trained(small_net())
+    originals = {id(p) for layer in (model[1], model[4]) for p in (*layer.parameters(), *layer.buffers())}
+    asrnorm.convert(model, "asr")
+    assert not originals & {id(t) for t in (*model.parameters(), *model.buffers())}
+    assert not any("original" in key or "running" in key for key in model.state_dict() if not key.startswith("7."))
+    assert not any(type(m) is nn.BatchNorm2d for m in model.modules())
+
+
+def test_affine_values_and_requires_grad_are_inherited():
+    model = trained(small_net())
+    weight, bias = model[1].weight.clone(), model[1].bias.clone()
+    model[1].weight.requires_grad_(False)
+    asrnorm.convert(model, "asr")
+    assert torch.equal(model[1].gamma_bias, weight)
+    assert torch.equal(model[1].beta_bias, bias)
+    assert not model[1].gamma_bias.requires_grad
+    assert model[1].beta_bias.requires_grad
+    assert model[1].stan_encoder.weight.requires_grad
+
+
+def test_gates_are_on_where_trained_values_are_inherited_and_off_on_a_fresh_network():
+    assert asrnorm.convert(trained(small_net()), "asr")[1].gated_rescale
+    assert not asrnorm.convert(small_net(), "asr")[1].gated_rescale
+    assert not asrnorm.convert(trained(small_net()), "asr", gated_rescale=False)[1].gated_rescale
+    assert asrnorm.convert(small_net(), "asr", gated_rescale=True)[1].gated_rescale
+
+
+def test_a_zero_initialized_last_gain_is_not_taken_for_training():
+    model = small_net()
+    nn.init.zeros_(model[1].weight)
+    assert not asrnorm.convert(model, "asr")[1].gated_rescale
+
+
+def test_batch_statistics_and_closed_gates_keep_the_function():
+    model = trained(small_net())
+    x = torch.randn(4, 3, 12, 12)
+    before = model(x)
+    options = {"statistics": "batch", "lambda_init": -40.0, "gate_init": -40.0}
+    torch.testing.assert_close(asrnorm.convert(model, "asr", **options)(x), before, rtol=1e-3, atol=1e-3)
+
+
+@pytest.mark.parametrize("norm", ["bn", "bn_test", "dsbn", "sn", "bin"])
+def test_running_statistics_are_inherited_by_norms_that_have_them(norm):
+    model = trained(small_net())
+    mean = model[1].running_mean.clone()
+    asrnorm.convert(model, norm)
+    assert torch.equal(next(b for name, b in model[1].named_buffers() if name.endswith("running_mean")), mean)
+    if norm in ("bn", "dsbn"):
+        fresh = trained(small_net())
+        assert model[1](torch.ones(1, 8, 2, 2)).shape == fresh[1](torch.ones(1, 8, 2, 2)).shape
+
+
+def test_every_norm_can_be_converted_to_and_reverted():
+    for name in asrnorm.list_norms():
+        model = trained(small_net())
+        x = torch.randn(4, 3, 12, 12)
+        before = model(x)
+        asrnorm.convert(model, name)
+        assert torch.isfinite(model(x)).all(), name
+        assert torch.equal(asrnorm.revert(model)(x), before), name
+
+
+def test_eps_and_momentum_are_inherited_unless_given():
+    model = nn.Sequential(nn.BatchNorm2d(8, eps=1e-3, momentum=0.01))
+    assert asrnorm.convert(copy.deepcopy(model), "asr")[0].eps == 1e-3
+    assert asrnorm.convert(copy.deepcopy(model), "bin")[0].momentum == 0.01
+    assert asrnorm.convert(copy.deepcopy(model), "asr", eps=1e-6)[0].eps == 1e-6
+
+
+@pytest.mark.parametrize("dtype", [torch.float64, torch.bfloat16])
+def test_dtype_and_training_flag_are_kept(dtype):
+    model = nn.Sequential(nn.Conv2d(3, 8, 1), nn.BatchNorm2d(8)).to(dtype)
+    model[1].eval()
+    asrnorm.convert(model, "asr")
+    assert not model[1].training
+    assert model[0].training
+    assert all(p.dtype == dtype for p in model[1].parameters())
+
+
+def test_device_is_kept_even_where_no_value_can_be_read():
+    with torch.device("meta"):
+        model = nn.Sequential(nn.Conv2d(3, 8, 1), nn.BatchNorm2d(8))
+    asrnorm.convert(model, "asr")
+    assert all(p.is_meta for p in model.parameters())
+
+
+def test_revert_follows_a_cast_and_a_change_of_mode():
+    model = asrnorm.convert(trained(small_net()), "asr")
+    model.double().train()
+    asrnorm.revert(model)
+    assert model[1].weight.dtype == torch.float64
+    assert model[1].training
+
+
+def test_hooks_survive_and_their_handles_still_remove_them():
+    model, seen = small_net(), []
+    handle = model[1].register_forward_hook(lambda module, inputs, output: seen.append(type(module).__name__))
+    model[1].register_forward_pre_hook(lambda module, inputs: seen.append("pre"))
+    asrnorm.convert(model, "asr")
+    model[:5](torch.randn(2, 3, 12, 12))
+    assert seen == ["pre", "ASRNorm2d"]
+    handle.remove()
+    model[:5](torch.randn(2, 3, 12, 12))
+    assert seen == ["pre", "ASRNorm2d", "pre"]
+    asrnorm.revert(model)
+    model[:5](torch.randn(2, 3, 12, 12))
+    assert seen[-1] == "pre"
+
+
+def test_batchnorm1d_is_left_alone_and_listed_unless_asked_for():
+    model = asrnorm.convert(trained(small_net()), "asr")
+    summary = asrnorm.conversion_summary(model)
+    assert isinstance(model[7], nn.BatchNorm1d)
+    assert [row[0] for row in summary.left] == ["7"]
+    assert "single value" in summary.left[0][2]
+    for choice in ({"kinds": ("batch", "batch1d")}, {"layers": ["7"]}, {"layers": lambda name, _: name == "7"}):
+        asked = asrnorm.convert(trained(small_net()), "asr", **choice)
+        assert isinstance(asked[7], ASRNorm2d)
+        assert torch.isfinite(asked(torch.randn(2, 3, 12, 12))).all()
+
+
+def test_groupnorm_on_request():
+    model = nn.Sequential(nn.Conv2d(3, 8, 1), nn.GroupNorm(2, 8))
+    with pytest.raises(ConversionError, match=r"no norm layer to convert; it has norms of kind group: add kinds="):
+        asrnorm.convert(model, "asr")
+    assert isinstance(asrnorm.convert(model, "asr", kinds=("group",))[1], ASRNorm2d)
+
+
+def test_a_shared_layer_stays_shared():
+    shared = nn.BatchNorm2d(8)
+    model = nn.ModuleDict({"a": nn.Sequential(shared), "b": nn.Sequential(nn.ReLU(), shared)})
+    asrnorm.convert(model, "asr")
+    assert model["a"][0] is model["b"][1]
+    assert isinstance(model["a"][0], ASRNorm2d)
+    assert asrnorm.conversion_summary(model).converted[0][0] == "a.0 = b.1"
+    asrnorm.revert(model)
+    assert model["a"][0] is model["b"][1] is shared
+
+
+def test_choosing_half_of_a_shared_layer_is_refused():
+    shared = nn.BatchNorm2d(8)
+    model = nn.Sequential(nn.Sequential(shared), nn.Sequential(shared))
+    with pytest.raises(ConversionError, match=r"one layer under the names 0\.0, 1\.0; choose all of them or none"):
+        asrnorm.convert(model, "asr", layers="0.*")
+    assert model[0][0] is shared
+
+
+def test_tied_parameters_are_refused():
+    model = nn.Sequential(nn.BatchNorm2d(8), nn.BatchNorm2d(8))
+    model[1].weight = model[0].weight
+    with pytest.raises(ConversionError, match="0 shares a parameter with 1"):
+        asrnorm.convert(model, "asr")
+
+
+def test_a_norm_alone_is_converted_through_the_returned_value():
+    layer = nn.BatchNorm2d(8)
+    new = asrnorm.convert(layer, "asr")
+    assert isinstance(new, ASRNorm2d)
+    assert len(asrnorm.conversion_summary(new).converted) == 1
+    assert asrnorm.revert(new) is layer
+
+
+def test_a_compiled_model_is_refused_with_the_way_out():
+    with pytest.raises(ConversionError, match=r"compiled: .*_orig_mod"):
+        asrnorm.convert(torch.compile(small_net()), "asr")
+    model = small_net()
+    model[0].compile()
+    with pytest.raises(ConversionError, match="compiled"):
+        asrnorm.convert(model, "asr")
+
+
+def test_a_wrapped_model_is_refused_with_the_way_out():
+    with pytest.raises(ConversionError, match="wrapped in DataParallel: convert or revert the plain model"):
+        asrnorm.convert(nn.DataParallel(small_net()), "asr")
+
+
+def test_a_second_conversion_of_the_same_layers_is_refused():
+    model = asrnorm.convert(small_net(), "asr")
+    with pytest.raises(ConversionError, match=r"converted already; asrnorm.revert\(model\) first"):
+        asrnorm.convert(model, "asr")
+
+
+def test_a_second_conversion_of_other_layers_adds_to_the_first():
+    model = asrnorm.convert(small_net(), "asr", layers="first")
+    asrnorm.convert(model, "in", layers="4")
+    assert isinstance(model[1], ASRNorm2d)
+    assert isinstance(model[4], InstanceNorm)
+    asrnorm.revert(model)
+    assert type(model[1]) is type(model[4]) is nn.BatchNorm2d
+
+
+def test_conversions_on_top_of_each_other_revert_to_the_first_original():
+    model = small_net()
+    original = model[1]
+    asrnorm.convert(model, "bn_test", layers="1")
+    asrnorm.convert(model, "asr", layers="1")
+    asrnorm.revert(model)
+    assert model[1] is original
+
+
+def test_revert_where_nothing_was_converted_says_what_to_do():
+    with pytest.raises(ConversionError, match="holds no converted layer to revert; .*build the original model anew"):
+        asrnorm.revert(asrnorm.create_model("wrn_16_4", norm="asr"))
+
+
+def test_copies_and_pickles_of_a_converted_model_can_be_reverted():
+    model = trained(small_net())
+    x = torch.randn(4, 3, 12, 12)
+    before = model(x)
+    asrnorm.convert(model, "asr")
+    for other in (copy.deepcopy(model), pickle.loads(pickle.dumps(model))):
+        assert torch.equal(other(x), model(x))
+        assert torch.equal(asrnorm.revert(other)(x), before)
+    assert isinstance(model[1], ASRNorm2d)
+
+
+def test_weights_of_a_converted_model_load_into_another_that_was_converted_alike():
+    x = torch.randn(4, 3, 12, 12)
+    first, second = trained(small_net()), trained(small_net())
+    asrnorm.convert(first, "asr")
+    asrnorm.convert(second, "asr")
+    second.load_state_dict(first.state_dict())
+    assert torch.equal(first(x), second(x))
+    assert type(asrnorm.revert(second)[1]) is nn.BatchNorm2d
+
+
+def test_an_error_while_building_leaves_the_model_as_it_was():
+    model = small_net()
+    layers = list(model)
+
+    def fails_at_sixteen(num_features, **factory):
+        if num_features == 16:
+            raise RuntimeError("no memory")
+        return BatchNorm(num_features, **factory)
+
+    with pytest.raises(RuntimeError, match="no memory"):
+        asrnorm.convert(model, fails_at_sixteen)
+    assert list(model) == layers
+
+
+def test_a_factory_of_the_users_own():
+    model = asrnorm.convert(small_net(), lambda n, **factory: nn.GroupNorm(4, n, **factory))
+    assert isinstance(model[1], nn.GroupNorm)
+    assert type(asrnorm.revert(model)[1]) is nn.BatchNorm2d
+
+
+def test_wrong_names_are_answered_with_the_right_ones():
+    with pytest.raises(UnknownNameError, match="unknown norm 'asrr'; did you mean 'asr'"):
+        asrnorm.convert(small_net(), "asrr")
+    with pytest.raises(UnknownNameError, match="unknown option of norm 'asr', 'stan_ration'; did you mean 'stan_ratio'"):
+        asrnorm.convert(small_net(), "asr", stan_ration=4)
+    with pytest.raises(UnknownNameError, match="unknown kind of norm 'bathc'; did you mean 'batch'"):
+        asrnorm.convert(small_net(), "asr", kinds=("bathc",))
+    with pytest.raises(InputTypeError, match=r"convert takes a torch\.nn\.Module, not str"):
+        asrnorm.convert("resnet18", "asr")
+
+
+def test_the_summary_shows_what_changed_and_is_logged(caplog):
+    with caplog.at_level(logging.INFO, logger="asrnorm"):
+        model = asrnorm.convert(trained(small_net()), "asr")
+    text = str(asrnorm.conversion_summary(model))
+    assert text in caplog.text
+    assert text.startswith("2 of 3 norm layers converted to 'asr' by preset 'all', picked for this kind of network;")
+    assert "  1  BatchNorm2d -> ASRNorm2d(8, gated_rescale=True)" in text
+    assert "running statistics of 2 layers are not used by 'asr'" in text
+    before, after = asrnorm.conversion_summary(model).parameters
+    assert after == sum(p.numel() for p in model.parameters()) > before
+
+
+def test_the_summary_of_an_unconverted_model_is_refused():
+    with pytest.raises(ConversionError, match="has not been converted"):
+        asrnorm.conversion_summary(small_net())
+
+
+def test_dropping_affine_values_is_said():
+    model = asrnorm.convert(trained(small_net()), "none")
+    assert any("affine values of 2 layers are not used" in note for note in asrnorm.conversion_summary(model).notes)
