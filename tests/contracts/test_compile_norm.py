@@ -4,6 +4,7 @@ import copy
 
 import pytest
 import torch
+
 from helpers.norm_case import ALL, randomized
 
 pytestmark = pytest.mark.filterwarnings("ignore::DeprecationWarning")  # inside torch itself

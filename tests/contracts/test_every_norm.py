@@ -6,12 +6,12 @@ import pickle
 
 import pytest
 import torch
-from helpers.norm_case import ALL, NEEDS_BATCH, NEEDS_SPATIAL, PER_SAMPLE, randomized
 from hypothesis import given
 from hypothesis import strategies as st
 
 from asrnorm.errors import InputError, InputTypeError
 from asrnorm.norms import NORMS, create_norm
+from helpers.norm_case import ALL, NEEDS_BATCH, NEEDS_SPATIAL, PER_SAMPLE, randomized
 
 every_norm = pytest.mark.parametrize("name", ALL)
 every_per_sample_norm = pytest.mark.parametrize("name", PER_SAMPLE)
@@ -78,7 +78,7 @@ def test_a_single_pixel_works_or_is_refused_in_one_line(name):
     layer = randomized(name, 8)
     x = torch.randn(1, 8, 1, 1)
     if name in (*NEEDS_SPATIAL, *NEEDS_BATCH, "gn"):
-        with pytest.raises(InputError, match=rf"\w+\(8\): one value per .* \(1, 8, 1, 1\)") as caught:
+        with pytest.raises(InputError, match=r"\w+\(8\): one value per .* \(1, 8, 1, 1\)") as caught:
             layer(x)
         assert "\n" not in str(caught.value)
     else:

@@ -6,6 +6,7 @@ import warnings
 import numpy as np
 import pytest
 import torch
+
 from helpers.norm_case import ALL, randomized
 
 DYNAMIC = {0: torch.export.Dim("n"), 2: torch.export.Dim("h"), 3: torch.export.Dim("w")}

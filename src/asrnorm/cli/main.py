@@ -15,6 +15,7 @@ from asrnorm.cli.listing import list_registry
 from asrnorm.errors import AsrnormError, UnknownNameError
 
 OK, FAILED, WRONG_CALL = 0, 1, 2
+_INTERRUPTED = 130  # what typer makes of Ctrl-C
 
 app = typer.Typer(
     name="asrnorm",
@@ -57,6 +58,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
         if debug:
             traceback.print_exc()
         return _report(error)
+    if status == _INTERRUPTED:
+        return _say("interrupted", FAILED)
     return status if isinstance(status, int) else OK
 
 

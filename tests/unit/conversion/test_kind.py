@@ -126,5 +126,5 @@ def test_other_norms_are_left_alone_with_the_reason(layer, reason):
     model = asrnorm.convert(nn.Sequential(layer, nn.BatchNorm2d(8)), "asr")
     assert model[0] is layer
     assert reason in asrnorm.conversion_summary(model).left[0][2]
-    with pytest.raises(ConversionError, match="0 .* cannot be converted: "):
+    with pytest.raises(ConversionError, match=r"0 .* cannot be converted: "):
         asrnorm.convert(nn.Sequential(layer), "asr", layers=["0"])

@@ -104,7 +104,9 @@ def test_a_function_sees_name_and_module():
 
 
 def test_a_pattern_that_matches_nothing_is_refused_with_examples():
-    with pytest.raises(ConversionError, match=r"'layer9\.\*' matches no norm layer; they are called bn1, layer1\.0\.bn1"):
+    with pytest.raises(
+        ConversionError, match=r"'layer9\.\*' matches no norm layer; they are called bn1, layer1\.0\.bn1"
+    ):
         asrnorm.convert(resnet18(), "asr", layers=["bn1", "layer9.*"])
     with pytest.raises(ConversionError, match="unknown preset or norm layer 'resnet12'; did you mean 'resnet-12'"):
         asrnorm.convert(resnet18(), "asr", layers="resnet12")

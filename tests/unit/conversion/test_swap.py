@@ -269,7 +269,7 @@ def test_conversions_on_top_of_each_other_revert_to_the_first_original():
 
 
 def test_revert_where_nothing_was_converted_says_what_to_do():
-    with pytest.raises(ConversionError, match="holds no converted layer to revert; .*build the original model anew"):
+    with pytest.raises(ConversionError, match=r"holds no converted layer to revert; .*build the original model anew"):
         asrnorm.revert(asrnorm.create_model("wrn_16_4", norm="asr"))
 
 
@@ -317,7 +317,9 @@ def test_a_factory_of_the_users_own():
 def test_wrong_names_are_answered_with_the_right_ones():
     with pytest.raises(UnknownNameError, match="unknown norm 'asrr'; did you mean 'asr'"):
         asrnorm.convert(small_net(), "asrr")
-    with pytest.raises(UnknownNameError, match="unknown option of norm 'asr', 'stan_ration'; did you mean 'stan_ratio'"):
+    with pytest.raises(
+        UnknownNameError, match="unknown option of norm 'asr', 'stan_ration'; did you mean 'stan_ratio'"
+    ):
         asrnorm.convert(small_net(), "asr", stan_ration=4)
     with pytest.raises(UnknownNameError, match="unknown kind of norm 'bathc'; did you mean 'batch'"):
         asrnorm.convert(small_net(), "asr", kinds=("bathc",))

@@ -1,0 +1,121 @@
+"""The command line as a user meets it: output, error lines, exit status."""
+
+import json
+import subprocess
+import sys
+
+import pytest
+
+from asrnorm import __version__
+from asrnorm.cli import listing
+from asrnorm.cli.main import app, main
+from asrnorm.errors import InputError
+from asrnorm.norms import NORMS
+
+
+@pytest.fixture
+def run(capsys, monkeypatch):
+    monkeypatch.setenv("COLUMNS", "160")
+
+    def call(*words):
+        status = main(words)
+        captured = capsys.readouterr()
+        return status, captured.out, captured.err
+
+    return call
+
+
+def test_list_norms(run):
+    status, out, _ = run("list", "norms")
+    assert status == 0
+    for name in NORMS.names():
+        assert f"\n{name} " in out
+    assert "stan_ratio=2" in out
+
+
+def test_list_as_json_has_every_name_with_summary_and_options(run):
+    for kind in listing.REGISTRIES:
+        status, out, _ = run("list", kind, "--json")
+        rows = json.loads(out)
+        assert status == 0
+        assert all(row["summary"] for row in rows)
+    norms = {row["name"]: row for row in json.loads(run("list", "norms", "--json")[1])}
+    assert set(norms) == set(NORMS.names())
+    assert norms["asr"]["options"]["stan_ratio"] == 2
+    assert "device" not in norms["asr"]["options"]
+
+
+def test_doctor(run):
+    status, out, _ = run("doctor")
+    assert status == 0
+    assert "pip install 'asrnorm[ray]'" in out or "ray" in out
+    names = [row["name"] for row in json.loads(run("doctor", "--json")[1])]
+    assert names[:2] == ["python", "torch"]
+
+
+def test_doctor_fails_where_something_everything_needs_is_broken(run, monkeypatch):
+    from asrnorm.cli import doctor
+    from asrnorm.diagnosis import Finding
+
+    broken = [Finding("torch", "broken", "fails to import", "pip install torch", True)]
+    monkeypatch.setattr(doctor, "examine", lambda: broken)
+    assert run("doctor")[0] == 1
+
+
+@pytest.mark.parametrize(
+    ("words", "line"),
+    [
+        (("lst",), "asrnorm: No such command 'lst'"),
+        (("list",), "asrnorm: Missing argument"),
+        (("list", "nroms"), "asrnorm: unknown registry 'nroms'; did you mean 'norms'? Known: "),
+        (("list", "norms", "--jsn"), "asrnorm: No such option: --jsn"),
+    ],
+    ids=" ".join,
+)
+def test_a_wrong_call_is_answered_in_one_line_with_status_2(run, words, line):
+    status, out, err = run(*words)
+    assert status == 2
+    assert err.startswith(line)
+    assert err.count("\n") == 1
+    assert not out
+
+
+def test_work_that_fails_is_one_line_with_status_1_and_a_traceback_only_on_demand(run, monkeypatch):
+    def fail():
+        raise InputError("weights.pth: damaged\nor so")
+
+    command = next(c for c in app.registered_commands if c.name == "doctor")
+    monkeypatch.setattr(command, "callback", fail)
+    status, _, err = run("doctor")
+    assert (status, err) == (1, "asrnorm: weights.pth: damaged or so\n")
+    _, _, err = run("doctor", "--debug")
+    assert "Traceback" in err
+    assert err.endswith("asrnorm: weights.pth: damaged or so\n")
+
+
+def test_an_interrupt_is_not_a_traceback(run, monkeypatch):
+    def interrupt():
+        raise KeyboardInterrupt
+
+    command = next(c for c in app.registered_commands if c.name == "doctor")
+    monkeypatch.setattr(command, "callback", interrupt)
+    status, _, err = run("doctor")
+    assert status == 1
+    assert err.strip().endswith("asrnorm: interrupted")
+
+
+def test_version_and_help(run):
+    assert run("--version")[1] == f"asrnorm {__version__}\n"
+    status, out, _ = run("--help")
+    assert status == 0
+    assert "doctor" in out
+    assert "Example" in run("list", "--help")[1]
+    assert run()[0] in (0, 2)
+
+
+def test_python_dash_m_runs_it_and_starts_without_torch():
+    script = "import sys; from asrnorm.cli.main import main; main(['--version']); sys.exit('torch' in sys.modules)"
+    assert subprocess.run([sys.executable, "-c", script], check=False).returncode == 0
+    done = subprocess.run([sys.executable, "-m", "asrnorm", "list", "zzz"], capture_output=True, text=True, check=False)
+    assert done.returncode == 2
+    assert done.stderr.count("\n") == 1

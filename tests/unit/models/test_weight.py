@@ -1,0 +1,139 @@
+"""Pretrained weights from files, whole, partial, damaged and hostile."""
+
+import os
+import pickle
+from pathlib import Path
+
+import pytest
+import torch
+from safetensors.torch import save_file
+
+import asrnorm
+from asrnorm.errors import InputError
+from asrnorm.models import load_weights
+from asrnorm.norms import ASRNorm2d
+
+
+def trained_resnet18(num_classes=1000):
+    model = asrnorm.create_model("resnet18", num_classes=num_classes)
+    generator = torch.Generator().manual_seed(1)
+    with torch.no_grad():
+        for tensor in (*model.parameters(), *model.buffers()):
+            if tensor.is_floating_point():
+                tensor.copy_(0.5 + 0.1 * torch.rand(tensor.shape, generator=generator))
+    return model
+
+
+def backbone(model, dtype=torch.float16):
+    """As published in half precision: no classifier, no running statistics."""
+    dropped = ("fc.", "running", "num_batches")
+    return {k: v.to(dtype) for k, v in model.state_dict().items() if not any(d in k for d in dropped)}
+
+
+def test_a_whole_pth_file_loads_whole(tmp_path):
+    source = trained_resnet18()
+    torch.save(source.state_dict(), tmp_path / "resnet18.pth")
+    model = asrnorm.create_model("resnet18")
+    report = load_weights(model, tmp_path / "resnet18.pth")
+    assert not report.fresh_head
+    assert report.fresh_statistics == 0
+    assert str(report).endswith("resnet18.pth: loaded whole")
+    assert all(
+        torch.equal(a, b) for a, b in zip(model.state_dict().values(), source.state_dict().values(), strict=True)
+    )
+
+
+def test_a_classifier_for_other_classes_stays_fresh_and_is_reported(tmp_path):
+    torch.save(trained_resnet18().state_dict(), tmp_path / "resnet18.pth")
+    model = asrnorm.create_model("resnet18", num_classes=7)
+    fc = model.fc.weight.clone()
+    report = load_weights(model, tmp_path / "resnet18.pth")
+    assert report.fresh_head
+    assert "the classifier is new" in str(report)
+    assert torch.equal(model.fc.weight, fc)
+
+
+def test_a_half_precision_backbone_without_statistics_loads_widened(tmp_path):
+    source = trained_resnet18()
+    save_file(backbone(source), tmp_path / "backbone.safetensors")
+    model = asrnorm.create_model("resnet18", num_classes=7)
+    report = load_weights(model, tmp_path / "backbone.safetensors")
+    assert report.fresh_head
+    assert report.fresh_statistics == 20
+    assert model.conv1.weight.dtype == torch.float32
+    assert torch.equal(model.conv1.weight, source.conv1.weight.half().float())
+    assert torch.equal(model.bn1.running_mean, torch.zeros(64))
+
+
+def test_create_model_loads_and_converts(tmp_path):
+    source = trained_resnet18()
+    torch.save({"state_dict": source.state_dict()}, tmp_path / "resnet18.pth")
+    model = asrnorm.create_model("resnet18", norm="asr", num_classes=7, weights=tmp_path / "resnet18.pth")
+    assert isinstance(model.bn1, ASRNorm2d)
+    assert model.bn1.gated_rescale
+    assert torch.equal(model.bn1.gamma_bias, source.bn1.weight)
+    assert len(asrnorm.conversion_summary(model).converted) == 12
+    everywhere = asrnorm.create_model("resnet18", norm="in", layers="all", weights=tmp_path / "resnet18.pth")
+    assert len(asrnorm.conversion_summary(everywhere).converted) == 20
+
+
+def test_the_model_is_untouched_by_a_file_for_another_network(tmp_path):
+    torch.save(asrnorm.create_model("wrn_16_4").state_dict(), tmp_path / "wrn.pth")
+    model = asrnorm.create_model("resnet18")
+    before = model.conv1.weight.clone()
+    with pytest.raises(InputError, match=r"wrn\.pth: not the weights of this ResNet: \d+ keys differ, such as"):
+        load_weights(model, tmp_path / "wrn.pth")
+    assert torch.equal(model.conv1.weight, before)
+
+
+def test_weights_of_a_batch_norm_network_are_not_forced_into_another_norm(tmp_path):
+    torch.save(trained_resnet18().state_dict(), tmp_path / "resnet18.pth")
+    with pytest.raises(InputError, match="load into a model built with norm='bn', then convert it"):
+        load_weights(asrnorm.create_model("resnet18", norm="asr"), tmp_path / "resnet18.pth")
+
+
+class _Hostile:
+    def __reduce__(self):
+        return os.system, ("touch pwned",)
+
+
+def test_a_hostile_pickle_does_not_run(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    torch.save({"conv1.weight": _Hostile()}, "hostile.pth")
+    Path("plain.pth").write_bytes(pickle.dumps(_Hostile(), protocol=2))
+    for name in ("hostile.pth", "plain.pth"):
+        with pytest.raises(InputError, match=f"{name}: damaged, or not a file of weights"):
+            load_weights(asrnorm.create_model("resnet18"), name)
+    assert not Path("pwned").exists()
+
+
+@pytest.mark.parametrize("suffix", ["pth", "safetensors"])
+@pytest.mark.parametrize("keep", [0, 10, 1000, -1])
+def test_truncated_files_are_refused_in_one_line(tmp_path, suffix, keep):
+    path = tmp_path / f"weights.{suffix}"
+    state = backbone(trained_resnet18())
+    torch.save(state, path) if suffix == "pth" else save_file(state, path)
+    path.write_bytes(path.read_bytes()[:keep])
+    with pytest.raises(InputError, match=rf"weights\.{suffix}: damaged, or not a ") as caught:
+        load_weights(asrnorm.create_model("resnet18"), path)
+    assert "\n" not in str(caught.value)
+
+
+def test_a_missing_file_and_a_file_of_something_else(tmp_path):
+    with pytest.raises(InputError, match="no such file of weights"):
+        load_weights(asrnorm.create_model("resnet18"), tmp_path / "absent.pth")
+    torch.save([1, 2, 3], tmp_path / "list.pth")
+    with pytest.raises(InputError, match="holds no state dict"):
+        load_weights(asrnorm.create_model("resnet18"), tmp_path / "list.pth")
+
+
+@pytest.mark.data
+def test_the_published_backbone_loads():
+    folder = os.environ.get("ASRNORM_DATA")
+    path = Path(folder or ".") / "weights" / "resnet18_imagenet_backbone_fp16.safetensors"
+    if not folder or not path.exists():
+        pytest.skip("no ImageNet backbone under ASRNORM_DATA/weights")
+    model = asrnorm.create_model("resnet18", num_classes=7)
+    report = load_weights(model, path)
+    assert (report.fresh_head, report.fresh_statistics) == (True, 20)
+    assert model.bn1.weight.std() > 0.05

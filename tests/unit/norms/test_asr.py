@@ -1,0 +1,140 @@
+"""ASR-Norm's own promises: its start, its options, its parameters."""
+
+import math
+
+import pytest
+import torch
+
+from asrnorm.errors import InputError
+from asrnorm.norms import ARNorm2d, ASNorm2d, ASRNorm2d, BatchNorm, InstanceNorm
+
+
+def sigmoid(logit):
+    return 1 / (1 + math.exp(-logit))
+
+
+def test_parameters_have_the_public_names():
+    assert set(dict(ASRNorm2d(32).named_parameters())) == {
+        *(f"{net}.{part}" for net in ("stan_encoder", "mu_decoder", "sigma_decoder") for part in ("weight", "bias")),
+        *(
+            f"{net}.{part}"
+            for net in ("rescale_encoder", "beta_decoder", "gamma_decoder")
+            for part in ("weight", "bias")
+        ),
+        "lambda_mu",
+        "lambda_sigma",
+        "gamma_bias",
+        "beta_bias",
+    }
+    separate = dict(ASRNorm2d(32, share_rescale_encoder=False, gated_rescale=True, bias=False).named_parameters())
+    assert {"beta_encoder.weight", "gamma_encoder.weight", "lambda_beta", "lambda_gamma"} <= set(separate)
+    assert not any(name.endswith(".bias") for name in separate)
+
+
+@pytest.mark.parametrize(
+    ("channels", "stan", "rescale"), [(1, 1, 1), (2, 1, 1), (16, 8, 1), (17, 8, 1), (64, 32, 4), (512, 256, 32)]
+)
+def test_hidden_sizes_are_floored_and_at_least_one(channels, stan, rescale):
+    layer = ASRNorm2d(channels)
+    assert layer.stan_encoder.out_features == stan
+    assert layer.rescale_encoder.out_features == rescale
+
+
+def test_rescale_features_fixes_the_hidden_size():
+    assert ASRNorm2d(64, rescale_features=16).rescale_encoder.out_features == 16
+
+
+def test_lambdas_start_at_the_sigmoid_of_minus_three_squashed_once():
+    layer = ASRNorm2d(8)
+    assert torch.equal(layer.lambda_mu.detach(), torch.tensor([-3.0]))
+    assert layer.lambdas()["lambda_mu"].item() == pytest.approx(sigmoid(-3))
+    gated = ASRNorm2d(8, gated_rescale=True)
+    assert gated.lambdas()["lambda_beta"].item() == pytest.approx(sigmoid(-5))
+    assert ASRNorm2d(8, per_channel_lambda=True).lambda_sigma.shape == (8,)
+    assert "lambda_mu" not in ASRNorm2d(8, residual=False).lambdas()
+
+
+def test_the_initial_gain_is_about_one_and_a_half_and_with_gates_about_one():
+    x = torch.randn(64, 32, 8, 8)
+    assert 1.3 < ARNorm2d(32)(x).std().item() < 1.7
+    assert 0.98 < ARNorm2d(32, gated_rescale=True)(x).std().item() < 1.02
+
+
+def test_closed_lambdas_give_instance_norm():
+    x = torch.randn(4, 8, 6, 6, dtype=torch.float64)
+    layer = ASNorm2d(8, lambda_init=-60.0, dtype=torch.float64, eps=1e-12)
+    torch.testing.assert_close(layer(x), InstanceNorm(8, dtype=torch.float64, eps=1e-12)(x))
+
+
+def test_batch_statistics_with_closed_lambdas_give_batch_norm_in_both_modes():
+    options = {"statistics": "batch", "lambda_init": -60.0, "eps": 1e-12, "dtype": torch.float64}
+    ours, theirs = ASNorm2d(8, **options), BatchNorm(8, eps=1e-12, dtype=torch.float64)
+    for _ in range(3):
+        x = 2 + 3 * torch.randn(4, 8, 6, 6, dtype=torch.float64)
+        torch.testing.assert_close(ours(x), theirs(x))
+    torch.testing.assert_close(ours.running_var, theirs.running_var)
+    torch.testing.assert_close(ours.eval()(x), theirs.eval()(x))
+
+
+def test_layer_statistics_are_those_over_all_channels_of_the_sample():
+    x = 2 + 3 * torch.randn(4, 8, 6, 6, dtype=torch.float64)
+    layer = ASNorm2d(8, statistics="layer", lambda_init=-60.0, eps=1e-12, dtype=torch.float64)
+    torch.testing.assert_close(layer(x), torch.nn.functional.layer_norm(x, x.shape[1:], eps=1e-12))
+
+
+def test_without_the_residual_the_learned_statistics_stand_alone():
+    layer = ASNorm2d(4, residual=False)
+    torch.nn.init.zeros_(layer.sigma_decoder.weight)
+    torch.nn.init.constant_(layer.sigma_decoder.bias, 2.0)
+    torch.nn.init.zeros_(layer.mu_decoder.weight)
+    torch.nn.init.constant_(layer.mu_decoder.bias, 1.0)
+    x = torch.randn(2, 4, 3, 3)
+    torch.testing.assert_close(layer(x), (x - 1) / (2 + layer.eps))
+
+
+def test_a_dead_learned_sigma_without_residual_explodes_as_the_paper_says():
+    layer = ASNorm2d(4, residual=False)
+    torch.nn.init.constant_(layer.sigma_decoder.bias, -1e3)
+    assert layer(torch.randn(2, 4, 3, 3)).abs().max() > 1e3
+    assert ASNorm2d(4)(torch.randn(2, 4, 3, 3)).abs().max() < 1e2
+
+
+def test_reset_parameters_gives_a_fresh_layer():
+    layer = ASRNorm2d(8, statistics="batch", gated_rescale=True)
+    layer(torch.randn(4, 8, 5, 5))
+    with torch.no_grad():
+        for parameter in layer.parameters():
+            parameter.add_(1.0)
+    layer.reset_parameters()
+    assert layer.lambda_mu.item() == -3.0
+    assert layer.lambda_gamma.item() == -5.0
+    assert torch.equal(layer.gamma_bias.detach(), torch.ones(8))
+    assert torch.equal(layer.running_mean, torch.zeros(8))
+    assert layer.stan_encoder.weight.abs().max() < 0.5
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"statistics": "group"}, "statistics must be one of instance, batch, layer"),
+        ({"activation": "gelu"}, "activation must be None or 'relu'"),
+        ({"rescale": False, "gated_rescale": True}, "gated_rescale gates the learned rescaling"),
+        ({"residual": False, "statistics": "batch"}, "enters by the residual term"),
+        ({"stan_ratio": 0}, "must be at least 1"),
+        ({"rescale_features": 0}, "must be at least 1"),
+    ],
+)
+def test_options_that_make_no_sense_are_refused(options, message):
+    with pytest.raises(InputError, match=message):
+        ASRNorm2d(8, **options)
+
+
+def test_no_channels_are_refused():
+    with pytest.raises(InputError, match="num_features must be at least 1"):
+        ASRNorm2d(0)
+
+
+def test_repr_shows_what_differs_from_the_defaults():
+    assert (
+        ASRNorm2d(8, gated_rescale=True, activation="relu").extra_repr() == "8, gated_rescale=True, activation='relu'"
+    )

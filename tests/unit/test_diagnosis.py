@@ -1,0 +1,78 @@
+import importlib
+import sys
+
+import pytest
+
+from asrnorm import diagnosis
+
+
+def by_name():
+    return {finding.name: finding for finding in diagnosis.examine()}
+
+
+def test_a_sound_machine():
+    findings = by_name()
+    assert findings["python"].state == findings["torch"].state == "ok"
+    assert {"gpu", "triton", "torchvision", "timm", "ray", "onnxscript", "onnxruntime", "data"} <= set(findings)
+    assert all(finding.state in ("ok", "missing", "broken") for finding in findings.values())
+    assert all(finding.remedy for finding in findings.values() if finding.state != "ok")
+
+
+def refuse(monkeypatch, name, error):
+    real = importlib.import_module
+
+    def importer(module, *args):
+        if module == name:
+            raise error
+        return real(module, *args)
+
+    monkeypatch.setattr(diagnosis, "import_module", importer)
+
+
+def test_a_missing_library_comes_with_the_command_that_installs_it(monkeypatch):
+    refuse(monkeypatch, "ray", ModuleNotFoundError("No module named 'ray'", name="ray"))
+    finding = by_name()["ray"]
+    assert finding.state == "missing"
+    assert finding.remedy == "pip install 'asrnorm[ray]'"
+
+
+def test_a_library_that_is_installed_and_fails_to_import_is_broken(monkeypatch):
+    refuse(monkeypatch, "onnxruntime", OSError("libcudart.so.13: cannot open\nmore"))
+    monkeypatch.setattr(diagnosis, "_version", lambda name: "1.0")
+    finding = by_name()["onnxruntime"]
+    assert finding.state == "broken"
+    assert "libcudart.so.13: cannot open" in finding.detail
+    assert "\n" not in finding.detail
+
+
+def test_without_torch_the_doctor_still_answers(monkeypatch):
+    refuse(monkeypatch, "torch", ModuleNotFoundError("No module named 'torch'", name="torch"))
+    finding = by_name()["torch"]
+    assert finding.required
+    assert finding.state != "ok"
+    assert "pip install 'torch>=2.11'" in finding.remedy
+    assert "gpu" not in by_name()
+
+
+def test_an_old_python_is_said(monkeypatch):
+    monkeypatch.setattr(sys, "version_info", (3, 10, 0))
+    assert by_name()["python"].state == "broken"
+
+
+def test_data_folder(monkeypatch, tmp_path):
+    monkeypatch.setenv("ASRNORM_DATA", str(tmp_path / "absent"))
+    assert by_name()["data"].state == "missing"
+    (tmp_path / "MNIST").mkdir()
+    monkeypatch.setenv("ASRNORM_DATA", str(tmp_path))
+    assert by_name()["data"].detail == f"{tmp_path}: MNIST"
+    monkeypatch.delenv("ASRNORM_DATA")
+    monkeypatch.setenv("HOME", str(tmp_path))
+    assert diagnosis.data_folder() == tmp_path / ".cache" / "asrnorm" / "data"
+
+
+def test_a_gpu_is_named(monkeypatch):
+    torch = pytest.importorskip("torch")
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
+    monkeypatch.setattr(torch.cuda, "device_count", lambda: 1)
+    monkeypatch.setattr(torch.cuda, "get_device_name", lambda index: "Testing 3000")
+    assert "Testing 3000" in by_name()["gpu"].detail
