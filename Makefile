@@ -38,7 +38,7 @@ check: setup
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
-	$(BIN)/codespell src tests docs *.md
+	$(BIN)/codespell src docs *.md
 	$(BIN)/python -m pytest -q tests/test_architecture.py
 
 format: setup

@@ -72,12 +72,12 @@ def why_left(site: Site, kinds: Collection[str]) -> str:
 
 def notes_on(built: list[tuple[Site, nn.Module]], norm: str) -> list[str]:
     """Return what a conversion did not carry over, or carried over in a way worth saying."""
-    whats = [(site.what, _norm_of(new)) for site, new in built if isinstance(site.what, Recognized)]
+    old_and_new = [(site.what, _norm_of(new)) for site, new in built if isinstance(site.what, Recognized)]
     found = {
-        "gated": sum(bool(getattr(new, "gated_rescale", False)) for _, new in whats),
-        "running": sum(what.running_mean is not None and not _tracks(new) for what, new in whats),
-        "affine": sum(what.weight is not None and not _has_affine(new) for what, new in whats),
-        "frozen": sum(what.weight is not None and not what.weight.requires_grad for what, _ in whats),
+        "gated": sum(bool(getattr(new, "gated_rescale", False)) for _, new in old_and_new),
+        "running": sum(what.running_mean is not None and not _tracks(new) for what, new in old_and_new),
+        "affine": sum(what.weight is not None and not _has_affine(new) for what, new in old_and_new),
+        "frozen": sum(what.weight is not None and not what.weight.requires_grad for what, _ in old_and_new),
     }
     wording = {
         "gated": "the learned rescaling of {} is gated (gated_rescale=True), to keep the scale of trained activations",
