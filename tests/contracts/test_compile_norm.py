@@ -5,7 +5,7 @@ import copy
 import pytest
 import torch
 
-from helpers.norm_case import ALL, randomized
+from helpers.norm_family import ALL, randomized
 
 pytestmark = pytest.mark.filterwarnings("ignore::DeprecationWarning")  # inside torch itself
 

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from asrnorm.errors import InputError, InputTypeError
 from asrnorm.norms import NORMS, create_norm
-from helpers.norm_case import ALL, NEEDS_BATCH, NEEDS_SPATIAL, PER_SAMPLE, randomized
+from helpers.norm_family import ALL, NEEDS_BATCH, NEEDS_SPATIAL, PER_SAMPLE, randomized
 
 every_norm = pytest.mark.parametrize("name", ALL)
 every_per_sample_norm = pytest.mark.parametrize("name", PER_SAMPLE)

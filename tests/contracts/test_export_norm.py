@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 import torch
 
-from helpers.norm_case import ALL, randomized
+from helpers.norm_family import ALL, randomized
 
 DYNAMIC = {0: torch.export.Dim("n"), 2: torch.export.Dim("h"), 3: torch.export.Dim("w")}
 OTHER_SHAPES = [(2, 16, 6, 7), (5, 16, 9, 4)]

@@ -7,7 +7,7 @@ import asrnorm
 from asrnorm.errors import InputError, UnknownNameError
 from asrnorm.models import MODELS, WideResNet
 from asrnorm.norms import NormLayer
-from helpers.norm_case import ALL
+from helpers.norm_family import ALL
 
 IMAGE_SIZE = {"resnet18": 64, "resnet50": 64}
 
