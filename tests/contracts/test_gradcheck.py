@@ -21,7 +21,7 @@ CASES = [
 
 
 def function_and_inputs(case, shape):
-    """The layer as a function of its input and of all its parameters that reach the output."""
+    """The layer as a function of its input and of all its parameters, with a point to check it at."""
     layer = case.layer(shape[1])
     names = [name for name, _ in layer.named_parameters()]
 

@@ -46,14 +46,16 @@ class NormCase:
     def _draw(self, key: str, tensor: torch.Tensor, generator: torch.Generator) -> torch.Tensor:
         uniform = torch.rand(tensor.shape, generator=generator, dtype=torch.float64)
         normal = torch.randn(tensor.shape, generator=generator, dtype=torch.float64)
-        if key.endswith(("gate", "running_var")) or (
-            key.startswith("sigma_decoder") and not self.options.get("residual", True)
-        ):
-            # A sigma that the ReLU cuts to zero has no residual term to hold it: x would be divided by eps alone.
+        if key.endswith(("gate", "running_var")):
             return 0.1 + 0.8 * uniform
-        if key.endswith("encoder.weight"):
-            return 0.2 + 0.5 * normal  # leaning to the positive, so that few hidden units are dead
-        return 0.3 + 0.7 * normal
+        # Matrices have the size of an initialized layer's: larger ones would drive tanh and sigmoid by differences of
+        # huge numbers, and float32 would be judged by an ill-conditioned function.
+        fan_in = tensor.shape[1] if tensor.ndim == 2 else 1
+        if key.startswith("sigma_decoder") and not self.options.get("residual", True):
+            # A sigma that the ReLU cuts to zero has no residual term to hold it: x would be divided by eps alone.
+            return (0.1 + 0.8 * uniform) / fan_in**0.5
+        # Leaning to the positive, so that few hidden units are dead.
+        return (0.3 + 0.7 * normal) / fan_in**0.5
 
     @property
     def numpy_options(self) -> dict[str, Any]:

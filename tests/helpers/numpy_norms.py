@@ -27,7 +27,7 @@ def relu(z: Array) -> Array:
 
 
 def sigmoid(z: Array) -> Array:
-    return 1 / (1 + np.exp(-z))
+    return (1 + np.tanh(z / 2)) / 2  # no exponential that could overflow
 
 
 def softmax(z: Array) -> Array:
