@@ -3,71 +3,89 @@
 from collections.abc import Sequence
 from typing import Any
 
-from torch import nn
+from torch import Tensor, nn
 from torch.optim import Optimizer
 
 from asrnorm.norms import NormLayer
 
 
-def exchange(optimizer: Optimizer, pairs: Sequence[tuple[str, nn.Module, nn.Module]], affine: bool = True) -> list[str]:
-    """Put the parameters of each new layer where those of the old one stood, in the same group.
+def exchange(optimizer: Optimizer, pairs: Sequence[tuple[str, nn.Module, nn.Module]]) -> list[str]:
+    """Put the parameters of each new layer where those of the old one stood.
 
-    Momentum and the like of gain and bias go over to the parameters that inherit their values.
+    Gain and bias take the place, the group and the optimizer state (momentum and the like) of the values they
+    inherit; the other new parameters follow the first of the two.
 
     Args:
         optimizer: changed in place.
         pairs: name, old layer, new layer.
-        affine: carry the optimizer state of the gain and bias over.
 
     Returns:
-        Notes on what could not be placed beside an old parameter.
+        Notes on layers whose predecessor the optimizer did not know.
     """
     notes = []
     for name, old, new in pairs:
-        old_parameters = list(old.parameters())
-        fresh = dict(new.named_parameters())
-        group, position = _find(optimizer, old_parameters)
-        _remove(optimizer, old_parameters)
-        if affine:
-            _carry_state(optimizer, old, new)
-        for parameter in old_parameters:
-            optimizer.state.pop(parameter, None)
-        trainable = {key: parameter for key, parameter in fresh.items() if parameter.requires_grad or group is not None}
-        if not trainable:
-            continue
-        if group is None:
-            group, position = optimizer.param_groups[0], len(optimizer.param_groups[0]["params"])
+        successors = _successors(old, new)
+        rest = {key: p for key, p in new.named_parameters() if all(p is not s for s in successors.values())}
+        known = _replace_in_groups(optimizer, name, old, new, successors, rest)
+        for parameter in old.parameters():
+            state = optimizer.state.pop(parameter, None)
+            if state is not None and parameter in successors:
+                optimizer.state[successors[parameter]] = state
+        trainable = {key: p for key, p in new.named_parameters() if p.requires_grad}
+        if not known and trainable:
+            _append(optimizer.param_groups[0], name, trainable)
             notes.append(f"{name}: its predecessor was not in the optimizer; added to the first parameter group")
-        group["params"][position:position] = list(trainable.values())
-        if "param_names" in group:
-            group["param_names"][position:position] = [f"{name}.{key}" for key in trainable]
     return notes
 
 
-def _find(optimizer: Optimizer, parameters: list[nn.Parameter]) -> tuple[dict[str, Any] | None, int]:
-    wanted = {id(parameter) for parameter in parameters}
+def _replace_in_groups(
+    optimizer: Optimizer,
+    name: str,
+    old: nn.Module,
+    new: nn.Module,
+    successors: dict[Tensor, Tensor],
+    rest: dict[str, nn.Parameter],
+) -> bool:
+    gone = {id(parameter) for parameter in old.parameters()}
+    key_of = {id(parameter): key for key, parameter in new.named_parameters()}
+    waiting = dict(rest)
+    known = False
     for group in optimizer.param_groups:
-        for position, parameter in enumerate(group["params"]):
-            if id(parameter) in wanted:
-                return group, position
-    return None, 0
+        names = group.get("param_names")
+        parameters, group["params"] = group["params"], []
+        if names is not None:
+            group["param_names"] = []
+        for index, parameter in enumerate(parameters):
+            if id(parameter) not in gone:
+                group["params"].append(parameter)
+                if names is not None:
+                    group["param_names"].append(names[index])
+                continue
+            known = True
+            successor = successors.get(parameter)
+            own = {} if successor is None else {key_of[id(successor)]: successor}
+            _append(group, name, {**own, **waiting})
+            waiting = {}
+    return known
 
 
-def _remove(optimizer: Optimizer, parameters: list[nn.Parameter]) -> None:
-    gone = {id(parameter) for parameter in parameters}
-    for group in optimizer.param_groups:
-        kept = [index for index, parameter in enumerate(group["params"]) if id(parameter) not in gone]
-        if "param_names" in group:
-            group["param_names"] = [group["param_names"][index] for index in kept]
-        group["params"] = [group["params"][index] for index in kept]
+def _append(group: dict[str, Any], name: str, parameters: dict[str, Any]) -> None:
+    group["params"].extend(parameters.values())
+    if "param_names" in group:
+        group["param_names"].extend(f"{name}.{key}" for key in parameters)
 
 
-def _carry_state(optimizer: Optimizer, old: nn.Module, new: nn.Module) -> None:
-    layer = next((module for module in new.modules() if isinstance(module, NormLayer)), None)
-    if layer is None:
-        return
-    for before, after in zip(
-        (getattr(old, "weight", None), getattr(old, "bias", None)), layer.affine_pair(), strict=True
-    ):
-        if before is not None and after is not None and before in optimizer.state:
-            optimizer.state[after] = optimizer.state.pop(before)
+def _successors(old: nn.Module, new: nn.Module) -> dict[Tensor, Tensor]:
+    """Which new parameter inherits the value of which old one."""
+    pairs = zip(_affine(old), _affine(new), strict=True)
+    return {before: after for before, after in pairs if before is not None and after is not None}
+
+
+def _affine(module: nn.Module) -> tuple[Tensor | None, Tensor | None]:
+    layer = next((inner for inner in module.modules() if isinstance(inner, NormLayer)), None)
+    pair = (
+        layer.affine_pair() if layer is not None else (getattr(module, "weight", None), getattr(module, "bias", None))
+    )
+    parameters = {id(parameter) for parameter in module.parameters()}
+    first, second = (tensor if tensor is not None and id(tensor) in parameters else None for tensor in pair)
+    return first, second

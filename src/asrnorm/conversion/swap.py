@@ -130,7 +130,7 @@ def revert(model: nn.Module, *, optimizer: Optimizer | None = None) -> nn.Module
         )
     if optimizer is not None:
         unique = {id(new): (name, new, old) for name, new, old in pairs}
-        exchange(optimizer, list(unique.values()), affine=False)
+        exchange(optimizer, list(unique.values()))
     model.__dict__.pop(_SUMMARIES, None)
     return model
 

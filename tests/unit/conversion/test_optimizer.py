@@ -48,6 +48,22 @@ def test_new_parameters_take_the_group_and_place_of_the_old_ones():
     assert ids.index(id(model[0].bias)) < ids.index(id(model[1].gamma_bias)) < ids.index(id(model[3].bias))
 
 
+def test_gain_and_bias_keep_their_own_groups():
+    model = net()
+    weights = [p for name, p in model.named_parameters() if name.endswith("weight")]
+    biases = [p for name, p in model.named_parameters() if name.endswith("bias")]
+    optimizer = torch.optim.SGD(
+        [{"params": weights}, {"params": biases, "weight_decay": 0.0}], lr=0.1, weight_decay=1.0
+    )
+    asrnorm.convert(model, "asr", optimizer=optimizer)
+    first, second = ({id(p) for p in group["params"]} for group in optimizer.param_groups)
+    assert {id(model[1].gamma_bias), id(model[1].mu_decoder.weight)} <= first
+    assert id(model[1].beta_bias) in second
+    assert {id(p) for p in model.parameters()} == first | second
+    asrnorm.revert(model, optimizer=optimizer)
+    assert [id(p) for p in in_groups(optimizer)] == [id(p) for p in (*weights, *biases)]
+
+
 def test_momentum_of_the_affine_values_goes_over():
     model = net()
     optimizer = torch.optim.SGD(model.parameters(), lr=0.1, momentum=0.9)
@@ -81,6 +97,8 @@ def test_revert_puts_the_old_parameters_back():
     names = [id(p) for p in in_groups(optimizer)]
     asrnorm.convert(model, "asr", optimizer=optimizer)
     step(model, optimizer)
+    momentum = optimizer.state[model[1].gamma_bias]["momentum_buffer"].clone()
     asrnorm.revert(model, optimizer=optimizer)
     assert [id(p) for p in in_groups(optimizer)] == names
+    assert torch.equal(optimizer.state[model[1].weight]["momentum_buffer"], momentum)
     step(model, optimizer)

@@ -244,6 +244,21 @@ def test_a_wrapped_model_is_refused_with_the_way_out():
         asrnorm.convert(nn.DataParallel(small_net()), "asr")
 
 
+def test_a_distributed_model_is_refused_and_does_not_see_the_originals():
+    distributed = torch.distributed
+    distributed.init_process_group("gloo", store=distributed.HashStore(), rank=0, world_size=1)
+    try:
+        model = nn.parallel.DistributedDataParallel(asrnorm.convert(trained(small_net()), "asr"))
+        with pytest.raises(ConversionError, match="wrapped in DistributedDataParallel"):
+            asrnorm.convert(model, "asr")
+        with pytest.raises(ConversionError, match="wrapped in DistributedDataParallel"):
+            asrnorm.revert(model)
+        model(torch.randn(4, 3, 12, 12)).sum().backward()
+        assert all(parameter.grad is not None for parameter in model.parameters())
+    finally:
+        distributed.destroy_process_group()
+
+
 def test_a_second_conversion_of_the_same_layers_is_refused():
     model = asrnorm.convert(small_net(), "asr")
     with pytest.raises(ConversionError, match=r"converted already; asrnorm.revert\(model\) first"):
