@@ -1,0 +1,1 @@
+"""Suites of domains: their files, how to get them, and what can be done to their images."""
