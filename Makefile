@@ -2,7 +2,7 @@
 PYTHON ?= python3
 VENV   := .venv
 BIN    := $(VENV)/bin
-PINS   := requirements/run.txt requirements/test.txt
+PINS   := $(wildcard requirements/*.txt)
 READY  := $(VENV)/.test-ready
 
 # Two pytest workers with one torch thread each use two cores better than one worker with two.
