@@ -25,7 +25,7 @@ def usps_rows(path: Path, rows: int) -> str:
         for line in lines:
             label, *pairs = line.split()
             values = [float(pair.partition(":")[2]) for pair in pairs]
-            if not 1 <= int(label) <= 10 or len(values) != 256 or max(map(abs, values)) > 1:
+            if not 1 <= int(label) <= 10 or len(values) != 256 or not all(-1 <= v <= 1 for v in values):
                 raise ValueError("a row is not a label 1..10 and 256 values in [-1, 1]")
     except (OSError, EOFError, ValueError) as error:
         raise InputError(f"{path.name}: {error or 'cut short'}") from error

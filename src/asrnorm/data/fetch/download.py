@@ -43,6 +43,14 @@ class Policy:
     pause: float = 1.0
 
 
+class NoMirrorError(FetchError):
+    """No mirror gave the file; `reasons` has one phrase a host."""
+
+    def __init__(self, name: str, reasons: Sequence[str]) -> None:
+        self.reasons = tuple(dict.fromkeys(reasons)) or ("no mirror is known",)
+        super().__init__(f"{name}: no mirror gave it ({'; '.join(self.reasons)})")
+
+
 class _MirrorError(Exception):
     """This mirror will not do; `again` where trying it once more may help, `unreachable` where the whole host is."""
 
@@ -89,8 +97,8 @@ def download(
         `destination`.
 
     Raises:
-        FetchError: no mirror gave the right file, or the disk is too small. What came so far stays in `.part` for the
-            next call, unless its checksum is wrong or the disk is full.
+        FetchError: no mirror gave the right file (`NoMirrorError`), or the disk is too small. What came so far stays
+            in `.part` for the next call, unless its checksum is wrong or the disk is full.
     """
     patience = policy or Policy()
     part = PartialFile(destination)
@@ -109,7 +117,7 @@ def download(
             reasons.append(f"{host}: {error}")
             if error.unreachable:
                 gone.add(host)
-    raise FetchError(f"{destination.name}: no mirror gave it ({'; '.join(dict.fromkeys(reasons)) or 'none is known'})")
+    raise NoMirrorError(destination.name, reasons)
 
 
 def read_json(url: str, policy: Policy | None = None, limit: int = 16 << 20) -> Any:

@@ -13,7 +13,7 @@ from asrnorm.data.fetch.archive import is_archive
 from asrnorm.data.fetch.catalog import find_set
 from asrnorm.data.fetch.check import PRESENT, Row, check_set, is_complete
 from asrnorm.data.fetch.checksum import algorithm_of, compute
-from asrnorm.data.fetch.download import Policy, Progress, download
+from asrnorm.data.fetch.download import NoMirrorError, Policy, Progress, download
 from asrnorm.data.fetch.entry import File, PublicSet, Source, locate
 from asrnorm.data.fetch.partial_file import MARGIN
 from asrnorm.data.fetch.registry_route import get_package
@@ -55,6 +55,8 @@ def obtain(
         for attempt in _routes(job, have):
             try:
                 have |= {row.file for row in attempt()}
+            except NoMirrorError as error:
+                reasons += error.reasons
             except (FetchError, InputError) as error:
                 reasons.append(str(error))
             if any(all(file.path in have for file in layout) for layout in entry.layouts):

@@ -34,7 +34,7 @@ def _plain_lines(write: object, label: str) -> Progress:
         nonlocal next_percent
         percent = 100 * done // total if total else 0
         if percent >= next_percent:
-            of = f" of {total / 1e6:.1f} MB ({percent} %)" if total else ""
+            of = f" of {total / 1e6:.1f} MB ({percent} %)" if total else " MB"
             write(f"{label}: {done / 1e6:.1f}{of}", highlight=False, markup=False)
             next_percent = percent - percent % STEP + STEP
 

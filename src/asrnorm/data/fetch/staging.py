@@ -74,8 +74,7 @@ def wanted_names(entry: PublicSet) -> str:
     downloads = [source.name for source in entry.sources if source.packed]
     packages = [package.partition(":")[2] for package in entry.registry]
     files = [file.name for file in entry.layouts[0]]
-    shown = files if len(files) <= 6 else [*files[:3], f"... ({len(files)} in all)"]
-    return ", ".join(dict.fromkeys([*downloads, *packages, *shown]))
+    return ", ".join(dict.fromkeys([*(downloads or files), *packages]))
 
 
 def _covered(path: Path, staged: Path, known: set[str]) -> bool:

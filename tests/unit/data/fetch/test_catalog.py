@@ -1,0 +1,91 @@
+import re
+from urllib.parse import urlsplit
+
+import pytest
+
+from asrnorm.data.fetch.catalog import CATALOG, find_set, names
+from asrnorm.data.fetch.entry import locate
+from asrnorm.errors import UnknownNameError
+
+LENGTHS = {"md5": 32, "sha1": 40, "sha256": 64}
+SETS = list(CATALOG.values())
+
+
+def by_name(entry):
+    return entry.name
+
+
+def test_every_set_of_the_benchmarks_is_there():
+    digits = {"mnist", "usps", "svhn", "mnist_m", "syn"}
+    assert set(names()) == digits | {"cifar10", "cifar10c", "frost", "pacs", "resnet18"}
+
+
+def test_a_wrong_name_is_answered_with_the_right_one():
+    with pytest.raises(UnknownNameError, match="did you mean 'mnist_m'"):
+        find_set("mnistm")
+
+
+@pytest.mark.parametrize("entry", SETS, ids=by_name)
+def test_checksums_are_well_formed_and_different(entry):
+    digests = [file.digest for file in entry.files() if file.digest] + [s.digest for s in entry.sources if s.packed]
+    assert len(set(digests)) == len(digests)
+    for digest in digests:
+        algorithm, _, value = digest.partition(":")
+        assert re.fullmatch(rf"[0-9a-f]{{{LENGTHS[algorithm]}}}", value)
+
+
+@pytest.mark.parametrize("entry", SETS, ids=by_name)
+def test_files_stay_below_the_data_folder_and_can_be_verified(entry, tmp_path):
+    for file in entry.files():
+        assert locate(tmp_path, file.path).is_relative_to(tmp_path)
+        assert file.digest or file.content
+
+
+@pytest.mark.parametrize("entry", SETS, ids=by_name)
+def test_every_download_is_pinned_and_gives_files_of_the_set(entry):
+    paths = {file.path for file in entry.files()}
+    assert entry.sources or entry.registry
+    assert entry.licence
+    assert entry.title
+    for source in entry.sources:
+        assert source.digest
+        assert source.seen
+        assert set(source.gives) <= paths
+        assert len(source.gives) == 1 or source.packed
+        assert {urlsplit(url).scheme for url in source.urls} <= {"http", "https"}
+
+
+@pytest.mark.parametrize("entry", SETS, ids=by_name)
+def test_the_preferred_layout_can_be_had_in_full(entry):
+    given = {path for source in entry.sources for path in source.gives}
+    assert entry.registry or any(all(file.path in given for file in layout) for layout in entry.layouts)
+
+
+@pytest.mark.parametrize("entry", [entry for entry in SETS if not entry.members], ids=by_name)
+def test_members_are_placed_by_their_published_names_whatever_folder_they_come_in(entry):
+    for file in entry.files():
+        assert entry.place(file.path) == file.path
+        assert entry.place(f"some/prefix/{file.path}") == file.path
+        assert entry.place(f"__MACOSX/{file.path}") is None
+    assert entry.place("README.md") is None
+
+
+@pytest.mark.parametrize(
+    ("name", "member", "path"),
+    [
+        ("pacs", "pacs/images/photo/dog/056_0001.jpg", "PACS/photo/dog/056_0001.jpg"),
+        ("pacs", "kfold/sketch/house/1.png", "PACS/sketch/house/1.png"),
+        ("pacs", "pacs/splits/photo_train_kfold.txt", "PACS/splits/photo_train_kfold.txt"),
+        ("pacs", "PACS/photo/dog/notes.txt", None),
+        ("pacs", "PACS/photo/cat/1.jpg", None),
+        ("mnist_m", "mnist_m/mnist_m_test/00000000.png", "mnist_m/mnist_m_test/00000000.png"),
+        ("mnist_m", "mnist_m/mnist_m_test_labels.txt", "mnist_m/mnist_m_test_labels.txt"),
+        ("mnist_m", "mnist_m/mnist_m_train/00000000.png", None),
+        ("cifar10", "cifar-10-batches-py/test_batch", "cifar-10-batches-py/test_batch"),
+        ("cifar10", "cifar-10-batches-bin/test_batch.bin", "cifar-10-batches-bin/test_batch.bin"),
+        ("frost", "imgcorr/frost/frost4.jpg", "frost/frost4.jpg"),
+        ("mnist", "package/data/t10k-labels-idx1-ubyte", "MNIST/raw/t10k-labels-idx1-ubyte"),
+    ],
+)
+def test_members_of_public_archives_find_their_place(name, member, path):
+    assert find_set(name).place(member) == path
