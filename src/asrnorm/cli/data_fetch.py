@@ -6,7 +6,7 @@ from typing import Annotated
 import typer
 
 from asrnorm.data.fetch.catalog import find_set, names
-from asrnorm.data.fetch.check import Row
+from asrnorm.data.fetch.check import PRESENT, Row, check_set
 from asrnorm.data.fetch.entry import PublicSet
 from asrnorm.data.fetch.obtain import obtain, obtain_from_archive
 from asrnorm.data.fetch.progress import show_progress
@@ -46,8 +46,18 @@ def fetch(
             failed = True
         else:
             typer.echo(describe(entry, rows, folder))
+            if from_archive is not None:
+                _tell_missing(entry, folder)
     if failed:
         raise typer.Exit(1)
+
+
+def _tell_missing(entry: PublicSet, folder: Path) -> None:
+    """Say what one archive of several has not brought."""
+    missing = [row.file for row in check_set(folder, entry) if row.state != PRESENT]
+    if missing:
+        shown = ", ".join(missing[:6]) + (f", ... ({len(missing)} in all)" if len(missing) > 6 else "")
+        typer.echo(f"{entry.name}: still missing: {shown}")
 
 
 def describe(entry: PublicSet, rows: list[Row], folder: Path) -> str:

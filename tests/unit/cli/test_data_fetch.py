@@ -57,6 +57,13 @@ def test_a_file_downloaded_by_hand_is_placed(server, tmp_path):
     assert (tmp_path / "data" / "toy" / "one.bin").exists()
 
 
+def test_what_a_file_by_hand_has_not_brought_is_told(server, tmp_path):
+    (tmp_path / "one.bin").write_bytes(FILES["one.bin"])
+    done = call("toy", "--from-archive", tmp_path / "one.bin", "--root", tmp_path / "data")
+    assert done.exit_code == 0
+    assert "toy: still missing: toy/two.bin" in done.output
+
+
 def test_one_archive_is_for_one_set(server, tmp_path):
     done = call("toy", "mnist", "--from-archive", "x", "--root", tmp_path)
     assert done.exit_code == 2

