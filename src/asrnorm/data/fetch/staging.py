@@ -1,5 +1,6 @@
 """Between a download and its place: files are unpacked and verified in a folder beside, then renamed into place."""
 
+import errno
 import os
 import shutil
 from pathlib import Path
@@ -88,7 +89,27 @@ def _move(source: Path, target: Path, staged: Path) -> None:
         aside = staged / ".aside" / target.name
         aside.parent.mkdir(exist_ok=True)
         target.rename(aside)
-    source.replace(target)
+    try:
+        source.replace(target)
+    except OSError as error:
+        if error.errno != errno.EXDEV:
+            raise
+        _copy_across(source, target)
+
+
+def _copy_across(source: Path, target: Path) -> None:
+    """Move between disks, as where a folder of the data folder is a link: copy beside the target, then rename."""
+    beside = target.with_name(f".{target.name}.part")
+    try:
+        if source.is_dir():
+            shutil.copytree(source, beside)
+        else:
+            shutil.copyfile(source, beside)
+        os.sync()
+        beside.replace(target)
+    except OSError as error:
+        shutil.rmtree(beside) if beside.is_dir() else beside.unlink(missing_ok=True)
+        raise FetchError(f"{target}: cannot be written: {error.strerror}") from error
 
 
 def _sync(staged: Path) -> None:

