@@ -1,0 +1,204 @@
+"""Contact sheets: what the images of each domain look like, one PNG a domain and one with all of them."""
+
+import os
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+from PIL import Image, ImageDraw, ImageFont
+
+from asrnorm.errors import InputError
+
+OVERVIEW = "overview"
+
+_SMALL_TILE, _LARGE_TILE = 96, 128  # of images up to 96 pixels, enlarged by whole factors, and of larger ones
+_GAP, _MARGIN = 4, 16
+_TITLE, _LABEL, _SMALLEST = 20, 16, 11  # font sizes
+_WIDEST_LABEL = 240
+_MOST_CLASSES = 40
+_PAPER, _INK, _BLANK = "#ffffff", "#1a1a1a", "#ececec"
+
+# Anything that gives an image `(h, w, 3)` or `(h, w)` for a row number: an array, a memory map, a lazy reader.
+Images = Any
+Domains = Mapping[str, tuple[Images, ArrayLike]]
+
+
+def contact_sheet(
+    domains: Domains, classes: Sequence[str], path: str | os.PathLike[str], *, per_class: int = 8
+) -> list[Path]:
+    """Write `overview.png`, a row a domain and a column a class, and one sheet a domain, a row a class.
+
+    Images are spread evenly over each class, so the choice is the same every time, and the same for domains that show
+    the same pictures in the same order. Pixels of small images stay sharp squares. Domains are read one by one.
+
+    Args:
+        domains: name to images (uint8, indexed by row) and labels.
+        classes: names of the classes; labels index into them. Of more than 40, 40 are shown.
+        path: folder to write to; made where it is missing.
+        per_class: images of each class on the sheet of a domain.
+
+    Returns:
+        The files written, the overview first.
+
+    Raises:
+        InputError: there is nothing to show, a label has no class, or two domains would share a file name.
+
+    Example:
+        >>> import tempfile
+        >>> images, labels = np.zeros((4, 32, 32, 3), np.uint8), np.array([0, 1, 0, 1])
+        >>> with tempfile.TemporaryDirectory() as folder:
+        ...     [file.name for file in contact_sheet({"fog/5": (images, labels)}, ["cat", "dog"], folder)]
+        ['overview.png', 'fog-5.png']
+    """
+    if not domains or not classes or per_class < 1:
+        raise InputError("a contact sheet needs at least one domain, one class and one image a class")
+    folder = Path(path)
+    files = _file_names(domains)
+    shown = _spread(len(classes), _MOST_CLASSES)
+    names = [classes[index] for index in shown]
+    overview_rows, written = [], []
+    folder.mkdir(parents=True, exist_ok=True)
+    for domain, (images, labels) in domains.items():
+        labels = _check_labels(domain, labels, len(classes))
+        rows = [_choose(images, labels, index, per_class) for index in shown]
+        overview_rows.append([row[len(row) // 2] if row else None for row in rows])
+        title = f"{domain}: {len(labels):,} images, {_count_classes(len(names), len(classes))}"
+        written.append(_save(_Grid(title, names, None, rows, per_class).draw(), folder / files[domain]))
+    title = f"{len(domains)} domain{'s' * (len(domains) > 1)}, {_count_classes(len(names), len(classes))}"
+    grid = _Grid(title, list(domains), names, overview_rows, len(names))
+    return [_save(grid.draw(), folder / f"{OVERVIEW}.png"), *written]
+
+
+@dataclass(frozen=True)
+class _Grid:
+    """Tiles in rows with a label each, and perhaps a label a column."""
+
+    title: str
+    row_labels: Sequence[str]
+    column_labels: Sequence[str] | None
+    rows: Sequence[Sequence[Image.Image | None]]
+    num_columns: int
+
+    def draw(self) -> Image.Image:
+        tile = self._tile_side()
+        step = tile + _GAP
+        label_width = min(_WIDEST_LABEL, max(int(_font(_LABEL).getlength(label)) for label in self.row_labels) + 1)
+        left = _MARGIN + label_width + 3 * _GAP
+        top = _MARGIN + _TITLE + 3 * _GAP + (_LABEL + 2 * _GAP if self.column_labels else 0)
+        right = max(left + self.num_columns * step - _GAP, _MARGIN + int(_font(_TITLE).getlength(self.title)) + 1)
+        sheet = Image.new("RGB", (right + _MARGIN, top + len(self.rows) * step - _GAP + _MARGIN), _PAPER)
+        draw = ImageDraw.Draw(sheet)
+        draw.text((_MARGIN, _MARGIN), self.title, _INK, _font(_TITLE))
+        for column, label in enumerate(self.column_labels or ()):
+            text, font = _fit(label, tile)
+            draw.text((left + column * step + tile / 2, top - 2 * _GAP), text, _INK, font, anchor="ms")
+        for row, (label, images) in enumerate(zip(self.row_labels, self.rows, strict=True)):
+            text, font = _fit(label, label_width)
+            y = top + row * step
+            draw.text((left - 3 * _GAP, y + tile / 2), text, _INK, font, anchor="rm")
+            for column in range(self.num_columns):
+                _place(sheet, images[column] if column < len(images) else None, left + column * step, y, tile)
+        return sheet
+
+    def _tile_side(self) -> int:
+        sides = [max(image.size) for row in self.rows for image in row if image is not None]
+        return _SMALL_TILE if max(sides, default=0) <= _SMALL_TILE else _LARGE_TILE
+
+
+def _place(sheet: Image.Image, image: Image.Image | None, x: int, y: int, tile: int) -> None:
+    if image is None:
+        sheet.paste(_BLANK, (x, y, x + tile, y + tile))
+        return
+    side = max(image.size)
+    if side <= tile:
+        factor = tile // side
+        image = image.resize((image.width * factor, image.height * factor), Image.Resampling.NEAREST)
+    else:
+        width, height = (max(1, round(length * tile / side)) for length in image.size)
+        image = image.resize((width, height), Image.Resampling.LANCZOS)
+    sheet.paste(image, (x + (tile - image.width) // 2, y + (tile - image.height) // 2))
+
+
+def _choose(images: Images, labels: NDArray[np.integer], index: int, count: int) -> list[Image.Image | None]:
+    rows = np.flatnonzero(labels == index)
+    return [_to_image(images[int(rows[place])]) for place in _spread(len(rows), count)]
+
+
+def _spread(length: int, count: int) -> list[int]:
+    """At most `count` of the numbers below `length`, evenly spaced, each in the middle of its share."""
+    count = min(length, count)
+    return [(2 * place + 1) * length // (2 * count) for place in range(count)]
+
+
+def _to_image(pixels: ArrayLike) -> Image.Image:
+    array = np.asarray(pixels)
+    if array.dtype != np.uint8 or array.ndim not in (2, 3) or (array.ndim == 3 and array.shape[2] not in (1, 3)):
+        raise InputError(f"images must be uint8 of shape (h, w, 3), not {array.dtype} {array.shape}")
+    return Image.fromarray(array.squeeze(2) if array.ndim == 3 and array.shape[2] == 1 else array).convert("RGB")
+
+
+def _check_labels(domain: str, labels: ArrayLike, num_classes: int) -> NDArray[np.integer]:
+    array = np.asarray(labels)
+    if array.ndim != 1 or not np.issubdtype(array.dtype, np.integer):
+        raise InputError(f"domain {domain!r}: labels must be integers of shape (n,), not {array.dtype} {array.shape}")
+    if array.size and not (array.min() >= 0 and array.max() < num_classes):
+        raise InputError(
+            f"domain {domain!r}: labels run from {array.min()} to {array.max()}, but there are {num_classes} classes"
+        )
+    return array
+
+
+def _file_names(domains: Domains) -> dict[str, str]:
+    names: dict[str, str] = {}
+    taken = {f"{OVERVIEW}.png": "the overview"}
+    for domain in domains:
+        name = (re.sub(r"[^\w.+-]+", "-", domain).strip("-.") or "domain") + ".png"
+        # Lower case, since some file systems know no other.
+        if name.lower() in taken:
+            raise InputError(f"domain {domain!r} and {taken[name.lower()]} would both be written to {name}; rename one")
+        taken[name.lower()] = repr(domain)
+        names[domain] = name
+    return names
+
+
+def _count_classes(shown: int, total: int) -> str:
+    return f"{total} class{'es' * (total > 1)}" if shown == total else f"{shown} of {total} classes"
+
+
+def _font(size: int) -> ImageFont.FreeTypeFont | ImageFont.ImageFont:
+    return ImageFont.load_default(size)
+
+
+def _fit(text: str, width: int) -> tuple[str, ImageFont.FreeTypeFont | ImageFont.ImageFont]:
+    """The text and font that fit: a smaller font first, then fewer letters."""
+    for size in range(_LABEL, _SMALLEST - 1, -1):
+        font = _font(size)
+        if font.getlength(text) <= width:
+            return text, font
+    while len(text) > 1 and font.getlength(text + "...") > width:
+        text = text[:-1]
+    return text + "...", font
+
+
+def _save(sheet: Image.Image, path: Path) -> Path:
+    with _replacing(path) as temporary:
+        sheet.save(temporary, "PNG")
+    return path
+
+
+@contextmanager
+def _replacing(path: Path) -> Iterator[Path]:
+    """A temporary name beside `path` that takes its place at the end, or vanishes."""
+    temporary = path.with_name(f".{path.name}.{os.getpid()}.tmp")
+    try:
+        yield temporary
+        with temporary.open("rb+") as file:
+            os.fsync(file.fileno())
+        temporary.replace(path)
+    finally:
+        temporary.unlink(missing_ok=True)

@@ -1,0 +1,142 @@
+"""Printed digits in many fonts: colors, gradients, blur, rotation, and neighbors that distract."""
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+from PIL import Image, ImageDraw
+
+from asrnorm.data.synthetic.color import sample_color_pairs
+from asrnorm.data.synthetic.font import DIGIT_FONTS, load_font
+
+SIZE = 32
+_SUPERSAMPLING = 2
+_CHUNK = 1024  # images composed at once: bounds the memory, 25 MB an array
+
+
+@dataclass(frozen=True)
+class RenderStyle:
+    """How far rendered digits stray from a plain printed one; lengths in pixels of the 32x32 image."""
+
+    height: tuple[float, float] = (18.0, 24.0)
+    """Least and greatest height of a digit."""
+    aspect: float = 0.2
+    """Digits are made up to this share wider or narrower."""
+    rotation: float = 10.0
+    """Greatest rotation in degrees, either way."""
+    shear: float = 0.15
+    """Greatest slant added to that of the font."""
+    shift: float = 1.5
+    """Greatest distance of the digit from the middle, along each axis."""
+    boldness: float = 0.5
+    """Greatest thickening of the strokes."""
+    neighbor_chance: float = 0.4
+    """How often a further digit stands at each side."""
+    contrast: float = 90.0
+    """Least difference in brightness between stroke and background, of 255."""
+    light_share: float = 0.5
+    """How often the stroke is the lighter one."""
+    gradient: float = 40.0
+    """Greatest change of each background channel from the middle to an edge."""
+    blur: float = 1.0
+    """Greatest standard deviation of the Gaussian blur."""
+    noise: float = 6.0
+    """Greatest standard deviation of the pixel noise."""
+
+
+def render_digits(labels: NDArray[np.integer], style: RenderStyle, generator: np.random.Generator) -> NDArray[np.uint8]:
+    """Render one image for each label, the labelled digit in the middle.
+
+    Args:
+        labels: digits 0 to 9.
+        style: ranges of everything that varies.
+        generator: the only source of randomness.
+
+    Returns:
+        Images of shape `(n, 32, 32, 3)`.
+
+    Raises:
+        MissingDependencyError: matplotlib, whose fonts are used, is not installed.
+    """
+    images = np.empty((len(labels), SIZE, SIZE, 3), np.uint8)
+    for start in range(0, len(labels), _CHUNK):
+        chunk = labels[start : start + _CHUNK]
+        strokes = np.stack([_draw_stroke(int(label), style, generator) for label in chunk])
+        images[start : start + _CHUNK] = _compose(strokes, style, generator)
+    return images
+
+
+def blur(images_nhwc: NDArray[np.float64], sigmas: NDArray[np.float64]) -> NDArray[np.float64]:
+    """Blur each image by its own standard deviation; weights at the edges are normalized to one.
+
+    Example:
+        >>> blurred = blur(np.ones((2, 8, 8, 3)), np.array([0.0, 1.5]))
+        >>> bool(np.allclose(blurred, 1.0))
+        True
+    """
+    size = images_nhwc.shape[1]
+    distance = np.subtract.outer(np.arange(size), np.arange(size))
+    weights_nij = np.exp(-0.5 * (distance / np.maximum(sigmas, 1e-3)[:, None, None]) ** 2)
+    weights_nij /= weights_nij.sum(2, keepdims=True)
+    images_nchw = images_nhwc.transpose(0, 3, 1, 2)
+    blurred = weights_nij[:, None] @ images_nchw @ weights_nij[:, None].transpose(0, 1, 3, 2)
+    return blurred.transpose(0, 2, 3, 1)
+
+
+def _draw_stroke(label: int, style: RenderStyle, generator: np.random.Generator) -> NDArray[np.float64]:
+    """Coverage, 0 to 1, of a digit and its neighbors on the 32x32 pixels."""
+    name = DIGIT_FONTS[generator.integers(len(DIGIT_FONTS))]
+    height = generator.uniform(*style.height) * _SUPERSAMPLING
+    font = load_font(name, round(height / _digit_height(name)))
+    bold = generator.uniform(0, style.boldness) * _SUPERSAMPLING
+    has_left, has_right = generator.random(2) < style.neighbor_chance
+    left, right = (str(digit) for digit in generator.integers(10, size=2))
+    spacing = generator.uniform(0.0, 0.2) * height
+
+    side = 2 * SIZE * _SUPERSAMPLING  # wider than the image, so that a rotation moves neighbors in, not blanks
+    canvas = Image.new("L", (side, side))
+    draw = ImageDraw.Draw(canvas)
+    x0, y0, x1, y1 = font.getbbox(str(label), anchor="ls")
+    x, y = (side - x0 - x1) / 2, (side - y0 - y1) / 2
+    draw.text((x, y), str(label), 255, font, anchor="ls", stroke_width=bold)
+    if has_left:
+        draw.text((x - spacing - font.getlength(left), y), left, 255, font, anchor="ls", stroke_width=bold)
+    if has_right:
+        draw.text((x + font.getlength(str(label)) + spacing, y), right, 255, font, anchor="ls", stroke_width=bold)
+    window = canvas.transform(
+        (side // 2, side // 2), Image.Transform.AFFINE, _warp(side, style, generator), Image.Resampling.BILINEAR
+    )
+    return np.asarray(window.reduce(_SUPERSAMPLING), np.float64) / 255
+
+
+def _warp(side: int, style: RenderStyle, generator: np.random.Generator) -> tuple[float, ...]:
+    """Coefficients for Pillow: from a place in the image to the place on the canvas that is shown there."""
+    angle = np.deg2rad(generator.uniform(-style.rotation, style.rotation))
+    shear = generator.uniform(-style.shear, style.shear)
+    aspect = generator.uniform(1 - style.aspect, 1 + style.aspect)
+    turn = np.array([[np.cos(angle), -np.sin(angle)], [np.sin(angle), np.cos(angle)]])
+    matrix = np.array([[1 / aspect, shear], [0.0, 1.0]]) @ turn
+    middle = side / 4 + generator.uniform(-style.shift, style.shift, 2) * _SUPERSAMPLING
+    offset = side / 2 - matrix @ middle
+    return tuple(np.column_stack([matrix, offset]).ravel().tolist())
+
+
+def _compose(strokes_nhw: NDArray[np.float64], style: RenderStyle, generator: np.random.Generator) -> NDArray[np.uint8]:
+    count = len(strokes_nhw)
+    foreground, background = sample_color_pairs(count, style.contrast, style.light_share, generator)
+    slope = generator.uniform(-style.gradient, style.gradient, (count, 3))
+    angle = generator.uniform(0, 2 * np.pi, (count, 1, 1))
+    y, x = np.mgrid[-1 : 1 : SIZE * 1j, -1 : 1 : SIZE * 1j]
+    along = (np.cos(angle) * x + np.sin(angle) * y)[..., None]
+    ground = np.clip(background[:, None, None] + along * slope[:, None, None], 0, 255)
+    images = ground + strokes_nhw[..., None] * (foreground[:, None, None] - ground)
+    images = blur(images, generator.uniform(0, style.blur, count))
+    images += generator.standard_normal(images.shape) * generator.uniform(0, style.noise, (count, 1, 1, 1))
+    return np.clip(np.rint(images), 0, 255).astype(np.uint8)
+
+
+def _digit_height(name: str) -> float:
+    """Height of the digit zero at font size one."""
+    reference = 100
+    _, top, _, bottom = load_font(name, reference).getbbox("0", anchor="ls")
+    return (bottom - top) / reference
