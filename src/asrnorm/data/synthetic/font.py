@@ -44,11 +44,16 @@ def load_font(name: str, size: int) -> ImageFont.FreeTypeFont:
         MissingDependencyError: matplotlib or the font file in it is not there.
     """
     # BASIC, since Raqm is not in every build of Pillow and would kern differently.
-    return ImageFont.truetype(str(_font_folder() / f"{name}.ttf"), size, layout_engine=ImageFont.Layout.BASIC)
+    return ImageFont.truetype(str(font_folder() / f"{name}.ttf"), size, layout_engine=ImageFont.Layout.BASIC)
 
 
 @lru_cache(maxsize=1)
-def _font_folder() -> Path:
+def font_folder() -> Path:
+    """Return where matplotlib keeps its fonts, once all of `DIGIT_FONTS` are known to be there.
+
+    Raises:
+        MissingDependencyError: matplotlib or one of the files is not there.
+    """
     matplotlib = require("matplotlib", "matplotlib", "rendered digits")
     folder = Path(matplotlib.get_data_path()) / "fonts" / "ttf"
     for name in DIGIT_FONTS:

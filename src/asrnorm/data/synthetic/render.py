@@ -96,29 +96,37 @@ def _draw_stroke(label: int, style: RenderStyle, generator: np.random.Generator)
     side = 2 * SIZE * _SUPERSAMPLING  # wider than the image, so that a rotation moves neighbors in, not blanks
     canvas = Image.new("L", (side, side))
     draw = ImageDraw.Draw(canvas)
-    x0, y0, x1, y1 = font.getbbox(str(label), anchor="ls")
-    x, y = (side - x0 - x1) / 2, (side - y0 - y1) / 2
+    x, y = side / 2 - font.getlength(str(label)) / 2, side / 2 + height / 2
     draw.text((x, y), str(label), 255, font, anchor="ls", stroke_width=bold)
+    x0, y0, x1, y1 = canvas.getbbox() or (0, 0, side, side)
+    middle = np.array([x0 + x1, y0 + y1]) / 2  # of the ink: slanted digits overhang the box that the font states
     if has_left:
         draw.text((x - spacing - font.getlength(left), y), left, 255, font, anchor="ls", stroke_width=bold)
     if has_right:
         draw.text((x + font.getlength(str(label)) + spacing, y), right, 255, font, anchor="ls", stroke_width=bold)
     window = canvas.transform(
-        (side // 2, side // 2), Image.Transform.AFFINE, _warp(side, style, generator), Image.Resampling.BILINEAR
+        (side // 2, side // 2),
+        Image.Transform.AFFINE,
+        _warp(middle, side / 4, style, generator),
+        Image.Resampling.BILINEAR,
     )
     return np.asarray(window.reduce(_SUPERSAMPLING), np.float64) / 255
 
 
-def _warp(side: int, style: RenderStyle, generator: np.random.Generator) -> tuple[float, ...]:
-    """Coefficients for Pillow: from a place in the image to the place on the canvas that is shown there."""
+def _warp(
+    middle: NDArray[np.float64], center: float, style: RenderStyle, generator: np.random.Generator
+) -> tuple[float, ...]:
+    """Coefficients for Pillow: from a place in the window to the place on the canvas that is shown there.
+
+    `middle`, a place on the canvas, comes to `(center, center)` in the window, or near it.
+    """
     angle = np.deg2rad(generator.uniform(-style.rotation, style.rotation))
     shear = generator.uniform(-style.shear, style.shear)
     aspect = generator.uniform(1 - style.aspect, 1 + style.aspect)
     turn = np.array([[np.cos(angle), -np.sin(angle)], [np.sin(angle), np.cos(angle)]])
     matrix = np.array([[1 / aspect, shear], [0.0, 1.0]]) @ turn
-    middle = side / 4 + generator.uniform(-style.shift, style.shift, 2) * _SUPERSAMPLING
-    offset = side / 2 - matrix @ middle
-    return tuple(np.column_stack([matrix, offset]).ravel().tolist())
+    place = center + generator.uniform(-style.shift, style.shift, 2) * _SUPERSAMPLING
+    return tuple(np.column_stack([matrix, middle - matrix @ place]).ravel().tolist())
 
 
 def _compose(strokes_nhw: NDArray[np.float64], style: RenderStyle, generator: np.random.Generator) -> NDArray[np.uint8]:
@@ -136,7 +144,7 @@ def _compose(strokes_nhw: NDArray[np.float64], style: RenderStyle, generator: np
 
 
 def _digit_height(name: str) -> float:
-    """Height of the digit zero at font size one."""
+    """Height of a digit at font size one: of the eight, which is full height among old-style figures too."""
     reference = 100
-    _, top, _, bottom = load_font(name, reference).getbbox("0", anchor="ls")
+    _, top, _, bottom = load_font(name, reference).getbbox("8", anchor="ls")
     return (bottom - top) / reference
