@@ -45,7 +45,8 @@ class SuiteDomains(Mapping[str, tuple[Any, Any]]):
     """The source and the targets of a suite as a contact sheet takes them; each is decoded when its turn comes.
 
     Args:
-        suite: has `train` and `targets`, whose values have `labels` and either `images` or `read(row)`.
+        suite: has `train`, perhaps `source_test`, and `targets`; each data set has `labels` and either `images` or
+            `read(row)`.
         chosen: names to keep; `None` is all, but of domains that come in levels (`fog/1` to `fog/5`) the strongest.
 
     Raises:
@@ -63,11 +64,16 @@ class SuiteDomains(Mapping[str, tuple[Any, Any]]):
         self._names = tuple(dict.fromkeys(chosen)) if chosen else strongest_levels(known)
 
     def __getitem__(self, name: str) -> tuple[Any, Any]:
-        data = self._suite.train if name == self._source else self._suite.targets[name]
+        data = self._load_source() if name == self._source else self._suite.targets[name]
         return (data.images if hasattr(data, "images") else _Rows(data)), data.labels
 
     def __iter__(self) -> Iterator[str]:
         return iter(self._names)
+
+    def _load_source(self) -> Any:
+        # Rather the test images: those of CIFAR-10-C are the same pictures, so its columns show one picture each.
+        test = getattr(self._suite, "source_test", None)
+        return self._suite.train if test is None else test
 
     def __len__(self) -> int:
         return len(self._names)

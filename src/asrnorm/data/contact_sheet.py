@@ -21,7 +21,7 @@ _GAP, _MARGIN = 4, 16
 _TITLE, _LABEL, _SMALLEST = 20, 16, 11  # font sizes
 _WIDEST_LABEL = 240
 _MOST_CLASSES = 40
-_PAPER, _INK, _BLANK = "#ffffff", "#1a1a1a", "#ececec"
+_PAPER, _INK, _BLANK, _FRAME = "#ffffff", "#1a1a1a", "#ececec", "#c8c8c8"
 
 # Anything that gives an image `(h, w, 3)` or `(h, w)` for a row number: an array, a memory map, a lazy reader.
 Images = Any
@@ -121,7 +121,10 @@ def _place(sheet: Image.Image, image: Image.Image | None, x: int, y: int, tile: 
     else:
         width, height = (max(1, round(length * tile / side)) for length in image.size)
         image = image.resize((width, height), Image.Resampling.LANCZOS)
-    sheet.paste(image, (x + (tile - image.width) // 2, y + (tile - image.height) // 2))
+    x, y = x + (tile - image.width) // 2, y + (tile - image.height) // 2
+    # Around the image, in the gap: sketches on white would run into the paper.
+    ImageDraw.Draw(sheet).rectangle((x - 1, y - 1, x + image.width, y + image.height), outline=_FRAME)
+    sheet.paste(image, (x, y))
 
 
 def _choose(images: Images, labels: NDArray[np.integer], index: int, count: int) -> list[Image.Image | None]:

@@ -112,6 +112,13 @@ def test_images_in_files_are_read_row_by_row():
     assert labels.tolist() == [0, 1, 0, 1]
 
 
+def test_the_source_is_shown_by_its_test_images_where_there_are_any():
+    test = image_set()
+    assert SuiteDomains(fake_suite(source_test=test))["cifar10"][0] is test.images
+    suite = fake_suite(source_test=None)
+    assert SuiteDomains(suite)["cifar10"][0] is suite.train.images
+
+
 def test_a_suite_that_loads_itself_is_loaded(run):
     loaded = fake_suite("fog")
     result, _ = run(SimpleNamespace(load=lambda: loaded), "cifar10c")

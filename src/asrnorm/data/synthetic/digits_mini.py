@@ -18,7 +18,7 @@ _REPEATS = 4  # times each of the 500 test digits appears in a domain made of th
 _RENDERED = 2000
 
 # Hard enough that a network trained on MNIST alone loses half of its accuracy, easy enough that it is not at chance.
-_RENDERED_STYLE = RenderStyle(contrast=120.0, light_share=0.7)
+_RENDERED_STYLE = RenderStyle(contrast=130.0, light_share=0.75, gradient=30.0, blur=0.8, noise=3.0)
 _INK_CONTRAST, _INK_LIGHT_SHARE = 120.0, 0.5
 
 
