@@ -1,0 +1,23 @@
+"""Augmentation of whole batches of uint8 images on their device, from a given generator, with Pillow's arithmetic."""
+
+from asrnorm.data.augment.compose import (
+    CIFAR_EVAL,
+    CIFAR_TRAIN,
+    DIGITS_EVAL,
+    DIGITS_TRAIN,
+    PACS_EVAL,
+    PACS_TRAIN,
+    Augmentation,
+    Compose,
+    Resize,
+    ToFloat,
+    to_float,
+)
+from asrnorm.data.augment.crop import random_crop_flip
+from asrnorm.data.augment.enhance import brightness, color, contrast, grayscale, sharpness
+from asrnorm.data.augment.hue import shift_hue
+from asrnorm.data.augment.jitter import JitterRange, color_jitter, random_grayscale
+from asrnorm.data.augment.random_box import random_resized_crop
+from asrnorm.data.augment.resample import resize
+from asrnorm.data.augment.rsda import IDENTITY, RSDA_OPERATIONS, apply_named, apply_tuple, draw_tuples
+from asrnorm.data.augment.tone import autocontrast, shift_channel, solarize

@@ -1,0 +1,105 @@
+"""Augmentations as values: what the loaders hold and call with a batch and a generator.
+
+A random step is any function of `(images, generator)`, its settings bound by `functools.partial`.
+"""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from functools import partial
+
+import torch
+from torch import Tensor
+
+from asrnorm.data.augment.batch import check_images, constant
+from asrnorm.data.augment.crop import random_crop_flip
+from asrnorm.data.augment.jitter import JitterRange, color_jitter, random_grayscale
+from asrnorm.data.augment.random_box import random_resized_crop
+from asrnorm.data.augment.resample import resize
+
+CIFAR_MEAN, CIFAR_STD = (125.3 / 255, 123.0 / 255, 113.9 / 255), (63.0 / 255, 62.1 / 255, 66.7 / 255)
+IMAGENET_MEAN, IMAGENET_STD = (0.485, 0.456, 0.406), (0.229, 0.224, 0.225)
+
+
+Augmentation = Callable[[Tensor, torch.Generator], Tensor]
+"""Takes uint8 images `(n, 3, h, w)` and a generator on their device; returns uint8 images or float input."""
+
+
+def to_float(images: Tensor, mean: Sequence[float] | None = None, std: Sequence[float] | None = None) -> Tensor:
+    """Return the images in float32, divided by 255, less `mean`, over `std`.
+
+    Equal to torchvision's `ToTensor` and `Normalize`, also on a GPU, where dividing by plain numbers would round
+    otherwise.
+
+    Args:
+        images: uint8 `(n, 3, h, w)`.
+        mean: of each channel, as a share of 255.
+        std: likewise.
+
+    Example:
+        >>> to_float(torch.full((1, 3, 1, 1), 255, dtype=torch.uint8), mean=(0.5, 0, 0), std=(0.5, 1, 2)).flatten()
+        tensor([1.0000, 1.0000, 0.5000])
+    """
+    check_images(images)
+    x_nchw = images.float().div_(constant((255.0,), images.device))
+    if mean is not None:
+        x_nchw.sub_(constant(mean, images.device).view(1, 3, 1, 1))
+    if std is not None:
+        x_nchw.div_(constant(std, images.device).view(1, 3, 1, 1))
+    return x_nchw
+
+
+@dataclass(frozen=True)
+class Compose:
+    """Augmentations one after the other.
+
+    Example:
+        >>> augment = Compose((random_crop_flip, ToFloat()))
+        >>> augment(torch.zeros(2, 3, 32, 32, dtype=torch.uint8), torch.Generator()).dtype
+        torch.float32
+    """
+
+    steps: tuple[Augmentation, ...]
+
+    def __call__(self, images: Tensor, generator: torch.Generator) -> Tensor:
+        """Return what the last step returns."""
+        for step in self.steps:
+            images = step(images, generator)
+        return images
+
+
+@dataclass(frozen=True)
+class ToFloat:
+    """`to_float` as a step."""
+
+    mean: tuple[float, ...] | None = None
+    std: tuple[float, ...] | None = None
+
+    def __call__(self, images: Tensor, generator: torch.Generator | None = None) -> Tensor:  # noqa: ARG002
+        """Return float32 images; nothing is drawn from the generator."""
+        return to_float(images, self.mean, self.std)
+
+
+@dataclass(frozen=True)
+class Resize:
+    """`resize` to `(height, width)` as a step."""
+
+    size: tuple[int, int] = (222, 222)
+
+    def __call__(self, images: Tensor, generator: torch.Generator | None = None) -> Tensor:  # noqa: ARG002
+        """Return uint8 images of the new size; nothing is drawn from the generator."""
+        return resize(images, self.size)
+
+
+# What the papers' recipes train and test with, by suite. Digits have no augmentation of their own and no mean or std.
+CIFAR_TRAIN = Compose((random_crop_flip, ToFloat(CIFAR_MEAN, CIFAR_STD)))
+CIFAR_EVAL = ToFloat(CIFAR_MEAN, CIFAR_STD)
+PACS_TRAIN = Compose(
+    (
+        partial(random_resized_crop, size=(222, 222), scale=(0.8, 1.0), flip=0.5),
+        partial(color_jitter, spread=JitterRange(brightness=0.4, contrast=0.4, saturation=0.4, hue=0.4)),
+        partial(random_grayscale, probability=0.1),
+        ToFloat(IMAGENET_MEAN, IMAGENET_STD),
+    )
+)
+PACS_EVAL = Compose((Resize((222, 222)), ToFloat(IMAGENET_MEAN, IMAGENET_STD)))
+DIGITS_TRAIN = DIGITS_EVAL = ToFloat()

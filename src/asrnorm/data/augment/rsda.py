@@ -1,0 +1,246 @@
+"""RSDA's transformation set: ten operations on grids of levels, applied in tuples (Volpi and Murino, ICCV 2019).
+
+The set, its order and its grids are those of the authors' released code; tuples are drawn there as operations with
+replacement, then a level of each. The operations are Pillow's, here on whole batches and equal to the bit.
+"""
+
+from collections.abc import Callable, Sequence
+from functools import lru_cache, partial
+from typing import NamedTuple
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from asrnorm.data.augment.batch import Parameter, check_images
+from asrnorm.data.augment.enhance import (
+    blend,
+    brightness,
+    color,
+    contrast,
+    grayscale,
+    luma,
+    mean_luma,
+    sharpness,
+    smooth,
+)
+from asrnorm.data.augment.tone import autocontrast, shift_channel, solarize, stretch
+from asrnorm.errors import InputError, UnknownNameError, describe_unknown
+
+IDENTITY = -1
+"""The operation index that leaves an image as it is, for tuples shorter than the tensor that holds them."""
+
+
+class Operation(NamedTuple):
+    """One operation of the set: its name, its grid of levels, and the function of `(images, level)`."""
+
+    name: str
+    levels: tuple[float, ...]
+    apply: Callable[[Tensor, Parameter], Tensor]
+
+
+def _grid(low: float, high: float, count: int, whole: bool = False) -> tuple[float, ...]:
+    values = np.linspace(low, high, count)
+    return tuple((values.astype(int) if whole else values).tolist())
+
+
+def _grayscale(images: Tensor, _: Parameter) -> Tensor:
+    return grayscale(images)
+
+
+_FACTORS = _grid(0.6, 1.4, 20)
+_SHIFTS = _grid(-120, 120, 30, whole=True)
+
+RSDA_OPERATIONS = (
+    Operation("autocontrast", _grid(0.0, 0.3, 20), autocontrast),
+    Operation("brightness", _FACTORS, brightness),
+    Operation("color", _FACTORS, color),
+    Operation("contrast", _FACTORS, contrast),
+    Operation("sharpness", _FACTORS, sharpness),
+    Operation("solarize", _grid(0, 20, 20, whole=True), solarize),
+    Operation("grayscale", (0,), _grayscale),
+    Operation("shift_red", _SHIFTS, partial(shift_channel, channel=0)),
+    Operation("shift_green", _SHIFTS, partial(shift_channel, channel=1)),
+    Operation("shift_blue", _SHIFTS, partial(shift_channel, channel=2)),
+)
+"""The ten operations in the order of the source; an operation's index is its place here."""
+
+_BY_NAME = {operation.name: operation for operation in RSDA_OPERATIONS}
+_MOST_LEVELS = max(len(operation.levels) for operation in RSDA_OPERATIONS)
+
+
+def draw_tuples(count: int, generator: torch.Generator, length: int = 3) -> tuple[Tensor, Tensor]:
+    """Draw tuples as RSDA does: operations uniformly with replacement, then a level uniformly from each one's grid.
+
+    Args:
+        count: how many tuples.
+        generator: where the randomness comes from; the tensors are made on its device.
+        length: operations a tuple.
+
+    Returns:
+        `(ops, levels)`, int64 `(count, length)` each.
+
+    Example:
+        >>> ops, levels = draw_tuples(100, torch.Generator().manual_seed(0))
+        >>> ops.shape, 0 <= int(ops.min()) and int(ops.max()) <= 9
+        (torch.Size([100, 3]), True)
+    """
+    device = generator.device
+    ops = torch.randint(len(RSDA_OPERATIONS), (count, length), generator=generator, device=device)
+    # One draw in float64 scaled by the size of each grid: the sizes differ, and randint takes one bound.
+    uniform = torch.rand((count, length), generator=generator, device=device, dtype=torch.float64)
+    sizes = _sizes(device)[ops]
+    return ops, torch.minimum((uniform * sizes).long(), sizes - 1)
+
+
+def apply_named(images: Tensor, steps: Sequence[tuple[str, float]]) -> Tensor:
+    """Apply operations by name, one after the other, each with one value for the whole batch.
+
+    Args:
+        images: uint8 `(n, 3, h, w)`.
+        steps: pairs of name and level **value**, such as `("brightness", 1.2)`; grayscale ignores its value.
+
+    Raises:
+        UnknownNameError: a name that the set does not hold.
+
+    Example:
+        >>> images = torch.full((1, 3, 1, 1), 100, dtype=torch.uint8)
+        >>> apply_named(images, [("brightness", 1.4), ("shift_red", 20), ("solarize", 150)]).flatten().tolist()
+        [95, 140, 140]
+    """
+    check_images(images)
+    for name, level in steps:
+        if name not in _BY_NAME:
+            raise UnknownNameError(describe_unknown("RSDA operation", name, _BY_NAME))
+        images = _BY_NAME[name].apply(images, level)
+    return images
+
+
+def apply_tuple(images: Tensor, ops: Tensor, levels: Tensor) -> Tensor:
+    """Apply tuples given as data: the same one to the whole batch, or each sample its own.
+
+    Where `ops` and `levels` lie on the CPU they are read, and only the operations in them run. Where they lie on
+    another device nothing is read back: every step computes what any operation needs and lets the parameters choose,
+    with fixed shapes, so the call can be captured in a CUDA graph and replayed with new tuples.
+
+    Args:
+        images: uint8 `(n, 3, h, w)`.
+        ops: operation indices, `(k,)` for the batch or `(n, k)` for each sample; `IDENTITY` does nothing.
+        levels: indices into the grids, of the same shape. One beyond its grid is an error where it can be read, and
+            taken as the grid's last on another device.
+
+    Example:
+        >>> images = torch.full((1, 3, 1, 1), 100, dtype=torch.uint8)
+        >>> apply_tuple(images, torch.tensor([1, 7, IDENTITY]), torch.tensor([19, 0, 0])).flatten().tolist()
+        [20, 140, 140]
+    """
+    check_images(images)
+    if ops.shape != levels.shape or ops.ndim not in (1, 2) or (ops.ndim == 2 and ops.shape[0] != images.shape[0]):
+        raise InputError(
+            f"expected ops and levels of one shape, (k,) or ({images.shape[0]}, k), "
+            f"got {tuple(ops.shape)} and {tuple(levels.shape)}"
+        )
+    if ops.device.type == "cpu":
+        return _apply_read(images, ops.long().reshape(-1, ops.shape[-1]), levels.long().reshape(-1, ops.shape[-1]))
+    return apply_unread(images, ops, levels)
+
+
+def _apply_read(images: Tensor, ops: Tensor, levels: Tensor) -> Tensor:
+    _check_indices(ops, levels)
+    for op, level in zip(ops.unbind(1), levels.cpu().unbind(1), strict=True):
+        if len(op) == 1 and op.item() != IDENTITY:
+            operation = RSDA_OPERATIONS[int(op)]
+            images = operation.apply(images, operation.levels[int(level)])
+        elif len(op) > 1:
+            images = _apply_groups(images, op, level)
+    return images
+
+
+def _apply_groups(images: Tensor, op: Tensor, level: Tensor) -> Tensor:
+    """One step in which samples differ: each operation that occurs runs once, on the samples that ask for it."""
+    out = images.clone()
+    for index in set(op.tolist()) - {IDENTITY}:
+        operation = RSDA_OPERATIONS[index]
+        rows = (op == index).nonzero().squeeze(1)
+        values = torch.tensor(operation.levels, dtype=torch.float64)[level[rows]].to(images.device)
+        rows = rows.to(images.device)
+        out[rows] = operation.apply(images[rows], values)
+    return out
+
+
+def _check_indices(ops: Tensor, levels: Tensor) -> None:
+    known = len(RSDA_OPERATIONS)
+    if bool(((ops < IDENTITY) | (ops >= known)).any()):
+        raise InputError(f"expected operation indices from {IDENTITY} (identity) to {known - 1}, got {ops.tolist()}")
+    sizes = _sizes(torch.device("cpu"))[ops]
+    if bool(((levels < 0) | (levels >= sizes)).any()):
+        raise InputError(f"level outside its grid: levels {levels.tolist()}, grids of {sizes.tolist()}")
+
+
+class _Columns(NamedTuple):
+    """What one step reads, each `(n or 1, ...)`: every operation is the same formula with other numbers in it."""
+
+    stretched: Tensor
+    factor: Tensor
+    gray: Tensor
+    flat: Tensor
+    smooth: Tensor
+    threshold: Tensor
+    shift: Tensor
+
+
+def apply_unread(images: Tensor, ops: Tensor, levels: Tensor) -> Tensor:
+    r"""`apply_tuple` for tuples that stay on the device: no value of them is read by the host.
+
+    Every step computes $d + f (x - d) + s$, clipped and truncated, then inverted at or above a threshold: $d$ black,
+    gray, flat or smoothed, $f$ the factor, $s$ the channel shift; and beside it the autocontrast map of x. The ten
+    operations differ only in these numbers, looked up for all steps at once.
+    """
+    table = _table(images.device)[ops, levels.clamp(0, _MOST_LEVELS - 1)]
+    table = table.reshape(-1, *table.shape[-2:], 1, 1)
+    cutoffs, rows = table[:, :, 0, None], table[:, :, 1:].float()
+    for cutoff, row in zip(cutoffs.unbind(1), rows.unbind(1), strict=True):
+        images = _step(images, cutoff, _Columns._make((*row[:, :-3, None].unbind(1), row[:, -3:])))
+    return images
+
+
+def _step(images: Tensor, cutoff: Tensor, p: _Columns) -> Tensor:
+    scale, offset = stretch(images, cutoff)
+    x_nchw = images.float()
+    stretched = (images * scale).add_(offset).clamp_(0, 255).floor_().float()
+    gray = luma(x_nchw)
+    degenerate = (smooth(x_nchw) * p.smooth).addcmul_(gray, p.gray).addcmul_(mean_luma(gray), p.flat)
+    # Black, gray, flat and smoothed are weighted by 0 or 1, and the shift is added to an unchanged image: all exact.
+    y_nchw = blend(degenerate, x_nchw, p.factor).floor_().add_(p.shift).clamp_(0, 255)
+    y_nchw = torch.where(p.stretched > 0, stretched, y_nchw)
+    return torch.where(y_nchw < p.threshold, y_nchw, 255 - y_nchw).to(torch.uint8)
+
+
+def _row(name: str, level: float) -> list[float]:
+    """The numbers of one operation at one level: the cutoff, then `_Columns`, the shift as its three channels."""
+    return [
+        level if name == "autocontrast" else 0.0,
+        float(name == "autocontrast"),
+        level if name in ("brightness", "color", "contrast", "sharpness") else float(name != "grayscale"),
+        float(name in ("color", "grayscale")),
+        float(name == "contrast"),
+        float(name == "sharpness"),
+        level if name == "solarize" else 256.0,
+        *(level if name == f"shift_{channel}" else 0.0 for channel in ("red", "green", "blue")),
+    ]
+
+
+@lru_cache(maxsize=8)
+def _table(device: torch.device) -> Tensor:
+    rows = [
+        [_row(operation.name, operation.levels[min(i, len(operation.levels) - 1)]) for i in range(_MOST_LEVELS)]
+        for operation in RSDA_OPERATIONS
+    ]
+    rows.append([_row("identity", 0.0)] * _MOST_LEVELS)  # last, so that index -1 finds it
+    return torch.tensor(rows, dtype=torch.float64, device=device)
+
+
+@lru_cache(maxsize=8)
+def _sizes(device: torch.device) -> Tensor:
+    """Levels of each operation; the last entry is the identity's, found by index -1."""
+    return torch.tensor([len(operation.levels) for operation in RSDA_OPERATIONS] + [_MOST_LEVELS], device=device)
