@@ -140,14 +140,13 @@ def apply_tuple(images: Tensor, ops: Tensor, levels: Tensor) -> Tensor:
             f"expected ops and levels of one shape, (k,) or ({images.shape[0]}, k), "
             f"got {tuple(ops.shape)} and {tuple(levels.shape)}"
         )
-    if ops.device.type == "cpu":
-        return _apply_read(images, ops.long().reshape(-1, ops.shape[-1]), levels.long().reshape(-1, ops.shape[-1]))
-    return apply_unread(images, ops, levels)
+    return _apply_read(images, ops, levels) if ops.device.type == "cpu" else apply_unread(images, ops, levels)
 
 
 def _apply_read(images: Tensor, ops: Tensor, levels: Tensor) -> Tensor:
+    ops, levels = torch.atleast_2d(ops.long()), torch.atleast_2d(levels.long().cpu())
     _check_indices(ops, levels)
-    for op, level in zip(ops.unbind(1), levels.cpu().unbind(1), strict=True):
+    for op, level in zip(ops.unbind(1), levels.unbind(1), strict=True):
         if len(op) == 1 and op.item() != IDENTITY:
             operation = RSDA_OPERATIONS[int(op)]
             images = operation.apply(images, operation.levels[int(level)])
@@ -196,8 +195,8 @@ def apply_unread(images: Tensor, ops: Tensor, levels: Tensor) -> Tensor:
     gray, flat or smoothed, $f$ the factor, $s$ the channel shift; and beside it the autocontrast map of x. The ten
     operations differ only in these numbers, looked up for all steps at once.
     """
-    table = _table(images.device)[ops, levels.clamp(0, _MOST_LEVELS - 1)]
-    table = table.reshape(-1, *table.shape[-2:], 1, 1)
+    ops, levels = torch.atleast_2d(ops.long()), torch.atleast_2d(levels.long())
+    table = _table(images.device)[ops, levels.clamp(0, _MOST_LEVELS - 1)][..., None, None]
     cutoffs, rows = table[:, :, 0, None], table[:, :, 1:].float()
     for cutoff, row in zip(cutoffs.unbind(1), rows.unbind(1), strict=True):
         images = _step(images, cutoff, _Columns._make((*row[:, :-3, None].unbind(1), row[:, -3:])))

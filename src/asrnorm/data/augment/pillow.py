@@ -1,0 +1,91 @@
+"""The same operations with Pillow, one image at a time: the truth that tests compare with and the bench's baseline.
+
+Nothing else uses this file. It takes what the batched functions take as tensors: parameters are drawn once, there.
+"""
+
+from collections.abc import Callable, Sequence
+
+import numpy as np
+from PIL import Image, ImageEnhance, ImageOps
+from PIL.Image import Resampling, Transpose
+
+PillowImage = Image.Image
+
+
+def shift_channel(image: PillowImage, amount: float, channel: int) -> PillowImage:
+    """Add to one channel and clip."""
+    values = np.array(image).astype(int)
+    values[:, :, channel] += int(amount)
+    return Image.fromarray(values.clip(0, 255).astype(np.uint8))
+
+
+def shift_hue(image: PillowImage, amount: float) -> PillowImage:
+    """Add `int(amount * 255)` to the hue byte, which wraps."""
+    hue, saturation, value = image.convert("HSV").split()
+    turned = (np.array(hue).astype(int) + int(amount * 255)) % 256
+    return Image.merge("HSV", (Image.fromarray(turned.astype(np.uint8)), saturation, value)).convert("RGB")
+
+
+def grayscale(image: PillowImage) -> PillowImage:
+    """Gray in three channels."""
+    return ImageOps.grayscale(image).convert("RGB")
+
+
+OPERATIONS: dict[str, Callable[[PillowImage, float], PillowImage]] = {
+    "autocontrast": lambda image, cutoff: ImageOps.autocontrast(image, cutoff),
+    "brightness": lambda image, factor: ImageEnhance.Brightness(image).enhance(factor),
+    "color": lambda image, factor: ImageEnhance.Color(image).enhance(factor),
+    "contrast": lambda image, factor: ImageEnhance.Contrast(image).enhance(factor),
+    "sharpness": lambda image, factor: ImageEnhance.Sharpness(image).enhance(factor),
+    "solarize": lambda image, threshold: ImageOps.solarize(image, int(threshold)),
+    "grayscale": lambda image, _: grayscale(image),
+    "shift_red": lambda image, amount: shift_channel(image, amount, 0),
+    "shift_green": lambda image, amount: shift_channel(image, amount, 1),
+    "shift_blue": lambda image, amount: shift_channel(image, amount, 2),
+}
+"""RSDA's operations by the names of `RSDA_OPERATIONS`, as functions of an image and a level's value."""
+
+
+def apply_named(image: PillowImage, steps: Sequence[tuple[str, float]]) -> PillowImage:
+    """Apply RSDA operations one after the other.
+
+    Example:
+        >>> image = Image.new("RGB", (2, 2), (100, 100, 100))
+        >>> apply_named(image, [("brightness", 1.4), ("shift_red", 20)]).getpixel((0, 0))
+        (160, 140, 140)
+    """
+    for name, level in steps:
+        image = OPERATIONS[name](image, level)
+    return image
+
+
+def shift_flip(image: PillowImage, top: int, left: int, flip: bool, padding: int) -> PillowImage:
+    """Pad by reflection, cut a window of the original size, mirror it where asked."""
+    sides = ((padding, padding), (padding, padding), (0, 0))
+    padded = Image.fromarray(np.pad(np.asarray(image), sides, mode="reflect"))
+    cut = padded.crop((left, top, left + image.width, top + image.height))
+    return cut.transpose(Transpose.FLIP_LEFT_RIGHT) if flip else cut
+
+
+def resize_box(image: PillowImage, box: tuple[int, int, int, int], size: tuple[int, int], flip: bool) -> PillowImage:
+    """Cut `(top, left, height, width)`, resize to `(height, width)`, rows first, mirror where asked.
+
+    The two axes are resized by two calls, since Pillow 13 chooses their order by itself.
+    """
+    top, left, height, width = box
+    cut = image.crop((left, top, left + width, top + height))
+    cut = cut.resize((size[1], height), Resampling.BILINEAR).resize((size[1], size[0]), Resampling.BILINEAR)
+    return cut.transpose(Transpose.FLIP_LEFT_RIGHT) if flip else cut
+
+
+def jitter_colors(image: PillowImage, factors: Sequence[float], hue: float, order: Sequence[int]) -> PillowImage:
+    """Brightness, contrast and saturation by their factors, and hue, in the given order of 0, 1, 2, 3."""
+    adjustments: tuple[Callable[[PillowImage], PillowImage], ...] = (
+        lambda x: ImageEnhance.Brightness(x).enhance(factors[0]),
+        lambda x: ImageEnhance.Contrast(x).enhance(factors[1]),
+        lambda x: ImageEnhance.Color(x).enhance(factors[2]),
+        lambda x: shift_hue(x, hue),
+    )
+    for index in order:
+        image = adjustments[index](image)
+    return image
