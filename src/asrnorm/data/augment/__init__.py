@@ -21,3 +21,37 @@ from asrnorm.data.augment.random_box import random_resized_crop
 from asrnorm.data.augment.resample import resize
 from asrnorm.data.augment.rsda import IDENTITY, RSDA_OPERATIONS, apply_named, apply_tuple, draw_tuples
 from asrnorm.data.augment.tone import autocontrast, shift_channel, solarize
+
+__all__ = [
+    "CIFAR_EVAL",
+    "CIFAR_TRAIN",
+    "DIGITS_EVAL",
+    "DIGITS_TRAIN",
+    "IDENTITY",
+    "PACS_EVAL",
+    "PACS_TRAIN",
+    "RSDA_OPERATIONS",
+    "Augmentation",
+    "Compose",
+    "JitterRange",
+    "Resize",
+    "ToFloat",
+    "apply_named",
+    "apply_tuple",
+    "autocontrast",
+    "brightness",
+    "color",
+    "color_jitter",
+    "contrast",
+    "draw_tuples",
+    "grayscale",
+    "random_crop_flip",
+    "random_grayscale",
+    "random_resized_crop",
+    "resize",
+    "sharpness",
+    "shift_channel",
+    "shift_hue",
+    "solarize",
+    "to_float",
+]

@@ -65,15 +65,16 @@ def hsv_to_rgb(hsv_nchw: Tensor) -> Tensor:
         [0.0, 200.0, 99.0]
     """
     hue, saturation, value = hsv_nchw.unbind(1)
-    hue_index = hue.long()
-    part = constant(_PARTS, hsv_nchw.device)[hue_index]
+    hue_index = hue.flatten().long()
+    part = constant(_PARTS, hsv_nchw.device).index_select(0, hue_index).view(hue.shape)
     fraction = (saturation.double() / constant((255.0,), hsv_nchw.device, torch.float64)).float()
     value64, fraction64 = value.double(), fraction.double()
     # Half away from zero, as C's round; nothing is negative here.
     lowest = (value64 * (1 - fraction64)).add_(0.5).floor_().float()
     falling = (value64 * (1 - (fraction * part).double())).add_(0.5).floor_().float()
     rising = (value64 * (1 - fraction64 * (1 - part.double()))).add_(0.5).floor_().float()
-    choice = constant(_CHOICES, hsv_nchw.device, torch.int64).view(3, 256)[:, hue_index].transpose(0, 1)
+    choices = constant(_CHOICES, hsv_nchw.device, torch.int64).view(3, 256)
+    choice = choices.gather(1, hue_index.expand(3, -1)).view(3, *hue.shape).transpose(0, 1)
     return torch.stack((value, falling, lowest, rising), 1).gather(1, choice)
 
 

@@ -1,8 +1,11 @@
 """The same operations with Pillow, one image at a time: the truth that tests compare with and the bench's baseline.
 
-Nothing else uses this file. It takes what the batched functions take as tensors: parameters are drawn once, there.
+Nothing else uses this file. Its functions take what the batched ones take as tensors; the draws are written as the
+loops that torchvision's rules are, for comparison of distributions.
 """
 
+import math
+import random
 from collections.abc import Callable, Sequence
 
 import numpy as np
@@ -65,6 +68,28 @@ def shift_flip(image: PillowImage, top: int, left: int, flip: bool, padding: int
     padded = Image.fromarray(np.pad(np.asarray(image), sides, mode="reflect"))
     cut = padded.crop((left, top, left + image.width, top + image.height))
     return cut.transpose(Transpose.FLIP_LEFT_RIGHT) if flip else cut
+
+
+def draw_box(
+    rng: random.Random,
+    height: int,
+    width: int,
+    scale: tuple[float, float] = (0.8, 1.0),
+    ratio: tuple[float, float] = (3 / 4, 4 / 3),
+) -> tuple[int, int, int, int]:
+    """Draw `(top, left, height, width)` as `RandomResizedCrop` does: ten attempts, then the largest centered box."""
+    for _ in range(10):
+        area = height * width * rng.uniform(*scale)
+        aspect = math.exp(rng.uniform(math.log(ratio[0]), math.log(ratio[1])))
+        w, h = round(math.sqrt(area * aspect)), round(math.sqrt(area / aspect))
+        if 0 < w <= width and 0 < h <= height:
+            return rng.randint(0, height - h), rng.randint(0, width - w), h, w
+    h, w = height, width
+    if width / height < ratio[0]:
+        h = round(width / ratio[0])
+    elif width / height > ratio[1]:
+        w = round(height * ratio[1])
+    return (height - h) // 2, (width - w) // 2, h, w
 
 
 def resize_box(image: PillowImage, box: tuple[int, int, int, int], size: tuple[int, int], flip: bool) -> PillowImage:

@@ -1,4 +1,3 @@
-import math
 import random
 
 import pytest
@@ -11,26 +10,10 @@ from asrnorm.errors import InputError
 from helpers.pictures import difference, one_by_one, pictures
 
 
-def draw_one(rng, height, width, scale=(0.8, 1.0), ratio=(3 / 4, 4 / 3)):
-    """The rule written as a loop."""
-    for _ in range(10):
-        area = height * width * rng.uniform(*scale)
-        aspect = math.exp(rng.uniform(math.log(ratio[0]), math.log(ratio[1])))
-        w, h = round(math.sqrt(area * aspect)), round(math.sqrt(area / aspect))
-        if 0 < w <= width and 0 < h <= height:
-            return rng.randint(0, height - h), rng.randint(0, width - w), h, w
-    h, w = height, width
-    if width / height < ratio[0]:
-        h = round(width / ratio[0])
-    elif width / height > ratio[1]:
-        w = round(height * ratio[1])
-    return (height - h) // 2, (width - w) // 2, h, w
-
-
 @pytest.mark.parametrize("size", [(227, 227), (100, 160), (300, 40)])
 def test_boxes_are_distributed_as_the_loop_draws_them(size):
     rng = random.Random(0)
-    one_by_one_drawn = torch.tensor([draw_one(rng, *size) for _ in range(4000)])
+    one_by_one_drawn = torch.tensor([pillow.draw_box(rng, *size) for _ in range(4000)])
     drawn = torch.stack(draw_boxes(4000, *size, torch.Generator().manual_seed(0)), 1)
     for a, b in zip(one_by_one_drawn.unbind(1), drawn.unbind(1), strict=True):
         assert stats.ks_2samp(a.numpy(), b.numpy()).pvalue > 1e-3

@@ -1,0 +1,150 @@
+"""Images a second of each way to augment: Pillow one by one, a `DataLoader` of it, tensors in batches, and a GPU.
+
+Every way turns the same uint8 images in memory into the same network input: Pillow's ways stack and convert what the
+batched ways compute as tensors. The GPU's images lie on the device already, as training keeps them.
+"""
+
+import random
+from collections.abc import Callable, Iterator, Sequence
+from functools import partial
+from typing import NamedTuple
+
+import numpy as np
+import torch
+from PIL import Image
+from torch import Tensor
+from torch.utils.data import DataLoader, Dataset
+
+from asrnorm.bench.harness import Case, Row, compare
+from asrnorm.data.augment import CIFAR_TRAIN, PACS_TRAIN, RSDA_OPERATIONS, apply_tuple, draw_tuples, pillow, to_float
+from asrnorm.data.augment.compose import CIFAR_MEAN, CIFAR_STD, IMAGENET_MEAN, IMAGENET_STD
+from asrnorm.errors import InputError
+
+BASELINE = "pillow, one by one"
+
+PillowStep = Callable[[Image.Image, random.Random], Image.Image]
+BatchStep = Callable[[Tensor, torch.Generator], Tensor]
+
+
+class Work(NamedTuple):
+    """One kind of augmentation: batch and image size of its recipe, and its two forms."""
+
+    name: str
+    batch: int
+    side: int
+    pillow: PillowStep
+    batched: BatchStep
+    finish: Callable[[Tensor], Tensor]
+
+
+def _rsda_pillow(image: Image.Image, rng: random.Random) -> Image.Image:
+    chosen = rng.choices(RSDA_OPERATIONS, k=3)
+    return pillow.apply_named(image, [(operation.name, rng.choice(operation.levels)) for operation in chosen])
+
+
+def _rsda_batched(images: Tensor, generator: torch.Generator) -> Tensor:
+    return to_float(apply_tuple(images, *draw_tuples(images.shape[0], generator)))
+
+
+def _rsda_one_tuple(images: Tensor, generator: torch.Generator) -> Tensor:
+    ops, levels = draw_tuples(1, generator)
+    return to_float(apply_tuple(images, ops[0], levels[0]))
+
+
+def _cifar_pillow(image: Image.Image, rng: random.Random) -> Image.Image:
+    return pillow.shift_flip(image, rng.randrange(9), rng.randrange(9), rng.random() < 0.5, padding=4)
+
+
+def _pacs_pillow(image: Image.Image, rng: random.Random) -> Image.Image:
+    box = pillow.draw_box(rng, image.height, image.width)
+    image = pillow.resize_box(image, box, (222, 222), rng.random() < 0.5)
+    factors = [rng.uniform(0.6, 1.4) for _ in range(3)]
+    image = pillow.jitter_colors(image, factors, rng.uniform(-0.4, 0.4), rng.sample(range(4), 4))
+    return pillow.grayscale(image) if rng.random() < 0.1 else image
+
+
+WORKS = (
+    Work("rsda, a tuple a sample", 32, 32, _rsda_pillow, _rsda_batched, to_float),
+    Work("rsda, a tuple a batch", 32, 32, _rsda_pillow, _rsda_one_tuple, to_float),
+    Work("cifar crop and flip", 128, 32, _cifar_pillow, CIFAR_TRAIN, partial(to_float, mean=CIFAR_MEAN, std=CIFAR_STD)),
+    Work("pacs train", 128, 227, _pacs_pillow, PACS_TRAIN, partial(to_float, mean=IMAGENET_MEAN, std=IMAGENET_STD)),
+)
+
+
+class PillowImages(Dataset[Tensor]):
+    """Images augmented one by one: item `i` as uint8 `(3, h, w)`, its randomness from its own index."""
+
+    def __init__(self, images_nhwc: np.ndarray, step: PillowStep) -> None:
+        self.images_nhwc = images_nhwc
+        self.step = step
+
+    def __len__(self) -> int:
+        return len(self.images_nhwc)
+
+    def __getitem__(self, index: int) -> Tensor:
+        image = self.step(Image.fromarray(self.images_nhwc[index]), random.Random(index))
+        return torch.from_numpy(np.array(image)).permute(2, 0, 1)
+
+
+def natural_like(count: int, side: int, seed: int = 0) -> Tensor:
+    """Return images of smooth colored patches with some noise, uint8 `(n, 3, side, side)`."""
+    generator = torch.Generator().manual_seed(seed)
+    coarse = torch.rand((count, 3, 5, 5), generator=generator) * 255
+    smooth = torch.nn.functional.interpolate(coarse, (side, side), mode="bilinear")
+    noise = torch.randn((count, 3, side, side), generator=generator) * 8
+    return (smooth + noise).clamp_(0, 255).to(torch.uint8)
+
+
+def run(
+    device: str = "cpu", *, quick: bool = False, workers: int = 2, works: Sequence[Work] = WORKS
+) -> Iterator[list[Row]]:
+    """Measure every work and yield its rows, the baseline first.
+
+    Args:
+        device: where the batched operations run beside the CPU; `cuda` adds the GPU's rows.
+        quick: fewer images and repeats, to see that everything runs.
+        workers: processes of the `DataLoader`.
+        works: what to measure.
+    """
+    if torch.device(device).type == "cuda" and not torch.cuda.is_available():
+        raise InputError(f"device {device!r} was asked for, but torch sees no CUDA device; use --device cpu")
+    repeats = 3 if quick else 10
+    for work in works:
+        batch = max(2, work.batch // 8) if quick else work.batch
+        cases = _cases(work, natural_like(batch, work.side), device, workers, quick)
+        yield compare(work.name, cases, baseline=BASELINE, repeats=repeats, warmup=1 if quick else 3)
+
+
+def _cases(work: Work, images: Tensor, device: str, workers: int, quick: bool) -> dict[str, Case]:
+    batch = images.shape[0]
+    images_nhwc = images.permute(0, 2, 3, 1).contiguous().numpy()
+    generator = torch.Generator().manual_seed(0)
+    one_by_one = PillowImages(images_nhwc, work.pillow)
+    # The loader is timed over an epoch of several batches, its workers kept, so that starting them is not counted.
+    epoch = PillowImages(np.tile(images_nhwc, (2 if quick else 4, 1, 1, 1)), work.pillow)
+    loader = DataLoader(epoch, batch, num_workers=workers, persistent_workers=workers > 0)
+    cases = {
+        BASELINE: Case(lambda: work.finish(torch.stack([one_by_one[i] for i in range(batch)])), batch),
+        f"pillow, DataLoader with {workers} workers": Case(lambda: [work.finish(part) for part in loader], len(epoch)),
+        "tensors, CPU": Case(lambda: work.batched(images, generator), batch),
+    }
+    if torch.device(device).type == "cuda":
+        cases |= _gpu_cases(work, images.to(device), device)
+    return cases
+
+
+def _gpu_cases(work: Work, images: Tensor, device: str) -> dict[str, Case]:
+    generator = torch.Generator(device).manual_seed(0)
+    side = torch.cuda.Stream(device)
+    with torch.cuda.stream(side):  # constants and workspaces must exist before the capture
+        work.batched(images, generator)
+    torch.cuda.current_stream(device).wait_stream(side)
+    graph = torch.cuda.CUDAGraph()
+    graph.register_generator_state(generator)
+    with torch.cuda.graph(graph):
+        work.batched(images, generator)
+    eager = torch.Generator(device).manual_seed(0)
+    return {
+        "tensors, GPU": Case(lambda: work.batched(images, eager), images.shape[0], device),
+        "tensors, GPU, CUDA graph": Case(graph.replay, images.shape[0], device),
+    }

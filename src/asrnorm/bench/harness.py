@@ -1,0 +1,206 @@
+"""How everything is timed: warm-up, interleaved repeats, median with p20 and p80, metadata, one JSON file.
+
+The contract: every case of a comparison does the same work, runs in the same process, and is reported as a ratio to
+the comparison's baseline, also where it loses. Cases take turns, so that a machine that is busy for a while slows them
+all. GPU work is timed with CUDA events, host work with a clock around it.
+"""
+
+import json
+import os
+import platform
+import statistics
+import subprocess
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from asrnorm import __version__
+from asrnorm.errors import InputError
+
+SCHEMA = 1
+
+
+@dataclass(frozen=True)
+class Case:
+    """One way to do a piece of work.
+
+    Args:
+        run: does the work once.
+        items: how many images, samples or steps that is.
+        device: where the work happens; `cuda` is timed with events.
+    """
+
+    run: Callable[[], object]
+    items: int
+    device: str = "cpu"
+
+
+@dataclass(frozen=True)
+class Row:
+    """One line of a table: items a second of a case, and how many times the baseline's that is.
+
+    The slowest fifth of the repeats lies below `p20`, the fastest above `p80`.
+    """
+
+    work: str
+    path: str
+    per_second: float
+    p20: float
+    p80: float
+    ratio: float
+    baseline: str
+    repeats: int
+
+
+def compare(
+    work: str, cases: Mapping[str, Case], *, baseline: str, repeats: int = 10, warmup: int = 2, least_s: float = 0.05
+) -> list[Row]:
+    """Time every case and return a row for each, the baseline's with ratio 1.
+
+    A case that takes less than `least_s` is called several times within one repeat.
+
+    Args:
+        work: what the cases do.
+        cases: by name.
+        baseline: the name of the case that the others are divided by.
+        repeats: timed rounds; each case is timed once a round.
+        warmup: calls of each case before that.
+        least_s: seconds that one repeat should last.
+
+    Example:
+        >>> rows = compare("sum", {"a": Case(lambda: sum(range(9)), 9)}, baseline="a", repeats=3, least_s=0.0)
+        >>> rows[0].work, rows[0].path, rows[0].ratio
+        ('sum', 'a', 1.0)
+    """
+    if baseline not in cases:
+        raise InputError(f"{work}: the baseline {baseline!r} is not among the cases {', '.join(cases)}")
+    calls = {name: _calibrate(case, warmup, least_s) for name, case in cases.items()}
+    seconds: dict[str, list[float]] = {name: [] for name in cases}
+    for _ in range(repeats):
+        for name, case in cases.items():
+            seconds[name].append(_time(case, calls[name]) / calls[name])
+    reference = cases[baseline].items / statistics.median(seconds[baseline])
+    rows = []
+    for name, case in cases.items():
+        slow, median, fast = (case.items / _quantile(seconds[name], q) for q in (0.8, 0.5, 0.2))
+        rows.append(Row(work, name, median, slow, fast, median / reference, baseline, repeats))
+    return rows
+
+
+def _calibrate(case: Case, warmup: int, least_s: float) -> int:
+    for _ in range(max(1, warmup) - 1):
+        case.run()
+    once = _time(case, 1)
+    return max(1, round(least_s / max(once, 1e-7)))
+
+
+def _time(case: Case, calls: int) -> float:
+    """Seconds that `calls` runs take."""
+    if torch.device(case.device).type == "cuda":
+        return _time_on_gpu(case, calls)
+    start = time.perf_counter()
+    for _ in range(calls):
+        case.run()
+    return time.perf_counter() - start
+
+
+def _time_on_gpu(case: Case, calls: int) -> float:
+    start, end = torch.cuda.Event(enable_timing=True), torch.cuda.Event(enable_timing=True)
+    torch.cuda.synchronize()
+    start.record()
+    for _ in range(calls):
+        case.run()
+    end.record()
+    torch.cuda.synchronize()
+    return start.elapsed_time(end) / 1e3
+
+
+def _quantile(values: Sequence[float], share: float) -> float:
+    """Linear between the sorted values; with one value, that value."""
+    ordered = sorted(values)
+    place = share * (len(ordered) - 1)
+    low = int(place)
+    high = min(low + 1, len(ordered) - 1)
+    return ordered[low] + (place - low) * (ordered[high] - ordered[low])
+
+
+def metadata() -> dict[str, Any]:
+    """Return what a reader needs to judge the numbers: versions, processors, threads, load, commit, time.
+
+    Example:
+        >>> sorted(metadata())[:4]
+        ['asrnorm', 'commit', 'cores', 'cpu']
+    """
+    cuda = torch.cuda.is_available()
+    return {
+        "asrnorm": __version__,
+        "commit": _commit(),
+        "time": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()),
+        "python": platform.python_version(),
+        "torch": torch.__version__,
+        "pillow": _version_of("PIL"),
+        "platform": platform.platform(),
+        "cpu": _cpu_name(),
+        "cores": os.cpu_count(),
+        "threads": torch.get_num_threads(),
+        "load": os.getloadavg()[0] if hasattr(os, "getloadavg") else None,
+        "gpu": torch.cuda.get_device_name() if cuda else None,
+        "cuda": torch.version.cuda if cuda else None,
+    }
+
+
+def _version_of(module: str) -> str | None:
+    try:
+        return str(__import__(module).__version__)
+    except ImportError:
+        return None
+
+
+def _cpu_name() -> str:
+    try:
+        lines = Path("/proc/cpuinfo").read_text().splitlines()
+    except OSError:
+        lines = []
+    names = [line.split(":", 1)[1].strip() for line in lines if line.startswith("model name")]
+    return names[0] if names else platform.processor() or platform.machine()
+
+
+def _commit() -> str | None:
+    """The commit of the source tree, with `+` where files differ from it; none for an installed package."""
+    folder = Path(__file__).parent
+    try:
+        head, changes = (
+            subprocess.run(["git", *words], cwd=folder, capture_output=True, text=True, check=True, timeout=10).stdout
+            for words in (["rev-parse", "--short=12", "HEAD"], ["status", "--porcelain", "--untracked-files=no"])
+        )
+    except (OSError, subprocess.SubprocessError):
+        return None
+    return head.strip() + ("+" if changes.strip() else "")
+
+
+def save(file: Path, suite: str, rows: Sequence[Row]) -> None:
+    """Write rows and metadata as JSON under a temporary name, then rename: never half a file.
+
+    Example:
+        >>> import tempfile
+        >>> with tempfile.TemporaryDirectory() as folder:
+        ...     save(Path(folder) / "data.json", "data", [])
+        ...     sorted(json.loads((Path(folder) / "data.json").read_text()))
+        ['machine', 'rows', 'schema', 'suite']
+    """
+    content = {"schema": SCHEMA, "suite": suite, "machine": metadata(), "rows": [asdict(row) for row in rows]}
+    file.parent.mkdir(parents=True, exist_ok=True)
+    partial = file.with_name(f".{file.name}.{os.getpid()}.tmp")
+    try:
+        with partial.open("w") as stream:
+            json.dump(content, stream, indent=2)
+            stream.write("\n")
+            stream.flush()
+            os.fsync(stream.fileno())
+        partial.replace(file)
+    finally:
+        partial.unlink(missing_ok=True)

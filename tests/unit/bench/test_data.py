@@ -1,0 +1,58 @@
+import random
+
+import pytest
+import torch
+from PIL import Image
+
+from asrnorm.bench import data
+from asrnorm.bench.data import BASELINE, WORKS, PillowImages, natural_like, run
+from asrnorm.errors import InputError
+
+
+@pytest.mark.parametrize("work", WORKS, ids=lambda work: work.name)
+def test_both_forms_of_a_work_give_the_same_kind_of_input(work):
+    images = natural_like(2, work.side)
+    one_by_one = PillowImages(images.permute(0, 2, 3, 1).contiguous().numpy(), work.pillow)
+    stacked = work.finish(torch.stack([one_by_one[0], one_by_one[1]]))
+    batched = work.batched(images, torch.Generator().manual_seed(0))
+    assert stacked.shape == batched.shape
+    assert stacked.dtype == batched.dtype == torch.float32
+    assert abs(stacked.mean() - batched.mean()) < 1.0
+
+
+def test_an_item_depends_on_its_index_alone():
+    images = natural_like(3, 32).permute(0, 2, 3, 1).contiguous().numpy()
+    first, second = (PillowImages(images, WORKS[0].pillow) for _ in range(2))
+    assert torch.equal(first[2], second[2])
+
+
+def test_images_are_neither_flat_nor_noise():
+    images = natural_like(4, 64).float()
+    neighbours = (images[..., 1:] - images[..., :-1]).abs().mean()
+    assert images.std() > 3 * neighbours
+    assert torch.equal(natural_like(4, 64), natural_like(4, 64))
+
+
+def test_a_run_reports_every_way_beside_the_baseline():
+    rows = next(run(quick=True, workers=0, works=WORKS[2:3]))
+    assert [row.path for row in rows] == [BASELINE, "pillow, DataLoader with 0 workers", "tensors, CPU"]
+    assert rows[0].ratio == 1.0
+    assert all(row.per_second > 0 for row in rows)
+
+
+def test_a_gpu_that_is_not_there_is_named(monkeypatch):
+    monkeypatch.setattr(data.torch.cuda, "is_available", lambda: False)
+    with pytest.raises(InputError, match="torch sees no CUDA device; use --device cpu"):
+        next(run("cuda"))
+
+
+def test_pillow_draws_stay_inside_the_image():
+    image = Image.new("RGB", (40, 30), (10, 200, 30))
+    sizes = {WORKS[3].pillow(image, random.Random(seed)).size for seed in range(5)}
+    assert sizes == {(222, 222)}
+
+
+@pytest.mark.gpu
+def test_a_gpu_has_its_rows():
+    paths = [row.path for row in next(run("cuda", quick=True, workers=0, works=WORKS[:1]))]
+    assert paths[-2:] == ["tensors, GPU", "tensors, GPU, CUDA graph"]

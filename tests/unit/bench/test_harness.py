@@ -1,0 +1,109 @@
+import itertools
+import json
+
+import pytest
+
+from asrnorm.bench import harness
+from asrnorm.bench.harness import Case, Row, compare, metadata, save
+from asrnorm.errors import InputError
+
+
+class Clock:
+    """Time that passes only where a case says so: a busy machine must not decide what a test finds."""
+
+    def __init__(self):
+        self.now = 0.0
+
+    def work(self, *seconds):
+        """Return a function that takes these seconds, one after the other and over again."""
+        turns = itertools.cycle(seconds)
+
+        def run():
+            self.now += next(turns)
+
+        return run
+
+
+@pytest.fixture
+def clock(monkeypatch):
+    clock = Clock()
+    monkeypatch.setattr(harness.time, "perf_counter", lambda: clock.now)
+    return clock
+
+
+def test_a_case_that_takes_three_times_as_long_has_a_third_of_the_rate(clock):
+    cases = {"slow": Case(clock.work(0.3), 60), "fast": Case(clock.work(0.1), 60)}
+    slow, fast = compare("work", cases, baseline="slow", repeats=5)
+    assert (slow.ratio, fast.ratio) == (1.0, pytest.approx(3.0))
+    assert (slow.per_second, fast.per_second) == (pytest.approx(200), pytest.approx(600))
+    assert (fast.baseline, fast.repeats) == ("slow", 5)
+
+
+def test_the_median_and_the_fifths_are_taken_over_the_repeats(clock):
+    # The first value is spent on the warm-up.
+    case = Case(clock.work(9.0, 1.0, 2.0, 3.0, 4.0, 10.0), 12)
+    (row,) = compare("work", {"a": case}, baseline="a", repeats=5, warmup=1)
+    assert row.per_second == pytest.approx(12 / 3)
+    assert row.p80 == pytest.approx(12 / 1.8)
+    assert row.p20 == pytest.approx(12 / 5.2)
+
+
+def test_cases_take_turns():
+    calls = []
+    cases = {name: Case(lambda name=name: calls.append(name), 1) for name in "ab"}
+    compare("turns", cases, baseline="a", repeats=3, warmup=2, least_s=0.0)
+    assert "".join(calls) == "aabb" + "ab" * 3
+
+
+def test_short_cases_are_called_several_times_a_repeat(clock):
+    nap = clock.work(0.002)
+    calls = []
+    case = Case(lambda: (calls.append(1), nap()), 1)
+    (row,) = compare("nap", {"nap": case}, baseline="nap", repeats=2, warmup=1, least_s=0.02)
+    assert len(calls) == 1 + 2 * 10
+    assert row.per_second == pytest.approx(500)
+
+
+def test_a_baseline_that_is_not_measured_is_refused():
+    with pytest.raises(InputError, match="the baseline 'x' is not among the cases a"):
+        compare("work", {"a": Case(lambda: None, 1)}, baseline="x")
+
+
+@pytest.mark.parametrize(
+    ("values", "share", "expected"), [([3.0], 0.2, 3.0), ([1, 2, 3, 4, 5], 0.5, 3), ([0, 10], 0.2, 2)]
+)
+def test_quantiles_are_linear_between_values(values, share, expected):
+    assert harness._quantile(values, share) == pytest.approx(expected)
+
+
+def test_metadata_says_what_was_measured_where():
+    machine = metadata()
+    assert {"python", "torch", "cpu", "cores", "threads", "gpu", "commit", "asrnorm", "load"} <= set(machine)
+    assert machine["cpu"]
+    json.dumps(machine)
+
+
+def test_no_git_is_no_commit(monkeypatch):
+    def missing(*args, **kwargs):
+        raise FileNotFoundError("git")
+
+    monkeypatch.setattr(harness.subprocess, "run", missing)
+    assert metadata()["commit"] is None
+
+
+def test_results_are_written_whole_or_not_at_all(tmp_path, monkeypatch):
+    file = tmp_path / "new" / "data.json"
+    row = Row("work", "path", 10.0, 9.0, 11.0, 2.0, "base", 3)
+    save(file, "data", [row])
+    content = json.loads(file.read_text())
+    assert content["schema"] == 1
+    assert content["rows"][0]["ratio"] == 2.0
+
+    def fail(*args, **kwargs):
+        raise OSError("disk full")
+
+    monkeypatch.setattr(harness.os, "fsync", fail)
+    with pytest.raises(OSError, match="disk full"):
+        save(file, "data", [])
+    assert json.loads(file.read_text()) == content
+    assert [path.name for path in file.parent.iterdir()] == ["data.json"]

@@ -1,0 +1,32 @@
+import json
+
+import pytest
+from typer.testing import CliRunner
+
+from asrnorm.bench import data
+from asrnorm.cli.bench import bench_app
+
+
+@pytest.fixture
+def short(monkeypatch):
+    whole = data.run
+    monkeypatch.setattr(data, "run", lambda device, **options: whole(device, works=data.WORKS[2:3], **options))
+
+
+def test_bench_data_prints_a_table_and_writes_json(short, tmp_path):
+    file = tmp_path / "data.json"
+    arguments = ["data", "--quick", "--device", "cpu", "--workers", "0", "--json", str(file)]
+    result = CliRunner().invoke(bench_app, arguments)
+    assert result.exit_code == 0, result.output
+    assert "pillow, one by one" in result.output
+    rows = json.loads(file.read_text())["rows"]
+    assert {row["path"] for row in rows} >= {"pillow, one by one", "tensors, CPU"}
+    assert all(row["baseline"] == "pillow, one by one" for row in rows)
+
+
+def test_importing_the_command_does_not_load_torch():
+    import subprocess
+    import sys
+
+    code = "import sys, asrnorm.cli.bench; sys.exit('torch' in sys.modules)"
+    assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
