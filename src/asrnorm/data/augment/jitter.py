@@ -84,6 +84,8 @@ def _blend_some(x_nchw: Tensor, kind: Tensor, factor: Tensor, wanted: Tensor) ->
         rows = wanted.nonzero().squeeze(1)
         if len(rows) == len(wanted):
             return _blend(x_nchw, kind, factor)
+        if len(rows) == 0:
+            return x_nchw
         x_nchw[rows] = _blend(x_nchw[rows], kind[rows], factor[rows])
         return x_nchw
     return _blend(x_nchw, torch.where(wanted, kind, BRIGHTNESS), torch.where(wanted, factor, 1.0))

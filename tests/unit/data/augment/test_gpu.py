@@ -1,9 +1,27 @@
-"""Every operation on a GPU gives the bits that it gives on the CPU, which the other tests hold against Pillow."""
+"""Every operation on a GPU gives the bits that it gives on the CPU, which the other tests hold against Pillow.
+
+Nor does it ever wait for the host, and it can be captured in a CUDA graph.
+"""
+
+from contextlib import contextmanager
 
 import pytest
 import torch
 
-from asrnorm.data.augment import autocontrast, color, contrast, sharpness, shift_hue, solarize, to_float
+from asrnorm.data.augment import (
+    CIFAR_TRAIN,
+    PACS_EVAL,
+    PACS_TRAIN,
+    apply_tuple,
+    autocontrast,
+    color,
+    contrast,
+    draw_tuples,
+    sharpness,
+    shift_hue,
+    solarize,
+    to_float,
+)
 from asrnorm.data.augment.crop import shift_flip
 from asrnorm.data.augment.jitter import draw_jitter, jitter_colors
 from asrnorm.data.augment.random_box import draw_boxes
@@ -40,3 +58,55 @@ def test_a_gpu_gives_the_same_bits(name):
     expected = function(images, *parameters)
     result = function(images.cuda(), *(parameter.cuda() for parameter in parameters))
     assert torch.equal(result.cpu(), expected)
+
+
+@contextmanager
+def waiting_forbidden():
+    torch.cuda.set_sync_debug_mode("error")
+    try:
+        yield
+    finally:
+        torch.cuda.set_sync_debug_mode("default")
+
+
+@pytest.mark.parametrize("augment", [CIFAR_TRAIN, PACS_TRAIN, PACS_EVAL], ids=["cifar", "pacs", "pacs eval"])
+def test_an_augmentation_never_waits_and_draws_anew_at_every_replay_of_a_graph(augment):
+    images = pictures(64, 64).cuda()
+    generator = torch.Generator("cuda").manual_seed(0)
+    augment(images, generator)  # constants travel once
+    with waiting_forbidden():
+        eager = augment(images, generator)
+    graph = torch.cuda.CUDAGraph()
+    graph.register_generator_state(generator)
+    with torch.cuda.graph(graph):
+        result = augment(images, generator)
+    replays = []
+    for _ in range(2):
+        graph.replay()
+        replays.append(result.clone())
+    assert replays[0].shape == eager.shape
+    assert torch.equal(*replays) == (augment is PACS_EVAL)
+
+
+def test_tuples_give_the_same_bits_wherever_they_lie():
+    images = pictures()
+    ops, levels = draw_tuples(len(images), torch.Generator().manual_seed(0), length=6)
+    expected = apply_tuple(images, ops, levels)
+    assert torch.equal(apply_tuple(images.cuda(), ops.cuda(), levels.cuda()).cpu(), expected)
+    assert torch.equal(apply_tuple(images.cuda(), ops, levels).cpu(), expected)
+
+
+def test_a_captured_graph_replays_new_tuples():
+    images, batch_ops, batch_levels = pictures(), *draw_tuples(20, torch.Generator().manual_seed(0))
+    fixed, ops, levels = images.cuda(), batch_ops[0].cuda(), batch_levels[0].cuda()
+    apply_tuple(fixed, ops, levels)
+    with waiting_forbidden():
+        apply_tuple(fixed, ops, levels)
+    graph = torch.cuda.CUDAGraph()
+    with torch.cuda.graph(graph):
+        result = apply_tuple(fixed, ops, levels)
+    for op, level in zip(batch_ops, batch_levels, strict=True):
+        ops.copy_(op)
+        levels.copy_(level)
+        graph.replay()
+        assert torch.equal(result.cpu(), apply_tuple(images, op, level))

@@ -1,5 +1,3 @@
-import itertools
-
 import numpy as np
 import pytest
 import torch
@@ -130,32 +128,3 @@ def test_wrong_tuples_are_named():
         apply_tuple(images, torch.zeros(3, 3, dtype=torch.int64), torch.zeros(3, 3, dtype=torch.int64))
     with pytest.raises(UnknownNameError, match="did you mean 'solarize'"):
         apply_named(images, [("solarise", 3)])
-
-
-@pytest.mark.gpu
-def test_a_gpu_gives_the_same_bits():
-    images = pictures()
-    ops, levels = draw_tuples(len(images), torch.Generator().manual_seed(0), length=6)
-    expected = apply_tuple(images, ops, levels)
-    on_device = [tensor.cuda() for tensor in (images, ops, levels)]
-    assert torch.equal(apply_tuple(*on_device).cpu(), expected)
-    assert torch.equal(apply_tuple(on_device[0], ops, levels).cpu(), expected)
-
-
-@pytest.mark.gpu
-def test_a_captured_graph_replays_new_tuples():
-    images, batch_ops, batch_levels = pictures(), *draw_tuples(20, torch.Generator().manual_seed(0))
-    fixed, ops, levels = images.cuda(), batch_ops[0].cuda(), batch_levels[0].cuda()
-    torch.cuda.set_sync_debug_mode("error")
-    try:
-        apply_tuple(fixed, ops, levels)
-    finally:
-        torch.cuda.set_sync_debug_mode("default")
-    graph = torch.cuda.CUDAGraph()
-    with torch.cuda.graph(graph):
-        result = apply_tuple(fixed, ops, levels)
-    for op, level in itertools.islice(zip(batch_ops, batch_levels, strict=True), 1, None):
-        ops.copy_(op)
-        levels.copy_(level)
-        graph.replay()
-        assert torch.equal(result.cpu(), apply_tuple(images, op, level))
