@@ -161,7 +161,7 @@ def _apply_groups(images: Tensor, op: Tensor, level: Tensor) -> Tensor:
     for index in set(op.tolist()) - {IDENTITY}:
         operation = RSDA_OPERATIONS[index]
         rows = (op == index).nonzero().squeeze(1)
-        values = torch.tensor(operation.levels, dtype=torch.float64)[level[rows]].to(images.device)
+        values = torch.tensor(operation.levels, dtype=torch.float64, device="cpu")[level[rows]].to(images.device)
         rows = rows.to(images.device)
         out[rows] = operation.apply(images[rows], values)
     return out
