@@ -15,7 +15,8 @@ MAY_IMPORT = {
     "conversion": {"norms"},
     "models": {"norms", "conversion"},
     "data": set(),
-    "cli": {"norms", "conversion", "models", "data"},
+    "bench": {"ops", "norms", "models", "data"},
+    "cli": {"norms", "conversion", "models", "data", "bench"},
 }
 MOST_LINES = 300
 LONGER_FOR_A_REASON: dict[str, int] = {}
