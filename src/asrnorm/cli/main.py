@@ -10,6 +10,7 @@ from collections.abc import Sequence
 import typer
 
 from asrnorm import __version__
+from asrnorm.cli.bench import bench_app
 from asrnorm.cli.doctor import doctor
 from asrnorm.cli.listing import list_registry
 from asrnorm.errors import AsrnormError, UnknownNameError
@@ -27,6 +28,7 @@ app = typer.Typer(
 )
 app.command("list")(list_registry)
 app.command("doctor")(doctor)
+app.add_typer(bench_app, name="bench")
 
 # typer carries its own copy of click in some releases, so its exceptions are found by what typer exports.
 _ANCESTORS: dict[str, type[Exception]] = {c.__name__: c for c in typer.BadParameter.__mro__}
