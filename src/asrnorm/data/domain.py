@@ -1,0 +1,58 @@
+"""Which domains are trained on and which are held out, from what the user names."""
+
+from collections.abc import Sequence
+
+from asrnorm.errors import InputError, UnknownNameError, describe_unknown
+
+Names = str | Sequence[str] | None
+
+
+def choose_domains(
+    known: Sequence[str], source: Names, target: Names, *, suite: str
+) -> tuple[tuple[str, ...], tuple[str, ...]]:
+    """Return the source and the target domains.
+
+    One source and no target: all others are targets (single source). One target and no source: all others are sources
+    (leave one out). Both: as named.
+
+    Args:
+        known: the domains there are, in order.
+        source: one name, several, or several with commas between.
+        target: likewise.
+        suite: the suite's name, for messages.
+
+    Raises:
+        UnknownNameError: a domain that is not known.
+        InputError: nothing is chosen, nothing is left, or a domain is on both sides.
+
+    Example:
+        >>> choose_domains(["art", "photo", "sketch"], None, "photo", suite="pacs")
+        (('art', 'sketch'), ('photo',))
+    """
+    sources, targets = split_names(source), split_names(target)
+    for name in (*sources, *targets):
+        if name not in known:
+            raise UnknownNameError(describe_unknown(f"domain of suite {suite!r},", name, known))
+    if not sources and not targets:
+        raise InputError(f"suite {suite!r}: choose source= or target= among {', '.join(known)}")
+    if both := sorted(set(sources) & set(targets)):
+        raise InputError(f"suite {suite!r}: {', '.join(both)} cannot be source and target at once")
+    chosen_sources = sources or tuple(name for name in known if name not in targets)
+    chosen_targets = targets or tuple(name for name in known if name not in sources)
+    if not chosen_sources or not chosen_targets:
+        side = "source" if not chosen_sources else "target"
+        raise InputError(f"suite {suite!r}: no {side} domain is left of {', '.join(known)}")
+    return chosen_sources, chosen_targets
+
+
+def split_names(names: Names) -> tuple[str, ...]:
+    """Return names as a tuple without repetitions, from one string with commas or from a sequence.
+
+    Example:
+        >>> split_names("photo, art,photo"), split_names(None)
+        (('photo', 'art'), ())
+    """
+    if names is None:
+        return ()
+    words = names.split(",") if isinstance(names, str) else names
+    return tuple(dict.fromkeys(word.strip() for word in words if word.strip()))

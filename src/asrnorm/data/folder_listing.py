@@ -1,0 +1,159 @@
+"""What a user's images are: from the folders they lie in, or from a table in CSV or JSON Lines."""
+
+import csv
+import io
+import json
+import os
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from asrnorm.data.image import ENDINGS
+from asrnorm.data.reader.stream import read_bytes
+from asrnorm.errors import InputError
+
+COLUMNS = ("path", "label", "domain")
+MOST_BYTES = 1 << 30
+
+
+class Sample(NamedTuple):
+    """One image; `key` is its path relative to the root, the same on every machine."""
+
+    path: Path
+    key: str
+    label: str
+    domain: str
+
+
+def list_images(root: Path) -> list[Sample]:
+    """Return the images under `root`, or those that the table `root` names, in a fixed order.
+
+    Args:
+        root: a folder `<domain>/<class>/<image>`, or a `.csv` or `.jsonl` file with the columns path, label, domain;
+            relative paths start at the table's folder.
+
+    Raises:
+        InputError: nothing there, an unreadable folder, an empty class, or a line that cannot be understood.
+
+    Example:
+        >>> from tempfile import TemporaryDirectory
+        >>> with TemporaryDirectory() as folder:
+        ...     place = Path(folder) / "photo" / "dog"
+        ...     place.mkdir(parents=True)
+        ...     (place / "1.jpg").touch()
+        ...     [(sample.domain, sample.label, sample.key) for sample in list_images(Path(folder))]
+        [('photo', 'dog', 'photo/dog/1.jpg')]
+    """
+    if root.is_file():
+        return _read_table(root)
+    if not root.is_dir():
+        raise InputError(
+            f"{root}: no such folder; give root= a folder <domain>/<class>/<image> or a .csv or .jsonl file"
+        )
+    samples: list[Sample] = []
+    for domain in _folders(root):
+        for label in _folders(domain):
+            images = sorted(_images(label), key=lambda path: path.as_posix())
+            if not images:
+                raise InputError(
+                    f"{label}: no image in it; remove the folder, or add images ({', '.join(sorted(ENDINGS))})"
+                )
+            samples += [Sample(path, path.relative_to(root).as_posix(), label.name, domain.name) for path in images]
+    if not samples:
+        raise InputError(f"{root}: no images in it; expected <domain>/<class>/<image>")
+    return samples
+
+
+def collect_classes(samples: list[Sample], root: Path) -> tuple[str, ...]:
+    """Return the class names that every domain shares, in order; numbers are ordered as numbers.
+
+    Raises:
+        InputError: domains differ in their classes; the message shows how.
+
+    Example:
+        >>> collect_classes([Sample(Path("a"), "a", "10", "x"), Sample(Path("b"), "b", "9", "x")], Path("."))
+        ('9', '10')
+    """
+    found: dict[str, set[str]] = {}
+    for sample in samples:
+        found.setdefault(sample.domain, set()).add(sample.label)
+    union = set().union(*found.values())
+    lacking = [f"{domain} lacks {', '.join(sorted(union - own))}" for domain, own in found.items() if own != union]
+    if lacking:
+        raise InputError(f"{root}: the domains have different classes: {'; '.join(lacking)}")
+    numeric = all(name.isascii() and name.isdigit() and len(name) < 19 for name in union)
+    return tuple(sorted(union, key=lambda name: (int(name), name) if numeric else (0, name)))
+
+
+def _folders(place: Path) -> list[Path]:
+    return sorted((path for path in _entries(place) if path.is_dir()), key=lambda path: path.name)
+
+
+def _images(place: Path) -> Iterator[Path]:
+    for path in _entries(place):
+        if path.is_dir() and not path.is_symlink():  # a link upwards would never end
+            yield from _images(path)
+        elif path.suffix.lower() in ENDINGS:
+            yield path
+
+
+def _entries(place: Path) -> list[Path]:
+    try:
+        with os.scandir(place) as entries:
+            return [place / entry.name for entry in entries if not entry.name.startswith(".")]
+    except OSError as error:
+        raise InputError(f"{place}: {error.strerror or error}; check its permissions") from None
+
+
+def _read_table(path: Path) -> list[Sample]:
+    try:
+        text = read_bytes(path, MOST_BYTES).decode("utf-8-sig")
+    except UnicodeDecodeError:
+        raise InputError(f"{path}: not a text file in UTF-8") from None
+    rows = _csv_rows(path, text) if path.suffix.lower() == ".csv" else _json_rows(path, text)
+    samples = [_to_sample(path, number, row) for number, row in rows]
+    if not samples:
+        raise InputError(f"{path}: no images in it")
+    keys = [sample.key for sample in samples]
+    if len(set(keys)) < len(keys):
+        repeated = next(key for key in keys if keys.count(key) > 1)
+        raise InputError(f"{path}: {repeated} is named more than once")
+    return samples
+
+
+def _csv_rows(path: Path, text: str) -> Iterator[tuple[int, dict[str, Any]]]:
+    reader = csv.DictReader(io.StringIO(text, newline=""))
+    try:
+        missing = [column for column in COLUMNS if column not in (reader.fieldnames or ())]
+        if missing:
+            raise InputError(f"{path}: no column {', '.join(missing)}; the first line must name {', '.join(COLUMNS)}")
+        for row in reader:
+            yield reader.line_num, {key: row[key] for key in COLUMNS}
+    except csv.Error as error:
+        raise InputError(f"{path}, line {reader.line_num}: {error}") from None
+
+
+def _json_rows(path: Path, text: str) -> Iterator[tuple[int, dict[str, Any]]]:
+    for number, line in enumerate(text.split("\n"), 1):
+        if not line.strip():
+            continue
+        try:
+            row = json.loads(line)
+        except (ValueError, RecursionError):
+            raise InputError(
+                f"{path}, line {number}: not JSON; expected one object with {', '.join(COLUMNS)}"
+            ) from None
+        if not isinstance(row, dict):
+            raise InputError(f"{path}, line {number}: expected an object with {', '.join(COLUMNS)}")
+        yield number, {key: row.get(key) for key in COLUMNS}
+
+
+def _to_sample(table: Path, number: int, row: dict[str, Any]) -> Sample:
+    values = {}
+    for column, value in row.items():
+        if type(value) is int and column == "label":
+            value = str(value) if abs(value) < 10**18 else None
+        if not isinstance(value, str) or not value.strip() or "\0" in value:
+            raise InputError(f"{table}, line {number}: no usable {column}")
+        values[column] = value.strip()
+    return Sample(table.parent / values["path"], values["path"], values["label"], values["domain"])

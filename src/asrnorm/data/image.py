@@ -1,0 +1,154 @@
+"""Image files to uint8 RGB arrays, whatever the file's ending, mode or orientation.
+
+Pillow decodes; this file settles what a class label should not depend on: transparency is laid on white, 16-bit values
+keep their high byte (as Pillow does with 16-bit color), EXIF rotation is applied, and a file that claims more pixels
+than a camera makes is refused before they are allocated.
+"""
+
+import os
+import warnings
+from collections.abc import Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager, suppress
+from functools import cache
+from pathlib import Path
+
+import numpy as np
+from numpy.typing import NDArray
+from PIL import Image, ImageOps
+
+from asrnorm.errors import InputError
+
+# A photograph of 89 megapixels fills 256 MiB; Pillow's own default limit.
+MOST_PIXELS = 89_478_485
+ENDINGS = frozenset(
+    {".jpg", ".jpeg", ".png", ".webp", ".bmp", ".tif", ".tiff", ".gif", ".ppm", ".pgm", ".jp2", ".avif"}
+)
+# Raster formats only: Pillow hands an EPS file to Ghostscript, and formats without a signature take anything.
+_FORMATS = ("JPEG", "MPO", "PNG", "WEBP", "BMP", "TIFF", "GIF", "PPM", "JPEG2000", "AVIF")
+_TRANSPARENT = frozenset({"LA", "La", "PA", "RGBA", "RGBa"})
+_BLOCK = 256  # images a step of read_images: enough to keep the threads busy, little memory
+
+
+def read_image(
+    path: str | Path, *, size: tuple[int, int] | None = None, resample: Image.Resampling = Image.Resampling.BILINEAR
+) -> NDArray[np.uint8]:
+    """Return the image in a file as uint8 `(h, w, 3)`.
+
+    Args:
+        path: any raster image; its content decides on the format, not its ending.
+        size: height and width to resize to; an image of that size is left as it is.
+        resample: Pillow's filter for resizing.
+
+    Raises:
+        InputError: not an image, truncated, too large, or with pixels that have no agreed meaning.
+
+    Example:
+        >>> from tempfile import TemporaryDirectory
+        >>> with TemporaryDirectory() as folder:
+        ...     Image.new("L", (4, 2), 7).save(f"{folder}/grey.png")
+        ...     read_image(f"{folder}/grey.png", size=(2, 2)).tolist()
+        [[[7, 7, 7], [7, 7, 7]], [[7, 7, 7], [7, 7, 7]]]
+    """
+    with _quiet():
+        return _decode(Path(path), size, resample)
+
+
+def read_images(
+    paths: Sequence[Path], *, size: tuple[int, int], num_threads: int | None = None
+) -> Iterator[NDArray[np.uint8]]:
+    """Yield the images of many files in order, as uint8 `(k, h, w, 3)` blocks, decoded by several threads.
+
+    Raises:
+        InputError: as `read_image`; the first bad file in order is the one named.
+
+    Example:
+        >>> list(read_images([], size=(8, 8)))
+        []
+    """
+    with _quiet(), ThreadPoolExecutor(num_threads or os.cpu_count() or 1) as pool:
+        for start in range(0, len(paths), _BLOCK):
+            block = paths[start : start + _BLOCK]
+            yield np.stack(list(pool.map(lambda path: _decode(path, size, Image.Resampling.BILINEAR), block)))
+
+
+def resize_images(
+    images: NDArray[np.uint8], size: tuple[int, int], resample: Image.Resampling = Image.Resampling.LANCZOS
+) -> NDArray[np.uint8]:
+    """Return images `(n, h, w)` or `(n, h, w, 3)` resized on uint8, grey ones replicated to three channels.
+
+    Lanczos on uint8 and `/255` afterwards is what the Digits protocols did; resizing floats gives other pixels, since
+    the uint8 filter rounds and clips its overshoot.
+
+    Example:
+        >>> resize_images(np.full((2, 28, 28), 9, np.uint8), (32, 32)).shape
+        (2, 32, 32, 3)
+    """
+    out = np.empty((len(images), *size, 3), np.uint8)
+    for row, image in enumerate(images):
+        picture = Image.fromarray(np.ascontiguousarray(image))
+        if (picture.height, picture.width) != size:
+            picture = picture.resize((size[1], size[0]), resample)
+        pixels = np.asarray(picture)
+        out[row] = pixels if pixels.ndim == 3 else pixels[:, :, None]
+    return out
+
+
+def _decode(path: Path, size: tuple[int, int] | None, resample: Image.Resampling) -> NDArray[np.uint8]:
+    try:
+        with Image.open(path, formats=_known_formats()) as image:
+            rgb = _to_rgb(image, path)
+    except InputError:
+        raise
+    except FileNotFoundError:
+        raise InputError(f"{path}: no such file") from None
+    except Exception as error:  # decoders raise nearly anything on a broken file, SyntaxError and struct.error included
+        raise InputError(f"{path}: cannot be read as an image: {_first_line(error, path)}") from None
+    if size is not None and (rgb.height, rgb.width) != size:
+        rgb = rgb.resize((size[1], size[0]), resample)
+    return np.asarray(rgb, dtype=np.uint8)
+
+
+def _to_rgb(image: Image.Image, path: Path) -> Image.Image:
+    if image.width * image.height > MOST_PIXELS:
+        raise InputError(f"{path}: {image.width}x{image.height} pixels, more than {MOST_PIXELS:,}; make it smaller")
+    image.load()
+    with suppress(Exception):  # a broken EXIF block is no reason to refuse the picture
+        image = ImageOps.exif_transpose(image)
+    if image.mode.startswith(("I", "F")):
+        return Image.fromarray(_to_eight_bits(np.asarray(image), path)).convert("RGB")
+    if image.mode in _TRANSPARENT or "transparency" in image.info:
+        layer = image.convert("RGBA")
+        white = Image.new("RGBA", layer.size, "white")
+        return Image.alpha_composite(white, layer).convert("RGB")
+    return image.convert("RGB")
+
+
+def _to_eight_bits(values: NDArray[np.generic], path: Path) -> NDArray[np.uint8]:
+    low, high = (float(values.min()), float(values.max())) if values.size else (0.0, 0.0)
+    if values.dtype.kind == "f" and low >= 0 and high <= 1:
+        return np.rint(values.astype(np.float32) * 255).astype(np.uint8)
+    if values.dtype.kind in "iu" and low >= 0 and high <= 65535:
+        return (values.astype(np.uint32) >> 8).astype(np.uint8)
+    raise InputError(
+        f"{path}: pixel values from {low:g} to {high:g} have no agreed meaning; convert it to 8 or 16 bits"
+    )
+
+
+@cache
+def _known_formats() -> tuple[str, ...]:
+    Image.init()  # a Pillow built without WebP or AVIF would fail on the bare name
+    return tuple(name for name in _FORMATS if name in Image.OPEN)
+
+
+@contextmanager
+def _quiet() -> Iterator[None]:
+    # Around whole batches and never in a worker thread: the filters of `warnings` are global to the process.
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # Pillow warns about odd metadata; what matters raises
+        yield
+
+
+def _first_line(error: Exception, path: Path) -> str:
+    lines = str(error).replace(repr(str(path)), "it").replace(str(path), "it").splitlines()
+    return lines[0] if lines else type(error).__name__

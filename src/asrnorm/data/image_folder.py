@@ -1,0 +1,192 @@
+"""A user's own images: any number of domains, one or several to train on, the others to hold up on."""
+
+import hashlib
+import os
+from functools import cached_property
+from pathlib import Path
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from asrnorm.data.base import IMAGENET_MEAN, IMAGENET_STD, SUITES, Data, Part, Suite
+from asrnorm.data.cache import EntryWriter, cache_folder, describe_files, open_entry
+from asrnorm.data.domain import Names, choose_domains, split_names
+from asrnorm.data.file_set import FileSet
+from asrnorm.data.folder_listing import Sample, collect_classes, list_images
+from asrnorm.data.image import read_images
+from asrnorm.data.image_set import ImageSet, concatenate
+from asrnorm.data.split import split_stratified
+from asrnorm.errors import InputError
+
+
+class _Index(NamedTuple):
+    """What lies in the folder: samples and labels by domain, and the split of each source."""
+
+    classes: tuple[str, ...]
+    samples: dict[str, list[Sample]]
+    labels: dict[str, NDArray[np.int64]]
+
+
+@SUITES.register("folder")
+class ImageFolder(Suite):
+    """Your own images in `root/<domain>/<class>/`, or named by a CSV or JSON Lines file.
+
+    Args:
+        root: the folder, or the file with the columns path, label, domain.
+        source: the domain to train on; several are mixed.
+        target: the domains to hold up on; by default all that are not trained on.
+        size: side of the square to which every image is resized, or `(height, width)`.
+        validation: share of the source that is held out for the choice of a checkpoint.
+        test: share of the source that is held out for its own accuracy; 0 takes the validation images for it.
+        seed: of the split, which keeps the balance of classes.
+        max_gigabytes: decoded images up to this size are kept in a memory-mapped cache, larger sets are decoded from
+            their files at every epoch; `None` is half of the machine's memory.
+
+    Example:
+        >>> ImageFolder(root="my_images", source="photo", size=128).image_size
+        (128, 128)
+    """
+
+    name = "folder"
+    mean = IMAGENET_MEAN
+    std = IMAGENET_STD
+
+    def __init__(
+        self,
+        *,
+        root: str | Path | None = None,
+        source: Names = None,
+        target: Names = None,
+        size: int | tuple[int, int] = 224,
+        validation: float = 0.1,
+        test: float = 0.0,
+        seed: int = 0,
+        max_gigabytes: float | None = None,
+    ) -> None:
+        super().__init__(root=root)
+        height, width = (size, size) if isinstance(size, int) else size
+        if min(height, width) < 1:
+            raise InputError(f"suite 'folder': size must be at least 1, not {size}")
+        self._size = (int(height), int(width))
+        self._source, self._target = source, target
+        self._fractions = (validation, test)
+        self._seed = seed
+        self._max_gigabytes = max_gigabytes
+
+    @property
+    def classes(self) -> tuple[str, ...]:
+        """The names of the class folders, in order."""
+        return self._index.classes
+
+    @property
+    def image_size(self) -> tuple[int, int]:
+        """Height and width as chosen."""
+        return self._size
+
+    @property
+    def domains(self) -> tuple[str, ...]:
+        """All domains that are there."""
+        return tuple(self._index.samples)
+
+    @property
+    def sources(self) -> tuple[str, ...]:
+        """The domains trained on."""
+        return self._roles[0]
+
+    @property
+    def target_names(self) -> tuple[str, ...]:
+        """The target domains."""
+        return self._roles[1]
+
+    def parts(self) -> tuple[Part, ...]:
+        """Return the domains with their numbers of images."""
+        if self._root is None:
+            return (Part("images", "source", False, "your own: give root= a folder <domain>/<class>/<image>"),)
+        counts = {name: f"{len(samples):,} images in {self.root}" for name, samples in self._index.samples.items()}
+        sides = zip(("source", "target"), self._roles, strict=True)
+        return tuple(Part(name, role, True, counts[name]) for role, names in sides for name in names)
+
+    def load_train(self) -> Data:
+        """Return what is not held out of the sources."""
+        return self._open_split(2)
+
+    def load_validation(self) -> Data | None:
+        """Return the held-out images of the sources, or nothing where `validation=0`."""
+        return self._open_split(0) if self._fractions[0] else None
+
+    def load_source_test(self) -> Data:
+        """Return the images held out for the source's own accuracy; the validation images where `test=0`."""
+        if self._fractions[1]:
+            return self._open_split(1)
+        if self.validation is None:
+            raise InputError(f"{self.root}: nothing is held out of the source; give validation= or test= a share")
+        return self.validation
+
+    def load_target(self, name: str) -> Data:
+        """Return all images of a domain."""
+        return self._open_domain(name, np.arange(len(self._index.samples[name])))
+
+    @cached_property
+    def _index(self) -> _Index:
+        if self._root is None:
+            raise InputError("suite 'folder': give root= a folder <domain>/<class>/<image> or a .csv or .jsonl file")
+        samples = list_images(self.root)
+        chosen = {*split_names(self._source), *split_names(self._target)}
+        if self._source and self._target:  # a domain that is not used need not have the classes of the others
+            samples = [sample for sample in samples if sample.domain in chosen] or samples
+        classes = collect_classes(samples, self.root)
+        by_domain: dict[str, list[Sample]] = {}
+        for sample in samples:
+            by_domain.setdefault(sample.domain, []).append(sample)
+        numbers = {label: number for number, label in enumerate(classes)}
+        labels = {
+            domain: np.array([numbers[sample.label] for sample in own], np.int64) for domain, own in by_domain.items()
+        }
+        return _Index(classes, by_domain, labels)
+
+    @cached_property
+    def _roles(self) -> tuple[tuple[str, ...], tuple[str, ...]]:
+        return choose_domains(tuple(self._index.samples), self._source, self._target, suite="folder")
+
+    @cached_property
+    def _in_memory(self) -> bool:
+        num_images = sum(len(self._index.samples[name]) for names in self._roles for name in names)
+        height, width = self._size
+        limit = _physical_memory() / 2 if self._max_gigabytes is None else self._max_gigabytes * 2**30
+        return num_images * height * width * 3 <= limit
+
+    def _open_split(self, part: int) -> Data:
+        sets = []
+        for domain in self.sources:
+            keys = [sample.key for sample in self._index.samples[domain]]
+            rows = split_stratified(keys, self._index.labels[domain].tolist(), self._fractions, seed=self._seed)[part]
+            sets.append(self._open_domain(domain, rows))
+        images = [data for data in sets if isinstance(data, ImageSet)]
+        files = [data for data in sets if isinstance(data, FileSet)]
+        if images:
+            return concatenate(images)
+        paths = tuple(path for data in files for path in data.paths)
+        return FileSet(paths, np.concatenate([data.labels for data in files]), self._size)
+
+    def _open_domain(self, domain: str, rows: NDArray[np.int64]) -> Data:
+        paths = [sample.path for sample in self._index.samples[domain]]
+        labels = self._index.labels[domain]
+        if not self._in_memory:
+            return FileSet(tuple(paths[row] for row in rows), labels[rows], self._size)
+
+        def build(writer: EntryWriter) -> None:
+            writer.stream("images", (len(paths), *self._size, 3), np.uint8, read_images(paths, size=self._size))
+
+        place = hashlib.sha256(f"{self.root}\0{domain}".encode("utf-8", "surrogateescape")).hexdigest()[:12]
+        entry = open_entry(
+            f"folder-{place}-{self._size[0]}x{self._size[1]}",
+            fingerprint={"files": describe_files(paths)},
+            build=build,
+            folder=cache_folder(),  # never inside the user's own folder
+        )
+        return ImageSet(entry["images"], labels).take(rows)
+
+
+def _physical_memory() -> int:
+    return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")

@@ -1,0 +1,213 @@
+"""Batches of uint8 images on the device: from memory, or from files through worker processes.
+
+Both loaders give the same batches for the same images, seed and step; `create_loader` picks the one that fits.
+"""
+
+import random
+from collections.abc import Iterator
+from typing import Any, NamedTuple
+
+import numpy as np
+import torch
+from torch import Tensor
+from torch.utils.data import DataLoader, Dataset
+
+from asrnorm.data.file_set import FileSet
+from asrnorm.data.image_set import ImageSet
+from asrnorm.data.order import BatchOrder, create_generator
+from asrnorm.errors import InputError
+
+_COPY_ROWS = 2048  # images copied to the device at a time, so that a memory map never lies in memory as a whole
+
+
+class Batch(NamedTuple):
+    """Images uint8 `(n, 3, h, w)` in channels-last memory, labels int64 `(n,)`, rows of the set int64 `(n,)`."""
+
+    images: Tensor
+    labels: Tensor
+    rows: Tensor
+
+
+class DeviceLoader:
+    """Batches of a set that is kept on the device as uint8: no copy, no worker, one gather a step.
+
+    Args:
+        data: the images.
+        batch_size: how many make a batch.
+        seed: of the shuffling.
+        shuffle: `False` keeps the order of the set, as evaluation does.
+        drop_last: leave out the last batch of an epoch where it is short.
+        device: where the images are kept and the batches appear.
+
+    Example:
+        >>> data = ImageSet(np.zeros((5, 8, 8, 3), np.uint8), np.arange(5))
+        >>> loader = DeviceLoader(data, batch_size=2, shuffle=False)
+        >>> [batch.labels.tolist() for batch in loader], loader.batch(3).labels.tolist()
+        ([[0, 1], [2, 3]], [2, 3])
+    """
+
+    def __init__(
+        self,
+        data: ImageSet,
+        *,
+        batch_size: int,
+        seed: int = 0,
+        shuffle: bool = True,
+        drop_last: bool = True,
+        device: torch.device | str = "cpu",
+    ) -> None:
+        self.order = BatchOrder(len(data), batch_size, seed, shuffle, drop_last)
+        self.device = torch.device(device)
+        self._images_nhwc = torch.empty(data.images.shape, dtype=torch.uint8, device=self.device)
+        for start in range(0, len(data), _COPY_ROWS):
+            rows = slice(start, start + _COPY_ROWS)
+            self._images_nhwc[rows].copy_(torch.from_numpy(np.array(data.images[rows])))
+        self._labels = torch.from_numpy(np.array(data.labels)).to(self.device)
+
+    def __len__(self) -> int:
+        """Return the number of batches in an epoch."""
+        return len(self.order)
+
+    def batch(self, step: int) -> Batch:
+        """Return the batch of a step, counted from the start of training."""
+        rows = self.order.rows(step).to(self.device)
+        return Batch(self._images_nhwc[rows].permute(0, 3, 1, 2), self._labels[rows], rows)
+
+    def iterate(self, start: int, stop: int) -> Iterator[Batch]:
+        """Yield the batches of the steps from `start` up to `stop`, over as many epochs as that takes."""
+        return (self.batch(step) for step in range(start, stop))
+
+    def __iter__(self) -> Iterator[Batch]:
+        """Yield the batches of the first epoch: with `shuffle=False`, the whole set."""
+        return self.iterate(0, len(self))
+
+
+class FileLoader:
+    """Batches of a set that does not fit in memory, decoded by worker processes while the device computes.
+
+    Args:
+        data: the files.
+        batch_size: how many make a batch.
+        seed: of the shuffling and of the workers' own generators.
+        shuffle: `False` keeps the order of the set.
+        drop_last: leave out the last batch of an epoch where it is short.
+        device: where the batches appear; a CUDA device is fed through pinned memory.
+        num_workers: how many processes decode; 0 decodes in this one.
+
+    Example:
+        >>> len(FileLoader(FileSet(("a.png",) * 3, np.zeros(3, np.int64), (8, 8)), batch_size=2, num_workers=0))
+        1
+    """
+
+    def __init__(
+        self,
+        data: FileSet,
+        *,
+        batch_size: int,
+        seed: int = 0,
+        shuffle: bool = True,
+        drop_last: bool = True,
+        device: torch.device | str = "cpu",
+        num_workers: int = 4,
+    ) -> None:
+        self.order = BatchOrder(len(data), batch_size, seed, shuffle, drop_last)
+        self.device = torch.device(device)
+        self.num_workers = num_workers
+        self._files = _Files(data)
+
+    def __len__(self) -> int:
+        """Return the number of batches in an epoch."""
+        return len(self.order)
+
+    def iterate(self, start: int, stop: int) -> Iterator[Batch]:
+        """Yield the batches of the steps from `start` up to `stop`, over as many epochs as that takes.
+
+        Raises:
+            InputError: a file cannot be decoded; the line names it.
+        """
+        loader: DataLoader[Batch] = DataLoader(
+            self._files,
+            batch_sampler=(self.order.rows(step).tolist() for step in range(start, stop)),
+            num_workers=self.num_workers,
+            collate_fn=_unchanged,
+            pin_memory=self.device.type == "cuda",
+            worker_init_fn=seed_worker,
+            generator=create_generator(self.order.seed, start),
+        )
+        for batch in loader:
+            if isinstance(batch, InputError):
+                raise batch
+            images_nhwc, labels, rows = (part.to(self.device, non_blocking=True) for part in batch)
+            yield Batch(images_nhwc.permute(0, 3, 1, 2), labels, rows)
+
+    def __iter__(self) -> Iterator[Batch]:
+        """Yield the batches of the first epoch: with `shuffle=False`, the whole set."""
+        return self.iterate(0, len(self))
+
+
+Loader = DeviceLoader | FileLoader
+
+
+def create_loader(
+    data: ImageSet | FileSet,
+    *,
+    batch_size: int,
+    seed: int = 0,
+    shuffle: bool = True,
+    drop_last: bool = True,
+    device: torch.device | str = "cpu",
+    num_workers: int = 4,
+) -> Loader:
+    """Return the loader for a set: `DeviceLoader` for decoded images, `FileLoader` for files.
+
+    Example:
+        >>> data = ImageSet(np.zeros((4, 8, 8, 3), np.uint8), np.zeros(4, np.int64))
+        >>> type(create_loader(data, batch_size=2)).__name__
+        'DeviceLoader'
+    """
+    if isinstance(data, ImageSet):
+        return DeviceLoader(data, batch_size=batch_size, seed=seed, shuffle=shuffle, drop_last=drop_last, device=device)
+    return FileLoader(
+        data,
+        batch_size=batch_size,
+        seed=seed,
+        shuffle=shuffle,
+        drop_last=drop_last,
+        device=device,
+        num_workers=num_workers,
+    )
+
+
+def seed_worker(worker: int) -> None:
+    """Give a worker process its own streams in `random` and NumPy; torch has seeded its own already.
+
+    Args:
+        worker: its number; unused, since torch's seed differs from worker to worker.
+    """
+    del worker
+    seed = torch.initial_seed() % 2**32
+    random.seed(seed)
+    np.random.seed(seed)
+
+
+class _Files(Dataset[Batch]):
+    """Whole batches of decoded files; a bad file comes back as its error.
+
+    torch would wrap an error raised in a worker into the worker's traceback, many lines long.
+    """
+
+    def __init__(self, data: FileSet) -> None:
+        self._data = data
+
+    def __getitems__(self, rows: list[int]) -> tuple[Tensor, Tensor, Tensor] | InputError:
+        images_nhwc = np.empty((len(rows), *self._data.image_size, 3), np.uint8)
+        try:
+            for place, row in enumerate(rows):
+                images_nhwc[place] = self._data.read(row)
+        except InputError as error:
+            return error
+        return torch.from_numpy(images_nhwc), torch.from_numpy(self._data.labels[rows]), torch.tensor(rows)
+
+
+def _unchanged(batch: Any) -> Any:
+    return batch  # it is a whole batch already
