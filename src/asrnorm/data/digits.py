@@ -24,7 +24,7 @@ from asrnorm.errors import InputError, UnknownNameError, describe_unknown
 SIZE = (32, 32)
 # Rows of the 60,000 published training images. TensorFlow's reader, which the originals used, kept the first 5,000 for
 # validation; RSDA trains on the other 55,000 and ADA on the first 10,000 of those.
-SUBSETS = {"rsda": slice(5_000, 60_000), "ada": slice(5_000, 15_000), "all": slice(0, 60_000)}
+SUBSETS = {"rsda": slice(5_000, 60_000), "ada": slice(5_000, 15_000), "all": slice(0, None)}
 VALIDATION = slice(0, 5_000)
 NUM_SYN = 9_553  # images in the public SYN test file; the stand-in has as many
 
@@ -115,7 +115,7 @@ class Digits(Suite):
         """Return the chosen subset of the training images."""
         train = self._load_mnist("train")
         rows = SUBSETS[self.subset]
-        if len(train) < rows.stop:
+        if rows.stop and len(train) < rows.stop:
             raise InputError(
                 f"{self._mnist_files()[0]}: {len(train):,} images, too few for subset={self.subset!r}, which takes "
                 f"rows {rows.start:,} to {rows.stop - 1:,}; fetch the file again"
@@ -230,6 +230,8 @@ def _read_mnist(images_path: Path, labels_path: Path) -> tuple[NDArray[np.uint8]
     images, labels = read_idx(images_path, ndim=3), read_idx(labels_path, ndim=1)
     if len(images) != len(labels):
         raise InputError(f"{labels_path}: {len(labels):,} labels for the {len(images):,} images of {images_path.name}")
+    if images.shape[1:] != (28, 28):
+        raise InputError(f"{images_path}: images of {images.shape[1]}x{images.shape[2]}; MNIST has 28x28")
     if labels.max() > 9:
         raise InputError(f"{labels_path}: a label is {labels.max()}; MNIST has 0 to 9")
     return images, labels.astype(np.int64)

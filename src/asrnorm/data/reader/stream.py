@@ -4,14 +4,13 @@ import bz2
 import gzip
 import lzma
 import zlib
-from collections.abc import Callable
 from pathlib import Path
-from typing import IO
+from typing import IO, Any
 
 from asrnorm.errors import InputError
 
 _BLOCK = 1 << 20
-_OPENERS: dict[bytes, Callable[..., IO[bytes]]] = {b"\x1f\x8b": gzip.open, b"BZ": bz2.open}
+_OPENERS: dict[bytes, Any] = {b"\x1f\x8b": gzip.open, b"BZ": bz2.open}
 
 
 def read_bytes(path: Path, limit: int) -> bytes:
