@@ -5,10 +5,10 @@ import struct
 
 import numpy as np
 import pytest
-from helpers.published import noise
 
 from asrnorm.data.reader.array import open_npy, read_npz
 from asrnorm.errors import InputError
+from helpers.published import noise
 
 
 def test_npy_is_mapped_and_read_only(tmp_path):

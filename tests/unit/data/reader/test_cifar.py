@@ -6,10 +6,10 @@ import struct
 
 import numpy as np
 import pytest
-from helpers.published import noise, python2_pickle
 
 from asrnorm.data.reader.cifar import read_cifar_binary, read_cifar_python
 from asrnorm.errors import InputError
+from helpers.published import noise, python2_pickle
 
 
 class Harmful:
@@ -62,7 +62,7 @@ def test_pickles_with_other_content_are_refused(write, value, message):
 @pytest.mark.parametrize("protocol", [0, 2, 4])
 def test_nothing_that_a_pickle_names_is_run(write, tmp_path, monkeypatch, protocol):
     monkeypatch.chdir(tmp_path)
-    with pytest.raises(InputError, match="it names|it uses"):
+    with pytest.raises(InputError, match=r"it names|it uses"):
         read_cifar_python(write(pickle.dumps({b"data": Harmful(), b"labels": []}, protocol=protocol)))
     assert not (tmp_path / "harm-was-done").exists()
 

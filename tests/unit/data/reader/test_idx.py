@@ -4,10 +4,10 @@ import gzip
 
 import numpy as np
 import pytest
-from helpers.published import idx_bytes, noise
 
 from asrnorm.data.reader.idx import read_idx
 from asrnorm.errors import InputError
+from helpers.published import idx_bytes, noise
 
 
 def test_values_come_back(write):

@@ -4,10 +4,10 @@ import bz2
 
 import numpy as np
 import pytest
-from helpers.published import usps_text
 
 from asrnorm.data.reader.libsvm import read_libsvm, read_usps
 from asrnorm.errors import InputError
+from helpers.published import usps_text
 
 
 def test_usps_is_truncated_float32_as_public_loaders_do(write):

@@ -2,11 +2,11 @@
 
 import numpy as np
 import pytest
-from helpers.published import noise, write_digit_mat
 from scipy.io import savemat
 
 from asrnorm.data.reader.mat import read_digit_mat
 from asrnorm.errors import InputError
+from helpers.published import noise, write_digit_mat
 
 
 def test_ten_is_zero_and_images_come_first(tmp_path):
@@ -42,7 +42,7 @@ def test_a_truncated_file_is_one_line(tmp_path, length):
     path = tmp_path / "test_32x32.mat"
     write_digit_mat(path)
     path.write_bytes(path.read_bytes()[:length])
-    with pytest.raises(InputError, match="test_32x32.mat"):
+    with pytest.raises(InputError, match=r"test_32x32\.mat"):
         read_digit_mat(path)
 
 

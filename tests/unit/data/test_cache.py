@@ -1,0 +1,259 @@
+"""The cache: whole entries or none, built once, rebuilt when stale or damaged. With real processes and a kill."""
+
+import errno
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from asrnorm.data import cache
+from asrnorm.data.cache import cache_folder, describe_files, open_entry
+from asrnorm.errors import InputError, StorageError
+
+BUILDER = """
+import sys, time
+from pathlib import Path
+import numpy as np
+from asrnorm.data.cache import open_entry
+
+folder, seconds = Path(sys.argv[1]), float(sys.argv[2])
+
+def build(writer):
+    with (folder / "built.log").open("a") as log:
+        log.write("x")
+    writer.add("labels", np.arange(5))
+    time.sleep(seconds)
+    writer.add("images", np.full((5, 2), 7, np.uint8))
+
+print(int(open_entry("entry", fingerprint={"a": 1}, build=build, folder=folder / "cache")["images"].sum()))
+"""
+
+
+def start(folder, seconds):
+    return subprocess.Popen(
+        [sys.executable, "-c", BUILDER, str(folder), str(seconds)], stdout=subprocess.PIPE, stderr=subprocess.PIPE
+    )
+
+
+def wait_for(condition, seconds=20):
+    end = time.monotonic() + seconds
+    while not condition():
+        assert time.monotonic() < end, "waited in vain"
+        time.sleep(0.01)
+
+
+def log_size(folder):
+    path = folder / "built.log"
+    return path.stat().st_size if path.exists() else 0
+
+
+def names(folder):
+    return sorted(path.name for path in Path(folder).iterdir())
+
+
+@pytest.fixture
+def counted():
+    """A builder that counts how often it is called."""
+
+    def build(writer):
+        build.calls += 1
+        writer.add("x", np.arange(6, dtype=np.uint8).reshape(3, 2))
+
+    build.calls = 0
+    return build
+
+
+@pytest.fixture(autouse=True)
+def forget(monkeypatch):
+    monkeypatch.setattr(cache, "_verified", set())
+
+
+def test_the_second_opening_does_not_build(tmp_path, counted):
+    for _ in range(2):
+        entry = open_entry("e", fingerprint={"k": (1, 2)}, build=counted, folder=tmp_path)
+    assert counted.calls == 1
+    assert isinstance(entry["x"], np.memmap)
+    assert entry["x"].tolist() == [[0, 1], [2, 3], [4, 5]]
+    assert names(tmp_path) == ["e", "e.lock"]
+
+
+def test_another_fingerprint_or_version_builds_again(tmp_path, counted, monkeypatch):
+    open_entry("e", fingerprint={"k": 1}, build=counted, folder=tmp_path)
+    open_entry("e", fingerprint={"k": 2}, build=counted, folder=tmp_path)
+    assert counted.calls == 2
+    monkeypatch.setattr(cache, "VERSION", cache.VERSION + 1)
+    open_entry("e", fingerprint={"k": 2}, build=counted, folder=tmp_path)
+    assert counted.calls == 3
+
+
+def damage_bytes(place):
+    data = bytearray((place / "x.npy").read_bytes())
+    data[-1] ^= 1
+    (place / "x.npy").write_bytes(data)
+
+
+def damage_length(place):
+    (place / "x.npy").write_bytes((place / "x.npy").read_bytes()[:-1])
+
+
+def damage_absent(place):
+    (place / "x.npy").unlink()
+
+
+def damage_record(place):
+    (place / "entry.json").write_text("{")
+
+
+def damage_shape(place):
+    record = json.loads((place / "entry.json").read_text())
+    record["arrays"]["x"]["shape"] = [2, 3]
+    (place / "entry.json").write_text(json.dumps(record))
+
+
+def damage_kind(place):
+    (place / "entry.json").write_text("[]")
+
+
+@pytest.mark.parametrize(
+    "damage", [damage_bytes, damage_length, damage_absent, damage_record, damage_shape, damage_kind]
+)
+def test_a_damaged_entry_is_built_again(tmp_path, counted, damage):
+    open_entry("e", fingerprint={}, build=counted, folder=tmp_path)
+    damage(tmp_path / "e")
+    cache._verified.clear()
+    entry = open_entry("e", fingerprint={}, build=counted, folder=tmp_path)
+    assert counted.calls == 2
+    assert entry["x"][2, 1] == 5
+
+
+def test_a_map_that_is_open_survives_a_rebuild(tmp_path, counted):
+    before = open_entry("e", fingerprint={"k": 1}, build=counted, folder=tmp_path)["x"]
+    open_entry("e", fingerprint={"k": 2}, build=lambda w: w.add("x", np.zeros((3, 2), np.uint8)), folder=tmp_path)
+    assert before.tolist() == [[0, 1], [2, 3], [4, 5]]
+
+
+def test_a_builder_that_fails_leaves_nothing(tmp_path):
+    def build(writer):
+        writer.add("x", np.zeros(3))
+        raise InputError("photo.jpg: cannot be read")
+
+    with pytest.raises(InputError, match=r"photo\.jpg"):
+        open_entry("e", fingerprint={}, build=build, folder=tmp_path)
+    assert names(tmp_path) == ["e.lock"]
+
+
+def test_a_failed_rebuild_keeps_nothing_half_written(tmp_path, counted):
+    open_entry("e", fingerprint={"k": 1}, build=counted, folder=tmp_path)
+
+    def fail(writer):
+        raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        open_entry("e", fingerprint={"k": 2}, build=fail, folder=tmp_path)
+    open_entry("e", fingerprint={"k": 1}, build=counted, folder=tmp_path)
+    assert counted.calls == 1
+
+
+@pytest.mark.parametrize(
+    "blocks", [[np.zeros((2, 2), np.uint8)], [np.zeros((3, 2))], [np.zeros((3, 3), np.uint8)]], ids=str
+)
+def test_blocks_that_do_not_make_the_array_are_refused(tmp_path, blocks):
+    with pytest.raises(ValueError, match="array 'x'"):
+        open_entry("e", fingerprint={}, build=lambda w: w.stream("x", (3, 2), np.uint8, blocks), folder=tmp_path)
+
+
+def test_a_full_disk_is_one_line_and_leaves_nothing(tmp_path, counted, monkeypatch):
+    def full(_):
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    monkeypatch.setattr(cache.os, "fsync", full)
+    with pytest.raises(StorageError, match=r"e: the disk is full; free some space") as caught:
+        open_entry("e", fingerprint={}, build=counted, folder=tmp_path)
+    assert "\n" not in str(caught.value)
+    assert names(tmp_path) == ["e.lock"]
+
+
+def test_a_write_that_the_kernel_refuses_leaves_nothing(tmp_path):
+    """A real failing write: the process may not make files above 64 KiB."""
+    program = f"""
+import resource, signal
+from pathlib import Path
+import numpy as np
+from asrnorm.data.cache import open_entry
+from asrnorm.errors import StorageError
+signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
+resource.setrlimit(resource.RLIMIT_FSIZE, (65536, 65536))
+try:
+    open_entry("e", fingerprint={{}}, build=lambda w: w.add("x", np.zeros(10**6)), folder=Path({str(tmp_path)!r}))
+except StorageError as error:
+    print(error)
+"""
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
+    assert "the disk is full" in done.stdout
+    assert len(done.stdout.splitlines()) == 1
+    assert names(tmp_path) == ["e.lock"]
+
+
+def test_a_folder_that_cannot_be_made_is_one_line(tmp_path, counted):
+    (tmp_path / "file").touch()
+    with pytest.raises(StorageError, match="ASRNORM_CACHE"):
+        open_entry("e", fingerprint={}, build=counted, folder=tmp_path / "file" / "cache")
+
+
+def test_two_processes_build_an_entry_once(tmp_path):
+    processes = [start(tmp_path, 0.5) for _ in range(2)]
+    outputs = [process.communicate(timeout=60) for process in processes]
+    assert [out for out, _ in outputs] == [b"70\n", b"70\n"], outputs
+    assert log_size(tmp_path) == 1
+
+
+def test_a_waiting_process_takes_over_from_one_that_is_killed(tmp_path):
+    first = start(tmp_path, 300)
+    wait_for(lambda: log_size(tmp_path) == 1)
+    second = start(tmp_path, 0)
+    wait_for(lambda: second.poll() is not None or _is_waiting(second.pid))
+    assert second.poll() is None, "it must wait while the first one builds"
+    first.send_signal(signal.SIGKILL)
+    first.communicate(timeout=20)
+    out, err = second.communicate(timeout=60)
+    assert out == b"70\n", err
+    assert log_size(tmp_path) == 2
+    assert names(tmp_path / "cache") == ["entry", "entry.lock"], "what the killed one left is removed"
+
+
+def _is_waiting(pid):
+    """Whether the process sits in flock, where Linux tells; elsewhere a second has to do."""
+    where = Path(f"/proc/{pid}/wchan")
+    try:
+        return "lock" in where.read_text()
+    except OSError:
+        time.sleep(1)
+        return True
+
+
+def test_the_cache_lies_in_the_data_folder_where_that_can_be_written(tmp_path, monkeypatch):
+    monkeypatch.delenv("ASRNORM_CACHE", raising=False)
+    monkeypatch.setenv("HOME", str(tmp_path / "home"))
+    assert cache_folder(tmp_path) == tmp_path / ".cache" / "asrnorm"
+    assert cache_folder(tmp_path / "absent") == tmp_path / "home" / ".cache" / "asrnorm"
+    monkeypatch.setattr(cache.os, "access", lambda *_: False)
+    assert cache_folder(tmp_path) == tmp_path / "home" / ".cache" / "asrnorm"
+    monkeypatch.setenv("ASRNORM_CACHE", str(tmp_path / "own"))
+    assert cache_folder(tmp_path) == tmp_path / "own" / "asrnorm"
+
+
+def test_a_changed_file_changes_the_description(tmp_path):
+    path = tmp_path / "x"
+    path.write_text("a")
+    before = describe_files([path])
+    assert describe_files([path]) == before
+    path.write_text("ab")
+    assert describe_files([path]) != before
+    with pytest.raises(InputError, match="No such file"):
+        describe_files([tmp_path / "absent"])
