@@ -2,7 +2,9 @@
 
 import bz2
 import gzip
+import io
 import struct
+from functools import cache
 from pathlib import Path
 
 import numpy as np
@@ -24,9 +26,9 @@ def idx_bytes(array):
 def write_mnist(root, *, num_train=40, num_test=20, compress=False, folder="MNIST/raw"):
     place = Path(root) / folder
     place.mkdir(parents=True, exist_ok=True)
-    for split, count in (("train", num_train), ("t10k", num_test)):
+    for seed, (split, count) in enumerate((("train", num_train), ("t10k", num_test))):
         for kind, array in (
-            ("images-idx3", noise(count, 28, 28)),
+            ("images-idx3", noise(count, 28, 28, seed=seed)),
             ("labels-idx1", (np.arange(count) % 10).astype(np.uint8)),
         ):
             data = idx_bytes(array)
@@ -109,6 +111,14 @@ def write_cifar10c(root, corruptions, count=10):
         np.save(place / f"{name}.npy", noise(5 * count, 32, 32, 3, seed=number))
 
 
+@cache
+def pacs_image(number):
+    """WebP under the name of a JPEG: the content decides."""
+    stream = io.BytesIO()
+    Image.fromarray(noise(16, 16, 3, seed=number)).resize((227, 227), 0).save(stream, "WEBP", lossless=True, method=0)
+    return stream.getvalue()
+
+
 def write_pacs(root, *, per_class=3, folder="PACS", lists="PACS/splits"):
     place, list_place = Path(root) / folder, Path(root) / lists
     list_place.mkdir(parents=True, exist_ok=True)
@@ -118,10 +128,7 @@ def write_pacs(root, *, per_class=3, folder="PACS", lists="PACS/splits"):
             (place / domain / name).mkdir(parents=True)
             for number in range(per_class):
                 path = f"{domain}/{name}/pic_{number:03d}.jpg"
-                # WebP under the name of a JPEG: the content decides.
-                Image.fromarray(noise(227, 227, 3, seed=number)).resize((20, 20)).resize((227, 227)).save(
-                    place / path, "WEBP", lossless=True, method=0
-                )
+                (place / path).write_bytes(pacs_image(number))
                 (crossval if number == 0 else train).append(f"{path} {label}")
         for split, lines in (("train", train), ("crossval", crossval), ("test", crossval + train)):
             (list_place / f"{domain}_{split}_kfold.txt").write_text("\n".join(lines) + "\n")

@@ -62,7 +62,7 @@ class BatchOrder:
         stop = min(start + self.batch_size, self.count)
         if not self.shuffle:
             return torch.arange(start, stop)
-        return _permutation(self.count, self.seed, epoch)[start:stop]
+        return _permutation(self.count, self.seed, epoch)[start:stop].clone()  # the permutation is shared
 
 
 def create_generator(*key: int, device: torch.device | str = "cpu") -> torch.Generator:

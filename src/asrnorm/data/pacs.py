@@ -8,6 +8,7 @@ one out).
 from pathlib import Path
 
 import numpy as np
+from numpy.typing import NDArray
 
 from asrnorm.data.base import IMAGENET_MEAN, IMAGENET_STD, SUITES, Part, Suite
 from asrnorm.data.cache import EntryWriter, cache_folder, describe_files, open_entry
@@ -133,9 +134,7 @@ class PACS(Suite):
             build=build,
             folder=cache_folder(self.root),
         )
-        labels = np.zeros(len(rows), np.int64)
-        for name, label in named:
-            labels[rows[name]] = label - 1
+        labels = _collect_labels(named, lists)
         everything = ImageSet(entry["images"], labels)
         picked = {split: [rows[name] for name, _ in entries[split]] for split in SPLITS}
         picked["test"].sort()  # the order of a test set is of no consequence; sorted, it is the file as it lies
@@ -145,6 +144,14 @@ class PACS(Suite):
 
 def _list_name(domain: str, split: str) -> str:
     return f"{domain}_{split}_kfold.txt"
+
+
+def _collect_labels(named: list[tuple[str, int]], lists: Path) -> NDArray[np.int64]:
+    labels: dict[str, int] = {}
+    for name, label in named:
+        if labels.setdefault(name, label) != label:
+            raise InputError(f"{lists}: {name} has the labels {labels[name]} and {label} in different lists")
+    return np.array(list(labels.values()), np.int64) - 1
 
 
 def _require(paths: list[Path], listing: Path) -> None:

@@ -1,0 +1,38 @@
+"""The choice of source and target domains."""
+
+import pytest
+
+from asrnorm.data.domain import choose_domains
+from asrnorm.errors import InputError, UnknownNameError
+
+KNOWN = ("art", "cartoon", "photo", "sketch")
+
+
+@pytest.mark.parametrize(
+    ("source", "target", "sources", "targets"),
+    [
+        ("photo", None, ("photo",), ("art", "cartoon", "sketch")),
+        (None, "photo", ("art", "cartoon", "sketch"), ("photo",)),
+        ("photo,art", None, ("photo", "art"), ("cartoon", "sketch")),
+        (["photo"], ["sketch"], ("photo",), ("sketch",)),
+        ("photo", ("art", "art"), ("photo",), ("art",)),
+    ],
+)
+def test_what_is_not_named_goes_to_the_other_side(source, target, sources, targets):
+    assert choose_domains(KNOWN, source, target, suite="pacs") == (sources, targets)
+
+
+@pytest.mark.parametrize(
+    ("source", "target", "error", "message"),
+    [
+        ("foto", None, UnknownNameError, "did you mean 'photo'"),
+        (None, None, InputError, "choose source= or target= among art, cartoon, photo, sketch"),
+        ("", " , ", InputError, "choose source="),
+        ("photo", "photo", InputError, "photo cannot be source and target at once"),
+        ("art,cartoon,photo,sketch", None, InputError, "no target domain is left"),
+        (None, KNOWN, InputError, "no source domain is left"),
+    ],
+)
+def test_choices_that_leave_nothing_are_refused(source, target, error, message):
+    with pytest.raises(error, match=message):
+        choose_domains(KNOWN, source, target, suite="pacs")

@@ -1,0 +1,118 @@
+"""A user's images: found in a fixed order, and every mistake named."""
+
+import json
+import os
+
+import pytest
+from PIL import Image
+
+from asrnorm.data.folder_listing import collect_classes, list_images
+from asrnorm.errors import InputError
+from helpers.published import write_folder
+
+
+def listed(root):
+    return [(sample.key, sample.label, sample.domain) for sample in list_images(root)]
+
+
+def test_images_of_every_ending_are_found_in_order_and_the_rest_passed_over(tmp_path):
+    place = tmp_path / "photo" / "dog"
+    (place / "more").mkdir(parents=True)
+    for name in ("b.JPG", "a.webp", "c.tiff", "more/d.png", ".hidden.png", "notes.txt"):
+        (place / name).touch()
+    (tmp_path / ".git").mkdir()
+    (tmp_path / "readme.txt").touch()
+    assert [key for key, _, _ in listed(tmp_path)] == [
+        f"photo/dog/{name}" for name in ("a.webp", "b.JPG", "c.tiff", "more/d.png")
+    ]
+
+
+def test_a_link_upwards_ends(tmp_path):
+    write_folder(tmp_path, count=1)
+    (tmp_path / "art" / "cat" / "loop").symlink_to(tmp_path)
+    assert len(list_images(tmp_path)) == 4
+
+
+@pytest.mark.parametrize(
+    ("make", "message"),
+    [
+        (lambda root: root.rmdir(), "no such folder; give root="),
+        (lambda _: None, "no images in it; expected <domain>/<class>/<image>"),
+        (lambda root: (root / "photo" / "dog").mkdir(parents=True), r"photo/dog: no image in it"),
+        (lambda root: Image.new("L", (2, 2)).save(root / "x.png"), "no images in it; expected"),
+    ],
+)
+def test_folders_without_images_are_named(tmp_path, make, message):
+    root = tmp_path / "own"
+    root.mkdir()
+    make(root)
+    with pytest.raises(InputError, match=message) as caught:
+        list_images(root)
+    assert "\n" not in str(caught.value)
+
+
+def test_an_unreadable_folder_is_one_line(tmp_path, monkeypatch):
+    write_folder(tmp_path)
+    scan = os.scandir
+
+    def refuse(path):
+        if str(path).endswith("dog"):
+            raise PermissionError(13, "Permission denied")
+        return scan(path)
+
+    monkeypatch.setattr(os, "scandir", refuse)
+    with pytest.raises(InputError, match=r"art/dog: Permission denied; check its permissions"):
+        list_images(tmp_path)
+
+
+def test_both_tables_say_the_same(tmp_path):
+    rows = [("a/1.png", "dog", "photo"), ("a/2, b.png", "cat", "art")]
+    (tmp_path / "t.csv").write_text('domain,path,label,extra\nphoto,a/1.png,dog,x\nart,"a/2, b.png",cat,y\n')
+    lines = [json.dumps({"path": path, "label": label, "domain": domain}) for path, label, domain in rows]
+    (tmp_path / "t.jsonl").write_text("\n".join(lines))
+    assert listed(tmp_path / "t.csv") == listed(tmp_path / "t.jsonl") == rows
+    assert list_images(tmp_path / "t.csv")[0].path == tmp_path / "a" / "1.png"
+
+
+def test_absolute_paths_and_numbers_as_labels_are_taken(tmp_path):
+    (tmp_path / "t.jsonl").write_text('{"path": "/data/1.png", "label": 3, "domain": "x"}\n')
+    sample = list_images(tmp_path / "t.jsonl")[0]
+    assert (str(sample.path), sample.label) == ("/data/1.png", "3")
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "message"),
+    [
+        ("t.csv", "path,label\n1.png,dog\n", r"no column domain; the first line must name path, label, domain"),
+        ("t.csv", "", "no column path, label, domain"),
+        ("t.csv", "path,label,domain\n", "no images in it"),
+        ("t.csv", "path,label,domain\n1.png,dog\n", "line 2: no usable domain"),
+        ("t.csv", "path,label,domain\n1.png, ,art\n", "line 2: no usable label"),
+        ("t.csv", "path,label,domain\n1.png,a,b\n1.png,a,b\n", "1.png is named more than once"),
+        ("t.jsonl", '{"path": "1.png"}\n', "line 1: no usable label"),
+        ("t.jsonl", "\n[1]\n", "line 2: expected an object"),
+        ("t.jsonl", "{", "line 1: not JSON"),
+        ("t.jsonl", "[" * 100_000, "line 1: not JSON"),
+        ("t.jsonl", '{"path": "1.png", "label": true, "domain": "x"}', "line 1: no usable label"),
+        ("t.jsonl", '{"path": "a\\u0000b", "label": "x", "domain": "x"}', "line 1: no usable path"),
+    ],
+)
+def test_a_bad_table_is_one_line(tmp_path, name, text, message):
+    (tmp_path / name).write_text(text)
+    with pytest.raises(InputError, match=message) as caught:
+        list_images(tmp_path / name)
+    assert name in str(caught.value)
+    assert "\n" not in str(caught.value)
+
+
+def test_a_table_that_is_no_text_is_one_line(tmp_path):
+    (tmp_path / "t.csv").write_bytes(b"\xff\xfe\x00")
+    with pytest.raises(InputError, match="UTF-8"):
+        list_images(tmp_path / "t.csv")
+
+
+def test_domains_with_other_classes_are_shown(tmp_path):
+    write_folder(tmp_path, domains=("art",), classes=("cat", "dog"), count=1)
+    write_folder(tmp_path, domains=("photo",), classes=("dog", "horse", "pig"), count=1)
+    with pytest.raises(InputError, match="different classes: art lacks horse, pig; photo lacks cat"):
+        collect_classes(list_images(tmp_path), tmp_path)

@@ -1,0 +1,126 @@
+"""The folder suite: what it makes of a user's images."""
+
+import numpy as np
+import pytest
+from PIL import Image
+
+from asrnorm.data import FileSet, ImageSet, create_suite
+from asrnorm.errors import InputError, UnknownNameError
+from helpers.published import write_folder
+
+
+@pytest.fixture
+def root(tmp_path):
+    write_folder(tmp_path / "own", domains=("art", "photo", "sketch"))
+    return tmp_path / "own"
+
+
+def test_pixels_are_those_of_pillow(root):
+    target = create_suite("folder", root=root, source="art", size=8).targets["photo"]
+    with Image.open(root / "photo" / "cat" / "0.png") as image:
+        expected = np.asarray(image.resize((8, 8), Image.Resampling.BILINEAR))
+    np.testing.assert_array_equal(target.images[0], expected)
+
+
+def test_files_and_memory_hold_the_same(root):
+    options = {"root": root, "source": "art,photo", "size": (6, 8), "test": 0.2}
+    memory = create_suite("folder", **options)
+    files = create_suite("folder", **options, max_gigabytes=0)
+    for part in ("train", "validation", "source_test"):
+        own, other = getattr(files, part), getattr(memory, part)
+        assert isinstance(own, FileSet)
+        assert isinstance(other, ImageSet)
+        assert own.image_size == other.image_size == (6, 8)
+        np.testing.assert_array_equal(own.labels, other.labels)
+        np.testing.assert_array_equal(np.stack([own.read(row) for row in range(len(own))]), other.images)
+    assert isinstance(files.targets["sketch"], FileSet)
+
+
+def test_the_split_is_balanced_seeded_and_disjoint(root):
+    def rows(seed):
+        suite = create_suite("folder", root=root, source="art", size=8, validation=0.2, test=0.1, seed=seed)
+        return suite, {image.tobytes() for image in suite.validation.images}
+
+    suite, held = rows(0)
+    assert [part.class_counts(2).tolist() for part in (suite.train, suite.validation)] == [
+        [7, 7],
+        [2, 2],
+    ]
+    assert suite.source_test.class_counts(2).tolist() == [1, 1]
+    assert not held & {image.tobytes() for image in suite.train.images}
+    assert not held & {image.tobytes() for image in suite.source_test.images}
+    assert rows(0)[1] == held
+    assert rows(1)[1] != held
+
+
+def test_without_a_test_share_the_validation_images_serve(root):
+    suite = create_suite("folder", root=root, source="art", size=8)
+    assert suite.source_test is suite.validation
+    nothing = create_suite("folder", root=root, source="art", size=8, validation=0)
+    assert nothing.validation is None
+    with pytest.raises(InputError, match="nothing is held out"):
+        _ = nothing.source_test
+
+
+def test_leave_one_out_mixes_the_others(root):
+    suite = create_suite("folder", root=root, target="photo", size=8)
+    assert suite.sources == ("art", "sketch")
+    assert len(suite.train) + len(suite.validation) == 40
+    assert suite.target_names == ("photo",)
+
+
+def test_a_new_image_is_noticed(root):
+    assert len(create_suite("folder", root=root, source="art", size=8).targets["photo"]) == 20
+    Image.new("RGB", (4, 4)).save(root / "photo" / "cat" / "new.png")
+    assert len(create_suite("folder", root=root, source="art", size=8).targets["photo"]) == 21
+
+
+def test_a_table_serves_as_root(root):
+    lines = [f"{path.relative_to(root)},{path.parent.name},{path.parts[-3]}" for path in sorted(root.rglob("*.png"))]
+    (root / "table.csv").write_text("path,label,domain\n" + "\n".join(lines))
+    from_table = create_suite("folder", root=root / "table.csv", source="art", size=8)
+    from_folder = create_suite("folder", root=root, source="art", size=8)
+    assert from_table.classes == from_folder.classes
+    np.testing.assert_array_equal(from_table.targets["sketch"].images, from_folder.targets["sketch"].images)
+
+
+@pytest.mark.parametrize(
+    ("options", "error", "message"),
+    [
+        ({}, InputError, "choose source= or target= among art, photo, sketch"),
+        ({"source": "foto"}, UnknownNameError, "did you mean 'photo'"),
+        ({"source": "art", "validation": 1.0}, InputError, "held-out fractions"),
+    ],
+)
+def test_wrong_choices_are_one_line(root, options, error, message):
+    with pytest.raises(error, match=message):
+        _ = create_suite("folder", root=root, size=8, **options).train
+
+
+def test_a_wrong_size_is_refused_at_once():
+    with pytest.raises(InputError, match="size must be at least 1"):
+        create_suite("folder", size=0)
+
+
+def test_without_a_root_it_says_what_to_give():
+    suite = create_suite("folder", source="art")
+    assert [part.present for part in suite.parts()] == [False]
+    with pytest.raises(InputError, match="give root="):
+        _ = suite.train
+
+
+def test_a_bad_image_is_named_and_nothing_is_cached(root):
+    bad = root / "photo" / "cat" / "0.png"
+    good = bad.read_bytes()
+    bad.write_bytes(good[:30])
+    with pytest.raises(InputError, match=r"photo/cat/0\.png: cannot be read as an image"):
+        create_suite("folder", root=root, source="art", size=8).prepare()
+    bad.write_bytes(good)
+    create_suite("folder", root=root, source="art", size=8).prepare()
+
+
+def test_an_unused_domain_may_have_other_classes(root):
+    write_folder(root, domains=("toy",), classes=("robot",), count=1)
+    assert create_suite("folder", root=root, source="art", target="photo", size=8).classes == ("cat", "dog")
+    with pytest.raises(InputError, match="art lacks robot"):
+        _ = create_suite("folder", root=root, source="art", size=8).classes
