@@ -4,7 +4,7 @@ The protocol of Volpi et al. (ADA, 2018; RSDA, 2019): 32x32 RGB, resized with La
 deviation. `docs/data/digits.md` has the sources of every choice.
 """
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +15,7 @@ from asrnorm.data.base import SUITES, Part, Suite, find_first
 from asrnorm.data.cache import EntryWriter, cache_folder, describe_files, open_entry
 from asrnorm.data.image import read_images, resize_images
 from asrnorm.data.image_set import ImageSet
+from asrnorm.data.maker import describe_makers
 from asrnorm.data.reader.idx import read_idx
 from asrnorm.data.reader.libsvm import read_usps
 from asrnorm.data.reader.listing import read_listing
@@ -139,9 +140,10 @@ class Digits(Suite):
             files = self._usps_files()
             return self._open(name, files, lambda: read_usps(files[0]))
         if name == "syn_like":
-            return self._open(f"syn_like-s{self.seed}", (), self._generate_syn)
+            return self._open(f"syn_like-s{self.seed}", (), self._generate_syn, describe_makers())
         if name == "mnist_m_like":
-            return self._open(f"mnist_m_like-s{self.seed}", self._mnist_files()[2:], self._generate_mnist_m)
+            files = self._mnist_files()[2:]
+            return self._open(f"mnist_m_like-s{self.seed}", files, self._generate_mnist_m, describe_makers())
         return self._load_mnist_m()
 
     def _load_mnist(self, split: str) -> ImageSet:
@@ -170,18 +172,22 @@ class Digits(Suite):
         images, labels = _read_mnist(*self._mnist_files()[2:])
         return build_mnist_m(images, labels, self.seed)
 
-    def _open(self, name: str, files: Iterable[Path], read: Callable[[], Arrays]) -> ImageSet:
+    def _open(
+        self, name: str, files: Sequence[Path], read: Callable[[], Arrays], makers: Sequence[str] = ()
+    ) -> ImageSet:
         def build(writer: EntryWriter) -> None:
             images, labels = read()
             writer.add("images", resize_images(images, SIZE))
             writer.add("labels", np.asarray(labels, np.int64))
 
-        return self._open_entry(name, files, build)
+        return self._open_entry(name, files, build, makers)
 
-    def _open_entry(self, name: str, files: Iterable[Path], build: Callable[[EntryWriter], None]) -> ImageSet:
+    def _open_entry(
+        self, name: str, files: Sequence[Path], build: Callable[[EntryWriter], None], makers: Sequence[str] = ()
+    ) -> ImageSet:
         entry = open_entry(
             f"digits-{name}",
-            fingerprint={"files": describe_files(files), "size": SIZE, "resample": "lanczos"},
+            fingerprint={"files": describe_files(files), "size": SIZE, "resample": "lanczos", "makers": list(makers)},
             build=build,
             folder=cache_folder(self.root),
         )

