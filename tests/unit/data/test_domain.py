@@ -25,7 +25,7 @@ def test_what_is_not_named_goes_to_the_other_side(source, target, sources, targe
 @pytest.mark.parametrize(
     ("source", "target", "error", "message"),
     [
-        ("foto", None, UnknownNameError, "did you mean 'photo'"),
+        ("photos", None, UnknownNameError, "did you mean 'photo'"),
         (None, None, InputError, "choose source= or target= among art, cartoon, photo, sketch"),
         ("", " , ", InputError, "choose source="),
         ("photo", "photo", InputError, "photo cannot be source and target at once"),

@@ -88,7 +88,7 @@ def test_a_table_serves_as_root(root):
     ("options", "error", "message"),
     [
         ({}, InputError, "choose source= or target= among art, photo, sketch"),
-        ({"source": "foto"}, UnknownNameError, "did you mean 'photo'"),
+        ({"source": "photos"}, UnknownNameError, "did you mean 'photo'"),
         ({"source": "art", "validation": 1.0}, InputError, "held-out fractions"),
     ],
 )
