@@ -13,6 +13,7 @@ import numpy as np
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+from scipy.io import savemat
 
 from asrnorm.data.folder_listing import list_images
 from asrnorm.data.reader.array import open_npy, read_npz
@@ -20,6 +21,7 @@ from asrnorm.data.reader.cifar import read_cifar_binary, read_cifar_python
 from asrnorm.data.reader.idx import read_idx
 from asrnorm.data.reader.libsvm import read_usps
 from asrnorm.data.reader.listing import read_listing
+from asrnorm.data.reader.mat import read_digit_mat
 from asrnorm.errors import InputError
 from helpers.published import idx_bytes, noise, python2_pickle, usps_text
 
@@ -35,6 +37,13 @@ def npy_bytes(array):
 def npz_bytes(save):
     stream = io.BytesIO()
     save(stream, images=noise(4, 5))
+    return stream.getvalue()
+
+
+def mat_bytes(*, compress):
+    stream = io.BytesIO()
+    values = {"X": noise(32, 32, 3, 2), "y": np.array([[10], [3]], np.uint8)}
+    savemat(stream, values, do_compression=compress)
     return stream.getvalue()
 
 
@@ -74,6 +83,8 @@ FORMATS = {
     "cifar.py2": (read_cifar_python, python2_pickle(noise(1, 3072), [4]), "test_batch", check_digits),
     "cifar.py3": (read_cifar_python, pickle.dumps(BATCH, protocol=2), "test_batch", check_digits),
     "cifar.py4": (read_cifar_python, pickle.dumps(BATCH, protocol=4), "test_batch", check_digits),
+    "mat": (read_digit_mat, mat_bytes(compress=True), "test_32x32.mat", check_digits),
+    "mat.plain": (read_digit_mat, mat_bytes(compress=False), "test_32x32.mat", check_digits),
     "npy": (open_npy, npy_bytes(noise(4, 5)), "fog.npy", nothing),
     "npz": (lambda p: read_npz(p, names=("images",)), npz_bytes(np.savez), "x.npz", nothing),
     "npz.deflated": (lambda p: read_npz(p, names=("images",)), npz_bytes(np.savez_compressed), "x.npz", nothing),

@@ -21,10 +21,10 @@ def test_ten_is_zero_and_images_come_first(tmp_path):
 @pytest.mark.parametrize(
     ("values", "message"),
     [
-        ({"X": noise(32, 32, 3, 2)}, "expected the variables X and y, found X"),
+        ({"X": noise(32, 32, 3, 2)}, "expected the arrays X and y with a label an image, found X"),
         ({"X": noise(28, 28, 3, 2), "y": np.ones((2, 1))}, r"expected X to be uint8 \(32, 32, 3, n\)"),
-        ({"X": np.zeros((32, 32, 3, 2)), "y": np.ones((2, 1))}, "found double"),
-        ({"X": noise(32, 32, 3, 2), "y": np.ones((3, 1))}, r"X holds 2 images and y has shape \(3, 1\)"),
+        ({"X": np.zeros((32, 32, 3, 2)), "y": np.ones((2, 1))}, "found float64"),
+        ({"X": noise(32, 32, 3, 2), "y": np.ones((3, 1))}, "X holds 2 images and y 3 labels"),
         ({"X": noise(32, 32, 3, 2), "y": np.full((2, 1), 11)}, "which is no digit"),
         ({"X": noise(32, 32, 3, 2), "y": np.array([["a"], ["b"]])}, "y"),
     ],
