@@ -1,1 +1,35 @@
-"""Suites of domains: their files, how to get them, and what can be done to their images."""
+"""Suites of domains, one line a suite, which exports and registers it; their files, and what is done to images.
+
+The loaders need torch and are imported when first asked for, so that `asrnorm data list` starts at once.
+"""
+
+from typing import TYPE_CHECKING, Any
+
+from asrnorm.data.base import SUITES as SUITES
+from asrnorm.data.base import Part as Part
+from asrnorm.data.base import Suite as Suite
+from asrnorm.data.base import create_suite as create_suite
+from asrnorm.data.base import list_suites as list_suites
+from asrnorm.data.cifar10c import CIFAR10C as CIFAR10C
+from asrnorm.data.digits import Digits as Digits
+from asrnorm.data.digits_mini import DigitsMini as DigitsMini
+from asrnorm.data.file_set import FileSet as FileSet
+from asrnorm.data.image_folder import ImageFolder as ImageFolder
+from asrnorm.data.image_set import ImageSet as ImageSet
+from asrnorm.data.pacs import PACS as PACS
+
+if TYPE_CHECKING:
+    from asrnorm.data.loader import Batch as Batch
+    from asrnorm.data.loader import DeviceLoader as DeviceLoader
+    from asrnorm.data.loader import FileLoader as FileLoader
+    from asrnorm.data.loader import create_loader as create_loader
+
+_LOADERS = ("Batch", "DeviceLoader", "FileLoader", "create_loader")
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _LOADERS:
+        raise AttributeError(f"module 'asrnorm.data' has no attribute {name!r}")
+    from asrnorm.data import loader
+
+    return getattr(loader, name)
