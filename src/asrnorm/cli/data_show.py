@@ -32,7 +32,7 @@ def show(
     from asrnorm.data.contact_sheet import contact_sheet
 
     options = {name: value for name, value in (("root", root), ("source", source)) if value is not None}
-    loaded: Any = data.create_suite(suite, **options)  # type: ignore[attr-defined,unused-ignore]
+    loaded: Any = data.create_suite(suite, **options)
     if hasattr(loaded, "load"):
         loaded = loaded.load()
     domains = SuiteDomains(loaded, domain)

@@ -13,7 +13,11 @@ from asrnorm.errors import UnknownNameError, describe_unknown
 from asrnorm.registry import Registry
 
 # Where each registry lives; imported when asked for, since most of them load torch.
-REGISTRIES = {"models": ("asrnorm.models", "MODELS"), "norms": ("asrnorm.norms", "NORMS")}
+REGISTRIES = {
+    "models": ("asrnorm.models", "MODELS"),
+    "norms": ("asrnorm.norms", "NORMS"),
+    "suites": ("asrnorm.data", "SUITES"),
+}
 
 _KINDS = ", ".join(sorted(REGISTRIES))
 

@@ -11,6 +11,7 @@ import typer
 
 from asrnorm import __version__
 from asrnorm.cli.bench import bench_app
+from asrnorm.cli.data import data_app
 from asrnorm.cli.doctor import doctor
 from asrnorm.cli.listing import list_registry
 from asrnorm.errors import AsrnormError, UnknownNameError
@@ -28,6 +29,7 @@ app = typer.Typer(
 )
 app.command("list")(list_registry)
 app.command("doctor")(doctor)
+app.add_typer(data_app, name="data")
 app.add_typer(bench_app, name="bench")
 
 # typer carries its own copy of click in some releases, so its exceptions are found by what typer exports.
