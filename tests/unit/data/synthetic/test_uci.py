@@ -1,7 +1,12 @@
 import numpy as np
-from sklearn.datasets import load_digits
 
 from asrnorm.data.synthetic.uci import build_uci, restore_scan
+
+
+def load_digits():
+    from sklearn import datasets
+
+    return datasets.load_digits()
 
 
 def test_labels_and_order_are_those_of_the_library():
