@@ -14,6 +14,7 @@ from asrnorm.registry import Registry
 
 # Where each registry lives; imported when asked for, since most of them load torch.
 REGISTRIES = {
+    "methods": ("asrnorm.methods", "METHODS"),
     "models": ("asrnorm.models", "MODELS"),
     "norms": ("asrnorm.norms", "NORMS"),
     "suites": ("asrnorm.data", "SUITES"),

@@ -1,0 +1,260 @@
+"""One run, described whole: frozen dataclasses, to and from YAML, overridden from the command line, hashed.
+
+A recipe returns a complete `RunConfig`; nothing is filled in elsewhere. The hash covers what changes numbers, so that
+two folders with one hash hold the same run.
+"""
+
+import dataclasses
+import hashlib
+import json
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, Literal, get_args, get_origin, get_type_hints
+
+from asrnorm.errors import InputError, UnknownNameError, describe_unknown
+
+Selection = Literal["last", "source-val", "shifted-val", "oracle"]
+Scale = Literal["paper", "short", "smoke"]
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Choice:
+    """A registry name and its keyword options."""
+
+    name: str
+    args: dict[str, Any] = dataclasses.field(default_factory=dict)
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class OptimConfig:
+    """Optimizer and schedule.
+
+    Attributes:
+        decay_lambdas: apply weight decay to the lambdas of ASR-Norm too; with it alone they drift from .05 to .5.
+        schedule: over the whole run; `step` multiplies by `step_factor` at the fraction `step_at` of the steps.
+        gate_lr: learning rate of BIN's gates over `lr`; they never decay.
+    """
+
+    name: Literal["sgd", "adam"] = "sgd"
+    lr: float = 0.1
+    momentum: float = 0.9
+    nesterov: bool = False
+    weight_decay: float = 0.0
+    decay_lambdas: bool = True
+    schedule: Literal["constant", "cosine", "step"] = "constant"
+    step_at: float = 0.8
+    step_factor: float = 0.1
+    gate_lr: float = 10.0
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class RunConfig:
+    """Everything that one run depends on.
+
+    Attributes:
+        recipe: name of the recipe it came from.
+        scale: the scale that recipe was built at.
+        weights: file of pretrained weights, under the data folder where relative.
+        layers: which norms of a pretrained network are converted.
+        augment: of the training images: nothing, CIFAR's crop and flip, or PACS's set.
+        shuffle: draw batches at random; off keeps the order of the set, as the Digits protocols do.
+        selection: which checkpoint is reported; `oracle` looks at the targets and is labelled so.
+        evaluate_every: steps between evaluations for the selection; 0 evaluates at the end alone.
+        evaluate_batch: images in an evaluation batch; changes numbers for `bn_test` only.
+        adversarial: also report accuracy under attack.
+        device: `auto` is a GPU where there is one.
+        checkpoint_every: steps between checkpoints.
+        log_every: steps between rows of the log.
+        lambda_every: steps between rows with the lambdas of every layer; 0 leaves them out.
+    """
+
+    recipe: str
+    scale: Scale = "paper"
+    seed: int = 0
+    suite: Choice
+    model: Choice
+    norm: Choice
+    method: Choice
+    optim: OptimConfig
+    steps: int
+    batch_size: int
+    weights: str | None = None
+    layers: str = "auto"
+    augment: Literal["none", "cifar", "pacs"] = "none"
+    shuffle: bool = True
+    selection: Selection = "last"
+    evaluate_every: int = 0
+    evaluate_batch: int = 500
+    precision: Literal["float32", "bfloat16", "float64"] = "float32"
+    adversarial: bool = False
+    device: str = "auto"
+    compile: bool = False
+    checkpoint_every: int = 500
+    log_every: int = 50
+    lambda_every: int = 500
+
+    def __post_init__(self) -> None:
+        for name in ("steps", "batch_size", "evaluate_batch", "checkpoint_every", "log_every"):
+            if getattr(self, name) < 1:
+                raise InputError(f"{name} must be at least 1, not {getattr(self, name)}")
+
+
+# Fields that do not change the numbers of a run.
+_UNHASHED = ("device", "compile", "checkpoint_every", "log_every", "lambda_every")
+
+
+def to_mapping(config: RunConfig) -> dict[str, Any]:
+    """Return a config as plain dicts, lists and scalars, the form in which it is stored."""
+    return dataclasses.asdict(config)
+
+
+def from_mapping(values: Mapping[str, Any], where: str = "config") -> RunConfig:
+    """Return the config that `to_mapping` made.
+
+    Raises:
+        UnknownNameError: a field that does not exist; the nearest one is named.
+        InputError: a value of the wrong type.
+    """
+    return _build(RunConfig, values, where)
+
+
+def content_hash(config: RunConfig) -> str:
+    """Return ten hex digits over the fields that change numbers: not paths, not logging, not the device.
+
+    Example:
+        >>> config = RunConfig(recipe="x", suite=Choice(name="digits"), model=Choice(name="digits_convnet"),
+        ...     norm=Choice(name="asr"), method=Choice(name="erm"), optim=OptimConfig(), steps=1, batch_size=1)
+        >>> content_hash(config) == content_hash(dataclasses.replace(config, device="cpu"))
+        True
+    """
+    values = to_mapping(config)
+    for name in _UNHASHED:
+        del values[name]
+    values["suite"]["args"].pop("root", None)
+    values["weights"] = Path(config.weights).name if config.weights else None
+    text = json.dumps(values, sort_keys=True, separators=(",", ":"))
+    return hashlib.sha256(text.encode()).hexdigest()[:10]
+
+
+def override(config: RunConfig, assignments: Mapping[str, Any]) -> RunConfig:
+    """Return the config with fields replaced, as `--set a.b=value` does.
+
+    `method=rsda` picks another method with its defaults, `method.interval=500` sets one of its options,
+    `optim.lr=0.01` a field. Text is read as YAML reads a scalar.
+
+    Example:
+        >>> config = RunConfig(recipe="x", suite=Choice(name="pacs"), model=Choice(name="resnet18"),
+        ...     norm=Choice(name="asr"), method=Choice(name="erm"), optim=OptimConfig(), steps=1, batch_size=1)
+        >>> override(config, {"optim.lr": "0.01", "suite.source": "photo"}).suite.args
+        {'source': 'photo'}
+    """
+    values = to_mapping(config)
+    for path, value in assignments.items():
+        parsed = _parse(value) if isinstance(value, str) else value
+        _assign(values, path, parsed)
+    return from_mapping(values, "--set")
+
+
+def load_config(path: Path) -> RunConfig:
+    """Read a `config.yaml`."""
+    import yaml
+
+    try:
+        values = yaml.safe_load(path.read_text())
+    except FileNotFoundError:
+        raise InputError(f"{path}: no such config file") from None
+    except (yaml.YAMLError, UnicodeDecodeError) as error:
+        raise InputError(f"{path}: not YAML ({' '.join(str(error).split())})") from error
+    if not isinstance(values, dict):
+        raise InputError(f"{path}: holds no config")
+    return from_mapping(values, str(path))
+
+
+def dump_config(config: RunConfig) -> str:
+    """Return a config as YAML, itself a valid `--config` file."""
+    import yaml
+
+    return str(yaml.safe_dump(to_mapping(config), sort_keys=False))
+
+
+def first_difference(mine: RunConfig, theirs: RunConfig) -> str | None:
+    """Return the dotted name and both values of the first field that differs, `None` where none does."""
+    return _compare(to_mapping(mine), to_mapping(theirs), "")
+
+
+def _compare(mine: Any, theirs: Any, path: str) -> str | None:
+    if isinstance(mine, dict) and isinstance(theirs, dict):
+        for key in {**mine, **theirs}:
+            found = _compare(mine.get(key), theirs.get(key), f"{path}.{key}" if path else key)
+            if found:
+                return found
+        return None
+    return None if mine == theirs else f"{path}: {mine!r} here, {theirs!r} there"
+
+
+def _parse(text: str) -> Any:
+    import yaml
+
+    try:
+        value = yaml.safe_load(text)
+    except yaml.YAMLError:
+        return text
+    if isinstance(value, str):  # YAML 1.1 takes 1e-4 for text
+        try:
+            return float(value)
+        except ValueError:
+            return value
+    return value
+
+
+def _assign(values: dict[str, Any], path: str, value: Any) -> None:
+    head, _, rest = path.partition(".")
+    if head not in values:
+        raise UnknownNameError(describe_unknown("config field", head, values))
+    current = values[head]
+    if not isinstance(current, dict):
+        if rest:
+            raise UnknownNameError(f"config field {head!r} has no parts, so {path!r} does not exist")
+        values[head] = value
+    elif set(current) == {"name", "args"}:
+        if rest:
+            current["args"][rest] = value
+        else:
+            values[head] = {"name": value, "args": {}}
+    else:
+        if not rest:
+            raise InputError(f"config field {head!r} has parts: set {', '.join(f'{head}.{part}' for part in current)}")
+        _assign(current, rest, value)
+
+
+def _build(kind: Any, values: Mapping[str, Any], where: str) -> Any:
+    hints = get_type_hints(kind)
+    for name in values:
+        if name not in hints:
+            raise UnknownNameError(f"{where}: " + describe_unknown("config field", str(name), hints))
+    try:
+        return kind(**{name: _convert(hints[name], value, f"{where}: {name}") for name, value in values.items()})
+    except TypeError as error:
+        raise InputError(f"{where}: {error}".replace(f"{kind.__name__}.__init__() ", "")) from error
+
+
+def _convert(hint: Any, value: Any, where: str) -> Any:
+    if dataclasses.is_dataclass(hint):
+        if not isinstance(value, Mapping):
+            raise InputError(f"{where} must be a mapping, not {value!r}")
+        return _build(hint, value, where)
+    if get_origin(hint) is Literal:
+        if value not in get_args(hint):
+            raise UnknownNameError(f"{where}: " + describe_unknown("value", str(value), map(str, get_args(hint))))
+        return value
+    if hint == str | None:
+        return value if value is None else str(value)
+    if get_origin(hint) is dict:
+        return dict(value)
+    if hint is float and isinstance(value, int) and not isinstance(value, bool):
+        return float(value)
+    if hint is int and isinstance(value, float) and value.is_integer():
+        return int(value)
+    if not isinstance(value, hint) or (hint is not bool and isinstance(value, bool)):
+        raise InputError(f"{where} must be {hint.__name__}, not {value!r}")
+    return value

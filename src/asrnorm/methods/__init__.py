@@ -1,0 +1,34 @@
+"""Training methods: one line a method, which exports and registers it."""
+
+from typing import Any
+
+from asrnorm.methods.base import METHODS as METHODS
+from asrnorm.methods.base import Batch as Batch
+from asrnorm.methods.base import Images as Images
+from asrnorm.methods.base import Method as Method
+from asrnorm.methods.base import as_batch as as_batch
+from asrnorm.methods.base import keyed_generator as keyed_generator
+from asrnorm.methods.erm import ERM as ERM
+
+
+def list_methods() -> tuple[str, ...]:
+    """Return the names of all methods.
+
+    Example:
+        >>> "erm" in list_methods()
+        True
+    """
+    return METHODS.names()
+
+
+def create_method(name: str, *, seed: int = 0, **options: Any) -> Method:
+    """Return a training method by its registry name; a wrong name or option is answered with the nearest right one.
+
+    Example:
+        >>> create_method("erm").seed
+        0
+    """
+    METHODS.check(name, options)
+    method = METHODS[name](**options)
+    method.seed = seed
+    return method

@@ -1,0 +1,122 @@
+"""The registry of training methods and the two things a method may decide: the loss of a batch, and new images."""
+
+from collections.abc import Callable
+from typing import Any, NamedTuple, Protocol
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from asrnorm.models import Classifier
+from asrnorm.registry import Registry
+from asrnorm.world import ALONE, World
+
+METHODS: Registry[Callable[..., "Method"]] = Registry("method")
+
+
+class Batch(NamedTuple):
+    """Labelled images of one step.
+
+    Attributes:
+        images: float `(n, 3, h, w)` in [0, 1]; the model normalizes them itself.
+        labels: int64 `(n,)`.
+        step: counted from the start of training; keys the randomness of the step.
+        offset: place of the first image in the global batch, where several processes share one.
+        total: size of the global batch; `None` is that of this one.
+    """
+
+    images: Tensor
+    labels: Tensor
+    step: int = 0
+    offset: int = 0
+    total: int | None = None
+
+    @property
+    def global_size(self) -> int:
+        """Images in the batch of all processes together."""
+        return len(self.labels) if self.total is None else self.total
+
+    def own(self, drawn: Tensor) -> Tensor:
+        """Return this process's rows of something drawn for the whole global batch."""
+        return drawn[self.offset : self.offset + len(self.labels)]
+
+
+class Images(Protocol):
+    """What a grow phase sees of the training images: the source, and the domains grown so far."""
+
+    @property
+    def num_source(self) -> int:
+        """How many of them are the source's."""
+
+    @property
+    def labels(self) -> Tensor:
+        """Labels of all images, int64 `(n,)`."""
+
+    def __len__(self) -> int: ...
+
+    def images(self, rows: Tensor) -> Tensor:
+        """Return images by row, float `(n, 3, h, w)`, on the device of the run."""
+
+    def append(self, images: Tensor, labels: Tensor) -> None:
+        """Add a fictitious domain; every process appends the same."""
+
+
+class Method:
+    """Empirical risk minimization, which the other methods change.
+
+    A method holds no reference to model or data. Randomness comes from `generator(step, purpose)`, never from a global
+    one, so that a resumed or distributed run draws what an uninterrupted one would.
+
+    Attributes:
+        seed: of the run; set by the trainer.
+        world: the processes of the run; set by the trainer.
+    """
+
+    seed: int = 0
+    world: World = ALONE
+
+    def loss(self, model: Classifier, batch: Batch) -> Tensor:
+        """Return the loss of this process's part of a batch, a mean over its samples."""
+        return F.cross_entropy(model(batch.images), batch.labels)
+
+    def is_growing(self, step: int) -> bool:  # noqa: ARG002
+        """Tell whether `grow` is due before the update of `step`."""
+        return False
+
+    def grow(self, model: Classifier, pool: Images, step: int) -> dict[str, float]:  # noqa: ARG002
+        """Change the method's state or add images to the pool; return what is worth a row in the log."""
+        return {}
+
+    def modules(self) -> dict[str, nn.Module]:
+        """Return the networks of the method's own, which the trainer moves to the device of the run."""
+        return {}
+
+    def state_dict(self) -> dict[str, Any]:
+        """Return all that a resumed run needs: tensors, numbers, strings, and lists and dicts of them."""
+        return {}
+
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        """Take up what `state_dict` returned."""
+
+    def generator(self, step: int, purpose: str, device: torch.device | str = "cpu") -> torch.Generator:
+        """Return the generator of one purpose in one step, the same on every process and after every resume."""
+        return keyed_generator(self.seed, step, purpose, device=device)
+
+
+def keyed_generator(*key: int | str, device: torch.device | str = "cpu") -> torch.Generator:
+    """Return a generator whose stream is fixed by the key.
+
+    Example:
+        >>> a, b = (torch.rand(1, generator=keyed_generator(0, 7, "mask")).item() for _ in range(2))
+        >>> a == b
+        True
+    """
+    import hashlib
+
+    digest = hashlib.sha256(repr(key).encode()).digest()
+    return torch.Generator(device).manual_seed(int.from_bytes(digest[:8], "little") >> 1)
+
+
+def as_batch(batch: Any, step: int = 0) -> Batch:
+    """Return a `Batch`; a pair of images and labels, as a user's own loop has it, will do."""
+    return batch if isinstance(batch, Batch) else Batch(batch[0], batch[1], step)

@@ -1,0 +1,87 @@
+"""The result of a run: its schema, and reading and writing `result.json`."""
+
+import dataclasses
+import json
+import os
+from pathlib import Path
+from typing import Any
+
+from asrnorm.errors import InputError
+
+SCHEMA = 1
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class DomainScore:
+    """How a model does on one domain.
+
+    Attributes:
+        accuracy: a fraction.
+        brier: the paper's form, divided by the number of classes.
+        brier_sum: the plain form.
+        ece: expected calibration error, 15 bins of equal width.
+    """
+
+    name: str
+    accuracy: float
+    brier: float
+    brier_sum: float
+    nll: float
+    ece: float
+    num_samples: int
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class RunResult:
+    """What is kept of a run; `result.json` is written last, and its presence means done."""
+
+    recipe: str
+    scale: str
+    seed: int
+    config_hash: str
+    commit: str
+    selection: str
+    num_parameters: int
+    source: DomainScore
+    domains: tuple[DomainScore, ...]
+    missing: tuple[str, ...]
+    average_accuracy: float
+    adversarial: dict[str, float]
+    wall_seconds: float
+    steps: int
+    schema: int = SCHEMA
+
+
+def write_result(path: Path, result: RunResult) -> None:
+    """Write a result under its final name only when it is whole."""
+    values = dataclasses.asdict(result)
+    ordered = {"schema": values.pop("schema"), **values}
+    temporary = path.with_name(f".{path.name}.{os.getpid()}")
+    with temporary.open("w") as file:
+        json.dump(ordered, file, indent=2)
+        file.flush()
+        os.fsync(file.fileno())
+    temporary.replace(path)
+
+
+def read_result(path: Path) -> RunResult:
+    """Read a `result.json`.
+
+    Raises:
+        InputError: missing, damaged, or of another schema.
+    """
+    try:
+        values: dict[str, Any] = json.loads(path.read_text())
+    except FileNotFoundError:
+        raise InputError(f"{path}: no result; the run is not done") from None
+    except (ValueError, UnicodeDecodeError) as error:
+        raise InputError(f"{path}: damaged ({error})") from error
+    if not isinstance(values, dict) or values.get("schema") != SCHEMA:
+        raise InputError(f"{path}: not a result of schema {SCHEMA}")
+    try:
+        source = DomainScore(**values.pop("source"))
+        domains = tuple(DomainScore(**domain) for domain in values.pop("domains"))
+        missing = tuple(values.pop("missing"))
+        return RunResult(**values, source=source, domains=domains, missing=missing)
+    except (KeyError, TypeError) as error:
+        raise InputError(f"{path}: not a whole result ({error})") from error

@@ -1,0 +1,70 @@
+"""The processes of one run: which of them this is, and what they tell each other.
+
+Every process draws the randomness of the whole batch and takes its own share of it, so that a run on several
+processes gives the numbers of a run on one.
+"""
+
+from dataclasses import dataclass
+
+import torch
+import torch.distributed as distributed
+from torch import Tensor
+
+
+@dataclass(frozen=True)
+class World:
+    """One of `size` processes that work on the same run.
+
+    Example:
+        >>> World().share(7), World(rank=1, size=2).share(7)
+        (slice(0, 7, None), slice(4, 7, None))
+    """
+
+    rank: int = 0
+    size: int = 1
+
+    def share(self, count: int) -> slice:
+        """Return this process's part of `count` things; earlier processes take one more where it does not divide."""
+        base, extra = divmod(count, self.size)
+        start = self.rank * base + min(self.rank, extra)
+        return slice(start, start + base + (self.rank < extra))
+
+    def gather(self, tensor: Tensor) -> Tensor:
+        """Return the parts of all processes joined on axis 0, in order of rank; the parts may differ in length."""
+        if self.size == 1:
+            return tensor
+        lengths = [torch.zeros(1, dtype=torch.long, device=tensor.device) for _ in range(self.size)]
+        distributed.all_gather(lengths, torch.tensor([tensor.shape[0]], device=tensor.device))
+        longest = max(int(length) for length in lengths)
+        padded = tensor.new_zeros((longest, *tensor.shape[1:]))
+        padded[: tensor.shape[0]] = tensor
+        parts = [torch.empty_like(padded) for _ in range(self.size)]
+        distributed.all_gather(parts, padded)
+        return torch.cat([part[: int(length)] for part, length in zip(parts, lengths, strict=True)])
+
+    def sum(self, tensor: Tensor) -> Tensor:
+        """Return the sum over all processes, without a gradient."""
+        if self.size == 1:
+            return tensor
+        total = tensor.detach().clone()
+        distributed.all_reduce(total)
+        return total
+
+    def average_gradients(self, parameters: list[torch.nn.Parameter], weight: float) -> None:
+        """Replace each gradient by the sum over the processes of `weight` times theirs.
+
+        With `weight` the process's share of the global batch, that is the gradient of the global mean loss.
+        Reduced here rather than by DDP's hooks: methods call parts of the model, which those hooks do not see.
+        """
+        if self.size == 1:
+            return
+        gradients = [p.grad if p.grad is not None else torch.zeros_like(p) for p in parameters]
+        flat = torch.cat([gradient.flatten() for gradient in gradients]) * weight
+        distributed.all_reduce(flat)
+        start = 0
+        for parameter, gradient in zip(parameters, gradients, strict=True):
+            parameter.grad = flat[start : start + gradient.numel()].view_as(gradient)
+            start += gradient.numel()
+
+
+ALONE = World()
