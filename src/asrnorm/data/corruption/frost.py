@@ -1,0 +1,144 @@
+"""Frost: a random piece of one of five photographs of frozen glass over the image.
+
+The photographs are not part of this package. They lie in the package data of three wheels on PyPI and are taken from
+there by checksum; the code of those wheels is never run.
+"""
+
+import hashlib
+import os
+import zipfile
+from collections.abc import Iterator
+from functools import lru_cache
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from asrnorm.data.corruption.base import CORRUPTIONS, Pixels
+from asrnorm.data.corruption.opencv import import_opencv
+from asrnorm.data.corruption.stream import Streams
+from asrnorm.diagnosis import data_folder
+from asrnorm.errors import InputError
+
+# SHA-256 of the files `<package>/frost/<name>`, the same in all three wheels.
+FROST_FILES = {
+    "frost1.png": "ff9f907860bd7a835d459e32f9d588062b7f61ee267343cc7222b56753a14755",
+    "frost2.png": "fe211a89b336999c207a852ce05818d4545d0b57c5beadd824b4cc9d9a9b6137",
+    "frost3.png": "2d0d50b4a9bb213f38b024ef7768731bb83cc08d2f26b5766bbc167cdfa0e504",
+    "frost4.jpg": "3f8b91ca1a9fa7167b09e773da53f5ae60d0a1fd88f02a783f6e328a72887f6e",
+    "frost5.jpg": "5fc6a19df4a429ba68abdcc8f8a4278d4c9f81c9ccafd2c92ab0c8cf8992ebd2",
+    "frost6.jpg": "1f92b2f48408748085b68dd81d816ef239f42cef3029c25d041fcb6760fb4f25",
+}
+FROST_WHEELS = ("imagecorruptions", "imgcorr", "imagecorruptions-imaug")  # distributions on PyPI that carry them
+FROST_PACKAGES = ("imagecorruptions", "imgcorr")  # what those install
+FROST_FOLDER = "frost"  # below ASRNORM_DATA
+# Paper: the script draws from the first five of its six pictures.
+_NUM_DRAWN = 5
+_LARGEST_FILE = 8 * 2**20
+
+
+@CORRUPTIONS.register("frost")
+def frost(
+    images_nhwc: Pixels,
+    streams: Streams,
+    *,
+    keep: float,
+    add: float,
+    scale: float,
+    source: str | os.PathLike[str] | None = None,
+) -> Pixels:
+    """Weigh the image down and add frost.
+
+    Args:
+        images_nhwc: the images.
+        streams: their randomness.
+        keep: weight of the image.
+        add: weight of the frost.
+        scale: of the photograph before a piece is cut out; larger where the image would not fit into it.
+        source: folder or wheel with the photographs; `None` looks where `frost_pictures` does.
+    """
+    height, width = images_nhwc.shape[1:3]
+    pictures = _scaled_pictures(str(source) if source is not None else None, scale, height, width)
+    pieces = np.empty_like(images_nhwc)
+    for piece, generator in zip(pieces, streams, strict=True):
+        picture = pictures[generator.integers(_NUM_DRAWN)]
+        top, left = (int(generator.integers(max(1, have - want))) for have, want in zip(picture.shape, (height, width)))
+        piece[:] = picture[top : top + height, left : left + width]
+    return np.clip(keep * images_nhwc + add * pieces, 0, 255).astype(np.uint8)
+
+
+def frost_pictures(source: str | os.PathLike[str] | None = None) -> tuple[Pixels, ...]:
+    """Return the six photographs, uint8 `hwc` in RGB, in the order of their names.
+
+    Args:
+        source: a folder, or a wheel (or any zip) that holds the files. `None`: an installed copy of one of
+            `FROST_PACKAGES`, then the folder `frost` below `ASRNORM_DATA`.
+
+    Raises:
+        InputError: not all six files are there with the right checksums; the line says how to get them.
+    """
+    cv2 = import_opencv("frost")
+    files = frost_files(source)
+    # imread's default drops the alpha channel of the PNG files and turns grey into colour.
+    decoded = (cv2.imdecode(np.frombuffer(files[name], np.uint8), cv2.IMREAD_COLOR) for name in FROST_FILES)
+    return tuple(np.ascontiguousarray(picture[..., ::-1]) for picture in decoded)
+
+
+def frost_files(source: str | os.PathLike[str] | None = None) -> dict[str, bytes]:
+    """Return the contents of the six files by name, checked; `source` as in `frost_pictures`.
+
+    Raises:
+        InputError: a file is missing or is not the published one.
+    """
+    places = [Path(source)] if source is not None else [*_installed_folders(), data_folder() / FROST_FOLDER]
+    damaged = ""
+    for place in places:
+        files = _read(place)
+        wrong = [name for name, content in files.items() if hashlib.sha256(content).hexdigest() != FROST_FILES[name]]
+        if len(files) == len(FROST_FILES) and not wrong:
+            return files
+        if wrong and not damaged:
+            damaged = f" ({place / wrong[0]} is not the published file)"
+    where = f"in {places[-1]}" if source is not None else f"in {places[-1]} or an installed {FROST_PACKAGES[0]}"
+    raise InputError(
+        f"frost needs six photographs, not found {where}{damaged}: run asrnorm data fetch frost, "
+        f"or pip install --no-deps {FROST_PACKAGES[0]}"
+    )
+
+
+def _installed_folders() -> Iterator[Path]:
+    for package in FROST_PACKAGES:
+        spec = find_spec(package)  # finds a top-level package without running it
+        for location in (spec.submodule_search_locations or []) if spec is not None else []:
+            yield Path(location) / "frost"
+
+
+def _read(place: Path) -> dict[str, bytes]:
+    """Return whatever of the six files a folder or an archive has."""
+    if place.is_dir():
+        return {name: (place / name).read_bytes() for name in FROST_FILES if (place / name).is_file()}
+    if not place.is_file():
+        return {}
+    try:
+        with zipfile.ZipFile(place) as archive:
+            members = [m for m in archive.infolist() if m.file_size <= _LARGEST_FILE]
+            found = {Path(m.filename).name: m for m in members if Path(m.filename).parent.name == "frost"}
+            return {name: archive.read(found[name]) for name in FROST_FILES if name in found}
+    except (zipfile.BadZipFile, NotImplementedError, EOFError, RuntimeError) as error:
+        raise InputError(f"{place} is not a wheel that can be read ({error}): download it again") from None
+
+
+@lru_cache(maxsize=4)
+def _scaled_pictures(source: str | None, scale: float, height: int, width: int) -> tuple[Pixels, ...]:
+    cv2 = import_opencv("frost")
+    return tuple(_scale(cv2, picture, scale, height, width) for picture in frost_pictures(source)[:_NUM_DRAWN])
+
+
+def _scale(cv2: Any, picture_hwc: Pixels, scale: float, height: int, width: int) -> Pixels:
+    fitting = max((height + 1) / picture_hwc.shape[0], (width + 1) / picture_hwc.shape[1])
+    if scale >= fitting and scale == 1.0:
+        return picture_hwc
+    factor = max(scale, fitting)
+    scaled: Pixels = cv2.resize(picture_hwc, (0, 0), fx=factor, fy=factor)
+    return scaled
