@@ -3,7 +3,7 @@
 from functools import lru_cache
 
 import numpy as np
-from scipy import ndimage
+from scipy import ndimage  # type: ignore[import-untyped]
 
 from asrnorm.data.corruption.base import CORRUPTIONS, Floats, Pixels, to_pixels, to_unit
 from asrnorm.data.corruption.opencv import import_opencv

@@ -63,7 +63,9 @@ def frost(
     pieces = np.empty_like(images_nhwc)
     for piece, generator in zip(pieces, streams, strict=True):
         picture = pictures[generator.integers(_NUM_DRAWN)]
-        top, left = (int(generator.integers(max(1, have - want))) for have, want in zip(picture.shape, (height, width)))
+        # The last position is never drawn, as in the published script.
+        top = int(generator.integers(max(1, picture.shape[0] - height)))
+        left = int(generator.integers(max(1, picture.shape[1] - width)))
         piece[:] = picture[top : top + height, left : left + width]
     return np.clip(keep * images_nhwc + add * pieces, 0, 255).astype(np.uint8)
 

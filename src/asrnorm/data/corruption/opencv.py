@@ -15,6 +15,4 @@ def import_opencv(name: str) -> Any:
     try:
         return import_module("cv2")
     except ImportError:
-        raise MissingDependencyError(
-            f"corruption {name!r} needs OpenCV: pip install opencv-python-headless"
-        ) from None
+        raise MissingDependencyError(f"corruption {name!r} needs OpenCV: pip install opencv-python-headless") from None

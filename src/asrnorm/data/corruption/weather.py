@@ -30,8 +30,8 @@ def snow(
     flakes = np.moveaxis(zoom_in(flakes_hwn, zoom), -1, 0)
     flakes = to_pixels(np.where(flakes < threshold, 0.0, flakes))
     angles = streams.uniform(low=-135.0, high=-45.0)
-    fallen = np.stack([smear(layer, radius, sigma, float(angle)) for layer, angle in zip(flakes, angles, strict=True)])
-    fallen = (fallen / 255.0)[..., None]
+    smeared = [smear(layer, radius, sigma, float(angle)) for layer, angle in zip(flakes, angles, strict=True)]
+    fallen = to_unit(np.stack(smeared))[..., None]
     x = to_unit(images_nhwc, np.float32)
     gray = (x @ _GRAY)[..., None]
     x = np.float32(keep) * x + np.float32(1 - keep) * np.maximum(x, gray * np.float32(1.5) + np.float32(0.5))

@@ -1,0 +1,105 @@
+"""Worker processes that corrupt pieces of one data set and write them into a file."""
+
+import multiprocessing
+import os
+import signal
+import threading
+from collections.abc import Callable, Iterable, Iterator
+from concurrent.futures import ProcessPoolExecutor, as_completed
+from concurrent.futures.process import BrokenProcessPool
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from typing import Any
+
+from asrnorm.data.corruption.apply import corrupt
+from asrnorm.data.corruption.base import Pixels
+from asrnorm.data.corruption.whole_file import PartialArray
+from asrnorm.errors import InputError
+
+
+@dataclass(frozen=True)
+class Piece:
+    """Some of the images, from `start` to before `stop`, at one severity; they become rows `row`... of `target`."""
+
+    target: PartialArray
+    row: int
+    name: str
+    severity: int
+    start: int
+    stop: int
+    seed: int
+    preset: str | None = None
+    options: dict[str, Any] = field(default_factory=dict)
+
+
+Run = Callable[[Iterable[Piece]], Iterator[int]]
+
+
+@contextmanager
+def hire(images_nhwc: Pixels, workers: int) -> Iterator[Run]:
+    """Give a function that does pieces and yields how many images each had, as they get done.
+
+    Args:
+        images_nhwc: the whole data set; each worker gets it once.
+        workers: processes; one works in this process.
+    """
+    if workers == 1:
+        yield lambda pieces: (_do(images_nhwc, piece) for piece in pieces)
+        return
+    # Forking a process that holds threads (torch, OpenCV) may hang it, so workers start afresh.
+    context = multiprocessing.get_context("spawn")
+    pool = ProcessPoolExecutor(workers, context, _begin, (images_nhwc,))
+    try:
+        yield lambda pieces: _share(pool, pieces)
+    finally:
+        pool.shutdown(cancel_futures=True)
+
+
+def _share(pool: ProcessPoolExecutor, pieces: Iterable[Piece]) -> Iterator[int]:
+    futures = []
+    try:
+        futures = [pool.submit(_do_in_worker, piece) for piece in pieces]
+        for future in as_completed(futures):
+            yield future.result()
+    except BrokenProcessPool:
+        raise InputError(
+            "a worker process was killed, for want of memory as a rule: run again with fewer workers; "
+            "finished files are kept"
+        ) from None
+    finally:
+        for future in futures:
+            future.cancel()
+
+
+def _do(images_nhwc: Pixels, piece: Piece) -> int:
+    corrupted = corrupt(
+        images_nhwc[piece.start : piece.stop],
+        piece.name,
+        severity=piece.severity,
+        seed=piece.seed,
+        preset=piece.preset,
+        indices=range(piece.start, piece.stop),
+        **piece.options,
+    )
+    piece.target.write_rows(piece.row, corrupted)
+    return len(corrupted)
+
+
+_shared: dict[str, Pixels] = {}
+
+
+def _begin(images_nhwc: Pixels) -> None:
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # the parent alone answers Ctrl-C, once
+    _shared["images"] = images_nhwc
+    parent = multiprocessing.parent_process()
+    if parent is not None:  # a parent that is killed cannot stop its workers: they watch it
+        threading.Thread(target=_follow, args=(parent,), daemon=True).start()
+
+
+def _follow(parent: Any) -> None:
+    parent.join()
+    os._exit(1)
+
+
+def _do_in_worker(piece: Piece) -> int:
+    return _do(_shared["images"], piece)

@@ -1,0 +1,122 @@
+"""Corrupt a folder of images, keeping its tree."""
+
+import hashlib
+import os
+import warnings
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from PIL import Image, ImageOps
+
+from asrnorm.data.corruption.apply import corrupt
+from asrnorm.data.corruption.base import CORRUPTIONS, Pixels
+from asrnorm.data.corruption.progress import ImageProgress
+from asrnorm.data.corruption.whole_file import write_image
+from asrnorm.errors import InputError
+
+SUFFIXES = frozenset([".bmp", ".gif", ".jpeg", ".jpg", ".png", ".ppm", ".tif", ".tiff", ".webp"])
+_SIXTEEN_BITS = ("I", "I;16", "I;16B", "I;16L", "I;16N")
+
+
+def corrupt_folder(
+    src: str | os.PathLike[str],
+    dst: str | os.PathLike[str],
+    name: str,
+    severity: int = 3,
+    seed: int = 0,
+    *,
+    preset: str | None = None,
+    progress: bool = True,
+    **options: Any,
+) -> list[Path]:
+    """Corrupt every image below `src` and write it as PNG to the same place below `dst`.
+
+    An image's randomness is keyed by its path below `src`, so that adding or removing other images changes nothing.
+    Transparent parts become black, 16 bits become 8, and a rotation noted in EXIF is carried out.
+
+    Args:
+        src: folder of images, of any sizes and depth of tree.
+        dst: folder to write to; not `src`, nor within it.
+        name: one of `list_corruptions()`.
+        severity: 1 to 5.
+        seed: of the random corruptions.
+        preset: `cifar` or `imagenet`; by default each image's size decides.
+        progress: show a bar, or lines where there is no terminal, on standard error.
+        **options: as in `corrupt`.
+
+    Returns:
+        The files written, in order of their names.
+
+    Raises:
+        InputError: there is no image, one cannot be read, or two would be written to the same file.
+        UnknownNameError: there is no such corruption, preset or option.
+    """
+    source, target = Path(src), Path(dst)
+    CORRUPTIONS.check(name, options)
+    if source.resolve() in (target.resolve(), *target.resolve().parents):
+        raise InputError(f"{target} lies within {source}: choose a folder outside it")
+    images = find_images(source)
+    destinations = [(target / path).with_suffix(".png") for path in images]
+    _refuse_clashes(images, destinations)
+    with ImageProgress(len(images), shown=progress) as bar:
+        bar.begin(name)
+        for path, destination in zip(images, destinations, strict=True):
+            pixels = read_rgb(source / path)
+            index = int.from_bytes(hashlib.blake2b(path.as_posix().encode(), digest_size=8).digest(), "little")
+            corrupted = corrupt(
+                pixels[None], name, severity=severity, seed=seed, preset=preset, indices=[index], **options
+            )
+            write_image(destination, Image.fromarray(corrupted[0]))
+            bar.advance(1)
+        bar.say(f"{name}: {len(images)} images in {target}")
+    return destinations
+
+
+def find_images(folder: Path) -> list[Path]:
+    """Return the images below a folder, sorted, relative to it.
+
+    Raises:
+        InputError: the folder or any image in it is missing.
+    """
+    if not folder.is_dir():
+        raise InputError(f"{folder} is no folder: give one with images in it")
+    images = sorted(
+        path.relative_to(folder) for path in folder.rglob("*") if path.suffix.lower() in SUFFIXES and path.is_file()
+    )
+    if not images:
+        raise InputError(f"{folder} has no images ({', '.join(sorted(SUFFIXES))})")
+    return images
+
+
+def read_rgb(path: Path) -> Pixels:
+    """Return an image file as uint8 `hwc` in RGB.
+
+    Raises:
+        InputError: it cannot be decoded, or is suspiciously large.
+    """
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("error", Image.DecompressionBombWarning)
+            with Image.open(path) as image:
+                upright = ImageOps.exif_transpose(image)
+                if upright.mode in _SIXTEEN_BITS:
+                    high_byte = np.asarray(upright).astype(np.int64).clip(0, 65535) >> 8
+                    upright = Image.fromarray(high_byte.astype(np.uint8))
+                if upright.has_transparency_data:
+                    upright = upright.convert("RGBA")
+                    upright = Image.alpha_composite(Image.new("RGBA", upright.size, (0, 0, 0, 255)), upright)
+                return np.array(upright.convert("RGB"))
+    except (Image.DecompressionBombError, Image.DecompressionBombWarning):
+        raise InputError(f"{path} has too many pixels to be safe: shrink it, or leave it out") from None
+    except (OSError, ValueError, SyntaxError, EOFError) as error:
+        raise InputError(f"{path} cannot be read as an image ({error}): repair or remove it") from None
+
+
+def _refuse_clashes(images: Sequence[Path], destinations: Sequence[Path]) -> None:
+    taken: dict[Path, Path] = {}
+    for path, destination in zip(images, destinations, strict=True):
+        if destination in taken:
+            raise InputError(f"{taken[destination]} and {path} would both become {destination.name}: rename one")
+        taken[destination] = path
