@@ -10,8 +10,9 @@ from asrnorm.data.corruption.severity import choose_preset, severity_options
 from asrnorm.data.corruption.stream import Streams
 from asrnorm.errors import InputError, InputTypeError
 
-# Images are worked on so many values at a time: their float64 copies then stay in a core's cache.
-_CHUNK_VALUES = 2**17
+# Images are worked on so many values at a time: their float64 copies then stay in a core's cache, and small enough
+# that the allocator keeps the memory instead of giving it back to the system and asking again.
+_CHUNK_VALUES = 2**16
 
 
 def list_corruptions() -> tuple[str, ...]:
