@@ -27,8 +27,8 @@ def snow(
     """Whiten the image and add falling flakes, and the same flakes turned by 180 degrees."""
     height, width = images_nhwc.shape[1:3]
     flakes_hwn = np.moveaxis(mean + sd * streams.normal(height, width), 0, -1)
-    flakes = np.moveaxis(zoom_in(flakes_hwn, zoom), -1, 0)
-    flakes = to_pixels(np.where(flakes < threshold, 0.0, flakes))
+    zoomed = np.moveaxis(zoom_in(flakes_hwn, zoom), -1, 0)
+    flakes = to_pixels(np.where(zoomed < threshold, 0.0, zoomed))
     angles = streams.uniform(low=-135.0, high=-45.0)
     smeared = [smear(layer, radius, sigma, float(angle)) for layer, angle in zip(flakes, angles, strict=True)]
     fallen = to_unit(np.stack(smeared))[..., None]

@@ -1,0 +1,121 @@
+import sys
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from asrnorm.data.corruption import CORRUPTIONS, apply, corrupt, frost, list_corruptions
+from asrnorm.data.corruption.published import BIT_EQUAL, PUBLISHED_MD5, RANDOM
+from asrnorm.data.corruption.severity import PRESETS, SEVERITIES
+from asrnorm.errors import InputError, InputTypeError, MissingDependencyError, UnknownNameError
+
+IMAGES = np.random.default_rng(0).integers(0, 256, (30, 32, 32, 3), dtype=np.uint8)
+
+
+@pytest.fixture(autouse=True)
+def _frost(monkeypatch):
+    """Five made-up pictures, so that frost needs no download."""
+    pictures = np.random.default_rng(1).integers(0, 256, (5, 400, 400, 3), dtype=np.uint8)
+    monkeypatch.setattr(frost, "_scaled_pictures", lambda *_: tuple(pictures))
+
+
+@pytest.mark.parametrize("name", list_corruptions())
+def test_any_chunking_gives_the_same_bits(name, monkeypatch):
+    whole = corrupt(IMAGES, name, severity=4)
+    one_by_one = [corrupt(IMAGES[i : i + 1], name, severity=4, indices=[i])[0] for i in range(len(IMAGES))]
+    np.testing.assert_array_equal(whole, np.stack(one_by_one))
+    monkeypatch.setattr(apply, "_CHUNK_VALUES", 3 * 3072)
+    np.testing.assert_array_equal(whole, corrupt(IMAGES, name, severity=4))
+
+
+@pytest.mark.parametrize("name", list_corruptions())
+def test_seeds_matter_to_the_random_ones_alone(name):
+    first, again, other = (corrupt(IMAGES[:4], name, severity=5, seed=seed) for seed in (1, 1, 2))
+    np.testing.assert_array_equal(first, again)
+    assert (first != other).any() == (name in RANDOM)
+
+
+@pytest.mark.parametrize("name", list_corruptions())
+@pytest.mark.parametrize("preset", PRESETS)
+def test_every_severity_is_different(name, preset):
+    results = [corrupt(IMAGES[:3], name, severity=severity, preset=preset) for severity in SEVERITIES]
+    assert all((result != IMAGES[:3]).any() for result in results)
+    assert len({result.tobytes() for result in results}) == 5
+
+
+@pytest.mark.parametrize("name", list_corruptions())
+@given(st.integers(1, 40), st.integers(1, 40), st.integers(1, 5), st.sampled_from([None, "cifar", "imagenet"]))
+@settings(max_examples=8, deadline=None)
+def test_any_image_size_works(name, height, width, severity, preset):
+    images = np.random.default_rng(height * 50 + width).integers(0, 256, (2, height, width, 3), dtype=np.uint8)
+    original = images.copy()
+    corrupted = corrupt(images, name, severity=severity, preset=preset)
+    assert corrupted.shape == images.shape
+    assert corrupted.dtype == np.uint8
+    np.testing.assert_array_equal(images, original)
+
+
+def test_no_images_give_no_images():
+    assert corrupt(IMAGES[:0], "fog").shape == (0, 32, 32, 3)
+
+
+def test_views_are_taken_as_they_look():
+    np.testing.assert_array_equal(
+        corrupt(IMAGES[::2, :, ::-1], "gaussian_blur"), corrupt(IMAGES[::2, :, ::-1].copy(), "gaussian_blur")
+    )
+
+
+def test_options_replace_the_severitys_numbers():
+    noisy = corrupt(np.full((10, 32, 32, 3), 128, np.uint8), "gaussian_noise", sd=0.01)
+    assert noisy.std() == pytest.approx(2.55, rel=0.05)
+
+
+def test_presets_follow_the_size():
+    large = np.full((1, 65, 20, 3), 50, np.uint8)
+    np.testing.assert_array_equal(corrupt(large, "brightness"), corrupt(large, "brightness", preset="imagenet"))
+    small = large[:, :64]
+    np.testing.assert_array_equal(corrupt(small, "brightness"), corrupt(small, "brightness", preset="cifar"))
+
+
+@pytest.mark.parametrize(
+    ("arguments", "options", "error", "line"),
+    [
+        ((IMAGES, "fogg"), {}, UnknownNameError, "did you mean 'fog'"),
+        ((IMAGES, "fog"), {"preset": "cifer"}, UnknownNameError, "did you mean 'cifar'"),
+        ((IMAGES, "fog"), {"densty": 1}, UnknownNameError, "did you mean 'density'"),
+        ((IMAGES, "fog"), {"severity": 0}, InputError, "1, 2, 3, 4 or 5"),
+        ((IMAGES, "fog"), {"severity": 6}, InputError, "1, 2, 3, 4 or 5"),
+        ((IMAGES, "fog"), {"indices": [1]}, InputError, "one index for each image"),
+        ((IMAGES[0], "fog"), {}, InputError, r"image\[None\]"),
+        ((IMAGES[..., :1], "fog"), {}, InputError, "height, width, 3"),
+        ((IMAGES[:, :0], "fog"), {}, InputError, "height, width, 3"),
+        ((IMAGES / 255.0, "fog"), {}, InputTypeError, "float64"),
+        (([1, 2], "fog"), {}, InputTypeError, "list"),
+    ],
+)
+def test_wrong_calls_say_what_is_wrong(arguments, options, error, line):
+    with pytest.raises(error, match=line) as caught:
+        corrupt(*arguments, **options)
+    assert "\n" not in str(caught.value)
+
+
+@pytest.mark.parametrize("name", ["defocus_blur", "elastic_transform", "spatter"])
+def test_without_opencv_one_line_says_what_to_install(name, monkeypatch):
+    monkeypatch.setitem(sys.modules, "cv2", None)
+    with pytest.raises(MissingDependencyError, match="pip install opencv-python-headless"):
+        corrupt(IMAGES[:1], name, **({"radius": 1.25} if name == "defocus_blur" else {}))
+
+
+def test_the_tables_cover_the_same_nineteen():
+    names = set(list_corruptions())
+    assert len(names) == 19
+    assert names == set(PUBLISHED_MD5) - {"labels"}
+    assert names > RANDOM
+    assert len(RANDOM) == 11
+    assert len(BIT_EQUAL) == 8
+    for table in PRESETS.values():
+        assert set(table) == names
+        for name, rows in table.items():
+            assert len(rows) == 5
+            assert all(set(row) <= set(CORRUPTIONS.options(name)) for row in rows)
