@@ -41,7 +41,8 @@ def corrupt(
     Started again, cifar10c goes on where it stopped.
     """
     if target != _CIFAR:
-        _corrupt_folder(Path(target), out, corruption or [], severity or _DEFAULT_SEVERITY, seed, preset)
+        level = _DEFAULT_SEVERITY if severity is None else severity
+        _corrupt_folder(Path(target), out, corruption or [], level, seed, preset)
         return
     if severity is not None or preset is not None:
         raise typer.BadParameter("cifar10c has all five severities of its own: leave out --severity and --preset")

@@ -38,6 +38,12 @@ def test_a_folder_is_corrupted(run, photos, tmp_path):
     assert (tmp_path / "out" / "dog" / "x.png").is_file()
 
 
+def test_severity_zero_is_not_taken_for_the_default(run, photos, tmp_path):
+    result = run(photos, "--out", tmp_path / "out", "--corruption", "brightness", "--severity", 0)
+    assert isinstance(result.exception, InputError)
+    assert "1, 2, 3, 4 or 5" in str(result.exception)
+
+
 def test_cifar10c_is_generated_and_then_there_already(run, cifar):
     words = ("cifar10c", "--root", cifar, "--corruption", "gaussian_blur", "--workers", 1)
     result = run(*words)

@@ -93,6 +93,11 @@ def test_a_wrong_name_fails_before_anything_is_written(tmp_path):
     assert not (tmp_path / "out").exists()
 
 
+def test_no_workers_are_refused(tmp_path):
+    with pytest.raises(InputError, match="0 workers"):
+        generate(tmp_path, workers=0)
+
+
 def test_missing_frost_pictures_fail_before_anything_is_written(tmp_path):
     with pytest.raises(InputError, match="asrnorm data fetch frost"):
         generate(tmp_path / "out", corruptions=["brightness", "frost"], frost=tmp_path)

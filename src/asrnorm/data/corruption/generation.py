@@ -90,6 +90,8 @@ def generate_corrupted(
     progress: bool = True,
 ) -> list[GeneratedFile]:
     """Write any set of images in the layout of CIFAR-10-C; arguments as in `generate_cifar10c` and `corrupt`."""
+    if workers is not None and workers < 1:
+        raise InputError(f"{workers} workers cannot work; give 1 or more, or None for one a core")
     names = list(dict.fromkeys(corruptions)) if corruptions is not None else list(list_corruptions())
     options: dict[str, dict[str, Any]] = {"frost": {"source": str(frost)}} if frost is not None else {}
     for name in names:  # whatever a corruption lacks (a name, a library, the frost pictures) shows here, not in an hour
