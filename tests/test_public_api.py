@@ -15,10 +15,15 @@ PUBLIC = [
     "__version__",
     "conversion_summary",
     "convert",
+    "corrupt",
+    "create_method",
     "create_model",
     "create_norm",
+    "create_suite",
+    "list_methods",
     "list_models",
     "list_norms",
+    "list_suites",
     "revert",
 ]
 ASR_SIGNATURE = (
@@ -28,6 +33,7 @@ ASR_SIGNATURE = (
 )
 REGISTRY_KEYS = {
     "norms": "asr as ar bn bn_test dsbn in ln gn sn sn_in_ln bin ilm none",
+    "suites": "digits cifar10c pacs folder digits_mini",
     "models": "digits_convnet wrn_40_4 wrn_16_4 wrn_40_2 resnet18 resnet50",
 }
 
@@ -40,7 +46,7 @@ def test_public_names():
 
 
 def test_submodules_do_not_shadow_public_functions():
-    for module in ("norms", "models", "conversion", "ops", "cli.main"):
+    for module in ("norms", "models", "conversion", "ops", "data", "data.corruption", "methods", "cli.main"):
         import_module(f"asrnorm.{module}")
     assert all(inspect.isroutine(getattr(asrnorm, name)) for name in PUBLIC if name[0].islower())
 
@@ -53,7 +59,7 @@ def test_the_signature_of_the_layer():
 
 @pytest.mark.parametrize("kind", REGISTRY_KEYS)
 def test_registry_keys(kind):
-    names = asrnorm.list_norms() if kind == "norms" else asrnorm.list_models()
+    names = getattr(asrnorm, f"list_{kind}")()
     assert set(names) == set(REGISTRY_KEYS[kind].split())
 
 

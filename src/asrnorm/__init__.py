@@ -12,6 +12,11 @@ if TYPE_CHECKING:
     from asrnorm.conversion import conversion_summary as conversion_summary
     from asrnorm.conversion import convert as convert
     from asrnorm.conversion import revert as revert
+    from asrnorm.data import create_suite as create_suite
+    from asrnorm.data import list_suites as list_suites
+    from asrnorm.data.corruption import corrupt as corrupt
+    from asrnorm.methods import create_method as create_method
+    from asrnorm.methods import list_methods as list_methods
     from asrnorm.models import create_model as create_model
     from asrnorm.models import list_models as list_models
     from asrnorm.norms import ASRNorm2d as ASRNorm2d
@@ -22,10 +27,15 @@ _HOME = {
     "ASRNorm2d": "asrnorm.norms",
     "conversion_summary": "asrnorm.conversion",
     "convert": "asrnorm.conversion",
+    "corrupt": "asrnorm.data.corruption",
+    "create_method": "asrnorm.methods",
     "create_model": "asrnorm.models",
     "create_norm": "asrnorm.norms",
+    "create_suite": "asrnorm.data",
+    "list_methods": "asrnorm.methods",
     "list_models": "asrnorm.models",
     "list_norms": "asrnorm.norms",
+    "list_suites": "asrnorm.data",
     "revert": "asrnorm.conversion",
 }
 

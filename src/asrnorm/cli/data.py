@@ -3,6 +3,7 @@
 import typer
 
 from asrnorm.cli.data_check import check
+from asrnorm.cli.data_corrupt import corrupt
 from asrnorm.cli.data_fetch import fetch
 from asrnorm.cli.data_list import list_data
 from asrnorm.cli.data_show import show
@@ -12,3 +13,4 @@ data_app.command("list")(list_data)
 data_app.command("show")(show)
 data_app.command("fetch")(fetch)
 data_app.command("check")(check)
+data_app.command("corrupt")(corrupt)
