@@ -10,7 +10,6 @@ PACKAGE = Path(__file__).parents[1] / "src" / "asrnorm"
 # Modules on the floor import only the standard library and each other; everyone may import them.
 FLOOR = {"config", "diagnosis", "errors", "registry", "results", ""}
 MAY_IMPORT = {
-    "data": set(),
     "ops": set(),
     "norms": {"ops"},
     "conversion": {"norms"},
