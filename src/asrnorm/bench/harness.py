@@ -170,7 +170,9 @@ def _cpu_name() -> str:
 
 
 def _commit() -> str | None:
-    """The commit of the source tree, with `+` where files differ from it; none for an installed package."""
+    """The commit of the source tree, with `+` where files differ from it; `ASRNORM_COMMIT` where there is no git."""
+    if named := os.environ.get("ASRNORM_COMMIT"):
+        return named
     folder = Path(__file__).parent
     try:
         head, changes = (

@@ -1,0 +1,71 @@
+"""Tables in the docs from stored measurements: nobody types a number.
+
+A page names a file of results in a comment, `<!-- bench: data--h200.json -->`; what stands between it and
+`<!-- end bench -->` is written from that file by `python -m asrnorm.bench.table` and held to it by a test.
+"""
+
+import json
+import re
+import sys
+from pathlib import Path
+from typing import Any
+
+_BLOCK = re.compile(r"(<!-- bench: (\S+) -->\n).*?(<!-- end bench -->)", re.DOTALL)
+
+
+def render(content: dict[str, Any]) -> str:
+    """Return the table of one result file in Markdown, with the machine it was measured on.
+
+    Example:
+        >>> row = {"work": "sum", "path": "a", "per_second": 1000.0, "p20": 900.0, "p80": 1100.0, "ratio": 1.0}
+        >>> machine = {"cpu": "X", "cores": 2, "threads": 2, "gpu": None, "python": "3.11", "torch": "2", "pillow": "1"}
+        >>> print(render({"machine": {**machine, "commit": "abc", "time": "2026-01-01T00:00:00Z"}, "rows": [row]}))
+        X, 2 cores, 2 threads; Python 3.11, torch 2, Pillow 1; commit abc, 2026-01-01.
+        <BLANKLINE>
+        | work | way | images/s | p20 to p80 | times the baseline |
+        | --- | --- | ---: | ---: | ---: |
+        | sum | a | 1,000 | 900 to 1,100 | 1.00 |
+    """
+    machine = content["machine"]
+    gpu = f", {machine['gpu']}" if machine["gpu"] else ""
+    lines = [
+        f"{machine['cpu']}, {machine['cores']} cores, {machine['threads']} threads{gpu}; "
+        f"Python {machine['python']}, torch {machine['torch']}, Pillow {machine['pillow']}; "
+        f"commit {machine['commit']}, {machine['time'][:10]}.",
+        "",
+        "| work | way | images/s | p20 to p80 | times the baseline |",
+        "| --- | --- | ---: | ---: | ---: |",
+    ]
+    previous = None
+    for row in content["rows"]:
+        work = "" if row["work"] == previous else row["work"]
+        previous = row["work"]
+        spread = f"{row['p20']:,.0f} to {row['p80']:,.0f}"
+        lines.append(f"| {work} | {row['path']} | {row['per_second']:,.0f} | {spread} | {row['ratio']:.2f} |")
+    return "\n".join(lines)
+
+
+def rewrite(text: str, results: Path) -> str:
+    """Return a page with every table written anew from the files in `results`."""
+
+    def block(match: re.Match[str]) -> str:
+        content = json.loads((results / match.group(2)).read_text())
+        return f"{match.group(1)}{render(content)}\n{match.group(3)}"
+
+    return _BLOCK.sub(block, text)
+
+
+def main(root: Path) -> int:
+    """Rewrite the pages of a source tree; return how many changed."""
+    changed = 0
+    for page in sorted(root.glob("docs/**/*.md")):
+        text = page.read_text()
+        new = rewrite(text, root / "bench" / "results")
+        if new != text:
+            page.write_text(new)
+            changed += 1
+    return changed
+
+
+if __name__ == "__main__":
+    sys.stdout.write(f"{main(Path(sys.argv[1] if len(sys.argv) > 1 else '.'))} pages changed\n")
