@@ -239,6 +239,7 @@ def test_a_copy_with_other_bytes_is_taken_by_name_where_its_content_is_right(ser
         ("page.html", b"<html>", "not a file of Toy Set, nor an archive"),
         ("empty", b"", "not a file of Toy Set, nor an archive"),
     ],
+    ids=["other bytes", "short", "short, no checksum", "cut archive", "wrong member", "no member", "page", "empty"],
 )
 def test_a_wrong_file_is_one_line_and_nothing_is_placed(server, tmp_path, root, name, data, words):
     with pytest.raises(InputError, match=words) as caught:
