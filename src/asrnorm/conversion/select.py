@@ -13,6 +13,8 @@ from asrnorm.errors import ConversionError, describe_unknown
 
 Layers = str | Sequence[str] | Callable[[str, nn.Module], bool]
 
+# Norms that standardize by the batch as before: nothing is lost by exchanging every layer.
+_STILL_BATCH = ("bn", "bn_test", "dsbn")
 PRESETS = ("auto", "all", "early", "first", "resnet-12", "resnet-12b", "stages")
 
 _BLOCK_NORM = re.compile(r"(?:^|\.)layer(\d+)\.(\d+)\.bn([123])$")
@@ -21,7 +23,7 @@ _SHORTCUT_NORM = re.compile(r"(?:^|\.)layer(\d+)\.(\d+)\.downsample\.\d+$")
 _STAGE = re.compile(r"^(?:[A-Za-z_]+\.)*?(?!conv|stem|head|bn|norm|transition)([A-Za-z_]*\d\w*)(?=\.)", re.IGNORECASE)
 
 
-def choose(sites: list[Site], layers: Layers, kinds: Collection[str]) -> tuple[list[Site], str]:
+def choose(sites: list[Site], layers: Layers, kinds: Collection[str], norm: object) -> tuple[list[Site], str]:
     """Return the chosen sites and what they were chosen by, in words.
 
     Presets and patterns with wildcards choose among `kinds`; an exact name or a function may choose any norm.
@@ -30,7 +32,7 @@ def choose(sites: list[Site], layers: Layers, kinds: Collection[str]) -> tuple[l
     if callable(layers):
         return [site for site in sites if _agreed(site, [layers(n, site.module) for n in site.names])], "a function"
     if isinstance(layers, str) and layers in PRESETS:
-        preset = _automatic(sites) if layers == "auto" else layers
+        preset = _automatic(sites, norm) if layers == "auto" else layers
         label = f"preset {preset!r}" + (", picked for this kind of network" if layers == "auto" else "")
         names = _preset_names(preset, [s.name for s in sites])
         return [site for site in candidates if site.name in names], label
@@ -71,8 +73,10 @@ def _some(names: list[str], most: int = 4) -> str:
     return ", ".join(names[:most]) + (f" ... ({len(names)} in all)" if len(names) > most else "")
 
 
-def _automatic(sites: list[Site]) -> str:
-    return "resnet-12" if _is_basic_resnet([site.name for site in sites]) else "all"
+def _automatic(sites: list[Site], norm: object) -> str:
+    if norm in _STILL_BATCH or not _is_basic_resnet([site.name for site in sites]):
+        return "all"
+    return "resnet-12"
 
 
 def _is_basic_resnet(names: list[str]) -> bool:

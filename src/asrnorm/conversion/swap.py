@@ -68,7 +68,7 @@ def convert(
     if recognize(model) is not None:
         return _convert_alone(model, norm, optimizer, options)
     sites = find_sites(model)
-    chosen, chosen_by = choose(sites, layers, kinds)
+    chosen, chosen_by = choose(sites, layers, kinds, norm)
     check_choice(model, sites, chosen, kinds)
     options = _with_safe_default(norm, chosen, options)
     label = norm if isinstance(norm, str) else getattr(norm, "__name__", repr(norm))

@@ -35,6 +35,12 @@ def test_auto_takes_resnet_12_on_basic_blocks_and_says_so():
     ]
 
 
+@pytest.mark.parametrize("norm", ["bn", "bn_test", "dsbn"])
+def test_auto_takes_all_where_the_batch_still_standardizes(norm):
+    model = asrnorm.convert(resnet18(), norm)
+    assert len(asrnorm.conversion_summary(model).converted) == 20
+
+
 def test_auto_takes_all_elsewhere():
     assert len(converted(asrnorm.create_model("wrn_16_4"))) == 13
     assert len(converted(asrnorm.create_model("resnet50"))) == 53
