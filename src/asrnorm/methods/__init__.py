@@ -9,6 +9,10 @@ from asrnorm.methods.base import Method as Method
 from asrnorm.methods.base import as_batch as as_batch
 from asrnorm.methods.base import keyed_generator as keyed_generator
 from asrnorm.methods.erm import ERM as ERM
+from asrnorm.methods.esda import ESDA as ESDA
+from asrnorm.methods.rda import RDA as RDA
+from asrnorm.methods.rsc import RSC as RSC
+from asrnorm.methods.rsda import RSDA as RSDA
 
 
 def list_methods() -> tuple[str, ...]:

@@ -1,0 +1,142 @@
+"""Training on a pool of transformation tuples that a search enlarges with the worst it can find.
+
+Volpi and Murino, *Addressing Model Vulnerability to Distributional Shifts over Image Transformation Sets*, ICCV 2019,
+algorithm 3. The two searches are `rsda.py` (random) and `esda.py` (evolution).
+"""
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable
+from functools import partial
+from typing import Any, Literal, NamedTuple
+
+import torch
+from torch import Tensor
+
+from asrnorm.data.augment import IDENTITY, apply_tuple
+from asrnorm.errors import InputError
+from asrnorm.methods.base import Batch, Images, Method
+from asrnorm.methods.mode import evaluating
+from asrnorm.methods.transformation import to_bytes, to_unit, transform
+from asrnorm.models import Classifier
+
+CountWrong = Callable[[Tensor, Tensor], Tensor]
+"""Takes tuples, `ops` and `levels` of `(count, length)`; returns how many images each makes the model miss."""
+
+
+class Found(NamedTuple):
+    """What a search returns: one tuple, `(length,)` each, and how many of the images it makes the model miss."""
+
+    ops: Tensor
+    levels: Tensor
+    wrong: int
+
+
+class TransformationPool(Method, ABC):
+    """A growing pool of tuples, one drawn for each batch; the subclass decides how new ones are searched for.
+
+    The pool starts with the identity. Each step draws one entry uniformly and applies it to the whole batch; every
+    `interval` steps a search appends the worst tuple it met. Entries are never removed, and may repeat.
+
+    Args:
+        interval: steps between searches.
+        tuple_length: operations in a tuple.
+        search_images: source images that a tuple is judged by, the same in every search.
+        search_batch: images the model sees at a time in a search.
+        search_rows: which images: the `first` ones, as published, or `even`ly spaced ones, for sets sorted by class.
+    """
+
+    def __init__(
+        self,
+        *,
+        interval: int,
+        tuple_length: int,
+        search_images: int,
+        search_batch: int,
+        search_rows: Literal["first", "even"],
+    ) -> None:
+        super().__init__()
+        counts = {
+            "interval": interval,
+            "tuple_length": tuple_length,
+            "search_images": search_images,
+            "search_batch": search_batch,
+        }
+        require_positive(type(self).__name__, counts)
+        if search_rows not in ("first", "even"):
+            raise InputError(f"{type(self).__name__}: search_rows must be 'first' or 'even', not {search_rows!r}")
+        self.interval = interval
+        self.tuple_length = tuple_length
+        self.search_images = search_images
+        self.search_batch = search_batch
+        self.search_rows = search_rows
+        # On the CPU, where `apply_tuple` reads them and runs only the operations that occur.
+        self.ops = torch.full((1, tuple_length), IDENTITY)
+        self.levels = torch.zeros((1, tuple_length), dtype=torch.int64)
+
+    def loss(self, model: Classifier, batch: Batch) -> Tensor:
+        """Return the cross-entropy of the batch under one entry of the pool."""
+        generator = self.generator(batch.step, "pool entry")
+        entry = int(torch.randint(len(self.ops), (), generator=generator))
+        images = transform(batch.images, self.ops[entry], self.levels[entry])
+        return super().loss(model, batch._replace(images=images))
+
+    def is_growing(self, step: int) -> bool:
+        """Tell whether a search is due: after every `interval` updates."""
+        return step > 0 and step % self.interval == 0
+
+    def grow(self, model: Classifier, pool: Images, step: int) -> dict[str, float]:
+        """Search for the worst tuple and append it to the entries; the images stay as they are."""
+        images, labels = self._search_set(pool)
+        with evaluating(model), torch.no_grad():
+            found = self.search(partial(self._count_wrong, model, images, labels), step)
+        self.ops = torch.cat([self.ops, found.ops[None]])
+        self.levels = torch.cat([self.levels, found.levels[None]])
+        return {"search_accuracy": 1 - found.wrong / len(labels), "tuples": float(len(self.ops))}
+
+    @abstractmethod
+    def search(self, count_wrong: CountWrong, step: int) -> Found:
+        """Return the worst tuple met; of equally bad ones the first."""
+
+    def state_dict(self) -> dict[str, Any]:
+        """Return the entries of the pool."""
+        return {"ops": self.ops, "levels": self.levels}
+
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        """Take up the entries of a pool."""
+        self.ops, self.levels = state["ops"].cpu(), state["levels"].cpu()
+
+    def _search_set(self, pool: Images) -> tuple[Tensor, Tensor]:
+        """The images to judge by, as bytes: a thousand of 224x224 in float would fill 600 MB."""
+        count = min(self.search_images, pool.num_source)
+        rows = torch.arange(count)
+        if self.search_rows == "even":
+            rows = rows * pool.num_source // count
+        images = torch.cat([to_bytes(pool.images(part)) for part in rows.split(self.search_batch)])
+        return images, pool.labels[rows.to(pool.labels.device)]
+
+    def _count_wrong(self, model: Classifier, images: Tensor, labels: Tensor, ops: Tensor, levels: Tensor) -> Tensor:
+        # Processes share the tuples, not the images: the batches are then those of a single process, which matters to
+        # norms that look at the batch in evaluation.
+        own = self.world.share(len(ops))
+        wrong = torch.zeros(own.stop - own.start, dtype=torch.int64, device=images.device)
+        dtype = next(model.parameters()).dtype
+        for index, (op, level) in enumerate(zip(ops[own], levels[own], strict=True)):
+            for start in range(0, len(images), self.search_batch):
+                part = slice(start, start + self.search_batch)
+                changed = apply_tuple(images[part], op, level)
+                predicted = model(to_unit(changed, dtype)).argmax(1)
+                wrong[index] += (predicted != labels[part]).sum()
+        return self.world.gather(wrong).cpu()
+
+
+def worst_of(ops: Tensor, levels: Tensor, wrong: Tensor) -> Found:
+    """Return the tuple that makes the model miss most, the first of equals."""
+    index = int(wrong.argmax())
+    return Found(ops[index], levels[index], int(wrong[index]))
+
+
+def require_positive(who: str, values: dict[str, int]) -> None:
+    """Refuse options that count something and are less than one."""
+    for name, value in values.items():
+        if value < 1:
+            raise InputError(f"{who}: {name} must be at least 1, not {value}")
