@@ -1,4 +1,4 @@
-"""A model in evaluation for a while, and then exactly as it was."""
+"""The model as evaluation sees it, for the time of an ascent, an attack or a search."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -8,17 +8,17 @@ from torch import nn
 
 @contextmanager
 def evaluating(model: nn.Module) -> Iterator[None]:
-    """Put a model into evaluation and give every module its own mode back, also after an error.
+    """Put a model in evaluation mode and give every module its own mode back.
 
-    `model.train()` would not do: layers that the user has frozen in evaluation would wake up.
+    Modules are restored one by one: a network whose norms were frozen in evaluation mode stays so.
 
     Example:
-        >>> model = nn.Sequential(nn.BatchNorm2d(1), nn.BatchNorm2d(1).eval())
-        >>> with evaluating(model):
-        ...     print(model[0].training)
+        >>> layer = nn.Dropout()
+        >>> with evaluating(layer):
+        ...     layer.training
         False
-        >>> model[0].training, model[1].training
-        (True, False)
+        >>> layer.training
+        True
     """
     modes = [(module, module.training) for module in model.modules()]
     model.eval()
