@@ -1,0 +1,80 @@
+"""Searches and masks on two processes that share a global batch give the numbers of one process."""
+
+import numpy as np
+import pytest
+import torch
+
+from asrnorm.data.image_set import ImageSet
+from asrnorm.data.pool import Pool
+from asrnorm.methods import Batch, create_method
+from asrnorm.models import WideResNet
+from asrnorm.norms import NORMS
+from asrnorm.world import ALONE
+from helpers.process_pair import run_in_processes
+
+LOSSES = {
+    "erm": {},
+    "rda": {},
+    "rsda": {"candidates": 7, "search_images": 30, "search_batch": 8},
+    "esda": {"population": 6, "generations": 3, "search_images": 30, "search_batch": 8},
+    "rsc v1": {"version": "v1", "margin": 0.0},
+    "rsc v2": {"version": "v2", "margin": 0.0},
+    "rsc v3": {"version": "v3", "margin": 0.0},
+    "rsc v1 flipped": {"version": "v1", "margin": 0.0, "flip": True},
+}
+STEPS = range(1, 7)  # both sides of RSC's coin
+
+
+def everything(world):
+    """Found tuples, and the global loss and its gradient in each step, of every method."""
+    torch.manual_seed(0)
+    model = WideResNet(10, 1, num_classes=3, norm_layer=NORMS["asr"]).double()
+    images = torch.rand(8, 3, 16, 16, dtype=torch.float64)
+    labels = torch.randint(0, 3, (8,))
+    generator = np.random.default_rng(0)
+    pool = Pool(ImageSet(generator.integers(0, 256, (40, 16, 16, 3), np.uint8), generator.integers(0, 3, 40)))
+    own = slice(0, 8) if world.size == 1 else (slice(0, 5), slice(5, 8))[world.rank]
+    result = {}
+    for name, options in LOSSES.items():
+        method = create_method(name.split()[0], seed=3, **options)
+        method.world = world
+        found = [method.grow(model, pool, step) for step in (10, 20)]
+        losses, gradients = [], []
+        for step in STEPS:
+            model.zero_grad()
+            loss = method.loss(model, Batch(images[own], labels[own], step, own.start, 8))
+            loss.backward()
+            weight = len(labels[own]) / 8
+            world.average_gradients(list(model.parameters()), weight)
+            losses.append(world.sum(loss.detach() * weight))
+            gradients.append(torch.cat([p.grad.flatten() for p in model.parameters()]))
+        result[name] = found, method.state_dict(), torch.stack(losses), torch.stack(gradients)
+    return result
+
+
+@pytest.fixture(scope="module")
+def runs(tmp_path_factory):
+    return everything(ALONE), run_in_processes(everything, tmp_path_factory.mktemp("gloo"))
+
+
+@pytest.mark.parametrize("name", LOSSES)
+def test_two_processes_give_what_one_gives(runs, name):
+    alone, pair = runs
+    found, state, losses, gradients = alone[name]
+    for result in pair:
+        assert result[name][0] == found
+        assert result[name][1].keys() == state.keys()
+        assert all(torch.equal(result[name][1][key], value) for key, value in state.items())
+        torch.testing.assert_close(result[name][2], losses, rtol=1e-8, atol=0)
+        torch.testing.assert_close(result[name][3], gradients, rtol=1e-8, atol=1e-12)
+
+
+def test_what_is_compared_is_not_plain_training(runs):
+    alone, _ = runs
+    assert len(alone["rsda"][1]["ops"]) == len(alone["esda"][1]["ops"]) == 3
+    assert len({tuple(alone[name][2].tolist()) for name in LOSSES}) == len(LOSSES)
+    for name in LOSSES:
+        changed = alone[name][2] != alone["erm"][2]
+        assert changed.all() if name.startswith("rsc") else changed.any() or name == "erm"
+    coins = [torch.rand((), generator=create_method("rsc", seed=3).generator(step, "coin")) < 0.5 for step in STEPS]
+    assert {bool(coin) for coin in coins} == {True, False}
