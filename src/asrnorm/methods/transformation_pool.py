@@ -91,7 +91,7 @@ class TransformationPool(Method, ABC):
             found = self.search(partial(self._count_wrong, model, images, labels), step)
         self.ops = torch.cat([self.ops, found.ops[None]])
         self.levels = torch.cat([self.levels, found.levels[None]])
-        return {"search_accuracy": 1 - found.wrong / len(labels), "tuples": float(len(self.ops))}
+        return {"search_accuracy": (len(labels) - found.wrong) / len(labels), "tuples": float(len(self.ops))}
 
     @abstractmethod
     def search(self, count_wrong: CountWrong, step: int) -> Found:
