@@ -4,14 +4,17 @@ VENV   := .venv
 BIN    := $(VENV)/bin
 PINS   := $(wildcard requirements/*.txt)
 READY  := $(VENV)/.test-ready
+DEMO   := $(VENV)/.demo-ready
+PIP    := $(BIN)/python -m pip install --quiet --disable-pip-version-check
 
 # Two pytest workers with one torch thread each use two cores better than one worker with two.
 WORKERS ?= 2
 PYTEST  := OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n $(WORKERS) --dist worksteal
 
-.PHONY: help setup test test-slow check format clean
+.PHONY: help setup demo test test-slow check format clean
 
 help:
+	@echo "make demo       set up .venv and train three networks on one domain, compare them on four unseen ones"
 	@echo "make test       set up .venv, check the code, run the CPU tests"
 	@echo "make test-slow  the tests that take minutes (torch.compile of whole networks, WRN-40-4 to ONNX)"
 	@echo "make check      ruff, mypy, codespell and the architecture test"
@@ -20,13 +23,23 @@ help:
 
 setup: $(READY)
 
-# The stamp is written last: an interrupted installation is done again, a finished one is not touched.
-$(READY): $(PINS) pyproject.toml
+$(BIN)/python:
 	@$(PYTHON) -c 'import sys; sys.exit(0 if sys.version_info >= (3, 11) else "asrnorm needs Python 3.11 or newer, this is %d.%d: make PYTHON=python3.12" % sys.version_info[:2])'
-	@test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check -r requirements/test.txt
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps --no-build-isolation -e .
+	$(PYTHON) -m venv $(VENV)
+
+# A stamp is written last: an interrupted installation is done again, a finished one is not touched.
+$(READY): $(PINS) pyproject.toml | $(BIN)/python
+	$(PIP) -r requirements/test.txt
+	$(PIP) --no-deps --no-build-isolation -e .
+	@touch $@ $(DEMO)
+
+$(DEMO): requirements/build.txt requirements/run.txt requirements/data.txt pyproject.toml | $(BIN)/python
+	$(PIP) -r requirements/data.txt
+	$(PIP) --no-deps --no-build-isolation -e .
 	@touch $@
+
+demo: $(DEMO)
+	$(BIN)/asrnorm demo
 
 test: check
 	$(PYTEST) -m "not slow and not gpu"
