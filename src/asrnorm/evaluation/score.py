@@ -1,0 +1,166 @@
+"""Scores of a model: on one domain, and on every domain of a suite."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from math import nan
+from typing import Literal
+
+import numpy as np
+import torch
+from torch import nn
+
+from asrnorm.data import FileSet, ImageSet, Suite
+from asrnorm.errors import InputError
+from asrnorm.evaluation.inference import Inference, Precision
+from asrnorm.evaluation.metric import Tally
+from asrnorm.evaluation.mode import evaluating
+from asrnorm.evaluation.shard import iterate_batches
+from asrnorm.results import DomainScore
+from asrnorm.world import ALONE, World
+
+# Networks for PACS are trained on crops of 222 and tested on the whole image resized to that, as RSC's and JiGen's are.
+_SIZES = {"pacs": (222, 222)}
+
+Size = tuple[int, int] | Literal["auto"] | None
+
+
+@dataclass(frozen=True, kw_only=True)
+class SuiteScore:
+    """How a model does on the domains of a suite.
+
+    Attributes:
+        source: on test images of the domains trained on.
+        domains: on every target that is there, in the suite's order.
+        missing: names of the targets that are not there.
+    """
+
+    source: DomainScore
+    domains: tuple[DomainScore, ...]
+    missing: tuple[str, ...]
+
+    @property
+    def average_accuracy(self) -> float:
+        """The unweighted mean over the targets that are there; NaN where none is."""
+        return sum(domain.accuracy for domain in self.domains) / len(self.domains) if self.domains else nan
+
+
+def score(
+    model: nn.Module,
+    data: ImageSet | FileSet,
+    *,
+    name: str,
+    batch_size: int = 500,
+    device: torch.device | str | None = None,
+    precision: Precision = "float32",
+    resize: tuple[int, int] | None = None,
+    world: World = ALONE,
+) -> DomainScore:
+    """Return accuracy, Brier score, NLL and ECE of a model on one domain.
+
+    The model is put in evaluation mode, and each of its parts back into its own mode afterwards. The number of
+    processes does not change the result. Nor does the batch size, beyond the rounding of its kernels, except for
+    `bn_test`, whose predictions depend on the batch.
+
+    Args:
+        model: takes float images in [0, 1], returns logits.
+        data: images and labels.
+        name: of the domain.
+        batch_size: the most images in a batch.
+        device: where the model lies; found from its parameters where `None`.
+        precision: `bfloat16` computes under autocast.
+        resize: height and width to which images are resized first.
+        world: the processes that share the work; all of them must call this.
+
+    Raises:
+        InputError: no images, labels that the model does not know, or NaN logits; the line names the domain.
+
+    Example:
+        >>> data = ImageSet(np.zeros((4, 2, 2, 3), np.uint8), np.array([0, 0, 0, 1]))
+        >>> model = nn.Sequential(nn.Flatten(), nn.Linear(12, 2))
+        >>> _ = model[1].bias.data.copy_(torch.tensor([1.0, 0.0]))
+        >>> score(model, data, name="black").accuracy
+        0.75
+    """
+    inference = Inference.of(model, device=device, precision=precision, size=resize)
+    # Apple's GPUs have no float64.
+    tally = Tally("cpu" if inference.device.type == "mps" else inference.device)
+    with evaluating(model):
+        for _, images, labels in iterate_batches(data, batch_size, world):
+            images_nchw = inference.to_input(images)
+            with torch.inference_mode():
+                logits = inference.logits(images_nchw)
+            check_labels(labels, logits.shape[-1], name)
+            tally.update(logits, torch.from_numpy(labels.copy()))
+    return tally.result(name, world)
+
+
+def score_suite(
+    model: nn.Module,
+    suite: Suite,
+    *,
+    batch_size: int = 500,
+    device: torch.device | str | None = None,
+    precision: Precision = "float32",
+    resize: Size = "auto",
+    world: World = ALONE,
+    report: Callable[[DomainScore], None] | None = None,
+) -> SuiteScore:
+    """Return the scores of a model on the source's test images and on every target that is there.
+
+    Args:
+        model: as for `score`.
+        suite: its classes are the model's.
+        batch_size: the most images in a batch.
+        device: where the model lies; found from its parameters where `None`.
+        precision: `bfloat16` computes under autocast.
+        resize: `auto` is `evaluation_size`.
+        world: the processes that share the work; all of them must call this.
+        report: told of every score as it is made, the source's first.
+
+    Raises:
+        InputError: as `score`, or the source is missing.
+    """
+    size = evaluation_size(suite) if resize == "auto" else resize
+
+    def score_one(name: str, data: ImageSet | FileSet) -> DomainScore:
+        domain = score(
+            model,
+            data,
+            name=name,
+            batch_size=batch_size,
+            device=device,
+            precision=precision,
+            resize=size,
+            world=world,
+        )
+        if report is not None:
+            report(domain)
+        return domain
+
+    return SuiteScore(
+        source=score_one("+".join(suite.sources), suite.source_test),
+        domains=tuple(score_one(name, suite.targets[name]) for name in suite.target_names),
+        missing=tuple(part.name for part in suite.missing if part.role == "target"),
+    )
+
+
+def evaluation_size(suite: Suite) -> tuple[int, int]:
+    """Return height and width at which networks for a suite are evaluated: 222x222 for PACS, else the suite's own.
+
+    Example:
+        >>> from asrnorm.data import create_suite
+        >>> evaluation_size(create_suite("pacs")), evaluation_size(create_suite("digits"))
+        ((222, 222), (32, 32))
+    """
+    return _SIZES.get(suite.name, suite.image_size)
+
+
+def check_labels(labels: np.ndarray, num_classes: int, name: str) -> None:
+    """Refuse labels that a model has no logit for.
+
+    Raises:
+        InputError: with the label and the domain.
+    """
+    if labels.min() < 0 or labels.max() >= num_classes:
+        wrong = labels.min() if labels.min() < 0 else labels.max()
+        raise InputError(f"domain {name!r} has the label {wrong}; the model knows 0 to {num_classes - 1}")
