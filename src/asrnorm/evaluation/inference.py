@@ -73,7 +73,7 @@ class Inference:
 
     def to_input(self, images: NDArray[np.uint8]) -> Tensor:
         """Return uint8 images `(n, h, w, 3)` as the model takes them; they travel to the device as uint8."""
-        images_nhwc = torch.from_numpy(np.ascontiguousarray(images))
+        images_nhwc = torch.from_numpy(np.array(images, order="C"))  # a copy: torch takes no read-only memory
         if self.device.type == "cuda":
             images_nhwc = images_nhwc.pin_memory()
         images_nchw = images_nhwc.to(self.device, non_blocking=True).permute(0, 3, 1, 2)

@@ -1,0 +1,186 @@
+"""Scores of domains and suites: one number whatever the batches, the processes and the mode of the model."""
+
+import math
+from dataclasses import asdict, astuple
+
+import numpy as np
+import pytest
+import torch
+from PIL import Image
+from torch import nn
+
+from asrnorm.data import FileSet, ImageSet
+from asrnorm.errors import InputError
+from asrnorm.evaluation import evaluation_size, score, score_suite
+from asrnorm.models import create_model
+from asrnorm.world import ALONE
+from helpers.processes import run_processes
+from helpers.toy_suite import ToySuite, make_images
+
+
+class ToyNet(nn.Module):
+    """Small, with a norm and a dropout: something for every mode to change."""
+
+    def __init__(self, norm=nn.BatchNorm2d):
+        super().__init__()
+        self.body = nn.Sequential(nn.Conv2d(3, 6, 3), norm(6), nn.ReLU(), nn.AdaptiveAvgPool2d(2), nn.Dropout())
+        self.head = nn.Linear(24, 4)
+
+    def forward(self, images):
+        return self.head(self.body(images).flatten(1))
+
+
+def make_net(**options):
+    torch.manual_seed(0)
+    net = ToyNet(**options)
+    net.body[0].weight.data.mul_(5)
+    net.head.weight.data.mul_(5)
+    return net
+
+
+def test_a_known_model_gets_the_score_worked_out_by_hand():
+    data = make_images(10)
+    net = make_net().eval()
+    with torch.no_grad():
+        logits = net(torch.from_numpy(data.images).permute(0, 3, 1, 2).float() / 255).double()
+    labels = torch.from_numpy(data.labels)
+    found = score(net, data, name="toy")
+    assert found.num_samples == 10
+    assert found.accuracy == (logits.argmax(1) == labels).double().mean().item()
+    assert found.nll == pytest.approx(nn.functional.cross_entropy(logits, labels).item(), abs=1e-6)
+    square = (logits.softmax(1) - nn.functional.one_hot(labels, 4)).square()
+    assert found.brier == pytest.approx(square.mean().item(), abs=1e-7)
+    assert found.brier_sum == pytest.approx(square.sum(1).mean().item(), abs=1e-6)
+
+
+@pytest.mark.parametrize("batch_size", [1, 2, 7, 36, 37, 500])
+def test_the_batch_size_is_of_no_consequence(batch_size):
+    net, data = make_net().double(), make_images(37)
+    alone = score(net, data, name="toy", precision="float64", batch_size=37)
+    found = score(net, data, name="toy", precision="float64", batch_size=batch_size)
+    assert found.accuracy == alone.accuracy
+    assert astuple(found)[1:] == pytest.approx(astuple(alone)[1:], abs=1e-11)
+
+
+def test_mode_and_running_statistics_stay():
+    net = make_net().train()
+    net.body[1].eval()
+    before = {name: value.clone() for name, value in net.state_dict().items()}
+    score(net, make_images(8), name="toy")
+    assert net.training
+    assert net.body[4].training
+    assert not net.body[1].training
+    assert all(torch.equal(value, before[name]) for name, value in net.state_dict().items())
+    assert all(parameter.grad is None for parameter in net.parameters())
+
+
+def test_bfloat16_stays_near_float32():
+    net, data = make_net(), make_images(40)
+    found, exact = score(net, data, name="toy", precision="bfloat16"), score(net, data, name="toy")
+    assert found != exact
+    assert found.nll == pytest.approx(exact.nll, rel=0.02)
+
+
+def test_bn_test_depends_on_the_batch_and_on_nothing_else():
+    torch.manual_seed(0)
+    net = create_model("digits_convnet", norm="bn_test", channels=(4, 4), hidden=8)
+    data = make_images(12, size=(32, 32))
+    assert score(net, data, name="toy", batch_size=4) != score(net, data, name="toy", batch_size=6)
+    assert score(net, data, name="toy", batch_size=4) == score(net, data, name="toy", batch_size=4)
+
+
+def test_files_score_as_decoded_images_do(tmp_path):
+    data = make_images(9)
+    paths = tuple(tmp_path / f"{row}.png" for row in range(9))
+    for path, image in zip(paths, data.images, strict=True):
+        Image.fromarray(image).save(path)
+    files = FileSet(paths, data.labels, (8, 8))
+    assert score(make_net(), files, name="toy", batch_size=4) == score(make_net(), data, name="toy", batch_size=4)
+
+
+def test_images_are_resized_where_asked():
+    data = make_images(6, size=(12, 12))
+    net = nn.Sequential(nn.Flatten(), nn.Linear(3 * 8 * 8, 4))
+    assert score(net, data, name="toy", resize=(8, 8)).num_samples == 6
+
+
+@pytest.mark.parametrize(
+    ("change", "line"),
+    [
+        (lambda net: net.head.weight.data.fill_(math.nan), r"domain 'toy': NaN or infinite logits for 8 of 8 images"),
+        (lambda net: net.head.bias.data[:1].fill_(math.inf), r"domain 'toy': NaN or infinite logits for 8 of 8 images"),
+        (lambda net: setattr(net, "head", nn.Linear(24, 3)), r"domain 'toy' has the label 3; the model knows 0 to 2"),
+    ],
+    ids=["nan", "infinite", "classes"],
+)
+def test_what_cannot_be_scored_is_one_line_with_the_domain(change, line):
+    net = make_net().train()
+    change(net)
+    with pytest.raises(InputError, match=f"^{line}[^\n]*$"):
+        score(net, make_images(8), name="toy")
+    assert net.training
+
+
+def test_an_empty_domain_is_refused():
+    empty = ImageSet(np.zeros((0, 8, 8, 3), np.uint8), np.zeros(0, np.int64))
+    with pytest.raises(InputError, match="'toy' has no images"):
+        score(make_net(), empty, name="toy")
+
+
+def score_in_process(world):
+    counts = (45, 5)  # six batches, and a single one, which leaves the second process with none
+    found = [score_suite(make_net(), ToySuite(count=count), batch_size=8, world=world) for count in counts]
+    return [asdict(domain) for suite in found for domain in (suite.source, *suite.domains)]
+
+
+def test_two_processes_give_the_bits_of_one(tmp_path):
+    alone = score_in_process(ALONE)
+    assert run_processes(score_in_process, 2, tmp_path) == [alone, alone]
+
+
+def test_a_suite_gives_its_source_its_targets_and_what_is_missing():
+    told = []
+    suite = ToySuite(targets=("bright", "absent", "dark"))
+    found = score_suite(make_net(), suite, report=told.append)
+    assert found.source.name == "home"
+    assert [domain.name for domain in found.domains] == ["bright", "dark"]
+    assert found.missing == ("absent",)
+    assert found.average_accuracy == (found.domains[0].accuracy + found.domains[1].accuracy) / 2
+    assert told == [found.source, *found.domains]
+    assert found.source == score(make_net(), suite.source_test, name="home")
+
+
+def test_without_a_target_the_average_is_not_a_number():
+    found = score_suite(make_net(), ToySuite(targets=("absent",)))
+    assert found.domains == ()
+    assert math.isnan(found.average_accuracy)
+
+
+def test_pacs_is_evaluated_at_222():
+    class Pacs(ToySuite):
+        name = "pacs"
+
+    class Size(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.sizes = set()
+
+        def forward(self, images):
+            self.sizes.add(tuple(images.shape[2:]))
+            return torch.zeros(len(images), 4)
+
+    suite, net = Pacs(size=(227, 227), count=4), Size()
+    assert evaluation_size(suite) == (222, 222)
+    score_suite(net, suite)
+    assert net.sizes == {(222, 222)}
+    score_suite(net, suite, resize=None)
+    assert net.sizes == {(222, 222), (227, 227)}
+
+
+@pytest.mark.gpu
+def test_a_gpu_gives_the_score_of_the_cpu():
+    net, data = make_net().double(), make_images(300)
+    wanted = score(net, data, name="toy", precision="float64")
+    found = score(net.cuda(), data, name="toy", precision="float64", batch_size=100)
+    assert found.accuracy == wanted.accuracy
+    assert astuple(found)[1:] == pytest.approx(astuple(wanted)[1:], abs=1e-9)

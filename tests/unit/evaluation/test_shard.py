@@ -1,0 +1,45 @@
+"""Batches of a set: every image once, the same batches for any number of processes, sizes within one of each other."""
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from PIL import Image
+
+from asrnorm.data import FileSet, ImageSet
+from asrnorm.errors import InputError
+from asrnorm.evaluation.shard import iterate_batches
+from asrnorm.world import World
+from helpers.toy_suite import make_images
+
+
+@given(st.integers(0, 50), st.integers(1, 20), st.integers(1, 5))
+def test_processes_share_the_batches_of_one(count, batch_size, num_processes):
+    data = ImageSet(np.zeros((count, 2, 2, 3), np.uint8), np.arange(count))
+    alone = [(number, labels.tolist()) for number, _, labels in iterate_batches(data, batch_size)]
+    shared = [
+        (number, labels.tolist())
+        for rank in range(num_processes)
+        for number, _, labels in iterate_batches(data, batch_size, World(rank, num_processes))
+    ]
+    assert shared == alone
+    assert sorted(label for _, labels in alone for label in labels) == list(range(count))
+    sizes = [len(labels) for _, labels in alone]
+    assert len(sizes) == -(-count // batch_size)
+    assert not sizes or batch_size >= max(sizes) >= min(sizes) >= max(sizes) - 1
+
+
+def test_files_give_the_batches_of_the_decoded_images(tmp_path):
+    data = make_images(7)
+    paths = tuple(tmp_path / f"{row}.png" for row in range(7))
+    for path, image in zip(paths, data.images, strict=True):
+        Image.fromarray(image).save(path)
+    files = FileSet(paths, data.labels, (8, 8))
+    for (_, images, labels), (_, read, same) in zip(iterate_batches(data, 3), iterate_batches(files, 3), strict=True):
+        np.testing.assert_array_equal(images, read)
+        np.testing.assert_array_equal(labels, same)
+
+
+def test_a_batch_size_below_one_is_refused():
+    with pytest.raises(InputError, match="batch_size must be at least 1"):
+        next(iterate_batches(make_images(3), 0))
