@@ -1,0 +1,167 @@
+"""`asrnorm evaluate`: what a finished run is worth on every domain of a suite."""
+
+import json
+import math
+import os
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import asdict
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+from rich.console import Console
+
+from asrnorm.cli.run_folder import open_run, read_assignments
+from asrnorm.cli.score_table import print_attacks, print_scores
+from asrnorm.config import RunConfig, content_hash, override
+from asrnorm.errors import InputError
+
+if TYPE_CHECKING:
+    from asrnorm.data import Suite
+    from asrnorm.evaluation import SuiteScore
+    from asrnorm.results import DomainScore
+    from asrnorm.training import LoadedRun  # type: ignore[import-not-found, unused-ignore]
+
+SCHEMA = 1
+# What may differ from training without making it another network.
+_CHANGEABLE = ("adversarial", "device", "evaluate_batch", "norm", "precision", "suite")
+
+
+def evaluate(
+    run: Annotated[Path, typer.Argument(help="The folder of a finished run.", show_default=False)],
+    suite: Annotated[
+        str | None, typer.Option(help="Another suite with the same classes.", show_default="the run's")
+    ] = None,
+    settings: Annotated[
+        list[str] | None, typer.Option("--set", help=f"name=value; one of {', '.join(_CHANGEABLE)} or a part of it.")
+    ] = None,
+    json_file: Annotated[Path | None, typer.Option("--json", help="Also write all numbers to this file.")] = None,
+) -> None:
+    """Show accuracy, Brier score, NLL and calibration error of a run, domain by domain.
+
+    Example: `asrnorm evaluate runs/digits.erm_asr--s0--0123456789 --json scores.json`. Batch norm with the statistics
+    of the test batch: `--set norm=bn_test --set evaluate_batch=16`.
+    """
+    assignments = read_assignments(settings or [], _CHANGEABLE)
+    if suite is not None:
+        assignments = {"suite": suite, **assignments}
+    if json_file is not None:
+        json_file.parent.mkdir(parents=True, exist_ok=True)
+    loaded = open_run(run)
+    config = override(loaded.config, assignments)
+    chosen = _choose_suite(loaded, config)
+    _change_norm(loaded, config)
+    if "device" in assignments:
+        _move(loaded, config.device)
+
+    from asrnorm.evaluation import evaluation_size, score_attacks, score_suite
+
+    form: dict[str, Any] = {
+        "batch_size": config.evaluate_batch,
+        "precision": config.precision,
+        "resize": evaluation_size(loaded.suite),  # the size the network was trained for, whatever the other suite's is
+    }
+    with _progress(1 + len(chosen.target_names)) as report:
+        scores = score_suite(loaded.model, chosen, report=report, **form)
+    print_scores(scores)
+    attacks: dict[str, float] = {}
+    if config.adversarial:
+        attacks = score_attacks(loaded.model, chosen.source_test, name=scores.source.name, seed=config.seed, **form)
+        print_attacks(attacks, scores.source)
+    if json_file is not None:
+        _write(json_file, _describe(run, loaded.config, config, scores, attacks))
+
+
+def _choose_suite(loaded: "LoadedRun", config: RunConfig) -> "Suite":
+    if config.suite == loaded.config.suite:
+        chosen: Suite = loaded.suite
+        return chosen
+    from asrnorm.data import create_suite
+
+    suite = create_suite(config.suite.name, **config.suite.args)
+    if suite.classes != loaded.classes:
+        raise InputError(
+            f"the run knows the classes {_shorten(loaded.classes)}, "
+            f"suite {suite.name!r} has {_shorten(suite.classes)}; they must be the same"
+        )
+    return suite
+
+
+def _change_norm(loaded: "LoadedRun", config: RunConfig) -> None:
+    """Let BN look at the test batch, where that is asked for."""
+    if config.norm == loaded.config.norm:
+        return
+    if (loaded.config.norm.name, config.norm.name) != ("bn", "bn_test"):
+        raise InputError(
+            f"a trained network keeps its norm: {loaded.config.norm.name!r} cannot become {config.norm.name!r}; "
+            "only 'bn' can become 'bn_test'"
+        )
+    from asrnorm.conversion import convert
+
+    convert(loaded.model, "bn_test", layers="all", **loaded.config.norm.args)
+
+
+def _move(loaded: "LoadedRun", device: str) -> None:
+    if device == "auto":
+        return
+    try:
+        loaded.model.to(device)
+    except (RuntimeError, AssertionError) as error:  # what torch raises for a device that is not there
+        raise InputError(f"device {device!r} cannot be used: {str(error).splitlines()[0]}") from error
+
+
+def _shorten(names: tuple[str, ...], most: int = 4) -> str:
+    rest = f", ... ({len(names)})" if len(names) > most else ""
+    return ", ".join(names[:most]) + rest
+
+
+@contextmanager
+def _progress(total: int) -> Iterator[Callable[["DomainScore"], None]]:
+    """Give a function to be told of each score: a bar on a terminal, a line a domain elsewhere."""
+    console = Console(stderr=True, highlight=False)
+    if not console.is_terminal:
+        yield lambda domain: console.print(
+            f"{domain.name}: accuracy {100 * domain.accuracy:.2f} %", markup=False, soft_wrap=True
+        )
+        return
+    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
+
+    columns = (TextColumn("{task.description:<20}"), BarColumn(), MofNCompleteColumn(), TextColumn("domains"))
+    with Progress(*columns, TimeRemainingColumn(), console=console, transient=True) as bar:
+        task = bar.add_task("", total=total)
+        yield lambda domain: bar.update(task, description=domain.name, advance=1)
+
+
+def _describe(
+    run: Path, trained: RunConfig, config: RunConfig, scores: "SuiteScore", attacks: dict[str, float]
+) -> dict[str, Any]:
+    average = scores.average_accuracy
+    return {
+        "schema": SCHEMA,
+        "run": str(run),
+        "recipe": trained.recipe,
+        "seed": trained.seed,
+        "config_hash": content_hash(trained),
+        "suite": config.suite.name,
+        "norm": config.norm.name,
+        "evaluate_batch": config.evaluate_batch,
+        "precision": config.precision,
+        "source": asdict(scores.source),
+        "domains": [asdict(domain) for domain in scores.domains],
+        "missing": list(scores.missing),
+        "average_accuracy": None if math.isnan(average) else average,
+        "adversarial": attacks,
+    }
+
+
+def _write(file: Path, values: dict[str, Any]) -> None:
+    partial = file.with_name(f".{file.name}.{os.getpid()}.tmp")
+    try:
+        with partial.open("w") as stream:
+            json.dump(values, stream, indent=2)
+            stream.flush()
+            os.fsync(stream.fileno())
+        partial.replace(file)
+    finally:
+        partial.unlink(missing_ok=True)

@@ -1,0 +1,56 @@
+"""`asrnorm predict`: the class of images, by a finished run."""
+
+import json
+from pathlib import Path
+from typing import Annotated
+
+import typer
+from rich.console import Console
+from rich.markup import escape
+from rich.table import Table
+
+from asrnorm.cli.run_folder import open_run
+from asrnorm.errors import InputError
+
+
+def predict(
+    run: Annotated[Path, typer.Argument(help="The folder of a finished run.", show_default=False)],
+    images: Annotated[list[Path], typer.Argument(help="Image files of any format.", show_default=False)],
+    as_json: Annotated[
+        bool, typer.Option("--json", help="Print a JSON line an image: image, class, probability.")
+    ] = False,
+) -> None:
+    """Say which class a run takes each image for, and how likely it holds that.
+
+    Example: `asrnorm predict runs/pacs.rsc_asr--s0--0123456789 *.jpg`. A file that is no image is named on standard
+    error, the others go on, and the exit status is 1.
+    """
+    loaded = open_run(run)
+    from asrnorm.evaluation import evaluation_size, predict_files
+
+    table = Table(box=None, pad_edge=False)
+    table.add_column("image", overflow="fold")
+    table.add_column("class", no_wrap=True)
+    table.add_column("probability", justify="right", no_wrap=True)
+    num_failed = 0
+    for path, found in predict_files(
+        loaded.model,
+        images,
+        loaded.classes,
+        image_size=loaded.suite.image_size,
+        batch_size=loaded.config.evaluate_batch,
+        device=loaded.device,
+        precision=loaded.config.precision,
+        resize=evaluation_size(loaded.suite),
+    ):
+        if isinstance(found, InputError):
+            num_failed += 1
+            typer.echo("asrnorm: " + " ".join(str(found).split()), err=True)
+        elif as_json:
+            typer.echo(json.dumps({"image": str(path), "class": found.label, "probability": found.probability}))
+        else:
+            table.add_row(escape(str(path)), escape(found.label), f"{found.probability:.4f}")
+    if table.rows:
+        Console(highlight=False).print(table)
+    if num_failed:
+        raise typer.Exit(1)

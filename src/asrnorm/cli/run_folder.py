@@ -1,0 +1,56 @@
+"""What the commands on a finished run share: opening its folder, and the `--set` options of a command."""
+
+from collections.abc import Collection, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import typer
+
+from asrnorm.errors import InputError, UnknownNameError, describe_unknown
+
+if TYPE_CHECKING:
+    from asrnorm.training import LoadedRun  # type: ignore[import-not-found, unused-ignore]
+
+
+def open_run(folder: Path) -> "LoadedRun":
+    """Return the run in a folder.
+
+    Raises:
+        InputError: no such folder, not a run's, or of a run that is not done.
+    """
+    if not folder.is_dir():
+        raise InputError(f"{folder}: no such run folder; asrnorm train makes one, as a rule under runs/")
+    if not (folder / "config.yaml").is_file():
+        raise InputError(f"{folder}: not the folder of a run, it has no config.yaml")
+    if not (folder / "model.safetensors").is_file():
+        raise InputError(f"{folder}: the run is not done, it has no model.safetensors; asrnorm train goes on with it")
+    from asrnorm.training import load_run  # type: ignore[import-not-found, unused-ignore]
+
+    return load_run(folder)
+
+
+def read_assignments(words: Sequence[str], known: Collection[str]) -> dict[str, str]:
+    """Return `--set a.b=value` words as a mapping of dotted names to text.
+
+    Args:
+        words: as typed.
+        known: first parts that the command can change.
+
+    Raises:
+        typer.BadParameter: no equals sign.
+        UnknownNameError: a name that the command cannot change.
+
+    Example:
+        >>> read_assignments(["suite.root=data"], known=["suite"])
+        {'suite.root': 'data'}
+    """
+    assignments = {}
+    for word in words:
+        name, equals, value = word.partition("=")
+        if not equals or not name:
+            raise typer.BadParameter(f"{word!r} is not of the form name=value", param_hint="--set")
+        head = name.partition(".")[0]
+        if head not in known:
+            raise UnknownNameError(describe_unknown("setting of this command", head, known))
+        assignments[name] = value
+    return assignments

@@ -1,0 +1,85 @@
+"""Scores as tables: a row a domain, or corruption by severity where domains are named so."""
+
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING
+
+from rich.console import Console
+from rich.markup import escape
+from rich.table import Table
+
+if TYPE_CHECKING:
+    from asrnorm.evaluation import SuiteScore
+    from asrnorm.results import DomainScore
+
+_METRICS = ("accuracy %", "brier", "brier_sum", "nll", "ece")
+
+
+def print_scores(scores: "SuiteScore") -> None:
+    """Print the source, the targets and their average, and what is missing."""
+    console = Console(highlight=False)
+    by_severity = bool(scores.domains) and all("/" in domain.name for domain in scores.domains)
+    table = _table("domain", *_METRICS, "images")
+    table.add_row(escape(scores.source.name), *_cells([scores.source]), f"{scores.source.num_samples:,}")
+    if by_severity:
+        for severity, domains in _group(scores.domains, 1).items():
+            total = sum(domain.num_samples for domain in domains)
+            table.add_row(f"severity {escape(severity)}", *_cells(domains), f"{total:,}")
+    else:
+        for domain in scores.domains:
+            table.add_row(escape(domain.name), *_cells([domain]), f"{domain.num_samples:,}")
+    console.print(table)
+    if by_severity:
+        console.print(_corruption_table(scores.domains))
+    if scores.domains:
+        console.print(
+            f"average accuracy on {len(scores.domains)} unseen domains: {100 * scores.average_accuracy:.2f} %"
+        )
+    if scores.missing:
+        console.print(
+            f"missing: {', '.join(scores.missing)}; asrnorm data list says how to get them",
+            markup=False,
+            soft_wrap=True,
+        )
+
+
+def print_attacks(attacks: Mapping[str, float], clean: "DomainScore") -> None:
+    """Print the accuracy under each attack, below the clean one."""
+    table = _table("attack", "accuracy %")
+    table.add_row("none", f"{100 * clean.accuracy:.2f}")
+    for name, accuracy in attacks.items():
+        table.add_row(escape(name), f"{100 * accuracy:.2f}")
+    Console(highlight=False).print(table)
+
+
+def _corruption_table(domains: Sequence["DomainScore"]) -> Table:
+    severities = list(_group(domains, 1))
+    table = _table("accuracy %", *severities, "mean")
+    for corruption, row in _group(domains, 0).items():
+        accuracy = {domain.name.partition("/")[2]: 100 * domain.accuracy for domain in row}
+        cells = [f"{accuracy[severity]:.1f}" if severity in accuracy else "" for severity in severities]
+        table.add_row(escape(corruption), *cells, f"{sum(accuracy.values()) / len(accuracy):.1f}")
+    return table
+
+
+def _group(domains: Sequence["DomainScore"], part: int) -> dict[str, list["DomainScore"]]:
+    groups: dict[str, list[DomainScore]] = {}
+    for domain in domains:
+        groups.setdefault(domain.name.split("/", 1)[part], []).append(domain)
+    return groups
+
+
+def _cells(domains: Sequence["DomainScore"]) -> list[str]:
+    """The mean of each metric over the domains, unweighted."""
+    means = [
+        sum(getattr(domain, name) for domain in domains) / len(domains)
+        for name in ("accuracy", "brier", "brier_sum", "nll", "ece")
+    ]
+    return [f"{100 * means[0]:.2f}", *(f"{value:.4f}" for value in means[1:])]
+
+
+def _table(first: str, *others: str) -> Table:
+    table = Table(box=None, pad_edge=False)
+    table.add_column(first, no_wrap=True)
+    for heading in others:
+        table.add_column(heading, justify="right", no_wrap=True)
+    return table

@@ -1,0 +1,187 @@
+"""`asrnorm evaluate`: tables for people, a file for programs, one line for what is wrong."""
+
+import json
+import sys
+from dataclasses import asdict
+from types import SimpleNamespace
+
+import pytest
+import torch
+import typer
+from typer.testing import CliRunner
+
+from asrnorm.cli.evaluate import evaluate
+from asrnorm.config import content_hash
+from asrnorm.data import SUITES
+from asrnorm.errors import AsrnormError, InputError, UnknownNameError
+from asrnorm.evaluation import score_suite
+from helpers.finished_run import QuarterNet, install_run
+from helpers.toy_suite import ToySuite
+
+app = typer.Typer()
+app.command()(evaluate)
+
+
+def call(*words):
+    return CliRunner().invoke(app, [str(word) for word in words], env={"COLUMNS": "120"})
+
+
+@pytest.fixture
+def run(tmp_path, monkeypatch):
+    loaded = install_run(monkeypatch, tmp_path / "run", ToySuite(targets=("bright", "absent", "dark")))
+    return SimpleNamespace(folder=tmp_path / "run", **vars(loaded))
+
+
+def test_the_table_has_a_row_a_domain_the_average_and_what_is_missing(run):
+    result = call(run.folder)
+    assert result.exit_code == 0, result.output
+    scores = score_suite(run.model, run.suite)
+    rows = {line.split()[0]: line.split() for line in result.stdout.splitlines() if line}
+    for domain in (scores.source, *scores.domains):
+        numbers = [f"{100 * domain.accuracy:.2f}", f"{domain.brier:.4f}", f"{domain.brier_sum:.4f}"]
+        numbers += [f"{domain.nll:.4f}", f"{domain.ece:.4f}", "30"]
+        assert rows[domain.name] == [domain.name, *numbers]
+    assert f"average accuracy on 2 unseen domains: {100 * scores.average_accuracy:.2f} %" in result.stdout
+    assert "missing: absent" in result.stdout
+    assert "bright: accuracy" in result.stderr  # no terminal: progress in plain lines, apart from the tables
+
+
+def test_the_file_has_every_number_and_nothing_half_written_beside_it(run, tmp_path):
+    file = tmp_path / "made" / "scores.json"
+    assert call(run.folder, "--json", file).exit_code == 0
+    values = json.loads(file.read_text())
+    scores = score_suite(run.model, run.suite)
+    assert values["source"] == asdict(scores.source)
+    assert values["domains"] == [asdict(domain) for domain in scores.domains]
+    assert values["average_accuracy"] == scores.average_accuracy
+    assert (values["missing"], values["adversarial"], values["schema"]) == (["absent"], {}, 1)
+    assert (values["recipe"], values["suite"]) == ("toy.erm_bn", "toy")
+    assert values["config_hash"] == content_hash(run.config)
+    assert [path.name for path in file.parent.iterdir()] == ["scores.json"]
+
+
+def test_without_a_target_the_average_in_the_file_is_null(tmp_path, monkeypatch):
+    install_run(monkeypatch, tmp_path / "run", ToySuite(targets=("absent",)))
+    result = call(tmp_path / "run", "--json", tmp_path / "scores.json")
+    assert result.exit_code == 0, result.output
+    assert json.loads((tmp_path / "scores.json").read_text())["average_accuracy"] is None
+    assert "average" not in result.stdout
+
+
+def test_corruptions_are_shown_by_severity(tmp_path, monkeypatch):
+    names = tuple(f"{corruption}/{severity}" for corruption in ("fog", "snow") for severity in (1, 2, 3))
+    loaded = install_run(monkeypatch, tmp_path / "run", ToySuite(targets=names))
+    lines = [line.split() for line in call(tmp_path / "run").stdout.splitlines()]
+    accuracy = {domain.name: 100 * domain.accuracy for domain in score_suite(loaded.model, loaded.suite).domains}
+    fog = [accuracy[f"fog/{severity}"] for severity in (1, 2, 3)]
+    assert ["fog", *(f"{value:.1f}" for value in (*fog, sum(fog) / 3))] in lines
+    level = (accuracy["fog/2"] + accuracy["snow/2"]) / 2
+    assert any(line[:3] == ["severity", "2", f"{level:.2f}"] for line in lines)
+
+
+@pytest.fixture
+def registered():
+    """Two suites in the registry: one with the run's classes, one with others."""
+    SUITES.register("toy_other")(lambda *, count=12: ToySuite(targets=("far",), size=(16, 16), count=count))
+    SUITES.register("toy_strange")(lambda: ToySuite(classes=("w", "x", "y", "z")))
+    yield
+    for name in ("toy_other", "toy_strange"):
+        del SUITES._entries[name]
+
+
+def test_another_suite_with_its_options(run, tmp_path, registered):
+    file = tmp_path / "scores.json"
+    assert call(run.folder, "--suite", "toy_other", "--set", "suite.count=7", "--json", file).exit_code == 0
+    values = json.loads(file.read_text())
+    assert values["suite"] == "toy_other"
+    assert [(domain["name"], domain["num_samples"]) for domain in values["domains"]] == [("far", 7)]
+
+
+def test_attacks_where_asked_for(run, tmp_path, monkeypatch):
+    attack = SimpleNamespace(perturb=lambda model, images, labels, **options: 0 * images)
+    ascent = SimpleNamespace(Ascent=lambda **options: SimpleNamespace(climb=lambda model, images, labels: images))
+    monkeypatch.setitem(sys.modules, "asrnorm.methods.attack", attack)
+    monkeypatch.setitem(sys.modules, "asrnorm.methods.ascent", ascent)
+    file = tmp_path / "scores.json"
+    result = call(run.folder, "--set", "adversarial=true", "--json", file)
+    assert result.exit_code == 0, result.output
+    values = json.loads(file.read_text())
+    assert values["adversarial"]["ada25-1"] == values["source"]["accuracy"] == 1.0
+    assert values["adversarial"]["pgd10-8"] < 0.5
+    assert "pgd10-8" in result.stdout
+
+
+def test_bn_can_take_the_statistics_of_the_test_batch(run, tmp_path):
+    with torch.no_grad():
+        run.model.norm.running_mean.fill_(0.3)
+    plain, batch = tmp_path / "plain.json", tmp_path / "batch.json"
+    assert call(run.folder, "--json", plain).exit_code == 0
+    result = call(run.folder, "--set", "norm=bn_test", "--set", "evaluate_batch=10", "--json", batch)
+    assert result.exit_code == 0, result.output
+    plain, batch = (json.loads(file.read_text()) for file in (plain, batch))
+    assert (batch["norm"], batch["evaluate_batch"]) == ("bn_test", 10)
+    assert batch["source"]["nll"] != plain["source"]["nll"]
+
+    class FreshBatchNorm(torch.nn.BatchNorm2d):
+        def forward(self, x):
+            return torch.nn.functional.batch_norm(x, None, None, self.weight, self.bias, True, 0.0, self.eps)
+
+    wanted = score_suite(QuarterNet(norm=FreshBatchNorm), run.suite, batch_size=10)
+    assert batch["source"]["nll"] == pytest.approx(wanted.source.nll, abs=1e-5)
+
+
+@pytest.mark.parametrize(
+    ("words", "error", "line"),
+    [
+        (("--set", "optim.lr=1"), UnknownNameError, "unknown setting of this command 'optim'; .*nown: adversarial"),
+        (("--set", "norm=asr"), InputError, "keeps its norm: 'bn' cannot become 'asr'"),
+        (("--set", "precision=float8"), UnknownNameError, "unknown value 'float8'"),
+        (("--set", "evaluate_batch=0"), InputError, "evaluate_batch must be at least 1"),
+        (("--set", "device=nowhere"), InputError, "device 'nowhere' cannot be used"),
+        (("--suite", "toy_strange"), InputError, "the run knows the classes a, b, c, d, suite 'toy' has w, x, y, z"),
+        (("--suite", "digitz"), UnknownNameError, "did you mean 'digits'"),
+    ],
+    ids=lambda value: " ".join(value) if isinstance(value, tuple) else "",
+)
+def test_a_wrong_setting_is_one_line(run, registered, words, error, line):
+    caught = call(run.folder, *words).exception
+    assert isinstance(caught, error)
+    with pytest.raises(error, match=line):
+        raise caught
+    assert "\n" not in str(caught)
+
+
+def test_a_setting_without_a_value_is_a_wrong_call(run):
+    result = call(run.folder, "--set", "precision")
+    assert result.exit_code == 2
+    assert "not of the form name=value" in result.output
+
+
+def break_folder(folder, how):
+    if how == "absent":
+        return folder.parent / "nothing"
+    (folder / {"config": "config.yaml", "unfinished": "model.safetensors"}[how]).unlink()
+    return folder
+
+
+@pytest.mark.parametrize(
+    ("how", "line"),
+    [
+        ("absent", "no such run folder"),
+        ("config", "not the folder of a run, it has no config.yaml"),
+        ("unfinished", "the run is not done, it has no model.safetensors; asrnorm train goes on"),
+    ],
+)
+def test_a_folder_that_holds_no_finished_run_is_refused_by_name(run, how, line):
+    folder = break_folder(run.folder, how)
+    caught = call(folder).exception
+    assert isinstance(caught, AsrnormError)
+    assert str(caught).startswith(f"{folder}: ")
+    assert line in str(caught)
+
+
+def test_nan_weights_are_one_line_with_the_domain(run):
+    with torch.no_grad():
+        run.model.norm.weight.fill_(float("nan"))
+    caught = call(run.folder).exception
+    assert str(caught).startswith("domain 'home': NaN or infinite logits for 30 of 30 images")

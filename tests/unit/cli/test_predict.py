@@ -1,0 +1,76 @@
+"""`asrnorm predict`: a row or a JSON line an image; a bad image does not stop the others."""
+
+import json
+import subprocess
+import sys
+
+import pytest
+import typer
+from PIL import Image
+from typer.testing import CliRunner
+
+from asrnorm.cli.predict import predict
+from asrnorm.errors import InputError
+from helpers.finished_run import install_run
+from helpers.toy_suite import ToySuite, make_images
+
+app = typer.Typer()
+app.command()(predict)
+
+
+def call(*words):
+    return CliRunner().invoke(app, [str(word) for word in words], env={"COLUMNS": "200"})
+
+
+@pytest.fixture
+def run(tmp_path, monkeypatch):
+    install_run(monkeypatch, tmp_path / "run", ToySuite(), evaluate_batch=2)
+    return tmp_path / "run"
+
+
+@pytest.fixture
+def images(tmp_path):
+    paths = [tmp_path / f"picture [{row}].png" for row in range(4)]
+    for path, image in zip(paths, make_images(4).images, strict=True):
+        Image.fromarray(image).resize((24, 24), Image.Resampling.NEAREST).save(path)
+    return paths
+
+
+def test_a_json_line_an_image_in_the_order_given(run, images):
+    result = call(run, *images, "--json")
+    assert result.exit_code == 0, result.output
+    rows = [json.loads(line) for line in result.stdout.splitlines()]
+    assert [(row["image"], row["class"]) for row in rows] == list(zip(map(str, images), "abcd", strict=True))
+    assert all(0.25 < row["probability"] <= 1 for row in rows)
+
+
+def test_a_table_for_people(run, images):
+    result = call(run, *images)
+    assert result.exit_code == 0, result.output
+    lines = result.stdout.splitlines()
+    assert lines[0].split() == ["image", "class", "probability"]
+    assert [line.split()[-2] for line in lines[1:]] == list("abcd")
+    assert "picture [3].png" in lines[4]  # brackets are not taken for markup
+
+
+@pytest.mark.parametrize("options", [(), ("--json",)])
+def test_a_bad_image_is_a_line_on_standard_error_and_the_others_go_on(run, images, options):
+    images[1].write_bytes(b"no image")
+    result = call(run, *images, "gone.png", *options)
+    assert result.exit_code == 1
+    errors = result.stderr.splitlines()
+    assert len(errors) == 2
+    assert errors[0].startswith(f"asrnorm: {images[1]}: cannot be read as an image")
+    assert errors[1] == "asrnorm: gone.png: no such file"
+    assert sum(str(image) in result.stdout for image in images) == 3
+
+
+def test_no_such_run_is_refused_before_the_images_are_looked_at(tmp_path):
+    caught = call(tmp_path / "nothing", "gone.png").exception
+    assert isinstance(caught, InputError)
+    assert "no such run folder" in str(caught)
+
+
+def test_importing_the_commands_does_not_load_torch():
+    code = "import sys, asrnorm.cli.predict, asrnorm.cli.evaluate; sys.exit('torch' in sys.modules)"
+    assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
