@@ -55,7 +55,7 @@ def evaluate(
     if "device" in assignments:
         _move(loaded, config.device)
 
-    from asrnorm.evaluation import evaluation_size, score_attacks, score_suite
+    from asrnorm.evaluation import ATTACKS, evaluation_size, score_attacks, score_suite
 
     form: dict[str, Any] = {
         "batch_size": config.evaluate_batch,
@@ -67,6 +67,7 @@ def evaluate(
     print_scores(scores)
     attacks: dict[str, float] = {}
     if config.adversarial:
+        typer.echo(f"attacking {scores.source.num_samples:,} images in {len(ATTACKS)} ways", err=True)
         attacks = score_attacks(loaded.model, chosen.source_test, name=scores.source.name, seed=config.seed, **form)
         print_attacks(attacks, scores.source)
     if json_file is not None:
