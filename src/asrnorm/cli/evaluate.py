@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from asrnorm.data import Suite
     from asrnorm.evaluation import SuiteScore
     from asrnorm.results import DomainScore
-    from asrnorm.training import LoadedRun  # type: ignore[import-not-found, unused-ignore]
+    from asrnorm.training import LoadedRun
 
 SCHEMA = 1
 # What may differ from training without making it another network.

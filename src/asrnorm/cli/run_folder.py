@@ -9,7 +9,7 @@ import typer
 from asrnorm.errors import InputError, UnknownNameError, describe_unknown
 
 if TYPE_CHECKING:
-    from asrnorm.training import LoadedRun  # type: ignore[import-not-found, unused-ignore]
+    from asrnorm.training import LoadedRun
 
 
 def open_run(folder: Path) -> "LoadedRun":
@@ -24,7 +24,7 @@ def open_run(folder: Path) -> "LoadedRun":
         raise InputError(f"{folder}: not the folder of a run, it has no config.yaml")
     if not (folder / "model.safetensors").is_file():
         raise InputError(f"{folder}: the run is not done, it has no model.safetensors; asrnorm train goes on with it")
-    from asrnorm.training import load_run  # type: ignore[import-not-found, unused-ignore]
+    from asrnorm.training import load_run
 
     return load_run(folder)
 

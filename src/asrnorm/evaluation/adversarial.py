@@ -14,10 +14,10 @@ from torch import Tensor
 from asrnorm.data import FileSet, ImageSet
 from asrnorm.errors import InputError
 from asrnorm.evaluation.inference import Inference, Precision
-from asrnorm.evaluation.mode import evaluating
 from asrnorm.evaluation.score import check_labels
 from asrnorm.evaluation.shard import iterate_batches
 from asrnorm.methods import keyed_generator
+from asrnorm.methods.mode import evaluating
 from asrnorm.models import Classifier
 from asrnorm.world import ALONE, World
 
@@ -66,7 +66,7 @@ class SignedSteps:
 
     def apply(self, model: Classifier, images: Tensor, labels: Tensor, generator: torch.Generator) -> Tensor:
         """Return the attacked images."""
-        from asrnorm.methods.attack import perturb  # type: ignore[import-not-found, unused-ignore]
+        from asrnorm.methods.attack import perturb
 
         attacked: Tensor = perturb(
             model,
@@ -107,7 +107,7 @@ class SemanticAscent:
 
     def apply(self, model: Classifier, images: Tensor, labels: Tensor, generator: torch.Generator) -> Tensor:  # noqa: ARG002
         """Return the climbed images; nothing is drawn from the generator."""
-        from asrnorm.methods.ascent import Ascent  # type: ignore[import-not-found, unused-ignore]
+        from asrnorm.methods.ascent import Ascent
 
         # By sample, and not by batch, so that the batch size of the evaluation does not change the step.
         ascent = Ascent(

@@ -12,7 +12,7 @@ from torch import nn
 from asrnorm.data.image import read_image
 from asrnorm.errors import InputError
 from asrnorm.evaluation.inference import Inference, Precision
-from asrnorm.evaluation.mode import evaluating
+from asrnorm.methods.mode import evaluating
 
 
 class Prediction(NamedTuple):

@@ -13,8 +13,8 @@ from asrnorm.data import FileSet, ImageSet, Suite
 from asrnorm.errors import InputError
 from asrnorm.evaluation.inference import Inference, Precision
 from asrnorm.evaluation.metric import Tally
-from asrnorm.evaluation.mode import evaluating
 from asrnorm.evaluation.shard import iterate_batches
+from asrnorm.methods.mode import evaluating
 from asrnorm.results import DomainScore
 from asrnorm.world import ALONE, World
 

@@ -3,7 +3,7 @@
 import pytest
 from torch import nn
 
-from asrnorm.evaluation.mode import evaluating
+from asrnorm.methods.mode import evaluating
 
 
 def test_every_part_gets_its_own_mode_back_also_after_an_error():
