@@ -23,6 +23,8 @@ class Batch(NamedTuple):
         step: counted from the start of training; keys the randomness of the step.
         offset: place of the first image in the global batch, where several processes share one.
         total: size of the global batch; `None` is that of this one.
+        rows: int64 `(n,)`, their rows in the pool; those below its `num_source` are the source's. `None` where no pool
+            is known.
     """
 
     images: Tensor
@@ -30,6 +32,7 @@ class Batch(NamedTuple):
     step: int = 0
     offset: int = 0
     total: int | None = None
+    rows: Tensor | None = None
 
     @property
     def global_size(self) -> int:
