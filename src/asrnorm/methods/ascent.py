@@ -1,0 +1,158 @@
+"""Gradient ascent on images: the maximization phase that ADA, ME-ADA and M-ADA share.
+
+Volpi et al., 2018; appendix B of the ASR-Norm paper.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Literal, get_args
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+
+from asrnorm.errors import InputError, UnknownNameError, describe_unknown
+from asrnorm.methods.mode import evaluating
+from asrnorm.models import Classifier
+
+Optimizer = Literal["sgd", "adam"]
+Distance = Literal["mean", "half"]
+Reduction = Literal["batch", "sample"]
+
+Bonus = Callable[[Tensor, Tensor], Tensor]
+"""What a method adds to the objective: images, and those they started from, to one value a sample, `(n,)`."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Ascent:
+    r"""Settings of the ascent and the objective it climbs, one value a sample.
+
+    $\ell(\theta; x, y) - \eta\, c_\theta(x, x_0) + w\, H(p_\theta(\cdot|x))$, with $c_\theta$ between the semantic
+    vectors of the image and of the one it started from.
+
+    Args:
+        penalty: $\eta$, others' $\gamma$.
+        entropy_weight: $w$, of the entropy of the prediction; zero leaves it out.
+        steps: of the ascent.
+        lr: its step size.
+        batch: images at a time.
+        optimizer: plain gradient ascent, or Adam.
+        distance: `mean` squares averaged over the dimensions, as the public codes have it; `half` the squared norm, as
+            the papers do.
+        reduction: `batch` averages the objective over `batch` images, so that one of them moves by `lr / batch` times
+            its own gradient, as in the public codes; `sample` moves each by `lr` times that.
+        clip: bring the result back to [0, 1]; once, at the end.
+        quantize: return uint8, rounded to the nearest level; clips as well.
+
+    Raises:
+        UnknownNameError: a word that is none of the choices.
+        InputError: a count or a size that is not positive.
+
+    Example:
+        >>> Ascent(steps=25).move
+        0.03125
+    """
+
+    penalty: float = 1.0
+    entropy_weight: float = 0.0
+    steps: int = 15
+    lr: float = 1.0
+    batch: int = 32
+    optimizer: Optimizer = "sgd"
+    distance: Distance = "mean"
+    reduction: Reduction = "batch"
+    clip: bool = False
+    quantize: bool = False
+
+    def __post_init__(self) -> None:
+        choices = {"optimizer": Optimizer, "distance": Distance, "reduction": Reduction}
+        for name, known in choices.items():
+            if getattr(self, name) not in get_args(known):
+                raise UnknownNameError(describe_unknown(name, str(getattr(self, name)), get_args(known)))
+        for name in ("steps", "batch"):
+            if getattr(self, name) < 1:
+                raise InputError(f"{name} of the ascent must be at least 1, not {getattr(self, name)}")
+        if self.lr <= 0:
+            raise InputError(f"step size of the ascent must be positive, not {self.lr}")
+
+    @property
+    def move(self) -> float:
+        """How far one unit of an image's own gradient moves it in a plain step.
+
+        The divisor is the nominal batch, also for the remainder of a set, so that an image's way does not depend on
+        how many it shares its batch with, nor on the number of processes.
+        """
+        return self.lr / self._divisor
+
+    @property
+    def _divisor(self) -> int:
+        return self.batch if self.reduction == "batch" else 1
+
+    def objective(self, model: Classifier, images: Tensor, labels: Tensor, anchor: Tensor) -> Tensor:
+        """Return what the ascent climbs, `(n,)`.
+
+        Args:
+            model: in the mode it is to be climbed in.
+            images: float `(n, 3, h, w)`.
+            labels: int64 `(n,)`.
+            anchor: semantic vectors `(n, d)` of the images that the ascent started from.
+        """
+        embedding = model.embed(model.features(images))
+        logits = model.classify(embedding)
+        value = F.cross_entropy(logits, labels, reduction="none") - self.penalty * self._cost(embedding, anchor)
+        return value + self.entropy_weight * entropy(logits) if self.entropy_weight else value
+
+    def _cost(self, embedding: Tensor, anchor: Tensor) -> Tensor:
+        square = (embedding - anchor).square()
+        return square.mean(1) if self.distance == "mean" else square.sum(1) / 2
+
+    def climb(self, model: Classifier, images: Tensor, labels: Tensor, bonus: Bonus | None = None) -> Tensor:
+        """Return the images at the end of the ascent: in the model's dtype, or uint8 where `quantize` is set.
+
+        The model is climbed in evaluation mode; its parameters, buffers, gradients and mode stay as they are.
+
+        Args:
+            model: the network of the moment.
+            images: float `(n, 3, h, w)` in [0, 1]; any number, they are taken `batch` at a time.
+            labels: int64 `(n,)`.
+            bonus: added to the objective.
+        """
+        images = images.detach().to(next(model.parameters()).dtype)
+        with evaluating(model), torch.enable_grad():
+            parts = zip(images.split(self.batch), labels.split(self.batch), strict=True)
+            climbed = [self._climb_batch(model, part, own, bonus) for part, own in parts if len(own)]
+        return self._finish(torch.cat(climbed) if climbed else images)
+
+    def _climb_batch(self, model: Classifier, images: Tensor, labels: Tensor, bonus: Bonus | None) -> Tensor:
+        with torch.no_grad():
+            anchor = model.embed(model.features(images))
+        x = images.clone().requires_grad_()
+        optimizer: torch.optim.Optimizer
+        if self.optimizer == "adam":
+            optimizer = torch.optim.Adam([x], lr=self.lr, maximize=True)
+        else:
+            optimizer = torch.optim.SGD([x], lr=self.lr, maximize=True)
+        for _ in range(self.steps):
+            value = self.objective(model, x, labels, anchor)
+            if bonus is not None:
+                value = value + bonus(x, images)
+            # With respect to the images alone: a backward() would leave gradients in the parameters.
+            (x.grad,) = torch.autograd.grad(value.sum() / self._divisor, x)
+            optimizer.step()
+        return x.detach()
+
+    def _finish(self, images: Tensor) -> Tensor:
+        if self.quantize:
+            return images.clamp(0, 1).mul(255).round().to(torch.uint8)
+        return images.clamp(0, 1) if self.clip else images
+
+
+def entropy(logits: Tensor) -> Tensor:
+    """Return the entropy of each prediction, `(n,)`, in nats.
+
+    Example:
+        >>> round(entropy(torch.zeros(1, 10)).item(), 4)
+        2.3026
+    """
+    log_probability = F.log_softmax(logits, dim=1)
+    return -(log_probability.exp() * log_probability).sum(1)
