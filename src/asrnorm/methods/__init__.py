@@ -2,6 +2,7 @@
 
 from typing import Any
 
+from asrnorm.methods.ada import ADA as ADA
 from asrnorm.methods.base import METHODS as METHODS
 from asrnorm.methods.base import Batch as Batch
 from asrnorm.methods.base import Images as Images
@@ -13,6 +14,7 @@ from asrnorm.methods.esda import ESDA as ESDA
 from asrnorm.methods.rda import RDA as RDA
 from asrnorm.methods.rsc import RSC as RSC
 from asrnorm.methods.rsda import RSDA as RSDA
+from asrnorm.methods.me_ada import MEADA as MEADA
 
 
 def list_methods() -> tuple[str, ...]:
