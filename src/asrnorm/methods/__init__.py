@@ -14,6 +14,7 @@ from asrnorm.methods.esda import ESDA as ESDA
 from asrnorm.methods.rda import RDA as RDA
 from asrnorm.methods.rsc import RSC as RSC
 from asrnorm.methods.rsda import RSDA as RSDA
+from asrnorm.methods.m_ada import MADA as MADA
 from asrnorm.methods.me_ada import MEADA as MEADA
 
 

@@ -1,0 +1,121 @@
+import io
+
+import pytest
+import torch
+from hypothesis import given
+from hypothesis import strategies as st
+
+from asrnorm.errors import InputError, UnknownNameError
+from asrnorm.methods import create_method
+from asrnorm.models import create_model
+from asrnorm.norms import NORMS
+from helpers.smooth_net import SmoothNet, assert_untouched, everything, random_pool
+
+SMALL = {"interval": 2, "ascent_steps": 2, "ascent_batch": 4, "ascent_lr": 4.0}
+
+
+def grown(pool, start):
+    return pool.images(torch.arange(start, len(pool)))
+
+
+@given(interval=st.integers(1, 30), rounds=st.integers(0, 8))
+def test_rounds_come_at_the_multiples_of_the_interval(interval, rounds):
+    method = create_method("ada", interval=interval, rounds=rounds)
+    due = [step for step in range(300) if method.is_growing(step)]
+    assert due == [interval * (r + 1) for r in range(rounds)]
+
+
+@pytest.mark.parametrize(
+    ("growth", "sizes"),
+    [("volpi", [18, 24, 30]), ("me_ada", [24, 48, 96]), ("source", [24, 36, 48]), ("m_ada", [24, 30, 34])],
+)
+def test_the_pool_grows_by_the_rule(growth, sizes):
+    method, pool, model = create_method("ada", growth=growth, count=6, **SMALL), random_pool(12), SmoothNet()
+    for step, size in zip((2, 4, 6), sizes, strict=True):
+        log = method.grow(model, pool, step)
+        assert len(pool) == size == log["pool"]
+    assert pool.num_source == 12
+
+
+@pytest.mark.parametrize("growth", ["volpi", "me_ada", "source", "m_ada"])
+def test_grown_images_are_the_climbed_originals_with_their_labels(growth):
+    method = create_method("ada", growth=growth, count=7, seed=3, **SMALL)
+    pool, model = random_pool(12), SmoothNet()
+    for step in (2, 4):
+        rows, before = method.starting_rows(pool, step), len(pool)
+        originals, labels = pool.images(rows), pool.labels[rows]
+        method.grow(model, pool, step)
+        assert torch.equal(pool.labels[before:], labels)
+        assert torch.equal(grown(pool, before), method.ascent.climb(model, originals, labels).float())
+
+
+def test_the_log_tells_how_far_the_images_went():
+    method, pool, model = create_method("ada", growth="source", **SMALL), random_pool(10), SmoothNet()
+    log = method.grow(model, pool, 2)
+    change = grown(pool, 10) - pool.images(torch.arange(10))
+    assert log == {"grown": 10, "pool": 20, "change": pytest.approx(change.square().mean().sqrt().item(), rel=1e-5)}
+    assert log["change"] > 0.01
+
+
+def test_quantized_images_are_kept_as_levels():
+    method, pool = create_method("ada", quantize=True, **SMALL), random_pool(5)
+    log = method.grow(SmoothNet(), pool, 2)
+    assert pool.parts[0][0].dtype == torch.uint8
+    assert 0 < log["change"] < 1
+
+
+@pytest.mark.parametrize("name", ["ada", "me_ada", "m_ada"])
+def test_growing_leaves_the_model_as_it_was(name):
+    options = {"wae_epochs": 1} if name == "m_ada" else {}
+    method, pool, model = create_method(name, **SMALL, **options), random_pool(9), SmoothNet(norm=True)
+    model(pool.images(torch.arange(4)).double()).sum().backward()
+    before = everything(model)
+    method.grow(model, pool, 2)
+    assert_untouched(model, before)
+    assert torch.isfinite(grown(pool, 9)).all()
+
+
+@pytest.mark.parametrize("name", ["ada", "me_ada", "m_ada"])
+def test_a_restored_method_goes_on_as_the_first_would_have(name):
+    options = SMALL | ({"wae_epochs": 1} if name == "m_ada" else {})
+    model = SmoothNet()
+    method, pool = create_method(name, seed=7, **options), random_pool(12)
+    method.grow(model, pool, 2)
+    file = io.BytesIO()
+    torch.save(method.state_dict(), file)
+    file.seek(0)
+    other, same_pool = create_method(name, seed=7, **options), random_pool(12)
+    other.load_state_dict(torch.load(file, weights_only=True))
+    same_pool.append(*pool.parts[0])
+    torch.rand(100)  # nothing may hang on torch's own generator
+    for each, its_pool in ((method, pool), (other, same_pool)):
+        each.grow(model, its_pool, 4)
+    assert torch.equal(grown(pool, 12), grown(same_pool, 12))
+    torch.testing.assert_close(method.state_dict(), other.state_dict(), rtol=0, atol=0)
+
+
+@pytest.mark.parametrize("norm", NORMS.names())
+def test_it_works_with_every_norm(norm):
+    model = create_model("digits_convnet", norm=norm, channels=(3, 4), hidden=8)
+    method, pool = create_method("ada", growth="source", **SMALL), random_pool(5, size=32)
+    before = everything(model)
+    log = method.grow(model, pool, 2)
+    assert_untouched(model, before)
+    assert log["change"] > 0
+    assert torch.isfinite(grown(pool, 5)).all()
+
+
+def test_another_seed_draws_other_rows():
+    pool = random_pool(30)
+    pool.append(torch.zeros(30, 3, 4, 4), torch.zeros(30, dtype=torch.long))
+    one, two = (create_method("ada", count=20, seed=seed).starting_rows(pool, 200) for seed in (0, 1))
+    assert not torch.equal(one, two)
+
+
+def test_wrong_options_are_answered_before_any_work():
+    with pytest.raises(UnknownNameError, match="did you mean 'volpi'"):
+        create_method("ada", growth="volpy")
+    with pytest.raises(UnknownNameError, match="did you mean 'penalty'"):
+        create_method("ada", penaltie=1.0)
+    with pytest.raises(InputError, match="interval must be at least 1"):
+        create_method("ada", interval=0)
