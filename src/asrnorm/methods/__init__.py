@@ -16,6 +16,7 @@ from asrnorm.methods.rsc import RSC as RSC
 from asrnorm.methods.rsda import RSDA as RSDA
 from asrnorm.methods.m_ada import MADA as MADA
 from asrnorm.methods.me_ada import MEADA as MEADA
+from asrnorm.methods.pgd import PGD as PGD
 
 
 def list_methods() -> tuple[str, ...]:

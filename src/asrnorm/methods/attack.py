@@ -1,0 +1,107 @@
+"""Attacks within a small L-infinity ball: projected gradient ascent, and its single step.
+
+Madry et al., 2018; Goodfellow et al., 2015 (FGSM).
+"""
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+
+from asrnorm.errors import InputError
+from asrnorm.methods.mode import evaluating
+from asrnorm.models import Classifier
+
+
+def perturb(
+    model: Classifier,
+    images: Tensor,
+    labels: Tensor,
+    *,
+    epsilon: float,
+    step_size: float,
+    steps: int,
+    random_start: bool = True,
+    generator: torch.Generator | None = None,
+    noise: Tensor | None = None,
+    keep_worst: bool = True,
+) -> Tensor:
+    r"""Return images within `epsilon` of the given ones, and within [0, 1], on which the model does worse.
+
+    $x \leftarrow \Pi\big(x + \alpha\,\mathrm{sign}\,\nabla_x \ell(\theta; x, y)\big)$, where $\Pi$ projects onto both.
+
+    The model is attacked in evaluation mode; its parameters, buffers, gradients and mode stay as they are.
+
+    Args:
+        model: the network.
+        images: float `(n, 3, h, w)` in [0, 1].
+        labels: int64 `(n,)`.
+        epsilon: radius of the ball; 1/255 is one level of a pixel.
+        step_size: $\alpha$.
+        steps: how many.
+        random_start: start at a point drawn uniformly from the ball.
+        generator: to draw it with, on the device of the images; torch's own where `None`.
+        noise: numbers from [0, 1) in the shape of the images that take the place of the draw, so that the start of an
+            image need not depend on the batch it comes in.
+        keep_worst: return the image with the highest loss of all that were passed, the given one among them, so that
+            the loss is never lowered; else the last.
+
+    Raises:
+        InputError: a negative radius or step size, or number of steps.
+
+    Example:
+        >>> from asrnorm.models import create_model
+        >>> model = create_model("digits_convnet", channels=(2, 4), hidden=8)
+        >>> images, labels = torch.rand(2, 3, 32, 32), torch.tensor([3, 8])
+        >>> found = perturb(model, images, labels, epsilon=0.1, step_size=0.05, steps=3)
+        >>> bool((found - images).abs().max() < 0.1001)
+        True
+    """
+    if epsilon < 0 or step_size < 0 or steps < 0:
+        raise InputError(f"epsilon {epsilon}, step_size {step_size} and steps {steps} must not be negative")
+    images = images.detach().to(next(model.parameters()).dtype)
+    lowest, highest = (images - epsilon).clamp(0, 1), (images + epsilon).clamp(0, 1)
+    x = images
+    if random_start:
+        if noise is None:
+            noise = torch.rand(images.shape, generator=generator, dtype=images.dtype, device=images.device)
+        x = (images + epsilon * (2 * noise.to(images) - 1)).clamp(lowest, highest)
+    with evaluating(model):
+        with torch.no_grad():
+            worst, worst_losses = images, _losses(model, images, labels) if keep_worst else None
+        for _ in range(steps):
+            with torch.enable_grad():
+                x = x.detach().requires_grad_()
+                losses = _losses(model, x, labels)
+                # With respect to the images alone: a backward() would leave gradients in the parameters.
+                (gradient,) = torch.autograd.grad(losses.sum(), x)
+            x = x.detach()
+            if worst_losses is not None:
+                worst, worst_losses = _worse(worst, worst_losses, x, losses.detach())
+            x = (x + step_size * gradient.sign()).clamp(lowest, highest)
+        if worst_losses is None:
+            return x
+        with torch.no_grad():
+            return _worse(worst, worst_losses, x, _losses(model, x, labels))[0]
+
+
+def fgsm(model: Classifier, images: Tensor, labels: Tensor, *, epsilon: float) -> Tensor:
+    """Return images one signed step of `epsilon` away: the fast gradient sign method.
+
+    Example:
+        >>> from asrnorm.models import create_model
+        >>> model = create_model("digits_convnet", channels=(2, 4), hidden=8)
+        >>> fgsm(model, torch.rand(2, 3, 32, 32), torch.tensor([3, 8]), epsilon=1 / 255).shape
+        torch.Size([2, 3, 32, 32])
+    """
+    return perturb(
+        model, images, labels, epsilon=epsilon, step_size=epsilon, steps=1, random_start=False, keep_worst=False
+    )
+
+
+def _losses(model: Classifier, images: Tensor, labels: Tensor) -> Tensor:
+    return F.cross_entropy(model(images), labels, reduction="none")
+
+
+def _worse(images: Tensor, losses: Tensor, others: Tensor, their_losses: Tensor) -> tuple[Tensor, Tensor]:
+    higher = their_losses > losses
+    return torch.where(higher[:, None, None, None], others, images), torch.where(higher, their_losses, losses)

@@ -1,0 +1,61 @@
+"""PGD adversarial training: the loss of images that an attack within a small ball has made.
+
+Madry et al., *Towards Deep Learning Models Resistant to Adversarial Attacks*, ICLR 2018.
+"""
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+
+from asrnorm.methods.attack import perturb
+from asrnorm.methods.base import METHODS, Batch, Method
+from asrnorm.models import Classifier
+
+
+@METHODS.register("pgd")
+class PGD(Method):
+    """PGD: adversarial training, each batch replaced by the last images of an attack on it.
+
+    Args:
+        epsilon: radius of the L-infinity ball.
+        ascent_steps: steps of the attack.
+        ascent_lr: size of one signed step.
+        random_start: start at a point drawn uniformly from the ball.
+
+    Example:
+        >>> round(255 * PGD().epsilon)
+        8
+    """
+
+    def __init__(
+        self,
+        *,
+        epsilon: float = 8 / 255,
+        ascent_steps: int = 10,
+        ascent_lr: float = 2 / 255,
+        random_start: bool = True,
+    ) -> None:
+        super().__init__()
+        self.epsilon, self.ascent_steps, self.ascent_lr = epsilon, ascent_steps, ascent_lr
+        self.random_start = random_start
+
+    def loss(self, model: Classifier, batch: Batch) -> Tensor:
+        """Return the mean cross-entropy of the attacked images; the originals are not trained on."""
+        found = perturb(
+            model,
+            batch.images,
+            batch.labels,
+            epsilon=self.epsilon,
+            step_size=self.ascent_lr,
+            steps=self.ascent_steps,
+            random_start=self.random_start,
+            noise=self._noise(batch) if self.random_start else None,
+            keep_worst=False,
+        )
+        return F.cross_entropy(model(found), batch.labels)
+
+    def _noise(self, batch: Batch) -> Tensor:
+        images = batch.images
+        generator = self.generator(batch.step, "pgd.start", images.device)
+        shape = (batch.global_size, *images.shape[1:])
+        return batch.own(torch.rand(shape, generator=generator, dtype=images.dtype, device=images.device))
