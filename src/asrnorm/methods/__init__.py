@@ -11,12 +11,12 @@ from asrnorm.methods.base import as_batch as as_batch
 from asrnorm.methods.base import keyed_generator as keyed_generator
 from asrnorm.methods.erm import ERM as ERM
 from asrnorm.methods.esda import ESDA as ESDA
-from asrnorm.methods.rda import RDA as RDA
-from asrnorm.methods.rsc import RSC as RSC
-from asrnorm.methods.rsda import RSDA as RSDA
 from asrnorm.methods.m_ada import MADA as MADA
 from asrnorm.methods.me_ada import MEADA as MEADA
 from asrnorm.methods.pgd import PGD as PGD
+from asrnorm.methods.rda import RDA as RDA
+from asrnorm.methods.rsc import RSC as RSC
+from asrnorm.methods.rsda import RSDA as RSDA
 
 
 def list_methods() -> tuple[str, ...]:
