@@ -1,1 +1,16 @@
 """What a model is worth: scores by domain, accuracy under attack, single predictions, and the lambdas it learned."""
+
+from asrnorm.evaluation.adversarial import ATTACKS as ATTACKS
+from asrnorm.evaluation.adversarial import Attack as Attack
+from asrnorm.evaluation.adversarial import SemanticAscent as SemanticAscent
+from asrnorm.evaluation.adversarial import SignedSteps as SignedSteps
+from asrnorm.evaluation.adversarial import score_attacks as score_attacks
+from asrnorm.evaluation.lambdas import collect_lambdas as collect_lambdas
+from asrnorm.evaluation.metric import Tally as Tally
+from asrnorm.evaluation.predict import Prediction as Prediction
+from asrnorm.evaluation.predict import predict as predict
+from asrnorm.evaluation.predict import predict_files as predict_files
+from asrnorm.evaluation.score import SuiteScore as SuiteScore
+from asrnorm.evaluation.score import evaluation_size as evaluation_size
+from asrnorm.evaluation.score import score as score
+from asrnorm.evaluation.score import score_suite as score_suite
