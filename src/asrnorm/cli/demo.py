@@ -80,7 +80,8 @@ def _write_report(page: Path, results: dict[str, RunResult], folders: dict[str, 
     parts = [
         html.paragraph(
             "All three networks have seen one domain, MNIST digits. The other four are new to them. "
-            f"RSDA with ASR-Norm is {gain:+.1f} points from plain training with BatchNorm on their average."
+            f"On their average, RSDA with ASR-Norm is {abs(gain):.1f} points {'ahead of' if gain >= 0 else 'behind'} "
+            "plain training with BatchNorm."
         ),
         html.percent_table(names, [(row, values(result)) for row, result in results.items()]),
         html.figure(figure.bar_chart(names[1:], series, "accuracy"), "accuracy on the unseen domains"),
@@ -92,6 +93,11 @@ def _write_report(page: Path, results: dict[str, RunResult], folders: dict[str, 
         ),
         html.heading("What the networks see"),
         html.paragraph("The first row is the source; no image of the others is used in training or to choose a model."),
+        html.paragraph(
+            "RSDA searches among changes of color, contrast and sharpness, one of which nearly inverts an image: "
+            "'inverted' is the domain nearest to what it has met, 'uci' the farthest.",
+            note=True,
+        ),
         html.picture(overview.read_bytes(), "one image of each class from each domain"),
         html.heading("Training"),
         html.figure(figure.line_chart(losses, "step", "loss"), "training loss by step"),
