@@ -7,10 +7,12 @@ two folders with one hash hold the same run.
 import dataclasses
 import hashlib
 import json
+import math
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any, Literal, get_args, get_origin, get_type_hints
+from typing import Any, Literal
 
+from asrnorm.coercion import build, match_number, parse
 from asrnorm.errors import InputError, UnknownNameError, describe_unknown
 
 Selection = Literal["last", "source-val", "shifted-val", "oracle"]
@@ -46,6 +48,14 @@ class OptimConfig:
     step_factor: float = 0.1
     gate_lr: float = 10.0
 
+    def __post_init__(self) -> None:
+        for name in ("lr", "momentum", "weight_decay", "step_factor", "gate_lr"):
+            value = getattr(self, name)
+            if not (math.isfinite(value) and value >= 0):
+                raise InputError(f"optim.{name} must be a finite number of at least 0, not {value}")
+        if not 0 <= self.step_at <= 1:
+            raise InputError(f"optim.step_at is a share of the steps, between 0 and 1, not {self.step_at}")
+
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class RunConfig:
@@ -61,6 +71,7 @@ class RunConfig:
         selection: which checkpoint is reported; `oracle` looks at the targets and is labelled so.
         evaluate_every: steps between evaluations for the selection; 0 evaluates at the end alone.
         evaluate_batch: images in an evaluation batch; changes numbers for `bn_test` only.
+        evaluate_limit: only so many images of each domain are evaluated, the first; 0 takes all.
         adversarial: also report accuracy under attack.
         device: `auto` is a GPU where there is one.
         checkpoint_every: steps between checkpoints.
@@ -85,6 +96,7 @@ class RunConfig:
     selection: Selection = "last"
     evaluate_every: int = 0
     evaluate_batch: int = 500
+    evaluate_limit: int = 0
     precision: Literal["float32", "bfloat16", "float64"] = "float32"
     adversarial: bool = False
     device: str = "auto"
@@ -97,10 +109,13 @@ class RunConfig:
         for name in ("steps", "batch_size", "evaluate_batch", "checkpoint_every", "log_every"):
             if getattr(self, name) < 1:
                 raise InputError(f"{name} must be at least 1, not {getattr(self, name)}")
+        for name in ("evaluate_every", "evaluate_limit", "lambda_every"):
+            if getattr(self, name) < 0:
+                raise InputError(f"{name} must be at least 0, not {getattr(self, name)}")
 
 
 # Fields that do not change the numbers of a run.
-_UNHASHED = ("device", "compile", "checkpoint_every", "log_every", "lambda_every")
+UNHASHED = ("device", "compile", "checkpoint_every", "log_every", "lambda_every")
 
 
 def to_mapping(config: RunConfig) -> dict[str, Any]:
@@ -115,11 +130,14 @@ def from_mapping(values: Mapping[str, Any], where: str = "config") -> RunConfig:
         UnknownNameError: a field that does not exist; the nearest one is named.
         InputError: a value of the wrong type.
     """
-    return _build(RunConfig, values, where)
+    built: RunConfig = build(RunConfig, values, where)
+    return built
 
 
 def content_hash(config: RunConfig) -> str:
     """Return ten hex digits over the fields that change numbers: not paths, not logging, not the device.
+
+    The root of a user's own images is hashed: there the path is the only name that the data have.
 
     Example:
         >>> config = RunConfig(recipe="x", suite=Choice(name="digits"), model=Choice(name="digits_convnet"),
@@ -127,12 +145,7 @@ def content_hash(config: RunConfig) -> str:
         >>> content_hash(config) == content_hash(dataclasses.replace(config, device="cpu"))
         True
     """
-    values = to_mapping(config)
-    for name in _UNHASHED:
-        del values[name]
-    values["suite"]["args"].pop("root", None)
-    values["weights"] = Path(config.weights).name if config.weights else None
-    text = json.dumps(values, sort_keys=True, separators=(",", ":"))
+    text = json.dumps(_decisive(config), sort_keys=True, separators=(",", ":"))
     return hashlib.sha256(text.encode()).hexdigest()[:10]
 
 
@@ -149,8 +162,9 @@ def override(config: RunConfig, assignments: Mapping[str, Any]) -> RunConfig:
         {'source': 'photo'}
     """
     values = to_mapping(config)
-    for path, value in assignments.items():
-        parsed = _parse(value) if isinstance(value, str) else value
+    # `method=rsda` before `method.interval=500`, in whatever order they come: it sets all options back.
+    for path, value in sorted(assignments.items(), key=lambda item: item[0].count(".")):
+        parsed = parse(value) if isinstance(value, str) else value
         _assign(values, path, parsed)
     return from_mapping(values, "--set")
 
@@ -160,9 +174,11 @@ def load_config(path: Path) -> RunConfig:
     import yaml
 
     try:
-        values = yaml.safe_load(path.read_text())
+        values = yaml.safe_load(path.read_text(encoding="utf-8"))
     except FileNotFoundError:
         raise InputError(f"{path}: no such config file") from None
+    except OSError as error:
+        raise InputError(f"{path}: {error.strerror}") from None
     except (yaml.YAMLError, UnicodeDecodeError) as error:
         raise InputError(f"{path}: not YAML ({' '.join(str(error).split())})") from error
     if not isinstance(values, dict):
@@ -178,33 +194,53 @@ def dump_config(config: RunConfig) -> str:
 
 
 def first_difference(mine: RunConfig, theirs: RunConfig) -> str | None:
-    """Return the dotted name and both values of the first field that differs, `None` where none does."""
-    return _compare(to_mapping(mine), to_mapping(theirs), "")
+    """Return the dotted name and both values of the first field in which the runs differ, `None` where none does.
+
+    Fields that `content_hash` leaves out do not count: configs of one hash do not differ.
+    """
+    return _compare(_decisive(mine), _decisive(theirs), "")
+
+
+def _decisive(config: RunConfig) -> dict[str, Any]:
+    """What changes numbers, in one form: 1.0 and 1, tuple and list are the same option."""
+    values = to_mapping(config)
+    for name in UNHASHED:
+        del values[name]
+    if config.suite.name != "folder":
+        values["suite"]["args"].pop("root", None)
+    values["weights"] = Path(config.weights).name if config.weights else None
+    plain: dict[str, Any] = _plain(values)
+    return plain
+
+
+def _plain(value: Any) -> Any:
+    if isinstance(value, Mapping):
+        return {str(key): _plain(part) for key, part in value.items()}
+    if isinstance(value, list | tuple):
+        return [_plain(part) for part in value]
+    if isinstance(value, float) and value.is_integer():
+        return int(value)
+    return str(value) if isinstance(value, Path) else value
+
+
+_ABSENT = object()
 
 
 def _compare(mine: Any, theirs: Any, path: str) -> str | None:
     if isinstance(mine, dict) and isinstance(theirs, dict):
         for key in {**mine, **theirs}:
-            found = _compare(mine.get(key), theirs.get(key), f"{path}.{key}" if path else key)
+            where = f"{path}.{key}" if path else key
+            found = _compare(mine.get(key, _ABSENT), theirs.get(key, _ABSENT), where)
             if found:
                 return found
         return None
-    return None if mine == theirs else f"{path}: {mine!r} here, {theirs!r} there"
+    if type(mine) is type(theirs) and mine == theirs:
+        return None
+    return f"{path}: {_show(mine)} here, {_show(theirs)} there"
 
 
-def _parse(text: str) -> Any:
-    import yaml
-
-    try:
-        value = yaml.safe_load(text)
-    except yaml.YAMLError:
-        return text
-    if isinstance(value, str):  # YAML 1.1 takes 1e-4 for text
-        try:
-            return float(value)
-        except ValueError:
-            return value
-    return value
+def _show(value: Any) -> str:
+    return "absent" if value is _ABSENT else repr(value)
 
 
 def _assign(values: dict[str, Any], path: str, value: Any) -> None:
@@ -218,43 +254,10 @@ def _assign(values: dict[str, Any], path: str, value: Any) -> None:
         values[head] = value
     elif set(current) == {"name", "args"}:
         if rest:
-            current["args"][rest] = value
+            current["args"][rest] = match_number(current["args"].get(rest), value)
         else:
             values[head] = {"name": value, "args": {}}
     else:
         if not rest:
             raise InputError(f"config field {head!r} has parts: set {', '.join(f'{head}.{part}' for part in current)}")
         _assign(current, rest, value)
-
-
-def _build(kind: Any, values: Mapping[str, Any], where: str) -> Any:
-    hints = get_type_hints(kind)
-    for name in values:
-        if name not in hints:
-            raise UnknownNameError(f"{where}: " + describe_unknown("config field", str(name), hints))
-    try:
-        return kind(**{name: _convert(hints[name], value, f"{where}: {name}") for name, value in values.items()})
-    except TypeError as error:
-        raise InputError(f"{where}: {error}".replace(f"{kind.__name__}.__init__() ", "")) from error
-
-
-def _convert(hint: Any, value: Any, where: str) -> Any:
-    if dataclasses.is_dataclass(hint):
-        if not isinstance(value, Mapping):
-            raise InputError(f"{where} must be a mapping, not {value!r}")
-        return _build(hint, value, where)
-    if get_origin(hint) is Literal:
-        if value not in get_args(hint):
-            raise UnknownNameError(f"{where}: " + describe_unknown("value", str(value), map(str, get_args(hint))))
-        return value
-    if hint == str | None:
-        return value if value is None else str(value)
-    if get_origin(hint) is dict:
-        return dict(value)
-    if hint is float and isinstance(value, int) and not isinstance(value, bool):
-        return float(value)
-    if hint is int and isinstance(value, float) and value.is_integer():
-        return int(value)
-    if not isinstance(value, hint) or (hint is not bool and isinstance(value, bool)):
-        raise InputError(f"{where} must be {hint.__name__}, not {value!r}")
-    return value

@@ -1,0 +1,59 @@
+"""The three sizes of a recipe: the paper's, a preview, and seconds on a CPU that touch everything once."""
+
+from dataclasses import replace
+
+from asrnorm.config import Choice, RunConfig, Scale
+
+# The most a smoke run takes of each option of a method: one grow phase of a few images, one search of a few tuples.
+_SMOKE_OPTIONS = {
+    "rounds": 1,
+    "interval": 2,
+    "ascent_steps": 2,
+    "candidates": 3,
+    "population": 2,
+    "generations": 1,
+    "search_images": 16,
+    "wae_epochs": 1,
+}
+
+
+def at_scale(config: RunConfig, scale: Scale, *, short_by: int = 5, smoke_model: Choice | None = None) -> RunConfig:
+    """Return a recipe of the paper's size at another scale.
+
+    Args:
+        config: the recipe.
+        scale: `paper` leaves it as it is; `short` divides the steps by `short_by`, and the schedule follows, while
+            searches and ascents keep their intervals; `smoke` takes six steps.
+        short_by: so many times fewer steps in `short`.
+        smoke_model: a smaller network for `smoke`.
+
+    Example:
+        >>> from asrnorm.recipes.cifar10c import erm
+        >>> at_scale(erm("bn"), "short").steps
+        15640
+    """
+    if scale == "short":
+        return replace(config, scale=scale, steps=config.steps // short_by)
+    if scale == "smoke":
+        return _shrink(config, smoke_model or config.model)
+    return config
+
+
+def _shrink(config: RunConfig, model: Choice) -> RunConfig:
+    args = {name: min(value, _SMOKE_OPTIONS.get(name, value)) for name, value in config.method.args.items()}
+    if "growth" in args:
+        args |= {"growth": "volpi", "count": 16}  # the one rule that does not take the whole set
+    return replace(
+        config,
+        scale="smoke",
+        model=model,
+        method=replace(config.method, args=args),
+        steps=6,
+        batch_size=8,
+        evaluate_every=min(config.evaluate_every, 3),
+        evaluate_batch=min(config.evaluate_batch, 16),
+        evaluate_limit=32,
+        checkpoint_every=3,
+        log_every=1,
+        lambda_every=3,
+    )
