@@ -64,7 +64,7 @@ def build(kind: Any, values: Mapping[str, Any], where: str) -> Any:
     hints = get_type_hints(kind)
     for name in values:
         if name not in hints:
-            raise UnknownNameError(f"{where}: " + describe_unknown("config field", str(name), hints))
+            raise UnknownNameError(f"{where}: " + describe_unknown("field", str(name), hints))
     try:
         return kind(**{name: _convert(hints[name], value, f"{where}: {name}") for name, value in values.items()})
     except TypeError as error:
@@ -84,6 +84,10 @@ def _convert(hint: Any, value: Any, where: str) -> Any:
         if value is not None and not isinstance(value, str | Path):
             raise InputError(f"{where} must be text or null, not {value!r}")
         return None if value is None else str(value)
+    if get_origin(hint) is tuple:
+        if not isinstance(value, list | tuple):
+            raise InputError(f"{where} must be a list, not {value!r}")
+        return tuple(_convert(get_args(hint)[0], part, where) for part in value)
     if get_origin(hint) is dict:
         if not isinstance(value, Mapping) or not all(isinstance(key, str) for key in value):
             raise InputError(f"{where} must be a mapping of names to values, not {value!r}")

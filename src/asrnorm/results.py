@@ -4,9 +4,9 @@ import dataclasses
 import json
 import os
 from pathlib import Path
-from typing import Any
 
-from asrnorm.errors import InputError
+from asrnorm.coercion import build
+from asrnorm.errors import InputError, StorageError, UnknownNameError
 
 SCHEMA = 1
 
@@ -53,15 +53,23 @@ class RunResult:
 
 
 def write_result(path: Path, result: RunResult) -> None:
-    """Write a result under its final name only when it is whole."""
+    """Write a result under its final name only when it is whole.
+
+    Raises:
+        StorageError: the disk is full or the place cannot be written; what was there stays.
+    """
     values = dataclasses.asdict(result)
     ordered = {"schema": values.pop("schema"), **values}
     temporary = path.with_name(f".{path.name}.{os.getpid()}")
-    with temporary.open("w") as file:
-        json.dump(ordered, file, indent=2)
-        file.flush()
-        os.fsync(file.fileno())
-    temporary.replace(path)
+    try:
+        with temporary.open("w", encoding="utf-8") as file:
+            json.dump(ordered, file, indent=2)
+            file.flush()
+            os.fsync(file.fileno())
+        temporary.replace(path)
+    except OSError as error:
+        temporary.unlink(missing_ok=True)
+        raise StorageError(f"{path}: {error.strerror}") from None
 
 
 def read_result(path: Path) -> RunResult:
@@ -71,17 +79,17 @@ def read_result(path: Path) -> RunResult:
         InputError: missing, damaged, or of another schema.
     """
     try:
-        values: dict[str, Any] = json.loads(path.read_text())
+        values = json.loads(path.read_text(encoding="utf-8"))
     except FileNotFoundError:
         raise InputError(f"{path}: no result; the run is not done") from None
-    except (ValueError, UnicodeDecodeError) as error:
+    except OSError as error:
+        raise InputError(f"{path}: {error.strerror}") from None
+    except ValueError as error:
         raise InputError(f"{path}: damaged ({error})") from error
     if not isinstance(values, dict) or values.get("schema") != SCHEMA:
         raise InputError(f"{path}: not a result of schema {SCHEMA}")
     try:
-        source = DomainScore(**values.pop("source"))
-        domains = tuple(DomainScore(**domain) for domain in values.pop("domains"))
-        missing = tuple(values.pop("missing"))
-        return RunResult(**values, source=source, domains=domains, missing=missing)
-    except (KeyError, TypeError) as error:
-        raise InputError(f"{path}: not a whole result ({error})") from error
+        result: RunResult = build(RunResult, values, f"{path}: not a whole result")
+    except UnknownNameError as error:
+        raise InputError(str(error)) from error
+    return result

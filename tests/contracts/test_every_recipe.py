@@ -6,6 +6,7 @@ from functools import cache
 
 import pytest
 import yaml
+
 from asrnorm.config import content_hash, dump_config, from_mapping, to_mapping
 from asrnorm.data import SUITES
 from asrnorm.errors import InputError, UnknownNameError
@@ -16,10 +17,10 @@ from asrnorm.recipes import RECIPES, list_recipes, recipe
 from asrnorm.recipes.base import NORMS as RECIPE_NORMS
 from asrnorm.recipes.pacs import NUM_TRAIN
 
-NORM_KEYS = set("asr as ar bn bn_test dsbn in ln gn sn sn_in_ln bin ilm none".split())
-METHOD_KEYS = set("erm ada me_ada m_ada rda rsda esda rsc pgd".split())
-SUITE_KEYS = set("digits cifar10c pacs folder digits_mini".split())
-MODEL_KEYS = set("digits_convnet wrn_40_4 wrn_16_4 wrn_40_2 resnet18 resnet50".split())
+NORM_KEYS = {"asr", "as", "ar", "bn", "bn_test", "dsbn", "in", "ln", "gn", "sn", "sn_in_ln", "bin", "ilm", "none"}
+METHOD_KEYS = {"erm", "ada", "me_ada", "m_ada", "rda", "rsda", "esda", "rsc", "pgd"}
+SUITE_KEYS = {"digits", "cifar10c", "pacs", "folder", "digits_mini"}
+MODEL_KEYS = {"digits_convnet", "wrn_40_4", "wrn_16_4", "wrn_40_2", "resnet18", "resnet50"}
 SCALES = ("paper", "short", "smoke")
 FAST_LOADER = getattr(yaml, "CSafeLoader", yaml.SafeLoader)  # 1,400 files
 
@@ -74,7 +75,7 @@ def test_every_cell_of_the_tables_has_a_recipe(table):
 @pytest.mark.parametrize("scale", SCALES)
 @pytest.mark.parametrize("suite", sorted(SUITE_KEYS))
 def test_options_are_those_of_the_registries(suite, scale):
-    for (name, own_scale), config in built().items():
+    for (_, own_scale), config in built().items():
         if config.suite.name != suite or own_scale != scale:
             continue
         SUITES.check(config.suite.name, config.suite.args)

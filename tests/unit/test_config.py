@@ -1,0 +1,348 @@
+"""Configs: typed overrides, one line for every mistake, YAML without surprises, a hash of what changes numbers."""
+
+import dataclasses
+from pathlib import Path
+
+import pytest
+import yaml
+from hypothesis import given
+from hypothesis import strategies as st
+
+from asrnorm.config import (
+    Choice,
+    OptimConfig,
+    RunConfig,
+    content_hash,
+    dump_config,
+    first_difference,
+    from_mapping,
+    load_config,
+    override,
+    to_mapping,
+)
+from asrnorm.errors import InputError, UnknownNameError
+
+
+def make(**changes):
+    values = {
+        "recipe": "pacs.rsc_asr",
+        "suite": Choice(name="pacs", args={"source": "photo"}),
+        "model": Choice(name="resnet18"),
+        "norm": Choice(name="asr"),
+        "method": Choice(name="rsc", args={"interval": 100, "batch_share": 0.5, "version": "v1", "clip": False}),
+        "optim": OptimConfig(lr=0.004),
+        "steps": 330,
+        "batch_size": 128,
+    }
+    return RunConfig(**{**values, **changes})
+
+
+# --- override ---------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("path", "text", "expected"),
+    [
+        ("steps", "500", 500),
+        ("steps", "1e3", 1000),
+        ("steps", "2000.0", 2000),
+        ("seed", "-1", -1),
+        ("shuffle", "false", False),
+        ("compile", "yes", True),
+        ("precision", "bfloat16", "bfloat16"),
+        ("weights", "weights/r18.pth", "weights/r18.pth"),
+        ("weights", "null", None),
+        ("weights", "", None),
+        ("weights", "C:/r18.pth", "C:/r18.pth"),
+        ("device", "cuda:1", "cuda:1"),
+        ("scale", "smoke", "smoke"),
+    ],
+)
+def test_text_takes_the_type_of_its_field(path, text, expected):
+    value = getattr(override(make(), {path: text}), path)
+    assert value == expected
+    assert type(value) is type(expected)
+
+
+@pytest.mark.parametrize("text", ["1e-4", "1E-4", "0.0001", "1.0e-4", "+1e-4"])
+def test_a_learning_rate_may_be_written_in_any_way(text):
+    assert override(make(), {"optim.lr": text}).optim.lr == 1e-4
+
+
+def test_a_whole_number_becomes_a_float_where_the_field_is_one():
+    lr = override(make(), {"optim.lr": "1"}).optim.lr
+    assert (lr, type(lr)) == (1.0, float)
+
+
+@pytest.mark.parametrize(
+    ("path", "text", "expected"),
+    [
+        ("method.interval", "1e3", 1000),  # as the int that stands there
+        ("method.batch_share", "1", 1.0),  # as the float that stands there
+        ("method.version", "v3", "v3"),
+        ("method.clip", "true", True),
+        ("method.new", "7", 7),
+        ("method.new", "1e-2", 0.01),
+        ("method.new", "[8, 16]", [8, 16]),
+        ("method.new", "2020-01-01", "2020-01-01"),  # YAML's date
+        ("method.new", "12:30", "12:30"),  # YAML's 750 seconds
+        ("method.new", "key: value", "key: value"),  # YAML's mapping
+        ("method.new", "nan", "nan"),
+        ("method.new", "*star", "*star"),  # YAML's alias of nothing
+        ("method.new", "@at", "@at"),
+    ],
+)
+def test_options_of_a_choice_are_read_as_meant(path, text, expected):
+    value = override(make(), {path: text}).method.args[path.partition(".")[2]]
+    assert value == expected
+    assert type(value) is type(expected)
+
+
+def test_values_that_are_no_text_are_taken_as_they_are():
+    config = override(make(), {"steps": 7, "weights": Path("a/b.pth"), "method.new": (1, 2)})
+    assert (config.steps, config.weights, config.method.args["new"]) == (7, "a/b.pth", [1, 2])
+
+
+@pytest.mark.parametrize("order", [1, -1])
+def test_another_method_comes_with_its_own_options_whatever_the_order(order):
+    assignments = dict([("method", "rsda"), ("method.interval", "500")][::order])
+    assert override(make(), assignments).method == Choice(name="rsda", args={"interval": 500})
+
+
+def test_the_original_is_left_alone():
+    config = make()
+    before = to_mapping(config)
+    changed = override(config, {"method.interval": 1, "optim.lr": 1.0})
+    changed.suite.args["source"] = "sketch"
+    assert to_mapping(config) == before
+
+
+@pytest.mark.parametrize(
+    ("assignments", "error", "message"),
+    [
+        ({"stepps": 1}, UnknownNameError, "unknown config field 'stepps'; did you mean 'steps'"),
+        ({"optim.lrr": 1}, UnknownNameError, "unknown config field 'lrr'; did you mean 'lr'"),
+        ({"steps.x": 1}, UnknownNameError, "'steps' has no parts"),
+        ({"optim": "adam"}, InputError, r"'optim' has parts: set optim\.name, optim\.lr"),
+        ({"optim.name": "adamw"}, UnknownNameError, "unknown value 'adamw'; did you mean 'adam'"),
+        ({"precision": "float16"}, UnknownNameError, "unknown value 'float16'; did you mean 'bfloat16'"),
+        ({"steps": "many"}, InputError, "steps must be int, not 'many'"),
+        ({"steps": "1.5"}, InputError, "steps must be int, not 1.5"),
+        ({"steps": "true"}, InputError, "steps must be int, not True"),
+        ({"steps": "0"}, InputError, "steps must be at least 1, not 0"),
+        ({"evaluate_every": "-1"}, InputError, "evaluate_every must be at least 0, not -1"),
+        ({"evaluate_limit": "-1"}, InputError, "evaluate_limit must be at least 0, not -1"),
+        ({"shuffle": "1"}, InputError, "shuffle must be bool, not 1"),
+        ({"weights": "no"}, InputError, "weights must be text or null, not False"),
+        ({"device": "0"}, InputError, "device must be str, not 0"),
+        ({"method": "5"}, InputError, "name must be str, not 5"),
+        ({"optim.lr": "fast"}, InputError, "lr must be float, not 'fast'"),
+        ({"optim.lr": "-1"}, InputError, r"optim\.lr must be a finite number of at least 0, not -1"),
+        ({"optim.lr": ".nan"}, InputError, r"optim\.lr must be a finite number"),
+        ({"optim.weight_decay": ".inf"}, InputError, r"optim\.weight_decay must be a finite number"),
+        ({"optim.step_at": "24"}, InputError, r"optim\.step_at is a share of the steps"),
+        ({"method.penalty": ".inf"}, InputError, r"args\.penalty must be a finite number"),
+        ({"method.x": {1, 2}}, InputError, r"args\.x must be text, a number, a list or null"),
+    ],
+)
+def test_a_mistake_is_one_line_that_names_the_field(assignments, error, message):
+    with pytest.raises(error, match=message) as caught:
+        override(make(), assignments)
+    assert "\n" not in str(caught.value)
+
+
+# --- to and from files ------------------------------------------------------------------------------------------------
+
+
+def write(tmp_path, text):
+    path = tmp_path / "config.yaml"
+    path.write_text(text, encoding="utf-8")
+    return path
+
+
+@pytest.mark.parametrize(
+    "config",
+    [
+        make(),
+        make(
+            weights="weights/übung no.pth", suite=Choice(name="folder", args={"root": "~/ima: ges", "source": "2020"})
+        ),
+        make(optim=OptimConfig(lr=1e-8, weight_decay=5e-4), method=Choice(name="x", args={"a": 1e-30, "b": None})),
+        make(suite=Choice(name="folder", args={"source": "no", "target": "1", "when": "2020-01-01", "size": [3, 4]})),
+    ],
+)
+def test_a_stored_config_reads_back_as_itself(tmp_path, config):
+    assert load_config(write(tmp_path, dump_config(config))) == config
+
+
+@given(
+    st.dictionaries(
+        st.text("abc_", min_size=1),
+        st.recursive(
+            st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False, allow_infinity=False) | st.text(),
+            lambda inner: st.lists(inner, max_size=3),
+            max_leaves=5,
+        ),
+        max_size=4,
+    )
+)
+def test_any_option_survives_yaml_and_keeps_its_hash(args):
+    config = from_mapping(to_mapping(make(method=Choice(name="x", args=args))))
+    again = from_mapping(yaml.safe_load(dump_config(config)))
+    assert again == config
+    assert content_hash(again) == content_hash(config)
+
+
+def test_a_number_with_an_exponent_may_be_written_by_hand(tmp_path):
+    text = dump_config(make()).replace("lr: 0.004", "lr: 4e-3").replace("interval: 100", "interval: 100\n    a: 1e-1")
+    config = load_config(write(tmp_path, text))
+    assert config.optim.lr == 0.004
+    assert config.method.args["a"] == 0.1
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "message"),
+    [
+        ("steps: 330", "steps: soon", "steps must be int, not 'soon'"),
+        ("steps: 330\n", "", "missing 1 required keyword-only argument: 'steps'"),
+        ("steps: 330", "step: 330", "unknown field 'step'; did you mean 'steps'"),
+        ("args: {}", "args: []", r"args must be a mapping of names to values, not \[\]"),
+        ("args: {}", "args:", "args must be a mapping of names to values, not None"),
+        ("args: {}", "args: {1: 2}", "args must be a mapping of names to values"),
+        ("version: v1", "version: 2020-01-01", r"version must be text, .* quote it if it is text"),
+        ("weights: null", "weights: 5", "weights must be text or null, not 5"),
+        ("name: pacs\n", "name: pacs\n  arg: {}\n", "unknown field 'arg'; did you mean 'args'"),
+        ("recipe: pacs.rsc_asr", "- recipe", "not YAML"),
+    ],
+)
+def test_a_damaged_file_is_refused_by_its_name(tmp_path, old, new, message):
+    text = dump_config(make())
+    assert old in text
+    path = write(tmp_path, text.replace(old, new, 1))
+    with pytest.raises((InputError, UnknownNameError), match=message) as caught:
+        load_config(path)
+    assert str(path) in str(caught.value)
+    assert "\n" not in str(caught.value)
+
+
+@pytest.mark.parametrize("text", ["", "- 1\n- 2\n", "just text\n"])
+def test_a_file_without_fields_holds_no_config(tmp_path, text):
+    with pytest.raises(InputError, match="holds no config"):
+        load_config(write(tmp_path, text))
+
+
+def test_a_file_that_cannot_be_read_is_one_line(tmp_path):
+    with pytest.raises(InputError, match="no such config file"):
+        load_config(tmp_path / "none.yaml")
+    with pytest.raises(InputError, match="Is a directory"):
+        load_config(tmp_path)
+    (tmp_path / "binary.yaml").write_bytes(b"\xff\xfe\x00")
+    with pytest.raises(InputError, match="not YAML"):
+        load_config(tmp_path / "binary.yaml")
+
+
+# --- the hash ---------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"device": "cuda:1"},
+        {"compile": True},
+        {"checkpoint_every": 7},
+        {"log_every": 7},
+        {"lambda_every": 7},
+        {"suite": Choice(name="pacs", args={"source": "photo", "root": "/elsewhere"})},
+        {"method": Choice(name="rsc", args={"batch_share": 0.5, "clip": False, "version": "v1", "interval": 100.0})},
+    ],
+)
+def test_what_changes_no_number_changes_no_hash_and_is_no_difference(changes):
+    assert content_hash(make(**changes)) == content_hash(make())
+    assert first_difference(make(**changes), make()) is None
+
+
+def test_weights_are_known_by_their_name_not_their_folder():
+    a, b, c = (make(weights=path) for path in ("x/r18.pth", "/far/r18.pth", "x/r50.pth"))
+    assert content_hash(a) == content_hash(b) != content_hash(c)
+    assert first_difference(a, c) == "weights: 'r18.pth' here, 'r50.pth' there"
+
+
+def test_a_users_images_are_known_by_their_folder():
+    a, b = (make(suite=Choice(name="folder", args={"root": root})) for root in ("/mine", "/yours"))
+    assert content_hash(a) != content_hash(b)
+    assert first_difference(a, b) == "suite.args.root: '/mine' here, '/yours' there"
+
+
+HASHED = {
+    "recipe": "other",
+    "scale": "smoke",
+    "seed": 1,
+    "suite": Choice(name="digits"),
+    "model": Choice(name="resnet50"),
+    "norm": Choice(name="bn"),
+    "method": Choice(name="erm"),
+    "optim": OptimConfig(lr=0.005),
+    "steps": 331,
+    "batch_size": 64,
+    "weights": "w.pth",
+    "layers": "all",
+    "augment": "pacs",
+    "shuffle": False,
+    "selection": "oracle",
+    "evaluate_every": 1,
+    "evaluate_batch": 1,
+    "evaluate_limit": 1,
+    "precision": "float64",
+    "adversarial": True,
+}
+UNHASHED = {"device", "compile", "checkpoint_every", "log_every", "lambda_every"}
+
+
+def test_every_field_is_either_hashed_or_not_on_purpose():
+    assert {field.name for field in dataclasses.fields(RunConfig)} == set(HASHED) | UNHASHED
+
+
+@pytest.mark.parametrize("name", HASHED)
+def test_what_changes_numbers_changes_the_hash_and_is_named(name):
+    changed = make(**{name: HASHED[name]})
+    assert content_hash(changed) != content_hash(make())
+    difference = first_difference(make(), changed)
+    assert difference is not None
+    assert difference.startswith(name)
+
+
+@pytest.mark.parametrize("name", [field.name for field in dataclasses.fields(OptimConfig)])
+def test_every_field_of_the_optimizer_is_hashed(name):
+    other = {"name": "adam", "schedule": "step"}.get(name)
+    value = getattr(OptimConfig(), name)
+    if other is None:
+        other = not value if isinstance(value, bool) else value / 2 + 0.01
+    changed = make(optim=dataclasses.replace(OptimConfig(lr=0.004), **{name: other}))
+    assert content_hash(changed) != content_hash(make())
+    assert first_difference(make(), changed).startswith(f"optim.{name}: ")
+
+
+def test_the_hash_is_the_same_on_every_machine_and_day():
+    assert content_hash(make()) == "1662df4305"
+
+
+@pytest.mark.parametrize(
+    ("mine", "theirs", "expected"),
+    [
+        ({"a": 1}, {"a": 2}, "method.args.a: 1 here, 2 there"),
+        ({"a": None}, {}, "method.args.a: None here, absent there"),
+        ({}, {"a": None}, "method.args.a: absent here, None there"),
+        ({"a": True}, {"a": 1}, "method.args.a: True here, 1 there"),
+        ({"a": 1.0}, {"a": 1}, None),
+        ({"a": (1, 2)}, {"a": [1, 2]}, None),
+    ],
+)
+def test_the_first_difference_names_the_option_and_both_values(mine, theirs, expected):
+    a, b = (make(method=Choice(name="x", args=args)) for args in (mine, theirs))
+    assert first_difference(a, b) == expected
+    assert (content_hash(a) == content_hash(b)) == (expected is None)
+
+
+def test_configs_cannot_be_changed_in_place():
+    with pytest.raises(dataclasses.FrozenInstanceError):
+        make().steps = 1

@@ -1,0 +1,131 @@
+"""Results: what is written reads back as itself, whole or not at all."""
+
+import dataclasses
+import json
+import os
+
+import pytest
+
+from asrnorm.errors import InputError
+from asrnorm.results import SCHEMA, DomainScore, RunResult, read_result, write_result
+
+SCORE = DomainScore(name="svhn", accuracy=0.5, brier=0.06, brier_sum=0.6, nll=1.5, ece=0.1, num_samples=26032)
+RESULT = RunResult(
+    recipe="digits.rsda_asr",
+    scale="paper",
+    seed=3,
+    config_hash="0123456789",
+    commit="abc",
+    selection="last",
+    num_parameters=4_583_290,
+    source=dataclasses.replace(SCORE, name="mnist", accuracy=0.99),
+    domains=(SCORE, dataclasses.replace(SCORE, name="gaussian_noise/3")),
+    missing=("syn",),
+    average_accuracy=0.5,
+    adversarial={"fgsm/8": 0.125},
+    wall_seconds=1.5,
+    steps=1_000_000,
+)
+
+RUN_FIELDS = [
+    *("recipe", "scale", "seed", "config_hash", "commit", "selection", "num_parameters", "source", "domains"),
+    *("missing", "average_accuracy", "adversarial", "wall_seconds", "steps"),
+]
+
+
+def test_a_result_reads_back_as_itself(tmp_path):
+    write_result(tmp_path / "result.json", RESULT)
+    assert read_result(tmp_path / "result.json") == RESULT
+
+
+def test_the_file_has_the_published_schema(tmp_path):
+    write_result(tmp_path / "result.json", RESULT)
+    values = json.loads((tmp_path / "result.json").read_text())
+    assert list(values) == ["schema", *RUN_FIELDS]
+    assert list(values["domains"][0]) == ["name", "accuracy", "brier", "brier_sum", "nll", "ece", "num_samples"]
+    assert values["schema"] == SCHEMA == 1
+    assert values["missing"] == ["syn"]
+
+
+def test_numbers_survive_to_the_last_bit(tmp_path):
+    result = dataclasses.replace(RESULT, average_accuracy=1 / 3, wall_seconds=0.1 + 0.2)
+    write_result(tmp_path / "result.json", result)
+    assert read_result(tmp_path / "result.json").average_accuracy == 1 / 3
+
+
+def test_nothing_but_the_whole_file_is_ever_there(tmp_path, monkeypatch):
+    path = tmp_path / "result.json"
+    write_result(path, RESULT)
+    newer = dataclasses.replace(RESULT, seed=4)
+
+    def fail(_):
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(os, "fsync", fail)
+    with pytest.raises(OSError, match=r"result\.json: No space left on device"):
+        write_result(path, newer)
+    assert read_result(path) == RESULT
+    assert [file.name for file in tmp_path.iterdir()] == ["result.json"]
+
+
+def test_a_run_that_is_not_done_says_so(tmp_path):
+    with pytest.raises(InputError, match="no result; the run is not done"):
+        read_result(tmp_path / "result.json")
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("", "damaged"),
+        ('{"schema": 1,', "damaged"),
+        ("[]", "not a result of schema 1"),
+        ("{}", "not a result of schema 1"),
+        ('{"schema": 2}', "not a result of schema 1"),
+        ('{"schema": 1}', "not a whole result"),
+        ('{"schema": 1, "source": {"name": "x"}, "domains": [], "missing": []}', "not a whole result"),
+        ('{"schema": 1, "source": null, "domains": [], "missing": []}', "not a whole result"),
+    ],
+)
+def test_a_damaged_result_is_refused_by_its_name(tmp_path, text, message):
+    path = tmp_path / "result.json"
+    path.write_text(text)
+    with pytest.raises(InputError, match=message) as caught:
+        read_result(path)
+    assert str(path) in str(caught.value)
+
+
+@pytest.mark.parametrize("field", RUN_FIELDS)
+def test_a_result_without_one_of_its_fields_is_refused(tmp_path, field):
+    path = tmp_path / "result.json"
+    write_result(path, RESULT)
+    values = json.loads(path.read_text())
+    del values[field]
+    path.write_text(json.dumps(values))
+    with pytest.raises(InputError, match=f"not a whole result.*{field}"):
+        read_result(path)
+
+
+def test_a_field_of_a_later_version_is_refused_by_name(tmp_path):
+    path = tmp_path / "result.json"
+    write_result(path, RESULT)
+    path.write_text(json.dumps({**json.loads(path.read_text()), "extra": 1}))
+    with pytest.raises(InputError, match=r"not a whole result.*extra"):
+        read_result(path)
+
+
+@pytest.mark.parametrize(
+    ("place", "value"), [("accuracy", "0.5"), ("num_samples", 1.5), ("accuracy", True), ("name", 3)]
+)
+def test_a_score_of_the_wrong_type_is_refused(tmp_path, place, value):
+    path = tmp_path / "result.json"
+    write_result(path, RESULT)
+    values = json.loads(path.read_text())
+    values["domains"][0][place] = value
+    path.write_text(json.dumps(values))
+    with pytest.raises(InputError, match=f"{place} must be"):
+        read_result(path)
+
+
+def test_a_folder_in_place_of_a_result_is_one_line(tmp_path):
+    with pytest.raises(InputError, match="Is a directory"):
+        read_result(tmp_path)
