@@ -251,6 +251,11 @@ def test_a_wrong_name_is_answered_with_the_right_one():
         recipe("digits.erm_bn", source="mnist", target="svhn")
 
 
+def test_a_smoke_run_on_own_images_sees_small_ones_unless_told():
+    assert recipe("folder.erm_bn", scale="smoke").suite.args == {"size": 64}
+    assert recipe("folder.erm_bn", scale="smoke", **{"suite.size": "32"}).suite.args == {"size": 32}
+
+
 def test_no_domain_is_no_choice():
     assert recipe("folder.rsda_asr").suite.args == {}
     assert recipe("pacs.rsc_asr").suite.args == {"source": "photo"}

@@ -1,5 +1,7 @@
 """A user's own images: defaults that neither need a download nor assume a size. All values are our choice."""
 
+from functools import partial
+
 from asrnorm.config import Choice, OptimConfig, RunConfig
 from asrnorm.recipes.base import Names, register_grid, vary
 from asrnorm.recipes.scale import at_scale
@@ -112,4 +114,4 @@ METHODS = {
     "pgd": pgd,
 }
 
-register_grid("folder", METHODS, NORMS, at_scale)
+register_grid("folder", METHODS, NORMS, partial(at_scale, smoke_size=64))

@@ -17,7 +17,14 @@ _SMOKE_OPTIONS = {
 }
 
 
-def at_scale(config: RunConfig, scale: Scale, *, short_by: int = 5, smoke_model: Choice | None = None) -> RunConfig:
+def at_scale(
+    config: RunConfig,
+    scale: Scale,
+    *,
+    short_by: int = 5,
+    smoke_model: Choice | None = None,
+    smoke_size: int | None = None,
+) -> RunConfig:
     """Return a recipe of the paper's size at another scale.
 
     Args:
@@ -26,6 +33,7 @@ def at_scale(config: RunConfig, scale: Scale, *, short_by: int = 5, smoke_model:
             searches and ascents keep their intervals; `smoke` takes six steps.
         short_by: so many times fewer steps in `short`.
         smoke_model: a smaller network for `smoke`.
+        smoke_size: the suite's option `size` in `smoke`, where it has one.
 
     Example:
         >>> from asrnorm.recipes.cifar10c import erm
@@ -35,18 +43,19 @@ def at_scale(config: RunConfig, scale: Scale, *, short_by: int = 5, smoke_model:
     if scale == "short":
         return replace(config, scale=scale, steps=config.steps // short_by)
     if scale == "smoke":
-        return _shrink(config, smoke_model or config.model)
+        suite_args = config.suite.args if smoke_size is None else {**config.suite.args, "size": smoke_size}
+        suite = replace(config.suite, args=suite_args)
+        return replace(_shrink(config), suite=suite, model=smoke_model or config.model)
     return config
 
 
-def _shrink(config: RunConfig, model: Choice) -> RunConfig:
+def _shrink(config: RunConfig) -> RunConfig:
     args = {name: min(value, _SMOKE_OPTIONS.get(name, value)) for name, value in config.method.args.items()}
     if "growth" in args:
         args |= {"growth": "volpi", "count": 16}  # the one rule that does not take the whole set
     return replace(
         config,
         scale="smoke",
-        model=model,
         method=replace(config.method, args=args),
         steps=6,
         batch_size=8,

@@ -1,0 +1,62 @@
+"""The examples run as they stand, each in a process of its own, and print what they promise."""
+
+import ast
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+import asrnorm
+from asrnorm.methods import METHODS
+
+ROOT = Path(__file__).parents[1]
+SCRIPTS = sorted((ROOT / "examples").glob("*.py"))
+# What a line of the output holds, and the method that a script needs.
+EXPECTED = {
+    "convert_a_network": ("the norms are BatchNorm again", None),
+    "corrupt_images": ("wrote", None),
+    "own_folder": ("asrnorm train folder.rsda_asr --set suite.root=", None),
+    "own_model_own_loop": ("accuracy 100%", "rsc"),
+}
+
+
+def test_every_example_is_expected():
+    assert {path.stem for path in SCRIPTS} == set(EXPECTED)
+
+
+@pytest.mark.parametrize("path", SCRIPTS, ids=lambda path: path.stem)
+def test_it_runs_in_seconds_and_says_what_it_did(path, tmp_path):
+    text, method = EXPECTED[path.stem]
+    if method and method not in METHODS:
+        pytest.skip(f"method {method!r} is not registered")
+    environment = {**os.environ, "ASRNORM_CACHE": str(tmp_path / "cache"), "PYTHONWARNINGS": "error"}
+    done = subprocess.run(
+        [sys.executable, str(path), str(tmp_path / "out")], capture_output=True, text=True, env=environment, timeout=120
+    )
+    assert done.returncode == 0, done.stderr
+    assert text in done.stdout
+    assert not done.stderr
+
+
+@pytest.mark.parametrize("path", SCRIPTS, ids=lambda path: path.stem)
+def test_it_is_short_and_uses_public_names_only(path):
+    text = path.read_text()
+    assert len(text.splitlines()) <= 60
+    tree = ast.parse(text)
+    used = {
+        node.attr
+        for node in ast.walk(tree)
+        if isinstance(node, ast.Attribute) and isinstance(node.value, ast.Name) and node.value.id == "asrnorm"
+    }
+    assert used <= set(asrnorm.__all__)
+    imported = {node.module for node in ast.walk(tree) if isinstance(node, ast.ImportFrom)}
+    assert {name for name in imported if name and name.startswith("asrnorm")} <= {"asrnorm.methods"}
+
+
+def test_the_command_that_an_example_prints_names_a_recipe():
+    from asrnorm.recipes import RECIPES
+
+    words = (ROOT / "examples" / "own_folder.py").read_text().split()
+    assert words[words.index("train", words.index('print(f"asrnorm')) + 1] in RECIPES
