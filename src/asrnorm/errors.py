@@ -39,6 +39,14 @@ class FetchError(AsrnormError, OSError):
     """A file that could not be had: no mirror answers, the disk is full, or what came is not the published file."""
 
 
+class DivergenceError(AsrnormError, ArithmeticError):
+    """A run whose loss or weights are no longer finite."""
+
+
+class InterruptedRunError(AsrnormError):
+    """A run that was told to stop, and has: started again, it goes on."""
+
+
 class MissingDependencyError(AsrnormError, ImportError):
     """An optional library that the call needs and this machine lacks."""
 

@@ -1,9 +1,13 @@
 """The images a run trains on: the source set, and the fictitious domains that a method grows from it."""
 
+from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
+
 import numpy as np
 import torch
 from torch import Tensor
 
+from asrnorm.data.file_set import FileSet
 from asrnorm.data.image_set import ImageSet
 from asrnorm.errors import InputError
 
@@ -14,7 +18,7 @@ class Pool:
     """A growing set of labelled images on one device; the source is kept as uint8, grown parts as they were made.
 
     Args:
-        source: the source set.
+        source: the source set; files that do not fit in memory are decoded whenever a batch asks for them.
         device: where the images are kept.
 
     Example:
@@ -24,21 +28,14 @@ class Pool:
         (7, 5, [0.0, 1.0])
     """
 
-    def __init__(self, source: ImageSet, device: torch.device | str = "cpu") -> None:
+    def __init__(self, source: ImageSet | FileSet, device: torch.device | str = "cpu") -> None:
         self.device = torch.device(device)
-        height, width = source.image_size
-        self._source = torch.empty((len(source), 3, height, width), dtype=torch.uint8, device=self.device)
-        for start in range(0, len(source), _COPY_ROWS):
-            part = torch.from_numpy(np.array(source.images[start : start + _COPY_ROWS]))
-            self._source[start : start + _COPY_ROWS] = part.permute(0, 3, 1, 2).to(self.device)
+        self.image_size = source.image_size
+        self._source = _Files(source, self.device) if isinstance(source, FileSet) else _copy(source, self.device)
         self.labels = torch.from_numpy(np.array(source.labels)).to(self.device)
+        self.num_source = len(source)
         self.parts: list[tuple[Tensor, Tensor]] = []
         self._starts = [0, len(source)]
-
-    @property
-    def num_source(self) -> int:
-        """How many of the images are the source's."""
-        return len(self._source)
 
     def __len__(self) -> int:
         """Return the number of images, grown ones included."""
@@ -51,8 +48,9 @@ class Pool:
             images: float `(n, 3, h, w)`, kept in float32, or uint8.
             labels: int64 `(n,)`.
         """
-        if images.shape[1:] != self._source.shape[1:] or len(images) != len(labels):
-            raise InputError(f"cannot add images {tuple(images.shape)} to a pool of {tuple(self._source.shape)}")
+        if images.shape[1:] != (3, *self.image_size) or len(images) != len(labels):
+            height, width = self.image_size
+            raise InputError(f"cannot add images {tuple(images.shape)} to a pool of images (n, 3, {height}, {width})")
         images = images.detach().to(self.device)
         part = images if images.dtype == torch.uint8 else images.float()
         labels = labels.detach().to(self.device, torch.int64)
@@ -60,18 +58,52 @@ class Pool:
         self._starts.append(len(self) + len(part))
         self.labels = torch.cat([self.labels, labels])
 
+    def restore(self, parts: Sequence[tuple[Tensor, Tensor]]) -> None:
+        """Put other grown parts in the place of those there are, as a resumed run does."""
+        self.labels = self.labels[: self.num_source]
+        self.parts = []
+        self._starts = self._starts[:2]
+        for images, labels in parts:
+            self.append(images, labels)
+
     def images(self, rows: Tensor) -> Tensor:
-        """Return images by row, float32 `(n, 3, h, w)`; the source's lie in [0, 1]."""
-        rows = rows.to(self.device)
+        """Return images by row, float32 `(n, 3, h, w)`; the source's lie in [0, 1].
+
+        Args:
+            rows: int64; on the CPU no device is waited for, wherever the images lie.
+        """
         if not self.parts:
-            return _to_float(self._source[rows])
-        out = torch.empty((len(rows), *self._source.shape[1:]), device=self.device)
+            return _to_float(self._source[rows.to(self.device)])
+        out = torch.empty((len(rows), 3, *self.image_size), device=self.device)
         for start, stop, part in zip(
             self._starts, self._starts[1:], (self._source, *(p for p, _ in self.parts)), strict=False
         ):
             inside = ((rows >= start) & (rows < stop)).nonzero().squeeze(1)
-            out[inside] = _to_float(part[rows[inside] - start])
+            if len(inside):
+                out[inside.to(self.device)] = _to_float(part[(rows[inside] - start).to(self.device)])
         return out
+
+
+class _Files:
+    """Rows of files, decoded when asked for; indexed as a tensor of images is."""
+
+    def __init__(self, data: FileSet, device: torch.device) -> None:
+        self._data, self._device = data, device
+
+    def __getitem__(self, rows: Tensor) -> Tensor:
+        with ThreadPoolExecutor() as threads:  # Pillow lets go of the interpreter while it decodes
+            images = list(threads.map(self._data.read, rows.tolist()))
+        stacked = np.stack(images) if images else np.empty((0, *self._data.image_size, 3), np.uint8)
+        return torch.from_numpy(stacked).permute(0, 3, 1, 2).to(self._device)
+
+
+def _copy(source: ImageSet, device: torch.device) -> Tensor:
+    height, width = source.image_size
+    images = torch.empty((len(source), 3, height, width), dtype=torch.uint8, device=device)
+    for start in range(0, len(source), _COPY_ROWS):
+        part = torch.from_numpy(np.array(source.images[start : start + _COPY_ROWS]))
+        images[start : start + _COPY_ROWS] = part.permute(0, 3, 1, 2).to(device)
+    return images
 
 
 def _to_float(images: Tensor) -> Tensor:

@@ -16,11 +16,19 @@ from asrnorm.registry import Registry
 
 NORMS: Registry[Callable[..., nn.Module]] = Registry("norm")
 
+ProcessSum = Callable[[Tensor], Tensor]
+"""Sums a tensor over the processes of a run; differentiable."""
+
 
 class NormLayer(nn.Module):
-    """Input checks and the affine pair that conversion reads; every norm of the registry derives from it."""
+    """Input checks and the affine pair that conversion reads; every norm of the registry derives from it.
+
+    Attributes:
+        process_sum: set where several processes share a batch, so that its statistics are those of all of it.
+    """
 
     num_features: int
+    process_sum: ProcessSum | None = None
 
     def check_input(self, x: Tensor) -> None:
         """Refuse what the layer cannot normalize, in one line that names it.
@@ -108,6 +116,25 @@ def spatial_size(x: Tensor) -> int:
 def affine_parameters(num_features: int, **factory: Any) -> tuple[nn.Parameter, nn.Parameter]:
     """Return a gain of ones and a bias of zeros."""
     return nn.Parameter(torch.ones(num_features, **factory)), nn.Parameter(torch.zeros(num_features, **factory))
+
+
+def join_processes(mean_nc: Tensor, variance_nc: Tensor, process_sum: ProcessSum) -> tuple[Tensor, Tensor, Tensor]:
+    """Join the moments of the samples of all processes, as `ops.pool_moments` does those of one.
+
+    Args:
+        mean_nc: means of the channels of this process's samples.
+        variance_nc: their variances.
+        process_sum: sums over the processes.
+
+    Returns:
+        Mean and variance `(1, c)` of the whole batch, and its number of samples as a tensor.
+    """
+    own = mean_nc.new_full((1,), mean_nc.shape[0])
+    total = process_sum(torch.cat([mean_nc.sum(0), own]))
+    count = total[-1].detach()
+    mean = (total[:-1] / count)[None]
+    variance = process_sum((variance_nc + (mean_nc - mean).square()).sum(0, keepdim=True)) / count
+    return mean, variance, count
 
 
 def _show(x: Tensor) -> str:

@@ -9,7 +9,7 @@ from torch import Tensor, nn
 
 from asrnorm import ops
 from asrnorm.errors import InputError
-from asrnorm.norms.base import NORMS, NormLayer, spatial_size
+from asrnorm.norms.base import NORMS, NormLayer, ProcessSum, join_processes, spatial_size
 
 
 @NORMS.register("bn")
@@ -52,6 +52,8 @@ class BatchNorm(NormLayer, nn.BatchNorm2d):
         assert running_mean is not None
         assert running_var is not None
         from_batch = self.uses_batch() and x.shape[0] > 0  # an empty batch has no statistics to learn from
+        if from_batch and self.training and self.process_sum is not None:
+            return self._normalize_over_processes(x, self.process_sum)
         if from_batch:
             self.refuse_single_element(x, x.shape[0] * spatial_size(x), "channel of the batch")
         if from_batch and not self.training:  # nothing is tracked in evaluation
@@ -59,6 +61,22 @@ class BatchNorm(NormLayer, nn.BatchNorm2d):
         if from_batch and self.num_batches_tracked is not None:
             self.num_batches_tracked.add_(1)
         return _batch_norm(self, x, running_mean, running_var, from_batch)
+
+    def _normalize_over_processes(self, x: Tensor, process_sum: ProcessSum) -> Tensor:
+        assert self.running_mean is not None
+        assert self.running_var is not None
+        momentum = 0.1 if self.momentum is None else self.momentum
+        with ops.full_precision(x):
+            mean, variance, samples = join_processes(*ops.channel_moments(x), process_sum)
+            with torch.no_grad():
+                count = samples * spatial_size(x)
+                unbiased = variance * (count / (count - 1))
+                self.running_mean.lerp_(mean[0].to(self.running_mean.dtype), momentum)
+                self.running_var.lerp_(unbiased[0].to(self.running_var.dtype), momentum)
+                if self.num_batches_tracked is not None:
+                    self.num_batches_tracked.add_(1)
+            gain, bias = self.weight.to(mean.dtype), self.bias.to(mean.dtype)
+            return ops.standardize_rescale(x, mean, torch.sqrt(variance + self.eps), gain, bias, eps=0.0)
 
     def extra_repr(self) -> str:
         """Return what `print(layer)` shows."""

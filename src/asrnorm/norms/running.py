@@ -6,7 +6,7 @@ import torch
 from torch import Tensor
 
 from asrnorm import ops
-from asrnorm.norms.base import NormLayer, spatial_size
+from asrnorm.norms.base import NormLayer, join_processes, spatial_size
 
 
 class TracksBatch(NormLayer):
@@ -42,16 +42,19 @@ class TracksBatch(NormLayer):
         if not self.training or x.shape[0] == 0:
             dtype = mean_nc.dtype
             return self.running_mean.to(dtype)[None], self.running_var.to(dtype)[None]
-        self.refuse_single_element(x, x.shape[0] * spatial_size(x), "channel of the batch")
-        mean, variance = ops.pool_moments(mean_nc, variance_nc, dim=0)
+        samples: int | Tensor = x.shape[0]
+        if self.process_sum is None:
+            self.refuse_single_element(x, x.shape[0] * spatial_size(x), "channel of the batch")
+            mean, variance = ops.pool_moments(mean_nc, variance_nc, dim=0)
+        else:
+            mean, variance, samples = join_processes(mean_nc, variance_nc, self.process_sum)
         with torch.no_grad():
             self.running_mean.lerp_(mean[0].to(self.running_mean.dtype), self.momentum)
-            tracked = self.tracked_variance(x, variance)[0]
+            tracked = self.tracked_variance(variance, samples * spatial_size(x))[0]
             self.running_var.lerp_(tracked.to(self.running_var.dtype), self.momentum)
             self.num_batches_tracked.add_(1)
         return mean, variance
 
-    def tracked_variance(self, x: Tensor, variance: Tensor) -> Tensor:
-        """Return the variance to track: the unbiased estimate from a biased one."""
-        count = x.shape[0] * spatial_size(x)
+    def tracked_variance(self, variance: Tensor, count: int | Tensor) -> Tensor:
+        """Return the variance to track: the unbiased estimate from a biased one over `count` values."""
         return variance * (count / (count - 1))

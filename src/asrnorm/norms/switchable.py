@@ -68,7 +68,7 @@ class SwitchNorm(TracksBatch):
             gain, bias = self.weight.to(mean.dtype), self.bias.to(mean.dtype)
             return ops.standardize_rescale(x, mean, torch.sqrt(variance + self.eps), gain, bias, eps=0.0)
 
-    def tracked_variance(self, x: Tensor, variance: Tensor) -> Tensor:  # noqa: ARG002
+    def tracked_variance(self, variance: Tensor, count: int | Tensor) -> Tensor:  # noqa: ARG002
         """Return the variance to track: as it is, since it is joined from unbiased ones."""
         return variance
 

@@ -1,0 +1,104 @@
+"""From a config to the things it names: checked first, then made, on the device and in the precision of the run."""
+
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from asrnorm.config import RunConfig
+from asrnorm.conversion import convert
+from asrnorm.data import SUITES, Suite
+from asrnorm.diagnosis import data_folder
+from asrnorm.errors import InputError
+from asrnorm.methods import METHODS, Method, create_method, keyed_generator
+from asrnorm.models import MODELS, Classifier, create_model
+from asrnorm.models.normalized import NormalizedInput
+from asrnorm.norms import NORMS
+from asrnorm.world import World
+
+_PARTS = ("features", "embed", "classify")  # what methods call of a model
+
+
+def check_config(config: RunConfig) -> None:
+    """Refuse names and options that no registry knows, before any data is touched.
+
+    Raises:
+        UnknownNameError: with the nearest name that is known.
+        InputError: values that do not go together.
+    """
+    SUITES.check(config.suite.name, config.suite.args)
+    MODELS.check(config.model.name, config.model.args)
+    NORMS.check(config.norm.name, config.norm.args)
+    METHODS.check(config.method.name, config.method.args)
+    if config.seed < 0:
+        raise InputError(f"seed must be at least 0, not {config.seed}")
+    if min(config.evaluate_every, config.lambda_every) < 0:
+        raise InputError("evaluate_every and lambda_every must be at least 0")
+    create_method(config.method.name, **config.method.args)  # its constructor checks the values of its options
+
+
+def build_model(config: RunConfig, suite: Suite, num_classes: int, device: torch.device) -> Classifier:
+    """Return the model of a run at its start: initialized from the seed alone, or from the weights it names."""
+    path = None
+    if config.weights is not None:
+        path = Path(config.weights).expanduser()
+        path = path if path.is_absolute() else data_folder() / path
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(keyed_generator(config.seed, "model").initial_seed())
+        model = create_model(
+            config.model.name,
+            norm=config.norm.name,
+            norm_options=config.norm.args,
+            weights=path,
+            layers=config.layers,
+            **_model_options(config, num_classes),
+        )
+    return _place(model, config, suite, device)
+
+
+def build_like(
+    config: RunConfig, suite: Suite, num_classes: int, device: torch.device, state: dict[str, torch.Tensor]
+) -> Classifier:
+    """Return the model of a run with the given weights; the file it was started from is not needed."""
+    options = _model_options(config, num_classes)
+    if config.weights is None or config.norm.name == "bn":
+        model = create_model(config.model.name, norm=config.norm.name, norm_options=config.norm.args, **options)
+    else:
+        model = create_model(config.model.name, **options)
+        norm_options = dict(config.norm.args)
+        if "gated_rescale" in NORMS.options(config.norm.name):
+            # Decided at the start by whether the norms it replaced were trained, which these are not.
+            norm_options.setdefault("gated_rescale", any(name.endswith("lambda_beta") for name in state))
+        convert(model, config.norm.name, layers=config.layers, **norm_options)
+    placed = _place(model, config, suite, device)
+    placed.load_state_dict(state)
+    return placed
+
+
+def build_method(config: RunConfig, device: torch.device, world: World) -> Method:
+    """Return the method of a run, its own networks on the device."""
+    method = create_method(config.method.name, seed=config.seed, **config.method.args)
+    method.world = world
+    for module in method.modules().values():
+        module.to(device)
+    return method
+
+
+def compile_parts(model: Classifier) -> None:
+    """Compile each part of a model that methods call; names and state stay as they are."""
+    for part in _PARTS:
+        setattr(model, part, torch.compile(getattr(model, part)))
+
+
+def _model_options(config: RunConfig, num_classes: int) -> dict[str, Any]:
+    takes_classes = "num_classes" in MODELS.options(config.model.name)
+    return {**({"num_classes": num_classes} if takes_classes else {}), **config.model.args}
+
+
+def _place(model: Classifier, config: RunConfig, suite: Suite, device: torch.device) -> Classifier:
+    if suite.mean is not None and suite.std is not None:
+        model = NormalizedInput(model, suite.mean, suite.std)
+    model.to(device, torch.float64 if config.precision == "float64" else torch.float32)
+    if device.type == "cuda":
+        model.to(memory_format=torch.channels_last)  # type: ignore[call-overload]
+    return model

@@ -1,0 +1,134 @@
+"""Checkpoints: everything a run is, written whole, the last two kept, and nothing executed on reading.
+
+A file is what `torch.save` writes, followed by the SHA-256 of that: torch does not check what it reads, and a flipped
+bit would go on training unseen. `torch.load` ignores the tail, so that the files open as any other.
+"""
+
+import hashlib
+import io
+import logging
+import pickle
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import torch
+from torch import Tensor
+
+from asrnorm.config import RunConfig, from_mapping, to_mapping
+from asrnorm.data.pool import Pool
+from asrnorm.errors import InputError, StorageError
+from asrnorm.training.folder import describe_failure, refuse_other, sync_folder, write_beside
+from asrnorm.training.pool_part import DamagedError, PartStore
+
+logger = logging.getLogger("asrnorm")
+
+SCHEMA = 1
+NAMES = ("last.pt", "previous.pt")
+_DIGITS = 64  # of a SHA-256 in hex
+
+
+class Loaded(NamedTuple):
+    """A checkpoint and the grown parts of the pool that it names."""
+
+    name: str
+    state: dict[str, Any]
+    parts: list[tuple[Tensor, Tensor]]
+
+
+class CheckpointStore:
+    """The checkpoints of one run.
+
+    Args:
+        folder: where `last.pt` and `previous.pt` lie.
+        pool_folder: where the grown parts lie.
+        config: of the run; a checkpoint of another is refused.
+    """
+
+    def __init__(self, folder: Path, pool_folder: Path, config: RunConfig) -> None:
+        self._last, self._previous = (folder / name for name in NAMES)
+        self._config = config
+        self._parts = PartStore(pool_folder)
+        self._named: dict[str, list[str]] = {}  # the parts that each readable checkpoint needs
+
+    def save(self, state: dict[str, Any], pool: Pool) -> None:
+        """Make `state` the last checkpoint and the last one the previous.
+
+        Raises:
+            StorageError: it cannot be written; the checkpoints that were there stay as they were.
+        """
+        parts = self._parts.save(pool)
+        whole = {"schema": SCHEMA, "config": to_mapping(self._config), "parts": parts, **state}
+        temporary = write_beside(self._last, pack(whole))
+        try:
+            if "last.pt" in self._named:  # a damaged one must not take the place of the good previous one
+                self._last.replace(self._previous)
+                self._named["previous.pt"] = self._named["last.pt"]
+            temporary.replace(self._last)
+            sync_folder(self._last.parent)
+        except OSError as error:
+            raise StorageError(describe_failure(error, self._last)) from None
+        self._named["last.pt"] = [part["name"] for part in parts]
+        self._parts.prune(name for names in self._named.values() for name in names)
+
+    def load(self, only: str | None = None) -> Loaded | None:
+        """Return the newest checkpoint that can be read, `None` where there is none.
+
+        Args:
+            only: read this one and no other, as the further processes of a run do.
+
+        Raises:
+            InputError: it is another run's, or none of those that are there can be read.
+        """
+        problems = []
+        for path in (self._last, self._previous):
+            if not path.exists() or only not in (None, path.name):
+                continue
+            try:
+                state = unpack(path)
+                refuse_other(self._config, from_mapping(state["config"], str(path)), path)
+                parts = self._parts.load(state["parts"])
+            except DamagedError as error:
+                problems.append(str(error))
+                continue
+            self._named = {path.name: [part["name"] for part in state["parts"]]}
+            if problems:
+                logger.warning("%s; going on from %s at step %s", problems[0], path.name, state["step"])
+            return Loaded(path.name, state, parts)
+        self._parts.forget()
+        if problems:
+            raise InputError(f"{problems[0]}; no other checkpoint can be read, start over with --fresh")
+        return None
+
+
+def pack(state: dict[str, Any]) -> bytes:
+    """Return a state as the bytes of a checkpoint file."""
+    buffer = io.BytesIO()
+    torch.save(state, buffer)
+    data = buffer.getvalue()
+    return data + hashlib.sha256(data).hexdigest().encode()
+
+
+def unpack(path: Path) -> dict[str, Any]:
+    """Return the state that a checkpoint file holds, on the CPU; nothing in the file is executed.
+
+    Raises:
+        DamagedError: the file is not what `pack` made.
+    """
+    try:
+        data = path.read_bytes()
+    except OSError as error:
+        raise DamagedError(f"{path}: {error.strerror}") from None
+    content, digest = data[:-_DIGITS], data[-_DIGITS:]
+    if hashlib.sha256(content).hexdigest().encode() != digest:
+        raise DamagedError(f"{path}: damaged, its checksum does not fit")
+    try:
+        state = torch.load(io.BytesIO(content), map_location="cpu", weights_only=True)
+    except (RuntimeError, EOFError, ValueError, KeyError, AttributeError, pickle.UnpicklingError) as error:
+        raise DamagedError(f"{path}: not a checkpoint of tensors and numbers ({_first_line(error)})") from None
+    if not isinstance(state, dict) or state.get("schema") != SCHEMA:
+        raise DamagedError(f"{path}: not a checkpoint of schema {SCHEMA}")
+    return state
+
+
+def _first_line(error: Exception) -> str:
+    return (str(error).splitlines() or [type(error).__name__])[0]

@@ -1,0 +1,79 @@
+"""Joining the processes that `torchrun` started: gloo on CPUs, NCCL on GPUs."""
+
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any, TypeVar
+
+import torch
+import torch.distributed as distributed
+
+from asrnorm.errors import InputError
+from asrnorm.world import ALONE, World
+
+T = TypeVar("T")
+
+
+def choose_device(name: str) -> torch.device:
+    """Return the device of this process: `auto` is a GPU where there is one, the process's own under `torchrun`.
+
+    Raises:
+        InputError: a device that this machine does not have.
+
+    Example:
+        >>> choose_device("cpu")
+        device(type='cpu')
+    """
+    if name == "auto":
+        name = "cuda" if torch.cuda.is_available() else "cpu"
+    try:
+        device = torch.device(name)
+    except RuntimeError as error:
+        raise InputError(f"device {name!r}: {str(error).splitlines()[0]}") from None
+    if device.type == "cuda":
+        if not torch.cuda.is_available():
+            raise InputError(f"device {name!r}: this machine has no CUDA device that torch can use; set device=cpu")
+        if device.index is None:
+            device = torch.device("cuda", int(os.environ.get("LOCAL_RANK", "0")))
+    return device
+
+
+@contextmanager
+def join_world(device: torch.device) -> Iterator[World]:
+    """Give the processes of this run: those that `torchrun` started, or this one alone.
+
+    A process group that is there already is used and left standing.
+
+    Example:
+        >>> with join_world(torch.device("cpu")) as world:
+        ...     world.size
+        1
+    """
+    if distributed.is_available() and distributed.is_initialized():
+        yield World(distributed.get_rank(), distributed.get_world_size())
+        return
+    if int(os.environ.get("WORLD_SIZE", "1")) == 1:
+        yield ALONE
+        return
+    if device.type == "cuda":
+        torch.cuda.set_device(device)
+    distributed.init_process_group("nccl" if device.type == "cuda" else "gloo")
+    try:
+        yield World(distributed.get_rank(), distributed.get_world_size())
+    finally:
+        distributed.destroy_process_group()
+
+
+def from_first(value: T, world: World) -> T:
+    """Return what the first process holds, on all of them.
+
+    Example:
+        >>> from_first("last.pt", ALONE)
+        'last.pt'
+    """
+    if world.size == 1:
+        return value
+    box: list[Any] = [value if world.rank == 0 else None]
+    distributed.broadcast_object_list(box, src=0)
+    received: T = box[0]
+    return received

@@ -1,0 +1,86 @@
+"""Where a run was made: commit, versions, machine. Kept in `env.json`, which no number depends on."""
+
+import json
+import os
+import platform
+import subprocess
+from pathlib import Path
+from typing import Any
+
+import numpy
+import torch
+
+import asrnorm
+from asrnorm.training.folder import write_whole
+from asrnorm.world import World
+
+_GIT_SECONDS = 10
+
+
+def describe_environment(device: torch.device, world: World) -> dict[str, Any]:
+    """Return commit, versions and machine as JSON values.
+
+    Example:
+        >>> describe_environment(torch.device("cpu"), World())["device"]
+        'cpu'
+    """
+    gpu = torch.cuda.get_device_name(device) if device.type == "cuda" else None
+    return {
+        "commit": find_commit(),
+        "asrnorm": asrnorm.__version__,
+        "python": platform.python_version(),
+        "torch": torch.__version__,
+        "numpy": numpy.__version__,
+        "system": f"{platform.system()} {platform.release()} {platform.machine()}",
+        "device": device.type,
+        "gpu": gpu,
+        "cuda": torch.version.cuda,
+        "cores": os.cpu_count(),
+        "threads": torch.get_num_threads(),
+        "processes": world.size,
+    }
+
+
+def find_commit() -> str:
+    """Return the commit of the source tree, with `+` where files differ from it; the version where there is none."""
+    package = Path(asrnorm.__file__).parent
+    version = f"v{asrnorm.__version__}"
+    # Installed into someone's project, the package may lie inside a repository that is not its own.
+    if _git(package, "ls-files", "--error-unmatch", "__init__.py") is None:
+        return version
+    commit = _git(package, "rev-parse", "HEAD")
+    if not commit:
+        return version
+    changed = _git(package, "status", "--porcelain", "--untracked-files=no", ".")
+    return f"{commit}+" if changed else commit
+
+
+def record_environment(path: Path, now: dict[str, Any]) -> dict[str, Any]:
+    """Write `env.json` at the start of a run; where it is resumed elsewhere, add what it was resumed on.
+
+    Returns:
+        What was recorded at the start.
+    """
+    try:
+        first: dict[str, Any] = json.loads(path.read_text())
+    except (OSError, ValueError):
+        first = {}
+    if not isinstance(first, dict) or "commit" not in first:
+        first = dict(now)
+    resumed = first.setdefault("resumed", [])
+    latest = {**first, **(resumed[-1] if resumed else {})}
+    difference = {key: value for key, value in now.items() if latest.get(key) != value}
+    if difference:
+        resumed.append(difference)
+    write_whole(path, json.dumps(first, indent=2).encode())
+    return first
+
+
+def _git(folder: Path, *words: str) -> str | None:
+    try:
+        done = subprocess.run(
+            ["git", "-C", str(folder), *words], capture_output=True, text=True, timeout=_GIT_SECONDS, check=True
+        )
+    except (OSError, subprocess.SubprocessError):
+        return None
+    return done.stdout.strip()

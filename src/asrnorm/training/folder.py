@@ -1,0 +1,180 @@
+"""The folder of a run: where its files lie, who may write them, and how they come to be whole or absent."""
+
+import errno
+import fcntl
+import json
+import os
+import shutil
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from asrnorm.config import (
+    UNHASHED,
+    RunConfig,
+    content_hash,
+    dump_config,
+    first_difference,
+    from_mapping,
+    load_config,
+    to_mapping,
+)
+from asrnorm.errors import InputError, StorageError
+
+_FULL = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EFBIG})
+_HELD = frozenset({errno.EACCES, errno.EAGAIN})
+_TEMPORARY = ".*.tmp"
+_OWN = ("result.json", "model.safetensors", "config.yaml", "env.json", "log.jsonl")
+_OWN_FOLDERS = ("checkpoints", "pool", "events", "choice")
+
+
+def run_name(config: RunConfig) -> str:
+    """Return the name of a run's folder: recipe, seed, and ten digits over all that changes its numbers.
+
+    Example:
+        >>> from asrnorm.config import Choice, OptimConfig
+        >>> run_name(RunConfig(recipe="pacs.erm_asr", suite=Choice(name="pacs"), model=Choice(name="resnet18"),
+        ...     norm=Choice(name="asr"), method=Choice(name="erm"), optim=OptimConfig(), steps=1, batch_size=1))[:18]
+        'pacs.erm_asr--s0--'
+    """
+    return f"{config.recipe}--s{config.seed}--{content_hash(config)}"
+
+
+class RunFolder:
+    """The files of one run.
+
+    Args:
+        path: the folder; made by `open`.
+    """
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self.config = path / "config.yaml"
+        self.environment = path / "env.json"
+        self.log = path / "log.jsonl"
+        self.events = path / "events"
+        self.checkpoints = path / "checkpoints"
+        self.pool = path / "pool"
+        self.choice = path / "choice"
+        self.model = path / "model.safetensors"
+        self.result = path / "result.json"
+
+    @contextmanager
+    def open(self, config: RunConfig, *, fresh: bool) -> Iterator[None]:
+        """Make the folder and keep other processes out of it for the length of a `with` block.
+
+        Args:
+            config: what the folder is for.
+            fresh: remove what an earlier run left.
+
+        Raises:
+            InputError: the folder holds another run, or another process is at work in it.
+            StorageError: the folder cannot be written.
+        """
+        try:
+            self.path.mkdir(parents=True, exist_ok=True)
+            lock = (self.path / ".lock").open("ab")
+        except OSError as error:
+            raise StorageError(describe_failure(error, self.path)) from None
+        with lock:
+            try:
+                fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except OSError as error:
+                if error.errno in _HELD:  # other errors: a file system without locks
+                    raise InputError(f"{self.path}: another process is at work on this run; let it finish") from None
+            if fresh:
+                self.clear()
+            elif self.config.exists():
+                refuse_other(config, load_config(self.config), self.config)
+            for folder in (self.path, self.checkpoints, self.pool, self.choice, self.choice / "checkpoints"):
+                for leftover in folder.glob(_TEMPORARY):  # of a process that was killed
+                    leftover.unlink(missing_ok=True)
+            if not self.config.exists():
+                write_whole(self.config, dump_config(config).encode())
+            yield
+
+    def clear(self) -> None:
+        """Remove the files of a run, and nothing else; the result first, since it says that the rest is there."""
+        try:
+            for name in _OWN:
+                (self.path / name).unlink(missing_ok=True)
+            for name in _OWN_FOLDERS:
+                if (self.path / name).exists():
+                    shutil.rmtree(self.path / name)
+        except OSError as error:
+            raise StorageError(describe_failure(error, self.path)) from None
+
+
+def refuse_other(mine: RunConfig, theirs: RunConfig, path: Path) -> None:
+    """Refuse what another config made, by the name of the first field that differs.
+
+    Fields that do not change numbers (device, logging, where the data lies) may differ.
+
+    Raises:
+        InputError: the configs describe different runs.
+    """
+    if content_hash(mine) == content_hash(theirs):
+        return
+    ours, others = (_without_free_fields(config, mine) for config in (mine, theirs))
+    difference = first_difference(ours, others) or "a field"
+    raise InputError(f"{path}: of another run, which differs in {difference}; choose another --out, or --fresh")
+
+
+def _without_free_fields(config: RunConfig, like: RunConfig) -> RunConfig:
+    values = json.loads(json.dumps(to_mapping(config)))  # YAML gave back lists for tuples
+    values["suite"]["args"].pop("root", None)
+    values["weights"] = Path(config.weights).name if config.weights else None
+    return from_mapping({**values, **{name: getattr(like, name) for name in UNHASHED}})
+
+
+def write_whole(path: Path, data: bytes) -> None:
+    """Write a file so that under its name there is the old content or the new one, whole, whenever the power goes.
+
+    Raises:
+        StorageError: the disk is full or the place cannot be written; what was there stays.
+
+    Example:
+        >>> from tempfile import TemporaryDirectory
+        >>> with TemporaryDirectory() as place:
+        ...     write_whole(Path(place) / "a", b"whole")
+        ...     (Path(place) / "a").read_bytes(), len(list(Path(place).iterdir()))
+        (b'whole', 1)
+    """
+    temporary = write_beside(path, data)
+    try:
+        temporary.replace(path)
+        sync_folder(path.parent)
+    except OSError as error:
+        temporary.unlink(missing_ok=True)
+        raise StorageError(describe_failure(error, path)) from None
+
+
+def write_beside(path: Path, data: bytes) -> Path:
+    """Write a file under a temporary name beside `path`, to the disk, and return that name."""
+    temporary = path.with_name(f".{path.name}.tmp")
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        with temporary.open("wb") as file:
+            file.write(data)
+            file.flush()
+            os.fsync(file.fileno())
+    except OSError as error:
+        temporary.unlink(missing_ok=True)
+        raise StorageError(describe_failure(error, path)) from None
+    return temporary
+
+
+def sync_folder(folder: Path) -> None:
+    """Bring the names of a folder to the disk, as `fsync` does a file's content."""
+    handle = os.open(folder, os.O_RDONLY)
+    try:
+        os.fsync(handle)
+    finally:
+        os.close(handle)
+
+
+def describe_failure(error: OSError, path: Path) -> str:
+    """Return one line for a failed write and what to do about it."""
+    if error.errno in _FULL:
+        return f"{path}: the disk is full; free some space and start again, the run goes on from its last checkpoint"
+    return f"{path}: {error.strerror or error}; choose another --out"

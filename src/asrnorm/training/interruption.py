@@ -1,0 +1,36 @@
+"""Stopping when told to: Ctrl-C and SIGTERM end the current step, not the process, so that a checkpoint is written."""
+
+import signal
+import threading
+from types import FrameType
+from typing import Any
+
+_SIGNALS = (signal.SIGINT, signal.SIGTERM)
+
+
+class Interruption:
+    """Notes the first signal for the length of a `with` block; a second Ctrl-C stops at once.
+
+    Example:
+        >>> with Interruption() as interruption:
+        ...     interruption.asked
+        False
+    """
+
+    def __init__(self) -> None:
+        self.asked = False
+        self._before: dict[int, Any] = {}
+
+    def __enter__(self) -> "Interruption":
+        if threading.current_thread() is threading.main_thread():  # Python hands signals to no other
+            self._before = {number: signal.signal(number, self._note) for number in _SIGNALS}
+        return self
+
+    def __exit__(self, *exception: object) -> None:
+        for number, handler in self._before.items():
+            signal.signal(number, handler)
+
+    def _note(self, number: int, frame: FrameType | None) -> None:  # noqa: ARG002
+        if self.asked and number == signal.SIGINT:
+            raise KeyboardInterrupt
+        self.asked = True

@@ -1,0 +1,123 @@
+"""The log of a run: `log.jsonl`, one row a step that has something to say, and the same numbers for TensorBoard."""
+
+import json
+import logging
+import os
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+from asrnorm.errors import StorageError
+from asrnorm.training.folder import describe_failure, write_whole
+
+logger = logging.getLogger("asrnorm")
+
+
+class RunLog:
+    """Rows of numbers by step; a step has one row at most, however often the run was killed.
+
+    Args:
+        path: of `log.jsonl`; `None` writes nothing, as all processes but one do.
+        events: folder for TensorBoard; `None` writes none.
+        step: where the run goes on; later rows, of a process that was killed before its next checkpoint, are cut.
+
+    Raises:
+        StorageError: the file cannot be written.
+    """
+
+    def __init__(self, path: Path | None, events: Path | None, step: int) -> None:
+        self._path, self._events, self._step = path, events, step
+        self._file: Any = None
+        self._writer: Any = None
+
+    def __enter__(self) -> "RunLog":
+        self.cut(self._step)
+        if self._path is not None and self._events is not None:
+            self._writer = _open_writer(self._events, self._step)
+        return self
+
+    def __exit__(self, *exception: object) -> None:
+        for thing in (self._file, self._writer):
+            try:
+                if thing is not None:
+                    thing.close()
+            except OSError:  # a full disk, which has been spoken of; the rows come again on resume
+                logger.debug("%s: not closed", self._path)
+
+    def cut(self, step: int) -> None:
+        """Leave out the rows after a step, and the rest of a line that a kill cut short."""
+        if self._path is None:
+            return
+        if self._file is not None:
+            self._file.close()
+        kept = "".join(f"{json.dumps(row)}\n" for row in read_rows(self._path) if row["step"] <= step)
+        write_whole(self._path, kept.encode())
+        try:
+            self._file = self._path.open("a", encoding="utf-8")
+        except OSError as error:
+            raise StorageError(describe_failure(error, self._path)) from None
+
+    def write(self, row: Mapping[str, Any]) -> None:
+        """Append the row of a step."""
+        if self._path is None:
+            return
+        try:
+            self._file.write(f"{json.dumps(row)}\n")
+            self._file.flush()
+        except OSError as error:
+            raise StorageError(describe_failure(error, self._path)) from None
+        if self._writer is not None:
+            for name, value in flatten(row):
+                if name != "step":
+                    self._writer.add_scalar(name, value, row["step"])
+
+    def sync(self) -> None:
+        """Bring the rows to the disk; a checkpoint of their step may then be written."""
+        if self._path is None:
+            return
+        try:
+            os.fsync(self._file.fileno())
+        except OSError as error:
+            raise StorageError(describe_failure(error, self._path)) from None
+
+
+def read_rows(path: Path) -> list[dict[str, Any]]:
+    """Return the rows of a log; a line that a kill cut short ends it."""
+    if not path.exists():
+        return []
+    rows = []
+    for line in path.read_text(encoding="utf-8", errors="replace").splitlines():
+        try:
+            row = json.loads(line)
+        except ValueError:
+            break
+        if not isinstance(row, dict) or not isinstance(row.get("step"), int):
+            break
+        rows.append(row)
+    return rows
+
+
+def flatten(values: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, float]]:
+    """Yield the numbers of nested dicts and lists, each under a path.
+
+    Example:
+        >>> list(flatten({"loss": 1.5, "lambdas": {"norm1": {"mu": [0.1, 0.2]}}}))
+        [('loss', 1.5), ('lambdas/norm1/mu/0', 0.1), ('lambdas/norm1/mu/1', 0.2)]
+    """
+    for name, value in values.items():
+        if isinstance(value, Mapping):
+            yield from flatten(value, f"{prefix}{name}/")
+        elif isinstance(value, list | tuple):
+            yield from flatten({str(index): item for index, item in enumerate(value)}, f"{prefix}{name}/")
+        elif isinstance(value, int | float):
+            yield f"{prefix}{name}", float(value)
+
+
+def _open_writer(folder: Path, step: int) -> Any:
+    try:
+        from torch.utils.tensorboard import SummaryWriter
+    except ImportError:
+        logger.info("no TensorBoard events: pip install tensorboard")
+        return None
+    # Later events, of a process that was killed, are hidden.
+    return SummaryWriter(str(folder), purge_step=step + 1)

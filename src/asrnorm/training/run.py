@@ -1,0 +1,232 @@
+"""One run, from config to result: the only place that wires everything together."""
+
+import json
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager, nullcontext
+from dataclasses import dataclass, replace
+from functools import partial
+from pathlib import Path
+from typing import NamedTuple
+
+import torch
+
+from asrnorm.config import RunConfig, content_hash, load_config
+from asrnorm.data import Suite, create_suite
+from asrnorm.data.base import Data
+from asrnorm.data.pool import Pool
+from asrnorm.errors import InputError, StorageError
+from asrnorm.models import Classifier
+from asrnorm.models.weight import read_state
+from asrnorm.results import RunResult, read_result, write_result
+from asrnorm.training.assembly import build_like, build_method, build_model, check_config, compile_parts
+from asrnorm.training.checkpoint import CheckpointStore
+from asrnorm.training.distributed import choose_device, from_first, join_world
+from asrnorm.training.environment import describe_environment, record_environment
+from asrnorm.training.folder import RunFolder, describe_failure, run_name, write_whole
+from asrnorm.training.log import RunLog
+from asrnorm.training.selection import Selector, create_measure, hold_out, needs_hold_out
+from asrnorm.training.trainer import Trainer
+from asrnorm.world import World
+
+_CHOICE = "choice.json"
+
+
+@dataclass(frozen=True)
+class LoadedRun:
+    """A finished run, ready to be used: `model` is in evaluation mode on `device`."""
+
+    config: RunConfig
+    model: Classifier
+    suite: Suite
+    device: torch.device
+    classes: tuple[str, ...]
+
+
+class _Site(NamedTuple):
+    """Where a run takes place."""
+
+    folder: RunFolder
+    device: torch.device
+    world: World
+
+
+def run(config: RunConfig, out: str | Path | None = None, fresh: bool = False, world: World | None = None) -> RunResult:
+    """Train, evaluate and return the result; started again after anything, go on; when it is done, return at once.
+
+    Args:
+        config: everything the run depends on.
+        out: its folder; `runs/<recipe>--s<seed>--<hash>` where `None`.
+        fresh: start over, whatever the folder holds of an earlier try.
+        world: the processes; by default those that `torchrun` started, or this one alone.
+
+    Raises:
+        UnknownNameError: the config names what no registry holds.
+        InputError: data that is missing, or a folder that holds another run.
+        DivergenceError: a loss that is not finite.
+        InterruptedRunError: Ctrl-C or SIGTERM, after a checkpoint.
+        StorageError: the disk is full, or the folder cannot be written.
+    """
+    check_config(config)
+    device = choose_device(config.device)
+    folder = RunFolder(Path("runs") / run_name(config) if out is None else Path(out))
+    with (
+        nullcontext(world) if world is not None else join_world(device) as processes,
+        folder.open(config, fresh=fresh) if processes.rank == 0 else nullcontext(),
+        _own_generators(device),
+    ):
+        if from_first(processes.rank == 0 and folder.result.exists(), processes):
+            return read_result(folder.result)
+        return _work(config, _Site(folder, device, processes))
+
+
+def load_run(folder: str | Path, device: str = "auto") -> LoadedRun:
+    """Return config, model and suite of a finished run; of the data, nothing is touched.
+
+    Args:
+        folder: of the run.
+        device: where to put the model.
+
+    Raises:
+        InputError: no run folder, or the run is not done.
+    """
+    place = RunFolder(Path(folder))
+    config = load_config(place.config)
+    check_config(config)
+    if not place.model.is_file():
+        raise InputError(f"{place.path}: the run is not done, it has no {place.model.name}; asrnorm train goes on")
+    chosen = choose_device(device)
+    suite = create_suite(config.suite.name, **config.suite.args)
+    try:
+        classes = tuple(json.loads(place.environment.read_text())["classes"])
+    except (OSError, ValueError, KeyError, TypeError):
+        classes = suite.classes
+    state = read_state(place.model)
+    try:
+        model = build_like(config, suite, len(classes), chosen, state)
+    except RuntimeError as error:  # load_state_dict lists every key
+        raise InputError(f"{place.model}: not the weights of {place.config}") from error
+    return LoadedRun(config, model.eval(), suite, chosen, classes)
+
+
+def _work(config: RunConfig, site: _Site) -> RunResult:
+    suite = create_suite(config.suite.name, **config.suite.args)
+    suite.require_source()
+    commit = ""
+    if site.world.rank == 0:
+        facts = {**describe_environment(site.device, site.world), "classes": list(suite.classes)}
+        commit = record_environment(site.folder.environment, facts)["commit"]
+    stop, seconds = config.steps, 0.0
+    selector: Selector | None = None
+    if needs_hold_out(config, suite):
+        stop, seconds = _choose_steps(config, suite, site)
+    elif config.selection != "last" and config.evaluate_every:
+        images = None if config.selection == "oracle" else suite.validation
+        selector = Selector(create_measure(config.selection, suite, images, config, site.device, site.world))
+    trainer = _train(config, suite, suite.train, site, RunFolder(site.folder.path), stop, selector)
+    started = time.monotonic()
+    if selector is not None:
+        trainer.model.load_state_dict(selector.weights)
+        stop = selector.step
+    if site.world.rank == 0:
+        _save_model(site.folder.model, trainer.model)
+    result = _evaluate(config, suite, trainer.model, site, commit=commit, steps=stop)
+    wall = seconds + trainer.elapsed + time.monotonic() - started
+    result = replace(result, wall_seconds=round(wall, 3))
+    if site.world.rank == 0:
+        try:
+            write_result(site.folder.result, result)
+        except OSError as error:
+            raise StorageError(describe_failure(error, site.folder.result)) from None
+    return result
+
+
+def _choose_steps(config: RunConfig, suite: Suite, site: _Site) -> tuple[int, float]:
+    """Train without some of the images, find at which step the others are classified best, and how long it took."""
+    place = RunFolder(site.folder.choice)
+    done = place.path / _CHOICE
+    known = from_first(json.loads(done.read_text()) if site.world.rank == 0 and done.exists() else None, site.world)
+    if known is not None:
+        return int(known["step"]), float(known["seconds"])
+    kept, held = hold_out(suite.train)
+    selector = Selector(create_measure(config.selection, suite, held, config, site.device, site.world))
+    trainer = _train(config, suite, kept, site, place, config.steps, selector)
+    if site.world.rank == 0:
+        values = {"step": selector.step, "score": selector.score, "held_out": len(held), "seconds": trainer.elapsed}
+        write_whole(done, json.dumps(values).encode())
+    return selector.step, trainer.elapsed
+
+
+def _train(
+    config: RunConfig, suite: Suite, data: Data, site: _Site, place: RunFolder, stop: int, selector: Selector | None
+) -> Trainer:
+    model = build_model(config, suite, len(suite.classes), site.device)
+    if config.compile:
+        compile_parts(model)
+    method = build_method(config, site.device, site.world)
+    pool = Pool(data, site.device)
+    trainer = Trainer(config, model, method, pool, world=site.world, stop=stop, selector=selector)
+    writes = site.world.rank == 0
+    log = partial(RunLog, place.log if writes else None, place.events if writes else None)
+    choosing = "" if place.path == site.folder.path else " (choosing)"
+    trainer.fit(CheckpointStore(place.checkpoints, place.pool, config), log, f"{config.recipe}{choosing}")
+    return trainer
+
+
+def _evaluate(config: RunConfig, suite: Suite, model: Classifier, site: _Site, *, commit: str, steps: int) -> RunResult:
+    from asrnorm.evaluation.score import evaluation_size, score_suite
+
+    size = evaluation_size(suite)
+    scores = score_suite(
+        model,
+        suite,
+        batch_size=config.evaluate_batch,
+        device=site.device,
+        precision=config.precision,
+        world=site.world,
+        resize=size,
+    )
+    adversarial: dict[str, float] = {}
+    if config.adversarial:
+        from asrnorm.evaluation.adversarial import score_attacks
+
+        adversarial = score_attacks(
+            model,
+            suite.source_test,
+            batch_size=config.evaluate_batch,
+            device=site.device,
+            precision=config.precision,
+            resize=size,
+            seed=config.seed,
+            world=site.world,
+        )
+    return RunResult(
+        recipe=config.recipe,
+        scale=config.scale,
+        seed=config.seed,
+        config_hash=content_hash(config),
+        commit=commit,
+        selection=config.selection,
+        num_parameters=sum(parameter.numel() for parameter in model.parameters()),
+        source=scores.source,
+        domains=tuple(scores.domains),
+        missing=tuple(scores.missing),
+        average_accuracy=scores.average_accuracy,
+        adversarial=adversarial,
+        wall_seconds=0.0,
+        steps=steps,
+    )
+
+
+def _save_model(path: Path, model: Classifier) -> None:
+    from safetensors.torch import save
+
+    # No metadata: safetensors writes it in no fixed order, and equal weights should be equal files.
+    write_whole(path, save({name: value.cpu().contiguous() for name, value in model.state_dict().items()}))
+
+
+@contextmanager
+def _own_generators(device: torch.device) -> Iterator[None]:
+    """Leave the caller's global generators as they were."""
+    with torch.random.fork_rng(devices=[device] if device.type == "cuda" else []):
+        yield

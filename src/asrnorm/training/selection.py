@@ -1,0 +1,134 @@
+"""Which weights of a run are reported: the last, or the best by a measure that is taken while it trains."""
+
+import logging
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+
+from asrnorm.config import RunConfig, Selection
+from asrnorm.data import FileSet, ImageSet, Suite
+from asrnorm.data.base import Data
+from asrnorm.data.split import split_stratified
+from asrnorm.errors import InputError
+from asrnorm.world import World
+
+logger = logging.getLogger("asrnorm")
+
+HELD_OUT_IMAGES, HELD_OUT_SHARE = 5_000, 0.1
+_SHIFTED_IMAGES = 5_000  # decoded at most for `shifted-val`, where the validation images are files
+_HOLD_OUT_SEED = 0  # not the run's: all seeds of a table choose by the same images, as with a published split
+
+Measure = Callable[[nn.Module], float]
+
+
+class Selector:
+    """Keeps the best weights so far; of equally good ones the earliest.
+
+    Args:
+        measure: of a model; more is better.
+
+    Example:
+        >>> model, scores = nn.Linear(1, 1), iter([0.5, 0.9, 0.9])
+        >>> selector = Selector(lambda model: next(scores))
+        >>> [selector.consider(model, step) for step in (1, 2, 3)], selector.step
+        ([0.5, 0.9, 0.9], 2)
+    """
+
+    def __init__(self, measure: Measure) -> None:
+        self._measure = measure
+        self.step = 0
+        self.score = -1.0
+        self.weights: dict[str, Tensor] = {}
+
+    def consider(self, model: nn.Module, step: int) -> float:
+        """Measure the model as it is after `step` updates, and keep its weights where it is the best so far."""
+        score = self._measure(model)
+        if score > self.score:
+            self.step, self.score = step, score
+            self.weights = {name: value.detach().clone() for name, value in model.state_dict().items()}
+        return score
+
+    def state_dict(self) -> dict[str, Any]:
+        """Return step, score and weights of the best."""
+        return {"step": self.step, "score": self.score, "weights": self.weights}
+
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        """Take up what `state_dict` returned."""
+        self.step, self.score, self.weights = state["step"], state["score"], state["weights"]
+
+
+def needs_hold_out(config: RunConfig, suite: Suite) -> bool:
+    """Tell whether images to choose by must be taken from the training images, since the suite has no others."""
+    return config.selection in ("source-val", "shifted-val") and config.evaluate_every > 0 and suite.validation is None
+
+
+def hold_out(data: Data) -> tuple[Data, Data]:
+    """Return the training images less 5,000 of them, or a tenth where that is fewer, and those, classes in balance.
+
+    Example:
+        >>> data = ImageSet(np.zeros((40, 2, 2, 3), np.uint8), np.arange(40) % 2)
+        >>> kept, held = hold_out(data)
+        >>> len(kept), held.class_counts(2).tolist()
+        (36, [2, 2])
+    """
+    if len(data) < 2:
+        raise InputError("one training image leaves none to choose by; use selection=last")
+    share = min(HELD_OUT_IMAGES / len(data), HELD_OUT_SHARE)
+    keys = [str(row) for row in range(len(data))]
+    held, kept = split_stratified(keys, data.labels.tolist(), [share], seed=_HOLD_OUT_SEED)
+    return _take(data, kept), _take(data, held)
+
+
+def create_measure(
+    rule: Selection, suite: Suite, images: Data | None, config: RunConfig, device: torch.device, world: World
+) -> Measure:
+    """Return what a rule measures.
+
+    Args:
+        rule: `source-val` is accuracy on held-out images of the source; `shifted-val` the mean accuracy on them under
+            synthetic shifts that neither training nor any target uses; `oracle` the mean accuracy on the targets
+            themselves, which no honest rule may look at.
+        suite: of the run.
+        images: the held-out images.
+        config: batch size, precision and seed.
+        device: where the model lies.
+        world: the processes.
+    """
+    from asrnorm.evaluation.score import evaluation_size, score, score_suite
+
+    settings: dict[str, Any] = {
+        "batch_size": config.evaluate_batch,
+        "device": device,
+        "precision": config.precision,
+        "world": world,
+        "resize": evaluation_size(suite),
+    }
+    if rule == "oracle":
+        return lambda model: float(score_suite(model, suite, **settings).average_accuracy)
+    if images is None:
+        raise InputError(f"suite {suite.name!r} has no validation images for selection={rule}")
+    domains = {"validation": images}
+    if rule == "shifted-val":
+        domains = _shift(images, suite.name)
+    return lambda model: (
+        sum(score(model, data, name=name, **settings).accuracy for name, data in domains.items()) / len(domains)
+    )
+
+
+def _shift(data: Data, suite_name: str) -> dict[str, Data]:
+    from asrnorm.evaluation.shift import shift_images
+
+    if isinstance(data, FileSet):
+        rows = range(min(len(data), _SHIFTED_IMAGES))
+        data = ImageSet(np.stack([data.read(row) for row in rows]), data.labels[: len(rows)])
+    shifted = shift_images(np.asarray(data.images), suite_name, _HOLD_OUT_SEED)
+    return {name: ImageSet(images, data.labels) for name, images in shifted.items()}
+
+
+def _take(data: Data, rows: np.ndarray) -> Data:
+    if isinstance(data, ImageSet):
+        return data.take(rows)
+    return FileSet(tuple(data.paths[row] for row in rows), data.labels[rows], data.image_size)

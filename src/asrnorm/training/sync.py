@@ -1,0 +1,38 @@
+"""Statistics of the global batch, where several processes share one.
+
+A norm that looks at the batch would see a part of it only. Its layers are given a differentiable sum over the
+processes, and join their moments with it: forward, backward and running statistics are those of a single process.
+"""
+
+import torch.distributed as distributed
+from torch import Tensor, nn
+
+from asrnorm.norms.base import NormLayer
+from asrnorm.world import World
+
+
+def synchronize(model: nn.Module, world: World) -> int:
+    """Let every norm of a model that looks at the batch in training look at the batch of all processes.
+
+    Args:
+        model: changed in place; with one process nothing is changed.
+        world: the processes.
+
+    Returns:
+        How many layers were changed.
+    """
+    if world.size == 1:
+        return 0
+    layers = [module for module in model.modules() if isinstance(module, NormLayer) and hasattr(module, "running_mean")]
+    for layer in layers:
+        layer.process_sum = sum_over_processes
+    return len(layers)
+
+
+def sum_over_processes(tensor: Tensor) -> Tensor:
+    """Return the sum over all processes; the gradient is the sum of theirs, and can be differentiated again."""
+    from torch.distributed.nn.functional import all_reduce
+
+    total = all_reduce(tensor, op=distributed.ReduceOp.SUM)
+    assert isinstance(total, Tensor)
+    return total

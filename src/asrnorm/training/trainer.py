@@ -1,0 +1,272 @@
+"""The loop of a run: grow where the method says so, take a batch, update; log, evaluate and checkpoint on schedule."""
+
+import time
+from collections.abc import Callable
+from contextlib import AbstractContextManager, nullcontext
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from asrnorm.config import RunConfig
+from asrnorm.data.pool import Pool
+from asrnorm.errors import DivergenceError, InterruptedRunError
+from asrnorm.methods import Batch, Method, keyed_generator
+from asrnorm.models import Classifier
+from asrnorm.training.batch import Batches
+from asrnorm.training.checkpoint import CheckpointStore
+from asrnorm.training.distributed import from_first
+from asrnorm.training.divergence import describe_origin, find_not_finite
+from asrnorm.training.interruption import Interruption
+from asrnorm.training.log import RunLog
+from asrnorm.training.optim import create_optimizer, set_rate
+from asrnorm.training.progress import RunProgress
+from asrnorm.training.selection import Selector
+from asrnorm.training.sync import synchronize
+from asrnorm.world import World
+
+_AGREE_EVERY = 10  # steps between two questions to the other processes whether to stop
+
+_ADVICE = "the last good checkpoint is kept, try a lower optim.lr"
+
+Row = dict[str, Any]
+
+
+class Trainer:
+    """A model, a method and a pool on one device, and the step they have come to.
+
+    Args:
+        config: of the run.
+        model: on `device`, in the dtype of the run.
+        method: its networks on `device` too.
+        pool: the images, on `device`.
+        world: the processes.
+        stop: steps to do; fewer than the schedule's where a hold-out has chosen so.
+        selector: keeps the best weights; `None` where the last are wanted.
+    """
+
+    def __init__(
+        self,
+        config: RunConfig,
+        model: Classifier,
+        method: Method,
+        pool: Pool,
+        *,
+        world: World,
+        stop: int,
+        selector: Selector | None = None,
+    ) -> None:
+        self.config, self.model, self.method, self.pool = config, model, method, pool
+        self.world, self.stop, self.selector = world, stop, selector
+        self.device = pool.device
+        synchronize(model, world)
+        self.optimizer = create_optimizer(model, config.optim)
+        self.batches = Batches(
+            pool,
+            batch_size=config.batch_size,
+            seed=config.seed,
+            shuffle=config.shuffle,
+            augment=config.augment,
+            world=world,
+            dtype=torch.float64 if config.precision == "float64" else torch.float32,
+        )
+        self.step = 0
+        self.elapsed = 0.0
+        self._started = time.monotonic()
+        # Where a look at the loss costs nothing, it is looked at before every update. A GPU would have to be waited
+        # for: there it is looked at now and then, and the way to a bad one is gone again, carefully.
+        self._careful = self.device.type == "cpu"
+        self._loss_sum = torch.zeros((), dtype=torch.float64, device=self.device)
+        self._num_losses = 0
+
+    def fit(self, store: CheckpointStore, log: Callable[[int], RunLog], label: str) -> None:
+        """Train up to `stop`, from the last checkpoint where there is one.
+
+        Args:
+            store: of the checkpoints.
+            log: opens the log at a step.
+            label: names the run on the screen.
+
+        Raises:
+            DivergenceError: a loss is not finite.
+            InterruptedRunError: Ctrl-C or SIGTERM; a checkpoint has been written.
+            StorageError: the disk is full.
+        """
+        if not self.resume(store):
+            self._save(store)
+        self.model.train()
+        shown = self.world.rank == 0
+        with (
+            log(self.step) as rows,
+            RunProgress(label, self.stop, self.step, shown=shown) as progress,
+            Interruption() as interruption,
+        ):
+            while self.step < self.stop:
+                grown, batch, rate = self._advance()
+                stopping = self._agree_to_stop(interruption)
+                saving = grown is not None or stopping or self._is_due(self.config.checkpoint_every)
+                if (saving or self._has_row()) and self._went_wrong():
+                    self._go_back(store, rows)
+                    continue
+                row = self._describe(grown, batch, rate)
+                if row:
+                    rows.write(row)
+                progress.advance(self.step, row)
+                if saving:
+                    rows.sync()
+                    self._save(store)
+                if stopping and self.step < self.stop:
+                    raise InterruptedRunError(
+                        f"interrupted at step {self.step:,} of {self.stop:,}; started again, the run goes on from there"
+                    )
+        self._clock()
+
+    def update(self, batch: Batch) -> Tensor:
+        """Do one step of training and return its loss, this process's share of the global mean.
+
+        Everything that is done on the device in a step is done here, on tensors of fixed shapes, and nothing is read
+        back from it: this is the piece to capture as a graph.
+        """
+        share = len(batch.labels) / batch.global_size
+        with self.autocast():
+            # Weighed before the backward pass: batch statistics carry gradients from one process to the others.
+            loss = self.method.loss(self.model, batch) * share
+        if self._careful:
+            self._refuse_bad(loss, batch)
+        loss.backward()
+        used = [parameter for parameter in self.model.parameters() if parameter.grad is not None]
+        self.world.average_gradients(used, 1.0)
+        self.optimizer.step()
+        self.optimizer.zero_grad(set_to_none=True)
+        return loss.detach()
+
+    def autocast(self) -> AbstractContextManager[object]:
+        """Return the precision in which the model is called."""
+        if self.config.precision != "bfloat16":
+            return nullcontext()
+        return torch.autocast(self.device.type, dtype=torch.bfloat16)
+
+    def resume(self, store: CheckpointStore) -> bool:
+        """Take up the last checkpoint, the same on every process; `False` where there is none."""
+        loaded = store.load() if self.world.rank == 0 else None
+        name = from_first(loaded.name if loaded else None, self.world)
+        if name is None:
+            return False
+        if loaded is None:
+            loaded = store.load(only=name)
+            assert loaded is not None, "the first process has just read it"
+        state = loaded.state
+        self.step, self.elapsed = state["step"], state["elapsed"]
+        self._started = time.monotonic()
+        self.model.load_state_dict(state["model"])
+        self.optimizer.load_state_dict(state["optimizer"])
+        self.pool.restore(loaded.parts)
+        self.method.load_state_dict(state["method"])
+        for module in self.method.modules().values():
+            module.to(self.device)
+        if self.selector is not None:
+            self.selector.load_state_dict(state["selection"])
+        self._loss_sum.copy_(state["loss_sum"])
+        self._num_losses = state["num_losses"]
+        return True
+
+    def _state(self) -> dict[str, Any]:
+        return {
+            "step": self.step,
+            "elapsed": self._clock(),
+            "model": self.model.state_dict(),
+            "optimizer": self.optimizer.state_dict(),
+            "method": self.method.state_dict(),
+            "selection": self.selector.state_dict() if self.selector is not None else {},
+            "loss_sum": self._loss_sum.cpu(),
+            "num_losses": self._num_losses,
+        }
+
+    def _save(self, store: CheckpointStore) -> None:
+        if self.world.rank == 0:
+            store.save(self._state(), self.pool)
+
+    def _clock(self) -> float:
+        now = time.monotonic()
+        self.elapsed += now - self._started
+        self._started = now
+        return self.elapsed
+
+    def _advance(self) -> tuple[Row | None, Batch, float]:
+        """Do one step; return what the method says of its growing, the batch and the learning rate."""
+        # Layers that draw from the global generator, as dropout does, draw the same in a resumed run.
+        torch.manual_seed(keyed_generator(self.config.seed, self.step, "layers", self.world.rank).initial_seed())
+        grown: Row | None = None
+        if self.method.is_growing(self.step):
+            with self.autocast():
+                grown = dict(self.method.grow(self.model, self.pool, self.step))
+            self.model.train()
+        batch = self.batches.fetch(self.step)
+        rate = set_rate(self.optimizer, self.config.optim, self.step, self.config.steps)
+        self._loss_sum += self.update(batch)
+        self._num_losses += 1
+        self.step += 1
+        return grown, batch, rate
+
+    def _is_due(self, every: int) -> bool:
+        return every > 0 and (self.step % every == 0 or self.step == self.stop)
+
+    def _has_row(self) -> bool:
+        config = self.config
+        return any(map(self._is_due, (config.log_every, config.lambda_every, config.evaluate_every)))
+
+    def _describe(self, grown: Row | None, batch: Batch, rate: float) -> Row:
+        """Return the row of the step that was done last, empty where none is due."""
+        row: Row = {} if grown is None else {"grow": grown}
+        if self._is_due(self.config.log_every):
+            row |= self._describe_training(batch, rate)
+        if self._is_due(self.config.lambda_every):
+            from asrnorm.evaluation.lambdas import collect_lambdas
+
+            if lambdas := collect_lambdas(self.model):
+                row["lambdas"] = lambdas
+        if self.selector is not None and self._is_due(self.config.evaluate_every):
+            row["selection"] = self.selector.consider(self.model, self.step)
+            self.model.train()
+        return {"step": self.step, **row} if row else {}
+
+    def _describe_training(self, batch: Batch, rate: float) -> Row:
+        """Mean loss since the last row; accuracy on the batch, as the model in use would classify it."""
+        loss = float(self.world.sum(self._loss_sum)) / self._num_losses
+        self._loss_sum.zero_()
+        self._num_losses = 0
+        self.model.eval()
+        with torch.no_grad(), self.autocast():
+            correct = (self.model(batch.images).argmax(1) == batch.labels).sum()
+        self.model.train()
+        accuracy = int(self.world.sum(correct)) / batch.global_size
+        seconds = round(self._clock(), 3)
+        return {"loss": loss, "accuracy": accuracy, "lr": rate, "pool": len(self.pool), "seconds": seconds}
+
+    def _agree_to_stop(self, interruption: Interruption) -> bool:
+        if self.world.size == 1:
+            return interruption.asked
+        if self.step % _AGREE_EVERY:
+            return False
+        return bool(self.world.sum(torch.tensor(int(interruption.asked), device=self.device)))
+
+    def _went_wrong(self) -> bool:
+        bad = find_not_finite(self.model) is not None or not bool(torch.isfinite(self._loss_sum))
+        return bool(self.world.sum(torch.tensor(int(bad), device=self.device)))
+
+    def _refuse_bad(self, loss: Tensor, batch: Batch) -> None:
+        if not int(self.world.sum((~torch.isfinite(loss.detach())).int())):
+            return
+        with self.autocast():
+            origin = describe_origin(self.model, batch, lambda: self.method.loss(self.model, batch))
+        raise DivergenceError(f"step {self.step + 1:,}: the loss is {float(loss.detach())}; {origin}; {_ADVICE}")
+
+    def _go_back(self, store: CheckpointStore, rows: RunLog) -> None:
+        """Go back to the last checkpoint, and look at every loss from there on."""
+        if self._careful:
+            what = find_not_finite(self.model) or "the loss is"
+            raise DivergenceError(f"step {self.step:,}: {what} not finite after it; {_ADVICE}")
+        self._careful = True
+        self.resume(store)
+        rows.cut(self.step)
+        self.model.train()
