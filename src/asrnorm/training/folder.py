@@ -23,7 +23,7 @@ from asrnorm.errors import InputError, StorageError
 
 _FULL = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EFBIG})
 _HELD = frozenset({errno.EACCES, errno.EAGAIN})
-_TEMPORARY = ".*.tmp"
+_TEMPORARY = (".*.tmp", ".result.json.*")
 _OWN = ("result.json", "model.safetensors", "config.yaml", "env.json", "log.jsonl")
 _OWN_FOLDERS = ("checkpoints", "pool", "events", "choice")
 
@@ -87,8 +87,8 @@ class RunFolder:
             elif self.config.exists():
                 refuse_other(config, load_config(self.config), self.config)
             for folder in (self.path, self.checkpoints, self.pool, self.choice, self.choice / "checkpoints"):
-                for leftover in folder.glob(_TEMPORARY):  # of a process that was killed
-                    leftover.unlink(missing_ok=True)
+                for leftover in (path for pattern in _TEMPORARY for path in folder.glob(pattern)):
+                    leftover.unlink(missing_ok=True)  # of a process that was killed
             if not self.config.exists():
                 write_whole(self.config, dump_config(config).encode())
             yield

@@ -1,0 +1,181 @@
+"""Kill a run with SIGKILL again and again, at chosen and at random moments, until it is done; compare with one that ran through.
+
+Run as a process of its own: it imports torch once and forks, so that an attempt costs a fraction of a second.
+`python -m helpers.kill_run FOLDER SECONDS SEED` prints what happened as JSON.
+"""
+
+import json
+import mmap
+import os
+import random
+import signal
+import sys
+import time
+from importlib import import_module
+from pathlib import Path
+
+from helpers import tiny_run
+from helpers.tiny_run import Choice, tiny_config
+
+PHASES = ("step", "grow", "part", "checkpoint", "log", "evaluation", "model", "result")
+SLOW = 0.012  # seconds that a watched phase lasts longer, so that the kill falls into it
+MOMENT = mmap.mmap(-1, 2)  # what the child does: the phase, and how often it has entered one
+
+
+def configs():
+    return {
+        "grow": tiny_config(
+            method=Choice(name="toy_grow", args={"interval": 5, "rounds": 3}),
+            model=Choice(name="toy_net", args={"dropout": 0.2}),
+            selection="shifted-val",
+            evaluate_every=4,
+            augment="cifar",
+            steps=24,
+        ),
+        "choice": tiny_config(
+            method=Choice(name="toy_noise"),
+            norm=Choice(name="asr"),
+            suite=Choice(name="toy", args={"validation": False}),
+            selection="source-val",
+            evaluate_every=6,
+            shuffle=False,
+            steps=14,
+        ),
+    }
+
+
+def enter(phase):
+    MOMENT[0] = PHASES.index(phase)
+    MOMENT[1] = (MOMENT[1] + 1) % 256
+
+
+def watched(phase, function):
+    def slow(*arguments, **named):
+        enter(phase)
+        time.sleep(SLOW / 2)
+        try:
+            return function(*arguments, **named)
+        finally:
+            time.sleep(SLOW / 2)
+            enter("step")
+
+    return slow
+
+
+def torn_write(log, row):
+    """`RunLog.write`, but a kill may leave half a line."""
+    text = json.dumps(row) + "\n"
+    enter("log")
+    for part in (text[:9], text[9:]):
+        log._file.write(part)
+        log._file.flush()
+        time.sleep(SLOW / 2)
+    enter("step")
+
+
+def watch():
+    """Make every phase slow and visible to the parent; no number changes."""
+    from asrnorm.training import checkpoint, log, pool_part, selection
+
+    run = import_module("asrnorm.training.run")  # the package has a function of that name
+    tiny_run.ToyGrow.grow = watched("grow", tiny_run.ToyGrow.grow)
+    pool_part.write_whole = watched("part", pool_part.write_whole)
+    selection.Selector.consider = watched("evaluation", selection.Selector.consider)
+    run._evaluate = watched("evaluation", run._evaluate)
+    run._save_model = watched("model", run._save_model)
+    run.write_result = watched("result", run.write_result)
+    checkpoint.CheckpointStore.save = watched("checkpoint", checkpoint.CheckpointStore.save)
+    log.RunLog.write = torn_write
+    replace, fsync = Path.replace, os.fsync
+    Path.replace = lambda path, target: (time.sleep(0.004), replace(path, target), time.sleep(0.004))[1]
+    os.fsync = lambda handle: (time.sleep(0.004), fsync(handle))[1]
+
+
+def start(config, folder):
+    """Fork a process that does the run; return its id."""
+    MOMENT[0] = MOMENT[1] = 0
+    child = os.fork()
+    if child:
+        return child
+    status = 1
+    try:
+        null = os.open(os.devnull, os.O_WRONLY)
+        os.dup2(null, 2)
+        watch()
+        import_module("asrnorm.training.run").run(config, folder)
+        status = 0
+    except BaseException as error:  # the parent reads it
+        folder.with_suffix(".error").write_text(repr(error))
+    finally:
+        os._exit(status)
+
+
+def attempt(config, folder, draw):
+    """Start the run and kill it somewhere; return the phase it was killed in, `None` where it came to its end."""
+    phase = draw.choice((*PHASES[1:], None, None))
+    entries, delay = draw.randrange(1, 12), draw.uniform(0, SLOW)
+    deadline = time.monotonic() + (draw.uniform(0.02, 0.6) if phase is None else 60)
+    child = start(config, folder)
+    while True:
+        ended, status = os.waitpid(child, os.WNOHANG)
+        if ended:
+            if status:
+                raise SystemExit(f"the run failed: {folder.with_suffix('.error').read_text()}")
+            return None
+        there = phase is not None and PHASES[MOMENT[0]] == phase
+        if (there and MOMENT[1] >= entries) or time.monotonic() > deadline:
+            time.sleep(delay)
+            found = PHASES[MOMENT[0]]
+            os.kill(child, signal.SIGKILL)
+            _, status = os.waitpid(child, 0)
+            return found if os.WIFSIGNALED(status) else None
+        time.sleep(0.0005)
+
+
+def outcome(folder):
+    """What must not depend on kills: the bytes of the model, the log less the time, the result less the time."""
+    def rows(path):
+        return [
+            {key: value for key, value in json.loads(line).items() if key != "seconds"}
+            for line in path.read_text().splitlines()
+        ]
+
+    result = json.loads((folder / "result.json").read_text())
+    del result["wall_seconds"]
+    logs = {str(path.relative_to(folder)): rows(path) for path in folder.rglob("log.jsonl")}
+    parts = sorted(path.name for path in folder.rglob("part-*"))
+    left = sorted(path.name for path in folder.rglob(".*") if path.name != ".lock")
+    return {"model": (folder / "model.safetensors").read_bytes(), "logs": logs, "result": result, "parts": parts,
+            "left": left}
+
+
+def main(place, seconds, seed):
+    tiny_run.install()
+    for module in ("torch._dynamo", "safetensors.torch", "yaml", "asrnorm.training"):
+        import_module(module)  # once, not in every child
+    draw = random.Random(seed)
+    kills = dict.fromkeys(PHASES, 0)
+    report = {"runs": 0, "kills": kills, "differing": [], "most_kills_of_a_run": 0}
+    references = {}
+    for name, config in configs().items():
+        folder = place / f"{name}-whole"
+        _, status = os.waitpid(start(config, folder), 0)
+        assert status == 0, folder.with_suffix(".error").read_text()
+        references[name] = outcome(folder)
+    until = time.monotonic() + seconds
+    while time.monotonic() < until or report["runs"] < len(references):
+        name = list(references)[report["runs"] % len(references)]
+        folder = place / f"{name}-{report['runs']}"
+        of_this_run = 0
+        while (phase := attempt(configs()[name], folder, draw)) is not None:
+            kills[phase] += 1
+            of_this_run += 1
+        found = outcome(folder)
+        report["differing"] += [f"{folder.name}: {key}" for key in found if found[key] != references[name][key]]
+        report["runs"] += 1
+        report["most_kills_of_a_run"] = max(of_this_run, report["most_kills_of_a_run"])
+    sys.stdout.write(json.dumps(report))
+
+
+if __name__ == "__main__":
+    main(Path(sys.argv[1]), float(sys.argv[2]), int(sys.argv[3]))

@@ -1,0 +1,246 @@
+"""A whole run in miniature: a suite, a network and two methods that train in a second, for tests of the trainer.
+
+`entries()` are what a test puts into the registries for its own time; a process of its own calls `install()`.
+"""
+
+import sys
+import time
+import types
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+import torch
+import torch.nn.functional as F
+from torch import nn
+
+from asrnorm.config import Choice, OptimConfig, RunConfig
+from asrnorm.data import SUITES, ImageSet, Part, Suite
+from asrnorm.methods import METHODS, Method
+from asrnorm.models import MODELS, Classifier
+from asrnorm.norms import NoNorm
+from asrnorm.results import DomainScore
+from asrnorm.world import ALONE
+
+SIZE, CLASSES = 8, 3
+
+
+class ToySuite(Suite):
+    """Noise with a bright patch whose place is the class."""
+
+    name = "toy"
+    mean = (0.4, 0.4, 0.4)
+    std = (0.3, 0.3, 0.3)
+
+    def __init__(self, *, root: str | None = None, count: int = 96, validation: bool = True) -> None:
+        super().__init__(root=root)
+        self.count, self._has_validation = count, validation
+
+    classes = ("left", "middle", "right")
+    image_size = (SIZE, SIZE)
+    sources = ("plain",)
+    target_names = ("dark", "noisy")
+
+    def parts(self):
+        roles = [("plain", "source"), ("dark", "target"), ("noisy", "target")]
+        return tuple(Part(name, role, True, "made") for name, role in roles)
+
+    def load_train(self):
+        return make_images(self.count, seed=0)
+
+    def load_validation(self):
+        return make_images(30, seed=1) if self._has_validation else None
+
+    def load_source_test(self):
+        return make_images(30, seed=2)
+
+    def load_target(self, name):
+        data = make_images(30, seed=3)
+        images = data.images // 2 if name == "dark" else 255 - data.images
+        return ImageSet(images, data.labels)
+
+
+def make_images(count, seed):
+    draw = np.random.default_rng(seed)
+    labels = draw.integers(0, CLASSES, count).astype(np.int64)
+    images = draw.integers(0, 120, (count, SIZE, SIZE, 3)).astype(np.uint8)
+    for image, label in zip(images, labels, strict=True):
+        image[2:6, 1 + 2 * label : 3 + 2 * label] += 100
+    return ImageSet(images, labels)
+
+
+class ToyNet(Classifier):
+    """One convolution, one norm, two dense layers."""
+
+    def __init__(self, *, norm_layer=NoNorm, num_classes: int = CLASSES, width: int = 6, dropout: float = 0.0) -> None:
+        super().__init__()
+        self.num_classes = num_classes
+        self.conv = nn.Conv2d(3, width, 3, padding=1)
+        self.norm = norm_layer(width)
+        self.hidden = nn.Linear(width * 16, 12)
+        self.dropout = nn.Dropout(dropout)
+        self.head = nn.Linear(12, num_classes)
+
+    def features(self, x):
+        return F.max_pool2d(F.relu(self.norm(self.conv(x))), 2)
+
+    def embed(self, maps):
+        return self.dropout(F.relu(self.hidden(maps.flatten(1))))
+
+    def classify(self, embedding):
+        return self.head(embedding)
+
+
+class ToyGrow(Method):
+    """Appends images perturbed by the input gradient, on a schedule; each process its share, all the same pool."""
+
+    def __init__(self, *, interval: int = 6, rounds: int = 2, count: int = 20, pause: float = 0.0) -> None:
+        super().__init__()
+        self.interval, self.rounds, self.count, self.pause = interval, rounds, count, pause
+        self.done = 0
+        self.total = torch.zeros(3)
+
+    def is_growing(self, step):
+        return step > 0 and step % self.interval == 0 and self.done < self.rounds
+
+    def grow(self, model, pool, step):
+        time.sleep(self.pause)
+        rows = torch.randperm(len(pool), generator=self.generator(step, "rows"))[: self.count]
+        own = rows[self.world.share(len(rows))]
+        dtype = next(model.parameters()).dtype
+        images = pool.images(own).to(dtype).requires_grad_()
+        labels = pool.labels[own.to(pool.device)]
+        model.eval()
+        loss = F.cross_entropy(model(images), labels, reduction="sum")
+        (slope,) = torch.autograd.grad(loss, images)
+        model.train()
+        self.done += 1
+        everyone = self.world.gather((images + 3 * slope).detach())
+        pool.append(everyone, self.world.gather(labels))
+        self.total = self.total + everyone.float().mean((0, 2, 3)).cpu()
+        return {"round": self.done, "added": len(everyone)}
+
+    def state_dict(self):
+        return {"done": self.done, "total": self.total}
+
+    def load_state_dict(self, state):
+        self.done, self.total = state["done"], state["total"]
+
+
+class ToyNoise(Method):
+    """Adds noise to the batch, drawn for all processes at once."""
+
+    def __init__(self, *, amount: float = 0.2, bad_step: int = -1, pause: float = 0.0) -> None:
+        super().__init__()
+        self.amount, self.bad_step, self.pause = amount, bad_step, pause
+
+    def loss(self, model, batch):
+        time.sleep(self.pause)
+        generator = self.generator(batch.step, "noise", batch.images.device)
+        drawn = torch.rand((batch.global_size, 3, 1, 1), generator=generator, device=batch.images.device)
+        images = batch.images + self.amount * batch.own(drawn).to(batch.images.dtype)
+        if batch.step == self.bad_step:
+            with torch.no_grad():
+                model.get_submodule("backbone.hidden").weight.fill_(1e38)
+        return F.cross_entropy(model(images), batch.labels)
+
+
+def entries():
+    """Registry, name, entry of each toy."""
+    return (
+        (SUITES, "toy", ToySuite),
+        (MODELS, "toy_net", ToyNet),
+        (METHODS, "toy_grow", ToyGrow),
+        (METHODS, "toy_noise", ToyNoise),
+    )
+
+
+def tiny_config(**changes):
+    """A run of 30 steps on the toys."""
+    values = {
+        "recipe": "toy.erm_bn",
+        "suite": Choice(name="toy"),
+        "model": Choice(name="toy_net"),
+        "norm": Choice(name="bn"),
+        "method": Choice(name="erm"),
+        "optim": OptimConfig(lr=0.05, weight_decay=1e-4, schedule="cosine"),
+        "steps": 30,
+        "batch_size": 16,
+        "device": "cpu",
+        "checkpoint_every": 5,
+        "log_every": 2,
+        "lambda_every": 10,
+        "evaluate_batch": 16,
+    }
+    return RunConfig(**{**values, **changes})
+
+
+@dataclass(frozen=True)
+class FakeSuiteScore:
+    source: DomainScore
+    domains: tuple
+    missing: tuple
+    average_accuracy: float
+
+
+def fake_evaluation():
+    """Modules that stand in for `asrnorm.evaluation` where that is not installed; none where it is."""
+    try:
+        import asrnorm.evaluation.shift  # noqa: F401
+    except ImportError:
+        pass
+    else:
+        return {}
+
+    def score(model, data, *, name, batch_size=500, device=None, precision="float32", resize=None, world=ALONE):
+        images = torch.from_numpy(data.images[:]).permute(0, 3, 1, 2).float() / 255
+        modes = [(module, module.training) for module in model.modules()]
+        model.eval()
+        with torch.no_grad():
+            guess = model(images.to(next(model.parameters()))).argmax(1).cpu()
+        for module, training in modes:
+            module.training = training
+        accuracy = (guess.numpy() == data.labels).mean()
+        rest = dict.fromkeys(("brier", "brier_sum", "nll", "ece"), 0.0)
+        return DomainScore(name=name, accuracy=float(accuracy), num_samples=len(data), **rest)
+
+    def score_suite(model, suite, **settings):
+        domains = tuple(score(model, suite.targets[name], name=name, **settings) for name in suite.target_names)
+        mean = sum(domain.accuracy for domain in domains) / len(domains)
+        return FakeSuiteScore(score(model, suite.source_test, name="plain", **settings), domains, (), mean)
+
+    def collect_lambdas(model):
+        return {
+            name: {key: float(value.mean()) for key, value in module.lambdas().items()}
+            for name, module in model.named_modules()
+            if hasattr(module, "lambdas")
+        }
+
+    def shift_images(images, suite_name, seed):
+        return {"dim": images // 3, "bright": np.clip(images.astype(int) + 60, 0, 255).astype(np.uint8)}
+
+    contents = {
+        "score": {"score": score, "score_suite": score_suite, "evaluation_size": lambda suite: suite.image_size},
+        "lambdas": {"collect_lambdas": collect_lambdas},
+        "shift": {"shift_images": shift_images},
+    }
+    modules = {"asrnorm.evaluation": types.ModuleType("asrnorm.evaluation")}
+    for name, functions in contents.items():
+        module = types.ModuleType(f"asrnorm.evaluation.{name}")
+        vars(module).update(functions)
+        setattr(modules["asrnorm.evaluation"], name, module)
+        modules[module.__name__] = module
+    return modules
+
+
+def install():
+    """Register the toys for the rest of this process."""
+    for registry, name, entry in entries():
+        registry.register(name)(entry)
+    sys.modules.update(fake_evaluation())
+
+
+def logged_steps(folder):
+    import json
+
+    return [json.loads(line)["step"] for line in (Path(folder) / "log.jsonl").read_text().splitlines()]

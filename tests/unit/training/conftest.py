@@ -1,0 +1,19 @@
+import sys
+
+import pytest
+from helpers import tiny_run
+
+
+@pytest.fixture(autouse=True)
+def toys(monkeypatch):
+    """The toy suite, network and methods are registered for one test; evaluation is faked where it is absent."""
+    for registry, name, entry in tiny_run.entries():
+        monkeypatch.setitem(registry._entries, name, entry)
+    for name, module in tiny_run.fake_evaluation().items():
+        monkeypatch.setitem(sys.modules, name, module)
+
+
+@pytest.fixture(autouse=True)
+def own_cache(tmp_path_factory, monkeypatch):
+    """No test writes into the user's cache."""
+    monkeypatch.setenv("ASRNORM_CACHE", str(tmp_path_factory.mktemp("cache")))
