@@ -1,7 +1,8 @@
-"""Kill a run with SIGKILL again and again, at chosen and at random moments, until it is done; compare with one that ran through.
+"""Kill a run with SIGKILL again and again, at chosen and at random moments; compare it with one that ran through.
 
 Run as a process of its own: it imports torch once and forks, so that an attempt costs a fraction of a second.
-`python -m helpers.kill_run FOLDER SECONDS SEED` prints what happened as JSON.
+`python -m helpers.kill_run FOLDER KILLS SECONDS SEED` prints what happened as JSON: it goes on until there were that
+many kills, and two in every phase, or until the time is over.
 """
 
 import json
@@ -134,6 +135,7 @@ def attempt(config, folder, draw):
 
 def outcome(folder):
     """What must not depend on kills: the bytes of the model, the log less the time, the result less the time."""
+
     def rows(path):
         return [
             {key: value for key, value in json.loads(line).items() if key != "seconds"}
@@ -145,11 +147,16 @@ def outcome(folder):
     logs = {str(path.relative_to(folder)): rows(path) for path in folder.rglob("log.jsonl")}
     parts = sorted(path.name for path in folder.rglob("part-*"))
     left = sorted(path.name for path in folder.rglob(".*") if path.name != ".lock")
-    return {"model": (folder / "model.safetensors").read_bytes(), "logs": logs, "result": result, "parts": parts,
-            "left": left}
+    return {
+        "model": (folder / "model.safetensors").read_bytes(),
+        "logs": logs,
+        "result": result,
+        "parts": parts,
+        "left": left,
+    }
 
 
-def main(place, seconds, seed):
+def main(place, most_kills, seconds, seed):
     tiny_run.install()
     for module in ("torch._dynamo", "safetensors.torch", "yaml", "asrnorm.training"):
         import_module(module)  # once, not in every child
@@ -163,7 +170,7 @@ def main(place, seconds, seed):
         assert status == 0, folder.with_suffix(".error").read_text()
         references[name] = outcome(folder)
     until = time.monotonic() + seconds
-    while time.monotonic() < until or report["runs"] < len(references):
+    while time.monotonic() < until and (sum(kills.values()) < most_kills or min(kills.values()) < 2):
         name = list(references)[report["runs"] % len(references)]
         folder = place / f"{name}-{report['runs']}"
         of_this_run = 0
@@ -178,4 +185,4 @@ def main(place, seconds, seed):
 
 
 if __name__ == "__main__":
-    main(Path(sys.argv[1]), float(sys.argv[2]), int(sys.argv[3]))
+    main(Path(sys.argv[1]), int(sys.argv[2]), float(sys.argv[3]), int(sys.argv[4]))

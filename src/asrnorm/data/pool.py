@@ -73,15 +73,18 @@ class Pool:
             rows: int64; on the CPU no device is waited for, wherever the images lie.
         """
         if not self.parts:
-            return _to_float(self._source[rows.to(self.device)])
+            return _to_float(self._source[self._move(rows)])
         out = torch.empty((len(rows), 3, *self.image_size), device=self.device)
         for start, stop, part in zip(
             self._starts, self._starts[1:], (self._source, *(p for p, _ in self.parts)), strict=False
         ):
             inside = ((rows >= start) & (rows < stop)).nonzero().squeeze(1)
             if len(inside):
-                out[inside.to(self.device)] = _to_float(part[(rows[inside] - start).to(self.device)])
+                out[self._move(inside)] = _to_float(part[self._move(rows[inside] - start)])
         return out
+
+    def _move(self, rows: Tensor) -> Tensor:
+        return rows.to(self.device, non_blocking=True)
 
 
 class _Files:

@@ -71,7 +71,7 @@ class Batches:
         share = self.world.share(len(rows))
         own = rows[share]
         device = self.pool.device
-        labels = self.pool.labels[own.to(device)]
+        labels = self.pool.labels[own.to(device, non_blocking=True)]
         generator = keyed_generator(self.seed, step, "augment", device=device)
         images = augment_images(
             self.augment, self.pool.images(own), len(rows), lambda drawn: drawn[share], generator

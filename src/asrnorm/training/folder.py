@@ -6,7 +6,7 @@ import json
 import os
 import shutil
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from asrnorm.config import (
@@ -145,7 +145,7 @@ def write_whole(path: Path, data: bytes) -> None:
         temporary.replace(path)
         sync_folder(path.parent)
     except OSError as error:
-        temporary.unlink(missing_ok=True)
+        _discard(temporary)
         raise StorageError(describe_failure(error, path)) from None
 
 
@@ -159,9 +159,14 @@ def write_beside(path: Path, data: bytes) -> Path:
             file.flush()
             os.fsync(file.fileno())
     except OSError as error:
-        temporary.unlink(missing_ok=True)
+        _discard(temporary)
         raise StorageError(describe_failure(error, path)) from None
     return temporary
+
+
+def _discard(path: Path) -> None:
+    with suppress(OSError):  # what went wrong before is what is reported
+        path.unlink(missing_ok=True)
 
 
 def sync_folder(folder: Path) -> None:

@@ -1,6 +1,7 @@
 import sys
 
 import pytest
+
 from helpers import tiny_run
 
 

@@ -1,0 +1,122 @@
+"""`asrnorm train`: one run, from a recipe to its result; started again, it goes on."""
+
+import os
+import sys
+from importlib import import_module
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from asrnorm.config import RunConfig, content_hash, dump_config, load_config, override
+from asrnorm.errors import InputError, UnknownNameError
+
+if TYPE_CHECKING:
+    from asrnorm.results import RunResult
+
+
+def train(
+    recipe: Annotated[
+        str | None, typer.Argument(help="Name of a recipe; see `asrnorm list recipes`.", show_default=False)
+    ] = None,
+    scale: Annotated[str | None, typer.Option("--scale", help="paper, short or smoke.", show_default="paper")] = None,
+    assignments: Annotated[
+        list[str] | None, typer.Option("--set", help="Change a field: a.b=value; may be given again.")
+    ] = None,
+    config_file: Annotated[
+        Path | None, typer.Option("--config", help="A config.yaml in place of a recipe.", show_default=False)
+    ] = None,
+    out: Annotated[
+        Path | None,
+        typer.Option("--out", help="The run's folder.", show_default="runs/<recipe>--s<seed>--<hash>"),
+    ] = None,
+    seed: Annotated[int | None, typer.Option("--seed", min=0, help="Of the run.", show_default="0")] = None,
+    source: Annotated[
+        str | None, typer.Option("--source", help="Domain to train on; several with commas.", show_default=False)
+    ] = None,
+    target: Annotated[
+        list[str] | None, typer.Option("--target", help="Domain to hold up on; may be given again.")
+    ] = None,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Print the config and its hash, and stop.")] = False,
+    fresh: Annotated[bool, typer.Option("--fresh", help="Start over instead of going on.")] = False,
+    modules: Annotated[
+        list[str] | None, typer.Option("--import", help="A module that registers your own norms or methods.")
+    ] = None,
+) -> None:
+    """Train one run and evaluate it on every domain; started again, it goes on where it stopped.
+
+    Example: `asrnorm train digits.rsda_asr --scale short --set optim.lr=1e-4 --seed 3`
+    """
+    for module in modules or ():
+        _import(module)
+    config = _resolve(recipe, scale, config_file, seed, source, target)
+    config = override(config, dict(map(_split, assignments or ())))
+    from asrnorm.training.assembly import check_config
+
+    check_config(config)
+    if dry_run:
+        typer.echo(f"{dump_config(config)}# hash {content_hash(config)}")
+        return
+    from asrnorm.training import run
+
+    result = run(config, out, fresh)
+    if os.environ.get("RANK", "0") == "0":
+        _print(result)
+
+
+def _resolve(
+    recipe: str | None,
+    scale: str | None,
+    config_file: Path | None,
+    seed: int | None,
+    source: str | None,
+    target: list[str] | None,
+) -> RunConfig:
+    targets = ",".join(target) if target else None
+    if config_file is None:
+        if recipe is None:
+            raise typer.BadParameter("give a recipe, such as digits.rsda_asr, or --config FILE")
+        from asrnorm.recipes import recipe as make
+
+        return make(recipe, scale=scale or "paper", seed=seed or 0, source=source, target=targets)
+    if recipe is not None or scale is not None:
+        raise typer.BadParameter("--config takes the place of a recipe and its scale: leave those out")
+    given = {"seed": seed, "suite.source": source, "suite.target": targets}
+    return override(load_config(config_file), {name: value for name, value in given.items() if value is not None})
+
+
+def _split(assignment: str) -> tuple[str, str]:
+    name, equals, value = assignment.partition("=")
+    if not equals or not name:
+        raise typer.BadParameter(f"--set {assignment}: write it as a.b=value")
+    return name, value
+
+
+def _import(module: str) -> None:
+    if str(Path.cwd()) not in sys.path:  # the installed command, unlike `python -m`, does not look here
+        sys.path.insert(0, str(Path.cwd()))
+    try:
+        import_module(module)
+    except ModuleNotFoundError as error:
+        if error.name is None or not f"{module}.".startswith(f"{error.name}."):
+            raise InputError(f"--import {module}: it needs {error.name}, which is not installed") from error
+        raise UnknownNameError(f"--import {module}: no such module here or in PYTHONPATH") from error
+
+
+def _print(result: "RunResult") -> None:
+    from rich.console import Console
+    from rich.table import Table
+
+    table = Table(box=None, pad_edge=False)
+    table.add_column("domain", no_wrap=True)
+    for heading in ("accuracy", "brier", "nll", "ece", "images"):
+        table.add_column(heading, justify="right")
+    for domain in (result.source, *result.domains):
+        numbers = (domain.accuracy, domain.brier, domain.nll, domain.ece)
+        table.add_row(domain.name, *(f"{number:.4f}" for number in numbers), f"{domain.num_samples:,}")
+    console = Console()
+    console.print(table)
+    unseen = f"average over {len(result.domains)} unseen domains: {result.average_accuracy:.4f}"
+    chosen = "" if result.selection == "last" else f" (chosen by {result.selection} at step {result.steps:,})"
+    missing = f"; missing: {', '.join(result.missing)}" if result.missing else ""
+    console.print(f"{unseen}{chosen}{missing}", highlight=False, markup=False)

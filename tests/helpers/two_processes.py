@@ -1,0 +1,45 @@
+"""Runs in float64 that several processes share, for comparison with the same runs on one.
+
+`python -m helpers.two_processes FOLDER` under the environment that `torchrun` makes.
+"""
+
+import sys
+from pathlib import Path
+
+from helpers import tiny_run
+from helpers.tiny_run import Choice, tiny_config
+
+
+def cases():
+    grow = Choice(name="toy_grow", args={"interval": 9, "rounds": 1, "count": 21})
+    common = {"precision": "float64", "steps": 20, "checkpoint_every": 7, "log_every": 5}
+    return {
+        "erm-bn": tiny_config(**common),
+        "erm-asr": tiny_config(norm=Choice(name="asr"), **common),
+        "erm-asr-batch": tiny_config(norm=Choice(name="asr", args={"statistics": "batch"}), **common),
+        "erm-bn_test": tiny_config(norm=Choice(name="bn_test"), **common),
+        "erm-sn": tiny_config(norm=Choice(name="sn"), **common),
+        "erm-bin": tiny_config(norm=Choice(name="bin"), **common),
+        "grow-bn": tiny_config(method=grow, augment="cifar", **common),
+        "grow-asr": tiny_config(method=grow, norm=Choice(name="asr"), **common),
+        "noise-asr": tiny_config(method=Choice(name="toy_noise"), norm=Choice(name="asr"), augment="cifar", **common),
+        "uneven-bn": tiny_config(
+            method=Choice(name="toy_noise"), batch_size=15, selection="source-val", evaluate_every=6, **common
+        ),
+    }
+
+
+def main(folder):
+    tiny_run.install()
+    import torch
+
+    from asrnorm.training import run
+    from asrnorm.training.distributed import join_world
+
+    with join_world(torch.device("cpu")):  # one group for all of the runs
+        for name, config in cases().items():
+            run(config, folder / name)
+
+
+if __name__ == "__main__":
+    main(Path(sys.argv[1]))

@@ -1,0 +1,126 @@
+import sys
+import types
+
+import pytest
+import typer
+import yaml
+from typer.testing import CliRunner
+
+from asrnorm.cli.train import train
+from asrnorm.config import content_hash, dump_config
+from asrnorm.errors import InputError, UnknownNameError
+from helpers import tiny_run
+from helpers.tiny_run import tiny_config
+
+
+@pytest.fixture(autouse=True)
+def toys(monkeypatch):
+    for registry, name, entry in tiny_run.entries():
+        monkeypatch.setitem(registry._entries, name, entry)
+    for name, module in tiny_run.fake_evaluation().items():
+        monkeypatch.setitem(sys.modules, name, module)
+
+
+@pytest.fixture
+def config_file(tmp_path):
+    path = tmp_path / "config.yaml"
+    path.write_text(dump_config(tiny_config(steps=3)))
+    return str(path)
+
+
+def call(*words):
+    app = typer.Typer(pretty_exceptions_enable=False)
+    app.command()(train)
+    done = CliRunner().invoke(app, list(words))
+    if done.exception is not None and not isinstance(done.exception, SystemExit):
+        raise done.exception
+    return done
+
+
+def test_a_config_trains_and_the_table_has_every_domain(config_file, tmp_path):
+    done = call("--config", config_file, "--out", str(tmp_path / "a"))
+    assert done.exit_code == 0
+    assert {"plain", "dark", "noisy"} <= set(done.stdout.split())
+    assert "average over 2 unseen domains" in done.stdout
+    assert (tmp_path / "a" / "result.json").exists()
+    again = call("--config", str(tmp_path / "a" / "config.yaml"), "--out", str(tmp_path / "a"))
+    assert again.stdout == done.stdout
+
+
+def test_dry_run_prints_a_config_that_is_itself_valid_and_makes_nothing(config_file, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    done = call(
+        "--config", config_file, "--dry-run", "--set", "optim.lr=1e-3", "--set", "method=toy_noise", "--seed", "4"
+    )
+    values = yaml.safe_load(done.stdout)
+    assert (values["optim"]["lr"], values["method"]["name"], values["seed"]) == (1e-3, "toy_noise", 4)
+    (tmp_path / "again.yaml").write_text(done.stdout)
+    again = call("--config", str(tmp_path / "again.yaml"), "--dry-run")
+    assert again.stdout == done.stdout
+    assert not (tmp_path / "runs").exists()
+    assert content_hash(tiny_config(steps=3)) not in done.stdout
+
+
+def test_a_recipe_is_asked_for_with_scale_seed_and_domains(monkeypatch):
+    asked = {}
+
+    def recipe(name, **options):
+        asked.update(name=name, **options)
+        return tiny_config()
+
+    module = types.ModuleType("asrnorm.recipes")
+    module.recipe = recipe
+    monkeypatch.setitem(sys.modules, "asrnorm.recipes", module)
+    call(
+        "pacs.rsc_asr",
+        "--scale",
+        "smoke",
+        "--seed",
+        "3",
+        "--source",
+        "photo,art",
+        "--target",
+        "a",
+        "--target",
+        "b",
+        "--dry-run",
+    )
+    assert asked == {"name": "pacs.rsc_asr", "scale": "smoke", "seed": 3, "source": "photo,art", "target": "a,b"}
+
+
+def test_modules_of_the_users_own_are_found_in_the_current_folder(config_file, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(sys, "path", list(sys.path))
+    (tmp_path / "my_method_for_train.py").write_text("LOADED = True\n")
+    call("--config", config_file, "--import", "my_method_for_train", "--dry-run")
+    assert sys.modules.pop("my_method_for_train").LOADED
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        ((), "give a recipe"),
+        (("x.y", "--config", "FILE"), "takes the place of a recipe"),
+        (("--config", "FILE", "--set", "steps"), "a.b=value"),
+    ],
+)
+def test_wrong_calls_are_refused(words, message, config_file):
+    done = call(*(config_file if word == "FILE" else word for word in words))
+    assert done.exit_code == 2
+    assert message in " ".join(done.output.replace("│", " ").split())
+
+
+def test_names_that_do_not_exist_are_answered(config_file):
+    with pytest.raises(UnknownNameError, match="did you mean 'steps'"):
+        call("--config", config_file, "--set", "step=3", "--dry-run")
+    with pytest.raises(UnknownNameError, match="did you mean 'erm'"):
+        call("--config", config_file, "--set", "method=ermm", "--dry-run")
+    with pytest.raises(UnknownNameError, match="no such module"):
+        call("--config", config_file, "--import", "no_such_module_here")
+    with pytest.raises(InputError, match="no such config"):
+        call("--config", "nowhere.yaml")
+
+
+def test_other_processes_print_nothing(config_file, tmp_path, monkeypatch):
+    monkeypatch.setenv("RANK", "1")
+    assert call("--config", config_file, "--out", str(tmp_path / "a")).stdout == ""

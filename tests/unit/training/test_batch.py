@@ -1,0 +1,58 @@
+import numpy as np
+import pytest
+import torch
+
+from asrnorm.data import ImageSet
+from asrnorm.data.pool import Pool
+from asrnorm.errors import InputError
+from asrnorm.training.batch import Batches
+from asrnorm.world import World
+
+
+def make_pool(count=10):
+    images = np.arange(count, dtype=np.uint8)[:, None, None, None].repeat(8, 1).repeat(8, 2).repeat(3, 3)
+    return Pool(ImageSet(images, np.arange(count)))
+
+
+def test_an_epoch_has_every_image_once_and_the_next_another_order():
+    batches = Batches(make_pool(), batch_size=5, seed=1)
+    first, second = (torch.cat([batches.rows(step) for step in pair]).tolist() for pair in ((0, 1), (2, 3)))
+    assert sorted(first) == sorted(second) == list(range(10))
+    assert first != second
+
+
+def test_without_shuffling_the_source_keeps_its_order_and_drops_the_short_batch():
+    batches = Batches(make_pool(11), batch_size=5, shuffle=False)
+    assert [batches.rows(step).tolist() for step in range(3)] == [[0, 1, 2, 3, 4], [5, 6, 7, 8, 9], [0, 1, 2, 3, 4]]
+
+
+def test_without_shuffling_a_grown_pool_is_mixed_once_and_then_cycled():
+    pool = make_pool()
+    batches = Batches(pool, batch_size=5, shuffle=False)
+    pool.append(torch.ones(10, 3, 8, 8), torch.arange(10))
+    cycle = [batches.rows(step).tolist() for step in range(8)]
+    assert cycle[:4] == cycle[4:]
+    assert sorted(row for rows in cycle[:4] for row in rows) == list(range(20))
+    assert any(min(rows) < 10 <= max(rows) for rows in cycle)
+
+
+def test_processes_split_one_batch():
+    pool = make_pool()
+    whole = Batches(pool, batch_size=5, augment="cifar").fetch(3)
+    parts = [Batches(pool, batch_size=5, augment="cifar", world=World(rank, 2)).fetch(3) for rank in range(2)]
+    assert torch.equal(torch.cat([part.images for part in parts]), whole.images)
+    assert torch.equal(torch.cat([part.labels for part in parts]), whole.labels)
+    assert [(part.offset, part.total, part.step) for part in parts] == [(0, 5, 3), (3, 5, 3)]
+
+
+def test_a_source_smaller_than_a_batch_is_one_batch():
+    assert sorted(Batches(make_pool(3), batch_size=5).rows(7).tolist()) == [0, 1, 2]
+
+
+def test_a_batch_with_fewer_images_than_processes_is_refused():
+    with pytest.raises(InputError, match="each of 4 processes"):
+        Batches(make_pool(), batch_size=3, world=World(0, 4))
+
+
+def test_images_have_the_dtype_of_the_run():
+    assert Batches(make_pool(), batch_size=2, dtype=torch.float64).fetch(0).images.dtype == torch.float64

@@ -1,0 +1,39 @@
+import torch
+from torch import nn
+
+from asrnorm.methods import Batch
+from asrnorm.norms import ASRNorm2d
+from asrnorm.training.divergence import describe_origin, find_not_finite
+
+
+def network():
+    return nn.Sequential(nn.Conv2d(3, 4, 3), ASRNorm2d(4), nn.ReLU(), nn.Flatten(), nn.LazyLinear(2))
+
+
+def describe(model, images):
+    return describe_origin(model, Batch(images, torch.zeros(2)), lambda: model(images))
+
+
+def test_the_first_layer_in_order_of_execution_is_named():
+    model, images = network(), torch.rand(2, 3, 6, 6)
+    model(images)
+    assert describe(model, images) == "every layer is finite, the loss alone is not"
+    model[1].gamma_bias.data.fill_(3e38)
+    model[1].beta_bias.data.fill_(3e38)
+    assert describe(model, images) == "the output of layer '1' (ASRNorm2d) went first"
+    assert not model[1]._forward_hooks
+
+
+def test_what_was_bad_before_the_forward_pass_is_said():
+    model, images = network(), torch.rand(2, 3, 6, 6)
+    model(images)
+    assert describe(model, images * float("nan")) == "the images of the batch are not finite"
+    model[0].bias.data[1] = float("inf")
+    assert describe(model, images) == "the weights '0.bias' are not finite already, from the step before"
+
+
+def test_running_statistics_count():
+    model = nn.BatchNorm2d(3)
+    assert find_not_finite(model) is None
+    model.running_var[0] = float("nan")
+    assert find_not_finite(model) == "the running statistics 'running_var' are"

@@ -1,0 +1,86 @@
+import numpy as np
+import pytest
+import torch
+
+from asrnorm.data import FileSet, ImageSet
+from asrnorm.errors import InputError
+from asrnorm.training.selection import Selector, create_measure, hold_out, needs_hold_out
+from asrnorm.world import ALONE
+from helpers.tiny_run import Choice, ToyNet, ToySuite, tiny_config
+
+CPU = torch.device("cpu")
+
+
+def test_the_best_weights_are_kept_although_training_goes_on():
+    model, scores = torch.nn.Linear(1, 1), iter([0.2, 0.7, 0.7])
+    selector = Selector(lambda model: next(scores))
+    for step in (1, 2, 3):
+        torch.nn.init.constant_(model.weight, float(step))
+        selector.consider(model, step)
+    assert (selector.step, selector.score, float(selector.weights["weight"])) == (2, 0.7, 2.0)
+
+
+def test_a_first_score_of_zero_is_kept():
+    selector = Selector(lambda model: 0.0)
+    selector.consider(torch.nn.Linear(1, 1), 5)
+    assert selector.step == 5
+
+
+def test_state_comes_back():
+    selector, other = Selector(lambda model: 0.5), Selector(lambda model: 0.4)
+    model = torch.nn.Linear(2, 2)
+    selector.consider(model, 3)
+    other.load_state_dict(selector.state_dict())
+    other.consider(torch.nn.Linear(2, 2), 4)
+    assert other.step == 3
+    assert torch.equal(other.weights["weight"], model.weight)
+
+
+@pytest.mark.parametrize(("count", "held"), [(40, 4), (100_000, 5_000)])
+def test_the_hold_out_is_a_tenth_or_5000_and_the_rest_is_the_rest(count, held):
+    images = np.broadcast_to(np.zeros((1, 1, 1, 3), np.uint8), (count, 1, 1, 3))
+    data = ImageSet(images, np.arange(count) % 4)
+    kept, chosen = hold_out(data)
+    assert (len(kept), len(chosen)) == (count - held, held)
+    assert len(set(chosen.class_counts(4).tolist())) == 1
+
+
+def test_the_hold_out_of_files_is_the_same_rows(tmp_path):
+    labels = np.arange(40) % 2
+    files = FileSet(tuple(tmp_path / f"{row}.png" for row in range(40)), labels, (2, 2))
+    images = ImageSet(np.arange(40, dtype=np.uint8)[:, None, None, None].repeat(3, 3), labels)
+    kept, held = hold_out(files)
+    assert [int(path.stem) for path in held.paths] == hold_out(images)[1].images[:, 0, 0, 0].tolist()
+    assert not set(kept.paths) & set(held.paths)
+
+
+def test_only_rules_that_look_at_the_source_need_one_and_only_without_a_validation_split():
+    without, having = ToySuite(validation=False), ToySuite()
+    assert needs_hold_out(tiny_config(selection="source-val", evaluate_every=5), without)
+    assert needs_hold_out(tiny_config(selection="shifted-val", evaluate_every=5), without)
+    assert not needs_hold_out(tiny_config(selection="source-val", evaluate_every=0), without)
+    assert not needs_hold_out(tiny_config(selection="source-val", evaluate_every=5), having)
+    assert not needs_hold_out(tiny_config(selection="oracle", evaluate_every=5), without)
+    assert not needs_hold_out(tiny_config(selection="last", evaluate_every=5), without)
+
+
+def test_each_rule_measures_what_it_says():
+    suite, model = ToySuite(), ToyNet()
+
+    def measure(rule):
+        config = tiny_config(suite=Choice(name="toy"))
+        return create_measure(rule, suite, suite.validation, config, CPU, ALONE)(model)
+
+    def accuracy(data):
+        with torch.no_grad():
+            guess = model(torch.from_numpy(data.images).permute(0, 3, 1, 2).float() / 255).argmax(1)
+        return float((guess.numpy() == data.labels).mean())
+
+    assert measure("source-val") == pytest.approx(accuracy(suite.validation))
+    assert measure("oracle") == pytest.approx(np.mean([accuracy(suite.targets[name]) for name in suite.targets]))
+    assert 0 <= measure("shifted-val") <= 1
+
+
+def test_a_rule_without_images_is_refused():
+    with pytest.raises(InputError, match="no validation images"):
+        create_measure("source-val", ToySuite(), None, tiny_config(), CPU, ALONE)

@@ -1,0 +1,89 @@
+import json
+import os
+import socket
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+import torch
+from safetensors.torch import load_file
+
+from asrnorm.models import create_model
+from asrnorm.training import run
+from asrnorm.training.sync import synchronize
+from asrnorm.world import World
+from helpers.tiny_run import logged_steps
+from helpers.two_processes import cases
+
+TESTS = Path(__file__).parents[2]
+
+
+@pytest.fixture(scope="module")
+def shared(tmp_path_factory):
+    """The folder of all cases, done by two gloo processes."""
+    folder = tmp_path_factory.mktemp("two")
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port = free.getsockname()[1]
+    children = []
+    for rank in range(2):
+        environment = {
+            **os.environ,
+            "PYTHONPATH": f"{TESTS.parent / 'src'}:{TESTS}",
+            "OMP_NUM_THREADS": "1",
+            "MASTER_ADDR": "127.0.0.1",
+            "MASTER_PORT": str(port),
+            "WORLD_SIZE": "2",
+            "RANK": str(rank),
+            "LOCAL_RANK": str(rank),
+        }
+        command = [sys.executable, "-m", "helpers.two_processes", str(folder)]
+        children.append(subprocess.Popen(command, env=environment, stderr=subprocess.PIPE, text=True))
+    for child in children:
+        _, errors = child.communicate(timeout=120)
+        assert child.returncode == 0, errors
+    return folder
+
+
+@pytest.mark.parametrize("name", cases())
+def test_two_processes_give_what_one_gives(name, shared, tmp_path):
+    result = run(cases()[name], tmp_path / name)
+    alone, together = (load_file(place / name / "model.safetensors") for place in (tmp_path, shared))
+    for key, value in alone.items():
+        scale = value.double().abs().max().clamp(min=1e-12)
+        assert float((value.double() - together[key].double()).abs().max() / scale) < 1e-8, key
+    rows, theirs = (
+        [json.loads(line) for line in (place / name / "log.jsonl").read_text().splitlines()]
+        for place in (tmp_path, shared)
+    )
+    assert logged_steps(shared / name) == logged_steps(tmp_path / name)
+    for row, other in zip(rows, theirs, strict=True):
+        assert other.get("loss", 0) == pytest.approx(row.get("loss", 0), rel=1e-8)
+        assert other.get("accuracy") == row.get("accuracy")
+    found = json.loads((shared / name / "result.json").read_text())
+    assert found["average_accuracy"] == pytest.approx(result.average_accuracy)
+    assert found["steps"] == result.steps
+    if name.startswith("grow"):
+        assert len(list((shared / name / "pool").iterdir())) == 1
+
+
+def test_a_run_begun_by_two_processes_is_finished_by_one(shared, tmp_path):
+    import shutil
+
+    folder = tmp_path / "grow-bn"
+    shutil.copytree(shared / "grow-bn", folder)
+    whole = load_file(folder / "model.safetensors")
+    (folder / "result.json").unlink()
+    (folder / "checkpoints" / "last.pt").unlink()  # the previous one is of step 14
+    run(cases()["grow-bn"], folder)
+    for key, value in load_file(folder / "model.safetensors").items():
+        assert torch.allclose(value.double(), whole[key].double(), rtol=1e-8, atol=1e-12), key
+    assert logged_steps(folder) == logged_steps(shared / "grow-bn")
+
+
+def test_only_norms_that_look_at_the_batch_are_changed():
+    both = World(0, 2)
+    counts = {name: synchronize(create_model("digits_convnet", norm=name), both) for name in ("bn", "sn", "asr", "in")}
+    assert counts == {"bn": 2, "sn": 2, "asr": 0, "in": 0}
+    assert synchronize(create_model("digits_convnet", norm="bn"), World()) == 0

@@ -1,0 +1,128 @@
+import json
+from functools import partial
+
+import pytest
+import torch
+
+from asrnorm.data.pool import Pool
+from asrnorm.errors import DivergenceError
+from asrnorm.training.assembly import build_method, build_model
+from asrnorm.training.checkpoint import CheckpointStore
+from asrnorm.training.log import RunLog
+from asrnorm.training.trainer import Trainer
+from asrnorm.world import ALONE
+from helpers import tiny_run
+from helpers.tiny_run import Choice, ToySuite, tiny_config
+
+CPU = torch.device("cpu")
+
+
+def make(config, stop=None):
+    suite = ToySuite(**config.suite.args)
+    model = build_model(config, suite, 3, CPU)
+    pool = Pool(suite.train)
+    return Trainer(config, model, build_method(config, CPU, ALONE), pool, world=ALONE, stop=stop or config.steps)
+
+
+def fit(trainer, folder):
+    store = CheckpointStore(folder / "checkpoints", folder / "pool", trainer.config)
+    trainer.fit(store, partial(RunLog, folder / "log.jsonl", None), "toy")
+    return trainer
+
+
+def weights(trainer):
+    return torch.cat([value.flatten().double() for value in trainer.model.state_dict().values()])
+
+
+@pytest.mark.parametrize("method", ["erm", "toy_grow", "toy_noise"])
+@pytest.mark.parametrize("norm", ["bn", "asr", "bin"])
+def test_stopping_anywhere_and_going_on_changes_nothing(method, norm, tmp_path):
+    config = tiny_config(method=Choice(name=method), norm=Choice(name=norm), steps=16, checkpoint_every=100)
+    whole = fit(make(config), tmp_path / "whole")
+    for stop in (1, 7, 8, 13):
+        folder = tmp_path / str(stop)
+        fit(make(config, stop), folder)
+        resumed = fit(make(config), folder)
+        assert torch.equal(weights(resumed), weights(whole)), stop
+        assert len(resumed.pool) == len(whole.pool)
+
+
+def test_a_step_is_sgd_on_the_loss_of_the_method(tmp_path):
+    config = tiny_config(norm=Choice(name="in"), steps=1)
+    trainer = make(config)
+    before = trainer.model.get_parameter("backbone.head.bias").detach().clone()
+    batch = trainer.batches.fetch(0)
+    loss = torch.nn.functional.cross_entropy(trainer.model(batch.images), batch.labels)
+    slope = torch.autograd.grad(loss, trainer.model.get_parameter("backbone.head.bias"))[0]
+    fit(trainer, tmp_path)
+    expected = before - config.optim.lr * (slope + config.optim.weight_decay * before)
+    assert torch.allclose(trainer.model.get_parameter("backbone.head.bias"), expected)
+
+
+def test_a_grown_part_is_trained_on(tmp_path):
+    config = tiny_config(method=Choice(name="toy_grow", args={"interval": 2, "rounds": 1}), steps=20)
+    trainer = fit(make(config), tmp_path)
+    rows = torch.cat([trainer.batches.rows(step) for step in range(2, 20)])
+    assert int(rows.max()) >= 96
+    logged = [json.loads(line) for line in (tmp_path / "log.jsonl").read_text().splitlines()]
+    assert [row["step"] for row in logged if "grow" in row] == [3]
+
+
+def test_where_the_loss_is_looked_at_now_and_then_the_way_to_a_bad_one_is_gone_again(tmp_path):
+    config = tiny_config(method=Choice(name="toy_noise", args={"bad_step": 17}), log_every=10, checkpoint_every=10)
+    trainer = make(config)
+    trainer._careful = False  # as on a GPU
+    with pytest.raises(DivergenceError, match=r"step 18: the loss is (nan|inf); the output of layer 'backbone\.h"):
+        fit(trainer, tmp_path)
+    kept = torch.load(tmp_path / "checkpoints" / "last.pt", weights_only=True)
+    assert kept["step"] == 10
+    assert [json.loads(line)["step"] for line in (tmp_path / "log.jsonl").read_text().splitlines()] == [10]
+
+
+def test_weights_that_are_not_finite_are_never_saved(tmp_path, monkeypatch):
+    trainer = make(tiny_config(checkpoint_every=4, log_every=100, lambda_every=0))
+    update = trainer.update
+
+    def poisoned(batch):
+        loss = update(batch)
+        if batch.step == 7:
+            trainer.model.get_parameter("backbone.head.bias").data.fill_(float("nan"))
+        return loss
+
+    monkeypatch.setattr(trainer, "update", poisoned)
+    with pytest.raises(DivergenceError, match=r"step 8: the weights 'backbone\.head\.bias' are not finite"):
+        fit(trainer, tmp_path)
+    assert torch.load(tmp_path / "checkpoints" / "last.pt", weights_only=True)["step"] == 4
+
+
+def test_the_loss_of_a_row_is_the_mean_since_the_last_also_after_a_stop(tmp_path, monkeypatch):
+    config = tiny_config(steps=10, log_every=5, checkpoint_every=3)
+    losses = []
+    loss = tiny_run.Method.loss
+
+    def noted(method, model, batch):
+        value = loss(method, model, batch)
+        losses.append(float(value.detach()))
+        return value
+
+    monkeypatch.setattr(tiny_run.Method, "loss", noted)
+    fit(make(config), tmp_path / "whole")
+    rows = [json.loads(line) for line in (tmp_path / "whole" / "log.jsonl").read_text().splitlines()]
+    assert [row["loss"] for row in rows] == pytest.approx([sum(losses[:5]) / 5, sum(losses[5:]) / 5])
+    (tmp_path / "whole" / "checkpoints" / "last.pt").unlink()  # the previous one is of step 9
+    fit(make(config), tmp_path / "whole")
+    again = [json.loads(line) for line in (tmp_path / "whole" / "log.jsonl").read_text().splitlines()]
+    assert [row["loss"] for row in again] == [row["loss"] for row in rows]
+
+
+def test_compiled_parts_keep_names_and_state(monkeypatch):
+    from asrnorm.training import assembly
+
+    compiled = []
+    monkeypatch.setattr(torch, "compile", lambda part: compiled.append(part.__name__) or part)
+    model = make(tiny_config()).model
+    names = list(model.state_dict())
+    assembly.compile_parts(model)
+    assert compiled == ["features", "embed", "classify"]
+    assert list(model.state_dict()) == names
+    assert model(torch.rand(2, 3, 8, 8)).shape == (2, 3)
