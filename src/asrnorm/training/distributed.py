@@ -60,6 +60,7 @@ def join_world(device: torch.device) -> Iterator[World]:
     distributed.init_process_group("nccl" if device.type == "cuda" else "gloo")
     try:
         yield World(distributed.get_rank(), distributed.get_world_size())
+        distributed.barrier()  # none takes the group down while another still talks
     finally:
         distributed.destroy_process_group()
 

@@ -4,6 +4,9 @@ A norm that looks at the batch would see a part of it only. Its layers are given
 processes, and join their moments with it: forward, backward and running statistics are those of a single process.
 """
 
+from typing import Any
+
+import torch
 import torch.distributed as distributed
 from torch import Tensor, nn
 
@@ -31,8 +34,17 @@ def synchronize(model: nn.Module, world: World) -> int:
 
 def sum_over_processes(tensor: Tensor) -> Tensor:
     """Return the sum over all processes; the gradient is the sum of theirs, and can be differentiated again."""
-    from torch.distributed.nn.functional import all_reduce
-
-    total = all_reduce(tensor, op=distributed.ReduceOp.SUM)
-    assert isinstance(total, Tensor)
+    total: Tensor = _Sum.apply(tensor)  # type: ignore[no-untyped-call]
     return total
+
+
+class _Sum(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx: Any, tensor: Tensor) -> Tensor:  # noqa: ARG004
+        total = tensor.clone(memory_format=torch.contiguous_format)
+        distributed.all_reduce(total)
+        return total
+
+    @staticmethod
+    def backward(ctx: Any, *gradients: Tensor) -> Tensor:  # noqa: ARG004
+        return sum_over_processes(gradients[0])

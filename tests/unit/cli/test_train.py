@@ -17,8 +17,6 @@ from helpers.tiny_run import tiny_config
 def toys(monkeypatch):
     for registry, name, entry in tiny_run.entries():
         monkeypatch.setitem(registry._entries, name, entry)
-    for name, module in tiny_run.fake_evaluation().items():
-        monkeypatch.setitem(sys.modules, name, module)
 
 
 @pytest.fixture

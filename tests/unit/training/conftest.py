@@ -1,5 +1,3 @@
-import sys
-
 import pytest
 
 from helpers import tiny_run
@@ -7,11 +5,9 @@ from helpers import tiny_run
 
 @pytest.fixture(autouse=True)
 def toys(monkeypatch):
-    """The toy suite, network and methods are registered for one test; evaluation is faked where it is absent."""
+    """The toy suite, network and methods are registered for one test."""
     for registry, name, entry in tiny_run.entries():
         monkeypatch.setitem(registry._entries, name, entry)
-    for name, module in tiny_run.fake_evaluation().items():
-        monkeypatch.setitem(sys.modules, name, module)
 
 
 @pytest.fixture(autouse=True)
