@@ -171,6 +171,14 @@ def tiny_config(**changes):
     return RunConfig(**{**values, **changes})
 
 
+def small_method(name):
+    """A method of the registry with few and short phases, whatever its options are called."""
+    small = {"interval": 7, "rounds": 1, "ascent_steps": 2, "candidates": 4, "population": 4, "generations": 2}
+    small |= {"wae_epochs": 1, "search_images": 20, "search_size": 20}
+    known = METHODS.options(name)
+    return Choice(name=name, args={option: value for option, value in small.items() if option in known})
+
+
 def install():
     """Register the toys for the rest of this process."""
     for registry, name, entry in entries():

@@ -6,14 +6,20 @@
 import sys
 from pathlib import Path
 
+from asrnorm.methods import METHODS
 from helpers import tiny_run
-from helpers.tiny_run import Choice, tiny_config
+from helpers.tiny_run import Choice, small_method, tiny_config
 
 
 def cases():
     grow = Choice(name="toy_grow", args={"interval": 9, "rounds": 1, "count": 21})
     common = {"precision": "float64", "steps": 20, "checkpoint_every": 7, "log_every": 5}
-    return {
+    every = {
+        f"every-{name}": tiny_config(method=small_method(name), **common)
+        for name in METHODS
+        if not name.startswith("toy")
+    }
+    return every | {
         "erm-bn": tiny_config(**common),
         "erm-asr": tiny_config(norm=Choice(name="asr"), **common),
         "erm-asr-batch": tiny_config(norm=Choice(name="asr", args={"statistics": "batch"}), **common),
