@@ -12,6 +12,7 @@ import asrnorm
 
 PUBLIC = [
     "ASRNorm2d",
+    "Batch",
     "__version__",
     "conversion_summary",
     "convert",
@@ -23,8 +24,11 @@ PUBLIC = [
     "list_methods",
     "list_models",
     "list_norms",
+    "list_recipes",
     "list_suites",
+    "recipe",
     "revert",
+    "train",
 ]
 ASR_SIGNATURE = (
     "num_features, *, stan_ratio=2, rescale_ratio=16, rescale_features=None, standardize=True, rescale=True, "
@@ -34,6 +38,7 @@ ASR_SIGNATURE = (
 REGISTRY_KEYS = {
     "norms": "asr as ar bn bn_test dsbn in ln gn sn sn_in_ln bin ilm none",
     "suites": "digits cifar10c pacs folder digits_mini",
+    "methods": "erm ada me_ada m_ada rda rsda esda rsc pgd",
     "models": "digits_convnet wrn_40_4 wrn_16_4 wrn_40_2 resnet18 resnet50",
 }
 
@@ -46,7 +51,19 @@ def test_public_names():
 
 
 def test_submodules_do_not_shadow_public_functions():
-    for module in ("norms", "models", "conversion", "ops", "data", "data.corruption", "methods", "cli.main"):
+    for module in (
+        "norms",
+        "models",
+        "conversion",
+        "ops",
+        "data",
+        "data.corruption",
+        "methods",
+        "recipes",
+        "training",
+        "evaluation",
+        "cli.main",
+    ):
         import_module(f"asrnorm.{module}")
     assert all(inspect.isroutine(getattr(asrnorm, name)) for name in PUBLIC if name[0].islower())
 

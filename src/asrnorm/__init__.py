@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from asrnorm.data import create_suite as create_suite
     from asrnorm.data import list_suites as list_suites
     from asrnorm.data.corruption import corrupt as corrupt
+    from asrnorm.methods import Batch as Batch
     from asrnorm.methods import create_method as create_method
     from asrnorm.methods import list_methods as list_methods
     from asrnorm.models import create_model as create_model
@@ -22,9 +23,13 @@ if TYPE_CHECKING:
     from asrnorm.norms import ASRNorm2d as ASRNorm2d
     from asrnorm.norms import create_norm as create_norm
     from asrnorm.norms import list_norms as list_norms
+    from asrnorm.recipes import list_recipes as list_recipes
+    from asrnorm.recipes import recipe as recipe
+    from asrnorm.training import train as train
 
 _HOME = {
     "ASRNorm2d": "asrnorm.norms",
+    "Batch": "asrnorm.methods",
     "conversion_summary": "asrnorm.conversion",
     "convert": "asrnorm.conversion",
     "corrupt": "asrnorm.data.corruption",
@@ -35,8 +40,11 @@ _HOME = {
     "list_methods": "asrnorm.methods",
     "list_models": "asrnorm.models",
     "list_norms": "asrnorm.norms",
+    "list_recipes": "asrnorm.recipes",
     "list_suites": "asrnorm.data",
+    "recipe": "asrnorm.recipes",
     "revert": "asrnorm.conversion",
+    "train": "asrnorm.training",
 }
 
 __all__ = ["__version__", *_HOME]

@@ -2,12 +2,13 @@
 
 import json
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, cast
 
 import typer
 from rich.console import Console
 from rich.table import Table
 
+from asrnorm.config import Scale
 from asrnorm.results import RunResult
 
 # Row of the table: recipe.
@@ -35,7 +36,7 @@ def demo(
     results = {}
     for row, name in ROWS.items():
         typer.echo(f"{row}: {name}, seed {seed}")
-        results[row] = run(recipe(name, scale=scale, seed=seed), out / f"{name}--s{seed}", fresh=fresh)
+        results[row] = run(recipe(name, scale=cast(Scale, scale), seed=seed), out / f"{name}--s{seed}", fresh=fresh)
     _print(results)
     page = out / "report.html"
     _write_report(

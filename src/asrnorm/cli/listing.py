@@ -17,6 +17,7 @@ REGISTRIES = {
     "methods": ("asrnorm.methods", "METHODS"),
     "models": ("asrnorm.models", "MODELS"),
     "norms": ("asrnorm.norms", "NORMS"),
+    "recipes": ("asrnorm.recipes", "RECIPES"),
     "suites": ("asrnorm.data", "SUITES"),
 }
 

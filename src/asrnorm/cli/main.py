@@ -12,8 +12,12 @@ import typer
 from asrnorm import __version__
 from asrnorm.cli.bench import bench_app
 from asrnorm.cli.data import data_app
+from asrnorm.cli.demo import demo
 from asrnorm.cli.doctor import doctor
+from asrnorm.cli.evaluate import evaluate
 from asrnorm.cli.listing import list_registry
+from asrnorm.cli.predict import predict
+from asrnorm.cli.train import train
 from asrnorm.errors import AsrnormError, UnknownNameError
 
 OK, FAILED, WRONG_CALL = 0, 1, 2
@@ -27,6 +31,10 @@ app = typer.Typer(
     rich_markup_mode="markdown",
     pretty_exceptions_enable=False,
 )
+app.command("demo")(demo)
+app.command("train")(train)
+app.command("evaluate")(evaluate)
+app.command("predict")(predict)
 app.command("list")(list_registry)
 app.command("doctor")(doctor)
 app.add_typer(data_app, name="data")

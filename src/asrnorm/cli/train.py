@@ -4,11 +4,11 @@ import os
 import sys
 from importlib import import_module
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, cast
 
 import typer
 
-from asrnorm.config import RunConfig, content_hash, dump_config, load_config, override
+from asrnorm.config import RunConfig, Scale, content_hash, dump_config, load_config, override
 from asrnorm.errors import InputError, UnknownNameError
 
 if TYPE_CHECKING:
@@ -49,8 +49,8 @@ def train(
     """
     for module in modules or ():
         _import(module)
-    config = _resolve(recipe, scale, config_file, seed, source, target)
-    config = override(config, dict(map(_split, assignments or ())))
+    changes = dict(map(_split, assignments or ()))
+    config = _resolve(recipe, scale, config_file, seed, source, target, changes)
     from asrnorm.training.assembly import check_config
 
     check_config(config)
@@ -71,6 +71,7 @@ def _resolve(
     seed: int | None,
     source: str | None,
     target: list[str] | None,
+    changes: dict[str, str],
 ) -> RunConfig:
     targets = ",".join(target) if target else None
     if config_file is None:
@@ -78,11 +79,15 @@ def _resolve(
             raise typer.BadParameter("give a recipe, such as digits.rsda_asr, or --config FILE")
         from asrnorm.recipes import recipe as make
 
-        return make(recipe, scale=scale or "paper", seed=seed or 0, source=source, target=targets)
+        # Through the recipe, so that what follows from a change, as PACS's steps from its source, follows.
+        return make(
+            recipe, scale=cast(Scale, scale or "paper"), seed=seed or 0, source=source, target=targets, **changes
+        )
     if recipe is not None or scale is not None:
         raise typer.BadParameter("--config takes the place of a recipe and its scale: leave those out")
     given = {"seed": seed, "suite.source": source, "suite.target": targets}
-    return override(load_config(config_file), {name: value for name, value in given.items() if value is not None})
+    options = {name: value for name, value in given.items() if value is not None}
+    return override(load_config(config_file), {**options, **changes})
 
 
 def _split(assignment: str) -> tuple[str, str]:

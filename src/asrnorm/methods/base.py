@@ -25,6 +25,10 @@ class Batch(NamedTuple):
         total: size of the global batch; `None` is that of this one.
         rows: int64 `(n,)`, their rows in the pool; those below its `num_source` are the source's. `None` where no pool
             is known.
+
+    Example:
+        >>> Batch(torch.rand(4, 3, 8, 8), torch.zeros(4, dtype=torch.long), step=7).global_size
+        4
     """
 
     images: Tensor

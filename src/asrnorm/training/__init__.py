@@ -1,5 +1,26 @@
 """One run, from config to result, that survives anything."""
 
+from pathlib import Path
+
+from asrnorm.config import RunConfig
+from asrnorm.results import RunResult
 from asrnorm.training.run import LoadedRun as LoadedRun
 from asrnorm.training.run import load_run as load_run
 from asrnorm.training.run import run as run
+
+
+def train(config: RunConfig, *, out: str | Path | None = None, fresh: bool = False) -> RunResult:
+    """Train one run, evaluate it on every domain and return the result; started again, it goes on where it stopped.
+
+    Args:
+        config: a recipe's, such as `asrnorm.recipe("pacs.rsc_asr", source="photo", seed=3)`.
+        out: the run's folder; `runs/<recipe>--s<seed>--<hash>` where `None`.
+        fresh: start over, whatever the folder holds of an earlier try.
+
+    Example:
+        >>> from asrnorm.recipes import recipe
+        >>> train(recipe("digits_mini.rsda_asr", **{"method.intervall": 10}))
+        Traceback (most recent call last):
+        asrnorm.errors.UnknownNameError: unknown option of method 'rsda', 'intervall'; did you mean 'interval'? ...
+    """
+    return run(config, out, fresh)

@@ -2,7 +2,6 @@
 
 import errno
 import fcntl
-import json
 import os
 import shutil
 from collections.abc import Iterator
@@ -10,14 +9,11 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from asrnorm.config import (
-    UNHASHED,
     RunConfig,
     content_hash,
     dump_config,
     first_difference,
-    from_mapping,
     load_config,
-    to_mapping,
 )
 from asrnorm.errors import InputError, StorageError
 
@@ -115,16 +111,8 @@ def refuse_other(mine: RunConfig, theirs: RunConfig, path: Path) -> None:
     """
     if content_hash(mine) == content_hash(theirs):
         return
-    ours, others = (_without_free_fields(config, mine) for config in (mine, theirs))
-    difference = first_difference(ours, others) or "a field"
+    difference = first_difference(mine, theirs) or "a field"
     raise InputError(f"{path}: of another run, which differs in {difference}; choose another --out, or --fresh")
-
-
-def _without_free_fields(config: RunConfig, like: RunConfig) -> RunConfig:
-    values = json.loads(json.dumps(to_mapping(config)))  # YAML gave back lists for tuples
-    values["suite"]["args"].pop("root", None)
-    values["weights"] = Path(config.weights).name if config.weights else None
-    return from_mapping({**values, **{name: getattr(like, name) for name in UNHASHED}})
 
 
 def write_whole(path: Path, data: bytes) -> None:

@@ -34,7 +34,7 @@ def synchronize(model: nn.Module, world: World) -> int:
 
 def sum_over_processes(tensor: Tensor) -> Tensor:
     """Return the sum over all processes; the gradient is the sum of theirs, and can be differentiated again."""
-    total: Tensor = _Sum.apply(tensor)  # type: ignore[no-untyped-call]
+    total: Tensor = _Sum.apply(tensor)
     return total
 
 
