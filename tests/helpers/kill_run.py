@@ -16,7 +16,7 @@ from importlib import import_module
 from pathlib import Path
 
 from helpers import tiny_run
-from helpers.tiny_run import Choice, tiny_config
+from helpers.tiny_run import Choice, OptimConfig, tiny_config
 
 PHASES = ("step", "grow", "part", "checkpoint", "log", "evaluation", "model", "result")
 SLOW = 0.012  # seconds that a watched phase lasts longer, so that the kill falls into it
@@ -28,6 +28,7 @@ def configs():
         "grow": tiny_config(
             method=Choice(name="toy_grow", args={"interval": 5, "rounds": 3}),
             model=Choice(name="toy_net", args={"dropout": 0.2}),
+            optim=OptimConfig(lr=0.004),  # slow, so that the best weights come late
             selection="shifted-val",
             evaluate_every=4,
             augment="cifar",

@@ -80,8 +80,13 @@ def build_method(config: RunConfig, device: torch.device, world: World) -> Metho
     method = create_method(config.method.name, seed=config.seed, **config.method.args)
     method.world = world
     for module in method.modules().values():
-        module.to(device)
+        module.to(device, run_dtype(config))
     return method
+
+
+def run_dtype(config: RunConfig) -> torch.dtype:
+    """Return the dtype of a run's weights and images; `bfloat16` is autocast over float32."""
+    return torch.float64 if config.precision == "float64" else torch.float32
 
 
 def compile_parts(model: Classifier) -> None:
@@ -98,7 +103,7 @@ def _model_options(config: RunConfig, num_classes: int) -> dict[str, Any]:
 def _place(model: Classifier, config: RunConfig, suite: Suite, device: torch.device) -> Classifier:
     if suite.mean is not None and suite.std is not None:
         model = NormalizedInput(model, suite.mean, suite.std)
-    model.to(device, torch.float64 if config.precision == "float64" else torch.float32)
+    model.to(device, run_dtype(config))
     if device.type == "cuda":
         model.to(memory_format=torch.channels_last)  # type: ignore[call-overload]
     return model

@@ -71,11 +71,12 @@ class Batches:
         share = self.world.share(len(rows))
         own = rows[share]
         device = self.pool.device
-        labels = self.pool.labels[own.to(device, non_blocking=True)]
+        placed = own.to(device, non_blocking=True)
+        labels = self.pool.labels[placed]
         generator = keyed_generator(self.seed, step, "augment", device=device)
         images = augment_images(
             self.augment, self.pool.images(own), len(rows), lambda drawn: drawn[share], generator
         ).to(self.dtype)
         if device.type == "cuda":
             images = images.contiguous(memory_format=torch.channels_last)
-        return Batch(images, labels, step, share.start, len(rows))
+        return Batch(images, labels, step, share.start, len(rows), placed)

@@ -13,6 +13,7 @@ from asrnorm.data.pool import Pool
 from asrnorm.errors import DivergenceError, InterruptedRunError
 from asrnorm.methods import Batch, Method, keyed_generator
 from asrnorm.models import Classifier
+from asrnorm.training.assembly import run_dtype
 from asrnorm.training.batch import Batches
 from asrnorm.training.checkpoint import CheckpointStore
 from asrnorm.training.distributed import from_first
@@ -68,7 +69,7 @@ class Trainer:
             shuffle=config.shuffle,
             augment=config.augment,
             world=world,
-            dtype=torch.float64 if config.precision == "float64" else torch.float32,
+            dtype=run_dtype(config),
         )
         self.step = 0
         self.elapsed = 0.0
@@ -77,6 +78,9 @@ class Trainer:
         # for: there it is looked at now and then, and the way to a bad one is gone again, carefully.
         self._careful = self.device.type == "cpu"
         self._loss_sum = torch.zeros((), dtype=torch.float64, device=self.device)
+        self._global_generators = [torch.default_generator]  # `torch.manual_seed` costs a millisecond
+        if self.device.type == "cuda":
+            self._global_generators.append(torch.cuda.default_generators[self.device.index])
         self._num_losses = 0
 
     def fit(self, store: CheckpointStore, log: Callable[[int], RunLog], label: str) -> None:
@@ -163,7 +167,7 @@ class Trainer:
         self.pool.restore(loaded.parts)
         self.method.load_state_dict(state["method"])
         for module in self.method.modules().values():
-            module.to(self.device)
+            module.to(self.device, run_dtype(self.config))
         if self.selector is not None:
             self.selector.load_state_dict(state["selection"])
         self._loss_sum.copy_(state["loss_sum"])
@@ -195,7 +199,9 @@ class Trainer:
     def _advance(self) -> tuple[Row | None, Batch, float]:
         """Do one step; return what the method says of its growing, the batch and the learning rate."""
         # Layers that draw from the global generator, as dropout does, draw the same in a resumed run.
-        torch.manual_seed(keyed_generator(self.config.seed, self.step, "layers", self.world.rank).initial_seed())
+        seed = keyed_generator(self.config.seed, self.step, "layers", self.world.rank).initial_seed()
+        for generator in self._global_generators:
+            generator.manual_seed(seed)
         grown: Row | None = None
         if self.method.is_growing(self.step):
             with self.autocast():

@@ -42,6 +42,7 @@ def test_processes_split_one_batch():
     parts = [Batches(pool, batch_size=5, augment="cifar", world=World(rank, 2)).fetch(3) for rank in range(2)]
     assert torch.equal(torch.cat([part.images for part in parts]), whole.images)
     assert torch.equal(torch.cat([part.labels for part in parts]), whole.labels)
+    assert torch.equal(torch.cat([part.rows for part in parts]), Batches(pool, batch_size=5).rows(3))
     assert [(part.offset, part.total, part.step) for part in parts] == [(0, 5, 3), (3, 5, 3)]
 
 
