@@ -27,6 +27,7 @@ def test_every_precision_learns_the_toy(precision, norm, tmp_path):
     assert next(load_run(tmp_path / "a", device="cpu").model.parameters()).device.type == "cpu"
 
 
+@pytest.mark.filterwarnings("ignore:Synchronization debug mode is a prototype")
 @pytest.mark.parametrize("augment", ["none", "cifar", "pacs"])
 @pytest.mark.parametrize("method", ["erm", "toy_noise"])
 @pytest.mark.parametrize("optimizer", ["sgd", "adam"])
@@ -72,6 +73,7 @@ def test_stopping_and_going_on_ends_in_the_same_place(tmp_path):
         assert torch.allclose(value.double(), whole[name].double(), rtol=1e-9), name
 
 
+@pytest.mark.filterwarnings("ignore")  # of the compiler's own making
 def test_compiled_parts_train(tmp_path):
     result = run(tiny_config(device="cuda", compile=True, method=Choice(name="toy_grow")), tmp_path / "a")
     assert result.source.accuracy > 0.6

@@ -39,10 +39,15 @@ def shared(tmp_path_factory):
             "LOCAL_RANK": str(rank),
         }
         command = [sys.executable, "-m", "helpers.two_processes", str(folder)]
-        children.append(subprocess.Popen(command, env=environment, stderr=subprocess.PIPE, text=True))
-    for child in children:
-        _, errors = child.communicate(timeout=120)
-        assert child.returncode == 0, errors
+        with (folder / f"rank-{rank}.txt").open("w") as errors:
+            children.append(subprocess.Popen(command, env=environment, stderr=errors))
+    try:
+        statuses = [child.wait(timeout=120) for child in children]
+    finally:
+        for child in children:
+            child.kill()  # one that waits for another that has failed
+            child.wait()
+    assert statuses == [0, 0], [(folder / f"rank-{rank}.txt").read_text() for rank in range(2)]
     return folder
 
 
