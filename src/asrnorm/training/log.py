@@ -4,6 +4,7 @@ import json
 import logging
 import os
 from collections.abc import Iterator, Mapping
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -117,7 +118,12 @@ def _open_writer(folder: Path, step: int) -> Any:
     try:
         from torch.utils.tensorboard import SummaryWriter
     except ImportError:
-        logger.info("no TensorBoard events: pip install tensorboard")
+        _say_absent()
         return None
     # Later events, of a process that was killed, are hidden.
     return SummaryWriter(str(folder), purge_step=step + 1)
+
+
+@cache
+def _say_absent() -> None:
+    logger.warning("no TensorBoard events are written; pip install tensorboard for them")  # once a process

@@ -58,3 +58,18 @@ def test_tensorboard_is_told_the_numbers_by_path(tmp_path, monkeypatch):
         log.write({"step": 4, "loss": 0.5, "lambdas": {"norm": {"mu": 0.1}}})
     assert told == [("loss", 0.5, 4), ("lambdas/norm/mu", 0.1, 4), "closed"]
     assert json.loads((tmp_path / "log.jsonl").read_text())["step"] == 4
+
+
+def test_without_tensorboard_one_line_says_so(tmp_path, monkeypatch, caplog):
+    import sys
+
+    from asrnorm.training import log as module
+
+    module._say_absent.cache_clear()
+    monkeypatch.setitem(sys.modules, "torch.utils.tensorboard", None)
+    for name in ("a", "b"):
+        with RunLog(tmp_path / name, tmp_path / "events", 0) as log:
+            log.write({"step": 1})
+    assert [record.getMessage() for record in caplog.records] == [
+        "no TensorBoard events are written; pip install tensorboard for them"
+    ]
