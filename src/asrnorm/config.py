@@ -71,7 +71,7 @@ class RunConfig:
         selection: which checkpoint is reported; `oracle` looks at the targets and is labelled so.
         evaluate_every: steps between evaluations for the selection; 0 evaluates at the end alone.
         evaluate_batch: images in an evaluation batch; changes numbers for `bn_test` only.
-        evaluate_limit: only so many images of each domain are evaluated, the first; 0 takes all.
+        evaluate_limit: only so many images of each domain are evaluated, spread evenly over it; 0 takes all.
         adversarial: also report accuracy under attack.
         device: `auto` is a GPU where there is one.
         checkpoint_every: steps between checkpoints.

@@ -13,7 +13,7 @@ from asrnorm.data import FileSet, ImageSet, Suite
 from asrnorm.errors import InputError
 from asrnorm.evaluation.inference import Inference, Precision
 from asrnorm.evaluation.metric import Tally
-from asrnorm.evaluation.shard import iterate_batches
+from asrnorm.evaluation.shard import iterate_batches, thin
 from asrnorm.methods.mode import evaluating
 from asrnorm.results import DomainScore
 from asrnorm.world import ALONE, World
@@ -103,6 +103,7 @@ def score_suite(
     precision: Precision = "float32",
     resize: Size = "auto",
     world: World = ALONE,
+    limit: int = 0,
     report: Callable[[DomainScore], None] | None = None,
 ) -> SuiteScore:
     """Return the scores of a model on the source's test images and on every target that is there.
@@ -115,6 +116,7 @@ def score_suite(
         precision: `bfloat16` computes under autocast.
         resize: `auto` is `evaluation_size`.
         world: the processes that share the work; all of them must call this.
+        limit: the most images of a domain, spread evenly over it; 0 takes all.
         report: told of every score as it is made, the source's first.
 
     Raises:
@@ -125,7 +127,7 @@ def score_suite(
     def score_one(name: str, data: ImageSet | FileSet) -> DomainScore:
         domain = score(
             model,
-            data,
+            thin(data, limit),
             name=name,
             batch_size=batch_size,
             device=device,

@@ -19,8 +19,8 @@ def train(config: RunConfig, *, out: str | Path | None = None, fresh: bool = Fal
 
     Example:
         >>> from asrnorm.recipes import recipe
-        >>> train(recipe("digits_mini.rsda_asr", **{"method.intervall": 10}))
+        >>> train(recipe("digits_mini.rsda_asr", **{"method.intervals": 10}))
         Traceback (most recent call last):
-        asrnorm.errors.UnknownNameError: unknown option of method 'rsda', 'intervall'; did you mean 'interval'? ...
+        asrnorm.errors.UnknownNameError: unknown option of method 'rsda', 'intervals'; did you mean 'interval'? ...
     """
     return run(config, out, fresh)

@@ -185,14 +185,16 @@ def _evaluate(config: RunConfig, suite: Suite, model: Classifier, site: _Site, *
         precision=config.precision,
         world=site.world,
         resize=size,
+        limit=config.evaluate_limit,
     )
     adversarial: dict[str, float] = {}
     if config.adversarial:
         from asrnorm.evaluation.adversarial import score_attacks
+        from asrnorm.evaluation.shard import thin
 
         adversarial = score_attacks(
             model,
-            suite.source_test,
+            thin(suite.source_test, config.evaluate_limit),
             batch_size=config.evaluate_batch,
             device=site.device,
             precision=config.precision,

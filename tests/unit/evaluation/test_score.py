@@ -12,6 +12,7 @@ from torch import nn
 from asrnorm.data import FileSet, ImageSet
 from asrnorm.errors import InputError
 from asrnorm.evaluation import evaluation_size, score, score_suite
+from asrnorm.evaluation.shard import thin
 from asrnorm.models import create_model
 from asrnorm.world import ALONE
 from helpers.processes import run_processes
@@ -184,3 +185,12 @@ def test_a_gpu_gives_the_score_of_the_cpu():
     found = score(net.cuda(), data, name="toy", precision="float64", batch_size=100)
     assert found.accuracy == wanted.accuracy
     assert astuple(found)[1:] == pytest.approx(astuple(wanted)[1:], abs=1e-9)
+
+
+def test_a_limit_takes_images_from_all_over_a_domain():
+    data = ImageSet(np.zeros((100, 4, 4, 3), np.uint8), np.repeat(np.arange(4), 25))
+    thinned = thin(data, 8)
+    assert len(thinned) <= 8
+    assert set(thinned.labels) == {0, 1, 2, 3}
+    assert thin(data, 0) is data
+    assert thin(data, 100) is data
