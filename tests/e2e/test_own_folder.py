@@ -1,0 +1,39 @@
+"""A user's own images with one command, no code edited: train, evaluate, predict."""
+
+import json
+
+import numpy as np
+import pytest
+from PIL import Image
+
+from asrnorm.cli.main import main
+
+
+@pytest.fixture
+def photos(tmp_path):
+    """Two classes in two domains; the second domain is darker."""
+    generator = np.random.default_rng(0)
+    for domain, level in (("factory_a", 1.0), ("factory_b", 0.5)):
+        for label, channel in (("good", 0), ("bad", 2)):
+            folder = tmp_path / "photos" / domain / label
+            folder.mkdir(parents=True)
+            for index in range(12):
+                image = generator.integers(0, 90, (40, 48, 3))
+                image[..., channel] += 120
+                Image.fromarray((image * level).astype(np.uint8)).save(folder / f"{index}.png")
+    return tmp_path / "photos"
+
+
+def test_train_evaluate_and_predict_on_a_folder(photos, tmp_path, capsys, monkeypatch):
+    monkeypatch.setenv("ASRNORM_CACHE", str(tmp_path / "cache"))
+    run = tmp_path / "run"
+    train = ["train", "folder.rsda_asr", "--scale", "smoke", "--source", "factory_a", "--out", str(run)]
+    assert main([*train, "--set", f"suite.root={photos}"]) == 0, capsys.readouterr().err
+    result = json.loads((run / "result.json").read_text())
+    assert [domain["name"] for domain in result["domains"]] == ["factory_b"]
+    assert main(["evaluate", str(run), "--json", str(tmp_path / "scores.json")]) == 0
+    assert (tmp_path / "scores.json").exists()
+    capsys.readouterr()
+    assert main(["predict", str(run), str(photos / "factory_b" / "bad" / "0.png"), "--json"]) == 0
+    prediction = json.loads(capsys.readouterr().out)
+    assert prediction["class"] in ("bad", "good")

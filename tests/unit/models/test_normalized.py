@@ -1,0 +1,20 @@
+import torch
+
+import asrnorm
+from asrnorm.models.normalized import NormalizedInput
+
+
+def test_it_is_the_backbone_on_normalized_images_part_by_part():
+    backbone = asrnorm.create_model("wrn_16_4", num_classes=4).eval()
+    model = NormalizedInput(backbone, (0.4, 0.5, 0.6), (0.2, 0.3, 0.1)).eval()
+    x = torch.rand(2, 3, 32, 32)
+    mean, std = torch.tensor([0.4, 0.5, 0.6]).view(1, 3, 1, 1), torch.tensor([0.2, 0.3, 0.1]).view(1, 3, 1, 1)
+    with torch.no_grad():
+        torch.testing.assert_close(model(x), backbone((x - mean) / std))
+        torch.testing.assert_close(model.classify(model.embed(model.features(x))), model(x))
+    assert model.num_classes == 4
+
+
+def test_mean_and_deviation_are_part_of_the_state():
+    model = NormalizedInput(asrnorm.create_model("wrn_16_4"), (0.4, 0.5, 0.6), (0.2, 0.3, 0.1))
+    assert model.state_dict()["mean"].flatten().tolist() == torch.tensor([0.4, 0.5, 0.6]).tolist()
