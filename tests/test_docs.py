@@ -5,6 +5,7 @@ from pathlib import Path
 
 import pytest
 
+from asrnorm.methods import METHODS
 from asrnorm.norms import NORMS
 
 ROOT = Path(__file__).parents[1]
@@ -40,3 +41,10 @@ def test_the_quick_start_runs_as_printed(index):
         pytest.importorskip("torchvision", reason="torchvision is not installed")
         assert len([line for line in block.splitlines() if line.strip()]) <= 10
     exec(compile(block, "README.md", "exec"), {})
+
+
+@pytest.mark.parametrize("name", METHODS.names())
+def test_every_method_has_a_page_with_its_four_parts(name):
+    text = (ROOT / "docs" / "methods" / f"{name}.md").read_text()
+    assert all(heading in text for heading in HEADINGS)
+    assert f"]({name}.md)" in (ROOT / "docs" / "methods" / "index.md").read_text()
