@@ -44,7 +44,7 @@ def render(results: Iterable[dict[str, Any]]) -> str:
     lines += [
         "",
         f"Accuracy in %, mean ± standard deviation (n - 1); {', '.join(facts)}, selection "
-        f"`{_joined(everything, 'selection')}`; commit {_joined(everything, 'commit')}.",
+        f"`{_joined(everything, 'selection')}`; commit {_joined(everything, 'commit', 12)}.",
     ]
     return "\n".join(lines)
 
@@ -58,8 +58,8 @@ def _mean(values: tuple[float, ...]) -> str:
     return f"{100 * statistics.mean(values):.1f}{spread}"
 
 
-def _joined(results: list[dict[str, Any]], key: str) -> str:
-    return ", ".join(dict.fromkeys(str(result[key]) for result in results))
+def _joined(results: list[dict[str, Any]], key: str, most: int | None = None) -> str:
+    return ", ".join(dict.fromkeys(str(result[key])[:most] for result in results))
 
 
 def rewrite(text: str, folder: Path) -> str:
