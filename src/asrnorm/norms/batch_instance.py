@@ -18,7 +18,7 @@ class BatchInstanceNorm(TracksBatch):
     $y = (\rho\, \mathrm{BN}(x) + (1-\rho)\, \mathrm{IN}(x))\, \gamma + \beta$
 
     The gates start at one (pure BN). As its authors do after each update, they are clamped to [0, 1]; here at the
-    start of each training forward, so that a training loop needs no extra call.
+    start of each training forward, and for use in evaluation, so that a training loop needs no extra call.
 
     Args:
         num_features: C.
