@@ -1,5 +1,6 @@
 """Whole networks with ASR-Norm to torch.export and ONNX, equal to eager in onnxruntime."""
 
+import copy
 import io
 import warnings
 
@@ -38,5 +39,8 @@ def test_exported_network_agrees_with_eager(name, dynamic, traced, shapes):
         with torch.no_grad():
             expected = model(x)
             torch.testing.assert_close(program.module()(x), expected, rtol=1e-5, atol=1e-5)
+            exact = copy.deepcopy(model).double()(x.double())
         (logits,) = session.run(None, {session.get_inputs()[0].name: x.numpy()})
-        np.testing.assert_allclose(logits, expected.numpy(), rtol=1e-5, atol=1e-5)
+        # A deep network with fresh weights enlarges rounding errors: where eager itself is off by more, so may this be.
+        rounding = 2 * float((expected - exact).abs().max())
+        np.testing.assert_allclose(logits, expected.numpy(), rtol=1e-5, atol=max(1e-5, rounding))
