@@ -7,7 +7,6 @@ import torch
 from torch import Tensor, nn
 
 import asrnorm
-from asrnorm.methods import Batch
 
 
 class SmallNet(nn.Module):
@@ -46,9 +45,9 @@ def main() -> None:
     model = asrnorm.convert(SmallNet(3), "asr")
     method = asrnorm.create_method("rsc")
     optimizer = torch.optim.SGD(model.parameters(), lr=0.05, momentum=0.9)
-    for step in range(80):
+    for _ in range(80):
         rows = torch.randint(256, (32,))
-        loss = method.loss(model, Batch(images[rows], labels[rows], step))
+        loss = method.loss(model, (images[rows], labels[rows]))
         optimizer.zero_grad()
         loss.backward()
         optimizer.step()

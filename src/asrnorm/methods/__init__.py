@@ -7,7 +7,6 @@ from asrnorm.methods.base import METHODS as METHODS
 from asrnorm.methods.base import Batch as Batch
 from asrnorm.methods.base import Images as Images
 from asrnorm.methods.base import Method as Method
-from asrnorm.methods.base import as_batch as as_batch
 from asrnorm.methods.base import keyed_generator as keyed_generator
 from asrnorm.methods.erm import ERM as ERM
 from asrnorm.methods.esda import ESDA as ESDA

@@ -1,12 +1,14 @@
 """The registry of training methods and the two things a method may decide: the loss of a batch, and new images."""
 
 from collections.abc import Callable
+from functools import wraps
 from typing import Any, NamedTuple, Protocol
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
+from asrnorm.errors import InputError
 from asrnorm.models import Classifier
 from asrnorm.registry import Registry
 from asrnorm.world import ALONE, World
@@ -81,9 +83,29 @@ class Method:
 
     seed: int = 0
     world: World = ALONE
+    _own_steps: int = 0
+
+    def __init_subclass__(cls, **options: Any) -> None:
+        super().__init_subclass__(**options)
+        if "loss" in cls.__dict__:
+            cls.loss = _for_any_loop(cls.loss)  # type: ignore[method-assign]
+
+    def as_batch(self, batch: Any) -> Batch:
+        """Return a `Batch`; a pair of images and labels, as a user's own loop has it, gets the next step."""
+        if isinstance(batch, Batch):
+            return batch
+        images, labels = batch
+        self._own_steps += 1
+        return Batch(images, labels, self._own_steps - 1)
 
     def loss(self, model: Classifier, batch: Batch) -> Tensor:
-        """Return the loss of this process's part of a batch, a mean over its samples."""
+        """Return the loss of this process's part of a batch, a mean over its samples.
+
+        Args:
+            model: a network; methods that look inside need its three parts.
+            batch: a `Batch`, or a pair of images in [0, 1] and labels, whose steps are then counted here.
+        """
+        batch = self.as_batch(batch)
         return F.cross_entropy(model(batch.images), batch.labels)
 
     def is_growing(self, step: int) -> bool:  # noqa: ARG002
@@ -124,6 +146,20 @@ def keyed_generator(*key: int | str, device: torch.device | str = "cpu") -> torc
     return torch.Generator(device).manual_seed(int.from_bytes(digest[:8], "little") >> 1)
 
 
-def as_batch(batch: Any, step: int = 0) -> Batch:
-    """Return a `Batch`; a pair of images and labels, as a user's own loop has it, will do."""
-    return batch if isinstance(batch, Batch) else Batch(batch[0], batch[1], step)
+def _for_any_loop(loss: Callable[..., Tensor]) -> Callable[..., Tensor]:
+    """Let a method's loss take a plain pair, and say in one line what a network lacks."""
+
+    @wraps(loss)
+    def checked(self: Method, model: nn.Module, batch: Any) -> Tensor:
+        try:
+            return loss(self, model, self.as_batch(batch))
+        except AttributeError as error:
+            lacking = [part for part in ("features", "embed", "classify") if not hasattr(model, part)]
+            if not lacking:
+                raise
+            raise InputError(
+                f"{type(self).__name__} looks inside the network, and {type(model).__name__} has no "
+                f"{', '.join(lacking)}; give it features(x), embed(maps) and classify(embedding)"
+            ) from error
+
+    return checked

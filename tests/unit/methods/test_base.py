@@ -1,0 +1,50 @@
+"""What every method's loss takes: a batch of the trainer, or a pair of a user's own loop."""
+
+import pytest
+import torch
+from torch import nn
+
+import asrnorm
+from asrnorm.errors import InputError
+from asrnorm.methods import METHODS, Batch
+
+
+def small():
+    return asrnorm.create_model("digits_convnet", norm="asr", channels=(4, 8), hidden=16)
+
+
+@pytest.mark.parametrize("name", METHODS.names())
+def test_a_pair_counts_its_own_steps(name):
+    model, images, labels = small(), torch.rand(8, 3, 32, 32), torch.arange(8) % 10
+    method, twin = asrnorm.create_method(name, seed=3), asrnorm.create_method(name, seed=3)
+    for step in range(3):
+        loss = method.loss(model, (images, labels))
+        torch.testing.assert_close(loss, twin.loss(model, Batch(images, labels, step)), rtol=0, atol=0)
+    loss.backward()
+    assert all(torch.isfinite(p.grad).all() for p in model.parameters() if p.grad is not None)
+
+
+def test_a_network_without_the_parts_is_refused_in_one_line():
+    model = nn.Sequential(nn.Flatten(), nn.Linear(3 * 32 * 32, 10))
+    batch = torch.rand(4, 3, 32, 32), torch.zeros(4, dtype=torch.long)
+    with pytest.raises(
+        InputError, match=r"RSC looks inside the network, and Sequential has no features, embed, classify;"
+    ):
+        asrnorm.create_method("rsc").loss(model, batch)
+    assert torch.isfinite(asrnorm.create_method("erm").loss(model, batch))
+    assert torch.isfinite(asrnorm.create_method("pgd").loss(model, batch))
+
+
+def test_an_error_of_the_networks_own_is_not_taken_for_a_missing_part():
+    class Broken(nn.Module):
+        def features(self, x):
+            return self.nothing(x)
+
+        def embed(self, maps):
+            return maps
+
+        def classify(self, embedding):
+            return embedding
+
+    with pytest.raises(AttributeError, match="nothing"):
+        asrnorm.create_method("rsc").loss(Broken(), (torch.rand(2, 3, 8, 8), torch.zeros(2, dtype=torch.long)))
