@@ -23,6 +23,10 @@ class InputError(AsrnormError, ValueError):
     """A tensor, file or argument whose value cannot be worked with."""
 
 
+class WrongCallError(InputError):
+    """An argument on the command line whose value no run could use."""
+
+
 class InputTypeError(AsrnormError, TypeError):
     """An argument of the wrong type or dtype."""
 

@@ -18,7 +18,7 @@ from asrnorm.cli.evaluate import evaluate
 from asrnorm.cli.listing import list_registry
 from asrnorm.cli.predict import predict
 from asrnorm.cli.train import train
-from asrnorm.errors import AsrnormError, UnknownNameError
+from asrnorm.errors import AsrnormError, UnknownNameError, WrongCallError
 
 OK, FAILED, WRONG_CALL = 0, 1, 2
 _INTERRUPTED = 130  # what typer makes of Ctrl-C
@@ -84,7 +84,7 @@ def _report(error: BaseException) -> int:
             return WRONG_CALL
         hint = "; see asrnorm --help" if isinstance(error, _UsageError) else ""
         return _say(message.rstrip(".") + hint, WRONG_CALL)
-    return _say(str(error), WRONG_CALL if isinstance(error, UnknownNameError) else FAILED)
+    return _say(str(error), WRONG_CALL if isinstance(error, UnknownNameError | WrongCallError) else FAILED)
 
 
 def _say(message: str, status: int) -> int:

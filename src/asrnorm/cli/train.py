@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, cast
 import typer
 
 from asrnorm.config import RunConfig, Scale, content_hash, dump_config, load_config, override
-from asrnorm.errors import InputError, UnknownNameError
+from asrnorm.errors import InputError, UnknownNameError, WrongCallError
 
 if TYPE_CHECKING:
     from asrnorm.results import RunResult
@@ -50,7 +50,10 @@ def train(
     for module in modules or ():
         _import(module)
     changes = dict(map(_split, assignments or ()))
-    config = _resolve(recipe, scale, config_file, seed, source, target, changes)
+    try:
+        config = _resolve(recipe, scale, config_file, seed, source, target, changes)
+    except InputError as error:
+        raise WrongCallError(str(error)) from error
     from asrnorm.training.assembly import check_config
 
     check_config(config)

@@ -69,6 +69,12 @@ def test_doctor_fails_where_something_everything_needs_is_broken(run, monkeypatc
         (("list",), "asrnorm: Missing argument"),
         (("list", "nroms"), "asrnorm: unknown registry 'nroms'; did you mean 'norms'? Known: "),
         (("list", "norms", "--jsn"), "asrnorm: No such option: --jsn"),
+        (("train", "digits_mini.erm_bn", "--set", "steps=abc"), "asrnorm: --set: steps must be int, not 'abc'"),
+        (("train", "--config", "nowhere.yaml"), "asrnorm: nowhere.yaml: no such config file"),
+        (
+            ("data", "corrupt", "cifar10c", "--corruption", "fogg"),
+            "asrnorm: unknown corruption 'fogg'; did you mean 'fog'",
+        ),
     ],
     ids=" ".join,
 )

@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from asrnorm.data.corruption.apply import corrupt, list_corruptions
-from asrnorm.data.corruption.base import Pixels
+from asrnorm.data.corruption.base import CORRUPTIONS, Pixels
 from asrnorm.data.corruption.crew import Piece, Run, hire
 from asrnorm.data.corruption.frost import FROST_FOLDER
 from asrnorm.data.corruption.progress import ImageProgress
@@ -68,6 +68,9 @@ def generate_cifar10c(
         InputError: CIFAR-10 is missing or damaged, the disk is full, or `out` holds files of another seed.
         UnknownNameError: there is no such corruption.
     """
+    corruptions = None if corruptions is None else list(corruptions)
+    for name in corruptions or ():  # a wrong name is said before anything is read
+        CORRUPTIONS[name]
     images, labels = read_cifar10_test(root)
     beside = Path(root) / FROST_FOLDER
     if frost is None and beside.is_dir():
