@@ -77,12 +77,14 @@ def notes_on(built: list[tuple[Site, nn.Module]], norm: str) -> list[str]:
         "gated": sum(bool(getattr(new, "gated_rescale", False)) for _, new in old_and_new),
         "running": sum(what.running_mean is not None and not _tracks(new) for what, new in old_and_new),
         "affine": sum(what.weight is not None and not _has_affine(new) for what, new in old_and_new),
+        "momentum": sum(_averages_all(site) and hasattr(_norm_of(new), "momentum") for site, new in built),
         "frozen": sum(what.weight is not None and not what.weight.requires_grad for what, _ in old_and_new),
     }
     wording = {
         "gated": "the learned rescaling of {} is gated (gated_rescale=True), to keep the scale of trained activations",
         "running": f"running statistics of {{}} are not used by {norm!r}",
         "affine": f"affine values of {{}} are not used by {norm!r}",
+        "momentum": "{} averaged over all batches (momentum=None); the new ones weigh the newest by .1",
         "frozen": "affine values of {} were frozen and stay frozen; learned networks are trainable",
     }
     notes = [wording[key].format(_layers(count)) for key, count in found.items() if count]
@@ -92,6 +94,11 @@ def notes_on(built: list[tuple[Site, nn.Module]], norm: str) -> list[str]:
 
 def _norm_of(module: nn.Module) -> nn.Module:
     return module.norm if isinstance(module, NormAct) else module
+
+
+def _averages_all(site: Site) -> bool:
+    what = site.what
+    return isinstance(what, Recognized) and what.running_mean is not None and what.momentum is None
 
 
 def _tracks(norm: nn.Module) -> bool:

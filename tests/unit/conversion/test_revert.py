@@ -1,0 +1,118 @@
+"""revert, and conversion more than once: the originals come back, and travel with copies of the model."""
+
+import copy
+import pickle
+
+import pytest
+import torch
+from torch import nn
+
+import asrnorm
+from asrnorm.errors import ConversionError
+from asrnorm.norms import ASRNorm2d, InstanceNorm
+from helpers.small_net import small_net, trained
+
+
+def test_revert_gives_back_the_same_objects_and_the_same_function():
+    model = trained(small_net())
+    x = torch.randn(4, 3, 12, 12)
+    before, norms = model(x), [model[1], model[4]]
+    state = copy.deepcopy(model.state_dict())
+    asrnorm.convert(model, "asr")
+    assert isinstance(model[1], ASRNorm2d)
+    assert not torch.allclose(model(x), before)
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+    model.train()(x).sum().backward()
+    optimizer.step()
+    for name in ("0.weight", "0.bias", "3.weight", "3.bias", "6.weight", "6.bias"):
+        state[name] = model.state_dict()[name].clone()
+    assert asrnorm.revert(model) is model
+    assert model[1] is norms[0]
+    assert model[4] is norms[1]
+    fresh = trained(small_net(), x)
+    fresh.load_state_dict({**state, **{k: v for k, v in model.state_dict().items() if k.startswith("7.")}})
+    assert torch.equal(model.eval()(x), fresh.eval()(x))
+
+
+def test_revert_without_training_is_exact():
+    model = trained(small_net())
+    x = torch.randn(4, 3, 12, 12)
+    before = model(x)
+    assert torch.equal(asrnorm.revert(asrnorm.convert(model, "asr"))(x), before)
+
+
+def test_originals_are_no_part_of_the_converted_model():
+    model = trained(small_net())
+    originals = {id(p) for layer in (model[1], model[4]) for p in (*layer.parameters(), *layer.buffers())}
+    asrnorm.convert(model, "asr")
+    assert not originals & {id(t) for t in (*model.parameters(), *model.buffers())}
+    assert not any("original" in key or "running" in key for key in model.state_dict() if not key.startswith("7."))
+    assert not any(type(m) is nn.BatchNorm2d for m in model.modules())
+
+
+def test_every_norm_can_be_converted_to_and_reverted():
+    for name in asrnorm.list_norms():
+        model = trained(small_net())
+        x = torch.randn(4, 3, 12, 12)
+        before = model(x)
+        asrnorm.convert(model, name)
+        assert torch.isfinite(model(x)).all(), name
+        assert torch.equal(asrnorm.revert(model)(x), before), name
+
+
+def test_revert_follows_a_cast_and_a_change_of_mode():
+    model = asrnorm.convert(trained(small_net()), "asr")
+    model.double().train()
+    asrnorm.revert(model)
+    assert model[1].weight.dtype == torch.float64
+    assert model[1].training
+
+
+def test_a_second_conversion_of_the_same_layers_is_refused():
+    model = asrnorm.convert(small_net(), "asr")
+    with pytest.raises(ConversionError, match=r"converted already; asrnorm.revert\(model\) first"):
+        asrnorm.convert(model, "asr")
+
+
+def test_a_second_conversion_of_other_layers_adds_to_the_first():
+    model = asrnorm.convert(small_net(), "asr", layers="first")
+    asrnorm.convert(model, "in", layers="4")
+    assert isinstance(model[1], ASRNorm2d)
+    assert isinstance(model[4], InstanceNorm)
+    asrnorm.revert(model)
+    assert type(model[1]) is type(model[4]) is nn.BatchNorm2d
+
+
+def test_conversions_on_top_of_each_other_revert_to_the_first_original():
+    model = small_net()
+    original = model[1]
+    asrnorm.convert(model, "bn_test", layers="1")
+    asrnorm.convert(model, "asr", layers="1")
+    asrnorm.revert(model)
+    assert model[1] is original
+
+
+def test_revert_where_nothing_was_converted_says_what_to_do():
+    with pytest.raises(ConversionError, match=r"holds no converted layer to revert; .*build the original model anew"):
+        asrnorm.revert(asrnorm.create_model("wrn_16_4", norm="asr"))
+
+
+def test_copies_and_pickles_of_a_converted_model_can_be_reverted():
+    model = trained(small_net())
+    x = torch.randn(4, 3, 12, 12)
+    before = model(x)
+    asrnorm.convert(model, "asr")
+    for other in (copy.deepcopy(model), pickle.loads(pickle.dumps(model))):
+        assert torch.equal(other(x), model(x))
+        assert torch.equal(asrnorm.revert(other)(x), before)
+    assert isinstance(model[1], ASRNorm2d)
+
+
+def test_weights_of_a_converted_model_load_into_another_that_was_converted_alike():
+    x = torch.randn(4, 3, 12, 12)
+    first, second = trained(small_net()), trained(small_net())
+    asrnorm.convert(first, "asr")
+    asrnorm.convert(second, "asr")
+    second.load_state_dict(first.state_dict())
+    assert torch.equal(first(x), second(x))
+    assert type(asrnorm.revert(second)[1]) is nn.BatchNorm2d
