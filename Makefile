@@ -42,7 +42,7 @@ demo: $(DEMO)
 	$(BIN)/asrnorm demo
 
 test: check
-	$(PYTEST) -m "not slow and not gpu"
+	$(PYTEST) -m "not slow and not gpu and not network"
 
 test-slow: setup
 	$(PYTEST) -m "slow and not gpu"

@@ -41,6 +41,6 @@ def test_exported_network_agrees_with_eager(name, dynamic, traced, shapes):
             torch.testing.assert_close(program.module()(x), expected, rtol=1e-5, atol=1e-5)
             exact = copy.deepcopy(model).double()(x.double())
         (logits,) = session.run(None, {session.get_inputs()[0].name: x.numpy()})
-        # A deep network with fresh weights enlarges rounding errors: where eager itself is off by more, so may this be.
-        rounding = 2 * float((expected - exact).abs().max())
+        # ResNet-50 with fresh weights enlarges rounding errors: eager itself is 1e-4 off from float64 there.
+        rounding = 2 * float((expected - exact).abs().max()) if name == "resnet50" else 0.0
         np.testing.assert_allclose(logits, expected.numpy(), rtol=1e-5, atol=max(1e-5, rounding))

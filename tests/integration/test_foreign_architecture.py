@@ -120,9 +120,13 @@ def test_detection_backbone_of_frozen_batch_norm():
         "torchvision.models.detection.backbone_utils", reason="torchvision is not installed"
     )
     model = detection.resnet_fpn_backbone(backbone_name="resnet18", weights=None, trainable_layers=0).eval()
-    asrnorm.convert(model, "asr", layers="all")
-    assert "FrozenBatchNorm2d ->" in str(asrnorm.conversion_summary(model))
-    assert torch.isfinite(model(torch.randn(1, 3, 64, 64))["0"]).all()
+    x = torch.randn(1, 3, 64, 64)
+    with torch.no_grad():
+        before = model(x)["0"]
+        asrnorm.convert(model, "asr", layers="all")
+        assert "FrozenBatchNorm2d ->" in str(asrnorm.conversion_summary(model))
+        assert torch.isfinite(model(x)["0"]).all()
+        torch.testing.assert_close(asrnorm.revert(model)(x)["0"], before, rtol=0, atol=0)
 
 
 def test_convnext_of_layer_norm_2d_on_request():

