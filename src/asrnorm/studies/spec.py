@@ -1,4 +1,4 @@
-"""What a study is: a table or figure of the paper, cell by cell, with the run behind each cell and the printed number."""
+"""What a study is: a table or figure of the paper, cell by cell: the run behind each cell, and the printed number."""
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
@@ -14,6 +14,8 @@ Better = Literal["higher", "lower"]
 
 # What an analysis of a run leaves in the run's folder.
 ANALYSIS_FILES = {"statistics": "analyses/statistics.npz"}
+# What training leaves there when a loss is no longer finite: `{"schema": 1, "message": ...}`.
+DIVERGENCE_FILE = "divergence.json"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -57,6 +59,7 @@ class RunSpec:
         overrides: as `--set`.
         evaluation: how the finished run is scored again, where the cell needs that.
         analyses: further files that are made of the finished run; keys of `ANALYSIS_FILES`.
+        may_diverge: a loss that is not finite is an outcome too, kept in `DIVERGENCE_FILE` and not tried again.
 
     Example:
         >>> spec = RunSpec(recipe="cifar10c.ada_bn",
@@ -70,6 +73,7 @@ class RunSpec:
     overrides: Mapping[str, Any] = field(default_factory=dict)
     evaluation: Evaluation | None = None
     analyses: tuple[str, ...] = ()
+    may_diverge: bool = False
 
     def config(self, seed: int, scale: Scale) -> RunConfig:
         """Return the config of the run itself."""
@@ -156,6 +160,7 @@ class Study:
             `residual`.
         seeds: runs of each cell in the paper, or our default where it does not say.
         suite: registry name.
+        transposed: the paper prints these rows as columns.
     """
 
     name: str
@@ -168,6 +173,7 @@ class Study:
     footnotes: tuple[str, ...] = ()
     seeds: int = 5
     suite: str = ""
+    transposed: bool = False
 
 
 STUDIES: Registry[Callable[[], Study]] = Registry("study")
