@@ -24,7 +24,8 @@ def read_measure(measure: Measure, result: RunResult, without: frozenset[str] = 
 
 def _read(measure: Measure, result: RunResult, without: frozenset[str]) -> float | None:
     if measure.quantity == "parameters":
-        return float(result.num_parameters)
+        count = result.num_parameters
+        return (count - measure.baseline) / measure.baseline if measure.baseline else float(count)
     if measure.quantity == "adversarial":
         return result.adversarial.get(measure.attack)
     if measure.on_source:

@@ -95,6 +95,7 @@ class Measure:
         on_source: the source's test images instead of the targets.
         attack: key of `RunResult.adversarial`.
         unit: `percent` shows fractions times 100, `millions` counts over a million.
+        baseline: of `parameters`: their share above this count, instead of the count.
     """
 
     quantity: Quantity
@@ -103,6 +104,7 @@ class Measure:
     attack: str = ""
     unit: Unit = "percent"
     better: Better = "higher"
+    baseline: int = 0
 
 
 @dataclass(frozen=True, kw_only=True)
