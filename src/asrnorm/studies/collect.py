@@ -235,17 +235,19 @@ def _warn(
     if len(counts) > 1:
         yield f"cells have between {counts[0]} and {counts[-1]} seeds"
     for other in get_args(Scale):
-        if other == scale:
-            continue
-        specs = list(iterate_specs(study))
-        there = sum(
-            _look_up(store, spec, seed, other) is not None and _look_up(store, spec, seed, scale) is None
-            for spec in specs
-            for seed in seeds
-        )
-        if there:
+        if other != scale and (there := _count_elsewhere(study, store, seeds, scale, other)):
             yield f"{there} results that are missing here are there at scale {other!r}; they are not shown"
     yield from store.problems
+
+
+def _count_elsewhere(study: Study, store: Store, seeds: Sequence[int], scale: Scale, other: Scale) -> int:
+    found = set()
+    for spec in iterate_specs(study) if store.results else ():
+        for seed in seeds:
+            one = _look_up(store, spec, seed, other)
+            if one is not None and _look_up(store, spec, seed, scale) is None:
+                found.add(one.result.config_hash)
+    return len(found)
 
 
 def _diverged(study: Study, tasks: Sequence[Task]) -> Iterator[tuple[Place, tuple[int, ...]]]:

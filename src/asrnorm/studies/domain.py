@@ -30,11 +30,9 @@ def _read(measure: Measure, result: RunResult, without: frozenset[str]) -> float
         return result.adversarial.get(measure.attack)
     if measure.on_source:
         return float(getattr(result.source, measure.quantity))
-    values = [
-        float(getattr(domain, measure.quantity))
-        for domain in result.domains
-        if matches(measure, domain.name) and domain.name not in without
-    ]
+    seen = {d.name: float(getattr(d, measure.quantity)) for d in result.domains if matches(measure, d.name)}
+    # A column of one domain that another row lacks is no average: what is there is shown.
+    values = [value for name, value in seen.items() if name not in without] or list(seen.values())
     return fsum(values) / len(values) if values else None
 
 
