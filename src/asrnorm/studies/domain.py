@@ -91,9 +91,12 @@ def describe_missing(study: Study, gone: Mapping[str, frozenset[str]]) -> Iterat
     if not lost:
         return
     names = ", ".join(lost) if len(lost) <= 4 else f"{len(lost)} domains ({', '.join(lost[:3])}, ...)"
-    measures = [cell.measure for row in study.rows for cell in row.cells.values()]
+    cells = [cell for row in study.rows for cell in row.cells.values()]
+    measures = [cell.measure for cell in cells]
     single = all(len(m.domains) <= 1 and "*" not in "".join(m.domains) for m in measures)
-    if single and any(measure.domains for measure in measures):
+    if not any(cell.printed for cell in cells):
+        yield f"Not there: {names}. Averages are over the other domains."
+    elif single and any(measure.domains for measure in measures):
         yield f"Not there: {names}. Averages, ours and the paper's, are over the other domains."
     else:
         yield f"Not there: {names}. Our averages are over the other domains; the paper's are over all of them."

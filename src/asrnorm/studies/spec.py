@@ -28,6 +28,7 @@ class Printed:
         copied_from: the work that the paper took the number from.
         note: a slip of the paper and what it should be; becomes a footnote.
         below: the paper prints "less than" this value, as p-values do.
+        decimals: how many the paper prints; `None` where it is not a transcript.
     """
 
     value: float
@@ -35,6 +36,7 @@ class Printed:
     copied_from: str | None = None
     note: str | None = None
     below: bool = False
+    decimals: int | None = None
 
 
 @dataclass(frozen=True, kw_only=True)

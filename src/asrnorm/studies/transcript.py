@@ -25,8 +25,8 @@ def transcribe(
 
     Example:
         >>> numbers = transcribe(["A", "B", "C"], "47.4±4.8 - <.001")
-        >>> numbers["A"].deviation, "B" in numbers, numbers["C"].below
-        (4.8, False, True)
+        >>> numbers["A"].deviation, "B" in numbers, numbers["C"].below, numbers["C"].decimals
+        (4.8, False, True, 3)
     """
     numbers = {}
     for column, word in zip(columns, line.split(), strict=True):
@@ -39,5 +39,6 @@ def transcribe(
             copied_from=copied_from,
             note=notes if isinstance(notes, str) else (notes or {}).get(column),
             below=word.startswith("<"),
+            decimals=len(value.partition(".")[2]),
         )
     return numbers

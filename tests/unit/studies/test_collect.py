@@ -77,6 +77,13 @@ def test_missing_corruptions_cannot_be_taken_out_of_the_papers_levels(tmp_path):
     assert any("the paper's are over all of them" in note for note in found.footnotes)
 
 
+def test_without_printed_numbers_the_paper_is_left_out_of_it(tmp_path):
+    study = get_study("ablation-residual")
+    (spec,) = study.rows[0].cells["Unseen"].runs
+    put_result(tmp_path, spec, 0, PARTLY, missing=["syn"])
+    assert "Not there: syn. Averages are over the other domains." in collect(study, runs=tmp_path).footnotes
+
+
 def test_another_scale_is_counted_and_never_shown(tmp_path):
     put_result(tmp_path, ASR, 0, FULL, scale="short")
     found = collect(get_study("table1"), runs=tmp_path, seeds=[0])

@@ -1,0 +1,37 @@
+"""The docs of the studies are what the studies say."""
+
+from pathlib import Path
+
+import pytest
+
+from asrnorm.studies import get_study, list_studies
+from asrnorm.studies.page import main, render_index, render_page
+
+DOCS = Path(__file__).parents[3] / "docs" / "studies"
+
+
+@pytest.mark.parametrize("name", list_studies())
+def test_every_study_has_its_page(name):
+    page = (DOCS / f"{name}.md").read_text()
+    assert page == render_page(get_study(name)), "run: python -m asrnorm.studies.page"
+    assert f"asrnorm reproduce {name}\n" in page
+
+
+def test_the_index_has_them_all():
+    text = (DOCS / "index.md").read_text()
+    assert text == render_index(), "run: python -m asrnorm.studies.page"
+    assert all(f"]({name}.md)" in text for name in list_studies())
+
+
+def test_pages_show_numbers_recipes_slips_and_reasons():
+    page = render_page(get_study("table2"))
+    assert "| PGD | `cifar10c.pgd_bn` | 73.1 ± 0.5 |" in page
+    assert "| 61.6* |" in page
+    assert "average to 62.6" in page
+    assert "| TTT | not run:" in page
+    assert "p in the paper: Level 1 0.199" in render_page(get_study("table10"))
+    assert "scored with `norm=bn_test` `evaluate_batch=16`" in render_page(get_study("table5"))
+
+
+def test_writing_them_leaves_one_file_each(tmp_path):
+    assert main(tmp_path) == len(list(tmp_path.glob("*.md"))) == len(list_studies()) + 1
