@@ -7,6 +7,7 @@ from asrnorm.studies.cifar10c import (
     M_ADA_PRINTED,
     OURS,
     OURS_PRINTED,
+    SMALLER_NETWORK,
     bn_test_rows,
     level_row,
 )
@@ -46,6 +47,7 @@ def table5() -> Study:
             Comparison(row=OURS, against=f"ADA + {norm}") for norm in ("BN", "IN", "SN (IN, LN)", "AR", "AS")
         ),
         footnotes=(
+            SMALLER_NETWORK,
             "BN-Test is the run of the BN row, scored with the statistics of test batches of the size behind it; the "
             "paper shows it in a figure alone.",
         ),
@@ -164,6 +166,7 @@ def table10() -> Study:
             Comparison(row=OURS, against="ADA + AS", printed=transcribe(COLUMNS, "0.199 0.121 0.049 0.035 0.036 -")),
         ),
         footnotes=(
+            SMALLER_NETWORK,
             "The paper prints one line of p-values for ERM, ERM + ASR and M-ADA together.",
             "Against ADA + AS the printed p-values follow from the printed numbers: five runs a row, deviations over "
             "n, a one-sided t-test with pooled variance. Against ADA + AR no number of runs up to 12 gives them.",

@@ -118,7 +118,7 @@ def collect(
         for column, cell in row.cells.items()
         if cell.printed is not None
     }
-    missing = tuple(task for task in tasks if task.state != "done" and content_hash(task.config) not in store.results)
+    missing = tuple(task for task in tasks if not _is_there(task, store))
     return Collected(
         study=study,
         scale=scale,
@@ -130,6 +130,11 @@ def collect(
         footnotes=(*study.footnotes, *describe_missing(study, gone)),
         diverged=dict(_diverged(study, tasks)),
     )
+
+
+def _is_there(task: Task, store: Store) -> bool:
+    """Whether a task is done, or its result is kept; files made of a run are kept nowhere but in its folder."""
+    return task.state == "done" or (task.kind != "analysis" and content_hash(task.config) in store.results)
 
 
 def _records(study: Study, store: Store, seeds: Sequence[int], scale: Scale) -> Iterator[tuple[Place, list[RunRecord]]]:

@@ -1,7 +1,7 @@
 """The paper's figures: which runs each is drawn from."""
 
 from asrnorm.studies.cifar10c import COLUMNS as LEVEL_COLUMNS
-from asrnorm.studies.cifar10c import OURS, bn_test_rows, level_row
+from asrnorm.studies.cifar10c import OURS, SMALLER_NETWORK, bn_test_rows, level_row
 from asrnorm.studies.pacs_single import COLUMNS as SOURCE_COLUMNS
 from asrnorm.studies.pacs_single import single_source_row
 from asrnorm.studies.spec import STUDIES, Cell, Comparison, Measure, Row, RunSpec, Study
@@ -35,7 +35,7 @@ def levels() -> Study:
             level_row(OURS, "cifar10c.ada_asr", "91.5 89.3 86.9 83.7 78.4 86.0"),
         ),
         figures=("levels",),
-        footnotes=("The figure prints no numbers; those here are of table 5.",),
+        footnotes=(SMALLER_NETWORK, "The figure prints no numbers; those here are of table 5."),
         suite="cifar10c",
     )
 

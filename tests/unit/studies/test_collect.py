@@ -131,6 +131,18 @@ def test_kept_results_fill_what_the_folders_lack(tmp_path):
     assert any("line 5" in warning for warning in found.warnings)
 
 
+def test_a_kept_result_does_not_stand_for_files_made_of_its_run(tmp_path):
+    kept = tmp_path / "results"
+    kept.mkdir()
+    study = get_study("fig-tsne")
+    specs = study.rows[0].cells["Avg."].runs
+    lines = [json.dumps(asdict(make_result(spec, 0, {"x": 0.5}))) for spec in specs]
+    (kept / "x.jsonl").write_text("\n".join(lines))
+    found = collect(study, runs=tmp_path / "runs", kept=kept)
+    assert [task.kind for task in found.missing] == ["analysis"] * 4
+    assert found.cells["RSC + ASR-Norm", "Avg."].mean == pytest.approx(50)
+
+
 def test_a_damaged_result_is_a_warning(tmp_path):
     folder = put_result(tmp_path, ASR, 0, FULL)
     (folder / "result.json").write_text("{")
