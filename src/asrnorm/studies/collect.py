@@ -75,6 +75,7 @@ class Collected:
         diverged: seeds whose run lost its finite loss, for cells where that is an outcome.
         warnings: what a reader must know before believing the table.
         footnotes: those of the study, and which domains are missing.
+        runs: where run folders lie; logs of runs that diverged are found there.
     """
 
     study: Study
@@ -86,6 +87,7 @@ class Collected:
     warnings: tuple[str, ...]
     footnotes: tuple[str, ...] = ()
     diverged: Mapping[Place, tuple[int, ...]] = field(default_factory=dict)
+    runs: Path | None = None
 
 
 def collect(
@@ -129,6 +131,7 @@ def collect(
         warnings=tuple(_warn(study, cells, store, chosen, scale)),
         footnotes=(*study.footnotes, *describe_missing(study, gone)),
         diverged=dict(_diverged(study, tasks)),
+        runs=runs,
     )
 
 
