@@ -1,3 +1,4 @@
+import re
 import sys
 
 import pytest
@@ -21,3 +22,31 @@ def test_without_matplotlib_the_line_says_what_to_install(monkeypatch):
     monkeypatch.setitem(sys.modules, "matplotlib", None)
     with pytest.raises(MissingDependencyError, match=r"pip install 'asrnorm\[data\]'"):
         figure.bar_chart(["a"], {"x": [0.5]}, "accuracy")
+
+
+def test_a_figure_is_saved_in_three_forms_the_same_every_time(tmp_path):
+    files = []
+    for folder in ("a", "b"):
+        with figure.canvas(3, 2) as (drawing, axes):
+            axes.plot([0, 1], [0, 1], color=figure.PALETTE[0])
+            files.append(figure.save(drawing, tmp_path / folder, "line"))
+    assert [path.suffix for path in files[0]] == [".svg", ".pdf", ".png"]
+    for first, second in zip(*files, strict=True):
+        assert first.read_bytes() == second.read_bytes()
+    assert files[0][1].read_bytes().startswith(b"%PDF")
+    assert files[0][2].read_bytes().startswith(b"\x89PNG")
+
+
+def test_on_a_page_letters_take_the_pages_color_and_names_do_not_clash():
+    with figure.canvas(3, 2) as (drawing, axes):
+        axes.plot([0, 1], [0, 1])
+        svg = figure.to_svg(drawing)
+    assert figure.INK in svg
+    shown = figure.for_page(svg, "f1")
+    assert figure.INK not in shown
+    assert "currentColor" in shown
+    assert all(name.startswith("f1-") for name in re.findall(r'\bid="([^"]+)', shown))
+
+
+def test_the_palette_is_told_apart_in_gray_by_markers():
+    assert len(figure.MARKERS) == len(figure.PALETTE) == len(set(figure.MARKERS))

@@ -1,0 +1,199 @@
+"""What a report shows of one cell: ours, the paper's, their difference, p and n. Every format reads it from here."""
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import Literal
+
+from asrnorm.studies import Cell, Printed, Row, RunSpec
+from asrnorm.studies.collect import Collected, Measured
+from asrnorm.studies.significance import TestResult
+
+State = Literal["measured", "diverged", "missing", "not run", "absent"]
+DECIMALS = {"percent": 1, "plain": 3, "millions": 2}
+MINUS, DASH = "\N{MINUS SIGN}", "\N{EN DASH}"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Entry:
+    """One cell as it is shown.
+
+    Attributes:
+        state: `missing` is still to be run, `not run` never will be, `diverged` has lost its finite loss, `absent` is
+            a dash in the paper.
+        best: of our numbers in its column.
+        tests: comparisons in which this cell's row is asked to be the better one.
+        marks: numbers of the footnotes that belong to it.
+        runs: what stands behind it, done or not.
+        diverged: seeds whose run lost its finite loss.
+    """
+
+    row: str
+    column: str
+    state: State
+    decimals: int = 1
+    measured: Measured | None = None
+    printed: Printed | None = None
+    best: bool = False
+    tests: tuple[TestResult, ...] = ()
+    marks: tuple[int, ...] = ()
+    runs: tuple[RunSpec, ...] = ()
+    diverged: tuple[int, ...] = ()
+
+    @property
+    def difference(self) -> float | None:
+        """Ours less the paper's, in the unit of the table."""
+        if self.measured is None or self.printed is None:
+            return None
+        return self.measured.mean - self.printed.value
+
+
+@dataclass(frozen=True, kw_only=True)
+class Sheet:
+    """All cells of a study, row by row, with their footnotes.
+
+    Attributes:
+        entries: by row label and column; every pair is there.
+        footnotes: in the order of their numbers, from 1.
+        notes: what concerns the table as a whole and bears no number.
+    """
+
+    rows: tuple[Row, ...]
+    columns: tuple[str, ...]
+    entries: Mapping[tuple[str, str], Entry]
+    footnotes: tuple[str, ...]
+    notes: tuple[str, ...]
+
+    def marks(self, printed: Printed | None) -> tuple[int, ...]:
+        """Return the numbers of the footnotes to one of the paper's numbers."""
+        return tuple(self.footnotes.index(text) + 1 for text in _remarks(printed))
+
+    def of(self, row: Row) -> Iterator[Entry]:
+        """Yield the cells of a row in the order of the columns."""
+        return (self.entries[row.label, column] for column in self.columns)
+
+
+def lay_out(collected: Collected) -> Sheet:
+    """Return every cell of a study with all that a report says of it."""
+    study = collected.study
+    best = {column: _best(collected, column) for column in study.columns}
+    tests: dict[tuple[str, str], list[TestResult]] = {}
+    for test in collected.tests:
+        tests.setdefault((test.row, test.column), []).append(test)
+    footnotes: dict[str, int] = {}
+    entries = {}
+    for row in study.rows:
+        for column in study.columns:
+            cell, place = row.cells.get(column), (row.label, column)
+            measured, printed = collected.cells.get(place), collected.printed.get(place)
+            diverged = collected.diverged.get(place, ())
+            entries[place] = Entry(
+                row=row.label,
+                column=column,
+                state=_state(row, cell, measured, bool(diverged)),
+                decimals=DECIMALS[cell.measure.unit] if cell else 1,
+                measured=measured,
+                printed=printed,
+                best=measured is not None and row.label in best[column],
+                tests=tuple(tests.get((row.label, column), ())),
+                marks=tuple(footnotes.setdefault(text, len(footnotes) + 1) for text in _remarks(printed)),
+                runs=cell.runs if cell else (),
+                diverged=diverged,
+            )
+    for pair in study.comparisons:
+        for number in (*pair.differences.values(), *pair.printed.values()):
+            for text in _remarks(number):
+                footnotes.setdefault(text, len(footnotes) + 1)
+    return Sheet(
+        rows=study.rows,
+        columns=study.columns,
+        entries=entries,
+        footnotes=tuple(footnotes),
+        notes=collected.footnotes,
+    )
+
+
+def _state(row: Row, cell: Cell | None, measured: Measured | None, diverged: bool) -> State:
+    if measured is not None:
+        return "measured"
+    if diverged:
+        return "diverged"
+    if row.not_run is not None and (cell is None or not cell.runs):
+        return "not run"
+    return "missing" if cell is not None and cell.runs else "absent"
+
+
+def _remarks(printed: Printed | None) -> Iterator[str]:
+    if printed is None:
+        return
+    if printed.copied_from:
+        yield f"The paper's number is copied from {printed.copied_from}."
+    if printed.note:
+        yield printed.note[0].upper() + printed.note[1:].rstrip(".") + "."
+
+
+def _best(collected: Collected, column: str) -> set[str]:
+    """Labels of the rows with our best number; nothing to compare, nothing is best."""
+    found = {}
+    kinds: set[tuple[object, ...]] = set()  # numbers of two quantities or suites are not held against each other
+    for row in collected.study.rows:
+        measured = collected.cells.get((row.label, column))
+        if measured is None:
+            continue
+        measure = row.cells[column].measure
+        sign = 1 if measure.better == "higher" else -1
+        suites = {run.recipe.partition(".")[0] for run in row.cells[column].runs}
+        kinds.add((sign, measure.quantity, *sorted(suites)))
+        found[row.label] = round(sign * measured.mean, DECIMALS[measure.unit])
+    if len(found) < 2 or len(kinds) > 1 or "parameters" in next(iter(kinds)):
+        return set()
+    top = max(found.values())
+    return {label for label, value in found.items() if value == top}
+
+
+def show(value: float, decimals: int) -> str:
+    """Return a number with a fixed count of decimals and a true minus sign.
+
+    Example:
+        >>> show(-0.04, 1), show(52.75, 1)
+        ('0.0', '52.8')
+    """
+    text = f"{value:.{decimals}f}"
+    return text.lstrip("-") if float(text) == 0 else text.replace("-", MINUS)
+
+
+def show_signed(value: float, decimals: int) -> str:
+    """Return a difference, with its sign.
+
+    Example:
+        >>> show_signed(1.25, 1), show_signed(-1.0, 1), show_signed(0.0, 1)
+        ('+1.2', '−1.0', '0.0')
+    """
+    text = show(value, decimals)
+    return text if text.startswith(MINUS) or float(text) == 0 else f"+{text}"
+
+
+def show_measured(measured: Measured, decimals: int) -> str:
+    """Return mean and deviation, the deviation left out where there is one run."""
+    spread = "" if measured.deviation is None else f" ± {show(measured.deviation, decimals)}"
+    return f"{show(measured.mean, decimals)}{spread}"
+
+
+def show_printed(printed: Printed, decimals: int) -> str:
+    """Return the paper's number as it prints it.
+
+    Example:
+        >>> show_printed(Printed(value=52.8, deviation=3.8), 1), show_printed(Printed(value=0.001, below=True), 3)
+        ('52.8 ± 3.8', '< 0.001')
+    """
+    spread = "" if printed.deviation is None else f" ± {show(printed.deviation, decimals)}"
+    return f"{'< ' if printed.below else ''}{show(printed.value, decimals)}{spread}"
+
+
+def show_p(p: float) -> str:
+    """Return a p-value to three decimals.
+
+    Example:
+        >>> show_p(0.0364), show_p(1e-5)
+        ('0.036', '< 0.001')
+    """
+    return "< 0.001" if p < 0.0005 else f"{p:.3f}"

@@ -1,0 +1,228 @@
+"""A study as Markdown and as CSV."""
+
+import csv
+import io
+from collections.abc import Iterator, Sequence
+
+from asrnorm.report.entry import (
+    DASH,
+    Entry,
+    Sheet,
+    lay_out,
+    show,
+    show_measured,
+    show_p,
+    show_printed,
+    show_signed,
+)
+from asrnorm.studies import Row
+from asrnorm.studies.collect import Collected
+from asrnorm.studies.significance import TestResult
+
+CSV_COLUMNS = (
+    "study",
+    "scale",
+    "group",
+    "row",
+    "column",
+    "state",
+    "ours",
+    "ours_deviation",
+    "n",
+    "seeds",
+    "values",
+    "paper",
+    "paper_deviation",
+    "difference",
+    "p",
+    "p_against",
+    "copied_from",
+    "note",
+    "commits",
+    "configs",
+)
+
+
+def to_csv(collected: Collected) -> str:
+    """Return one line a cell, numbers in full, empty where there is none."""
+    sheet = lay_out(collected)
+    buffer = io.StringIO()
+    writer = csv.DictWriter(buffer, CSV_COLUMNS, lineterminator="\n")
+    writer.writeheader()
+    for row in sheet.rows:
+        for entry in sheet.of(row):
+            writer.writerow(
+                {"study": collected.study.name, "scale": collected.scale, "group": row.group, **_record(entry)}
+            )
+    return buffer.getvalue()
+
+
+def _record(entry: Entry) -> dict[str, object]:
+    measured, printed, test = entry.measured, entry.printed, _first_p(entry)
+    record: dict[str, object] = {"row": entry.row, "column": entry.column, "state": entry.state}
+    if measured is not None:
+        record |= {
+            "ours": measured.mean,
+            "ours_deviation": measured.deviation,
+            "n": measured.n,
+            "seeds": _joined(measured.seeds),
+            "values": _joined(measured.values),
+            "commits": _joined(dict.fromkeys(one.commit for one in measured.records)),
+            "configs": _joined(dict.fromkeys(one.config_hash for one in measured.records)),
+        }
+    if printed is not None:
+        record |= {
+            "paper": printed.value,
+            "paper_deviation": printed.deviation,
+            "copied_from": printed.copied_from,
+            "note": printed.note,
+        }
+    if test is not None:
+        record |= {"p": test.pooled, "p_against": test.against}
+    return record | {"difference": entry.difference}
+
+
+def _first_p(entry: Entry) -> TestResult | None:
+    return next((test for test in entry.tests if test.pooled is not None), None)
+
+
+def _joined(values: object) -> str:
+    return " ".join(map(str, values))  # type: ignore[call-overload]
+
+
+def to_markdown(collected: Collected) -> str:
+    """Return a page: the table as the paper lays it out, then every cell with difference, n and p, then the tests."""
+    study, sheet = collected.study, lay_out(collected)
+    parts = [f"# {study.title}", study.caption]
+    parts += [f"> **Warning:** {text}" for text in collected.warnings]
+    parts += [overview(sheet), legend(collected, sheet), "## Cell by cell", details(sheet)]
+    if collected.tests:
+        parts += ["## Tests", comparisons(collected.tests, sheet), TESTS_NOTE]
+    return "\n\n".join(part for part in parts if part) + "\n"
+
+
+TESTS_NOTE = (
+    "One-sided: is the first row better? `pooled` is the paper's two-sample t-test, `Welch` allows for two spreads, "
+    "`paired` goes seed by seed, `Holm` is `pooled` corrected for all tests here; the interval is a 95 % bootstrap of "
+    "the difference. No p-value below three seeds a side."
+)
+
+
+def overview(sheet: Sheet) -> str:
+    """Return the table as the paper lays it out: ours, and the paper's number under it in brackets."""
+    lines = [_line(["", *sheet.columns]), _rule(len(sheet.columns))]
+    group = ""
+    for row in sheet.rows:
+        if row.group != group:
+            group = row.group
+            lines.append(_line([f"*{_escape(group)}*", *[""] * len(sheet.columns)]))
+        lines.append(_line([_escape(_label(row)), *(_cell(entry) for entry in sheet.of(row))]))
+    return "\n".join(lines)
+
+
+def _label(row: Row) -> str:
+    return row.label if row.not_run is None else f"{row.label} ({_not_run(row.not_run)})"
+
+
+def _not_run(reason: str) -> str:
+    return reason if reason.startswith("not run") else f"not run: {reason}"
+
+
+def _cell(entry: Entry) -> str:
+    marks = "".join(f"[{mark}]" for mark in entry.marks)
+    paper = f"({show_printed(entry.printed, entry.decimals)}){marks}" if entry.printed else ""
+    if entry.measured is not None:
+        ours = show_measured(entry.measured, entry.decimals)
+        ours = f"**{ours}**" if entry.best else ours
+    else:
+        ours = {"missing": "*missing*", "diverged": "*NaN*"}.get(entry.state, "")
+    return " ".join(part for part in (ours, paper) if part) or DASH
+
+
+def details(sheet: Sheet) -> str:
+    """Return one line a cell that has a number or waits for one."""
+    lines = [
+        _line(["row", "column", "ours", "paper", "difference", "n", "p"]),
+        "| --- | --- | ---: | ---: | ---: | ---: | --- |",
+    ]
+    for row in sheet.rows:
+        for entry in sheet.of(row):
+            if entry.state == "absent" and entry.printed is None:
+                continue
+            ours = show_measured(entry.measured, entry.decimals) if entry.measured else f"*{entry.state}*"
+            paper = show_printed(entry.printed, entry.decimals) if entry.printed else ""
+            gap = "" if entry.difference is None else show_signed(entry.difference, entry.decimals)
+            count = str(entry.measured.n) if entry.measured else ""
+            lines.append(_line([_escape(entry.row), _escape(entry.column), ours, paper, gap, count, p_text(entry)]))
+    return "\n".join(lines)
+
+
+def p_text(entry: Entry) -> str:
+    """Return the p-values of a cell, each with the row it is held against."""
+    return "; ".join(f"{show_p(t.pooled)} against {_escape(t.against)}" for t in entry.tests if t.pooled is not None)
+
+
+def legend(collected: Collected, sheet: Sheet) -> str:
+    """Return what the signs mean, the footnotes, and where the numbers come from."""
+    lines = [
+        f"Ours: mean ± standard deviation (n - 1), {collected.scale} scale; best of ours in bold. In brackets: the "
+        "paper's number as printed. *missing*: not run yet."
+    ]
+    lines += [f"[{number}] {text}" for number, text in enumerate(sheet.footnotes, start=1)]
+    lines += sheet.notes
+    source = provenance(collected)
+    return "\n\n".join([*lines, source] if source else lines)
+
+
+def provenance(collected: Collected) -> str:
+    """Return the commits, selections and numbers of runs behind the table; empty where nothing is measured.
+
+    Commits are shown by their first twelve digits.
+    """
+    records = {record.config_hash: record for cell in collected.cells.values() for record in cell.records}
+    if not records:
+        return ""
+    commits = dict.fromkeys(record.commit[:12] for record in records.values())
+    selections = dict.fromkeys(record.result.selection for record in records.values())
+    counts = sorted({cell.n for cell in collected.cells.values()})
+    seeds = f"{counts[0]}" if len(counts) == 1 else f"{counts[0]} to {counts[-1]}"
+    return (
+        f"{len(records)} results, n = {seeds} a cell; selection {', '.join(selections)}; "
+        f"commit{'s' if len(commits) > 1 else ''} {', '.join(commits)}."
+    )
+
+
+def comparisons(tests: Sequence[TestResult], sheet: Sheet) -> str:
+    """Return the comparisons of rows, one line a column."""
+    lines = [
+        _line(["row", "against", "column", "difference", "95 % interval", "n", "pooled", "Welch", "paired", "Holm"]),
+        "| --- | --- | --- | ---: | ---: | ---: | ---: | ---: | ---: | ---: |",
+    ]
+    for test in tests:
+        lines.append(
+            _line([_escape(test.row), _escape(test.against), _escape(test.column), *comparison_words(test, sheet)])
+        )
+    return "\n".join(lines)
+
+
+def comparison_words(test: TestResult, sheet: Sheet) -> Iterator[str]:
+    """Yield difference, interval, n and the four p-values of a comparison as text."""
+    decimals = sheet.entries[test.row, test.column].decimals
+    yield show_signed(test.difference, decimals)
+    bounds = (test.low, test.high)
+    yield " to ".join(show(bound, decimals) for bound in bounds if bound is not None) or DASH
+    yield f"{test.n}, {test.n_against}"
+    for p in (test.pooled, test.welch, test.paired, test.holm):
+        yield DASH if p is None else show_p(p)
+
+
+def _line(cells: Sequence[str]) -> str:
+    return "| " + " | ".join(cells) + " |"
+
+
+def _rule(columns: int) -> str:
+    return "| --- |" + " ---: |" * columns
+
+
+def _escape(text: str) -> str:
+    return text.replace("|", "\\|").replace("*", "\\*")

@@ -1,0 +1,34 @@
+import json
+
+import pytest
+
+from asrnorm.report.figures import FIGURES
+from helpers.figure_case import found, legend_texts, lines_by_label
+
+pytest.importorskip("matplotlib", reason="matplotlib is not installed: pip install 'asrnorm[data]'")
+
+
+@pytest.mark.parametrize(("name", "panels"), [("fig-lambda-cifar", 2), ("fig-lambda-pacs", 4)])
+def test_lambdas_stand_beside_weight_decay_alone(name, panels, tmp_path):
+    figure = FIGURES["lambdas"](found(name, tmp_path), tmp_path)
+    assert len(figure.axes) == 2 * panels  # with and without decay on the lambdas
+    wanted = ["first layer", "middle layer", "last layer", "mean of all layers", "weight decay alone", "other layers"]
+    assert legend_texts(figure) == wanted
+    first, second = (lines_by_label(figure.axes[index]) for index in (0, panels))
+    assert first["weight decay alone"][0].get_ydata()[0] == pytest.approx(0.0474, abs=1e-4)
+    no_decay = second["weight decay alone"][0].get_ydata()
+    assert no_decay[0] == no_decay[-1]
+    assert len(first["mean of all layers"][0].get_xdata()) > 1
+
+
+def test_lambdas_average_the_seeds(tmp_path):
+    collected = found("fig-lambda-cifar", tmp_path)
+    record = collected.cells["ADA + ASR-Norm", "Avg."].records[0]
+    rows = [json.loads(line) for line in (record.folder / "log.jsonl").read_text().splitlines()]
+    for row in rows:
+        for layer in row.get("lambdas", {}).values():
+            layer["lambda_mu"] += 0.1
+    (record.folder / "log.jsonl").write_text("".join(f"{json.dumps(row)}\n" for row in rows))
+    drawn = lines_by_label(FIGURES["lambdas"](collected, tmp_path).axes[0])["first layer"][0].get_ydata()
+    moved = rows[0]["lambdas"]["layer1.norm"]["lambda_mu"]
+    assert drawn[0] == pytest.approx(moved - 0.05)

@@ -1,0 +1,77 @@
+import re
+import shutil
+import subprocess
+from dataclasses import replace
+
+import pytest
+
+from asrnorm.report.latex import escape, to_latex, to_latex_table
+from asrnorm.studies import collect, get_study, list_studies
+
+TEX = shutil.which("pdflatex") or shutil.which("tectonic")
+
+
+def check_structure(text):
+    """Every environment and brace is closed, and every line of a table has as many cells as its head."""
+    stack = []
+    for kind, name in re.findall(r"\\(begin|end)\{(\w+)\}", text):
+        if kind == "begin":
+            stack.append(name)
+        else:
+            assert stack.pop() == name
+    assert not stack
+    bare = re.sub(r"\\[{}\\]", "", text)
+    assert bare.count("{") == bare.count("}")
+    for body in re.findall(r"\\begin\{tabular\}(.*?)\\end\{tabular\}", text, re.DOTALL):
+        lines = [line for line in body.splitlines() if line.rstrip().endswith(("\\\\", "\\midrule")) and "&" in line]
+        assert len({len(re.findall(r"(?<!\\)&", line)) for line in lines}) <= 1
+
+
+def test_the_layout_is_the_papers(small):
+    text = to_latex_table(small)
+    check_structure(text)
+    assert r"Method & SVHN & USPS & Avg. \\ \midrule" in text
+    assert r"\toprule" in text
+    assert r"\bottomrule" in text
+    assert text.count("\\midrule\n") >= 2  # between the groups, and before the comparisons
+    assert re.search(r"RSDA \+ ASR-Norm & \{\\bfseries [\d.]+\$\\pm\$[\d.]+\}", text)
+    assert r"$p$-value: RSDA + ASR-Norm vs.\ RSDA" in text
+    assert r"\textcolor{gray}{$<$0.001}" in text
+    assert r"\textit{missing}" in text
+    assert r"CCSA \textcolor{gray}{(paper)} & \textcolor{gray}{25.9}\textsuperscript{1} & \textcolor{gray}{-}" in text
+    assert r"100 \% made-up digits \& more" in text
+
+
+def test_a_transposed_study_has_its_rows_across(small):
+    text = to_latex_table(replace(small, study=replace(small.study, transposed=True)))
+    check_structure(text)
+    assert r"Domain & ERM & CCSA & ADA & RSDA & RSDA + ASR-Norm & RSDA + IN \\ \midrule" in text
+
+
+def test_warnings_stand_under_the_table(small):
+    assert r"\textbf{Warning:} two commits." in to_latex_table(replace(small, warnings=("two commits",)))
+
+
+def test_letters_that_tex_does_not_know_are_written_out():
+    assert escape("λ ≤ 5 ± 1 ↑") == r"$\lambda$ $\leq$ 5 $\pm$ 1 $\uparrow$"
+    assert escape("\N{SNOWMAN}") == "?"
+    assert escape("a\\b{c}") == r"a\textbackslash{}b\{c\}"
+
+
+@pytest.mark.parametrize("name", list_studies())
+def test_every_study_is_well_formed_before_anything_is_run(name, tmp_path):
+    check_structure(to_latex(collect(get_study(name), runs=tmp_path, scale="smoke", seeds=[0])))
+
+
+@pytest.mark.skipif(TEX is None, reason="no TeX on this machine: apt-get install texlive-latex-recommended")
+def test_the_document_compiles_as_it_is_and_the_table_by_input(small, tmp_path):
+    (tmp_path / "small.tex").write_text(to_latex(small))
+    (tmp_path / "small-table.tex").write_text(to_latex_table(small))
+    packages = r"\usepackage{booktabs,graphicx,xcolor}"
+    whole = rf"\documentclass{{article}}{packages}\begin{{document}}\input{{small-table}}\end{{document}}"
+    (tmp_path / "other.tex").write_text(whole)
+    for name in ("small", "other"):
+        flags = ["-interaction=nonstopmode", "-halt-on-error"] if TEX.endswith("pdflatex") else []
+        done = subprocess.run([TEX, *flags, f"{name}.tex"], cwd=tmp_path, capture_output=True, text=True)
+        assert done.returncode == 0, done.stdout[-2000:]
+        assert (tmp_path / f"{name}.pdf").stat().st_size > 5000

@@ -1,0 +1,48 @@
+import csv
+import io
+from dataclasses import replace
+
+from asrnorm.report.entry import DASH, lay_out
+from asrnorm.report.table import CSV_COLUMNS, overview, provenance, to_csv, to_markdown
+
+
+def test_csv_has_a_line_a_cell_and_full_numbers(small):
+    rows = list(csv.DictReader(io.StringIO(to_csv(small))))
+    assert tuple(rows[0]) == CSV_COLUMNS
+    assert len(rows) == 6 * 3
+    first = rows[0]
+    measured = small.cells["ERM", "SVHN"]
+    assert float(first["ours"]) == measured.mean
+    assert float(first["difference"]) == measured.mean - 27.8
+    assert first["values"].split() == [str(value) for value in measured.values]
+    assert first["copied_from"] == "M-ADA"
+    missing = next(row for row in rows if row["row"] == "ADA")
+    assert (missing["state"], missing["ours"], missing["paper"]) == ("missing", "", "35.5")
+    tested = next(row for row in rows if row["row"] == "RSDA + ASR-Norm")
+    assert float(tested["p"]) == small.tests[0].pooled
+    assert tested["p_against"] == "RSDA"
+
+
+def test_markdown_shows_ours_the_papers_and_what_is_missing(small):
+    lines = overview(lay_out(small)).splitlines()
+    assert lines[0] == "|  | SVHN | USPS | Avg. |"
+    erm = small.cells["ERM", "SVHN"]
+    assert f"| ERM | {erm.mean:.1f} ± {erm.deviation:.1f} (27.8)[1] |" in lines[2]
+    assert f"| CCSA (not run: no public code) | (25.9)[1] | {DASH} | (49.1)[1] |" in lines
+    assert any(line.startswith("| ADA | *missing* (35.5) |") for line in lines)
+    assert "| *ours* |  |  |  |" in lines
+    assert {line.count("|") for line in lines} == {5}
+
+
+def test_the_page_has_warnings_n_p_and_the_provenance(small):
+    text = to_markdown(replace(small, warnings=("runs of 2 commits stand in one table: a, b",)))
+    assert "> **Warning:** runs of 2 commits" in text
+    assert "| row | column | ours | paper | difference | n | p |" in text
+    assert "against RSDA |" in text
+    assert "| RSDA + ASR-Norm | RSDA | SVHN |" in text
+    assert "commit f1c710000000." in text
+    assert "[2] It averages to 65.3." in text
+
+
+def test_nothing_measured_has_no_provenance(small):
+    assert provenance(replace(small, cells={})) == ""
