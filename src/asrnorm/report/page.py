@@ -1,22 +1,29 @@
-"""One self-contained HTML page: no script, no request to any other host, light and dark, wide and narrow."""
+"""One self-contained HTML page: no request to any other host, light and dark, wide and narrow."""
 
 import base64
 import html
-import os
 from collections.abc import Sequence
 from pathlib import Path
 
+from asrnorm.report.file import write_whole
+
 _STYLE = """
 :root { color-scheme: light dark;
-  --ink: #1b1b1b; --paper: #ffffff; --faint: #6b6b6b; --line: #d9d9d9; --mark: #e8f1f8; }
+  --ink: #1b1b1b; --paper: #ffffff; --faint: #5f5f5f; --line: #d9d9d9; --mark: #e3eef7; --link: #005a8f;
+  --warn: #fff4d6; --warn-line: #b7791f; --gap: #f3f3f3; }
 @media (prefers-color-scheme: dark) {
-  :root { --ink: #e6e6e6; --paper: #161616; --faint: #a0a0a0; --line: #3a3a3a; --mark: #1d3342; }
+  :root { --ink: #e6e6e6; --paper: #161616; --faint: #a8a8a8; --line: #3a3a3a; --mark: #1d3342; --link: #7cc4f0;
+    --warn: #3a2e12; --warn-line: #d9a441; --gap: #222222; }
 }
 * { box-sizing: border-box; }
-body { margin: 0 auto; max-width: 60rem; padding: 1.5rem 1rem 4rem; color: var(--ink); background: var(--paper);
-       font: 16px/1.5 system-ui, sans-serif; }
-h1 { font-size: 1.6rem; line-height: 1.25; } h2 { font-size: 1.15rem; margin-top: 2.2rem; }
-p.note, footer { color: var(--faint); font-size: .88rem; }
+html { scroll-behavior: smooth; }
+@media (prefers-reduced-motion: reduce) { html { scroll-behavior: auto; } }
+body { margin: 0 auto; max-width: 76rem; padding: 1.5rem 1rem 4rem; color: var(--ink); background: var(--paper);
+       font: 16px/1.5 system-ui, sans-serif; overflow-wrap: break-word; }
+h1 { font-size: 1.6rem; line-height: 1.25; } h2 { font-size: 1.15rem; margin-top: 2.2rem; } h3 { font-size: 1rem; }
+p, ul, ol { max-width: 60rem; }
+a { color: var(--link); }
+.note, footer { color: var(--faint); font-size: .88rem; }
 .scroll { overflow-x: auto; }
 table { border-collapse: collapse; font-variant-numeric: tabular-nums; }
 th, td { padding: .35rem .8rem; text-align: right; border-bottom: 1px solid var(--line); white-space: nowrap; }
@@ -25,9 +32,11 @@ td.best { background: var(--mark); font-weight: 600; }
 figure { margin: 1rem 0; } svg, img { max-width: 100%; height: auto; } img { border-radius: 4px; }
 footer { margin-top: 3rem; border-top: 1px solid var(--line); padding-top: .8rem; }
 """
+# Nothing can be fetched from anywhere, whatever the page holds.
+_POLICY = "default-src 'none'; style-src 'unsafe-inline'; script-src 'unsafe-inline'; img-src data:"
 
 
-def write_page(path: Path, title: str, parts: Sequence[str], footer: str) -> None:
+def write_page(path: Path, title: str, parts: Sequence[str], footer: str, *, style: str = "", script: str = "") -> None:
     """Write a page under its name only when it is whole.
 
     Args:
@@ -35,19 +44,22 @@ def write_page(path: Path, title: str, parts: Sequence[str], footer: str) -> Non
         title: heading and window title.
         parts: HTML of the body, as the functions here return it.
         footer: plain text: where the numbers come from.
+        style: further CSS.
+        script: JavaScript, run when the body is there; a page reads without it too.
     """
     text = (
         '<!doctype html>\n<html lang="en"><head><meta charset="utf-8">\n'
         '<meta name="viewport" content="width=device-width, initial-scale=1">\n'
-        f"<title>{html.escape(title)}</title>\n<style>{_STYLE}</style></head>\n"
+        f'<meta http-equiv="Content-Security-Policy" content="{_POLICY}">\n'
+        '<link rel="icon" href="data:,">\n'
+        f"<title>{html.escape(title)}</title>\n<style>{_STYLE}{style}</style></head>\n"
         f"<body><h1>{html.escape(title)}</h1>\n"
         + "\n".join(parts)
-        + f"\n<footer>{html.escape(footer)}</footer></body></html>\n"
+        + f"\n<footer>{html.escape(footer)}</footer>\n"
+        + (f"<script>{script}</script>\n" if script else "")
+        + "</body></html>\n"
     )
-    path.parent.mkdir(parents=True, exist_ok=True)
-    temporary = path.with_name(f".{path.name}.{os.getpid()}")
-    temporary.write_text(text, encoding="utf-8")
-    temporary.replace(path)
+    write_whole(path, text)
 
 
 def heading(text: str) -> str:

@@ -1,0 +1,45 @@
+import re
+from dataclasses import replace
+
+from asrnorm.report.cell_table import cell_table, comparison_table, long_table
+from asrnorm.report.entry import lay_out
+
+
+def nowhere(entry):
+    return []
+
+
+def test_a_cell_with_several_runs_links_to_each(small):
+    table = cell_table(lay_out(small), lambda entry: ["a", "b"])
+    assert 'runs <a href="#a">1</a> <a href="#b">2</a>' in table
+    assert 'href="#a"' not in cell_table(lay_out(small), nowhere)
+
+
+def test_cells_sort_by_their_numbers_and_gaps_by_nothing(small):
+    table = long_table(lay_out(small), nowhere)
+    line = next(line for line in table.splitlines() if ">ERM</th><td>SVHN" in line)
+    keys = re.findall(r'data-sort="([^"]*)"', line)
+    measured = small.cells["ERM", "SVHN"]
+    assert [float(key) for key in keys[:5]] == [
+        measured.mean,
+        measured.deviation,
+        27.8,
+        measured.mean - 27.8,
+        measured.n,
+    ]
+    assert keys[5] == ""
+    assert 'class="missing" data-sort=""' in table
+
+
+def test_a_diverged_cell_says_at_which_seeds(small):
+    table = cell_table(lay_out(replace(small, diverged={("ADA", "SVHN"): (0, 2)})), nowhere)
+    assert 'class="diverged"' in table
+    assert "NaN at seeds 0, 2" in table
+
+
+def test_tests_stand_beside_the_papers_p(small):
+    table = comparison_table(small, lay_out(small))
+    lines = [line for line in table.splitlines() if line.startswith("<tr><th")]
+    assert len(lines) == len(small.tests) == 3
+    assert '<td data-sort="0.036">0.036</td></tr>' in lines[0]
+    assert "&lt; 0.001</td></tr>" in lines[1]
