@@ -8,7 +8,12 @@ import pytest
 from asrnorm.report.markdown import rewrite
 
 ROOT = Path(__file__).parents[1]
-PAGES = [page for page in (*ROOT.glob("docs/**/*.md"), ROOT / "README.md") if "<!-- results:" in page.read_text()]
+BLOCKS = ("<!-- results:", "<!-- study:")
+PAGES = [
+    page
+    for page in (*ROOT.glob("docs/**/*.md"), ROOT / "README.md")
+    if any(block in page.read_text() for block in BLOCKS)
+]
 KEPT = sorted((ROOT / "results").glob("*.jsonl"))
 
 

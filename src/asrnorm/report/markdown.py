@@ -2,6 +2,8 @@
 
 A page names a file of results in a comment, `<!-- results: demo.jsonl -->`; what stands between it and
 `<!-- end results -->` is written from that file by `python -m asrnorm.report.markdown` and held to it by a test.
+`<!-- study: table3 -->` up to `<!-- end study -->` is a study, ours against the paper's, from all files of results;
+`<!-- study: table3 short -->` is of another scale than the paper's.
 """
 
 import json
@@ -10,8 +12,15 @@ import statistics
 import sys
 from collections.abc import Iterable
 from pathlib import Path
-from typing import Any
+from typing import Any, cast, get_args
 
+from asrnorm.config import Scale
+from asrnorm.errors import UnknownNameError, describe_unknown
+from asrnorm.report.entry import lay_out
+from asrnorm.report.table import TESTS_NOTE, comparisons, legend, overview
+from asrnorm.studies import collect, get_study
+
+_STUDY = re.compile(r"(<!-- study: (\S+)(?: (\S+))? -->\n).*?(<!-- end study -->)", re.DOTALL)
 _BLOCK = re.compile(r"(<!-- results: (\S+) -->\n).*?(<!-- end results -->)", re.DOTALL)
 
 
@@ -62,6 +71,26 @@ def _joined(results: list[dict[str, Any]], key: str, most: int | None = None) ->
     return ", ".join(dict.fromkeys(str(result[key])[:most] for result in results))
 
 
+def render_study(name: str, folder: Path, scale: str = "paper") -> str:
+    """Return a study from kept results alone: the table, the paper's numbers in brackets, the tests with n and p.
+
+    Args:
+        name: of the study.
+        folder: of the kept results.
+        scale: of the runs.
+    """
+    if scale not in get_args(Scale):
+        raise UnknownNameError(describe_unknown("scale", scale, get_args(Scale)))
+    # A folder that is not there: what lies about in `runs/` has no place in the docs.
+    found = collect(get_study(name), runs=folder / "no-runs", kept=folder, scale=cast(Scale, scale))
+    sheet = lay_out(found)
+    parts = [overview(sheet), legend(found, sheet)]
+    parts += [f"**Warning:** {text}." for text in found.warnings]
+    if found.tests:
+        parts += [comparisons(found.tests, sheet), TESTS_NOTE]
+    return "\n\n".join(parts)
+
+
 def rewrite(text: str, folder: Path) -> str:
     """Return a page with every table written anew from the files in `folder`."""
 
@@ -69,7 +98,10 @@ def rewrite(text: str, folder: Path) -> str:
         lines = (folder / match.group(2)).read_text().splitlines()
         return f"{match.group(1)}{render([json.loads(line) for line in lines])}\n{match.group(3)}"
 
-    return _BLOCK.sub(block, text)
+    def study(match: re.Match[str]) -> str:
+        return f"{match.group(1)}{render_study(match.group(2), folder, match.group(3) or 'paper')}\n{match.group(4)}"
+
+    return _STUDY.sub(study, _BLOCK.sub(block, text))
 
 
 def main(root: Path) -> int:

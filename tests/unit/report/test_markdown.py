@@ -1,6 +1,11 @@
 import json
 
+import pytest
+
+from asrnorm.errors import UnknownNameError
 from asrnorm.report.markdown import rewrite
+from asrnorm.studies import get_study
+from helpers.made_up_run import make_up_runs
 
 
 def result(recipe, accuracy, seed):
@@ -29,3 +34,26 @@ def test_a_block_is_written_from_its_file_and_the_rest_is_left_alone(tmp_path):
     assert "old" not in text
     assert text.endswith("<!-- end results -->\nafter")
     assert rewrite(text, tmp_path) == text
+
+
+def test_a_study_block_is_written_from_kept_results(tmp_path):
+    runs = tmp_path / "runs"
+    make_up_runs(get_study("table3"), runs, scale="short", skip=lambda spec, seed: spec.recipe == "pacs.erm_bn")
+    kept = tmp_path / "results"
+    kept.mkdir()
+    results = [json.dumps(json.loads(path.read_text())) for path in sorted(runs.glob("*/result.json"))]
+    (kept / "table3.jsonl").write_text("\n".join(results) + "\n")
+    page = "before\n<!-- study: table3 short -->\nOutdated\n<!-- end study -->\nafter"
+    text = rewrite(page, kept)
+    assert text.startswith("before\n<!-- study: table3 short -->\n|  | Artpaint |")
+    assert "| ERM | *missing* (70.9) |" in text
+    assert "| RSC + ASR-Norm | RSC | Photo |" in text
+    assert "n = 3 a cell" in text
+    assert "Outdated" not in text
+    assert text.endswith("<!-- end study -->\nafter")
+    assert rewrite(text, kept) == text
+
+
+def test_a_study_block_of_an_unknown_scale_is_refused(tmp_path):
+    with pytest.raises(UnknownNameError, match="unknown scale 'long'"):
+        rewrite("<!-- study: table3 long -->\n<!-- end study -->", tmp_path)

@@ -1,0 +1,123 @@
+"""`asrnorm report`: what is known of a study, or of a folder of runs, as tables, figures and one page."""
+
+import json
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any, cast, get_args
+
+import typer
+from rich.console import Console
+from rich.table import Table
+
+from asrnorm.config import Scale
+from asrnorm.errors import UnknownNameError, WrongCallError, describe_unknown
+
+if TYPE_CHECKING:
+    from asrnorm.studies import Collected
+
+KEPT = Path("results")
+
+
+def report(
+    what: Annotated[
+        str, typer.Argument(metavar="STUDY_OR_FOLDER", help="Name of a study, or a folder of runs.", show_default=False)
+    ],
+    out: Annotated[
+        Path | None, typer.Option(help="Folder of the report.", show_default="reports/<study>, or <folder>/report")
+    ] = None,
+    scale: Annotated[str, typer.Option(help="Scale of the runs of a study: paper, short or smoke.")] = "paper",
+    runs: Annotated[Path, typer.Option(help="Where the run folders of a study lie.")] = Path("runs"),
+    seeds: Annotated[
+        int | None, typer.Option(min=1, help="Take seeds 0 to N - 1 of a study.", show_default="the study's")
+    ] = None,
+    json_lines: Annotated[bool, typer.Option("--json", help="Print the cells and files as JSON instead.")] = False,
+) -> None:
+    """Write Markdown, CSV, LaTeX, figures and one self-contained HTML page. Nothing is run.
+
+    Example: `asrnorm report table3`, or `asrnorm report runs` for whatever is there. Kept results (`results/`) count.
+    """
+    from asrnorm.report.study import write_report
+    from asrnorm.studies import STUDIES
+
+    found = _find(what, scale, runs, seeds)
+
+    is_study = what in STUDIES
+    folder = out or (Path("reports", what) if is_study else Path(what, "report"))
+    files = write_report(found, folder)
+    if json_lines:
+        typer.echo(json.dumps(_describe(found, files), indent=2))
+        return
+    _print(found)
+    for warning in found.warnings:
+        typer.echo(f"warning: {warning}", err=True)
+    if found.missing:
+        typer.echo(f"{len(found.missing)} runs are missing: asrnorm reproduce {what} --scale {scale} makes them")
+    typer.echo(f"report: {files[-1]}")
+
+
+def _find(what: str, scale: str, runs: Path, seeds: int | None) -> "Collected":
+    from asrnorm.studies import STUDIES, collect, get_study
+
+    if scale not in get_args(Scale):
+        raise UnknownNameError(describe_unknown("scale", scale, get_args(Scale)))
+    if what in STUDIES:
+        kept = KEPT if KEPT.is_dir() else None
+        numbers = None if seeds is None else range(seeds)
+        return collect(get_study(what), runs=runs, kept=kept, scale=cast(Scale, scale), seeds=numbers)
+    if not Path(what).is_dir():
+        if Path(what).name == what:
+            raise UnknownNameError(f"{describe_unknown('study', what, STUDIES)}; nor is it a folder")
+        raise WrongCallError(f"{what}: no such folder, and no study of that name; asrnorm list studies shows them")
+    from asrnorm.report.folder import collect_folder
+
+    return collect_folder(Path(what))
+
+
+def _print(found: "Collected") -> None:
+    from asrnorm.report.entry import lay_out, show_measured, show_printed
+
+    sheet = lay_out(found)
+    if not sheet.rows:
+        return
+    table = Table(box=None, pad_edge=False, title=found.study.title, title_justify="left")
+    table.add_column("", no_wrap=True)
+    for column in sheet.columns:
+        table.add_column(column, justify="right")
+    for row in sheet.rows:
+        words = []
+        for entry in sheet.of(row):
+            ours = show_measured(entry.measured, entry.decimals) if entry.measured else entry.state
+            ours = ours.replace("absent", "-")
+            words.append(f"{ours}\n({show_printed(entry.printed, entry.decimals)})" if entry.printed else ours)
+        table.add_row(row.label, *words)
+    Console().print(table)
+    typer.echo("mean ± standard deviation (n - 1)" + ("; in brackets the paper's numbers" if found.printed else ""))
+
+
+def _describe(found: "Collected", files: list[Path]) -> dict[str, Any]:
+    from asrnorm.report.entry import lay_out
+
+    sheet = lay_out(found)
+    cells = [
+        {
+            "row": entry.row,
+            "column": entry.column,
+            "state": entry.state,
+            "ours": entry.measured.mean if entry.measured else None,
+            "deviation": entry.measured.deviation if entry.measured else None,
+            "n": entry.measured.n if entry.measured else 0,
+            "paper": entry.printed.value if entry.printed else None,
+            "difference": entry.difference,
+            "p": {test.against: test.pooled for test in entry.tests},
+        }
+        for row in sheet.rows
+        for entry in sheet.of(row)
+    ]
+    return {
+        "schema": 1,
+        "study": found.study.name,
+        "scale": found.scale,
+        "cells": cells,
+        "missing": len(found.missing),
+        "warnings": list(found.warnings),
+        "files": [str(path) for path in files],
+    }

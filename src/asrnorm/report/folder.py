@@ -1,0 +1,161 @@
+"""A folder of runs as a study of its own: what is in it, recipe by domain, without the paper's numbers."""
+
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from asrnorm.config import RunConfig, content_hash, load_config
+from asrnorm.errors import AsrnormError, InputError
+from asrnorm.results import RunResult, read_result
+from asrnorm.studies import Cell, Measure, Row, RunSpec, Study
+from asrnorm.studies.collect import Collected, Measured, RunRecord
+from asrnorm.studies.domain import read_measure
+from asrnorm.studies.significance import FEWEST, summarize
+
+AVERAGE, SOURCE = "unseen, average", "source"
+_MOST_COLUMNS = 30  # domains beyond these are shown by their average and in the list of runs
+
+
+@dataclass(frozen=True)
+class _Found:
+    folder: Path
+    config: RunConfig
+    result: RunResult
+
+
+def collect_folder(folder: Path) -> Collected:
+    """Return the finished runs of a folder, or the one run that it is, as a table of recipe by domain.
+
+    Runs that differ in nothing but the seed share a row. CIFAR-10-C is shown by level.
+
+    Raises:
+        InputError: no such folder, or no finished run in it.
+    """
+    if not folder.is_dir():
+        raise InputError(f"{folder}: no such folder, and no study of that name; asrnorm list studies shows them")
+    folders = [folder] if (folder / "result.json").is_file() else sorted(p.parent for p in folder.glob("*/result.json"))
+    found, problems = [], []
+    for path in folders:
+        try:
+            found.append(_Found(path, load_config(path / "config.yaml"), read_result(path / "result.json")))
+        except AsrnormError as error:
+            problems.append(str(error))
+    if not found:
+        reason = f" ({problems[0]})" if problems else ""
+        raise InputError(f"{folder}: no finished run is in it{reason}; asrnorm train makes one")
+    groups: dict[str, list[_Found]] = {}
+    for one in found:
+        groups.setdefault(content_hash(replace(one.config, seed=0)), []).append(one)
+    measures = _measures([one.result for one in found])
+    labels = _label(groups)
+    rows, cells = [], {}
+    for key, members in groups.items():
+        spec = _specify(members[0].config)
+        rows.append(Row(label=labels[key], cells={c: Cell(measure=m, runs=(spec,)) for c, m in measures.items()}))
+        for column, measure in measures.items():
+            measured = _measure(measure, members, spec)
+            if measured is not None:
+                cells[labels[key], column] = measured
+    scales = list(dict.fromkeys(one.result.scale for one in found))
+    selections = dict.fromkeys(one.result.selection for one in found)
+    study = Study(
+        name="report",
+        title=f"Runs in {folder.resolve().name}",
+        caption=f"{len(found)} finished runs; accuracy in %, selection {', '.join(selections)}.",
+        columns=tuple(measures),
+        rows=tuple(rows),
+        suite=found[0].config.suite.name,
+        figures=("levels",) if "Level 1" in measures else (),
+    )
+    return Collected(
+        study=study,
+        scale=", ".join(scales),
+        cells=cells,
+        printed={},
+        tests=(),
+        missing=(),
+        warnings=(*_warn(found, scales), *problems),
+        runs=folder,
+    )
+
+
+def _specify(config: RunConfig) -> RunSpec:
+    options = {key: value for key, value in config.suite.args.items() if key in ("source", "target") and value}
+    return RunSpec(recipe=config.recipe, options=options, overrides={"config": content_hash(replace(config, seed=0))})
+
+
+def _label(groups: Mapping[str, Sequence[_Found]]) -> dict[str, str]:
+    """Recipe, source and scale; the hash too where that does not tell two rows apart."""
+    labels = {}
+    for key, members in groups.items():
+        config = members[0].config
+        source = config.suite.args.get("source")
+        names = source if isinstance(source, str) else ", ".join(source or ())
+        words = [
+            config.recipe,
+            f"from {names}" if names else "",
+            "" if config.scale == "paper" else f"({config.scale})",
+        ]
+        labels[key] = " ".join(word for word in words if word)
+    texts = list(labels.values())
+    return {key: text if texts.count(text) == 1 else f"{text} [{key}]" for key, text in labels.items()}
+
+
+def _measures(results: Iterable[RunResult]) -> dict[str, Measure]:
+    names = list(dict.fromkeys(domain.name for result in results for domain in result.domains))
+    levels = sorted({name.partition("/")[2] for name in names})
+    if names and all(re.fullmatch(r".+/[1-5]", name) for name in names):
+        columns = {f"Level {level}": Measure(quantity="accuracy", domains=(f"*/{level}",)) for level in levels}
+    else:
+        columns = {name: Measure(quantity="accuracy", domains=(name,)) for name in names[:_MOST_COLUMNS]}
+    return {SOURCE: Measure(quantity="accuracy", on_source=True), **columns, AVERAGE: Measure(quantity="accuracy")}
+
+
+def _measure(measure: Measure, members: Sequence[_Found], spec: RunSpec) -> Measured | None:
+    values, records = {}, []
+    for one in sorted(members, key=lambda member: member.result.seed):
+        value = read_measure(measure, one.result)
+        if value is not None and one.result.seed not in values:
+            values[one.result.seed] = value
+            records.append(_record(one, spec))
+    if not values:
+        return None
+    summary = summarize(list(values.values()))
+    return Measured(
+        seeds=tuple(values),
+        values=tuple(values.values()),
+        records=tuple(records),
+        mean=summary.mean,
+        deviation=summary.deviation,
+        n=summary.n,
+    )
+
+
+def _record(one: _Found, spec: RunSpec) -> RunRecord:
+    result = one.result
+    return RunRecord(
+        spec=spec,
+        seed=result.seed,
+        scale=result.scale,
+        config_hash=result.config_hash,
+        commit=result.commit,
+        result=result,
+        folder=one.folder,
+    )
+
+
+def _warn(found: Sequence[_Found], scales: Sequence[str]) -> list[str]:
+    commits = list(dict.fromkeys(one.result.commit for one in found))
+    warnings = []
+    if len(scales) > 1:
+        warnings.append(f"runs of {len(scales)} scales stand in one table: {', '.join(scales)}")
+    if len(commits) > 1:
+        names = ", ".join(commit[:12] + "+" * commit.endswith("+") for commit in commits)
+        warnings.append(f"runs of {len(commits)} commits stand in one table: {names}")
+    seeds: dict[str, set[int]] = {}
+    for one in found:
+        seeds.setdefault(content_hash(replace(one.config, seed=0)), set()).add(one.result.seed)
+    if min(len(some) for some in seeds.values()) < FEWEST:
+        warnings.append(f"fewer than {FEWEST} seeds in some rows: an illustration, not a result")
+    return warnings

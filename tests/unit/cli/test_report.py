@@ -1,0 +1,72 @@
+import json
+import subprocess
+import sys
+
+import pytest
+
+from asrnorm.cli.main import main
+from asrnorm.studies import get_study
+from helpers.made_up_run import make_up_runs
+
+
+@pytest.fixture
+def place(tmp_path, monkeypatch):
+    make_up_runs(get_study("table3"), tmp_path / "runs", seeds=[0, 1], skip=lambda s, seed: s.recipe == "pacs.erm_bn")
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("COLUMNS", "140")
+    return tmp_path
+
+
+def test_a_study_is_collected_printed_and_written(place, capsys):
+    assert main(["report", "table3", "--scale", "smoke", "--seeds", "2"]) == 0
+    shown = capsys.readouterr()
+    assert "RSC + ASR-Norm" in shown.out
+    assert "missing" in shown.out
+    assert "(76.7)" in shown.out
+    assert "report: reports/table3/table3.html" in shown.out
+    assert "warning: fewer than 3 seeds" in shown.err
+    written = {path.name for path in (place / "reports" / "table3").iterdir()}
+    assert {"table3.md", "table3.csv", "table3.tex", "table3-table.tex", "table3.html"} <= written
+
+
+def test_a_folder_of_runs_is_reported_too(place, capsys):
+    assert main(["report", "runs", "--out", "there"]) == 0
+    assert "pacs.rsc_asr from photo" in capsys.readouterr().out
+    assert (place / "there" / "report.html").is_file()
+
+
+def test_json_has_every_cell_and_file(place, capsys):
+    assert main(["report", "table3", "--scale", "smoke", "--seeds", "2", "--json"]) == 0
+    said = json.loads(capsys.readouterr().out)
+    cells = {(cell["row"], cell["column"]): cell for cell in said["cells"]}
+    assert cells["RSC", "Photo"]["n"] == 2
+    assert cells["ERM", "Photo"] | {"paper": 42.2, "state": "missing", "ours": None} == cells["ERM", "Photo"]
+    assert said["files"][-1].endswith("table3.html")
+    assert said["missing"] == 8
+
+
+@pytest.mark.parametrize(
+    ("words", "line"),
+    [
+        (["tabel3"], "did you mean 'table3'"),
+        (["there/not"], "no such folder"),
+        (["table3", "--scale", "long"], "unknown scale 'long'"),
+    ],
+)
+def test_wrong_calls_are_one_line_and_status_2(words, line, place, capsys):
+    assert main(["report", *words]) == 2
+    said = capsys.readouterr().err
+    assert line in said
+    assert said.count("\n") == 1
+
+
+def test_a_folder_without_runs_fails(place, capsys):
+    (place / "empty").mkdir()
+    assert main(["report", "empty"]) == 1
+    assert "no finished run" in capsys.readouterr().err
+
+
+def test_reports_open_without_torch():
+    code = "import sys, asrnorm.report.study, asrnorm.report.folder; print('torch' in sys.modules)"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == "False"

@@ -1,0 +1,76 @@
+import dataclasses
+import json
+
+import pytest
+
+from asrnorm.errors import InputError
+from asrnorm.report.folder import collect_folder
+from asrnorm.report.study import write_report
+from asrnorm.results import read_result, write_result
+from asrnorm.studies import get_study
+from helpers.made_up_run import make_up_runs
+from helpers.small_study import small_study
+
+
+@pytest.fixture
+def runs(tmp_path):
+    make_up_runs(small_study(), tmp_path / "runs")
+    return tmp_path / "runs"
+
+
+def test_a_folder_of_runs_is_a_table_of_recipe_by_domain(runs, tmp_path):
+    found = collect_folder(runs)
+    labels = [row.label for row in found.study.rows]
+    assert labels == sorted(labels)
+    assert "digits.rsda_asr (smoke)" in labels
+    assert found.study.columns == ("source", "svhn", "mnist_m", "syn", "usps", "unseen, average")
+    cell = found.cells["digits.rsda_asr (smoke)", "svhn"]
+    assert (cell.n, cell.seeds) == (3, (0, 1, 2))
+    assert not found.warnings
+    text = write_report(found, tmp_path / "out")[-1].read_text()
+    assert "selection last" in text
+    assert "recipe: digits.rsda_asr" in text
+
+
+def test_one_run_is_a_folder_of_one(runs):
+    found = collect_folder(next(iter(sorted(runs.iterdir()))))
+    assert len(found.study.rows) == 1
+    assert any("fewer than 3 seeds" in warning for warning in found.warnings)
+
+
+def test_mixed_scales_and_commits_are_warned_of(runs):
+    make_up_runs(small_study(), runs, scale="short", seeds=[0], commit="c" * 40)
+    warnings = " ".join(collect_folder(runs).warnings)
+    assert "2 scales" in warnings
+    assert "2 commits" in warnings
+
+
+def test_runs_of_other_settings_are_rows_of_their_own(runs):
+    folder = sorted(runs.glob("digits.rsda_asr*"))[0]
+    other = runs / "other"
+    other.mkdir()
+    config = (folder / "config.yaml").read_text()
+    (other / "config.yaml").write_text(config.replace("batch_size: 8", "batch_size: 4"))
+    result = dataclasses.replace(read_result(folder / "result.json"), config_hash="0123456789")
+    write_result(other / "result.json", result)
+    labels = [row.label for row in collect_folder(runs).study.rows if "rsda_asr" in row.label]
+    assert len(labels) == 2
+    assert all("[" in label for label in labels)
+
+
+def test_cifar10c_is_shown_by_level(tmp_path):
+    make_up_runs(get_study("table6"), tmp_path, seeds=[0])
+    found = collect_folder(tmp_path)
+    assert found.study.columns == ("source", *(f"Level {level}" for level in range(1, 6)), "unseen, average")
+    assert found.study.figures == ("levels",)
+
+
+def test_what_cannot_be_read_is_said_and_an_empty_folder_refused(runs, tmp_path):
+    folder = sorted(runs.iterdir())[0]
+    (folder / "result.json").write_text(json.dumps({"schema": 9}))
+    assert any("schema" in warning for warning in collect_folder(runs).warnings)
+    (tmp_path / "empty").mkdir()
+    with pytest.raises(InputError, match="no finished run"):
+        collect_folder(tmp_path / "empty")
+    with pytest.raises(InputError, match="no such folder"):
+        collect_folder(tmp_path / "nowhere")
