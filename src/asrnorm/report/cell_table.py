@@ -1,7 +1,7 @@
 """The tables of a study in HTML: the paper's layout with all that is known of each cell, and a line a cell."""
 
 import html
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 
 from asrnorm.report.entry import DASH, Entry, Sheet, show, show_p, show_printed, show_signed
 from asrnorm.report.table import comparison_words
@@ -113,38 +113,48 @@ def _counts(entry: Entry) -> str:
 
 
 def long_table(sheet: Sheet, anchors: Anchors) -> str:
-    """Return one line a cell, to be sorted by difference, p or n."""
-    heads = ["row", "column", "ours", "deviation", "paper", "difference", "n", "p", "against"]
+    """Return one line a cell, to be sorted by difference, p or n; without the columns that nothing is in."""
+    shown = [
+        (entry, next(iter(anchors(entry)), None))
+        for row in sheet.rows
+        for entry in sheet.of(row)
+        if entry.state != "absent" or entry.printed is not None
+    ]
+    heads = ["row", "column", "ours", "deviation", "n"]
+    heads += ["paper", "difference"] if any(entry.printed for entry, _ in shown) else []
+    heads += ["p", "against"] if any(entry.tests for entry, _ in shown) else []
     lines = []
-    for row in sheet.rows:
-        for entry in sheet.of(row):
-            if entry.state != "absent" or entry.printed is not None:
-                first = next(iter(anchors(entry)), None)
-                cells = "".join(_line(entry, first))
-                lines.append(f'<tr><th scope="row">{html.escape(row.label)}</th>{cells}</tr>')
+    for entry, anchor in shown:
+        cells = _line(entry, anchor)
+        lines.append(
+            f'<tr><th scope="row">{html.escape(entry.row)}</th>{"".join(cells[head] for head in heads[1:])}</tr>'
+        )
     return scrolling(_sortable(heads, lines), "one line a cell")
 
 
-def _line(entry: Entry, anchor: str | None) -> Iterator[str]:
-    measured, printed, places = entry.measured, entry.printed, entry.decimals
-    yield f"<td>{html.escape(entry.column)}</td>"
-    if measured is None:
-        kind = entry.state if entry.state in ("missing", "diverged") else ""
-        shown = "NaN" if entry.state == "diverged" else entry.state.replace("absent", DASH)
-        yield f'<td class="{kind}" data-sort=""><span class="state">{shown}</span></td>'
-    else:
-        text = show(measured.mean, places)
-        yield _value(f'<a href="#{anchor}">{text}</a>' if anchor else text, measured.mean)
-    yield _number(measured.deviation if measured else None, places)
-    paper = html.escape(show_printed(printed, places)) if printed else DASH
-    yield _value(paper, printed.value if printed else None)
-    gap = entry.difference
-    yield _value(DASH if gap is None else show_signed(gap, places), gap)
-    yield _value(str(measured.n) if measured else DASH, measured.n if measured else None)
+def _line(entry: Entry, anchor: str | None) -> dict[str, str]:
+    measured, printed, places, gap = entry.measured, entry.printed, entry.decimals, entry.difference
     tests = [test for test in entry.tests if test.pooled is not None]
     p = [test.pooled for test in tests if test.pooled is not None]
-    yield _value("<br>".join(html.escape(show_p(one)) for one in p) or DASH, min(p, default=None))
-    yield f'<td class="words">{"<br>".join(html.escape(test.against) for test in tests)}</td>'
+    return {
+        "column": f"<td>{html.escape(entry.column)}</td>",
+        "ours": _own(entry, anchor),
+        "deviation": _number(measured.deviation if measured else None, places),
+        "n": _value(str(measured.n) if measured else DASH, measured.n if measured else None),
+        "paper": _value(html.escape(show_printed(printed, places)) if printed else DASH, _of(printed)),
+        "difference": _value(DASH if gap is None else show_signed(gap, places), gap),
+        "p": _value("<br>".join(html.escape(show_p(one)) for one in p) or DASH, min(p, default=None)),
+        "against": f'<td class="words">{"<br>".join(html.escape(test.against) for test in tests)}</td>',
+    }
+
+
+def _own(entry: Entry, anchor: str | None) -> str:
+    if entry.measured is not None:
+        text = show(entry.measured.mean, entry.decimals)
+        return _value(f'<a href="#{anchor}">{text}</a>' if anchor else text, entry.measured.mean)
+    kind = entry.state if entry.state in ("missing", "diverged") else ""
+    shown = {"diverged": "NaN", "absent": DASH}.get(entry.state, entry.state)
+    return f'<td class="{kind}" data-sort=""><span class="state">{shown}</span></td>'
 
 
 def _number(value: float | None, decimals: int) -> str:

@@ -16,6 +16,7 @@ PALETTE = ("#0072B2", "#E69F00", "#009E73", "#D55E00", "#CC79A7", "#56B4E9", "#8
 MARKERS = ("o", "s", "^", "D", "v", "P", "X")
 DASHES: tuple[Any, ...] = ("-", (0, (6, 2)), (0, (4, 1, 1, 1)), (0, (8, 2, 2, 2)), (0, (2, 1)))
 INK = "#1b1b1c"  # of axes and letters; a color that nothing else has, so that a page can put its own in its place
+_BLUE = PALETTE[0].lower()  # too dark on a dark page, which has a lighter one
 FORMATS = ("svg", "pdf", "png")
 _STYLE = {
     "font.size": 10,
@@ -70,7 +71,7 @@ def for_page(svg: str, prefix: str) -> str:
         >>> for_page('<path id="a" style="fill: #1b1b1c"/><use href="#a"/>', "f1")
         '<path id="f1-a" style="fill: currentColor"/><use href="#f1-a"/>'
     """
-    svg = svg.replace(INK, "currentColor")
+    svg = svg.replace(INK, "currentColor").replace(_BLUE, f"var(--blue, {_BLUE})")
     svg = re.sub(r'\bid="', f'id="{prefix}-', svg)
     return re.sub(r'(href="#|url\(#)', rf"\g<1>{prefix}-", svg)
 

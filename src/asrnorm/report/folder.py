@@ -86,7 +86,8 @@ def _specify(config: RunConfig) -> RunSpec:
 
 
 def _label(groups: Mapping[str, Sequence[_Found]]) -> dict[str, str]:
-    """Recipe, source and scale; the hash too where that does not tell two rows apart."""
+    """Recipe and source; scale and hash too where that does not tell rows apart."""
+    mixed = len({members[0].config.scale for members in groups.values()}) > 1
     labels = {}
     for key, members in groups.items():
         config = members[0].config
@@ -95,7 +96,7 @@ def _label(groups: Mapping[str, Sequence[_Found]]) -> dict[str, str]:
         words = [
             config.recipe,
             f"from {names}" if names else "",
-            "" if config.scale == "paper" else f"({config.scale})",
+            f"({config.scale})" if mixed else "",
         ]
         labels[key] = " ".join(word for word in words if word)
     texts = list(labels.values())

@@ -10,10 +10,10 @@ from asrnorm.report.file import write_whole
 _STYLE = """
 :root { color-scheme: light dark;
   --ink: #1b1b1b; --paper: #ffffff; --faint: #5f5f5f; --line: #d9d9d9; --mark: #e3eef7; --link: #005a8f;
-  --warn: #fff4d6; --warn-line: #b7791f; --gap: #f3f3f3; }
+  --blue: #0072b2; --warn: #fff4d6; --warn-line: #b7791f; --gap: #f3f3f3; }
 @media (prefers-color-scheme: dark) {
   :root { --ink: #e6e6e6; --paper: #161616; --faint: #a8a8a8; --line: #3a3a3a; --mark: #1d3342; --link: #7cc4f0;
-    --warn: #3a2e12; --warn-line: #d9a441; --gap: #222222; }
+    --blue: #3d9ad6; --warn: #3a2e12; --warn-line: #d9a441; --gap: #222222; }
 }
 * { box-sizing: border-box; }
 html { scroll-behavior: smooth; }

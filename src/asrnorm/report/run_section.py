@@ -16,15 +16,14 @@ from asrnorm.studies.collect import Collected, RunRecord
 
 STYLE = """
 section.run { border-top: 1px solid var(--line); padding: .4rem 0 .8rem; scroll-margin-top: .5rem; }
-section.run:target { background: var(--mark); box-shadow: 0 0 0 .5rem var(--mark); }
+section.run:target { box-shadow: -.5rem 0 0 var(--paper), -.75rem 0 0 var(--link); }
 section.run h3 { margin: .4rem 0; overflow-wrap: anywhere; } section.run details { margin: .4rem 0; }
 section.run td, section.run th { padding: .15rem .7rem; font-size: .88rem; } code, pre { font-size: .84rem; }
 section.run pre { overflow-x: auto; background: var(--gap); padding: .6rem .8rem; border-radius: 4px; }
 .curves { display: flex; flex-wrap: wrap; gap: .5rem 1.5rem; }
-svg.spark { font: 9px system-ui, sans-serif; } svg.spark text { fill: var(--faint); }
-svg.spark polyline { fill: none; stroke: #0072B2; stroke-width: 1.2; opacity: .75; }
+svg.spark { font: 10px system-ui, sans-serif; } svg.spark text { fill: var(--faint); }
+svg.spark polyline { fill: none; stroke: var(--blue); stroke-width: 1.2; opacity: .75; }
 svg.spark path { fill: none; stroke: var(--line); } svg.spark .broken { fill: #D55E00; font-weight: 700; }
-@media (prefers-color-scheme: dark) { svg.spark polyline { stroke: #56B4E9; } }
 summary { cursor: pointer; }
 """
 

@@ -15,7 +15,7 @@ _STYLE = """
   max-width: 60rem; } .warn ul { margin: .2rem 0; padding-left: 1.2rem; }
 nav.contents { font-size: .92rem; } nav.contents a { margin-right: 1rem; white-space: nowrap; }
 li:target { background: var(--mark); }
-figure.drawn svg { max-width: min(100%, 56rem); height: auto; display: block; }
+figure.drawn svg { max-width: 100%; height: auto; display: block; }
 @media (max-width: 40rem) { figure.drawn svg { min-width: 34rem; max-width: none; } }
 .count { font-variant-numeric: tabular-nums; }
 @media print { body { max-width: none; } nav.contents, th button::after { display: none; } }
@@ -86,7 +86,7 @@ def _legend(collected: Collected, sheet: Sheet) -> list[str]:
     has_paper = bool(collected.printed)
     words = "Mean ± standard deviation (n - 1) over seeds; best of each column shaded; a number leads to its runs."
     if has_paper:
-        words += " Under it the paper's number as printed, and ours less the paper's."
+        words += " Under it the paper's number, as printed but where a note says otherwise, and ours less the paper's."
     if collected.tests:
         words += " p: one-sided two-sample t-test, as the paper's; the largest where there are several. All are below."
     parts = [page.paragraph(words, note=True)]

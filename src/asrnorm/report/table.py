@@ -166,7 +166,7 @@ def legend(collected: Collected, sheet: Sheet) -> str:
     """Return what the signs mean, the footnotes, and where the numbers come from."""
     lines = [
         f"Ours: mean ± standard deviation (n - 1), {collected.scale} scale; best of ours in bold. In brackets: the "
-        "paper's number as printed. *missing*: not run yet."
+        "paper's number, as printed but where a note says otherwise. *missing*: not run yet."
     ]
     lines += [f"[{number}] {text}" for number, text in enumerate(sheet.footnotes, start=1)]
     lines += sheet.notes

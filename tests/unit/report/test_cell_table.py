@@ -23,12 +23,19 @@ def test_cells_sort_by_their_numbers_and_gaps_by_nothing(small):
     assert [float(key) for key in keys[:5]] == [
         measured.mean,
         measured.deviation,
+        measured.n,
         27.8,
         measured.mean - 27.8,
-        measured.n,
     ]
     assert keys[5] == ""
     assert 'class="missing" data-sort=""' in table
+
+
+def test_columns_that_nothing_is_in_are_left_out(small):
+    rows = tuple(replace(row, not_run=None) for row in small.study.rows if row.label != "CCSA")
+    bare = replace(small, study=replace(small.study, rows=rows, comparisons=()), printed={}, tests=())
+    heads = re.findall(r'<th scope="col"[^>]*>([^<]*)', long_table(lay_out(bare), nowhere))
+    assert heads == ["row", "column", "ours", "deviation", "n"]
 
 
 def test_a_diverged_cell_says_at_which_seeds(small):

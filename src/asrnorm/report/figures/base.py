@@ -1,6 +1,7 @@
 """The registry of figures, and what they share: a look for each row, the paper's numbers apart from ours."""
 
 from collections.abc import Callable, Iterator
+from importlib import import_module
 from pathlib import Path
 from typing import Any
 
@@ -41,15 +42,14 @@ def records_of(collected: Collected, row: Row) -> Iterator[RunRecord]:
                 yield record
 
 
-def legend_beside(figure: Any, handles: list[Any], labels: list[str] | None = None) -> None:
+def legend_beside(figure: Any, handles: list[Any], marker_scale: float = 1.0) -> None:
     """Put the legend right of the axes, where it covers nothing."""
-    figure.legend(handles, labels or [handle.get_label() for handle in handles], loc="outside right upper", fontsize=9)
+    labels = [handle.get_label() for handle in handles]
+    figure.legend(handles, labels, loc="outside right upper", fontsize=9, markerscale=marker_scale)
 
 
 def origin_handles(ours: bool = True, paper: bool = True) -> list[Any]:
     """Return the entries of a legend that tell our numbers from the paper's."""
-    from importlib import import_module
-
     line = import_module("matplotlib.lines").Line2D
     gray = "#6b6b6b"
     handles = []

@@ -49,7 +49,7 @@ def _draw(axes: Any, lines: dict[str, list[tuple[Points, bool]]]) -> None:
                     axes.annotate("NaN", (x[-1], y[-1]), (7, 7), textcoords="offset points", color=color)
     axes.set_yscale("log")
     ticker = import_module("matplotlib.ticker")
-    axes.xaxis.set_major_locator(ticker.MaxNLocator(5))
+    axes.xaxis.set_major_locator(ticker.MaxNLocator(4))
     axes.yaxis.set_major_locator(ticker.LogLocator(subs=(1, 2, 5)))
     axes.yaxis.set_major_formatter(ticker.FormatStrFormatter("%g"))
     axes.yaxis.set_minor_formatter(ticker.NullFormatter())

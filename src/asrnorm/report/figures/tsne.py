@@ -45,7 +45,7 @@ def tsne(collected: Collected, out: Path) -> Any:  # noqa: ARG001
             axes.set_title(title)
             axes.set_xticks([])
             axes.set_yticks([])
-        legend_beside(figure, handles)
+        legend_beside(figure, handles, marker_scale=2)
         return figure
 
 
