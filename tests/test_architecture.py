@@ -20,6 +20,7 @@ MAY_IMPORT = {
     "evaluation": {"models", "data", "methods", "world"},
     "training": {"norms", "conversion", "models", "data", "methods", "evaluation", "world"},
     "recipes": set(),
+    "studies": {"recipes"},
     "report": set(),
     "bench": {"ops", "norms", "models", "data"},
 }

@@ -149,6 +149,17 @@ def content_hash(config: RunConfig) -> str:
     return hashlib.sha256(text.encode()).hexdigest()[:10]
 
 
+def run_name(config: RunConfig) -> str:
+    """Return the name of a run's folder: recipe, seed, and ten digits over all that changes its numbers.
+
+    Example:
+        >>> run_name(RunConfig(recipe="pacs.erm_asr", suite=Choice(name="pacs"), model=Choice(name="resnet18"),
+        ...     norm=Choice(name="asr"), method=Choice(name="erm"), optim=OptimConfig(), steps=1, batch_size=1))[:18]
+        'pacs.erm_asr--s0--'
+    """
+    return f"{config.recipe}--s{config.seed}--{content_hash(config)}"
+
+
 def override(config: RunConfig, assignments: Mapping[str, Any]) -> RunConfig:
     """Return the config with fields replaced, as `--set a.b=value` does.
 

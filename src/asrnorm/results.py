@@ -86,10 +86,23 @@ def read_result(path: Path) -> RunResult:
         raise InputError(f"{path}: {error.strerror}") from None
     except ValueError as error:
         raise InputError(f"{path}: damaged ({error})") from error
+    return parse_result(values, str(path))
+
+
+def parse_result(values: object, where: str) -> RunResult:
+    """Return the result that plain values describe.
+
+    Args:
+        values: what JSON read.
+        where: what they come from, for messages.
+
+    Raises:
+        InputError: damaged, or of another schema.
+    """
     if not isinstance(values, dict) or values.get("schema") != SCHEMA:
-        raise InputError(f"{path}: not a result of schema {SCHEMA}")
+        raise InputError(f"{where}: not a result of schema {SCHEMA}")
     try:
-        result: RunResult = build(RunResult, values, f"{path}: not a whole result")
+        result: RunResult = build(RunResult, values, f"{where}: not a whole result")
     except UnknownNameError as error:
         raise InputError(str(error)) from error
     return result

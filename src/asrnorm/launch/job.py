@@ -3,14 +3,14 @@
 import fcntl
 import json
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from asrnorm.config import RunConfig, content_hash, override
-from asrnorm.errors import AsrnormError, InputError
+from asrnorm.errors import AsrnormError
 from asrnorm.results import read_result
-from asrnorm.studies.spec import ANALYSIS_FILES, Evaluation
+from asrnorm.studies.spec import ANALYSIS_FILES, DIVERGENCE_FILE, Evaluation
 
 if TYPE_CHECKING:
     from asrnorm.studies.plan import Plan
@@ -42,6 +42,7 @@ class Job:
         folder: of the run.
         evaluations: each leaves `evaluations/<name>.json`.
         analyses: keys of `ANALYSIS_FILES`.
+        may_diverge: a loss that is not finite is an outcome, kept in `DIVERGENCE_FILE`; nothing more is made of it.
         module: what `python -m` runs; another than `asrnorm` may register things of its own first.
     """
 
@@ -49,7 +50,11 @@ class Job:
     folder: Path
     evaluations: tuple[Evaluation, ...] = ()
     analyses: tuple[str, ...] = ()
+    may_diverge: bool = False
     module: str = "asrnorm"
+
+    def __hash__(self) -> int:
+        return hash(self.folder)  # configs hold dicts
 
     @property
     def name(self) -> str:
@@ -73,9 +78,15 @@ class Job:
         return tuple(pieces)
 
     def missing(self) -> tuple[Piece, ...]:
-        """Return the pieces whose products are not there."""
+        """Return the pieces whose products are not there; none where the run is one that diverged, and may."""
+        if self.has_diverged():
+            return ()
         hashes = {evaluation.name: self._hash_of(evaluation.overrides) for evaluation in self.evaluations}
         return tuple(piece for piece in self.pieces() if not _is_there(piece, hashes.get(piece.label)))
+
+    def has_diverged(self) -> bool:
+        """Tell whether the run has ended with a loss that is not finite, where that is an outcome."""
+        return self.may_diverge and (self.folder / DIVERGENCE_FILE).is_file()
 
     def is_busy(self) -> bool:
         """Tell whether another process, here or on a machine that shares the folder, is at work on the run."""
@@ -99,18 +110,18 @@ def gather_jobs(plan: "Plan", module: str = "asrnorm") -> tuple[Job, ...]:
         plan: what a study needs.
         module: see `Job`.
     """
-    parts: dict[Path, tuple[RunConfig, dict[str, Evaluation], dict[str, None]]] = {}
-    for task in plan.tasks:
-        _, evaluations, analyses = parts.setdefault(task.folder, (task.config, {}, {}))
-        if task.spec.evaluation is not None:
-            known = evaluations.setdefault(task.spec.evaluation.name, task.spec.evaluation)
-            if known != task.spec.evaluation:
-                raise InputError(f"two evaluations of {task.folder.name} are called {known.name!r}; rename one")
-        analyses.update(dict.fromkeys(task.spec.analyses))
-    return tuple(
-        Job(config=config, folder=folder, evaluations=tuple(scored.values()), analyses=tuple(extra), module=module)
-        for folder, (config, scored, extra) in parts.items()
-    )
+    jobs: dict[Path, Job] = {}
+    for task in plan.tasks:  # a run comes before what is made of it
+        if task.kind == "run":
+            new = Job(config=task.config, folder=task.folder, may_diverge=task.spec.may_diverge, module=module)
+            jobs.setdefault(task.folder, new)
+            continue
+        job, evaluation = jobs[task.folder], task.spec.evaluation
+        if task.kind == "evaluation" and evaluation is not None:
+            jobs[task.folder] = replace(job, evaluations=(*job.evaluations, evaluation))
+        elif task.analysis is not None:
+            jobs[task.folder] = replace(job, analyses=(*job.analyses, task.analysis))
+    return tuple(jobs.values())
 
 
 def _assignment(name: str, value: Any) -> str:

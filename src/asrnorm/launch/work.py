@@ -46,6 +46,8 @@ def _work(job: Job, environment: Mapping[str, str], wish: Callable[[], Wish], pl
                 return Ended(job, "busy")
             _write_config(job)
         error = _run(job, piece, environment, wish, place)
+        if error is not None and job.has_diverged():
+            return Ended(job, "done")
         if error is not None:
             return Ended(job, "failed" if wish() == "go on" else "stopped", error)
     left = job.missing()

@@ -8,32 +8,15 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
-from asrnorm.config import (
-    RunConfig,
-    content_hash,
-    dump_config,
-    first_difference,
-    load_config,
-)
+from asrnorm.config import RunConfig, content_hash, dump_config, first_difference, load_config
+from asrnorm.config import run_name as run_name
 from asrnorm.errors import InputError, StorageError
 
 _FULL = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EFBIG})
 _HELD = frozenset({errno.EACCES, errno.EAGAIN})
 _TEMPORARY = (".*.tmp", ".result.json.*")
-_OWN = ("result.json", "model.safetensors", "config.yaml", "env.json", "log.jsonl")
+_OWN = ("result.json", "divergence.json", "model.safetensors", "config.yaml", "env.json", "log.jsonl")
 _OWN_FOLDERS = ("checkpoints", "pool", "events", "choice", "evaluations", "analyses")
-
-
-def run_name(config: RunConfig) -> str:
-    """Return the name of a run's folder: recipe, seed, and ten digits over all that changes its numbers.
-
-    Example:
-        >>> from asrnorm.config import Choice, OptimConfig
-        >>> run_name(RunConfig(recipe="pacs.erm_asr", suite=Choice(name="pacs"), model=Choice(name="resnet18"),
-        ...     norm=Choice(name="asr"), method=Choice(name="erm"), optim=OptimConfig(), steps=1, batch_size=1))[:18]
-        'pacs.erm_asr--s0--'
-    """
-    return f"{config.recipe}--s{config.seed}--{content_hash(config)}"
 
 
 class RunFolder:
@@ -54,6 +37,7 @@ class RunFolder:
         self.choice = path / "choice"
         self.model = path / "model.safetensors"
         self.result = path / "result.json"
+        self.divergence = path / "divergence.json"
 
     @contextmanager
     def open(self, config: RunConfig, *, fresh: bool) -> Iterator[None]:

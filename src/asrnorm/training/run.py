@@ -15,7 +15,7 @@ from asrnorm.config import RunConfig, content_hash, load_config
 from asrnorm.data import Suite, create_suite
 from asrnorm.data.base import Data
 from asrnorm.data.pool import Pool
-from asrnorm.errors import InputError, StorageError
+from asrnorm.errors import DivergenceError, InputError, StorageError
 from asrnorm.models import Classifier
 from asrnorm.models.weight import read_state
 from asrnorm.results import RunResult, read_result, write_result
@@ -77,7 +77,12 @@ def run(config: RunConfig, out: str | Path | None = None, fresh: bool = False, w
     ):
         if from_first(processes.rank == 0 and folder.result.exists(), processes):
             return read_result(folder.result)
-        return _work(config, _Site(folder, device, processes))
+        try:
+            return _work(config, _Site(folder, device, processes))
+        except DivergenceError as error:  # kept, since for some ablations it is the outcome
+            if processes.rank == 0:
+                write_whole(folder.divergence, json.dumps({"schema": 1, "message": str(error)}).encode())
+            raise
 
 
 def load_run(folder: str | Path, device: str = "auto") -> LoadedRun:

@@ -1,0 +1,100 @@
+"""Numbers of a result by domain, and what becomes of averages where a domain is missing."""
+
+from collections.abc import Iterator, Mapping
+from fnmatch import fnmatchcase
+from math import fsum
+
+from asrnorm.results import RunResult
+from asrnorm.studies.spec import Measure, Printed, Row, Study
+
+_FACTOR = {"percent": 100.0, "plain": 1.0, "millions": 1e-6}
+
+
+def read_measure(measure: Measure, result: RunResult, without: frozenset[str] = frozenset()) -> float | None:
+    """Return what a cell shows of a result, in the cell's unit; `None` where the result does not hold it.
+
+    Args:
+        measure: what is read.
+        result: where from.
+        without: domains to leave out, since other rows of the column lack them.
+    """
+    value = _read(measure, result, without)
+    return None if value is None else value * _FACTOR[measure.unit]
+
+
+def _read(measure: Measure, result: RunResult, without: frozenset[str]) -> float | None:
+    if measure.quantity == "parameters":
+        return float(result.num_parameters)
+    if measure.quantity == "adversarial":
+        return result.adversarial.get(measure.attack)
+    if measure.on_source:
+        return float(getattr(result.source, measure.quantity))
+    values = [
+        float(getattr(domain, measure.quantity))
+        for domain in result.domains
+        if matches(measure, domain.name) and domain.name not in without
+    ]
+    return fsum(values) / len(values) if values else None
+
+
+def matches(measure: Measure, domain: str) -> bool:
+    """Return whether a measure looks at a domain.
+
+    Example:
+        >>> matches(Measure(quantity="accuracy", domains=("*/5",)), "fog/5")
+        True
+    """
+    return not measure.domains or any(fnmatchcase(domain, pattern) for pattern in measure.domains)
+
+
+def find_missing(measure: Measure, result: RunResult) -> set[str]:
+    """Return the domains that a measure looks at and a result lacks."""
+    if measure.on_source or measure.quantity in ("parameters", "adversarial"):
+        return set()
+    return {name for name in result.missing if matches(measure, name)}
+
+
+def restrict_printed(row: Row, column: str, gone: Mapping[str, frozenset[str]]) -> Printed:
+    """Return what the paper prints in a cell; its average over the domains left, where others are missing.
+
+    That can be had from the row's other cells only where each is of one domain and none of them has lost a part.
+
+    Args:
+        row: the row; the cell must have a printed number.
+        column: of the cell.
+        gone: missing domains by column.
+    """
+    cell = row.cells[column]
+    assert cell.printed is not None
+    lost = gone[column]
+    if not lost or cell.measure.domains:
+        return cell.printed
+    parts = [
+        other
+        for name, other in row.cells.items()
+        if name != column and other.measure.domains and other.measure.quantity == cell.measure.quantity
+    ]
+    left = [part for part in parts if not any(matches(part.measure, domain) for domain in lost)]
+    single = all(len(part.measure.domains) == 1 and "*" not in part.measure.domains[0] for part in parts)
+    if not single or not left or any(part.printed is None for part in left):
+        return cell.printed
+    mean = fsum(part.printed.value for part in left if part.printed is not None) / len(left)
+    return Printed(
+        value=round(mean, 2),
+        copied_from=cell.printed.copied_from,
+        note=f"the paper's average over all its domains is {cell.printed.value:g}",
+    )
+
+
+def describe_missing(study: Study, gone: Mapping[str, frozenset[str]]) -> Iterator[str]:
+    """Yield one sentence on the domains that are missing, and what the averages are over."""
+    lost = sorted(set().union(*gone.values()))
+    if not lost:
+        return
+    names = ", ".join(lost) if len(lost) <= 4 else f"{len(lost)} domains ({', '.join(lost[:3])}, ...)"
+    measures = [cell.measure for row in study.rows for cell in row.cells.values()]
+    single = all(len(m.domains) <= 1 and "*" not in "".join(m.domains) for m in measures)
+    if single and any(measure.domains for measure in measures):
+        yield f"Not there: {names}. Averages, ours and the paper's, are over the other domains."
+    else:
+        yield f"Not there: {names}. Our averages are over the other domains; the paper's are over all of them."

@@ -1,0 +1,208 @@
+"""What a study is: a table or figure of the paper, cell by cell: the run behind each cell, and the printed number."""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Any, Literal
+
+from asrnorm.config import RunConfig, Scale, override
+from asrnorm.recipes import recipe
+from asrnorm.registry import Registry
+
+Unit = Literal["percent", "plain", "millions"]
+Quantity = Literal["accuracy", "brier", "ece", "nll", "adversarial", "parameters"]
+Better = Literal["higher", "lower"]
+
+# What an analysis of a run leaves in the run's folder.
+ANALYSIS_FILES = {"statistics": "analyses/statistics.npz"}
+# What training leaves there when a loss is no longer finite: `{"schema": 1, "message": ...}`.
+DIVERGENCE_FILE = "divergence.json"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Printed:
+    """A number as the paper prints it, in the table's own unit: 52.8, .024.
+
+    Attributes:
+        deviation: what stands after the plus-minus sign; the paper's are population deviations (ddof 0).
+        copied_from: the work that the paper took the number from.
+        note: a slip of the paper and what it should be; becomes a footnote.
+        below: the paper prints "less than" this value, as p-values do.
+    """
+
+    value: float
+    deviation: float | None = None
+    copied_from: str | None = None
+    note: str | None = None
+    below: bool = False
+
+
+@dataclass(frozen=True, kw_only=True)
+class Evaluation:
+    """A finished run scored again under another config, such as BN with the statistics of the test batch.
+
+    Attributes:
+        name: its result is `<run>/evaluations/<name>.json`.
+        overrides: as `--set`.
+    """
+
+    name: str
+    overrides: Mapping[str, Any]
+
+
+@dataclass(frozen=True, kw_only=True)
+class RunSpec:
+    """One run but for its seed and scale.
+
+    Attributes:
+        recipe: its name.
+        options: keyword arguments of the recipe, `source` and `target`.
+        overrides: as `--set`.
+        evaluation: how the finished run is scored again, where the cell needs that.
+        analyses: further files that are made of the finished run; keys of `ANALYSIS_FILES`.
+        may_diverge: a loss that is not finite is an outcome too, kept in `DIVERGENCE_FILE` and not tried again.
+
+    Example:
+        >>> spec = RunSpec(recipe="cifar10c.ada_bn",
+        ...     evaluation=Evaluation(name="bn_test-16", overrides={"norm": "bn_test", "evaluate_batch": 16}))
+        >>> spec.config(3, "short").norm.name, spec.scored_config(3, "short").norm.name
+        ('bn', 'bn_test')
+    """
+
+    recipe: str
+    options: Mapping[str, Any] = field(default_factory=dict)
+    overrides: Mapping[str, Any] = field(default_factory=dict)
+    evaluation: Evaluation | None = None
+    analyses: tuple[str, ...] = ()
+    may_diverge: bool = False
+
+    def config(self, seed: int, scale: Scale) -> RunConfig:
+        """Return the config of the run itself."""
+        built: RunConfig = recipe(self.recipe, scale=scale, seed=seed, **self.options, **self.overrides)
+        return built
+
+    def scored_config(self, seed: int, scale: Scale) -> RunConfig:
+        """Return the config under which it is scored; its content hash names the result."""
+        config = self.config(seed, scale)
+        return config if self.evaluation is None else override(config, self.evaluation.overrides)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Measure:
+    """What is read off a result.
+
+    Attributes:
+        domains: patterns on domain names, as `*/5` or `svhn`; empty takes all targets that are present.
+        on_source: the source's test images instead of the targets.
+        attack: key of `RunResult.adversarial`.
+        unit: `percent` shows fractions times 100, `millions` counts over a million.
+    """
+
+    quantity: Quantity
+    domains: tuple[str, ...] = ()
+    on_source: bool = False
+    attack: str = ""
+    unit: Unit = "percent"
+    better: Better = "higher"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Cell:
+    """One number of a table.
+
+    Attributes:
+        runs: where it comes from; several are averaged seed by seed, as a row's average over four sources.
+        printed: what the paper has there.
+    """
+
+    measure: Measure
+    runs: tuple[RunSpec, ...] = ()
+    printed: Printed | None = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class Row:
+    """A line of a table.
+
+    Attributes:
+        label: unique in its study.
+        cells: by column; a column that is not there is a dash in the paper.
+        group: heading above a block of rows.
+        not_run: why there are the paper's numbers alone.
+    """
+
+    label: str
+    cells: Mapping[str, Cell]
+    group: str = ""
+    not_run: str | None = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class Comparison:
+    """Row against row, column by column, one-sided: is `row` better?
+
+    Attributes:
+        printed: the paper's p-values by column.
+        differences: the paper's row of differences ("delta to"), by column.
+    """
+
+    row: str
+    against: str
+    printed: Mapping[str, Printed] = field(default_factory=dict)
+    differences: Mapping[str, Printed] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Study:
+    """A table or figure: what it shows, what it needs, what the paper has.
+
+    Attributes:
+        figures: keys of the report's figures: `levels`, `lambdas`, `tsne`, `corruptions`, `samples`, `complexity`,
+            `residual`.
+        seeds: runs of each cell in the paper, or our default where it does not say.
+        suite: registry name.
+        transposed: the paper prints these rows as columns.
+    """
+
+    name: str
+    title: str
+    caption: str
+    columns: tuple[str, ...]
+    rows: tuple[Row, ...]
+    comparisons: tuple[Comparison, ...] = ()
+    figures: tuple[str, ...] = ()
+    footnotes: tuple[str, ...] = ()
+    seeds: int = 5
+    suite: str = ""
+    transposed: bool = False
+
+
+STUDIES: Registry[Callable[[], Study]] = Registry("study")
+
+
+def get_study(name: str) -> Study:
+    """Return a study by its name.
+
+    Raises:
+        UnknownNameError: no such study; the nearest is named.
+
+    Example:
+        >>> get_study("table3").columns
+        ('Artpaint', 'Cartoon', 'Sketch', 'Photo', 'Avg.')
+    """
+    return STUDIES[name]()
+
+
+def list_studies() -> tuple[str, ...]:
+    """Return the names of all studies, tables first, in the order of the paper.
+
+    Example:
+        >>> list_studies()[:2], list_studies()[9]
+        (('table1', 'table2'), 'table10')
+    """
+    return tuple(sorted(STUDIES.names(), key=_place))
+
+
+def _place(name: str) -> tuple[int, int, str]:
+    if name.startswith("table"):
+        return 0, int(name.removeprefix("table")), name
+    return (1 if name.startswith("fig-") else 2), 0, name
