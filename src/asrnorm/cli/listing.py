@@ -18,6 +18,7 @@ REGISTRIES = {
     "models": ("asrnorm.models", "MODELS"),
     "norms": ("asrnorm.norms", "NORMS"),
     "recipes": ("asrnorm.recipes", "RECIPES"),
+    "studies": ("asrnorm.studies", "STUDIES"),
     "suites": ("asrnorm.data", "SUITES"),
 }
 

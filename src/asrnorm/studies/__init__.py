@@ -1,5 +1,12 @@
 """The paper's tables and figures: which runs they need, what was found of them, how they compare. No torch here."""
 
+from asrnorm.studies import ablation as ablation
+from asrnorm.studies import cifar10c as cifar10c
+from asrnorm.studies import cifar10c_norm as cifar10c_norm
+from asrnorm.studies import complexity as complexity
+from asrnorm.studies import digits as digits
+from asrnorm.studies import figure as figure
+from asrnorm.studies import pacs_multi as pacs_multi
 from asrnorm.studies import pacs_single as pacs_single
 from asrnorm.studies.collect import Collected as Collected
 from asrnorm.studies.collect import Measured as Measured
@@ -10,8 +17,8 @@ from asrnorm.studies.plan import Task as Task
 from asrnorm.studies.plan import plan as plan
 from asrnorm.studies.significance import TestResult as TestResult
 from asrnorm.studies.spec import ANALYSIS_FILES as ANALYSIS_FILES
-from asrnorm.studies.spec import STUDIES as STUDIES
 from asrnorm.studies.spec import DIVERGENCE_FILE as DIVERGENCE_FILE
+from asrnorm.studies.spec import STUDIES as STUDIES
 from asrnorm.studies.spec import Cell as Cell
 from asrnorm.studies.spec import Comparison as Comparison
 from asrnorm.studies.spec import Evaluation as Evaluation

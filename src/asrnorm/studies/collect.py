@@ -15,7 +15,7 @@ from asrnorm.results import RunResult
 from asrnorm.studies.domain import describe_missing, find_missing, read_measure, restrict_printed
 from asrnorm.studies.plan import Task, iterate_specs, plan
 from asrnorm.studies.significance import FEWEST, TestResult, compare, correct_holm, summarize
-from asrnorm.studies.spec import DIVERGENCE_FILE, Cell, Printed, RunSpec, Study
+from asrnorm.studies.spec import DIVERGENCE_FILE, Cell, Printed, RunSpec, Study, scored_hash
 from asrnorm.studies.store import Found, Store, find_results
 
 Place = tuple[str, str]  # row label, column
@@ -152,7 +152,7 @@ def _run_cells(study: Study) -> Iterator[tuple[str, str, Cell]]:
 
 
 def _look_up(store: Store, spec: RunSpec, seed: int, scale: Scale) -> Found | None:
-    found = store.results.get(content_hash(spec.scored_config(seed, scale)))
+    found = store.results.get(scored_hash(spec, seed, scale))
     return found if found is not None and found.result.scale == scale else None
 
 
@@ -235,17 +235,19 @@ def _warn(
     if len(counts) > 1:
         yield f"cells have between {counts[0]} and {counts[-1]} seeds"
     for other in get_args(Scale):
-        if other == scale:
-            continue
-        specs = list(iterate_specs(study))
-        there = sum(
-            _look_up(store, spec, seed, other) is not None and _look_up(store, spec, seed, scale) is None
-            for spec in specs
-            for seed in seeds
-        )
-        if there:
+        if other != scale and (there := _count_elsewhere(study, store, seeds, scale, other)):
             yield f"{there} results that are missing here are there at scale {other!r}; they are not shown"
     yield from store.problems
+
+
+def _count_elsewhere(study: Study, store: Store, seeds: Sequence[int], scale: Scale, other: Scale) -> int:
+    found = set()
+    for spec in iterate_specs(study) if store.results else ():
+        for seed in seeds:
+            one = _look_up(store, spec, seed, other)
+            if one is not None and _look_up(store, spec, seed, scale) is None:
+                found.add(one.result.config_hash)
+    return len(found)
 
 
 def _diverged(study: Study, tasks: Sequence[Task]) -> Iterator[tuple[Place, tuple[int, ...]]]:
@@ -254,6 +256,6 @@ def _diverged(study: Study, tasks: Sequence[Task]) -> Iterator[tuple[Place, tupl
         return
     for row, column, cell in _run_cells(study):
         scale = tasks[0].config.scale
-        hashes = {content_hash(spec.config(seed, scale)) for spec in cell.runs for seed in set(lost.values())}
+        hashes = {scored_hash(spec, seed, scale) for spec in cell.runs for seed in set(lost.values())}
         if seeds := tuple(sorted(lost[identity] for identity in hashes & set(lost))):
             yield (row, column), seeds

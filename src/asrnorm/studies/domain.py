@@ -24,16 +24,15 @@ def read_measure(measure: Measure, result: RunResult, without: frozenset[str] = 
 
 def _read(measure: Measure, result: RunResult, without: frozenset[str]) -> float | None:
     if measure.quantity == "parameters":
-        return float(result.num_parameters)
+        count = result.num_parameters
+        return (count - measure.baseline) / measure.baseline if measure.baseline else float(count)
     if measure.quantity == "adversarial":
         return result.adversarial.get(measure.attack)
     if measure.on_source:
         return float(getattr(result.source, measure.quantity))
-    values = [
-        float(getattr(domain, measure.quantity))
-        for domain in result.domains
-        if matches(measure, domain.name) and domain.name not in without
-    ]
+    seen = {d.name: float(getattr(d, measure.quantity)) for d in result.domains if matches(measure, d.name)}
+    # A column of one domain that another row lacks is no average: what is there is shown.
+    values = [value for name, value in seen.items() if name not in without] or list(seen.values())
     return fsum(values) / len(values) if values else None
 
 

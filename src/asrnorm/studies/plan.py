@@ -87,7 +87,7 @@ def plan(study: Study, *, seeds: Sequence[int], scale: Scale, runs: Path) -> Pla
     folders = {identity: one.folder for identity, one in found.items() if one.folder and not one.scored_again}
     tasks: dict[str, Task] = {}
     for seed in seeds:
-        for spec in iterate_specs(study):
+        for spec in dict.fromkeys(iterate_specs(study)):
             run = _plan_run(spec, seed, scale, runs, folders)
             tasks.setdefault(run.key, run)
             for task in _plan_dependents(spec, run, scale):

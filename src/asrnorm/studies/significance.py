@@ -240,7 +240,8 @@ def _variance(side: Summary) -> float:
 def _tail(difference: float, variance: float, freedom: float, better: Better) -> float | None:
     if variance == 0:
         return None
-    from scipy.special import stdtr  # scipy.stats takes a second to import, this a tenth of it
+    # scipy.stats takes a second to import, this a tenth of it.
+    from scipy.special import stdtr  # type: ignore[import-untyped]
 
     sign = 1 if better == "higher" else -1
     return float(stdtr(freedom, -sign * difference / math.sqrt(variance)))

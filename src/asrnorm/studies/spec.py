@@ -2,9 +2,10 @@
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from functools import lru_cache
 from typing import Any, Literal
 
-from asrnorm.config import RunConfig, Scale, override
+from asrnorm.config import RunConfig, Scale, content_hash, override
 from asrnorm.recipes import recipe
 from asrnorm.registry import Registry
 
@@ -75,6 +76,9 @@ class RunSpec:
     analyses: tuple[str, ...] = ()
     may_diverge: bool = False
 
+    def __hash__(self) -> int:
+        return hash((self.recipe, *sorted(self.options), *sorted(self.overrides), self.analyses))
+
     def config(self, seed: int, scale: Scale) -> RunConfig:
         """Return the config of the run itself."""
         built: RunConfig = recipe(self.recipe, scale=scale, seed=seed, **self.options, **self.overrides)
@@ -86,6 +90,19 @@ class RunSpec:
         return config if self.evaluation is None else override(config, self.evaluation.overrides)
 
 
+@lru_cache(maxsize=4096)
+def scored_hash(spec: RunSpec, seed: int, scale: Scale) -> str:
+    """Return the hash under which a run's result is found; many cells ask for the same one.
+
+    Example:
+        >>> spec = RunSpec(recipe="digits.erm_bn")
+        >>> scored_hash(spec, 0, "paper") == content_hash(spec.config(0, "paper"))
+        True
+    """
+    identity: str = content_hash(spec.scored_config(seed, scale))
+    return identity
+
+
 @dataclass(frozen=True, kw_only=True)
 class Measure:
     """What is read off a result.
@@ -95,6 +112,7 @@ class Measure:
         on_source: the source's test images instead of the targets.
         attack: key of `RunResult.adversarial`.
         unit: `percent` shows fractions times 100, `millions` counts over a million.
+        baseline: of `parameters`: their share above this count, instead of the count.
     """
 
     quantity: Quantity
@@ -103,6 +121,7 @@ class Measure:
     attack: str = ""
     unit: Unit = "percent"
     better: Better = "higher"
+    baseline: int = 0
 
 
 @dataclass(frozen=True, kw_only=True)

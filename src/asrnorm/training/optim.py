@@ -1,12 +1,11 @@
-"""Optimizer and schedule of a run: parameter groups, and the learning rate as a function of the step alone."""
-
-import math
+"""Optimizer of a run: parameter groups, and the learning rate of each step."""
 
 import torch
 from torch import nn
 
 from asrnorm.config import OptimConfig
 from asrnorm.norms import ASRNorm2d, BatchInstanceNorm
+from asrnorm.schedule import rate_factor as rate_factor
 
 _LAMBDA = "lambda_"
 
@@ -51,26 +50,6 @@ def parameter_groups(model: nn.Module, config: OptimConfig) -> list[dict[str, ob
     if gates:
         groups.append({"params": list(gates.values()), "scale": config.gate_lr, "weight_decay": 0.0})
     return groups
-
-
-def rate_factor(config: OptimConfig, step: int, steps: int) -> float:
-    """Return the learning rate of a step over `config.lr`.
-
-    Args:
-        config: its `schedule` is `constant`, `cosine` to zero, or `step`.
-        step: counted from 0.
-        steps: of the whole schedule.
-
-    Example:
-        >>> cosine = OptimConfig(schedule="cosine")
-        >>> [round(rate_factor(cosine, step, 4), 3) for step in range(4)]
-        [1.0, 0.854, 0.5, 0.146]
-    """
-    if config.schedule == "cosine":
-        return 0.5 * (1 + math.cos(math.pi * step / steps))
-    if config.schedule == "step":
-        return config.step_factor if step >= round(config.step_at * steps) else 1.0
-    return 1.0
 
 
 def set_rate(optimizer: torch.optim.Optimizer, config: OptimConfig, step: int, steps: int) -> float:

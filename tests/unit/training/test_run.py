@@ -201,6 +201,7 @@ def test_a_loss_that_is_not_finite_names_step_and_layer_and_keeps_the_checkpoint
     assert kept["step"] == 10
     assert all(value.isfinite().all() for value in kept["model"].values())
     assert not (tmp_path / "a" / "result.json").exists()
+    assert json.loads((tmp_path / "a" / "divergence.json").read_text()) == {"schema": 1, "message": str(caught.value)}
 
 
 def test_a_full_disk_is_one_line_and_the_run_goes_on_when_there_is_room(tmp_path, monkeypatch):

@@ -1,0 +1,73 @@
+"""The curve that weight decay alone would give a lambda: what a figure of lambdas must be held against.
+
+A lambda is the sigmoid of a logit that starts at -3. Weight decay draws the logit towards 0, and so the lambda towards
+.5, whatever the loss says. The recursion here is that of the optimizer on a parameter that never gets a gradient.
+"""
+
+import math
+from collections.abc import Iterator, Sequence
+
+from asrnorm.config import OptimConfig, RunConfig
+from asrnorm.schedule import rate_factor
+
+START = {"lambda_mu": -3.0, "lambda_sigma": -3.0, "lambda_beta": -5.0, "lambda_gamma": -5.0}
+
+
+def decay_logit(config: OptimConfig, steps: int, start: float) -> Iterator[float]:
+    r"""Yield the logit before the first step and after each, without any gradient of the loss.
+
+    SGD: $v \leftarrow m v + w\theta$, $\theta \leftarrow \theta - \eta_t v$, or $\eta_t (w\theta + m v)$ with
+    Nesterov; Adam's decay is part of its gradient too. Both as in PyTorch.
+
+    Args:
+        config: optimizer and schedule.
+        steps: of the whole schedule.
+        start: the logit at step 0.
+
+    Example:
+        >>> config = OptimConfig(lr=0.1, momentum=0.0, weight_decay=0.5)
+        >>> [round(logit, 4) for logit in decay_logit(config, 2, -3.0)]
+        [-3.0, -2.85, -2.7075]
+    """
+    logit = start
+    decay = config.weight_decay if config.decay_lambdas else 0.0
+    yield logit
+    velocity = square = 0.0
+    for step in range(steps):
+        rate = config.lr * rate_factor(config, step, steps)
+        gradient = decay * logit
+        if config.name == "adam":
+            first, second = 0.9, 0.999  # PyTorch's, which configs do not change
+            velocity = first * velocity + (1 - first) * gradient
+            square = second * square + (1 - second) * gradient**2
+            spread = math.sqrt(square / (1 - second ** (step + 1)))
+            logit -= rate * velocity / (1 - first ** (step + 1)) / (spread + 1e-8)
+        else:
+            velocity = config.momentum * velocity + gradient
+            logit -= rate * (gradient + config.momentum * velocity if config.nesterov else velocity)
+        yield logit
+
+
+def decay_curve(config: RunConfig, name: str, steps: Sequence[int]) -> tuple[float, ...]:
+    """Return the lambda that weight decay alone would give at some steps of a run.
+
+    Args:
+        config: of the run.
+        name: `lambda_mu`, `lambda_sigma`, `lambda_beta` or `lambda_gamma`.
+        steps: counted from 0, ascending, at most the run's.
+
+    Example:
+        >>> from asrnorm.recipes import recipe
+        >>> [round(value, 3) for value in decay_curve(recipe("cifar10c.erm_asr"), "lambda_mu", [0, 3910, 78200])]
+        [0.047, 0.395, 0.5]
+    """
+    option = "lambda_init" if name in ("lambda_mu", "lambda_sigma") else "gate_init"
+    start = float(config.norm.args.get(option, START[name]))
+    wanted = set(steps)
+    found = {}
+    for step, logit in enumerate(decay_logit(config.optim, config.steps, start)):
+        if step in wanted:
+            found[step] = 1 / (1 + math.exp(-logit))
+        if len(found) == len(wanted):
+            break
+    return tuple(found[step] for step in steps)

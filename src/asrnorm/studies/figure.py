@@ -1,0 +1,148 @@
+"""The paper's figures: which runs each is drawn from."""
+
+from asrnorm.studies.cifar10c import COLUMNS as LEVEL_COLUMNS
+from asrnorm.studies.cifar10c import OURS, bn_test_rows, level_row
+from asrnorm.studies.pacs_single import COLUMNS as SOURCE_COLUMNS
+from asrnorm.studies.pacs_single import single_source_row
+from asrnorm.studies.spec import STUDIES, Cell, Comparison, Measure, Row, RunSpec, Study
+
+# Hendrycks and Dietterich's four groups; of the four extra corruptions each has one.
+GROUPS = {
+    "noise": ("gaussian_noise", "shot_noise", "impulse_noise", "speckle_noise"),
+    "blur": ("defocus_blur", "glass_blur", "motion_blur", "zoom_blur", "gaussian_blur"),
+    "weather": ("snow", "frost", "fog", "brightness", "spatter"),
+    "digital": ("contrast", "elastic_transform", "pixelate", "jpeg_compression", "saturate"),
+}
+NO_DECAY = {"optim.decay_lambdas": False}
+_DECAY = (
+    "Weight decay alone draws a logit at -3 towards 0, that is a lambda towards .5. The curve it would give without "
+    "any gradient stands beside the others; only what departs from it is the loss's choice."
+)
+
+
+@STUDIES.register("fig-levels")
+def levels() -> Study:
+    """Accuracy against corruption level for BN, IN, BN-Test and ASR-Norm."""
+    return Study(
+        name="fig-levels",
+        title="Accuracy against corruption level",
+        caption="Norms on CIFAR-10-C with ADA, by severity.",
+        columns=LEVEL_COLUMNS,
+        rows=(
+            level_row("ADA + BN", "cifar10c.ada_bn", "88.3 83.5 77.6 70.6 58.3 75.7", copied_from="M-ADA"),
+            *bn_test_rows(),
+            level_row("ADA + IN", "cifar10c.ada_in", "90.3 87.3 84.5 80.5 75.0 83.5"),
+            level_row(OURS, "cifar10c.ada_asr", "91.5 89.3 86.9 83.7 78.4 86.0"),
+        ),
+        figures=("levels",),
+        footnotes=("The figure prints no numbers; those here are of table 5.",),
+        suite="cifar10c",
+    )
+
+
+@STUDIES.register("fig-lambda-cifar")
+def lambda_cifar() -> Study:
+    """Lambdas over training on CIFAR-10, with and without weight decay on them."""
+    return Study(
+        name="fig-lambda-cifar",
+        title="Lambdas over training, CIFAR-10",
+        caption="Weights of the learned statistics, layer by layer, beside the curve of weight decay alone.",
+        columns=LEVEL_COLUMNS,
+        rows=(
+            level_row(OURS, "cifar10c.ada_asr", "91.5 89.3 86.9 83.7 78.4 86.0"),
+            level_row(f"{OURS}, no decay on lambdas", "cifar10c.ada_asr", overrides=NO_DECAY),
+        ),
+        comparisons=(Comparison(row=OURS, against=f"{OURS}, no decay on lambdas"),),
+        figures=("lambdas",),
+        footnotes=(
+            _DECAY,
+            "The paper shows the first layer, which has 16 channels, and does not mention weight decay.",
+        ),
+        seeds=1,
+        suite="cifar10c",
+    )
+
+
+@STUDIES.register("fig-lambda-pacs")
+def lambda_pacs() -> Study:
+    """All four lambdas over training on PACS, with and without weight decay on them."""
+    label = "RSC + ASR-Norm"
+    return Study(
+        name="fig-lambda-pacs",
+        title="Lambdas over training, PACS",
+        caption="Weights of the learned statistics (mu, sigma) and of the learned rescaling (beta, gamma), layer by "
+        "layer, beside the curve of weight decay alone.",
+        columns=SOURCE_COLUMNS,
+        rows=(
+            single_source_row(label, "pacs.rsc_asr", "76.7 79.3 61.6 54.6 68.1"),
+            single_source_row(f"{label}, no decay on lambdas", "pacs.rsc_asr", overrides=NO_DECAY),
+        ),
+        comparisons=(Comparison(row=label, against=f"{label}, no decay on lambdas"),),
+        figures=("lambdas",),
+        footnotes=(_DECAY, "The paper does not say which source its figure is of."),
+        seeds=1,
+        suite="pacs",
+    )
+
+
+@STUDIES.register("fig-tsne")
+def tsne() -> Study:
+    """t-SNE of learned standardization statistics on PACS, first and last ASR layer, colored by domain."""
+    return Study(
+        name="fig-tsne",
+        title="Learned statistics by domain",
+        caption="t-SNE of mu_stan and sigma_stan of every image, in the first and the last layer with ASR-Norm.",
+        columns=SOURCE_COLUMNS,
+        rows=(
+            single_source_row("RSC + ASR-Norm", "pacs.rsc_asr", "76.7 79.3 61.6 54.6 68.1", analyses=("statistics",)),
+        ),
+        figures=("tsne",),
+        footnotes=("The paper says neither which layer nor which source its figure is of.",),
+        seeds=1,
+        suite="pacs",
+    )
+
+
+@STUDIES.register("fig-corruptions")
+def corruptions() -> Study:
+    """Accuracy by corruption type and group on CIFAR-10-C."""
+    columns = (*GROUPS, *(name for names in GROUPS.values() for name in names))
+    return Study(
+        name="fig-corruptions",
+        title="Accuracy by corruption",
+        caption="Accuracy on CIFAR-10-C averaged over five severities, by group and by type of corruption.",
+        columns=columns,
+        rows=tuple(
+            _corruption_row(f"ADA + {label}", f"cifar10c.ada_{norm}", columns)
+            for label, norm in (("BN", "bn"), ("IN", "in"), ("ASR-Norm", "asr"))
+        ),
+        comparisons=(Comparison(row=OURS, against="ADA + BN"), Comparison(row=OURS, against="ADA + IN")),
+        figures=("corruptions",),
+        footnotes=("The paper prints no numbers in its figure: ASR-Norm is above BN but for brightness.",),
+        suite="cifar10c",
+    )
+
+
+def _corruption_row(label: str, recipe: str, columns: tuple[str, ...]) -> Row:
+    run = (RunSpec(recipe=recipe),)
+    patterns = {column: tuple(f"{name}/*" for name in GROUPS.get(column, (column,))) for column in columns}
+    return Row(
+        label=label,
+        cells={
+            column: Cell(measure=Measure(quantity="accuracy", domains=patterns[column]), runs=run) for column in columns
+        },
+    )
+
+
+@STUDIES.register("fig-samples")
+def samples() -> Study:
+    """Sample images of the suites: PACS, CIFAR-10-C at level 5, Digits."""
+    return Study(
+        name="fig-samples",
+        title="Sample images",
+        caption="Images of every domain of PACS, of CIFAR-10-C at severity 5, and of Digits.",
+        columns=(),
+        rows=(),
+        figures=("samples",),
+        seeds=0,
+    )

@@ -1,0 +1,50 @@
+"""A small study and results for it, made of nothing, for tests of what reads them."""
+
+from pathlib import Path
+
+from asrnorm.config import content_hash, run_name
+from asrnorm.results import DomainScore, RunResult, write_result
+from asrnorm.studies import RunSpec
+
+DIGITS = ("svhn", "mnist_m", "syn", "usps")
+
+
+def score(name, accuracy, brier=0.05):
+    return DomainScore(
+        name=name, accuracy=accuracy, brier=brier, brier_sum=10 * brier, nll=1.0, ece=0.1, num_samples=100
+    )
+
+
+def make_result(spec: RunSpec, seed, accuracies, *, scale="paper", missing=(), commit="abc", parameters=1_000_000):
+    """A result of a run, as it was scored, with these accuracies by domain."""
+    config = spec.scored_config(seed, scale)
+    domains = tuple(score(name, value) for name, value in accuracies.items())
+    return RunResult(
+        recipe=config.recipe,
+        scale=scale,
+        seed=seed,
+        config_hash=content_hash(config),
+        commit=commit,
+        selection=config.selection,
+        num_parameters=parameters,
+        source=score("source", 0.99),
+        domains=domains,
+        missing=tuple(missing),
+        average_accuracy=sum(accuracies.values()) / len(accuracies),
+        adversarial={"ada25-1": 0.3},
+        wall_seconds=1.0,
+        steps=config.steps,
+    )
+
+
+def put_result(runs: Path, spec: RunSpec, seed, accuracies, *, scale="paper", **facts) -> Path:
+    """Lay a result where its run would have left it, and return the run's folder."""
+    folder = runs / run_name(spec.config(seed, scale))
+    result = make_result(spec, seed, accuracies, scale=scale, **facts)
+    if spec.evaluation is None:
+        folder.mkdir(parents=True, exist_ok=True)
+        write_result(folder / "result.json", result)
+    else:
+        (folder / "evaluations").mkdir(parents=True, exist_ok=True)
+        write_result(folder / "evaluations" / f"{spec.evaluation.name}.json", result)
+    return folder

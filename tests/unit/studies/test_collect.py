@@ -1,0 +1,237 @@
+"""Collecting: what stands in a cell is of its own run, seed and scale, and the reader is told what is odd about it."""
+
+import json
+from dataclasses import asdict, replace
+
+import pytest
+
+from asrnorm.config import run_name
+from asrnorm.studies import Cell, Comparison, Evaluation, Measure, Row, RunSpec, Study, collect, get_study
+from helpers.study_case import DIGITS, make_result, put_result
+
+ERM = RunSpec(recipe="digits.erm_none")
+ASR = RunSpec(recipe="digits.rsda_asr")
+RSDA = RunSpec(recipe="digits.rsda_none")
+FULL = {"svhn": 0.5, "mnist_m": 0.8, "syn": 0.6, "usps": 0.9}
+PARTLY = {name: value for name, value in FULL.items() if name != "syn"}
+
+
+def shift(accuracies, by):
+    return {name: value + by for name, value in accuracies.items()}
+
+
+def test_a_cell_is_mean_and_deviation_over_its_seeds_in_its_unit(tmp_path):
+    for seed, by in enumerate((0.0, 0.01, 0.03)):
+        put_result(tmp_path, ASR, seed, shift(FULL, by))
+    found = collect(get_study("table1"), runs=tmp_path)
+    cell = found.cells["RSDA + ASR-Norm", "SVHN"]
+    assert cell.values == pytest.approx((50, 51, 53))
+    assert (cell.seeds, cell.n) == ((0, 1, 2), 3)
+    assert (cell.mean, cell.deviation) == pytest.approx((51.3333, 1.5275), abs=1e-4)
+    assert found.cells["RSDA + ASR-Norm", "Avg."].values[0] == pytest.approx(70)
+    assert [record.folder.name for record in cell.records] == [run_name(ASR.config(s, "paper")) for s in range(3)]
+    assert ("RSDA", "SVHN") not in found.cells
+    assert {task.spec.recipe for task in found.missing} >= {"digits.rsda_none", "digits.erm_none"}
+    assert len([task for task in found.missing if task.spec.recipe == "digits.rsda_asr"]) == 2
+
+
+def test_rows_that_are_not_run_keep_the_papers_numbers(tmp_path):
+    found = collect(get_study("table1"), runs=tmp_path, seeds=[0])
+    assert not found.cells
+    assert found.printed["CCSA", "USPS"].value == 83.7
+    assert not {"CCSA", "JiGen"} & {task.spec.recipe for task in found.missing}
+    assert len(found.missing) == 6
+
+
+def test_a_missing_domain_leaves_its_cell_and_both_averages_are_over_the_others(tmp_path):
+    put_result(tmp_path, ASR, 0, PARTLY, missing=["syn"])
+    put_result(tmp_path, RSDA, 0, FULL)
+    found = collect(get_study("table1"), runs=tmp_path, seeds=[0])
+    assert ("RSDA + ASR-Norm", "SYN") not in found.cells
+    expected = 100 * (0.5 + 0.8 + 0.9) / 3
+    assert found.cells["RSDA + ASR-Norm", "Avg."].mean == pytest.approx(expected)
+    # The other row has SYN; its average is over the same three all the same.
+    assert found.cells["RSDA", "Avg."].mean == pytest.approx(expected)
+    assert found.cells["RSDA", "SYN"].mean == pytest.approx(60)
+    assert found.printed["RSDA + ASR-Norm", "Avg."].value == pytest.approx((52.8 + 80.8 + 82.4) / 3, abs=0.01)
+    assert "70.1" in found.printed["RSDA + ASR-Norm", "Avg."].note
+    assert found.printed["CCSA", "Avg."].value == pytest.approx((25.9 + 49.3 + 83.7) / 3, abs=0.01)
+    assert found.printed["RSDA", "SYN"].value == 62.0
+    assert any("Not there: syn" in note and "ours and the paper's" in note for note in found.footnotes)
+
+
+def test_with_all_domains_nothing_is_said_of_them(tmp_path):
+    put_result(tmp_path, ASR, 0, FULL)
+    study = get_study("table1")
+    found = collect(study, runs=tmp_path, seeds=[0])
+    assert found.footnotes == study.footnotes
+    assert found.printed["RSDA", "Avg."] is study.rows[-2].cells["Avg."].printed
+
+
+def test_missing_corruptions_cannot_be_taken_out_of_the_papers_levels(tmp_path):
+    spec = RunSpec(recipe="cifar10c.ada_asr")
+    put_result(tmp_path, spec, 0, {"fog/5": 0.6, "snow/4": 0.8}, missing=["frost/5"])
+    found = collect(get_study("table6"), runs=tmp_path, seeds=[0])
+    assert found.cells["ADA + ASR-Norm", "Level 5"].mean == pytest.approx(0.05)
+    assert found.printed["ADA + ASR-Norm", "Avg."].value == 0.024
+    assert any("the paper's are over all of them" in note for note in found.footnotes)
+
+
+def test_another_scale_is_counted_and_never_shown(tmp_path):
+    put_result(tmp_path, ASR, 0, FULL, scale="short")
+    found = collect(get_study("table1"), runs=tmp_path, seeds=[0])
+    assert not found.cells
+    assert any(warning.startswith("1 results") and "'short'" in warning for warning in found.warnings)
+    shown = collect(get_study("table1"), runs=tmp_path, seeds=[0], scale="short")
+    assert shown.cells
+    assert not any("scale" in warning for warning in shown.warnings)
+
+
+def test_a_result_under_a_false_scale_is_not_taken(tmp_path):
+    folder = put_result(tmp_path, ASR, 0, FULL)
+    text = (folder / "result.json").read_text().replace('"scale": "paper"', '"scale": "smoke"')
+    (folder / "result.json").write_text(text)
+    assert not collect(get_study("table1"), runs=tmp_path, seeds=[0]).cells
+
+
+def test_mixed_commits_changed_files_and_few_seeds_are_warned_of(tmp_path):
+    put_result(tmp_path, ASR, 0, FULL, commit="a" * 40)
+    assert any("fewer than 3" in w for w in collect(get_study("table1"), runs=tmp_path).warnings)
+    put_result(tmp_path, ASR, 1, FULL, commit="b" * 40)
+    (warning,) = (w for w in collect(get_study("table1"), runs=tmp_path).warnings if "commits" in w)
+    assert "a" * 12 in warning
+    assert "b" * 12 in warning
+    for seed in (0, 1):
+        put_result(tmp_path, ASR, seed, FULL, commit="c" * 40 + "+")
+    assert any("differ from commit cccccccccccc" in w for w in collect(get_study("table1"), runs=tmp_path).warnings)
+    put_result(tmp_path, RSDA, 0, FULL, commit="c" * 40 + "+")
+    assert any("between 1 and 2 seeds" in w for w in collect(get_study("table1"), runs=tmp_path).warnings)
+
+
+def test_kept_results_fill_what_the_folders_lack(tmp_path):
+    kept = tmp_path / "results"
+    kept.mkdir()
+    results = [make_result(ASR, seed, shift(FULL, 0.01 * seed)) for seed in range(3)]
+    lines = [json.dumps(asdict(result)) for result in results]
+    (kept / "table1.jsonl").write_text("\n".join([*lines, '{"schema": 0}', "{"]) + "\n")
+    put_result(tmp_path / "runs", ASR, 0, shift(FULL, 0.1))
+    found = collect(get_study("table1"), runs=tmp_path / "runs", kept=kept, seeds=range(3))
+    cell = found.cells["RSDA + ASR-Norm", "SVHN"]
+    assert cell.values == pytest.approx((60, 51, 52)), "the run folder goes first"
+    assert [record.folder is None for record in cell.records] == [False, True, True]
+    assert not [task for task in found.missing if task.spec.recipe == "digits.rsda_asr"]
+    assert any("line 4" in warning for warning in found.warnings)
+    assert any("line 5" in warning for warning in found.warnings)
+
+
+def test_a_damaged_result_is_a_warning(tmp_path):
+    folder = put_result(tmp_path, ASR, 0, FULL)
+    (folder / "result.json").write_text("{")
+    found = collect(get_study("table1"), runs=tmp_path, seeds=[0])
+    assert not found.cells
+    assert any("damaged" in warning for warning in found.warnings)
+
+
+def test_averages_over_runs_are_taken_seed_by_seed_and_only_of_whole_seeds(tmp_path):
+    sources = ("art_painting", "cartoon", "sketch", "photo")
+    specs = [RunSpec(recipe="pacs.rsc_asr", options={"source": source}) for source in sources]
+    for seed in (0, 1):
+        for place, spec in enumerate(specs[: 4 - seed]):
+            put_result(tmp_path, spec, seed, {"x": 0.1 * (place + 1), "y": 0.1 * (place + 1)})
+    found = collect(get_study("table3"), runs=tmp_path, seeds=[0, 1])
+    average = found.cells["RSC + ASR-Norm", "Avg."]
+    assert (average.seeds, average.values) == ((0,), pytest.approx((25,)))
+    assert len(average.records) == 4
+    assert found.cells["RSC + ASR-Norm", "Artpaint"].n == 2
+
+
+def test_evaluations_are_found_in_the_folder_of_their_run(tmp_path):
+    bn = RunSpec(recipe="digits.rsda_bn")
+    again = replace(bn, evaluation=Evaluation(name="bn_test-16", overrides={"norm": "bn_test", "evaluate_batch": 16}))
+    put_result(tmp_path, bn, 0, FULL)
+    put_result(tmp_path, again, 0, shift(FULL, 0.05))
+    found = collect(get_study("table9"), runs=tmp_path, seeds=[0])
+    assert found.cells["RSDA + BN", "SVHN"].mean == pytest.approx(50)
+    assert found.cells["RSDA + BN-Test (16)", "SVHN"].mean == pytest.approx(55)
+    assert ("RSDA + BN-Test", "SVHN") not in found.cells
+
+
+def test_comparisons_are_tested_column_by_column_and_corrected_together(tmp_path):
+    for seed in range(5):
+        put_result(tmp_path, ASR, seed, shift(FULL, 0.010 * seed))
+        put_result(tmp_path, RSDA, seed, shift(FULL, 0.011 * seed - 0.05))
+    tests = collect(get_study("table1"), runs=tmp_path).tests
+    assert [test.column for test in tests] == ["SVHN", "MNIST-M", "SYN", "USPS", "Avg."]
+    assert all(test.row == "RSDA + ASR-Norm" and test.against == "RSDA" and test.n == 5 for test in tests)
+    assert all(test.pooled < 0.05 and test.paired < test.pooled and test.holm > test.pooled for test in tests)
+    assert all(0 < test.low < test.difference < test.high for test in tests)
+
+
+def test_lower_is_better_for_the_brier_score(tmp_path):
+    for seed in range(3):
+        for recipe, brier in (("cifar10c.ada_asr", 0.02), ("cifar10c.ada_bn", 0.04)):
+            spec = RunSpec(recipe=recipe)
+            result = make_result(spec, seed, {"fog/1": 0.9})
+            domains = (replace(result.domains[0], brier=brier + 0.001 * seed),)
+            kept = tmp_path / f"{recipe}-{seed}"
+            kept.mkdir()
+            (kept / "result.json").write_text(json.dumps(asdict(replace(result, domains=domains))))
+    test = next(t for t in collect(get_study("table6"), runs=tmp_path, seeds=range(3)).tests if t.column == "Level 1")
+    assert (test.better, test.difference) == ("lower", pytest.approx(-0.02))
+    assert test.pooled < 0.001
+
+
+def test_parameters_are_shown_in_millions_and_as_a_share_above_the_baseline(tmp_path):
+    study = get_study("table8")
+    for row in study.rows:
+        for spec in row.cells["Avg."].runs:
+            put_result(tmp_path, spec, 0, {"x": 0.5}, parameters=11_180_103 if row.label == "BN" else 13_007_991)
+    found = collect(study, runs=tmp_path, seeds=[0])
+    last = study.rows[-1].label
+    assert round(found.cells[last, "# Params"].mean, 2) == 13.01
+    assert round(found.cells[last, "Params ↑"].mean, 1) == 16.3
+    assert found.cells["BN", "Params ↑"].mean == 0
+    assert {test.column for test in found.tests} == {"Avg."}
+
+
+def test_source_and_attack_are_read_from_their_places(tmp_path):
+    spec = RunSpec(recipe="cifar10c.ada_bn")
+    put_result(tmp_path, spec, 0, {"fog/1": 0.5})
+    found = collect(get_study("table7"), runs=tmp_path, seeds=[0])
+    assert found.cells["ADA + BN", "In-domain"].mean == pytest.approx(99)
+    assert found.cells["ADA + BN", "Adversarial"].mean == pytest.approx(30)
+    assert ("ADA + BN", "fgsm-8") not in found.cells
+
+
+def test_runs_that_lost_their_loss_are_named(tmp_path):
+    study = get_study("ablation-residual")
+    row = next(row for row in study.rows if row.label == "Digits, ERM + ASR-Norm, no residual")
+    (spec,) = row.cells["Unseen"].runs
+    for seed in (0, 2):
+        folder = tmp_path / run_name(spec.config(seed, "paper"))
+        folder.mkdir()
+        (folder / "divergence.json").write_text('{"schema": 1, "message": "step 3: the loss is nan"}')
+    found = collect(study, runs=tmp_path)
+    assert found.diverged == {(row.label, "Source"): (0, 2), (row.label, "Unseen"): (0, 2)}
+    assert not [task for task in found.missing if task.spec == spec and task.seed in (0, 2)]
+
+
+def test_a_study_without_runs_is_collected_too(tmp_path):
+    found = collect(get_study("fig-samples"), runs=tmp_path)
+    assert not found.cells
+    assert not found.missing
+    assert not found.warnings
+
+
+def test_measures_of_a_study_of_ones_own(tmp_path):
+    def column(quantity):
+        return Cell(measure=Measure(quantity=quantity, domains=("s*",), unit="plain"), runs=(ERM,))
+
+    cells = {"nll": column("nll"), "ece": column("ece")}
+    rows = (Row(label="a", cells=cells),)
+    pair = (Comparison(row="a", against="a"),)
+    study = Study(name="x", title="x", caption="x", columns=("nll", "ece"), rows=rows, comparisons=pair)
+    put_result(tmp_path, ERM, 0, dict.fromkeys(DIGITS, 0.5))
+    found = collect(study, runs=tmp_path, seeds=[0])
+    assert (found.cells["a", "nll"].mean, found.cells["a", "ece"].mean) == (1.0, 0.1)
+    assert all(test.pooled is None and test.difference == 0 for test in found.tests)

@@ -1,0 +1,106 @@
+"""Plans: every run once, with how far it has come, and before whatever needs it."""
+
+from dataclasses import replace
+
+import pytest
+
+from asrnorm.config import run_name
+from asrnorm.studies import ANALYSIS_FILES, Cell, Evaluation, Measure, Row, RunSpec, Study, get_study, plan
+from helpers.study_case import put_result
+
+ACCURACY = Measure(quantity="accuracy")
+BN = RunSpec(recipe="digits.erm_bn")
+BN_TEST = replace(BN, evaluation=Evaluation(name="bn_test-16", overrides={"norm": "bn_test", "evaluate_batch": 16}))
+ASR = RunSpec(recipe="digits.erm_asr", analyses=("statistics",))
+
+
+def study_of(*specs):
+    rows = tuple(Row(label=str(i), cells={"A": Cell(measure=ACCURACY, runs=(s,))}) for i, s in enumerate(specs))
+    return Study(name="x", title="x", caption="x", columns=("A",), rows=rows)
+
+
+def tasks_of(runs, *specs, seeds=(0,), scale="smoke"):
+    return plan(study_of(*specs), seeds=seeds, scale=scale, runs=runs).tasks
+
+
+def test_a_run_that_many_cells_share_is_one_task(tmp_path):
+    tasks = tasks_of(tmp_path, BN, BN, BN_TEST, BN_TEST, seeds=(0, 1))
+    assert [(task.kind, task.seed) for task in tasks] == [("run", 0), ("run", 1), ("evaluation", 0), ("evaluation", 1)]
+    assert len({task.key for task in tasks}) == len(tasks)
+
+
+def test_names_of_a_recipe_do_not_make_it_another_run(tmp_path):
+    same = RunSpec(recipe="digits.erm_bn", overrides={"log_every": 7})
+    assert len(tasks_of(tmp_path, BN, same)) == 1
+    assert len(tasks_of(tmp_path, BN, RunSpec(recipe="digits.erm_bn", overrides={"steps": 7}))) == 2
+
+
+def test_what_depends_on_a_run_names_it_and_comes_after(tmp_path):
+    tasks = tasks_of(tmp_path, BN_TEST, ASR)
+    runs = {task.key: task for task in tasks if task.kind == "run"}
+    evaluation, analysis = (task for task in tasks if task.kind != "run")
+    assert evaluation.needs in runs
+    assert (evaluation.config.norm.name, runs[evaluation.needs].config.norm.name) == ("bn_test", "bn")
+    assert evaluation.output == runs[evaluation.needs].folder / "evaluations" / "bn_test-16.json"
+    assert (analysis.analysis, analysis.output.name) == ("statistics", "statistics.npz")
+    assert all(task.spec.evaluation is None and not task.spec.analyses for task in runs.values())
+    kinds = [task.kind for task in tasks]
+    assert kinds == sorted(kinds, key=lambda kind: kind != "run")
+
+
+def test_states_come_from_folders_alone(tmp_path):
+    (task,) = tasks_of(tmp_path, BN)
+    assert (task.state, task.folder) == ("pending", tmp_path / run_name(BN.config(0, "smoke")))
+    task.folder.mkdir()
+    assert tasks_of(tmp_path, BN)[0].state == "partial"
+    put_result(tmp_path, BN, 0, {"usps": 0.5}, scale="smoke")
+    whole = plan(study_of(BN), seeds=[0, 1], scale="smoke", runs=tmp_path)
+    assert [task.state for task in whole.tasks] == ["done", "pending"]
+    assert (whole.count("done"), len(whole.todo)) == (1, 1)
+    assert tasks_of(tmp_path, BN, scale="short")[0].state == "pending"
+
+
+def test_a_finished_run_is_found_under_another_folder_name(tmp_path):
+    put_result(tmp_path, BN, 0, {"usps": 0.5}, scale="smoke").rename(tmp_path / "mine")
+    (task,) = tasks_of(tmp_path, BN)
+    assert (task.state, task.folder) == ("done", tmp_path / "mine")
+
+
+def test_an_evaluation_is_done_when_its_file_is_of_its_config(tmp_path):
+    folder = put_result(tmp_path, BN, 0, {"usps": 0.5}, scale="smoke")
+    assert tasks_of(tmp_path, BN_TEST)[1].state == "pending"
+    stale = replace(BN, evaluation=replace(BN_TEST.evaluation, overrides={"norm": "bn_test", "evaluate_batch": 4}))
+    put_result(tmp_path, stale, 0, {"usps": 0.6}, scale="smoke")
+    assert tasks_of(tmp_path, BN_TEST)[1].state == "pending"
+    put_result(tmp_path, BN_TEST, 0, {"usps": 0.6}, scale="smoke")
+    assert [task.state for task in tasks_of(tmp_path, BN_TEST)] == ["done", "done"]
+    (folder / "result.json").unlink()  # started over: what was made of the old run must be made again
+    assert [task.state for task in tasks_of(tmp_path, BN_TEST)] == ["partial", "pending"]
+
+
+def test_an_analysis_is_done_when_its_file_is_there(tmp_path):
+    folder = put_result(tmp_path, ASR, 0, {"usps": 0.5}, scale="smoke")
+    assert tasks_of(tmp_path, ASR)[1].state == "pending"
+    file = folder / ANALYSIS_FILES["statistics"]
+    file.parent.mkdir()
+    file.touch()
+    assert tasks_of(tmp_path, ASR)[1].state == "done"
+
+
+@pytest.mark.parametrize(("may_diverge", "state"), [(True, "done"), (False, "partial")])
+def test_a_lost_loss_is_an_outcome_where_the_study_says_so(tmp_path, may_diverge, state):
+    spec = replace(BN, may_diverge=may_diverge)
+    folder = tmp_path / run_name(spec.config(0, "smoke"))
+    folder.mkdir()
+    (folder / "divergence.json").write_text('{"schema": 1, "message": "step 3: the loss is nan"}')
+    assert tasks_of(tmp_path, spec)[0].state == state
+
+
+def test_studies_share_their_runs(tmp_path):
+    def keys(name):
+        tasks = plan(get_study(name), seeds=[0], scale="paper", runs=tmp_path).tasks
+        return {task.key for task in tasks if task.kind == "run"}
+
+    assert keys("table6") == keys("table7") <= keys("table5")
+    assert keys("table6") <= keys("fig-corruptions") | keys("fig-levels")
+    assert len(keys("table5")) == 6
