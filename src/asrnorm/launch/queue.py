@@ -1,4 +1,4 @@
-"""The queue of a launch: what is not done runs; a failing job has a second try; a signal stops all of it in good order."""
+"""The queue of a launch: what is not done runs, a failing job has a second try, a signal stops all in good order."""
 
 import signal
 import threading
@@ -85,7 +85,7 @@ class Queue:
         self.board = Board()
         self._failures: dict[Job, int] = {}
         self._losses: dict[Job, int] = {}
-        todo = []
+        todo: list[Job] = []
         for job in jobs:
             (todo if job.missing() else self.board.done).append(job)
         # What was begun is finished first: a checkpoint is worth more the nearer its run is to the end.

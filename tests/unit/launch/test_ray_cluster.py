@@ -42,7 +42,7 @@ def stand_in(**resources):
         return reference
 
     said = []
-    ray = SimpleNamespace(
+    return SimpleNamespace(
         said=said,
         init=lambda **options: said.append(options["address"]),
         shutdown=lambda: said.append("shutdown"),
@@ -51,11 +51,10 @@ def stand_in(**resources):
         get=get,
         wait=lambda references, num_returns, timeout: (references, []),
         cancel=lambda reference, force: said.append(force),
-        remote=lambda **options: lambda function: SimpleNamespace(
-            remote=lambda *arguments: said.append(options) or len(said)
+        remote=lambda **options: (
+            lambda function: SimpleNamespace(remote=lambda *arguments: said.append(options) or len(said))
         ),
     )
-    return ray
 
 
 @pytest.mark.parametrize(
