@@ -21,6 +21,7 @@ MAY_IMPORT = {
     "training": {"norms", "conversion", "models", "data", "methods", "evaluation", "world"},
     "recipes": set(),
     "studies": {"recipes"},
+    "launch": {"recipes", "studies"},
     "report": set(),
     "bench": {"ops", "norms", "models", "data"},
 }
@@ -33,6 +34,7 @@ OPTIONAL = {
     "timm",
     "triton",
     "ray",
+    "submitit",
     "onnx",
     "onnxscript",
     "onnxruntime",
