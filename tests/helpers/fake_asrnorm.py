@@ -27,6 +27,7 @@ def train(words):
         fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
         with (folder / "starts").open("a") as starts:
             starts.write(f"{last_step(folder / 'log.jsonl')} {os.environ.get('CUDA_VISIBLE_DEVICES', '-')}\n")
+        (folder / "parent").write_text(str(os.getppid()))
         tries = len((folder / "starts").read_text().splitlines())
         if tries <= options.get("failures", 0):
             sys.stderr.write("some warning\nasrnorm: the disk is full; free some space\nafterthought\n")

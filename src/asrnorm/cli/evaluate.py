@@ -96,10 +96,12 @@ def evaluate(
 
 def _analyze(run: Path, loaded: "LoadedRun", config: RunConfig, suite: "Suite") -> None:
     from asrnorm.evaluation import evaluation_size, learned_statistics
+    from asrnorm.evaluation.learned_statistics import PER_DOMAIN
 
     arrays = learned_statistics(
         loaded.model,
         suite,
+        per_domain=min(config.evaluate_limit or PER_DOMAIN, PER_DOMAIN),
         batch_size=min(config.evaluate_batch, 100),
         precision=config.precision,
         resize=evaluation_size(loaded.suite),

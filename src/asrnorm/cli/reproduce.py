@@ -1,8 +1,7 @@
 """`asrnorm reproduce`: all runs of a table or figure that are not done yet, then its report."""
 
 import dataclasses
-import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, cast, get_args
 
@@ -11,6 +10,7 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
+from asrnorm.cli.executor_choice import open_executor
 from asrnorm.cli.run_folder import read_assignments
 from asrnorm.config import RunConfig, Scale
 from asrnorm.diagnosis import data_folder
@@ -28,6 +28,12 @@ def reproduce(
     workers: Annotated[int | None, typer.Option(min=1, help="Runs at once.", show_default="two a GPU, or one")] = None,
     ray: Annotated[
         str | None, typer.Option(help="A Ray cluster to run on: auto, or its address.", show_default=False)
+    ] = None,
+    slurm: Annotated[
+        str | None,
+        typer.Option(
+            help="Through Slurm, with submitit's options: timeout_min=600,gpus_per_node=1,...", show_default=False
+        ),
     ] = None,
     runs: Annotated[Path, typer.Option(help="Where the run folders lie.")] = Path("runs"),
     out: Annotated[Path | None, typer.Option(help="Folder of the report.", show_default="reports/<study>")] = None,
@@ -54,10 +60,12 @@ def reproduce(
     except InputError as error:  # a value of --set that a field does not take
         raise WrongCallError(str(error)) from error
     todo = [job for job in jobs if job.missing()]
+    if ray is not None and slurm is not None:
+        raise typer.BadParameter("--ray and --slurm are two places to run in: leave one out")
     if dry_run:
         _print_plan(jobs)
         return
-    outcome = _run(jobs, todo, workers, ray) if todo else None
+    outcome = _run(jobs, todo, lambda: open_executor(todo, workers, ray, slurm, runs)) if todo else None
     if outcome is not None and outcome.left:
         raise InputError(
             f"stopped with {len(outcome.done)} of {len(jobs)} runs done; started again, the rest go on where they were"
@@ -125,35 +133,15 @@ def _advise(weights: str) -> str:
     return ""
 
 
-def _run(jobs: Sequence["Job"], todo: Sequence["Job"], workers: int | None, ray: str | None) -> "Outcome":
+def _run(jobs: Sequence["Job"], todo: Sequence["Job"], open_place: Callable[[], "Executor"]) -> "Outcome":
     from asrnorm.launch import launch
     from asrnorm.launch.view import LaunchView
 
     check_data([job.config for job in todo if not (job.folder / "result.json").exists()])
-    executor = _open_executor(todo, workers, ray)
+    executor = open_place()
     with LaunchView() as view:
         view.say(f"{len(jobs) - len(todo)} of {len(jobs)} runs are done; {len(todo)} to do, {executor.slots()} at once")
         return launch(jobs, executor, view=view)
-
-
-def _open_executor(todo: Sequence["Job"], workers: int | None, ray: str | None) -> "Executor":
-    if ray is not None:
-        from asrnorm.launch.ray_cluster import RayExecutor
-
-        return RayExecutor(ray, workers)
-    from asrnorm.launch import LocalExecutor
-
-    wanted = any(job.config.device in ("auto", "cuda") for job in todo)
-    return LocalExecutor(workers, _find_gpus() if wanted else ())
-
-
-def _find_gpus() -> list[str]:
-    """Return the names of the GPUs that this process may use, as `CUDA_VISIBLE_DEVICES` takes them."""
-    import torch
-
-    visible = os.environ.get("CUDA_VISIBLE_DEVICES")
-    names = visible.split(",") if visible else [str(index) for index in range(torch.cuda.device_count())]
-    return [name.strip() for name in names][: torch.cuda.device_count()]
 
 
 def _write_report(study: "Study", runs: Path, scale: Scale, seeds: Sequence[int], out: Path) -> None:

@@ -4,20 +4,16 @@ A job whose machine dies is handed to another, where its run goes on from its la
 """
 
 import logging
-import os
 import time
-from collections.abc import Mapping
-from pathlib import Path
 from typing import Any
 
 from asrnorm.errors import InputError, MissingDependencyError
 from asrnorm.launch.executor import Ended
 from asrnorm.launch.job import Job
 from asrnorm.launch.local import PER_GPU
-from asrnorm.launch.work import work
+from asrnorm.launch.work import forwarded, last_line, work_there
 
 _SECONDS = 2.0  # between two looks at the size of the cluster
-_FORWARDED = ("ASRNORM_DATA", "ASRNORM_CACHE", "PYTHONPATH")
 
 
 class RayExecutor:
@@ -58,9 +54,8 @@ class RayExecutor:
         has_gpu = self._resources.get("GPU", 0) > 0 and job.config.device != "cpu"
         # Losses are counted and told of by the launch, not tried again behind its back.
         options = {"num_cpus": 1, "num_gpus": 1 / PER_GPU if has_gpu else 0, "max_retries": 0}
-        remote = self._ray.remote(scheduling_strategy="SPREAD", **options)(_work_there)
-        environment = {name: os.environ[name] for name in _FORWARDED if name in os.environ}
-        self._running[remote.remote(job, environment, str(Path.cwd()))] = job
+        remote = self._ray.remote(scheduling_strategy="SPREAD", **options)(work_there)
+        self._running[remote.remote(job, *forwarded())] = job
 
     def collect(self) -> list[Ended]:
         """Return the jobs that have ended, or whose machine has."""
@@ -87,21 +82,10 @@ class RayExecutor:
         except errors.TaskCancelledError:
             return Ended(job, "stopped")
         except (errors.RayTaskError, errors.OutOfMemoryError) as error:
-            return Ended(job, "failed", _last_line(error))
+            return Ended(job, "failed", last_line(error))
         except errors.RayError as error:  # a worker or a machine that is gone
             return Ended(job, "lost", f"its machine was lost ({type(error).__name__})")
         return ended
-
-
-def _work_there(job: Job, environment: Mapping[str, str], place: str) -> Ended:
-    """Do a job on a machine of the cluster, whose own settings go before those of the machine that launched it."""
-    folder = Path(place)
-    return work(job, {**environment, **os.environ}, lambda: "go on", folder if folder.is_dir() else None)
-
-
-def _last_line(error: BaseException) -> str:
-    lines = [line for line in str(error).splitlines() if line.strip()]
-    return " ".join(lines[-1].split())[:300] if lines else type(error).__name__
 
 
 def _import_ray() -> Any:

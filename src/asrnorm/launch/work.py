@@ -19,6 +19,7 @@ Wish = Literal["go on", "stop", "stop at once"]
 LOG = "launch.log"
 _SECONDS = 0.1  # between two looks at a process
 _LONGEST = 300  # characters of an error line
+_FORWARDED = ("ASRNORM_DATA", "ASRNORM_CACHE", "PYTHONPATH")
 _LEASH = str(Path(__file__).with_name("leash.py"))
 
 
@@ -35,6 +36,17 @@ def work(job: Job, environment: Mapping[str, str], wish: Callable[[], Wish], pla
         return _work(job, environment, wish, place)
     except (AsrnormError, OSError) as error:
         return Ended(job, "failed", _shorten(str(error)))
+
+
+def forwarded() -> tuple[dict[str, str], str]:
+    """Return what `work_there` is to know of this process: where data and code lie, and its working directory."""
+    return {name: os.environ[name] for name in _FORWARDED if name in os.environ}, str(Path.cwd())
+
+
+def work_there(job: Job, environment: Mapping[str, str], place: str) -> Ended:
+    """Do a job on another machine, whose own settings go before those of the one that launched it."""
+    folder = Path(place)
+    return work(job, {**environment, **os.environ}, lambda: "go on", folder if folder.is_dir() else None)
 
 
 def _work(job: Job, environment: Mapping[str, str], wish: Callable[[], Wish], place: Path | None) -> Ended:
@@ -127,6 +139,17 @@ def describe_failure(log: Path, start: int, status: int) -> str:
         return f"killed by signal {-status}"
     said = [line.removeprefix("asrnorm: ") for line in lines if line.startswith("asrnorm: ")]
     return _shorten((said or [line for line in lines if line.strip()] or [f"exit status {status}"])[-1])
+
+
+def last_line(error: BaseException) -> str:
+    r"""Return the last line of an error's text, which is where a traceback in text says what went wrong.
+
+    Example:
+        >>> last_line(ValueError("Traceback\\n  File\\nKeyError: 'x'\\n"))
+        "KeyError: 'x'"
+    """
+    lines = [line for line in str(error).splitlines() if line.strip()]
+    return _shorten(lines[-1] if lines else type(error).__name__)
 
 
 def _shorten(line: str) -> str:

@@ -170,6 +170,8 @@ def test_missing_weights_are_told_with_a_file_that_can_be_had(tmp_path, monkeypa
         (["mini", "--set", "lr=1"], "unknown setting of this command 'lr'"),
         (["mini", "--set", "seed=1"], "unknown setting of this command 'seed'"),
         (["mini", "--seeds", "0"], "seeds"),
+        (["mini", "--scale", "smoke", "--slurm", "fast"], "'fast' is not of the form name=value"),
+        (["mini", "--ray", "auto", "--slurm", "timeout_min=5"], "leave one out"),
     ],
     ids=lambda value: " ".join(value) if isinstance(value, list) else "",
 )
@@ -178,21 +180,3 @@ def test_a_wrong_call_is_one_line_and_status_2(tmp_path, reports, launches, caps
     (said,) = capsys.readouterr().err.splitlines()
     assert line in said
     assert launches == []
-
-
-def test_the_gpus_are_those_that_this_process_may_use(monkeypatch):
-    monkeypatch.setattr("torch.cuda.device_count", lambda: 2)
-    monkeypatch.delenv("CUDA_VISIBLE_DEVICES", raising=False)
-    assert reproduce._find_gpus() == ["0", "1"]
-    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "5, GPU-abc")
-    assert reproduce._find_gpus() == ["5", "GPU-abc"]
-    monkeypatch.setattr("torch.cuda.device_count", lambda: 0)
-    assert reproduce._find_gpus() == []
-
-
-def test_runs_on_the_cpu_take_no_gpu(monkeypatch, tmp_path):
-    monkeypatch.setattr("torch.cuda.device_count", lambda: 2)
-    monkeypatch.delenv("CUDA_VISIBLE_DEVICES", raising=False)
-    jobs = [SimpleNamespace(config=SimpleNamespace(device=device)) for device in ("cpu", "auto")]
-    assert reproduce._open_executor(jobs[:1], None, None).slots() == 1
-    assert reproduce._open_executor(jobs, None, None).slots() == 4

@@ -44,7 +44,7 @@ def progress(place):
     return sum(last_step(place / name / "log.jsonl") for name in NAMES) + 10 * len(files)
 
 
-def wait_for(condition, seconds=60):
+def wait_for(condition, seconds=180):
     deadline = time.monotonic() + seconds
     while not condition():
         assert time.monotonic() < deadline, "it takes too long"
@@ -72,7 +72,7 @@ def test_killed_at_any_moment_and_started_again_a_launch_ends_as_if_undisturbed(
     launcher = start(broken)
     wait_for(lambda: progress(broken) > 4)
     launcher.send_signal(signal.SIGTERM)
-    _, said = launcher.communicate(timeout=60)
+    _, said = launcher.communicate(timeout=180)
     assert launcher.returncode == 1
     assert "stopping: 2 runs write a checkpoint" in said
     stopped = [(broken / name / "launch.log").read_text() for name in NAMES]
@@ -88,16 +88,16 @@ def test_killed_at_any_moment_and_started_again_a_launch_ends_as_if_undisturbed(
     finished = {path: path.stat().st_mtime_ns for path in broken.glob("*/result.json")}
 
     last = start(broken)
-    out, said = last.communicate(timeout=120)
+    out, said = last.communicate(timeout=180)
     assert (out, last.returncode) == ("asr bn", 0), said
     assert all(path.stat().st_mtime_ns == when for path, when in finished.items())  # nothing finished runs again
     assert any("going on from step" in (broken / name / "launch.log").read_text() for name in NAMES)
     assert everything(broken) == everything(whole)
     assert outcome(broken / "bn")["logs"]["log.jsonl"][-1]["step"] == 30
 
-    told = time.monotonic()
-    assert start(broken).communicate(timeout=60)[0] == "asr bn"
-    assert time.monotonic() - told < 10  # nothing is started
+    logs = [(broken / name / "launch.log").read_text() for name in NAMES]
+    assert start(broken).communicate(timeout=180)[0] == "asr bn"
+    assert [(broken / name / "launch.log").read_text() for name in NAMES] == logs  # nothing is started
 
 
 def test_the_jobs_of_the_test_are_what_it_says(tmp_path):
