@@ -145,7 +145,7 @@ def last_line(error: BaseException) -> str:
     r"""Return the last line of an error's text, which is where a traceback in text says what went wrong.
 
     Example:
-        >>> last_line(ValueError("Traceback\\n  File\\nKeyError: 'x'\\n"))
+        >>> last_line(ValueError("Traceback\n  File\nKeyError: 'x'\n"))
         "KeyError: 'x'"
     """
     lines = [line for line in str(error).splitlines() if line.strip()]
