@@ -65,7 +65,8 @@ class LaunchView:
             self._spoke = now
             self.say(headline)
             for name, pace in paces.items():
-                self.say(f"  {name}: {pace.phase}, step {pace.step:,} of {pace.steps:,}{_rate(pace)}")
+                rate = f", {_rate(pace)} steps/s" if pace.rate else ""
+                self.say(f"  {name}: {pace.phase}, step {pace.step:,} of {pace.steps:,}{rate}")
 
 
 def describe(board: Board, seconds_left: float | None) -> str:
@@ -96,8 +97,7 @@ def _table(paces: dict[str, Pace], elapsed: dict[str, float]) -> Table:
     for heading in ("phase", "step", "of", "steps/s", "for"):
         table.add_column(heading, justify="left" if heading == "phase" else "right", no_wrap=True)
     for name, pace in list(paces.items())[:_MOST_ROWS]:
-        rate = f"{pace.rate:,.1f}" if pace.rate else ""
-        cells = (f"{pace.step:,}", f"{pace.steps:,}", rate, _clock(elapsed[name]))
+        cells = (f"{pace.step:,}", f"{pace.steps:,}", _rate(pace), _clock(elapsed[name]))
         table.add_row(Text(name), pace.phase, *cells)
     if len(paces) > _MOST_ROWS:
         table.add_row(f"... and {len(paces) - _MOST_ROWS} more")
@@ -109,4 +109,6 @@ def _clock(seconds: float) -> str:
 
 
 def _rate(pace: Pace) -> str:
-    return f", {pace.rate:,.1f} steps/s" if pace.rate else ""
+    if not pace.rate:
+        return ""
+    return f"{pace.rate:,.1f}" if pace.rate >= 1 else f"{pace.rate:.3f}"
