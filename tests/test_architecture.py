@@ -22,6 +22,7 @@ MAY_IMPORT = {
     "recipes": set(),
     "studies": {"recipes"},
     "report": {"studies"},
+    "launch": {"recipes", "studies"},
     "bench": {"ops", "norms", "models", "data"},
 }
 MAY_IMPORT["cli"] = set(MAY_IMPORT)
@@ -33,6 +34,7 @@ OPTIONAL = {
     "timm",
     "triton",
     "ray",
+    "submitit",
     "onnx",
     "onnxscript",
     "onnxruntime",

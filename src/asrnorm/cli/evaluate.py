@@ -3,6 +3,7 @@
 import json
 import math
 import os
+import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import asdict
@@ -12,6 +13,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 from rich.console import Console
 
+from asrnorm.cli.kept_evaluation import check_name, keep_result, keep_statistics
 from asrnorm.cli.run_folder import open_run, read_assignments
 from asrnorm.cli.score_table import print_attacks, print_scores
 from asrnorm.config import RunConfig, content_hash, override
@@ -25,7 +27,7 @@ if TYPE_CHECKING:
 
 SCHEMA = 1
 # What may differ from training without making it another network.
-_CHANGEABLE = ("adversarial", "device", "evaluate_batch", "norm", "precision", "suite")
+_CHANGEABLE = ("adversarial", "device", "evaluate_batch", "evaluate_limit", "norm", "precision", "suite")
 
 
 def evaluate(
@@ -37,15 +39,24 @@ def evaluate(
         list[str] | None, typer.Option("--set", help=f"name=value; one of {', '.join(_CHANGEABLE)} or a part of it.")
     ] = None,
     json_file: Annotated[Path | None, typer.Option("--json", help="Also write all numbers to this file.")] = None,
+    name: Annotated[
+        str | None, typer.Option("--as", help="Also keep them in the run's folder, as evaluations/NAME.json.")
+    ] = None,
+    statistics: Annotated[
+        bool, typer.Option("--statistics", help="Only write what ASR-Norm learned: analyses/statistics.npz.")
+    ] = False,
 ) -> None:
     """Show accuracy, Brier score, NLL and calibration error of a run, domain by domain.
 
     Example: `asrnorm evaluate runs/digits.erm_asr--s0--0123456789 --json scores.json`. Batch norm with the statistics
-    of the test batch: `--set norm=bn_test --set evaluate_batch=16`.
+    of the test batch: `--set norm=bn_test --set evaluate_batch=16`. With `--as`, as many images of a domain are scored
+    as the run itself scored; without it, all.
     """
     assignments = read_assignments(settings or [], _CHANGEABLE)
     if suite is not None:
         assignments = {"suite": suite, **assignments}
+    if name is not None:
+        check_name(name)
     if json_file is not None:
         json_file.parent.mkdir(parents=True, exist_ok=True)
     loaded = open_run(run)
@@ -55,23 +66,48 @@ def evaluate(
     if "device" in assignments:
         _move(loaded, config.device)
 
+    if statistics:
+        _analyze(run, loaded, config, chosen)
+        return
     from asrnorm.evaluation import ATTACKS, evaluation_size, score_attacks, score_suite
+    from asrnorm.evaluation.shard import thin
 
+    started = time.monotonic()
+    limit = config.evaluate_limit if name is not None or "evaluate_limit" in assignments else 0
     form: dict[str, Any] = {
         "batch_size": config.evaluate_batch,
         "precision": config.precision,
         "resize": evaluation_size(loaded.suite),  # the size the network was trained for, whatever the other suite's is
     }
     with _progress(1 + len(chosen.target_names)) as report:
-        scores = score_suite(loaded.model, chosen, report=report, **form)
+        scores = score_suite(loaded.model, chosen, report=report, limit=limit, **form)
     print_scores(scores)
     attacks: dict[str, float] = {}
     if config.adversarial:
         typer.echo(f"attacking {scores.source.num_samples:,} images in {len(ATTACKS)} ways", err=True)
-        attacks = score_attacks(loaded.model, chosen.source_test, name=scores.source.name, seed=config.seed, **form)
+        images = thin(chosen.source_test, limit)
+        attacks = score_attacks(loaded.model, images, name=scores.source.name, seed=config.seed, **form)
         print_attacks(attacks, scores.source)
     if json_file is not None:
         _write(json_file, _describe(run, loaded.config, config, scores, attacks))
+    if name is not None:
+        keep_result(run, name, config, scores, attacks, time.monotonic() - started)
+
+
+def _analyze(run: Path, loaded: "LoadedRun", config: RunConfig, suite: "Suite") -> None:
+    from asrnorm.evaluation import evaluation_size, learned_statistics
+    from asrnorm.evaluation.learned_statistics import PER_DOMAIN
+
+    arrays = learned_statistics(
+        loaded.model,
+        suite,
+        per_domain=min(config.evaluate_limit or PER_DOMAIN, PER_DOMAIN),
+        batch_size=min(config.evaluate_batch, 100),
+        precision=config.precision,
+        resize=evaluation_size(loaded.suite),
+    )
+    path = keep_statistics(run, arrays)
+    typer.echo(f"{path}: learned statistics of {len(arrays['domain']):,} images")
 
 
 def _choose_suite(loaded: "LoadedRun", config: RunConfig) -> "Suite":

@@ -18,6 +18,7 @@ from asrnorm.cli.evaluate import evaluate
 from asrnorm.cli.listing import list_registry
 from asrnorm.cli.predict import predict
 from asrnorm.cli.report import report
+from asrnorm.cli.reproduce import reproduce
 from asrnorm.cli.train import train
 from asrnorm.errors import AsrnormError, UnknownNameError, WrongCallError
 
@@ -37,6 +38,7 @@ app.command("train")(train)
 app.command("evaluate")(evaluate)
 app.command("predict")(predict)
 app.command("report")(report)
+app.command("reproduce")(reproduce)
 app.command("list")(list_registry)
 app.command("doctor")(doctor)
 app.add_typer(data_app, name="data")

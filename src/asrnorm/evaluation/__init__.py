@@ -6,6 +6,7 @@ from asrnorm.evaluation.adversarial import SemanticAscent as SemanticAscent
 from asrnorm.evaluation.adversarial import SignedSteps as SignedSteps
 from asrnorm.evaluation.adversarial import score_attacks as score_attacks
 from asrnorm.evaluation.lambdas import collect_lambdas as collect_lambdas
+from asrnorm.evaluation.learned_statistics import learned_statistics as learned_statistics
 from asrnorm.evaluation.metric import Tally as Tally
 from asrnorm.evaluation.predict import Prediction as Prediction
 from asrnorm.evaluation.predict import predict as predict

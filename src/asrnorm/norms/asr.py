@@ -181,6 +181,19 @@ class ASRNorm2d(TracksBatch):
             activation=self.activation,
         )
 
+    def learned_statistics(self, x: Tensor) -> tuple[Tensor, Tensor] | None:
+        """Return `mu_stan` and `sigma_stan` of every sample, `(n, c)` each; `None` where none are learned.
+
+        Example:
+            >>> [value.shape for value in ASRNorm2d(4).learned_statistics(torch.randn(2, 4, 3, 3))]
+            [torch.Size([2, 4]), torch.Size([2, 4])]
+        """
+        nets = self.standardize_nets()
+        if nets is None:
+            return None
+        with ops.full_precision(x):
+            return ops.learned_standardization(*ops.channel_stats(x, self.eps), nets, self._native(x))
+
     def standardize_nets(self) -> ops.StandardizeNets | None:
         """Return the weights of the standardization networks as `asrnorm.ops` takes them."""
         if not self.standardize:

@@ -1,0 +1,100 @@
+"""What `asrnorm evaluate` leaves in the folder of the run itself: further results, and analyses of single images."""
+
+import dataclasses
+import os
+import re
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import typer
+
+from asrnorm.config import RunConfig, content_hash
+from asrnorm.errors import StorageError
+from asrnorm.results import read_result, write_result
+
+if TYPE_CHECKING:
+    from asrnorm.evaluation import SuiteScore
+
+
+def check_name(name: str) -> str:
+    """Return the name of an evaluation, which becomes that of a file.
+
+    Raises:
+        typer.BadParameter: it could not be one.
+
+    Example:
+        >>> check_name("bn_test-16")
+        'bn_test-16'
+    """
+    if not re.fullmatch(r"\w[\w.-]*", name):
+        raise typer.BadParameter(f"{name!r}: letters, digits, '-', '_' and '.' only", param_hint="--as")
+    return name
+
+
+def keep_result(
+    run: Path, name: str, config: RunConfig, scores: "SuiteScore", attacks: Mapping[str, float], seconds: float
+) -> Path:
+    """Write scores as `<run>/evaluations/<name>.json`, a result under the hash of the config they were made with.
+
+    Args:
+        run: the folder of a finished run.
+        name: of the evaluation.
+        config: the run's, with what was changed.
+        scores: what came out.
+        attacks: accuracy under each, where asked for.
+        seconds: that it took.
+
+    Raises:
+        InputError: the run is not done.
+        StorageError: the file cannot be written.
+    """
+    # What is not measured again is the run's: recipe, seed, commit, parameters, steps, selection.
+    result = dataclasses.replace(
+        read_result(run / "result.json"),
+        config_hash=content_hash(config),
+        source=scores.source,
+        domains=tuple(scores.domains),
+        missing=tuple(scores.missing),
+        average_accuracy=scores.average_accuracy,
+        adversarial=dict(attacks),
+        wall_seconds=round(seconds, 3),
+    )
+    path = run / "evaluations" / f"{name}.json"
+    with _folder_of(path):
+        write_result(path, result)
+    return path
+
+
+def keep_statistics(run: Path, arrays: Mapping[str, Any]) -> Path:
+    """Write arrays as `<run>/analyses/statistics.npz`, which numpy reads without unpickling anything.
+
+    Raises:
+        StorageError: the file cannot be written.
+    """
+    import numpy as np
+
+    path = run / "analyses" / "statistics.npz"
+    temporary = path.with_name(f".{path.name}.{os.getpid()}")
+    with _folder_of(path):
+        with temporary.open("wb") as file:
+            np.savez_compressed(file, **arrays)
+            file.flush()
+            os.fsync(file.fileno())
+        temporary.replace(path)
+    return path
+
+
+@contextmanager
+def _folder_of(path: Path) -> Iterator[None]:
+    """Make the folder of a file, free of what a killed process left of that file."""
+    try:
+        path.parent.mkdir(exist_ok=True)
+        for leftover in path.parent.glob(f".{path.name}.*"):
+            leftover.unlink(missing_ok=True)
+        yield
+    except StorageError:
+        raise
+    except OSError as error:
+        raise StorageError(f"{path}: {error.strerror or error}") from None

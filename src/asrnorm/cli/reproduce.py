@@ -1,0 +1,182 @@
+"""`asrnorm reproduce`: all runs of a table or figure that are not done yet, then its report."""
+
+import dataclasses
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any, cast, get_args
+
+import typer
+from rich.console import Console
+from rich.table import Table
+from rich.text import Text
+
+from asrnorm.cli.executor_choice import open_executor
+from asrnorm.cli.run_folder import read_assignments
+from asrnorm.config import RunConfig, Scale
+from asrnorm.diagnosis import data_folder
+from asrnorm.errors import InputError, UnknownNameError, WrongCallError, describe_unknown
+
+if TYPE_CHECKING:
+    from asrnorm.launch import Executor, Job, Outcome
+    from asrnorm.studies import Study
+
+
+def reproduce(
+    study: Annotated[str, typer.Argument(help="Name of a study; see `asrnorm list studies`.", show_default=False)],
+    seeds: Annotated[int | None, typer.Option(min=1, help="Seeds 0 to N-1.", show_default="the study's")] = None,
+    scale: Annotated[str, typer.Option(help="paper, short or smoke.")] = "paper",
+    workers: Annotated[int | None, typer.Option(min=1, help="Runs at once.", show_default="two a GPU, or one")] = None,
+    ray: Annotated[
+        str | None, typer.Option(help="A Ray cluster to run on: auto, or its address.", show_default=False)
+    ] = None,
+    slurm: Annotated[
+        str | None,
+        typer.Option(
+            help="Through Slurm, with submitit's options: timeout_min=600,gpus_per_node=1,...", show_default=False
+        ),
+    ] = None,
+    runs: Annotated[Path, typer.Option(help="Where the run folders lie.")] = Path("runs"),
+    out: Annotated[Path | None, typer.Option(help="Folder of the report.", show_default="reports/<study>")] = None,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Show what would run, and stop.")] = False,
+    settings: Annotated[
+        list[str] | None, typer.Option("--set", help="Change a field of every run: a.b=value; may be given again.")
+    ] = None,
+) -> None:
+    """Run what a table or figure of the paper needs and is not done yet, then write its report.
+
+    Example: `asrnorm reproduce table1 --scale short --seeds 3`. Killed, it is started again with the same command.
+    """
+    from asrnorm.launch import gather_jobs
+    from asrnorm.studies import get_study, plan
+
+    if scale not in get_args(Scale):
+        raise UnknownNameError(describe_unknown("scale", scale, get_args(Scale)))
+    size = cast(Scale, scale)
+    fields = [field.name for field in dataclasses.fields(RunConfig) if field.name not in ("recipe", "scale", "seed")]
+    changed = change_runs(get_study(study), read_assignments(settings or (), fields))
+    chosen = tuple(range(changed.seeds if seeds is None else seeds))
+    try:
+        jobs = gather_jobs(plan(changed, seeds=chosen, scale=size, runs=runs.absolute()))
+    except InputError as error:  # a value of --set that a field does not take
+        raise WrongCallError(str(error)) from error
+    todo = [job for job in jobs if job.missing()]
+    if ray is not None and slurm is not None:
+        raise typer.BadParameter("--ray and --slurm are two places to run in: leave one out")
+    if dry_run:
+        _print_plan(jobs)
+        return
+    outcome = _run(jobs, todo, lambda: open_executor(todo, workers, ray, slurm, runs)) if todo else None
+    if outcome is not None and outcome.left:
+        raise InputError(
+            f"stopped with {len(outcome.done)} of {len(jobs)} runs done; started again, the rest go on where they were"
+        )
+    _write_report(changed, runs, size, chosen, out or Path("reports", study))
+    if outcome is not None and outcome.failed:
+        _print_failures(outcome)
+        raise typer.Exit(1)
+
+
+def change_runs(study: "Study", assignments: Mapping[str, Any]) -> "Study":
+    """Return a study with fields of all its runs replaced, so that their results are looked for under those too.
+
+    Example:
+        >>> from asrnorm.studies import get_study
+        >>> study = change_runs(get_study("table3"), {"steps": "7"})
+        >>> next(iter(study.rows[-1].cells.values())).runs[0].config(0, "paper").steps
+        7
+    """
+    if not assignments:
+        return study
+    replace = dataclasses.replace
+    rows = []
+    for row in study.rows:
+        cells = {}
+        for column, cell in row.cells.items():
+            changed = tuple(replace(spec, overrides={**spec.overrides, **assignments}) for spec in cell.runs)
+            cells[column] = replace(cell, runs=changed)
+        rows.append(replace(row, cells=cells))
+    return replace(study, rows=tuple(rows))
+
+
+def check_data(configs: Sequence[RunConfig]) -> None:
+    """Refuse to start where the data of a run is not there.
+
+    Args:
+        configs: of the runs that are to start.
+
+    Raises:
+        InputError: what is missing, and how to get it.
+    """
+    from asrnorm.data import create_suite
+
+    suites = {repr(config.suite): config.suite for config in configs}
+    for choice in suites.values():
+        suite = create_suite(choice.name, **choice.args)
+        suite.require_source()
+        if not suite.target_names and suite.missing:
+            part = suite.missing[0]
+            raise InputError(f"suite {choice.name!r} has no target, such as {part.name}: {part.detail}")
+    for name in {config.weights for config in configs if config.weights}:
+        path = data_folder() / Path(name).expanduser()  # an absolute path stays as it is
+        if not path.is_file():
+            raise InputError(f"{path}: no such file of weights{_advise(name)}")
+
+
+def _advise(weights: str) -> str:
+    """Return how to get a file of weights, or another that does: the published ones have names of their own."""
+    from asrnorm.data.fetch.catalog import CATALOG
+
+    for name, known in CATALOG.items():
+        files = [file.path for layout in known.layouts for file in layout]
+        if weights in files:
+            return f"; try: asrnorm data fetch {name}, and --set weights={files[0]}"
+    return ""
+
+
+def _run(jobs: Sequence["Job"], todo: Sequence["Job"], open_place: Callable[[], "Executor"]) -> "Outcome":
+    from asrnorm.launch import launch
+    from asrnorm.launch.view import LaunchView
+
+    check_data([job.config for job in todo if not (job.folder / "result.json").exists()])
+    executor = open_place()
+    with LaunchView() as view:
+        view.say(f"{len(jobs) - len(todo)} of {len(jobs)} runs are done; {len(todo)} to do, {executor.slots()} at once")
+        return launch(jobs, executor, view=view)
+
+
+def _write_report(study: "Study", runs: Path, scale: Scale, seeds: Sequence[int], out: Path) -> None:
+    from asrnorm.report.study import write_report
+    from asrnorm.studies import collect
+
+    kept = Path("results")
+    collected = collect(study, runs=runs, kept=kept if kept.is_dir() else None, scale=scale, seeds=seeds)
+    for path in write_report(collected, out):
+        if path.suffix in (".md", ".html"):
+            typer.echo(f"report: {path}")
+
+
+def _print_plan(jobs: Sequence["Job"]) -> None:
+    table = Table(box=None, pad_edge=False)
+    table.add_column("run", no_wrap=True)
+    table.add_column("state", no_wrap=True)
+    table.add_column("to do")
+    for job in jobs:
+        rest = [piece.label for piece in job.missing()]
+        state = "done" if not rest else "begun" if job.folder.exists() else "not begun"
+        table.add_row(Text(job.name), state, Text(", ".join(rest)))
+    console = Console(soft_wrap=True)
+    console.print(table)
+    todo = sum(bool(job.missing()) for job in jobs)
+    console.print(f"{len(jobs) - todo} of {len(jobs)} runs are done, {todo} to do", highlight=False)
+
+
+def _print_failures(outcome: "Outcome") -> None:
+    table = Table(box=None, pad_edge=False, title="failed", title_justify="left")
+    table.add_column("run", no_wrap=True)
+    table.add_column("error", overflow="fold")
+    for failure in outcome.failed:
+        table.add_row(Text(failure.job.name), Text(failure.error))
+    console = Console(stderr=True)
+    console.print(table)
+    log = outcome.failed[0].job.folder / "launch.log"
+    console.print(f"all that a run said is in its launch.log, such as {log}", markup=False, soft_wrap=True)

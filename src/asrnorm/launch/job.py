@@ -1,0 +1,139 @@
+"""A job: one run with all that is to be made of it, and which of that is there already."""
+
+import fcntl
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from asrnorm.config import RunConfig, content_hash, override
+from asrnorm.errors import AsrnormError
+from asrnorm.results import read_result
+from asrnorm.studies.spec import ANALYSIS_FILES, DIVERGENCE_FILE, Evaluation
+
+if TYPE_CHECKING:
+    from asrnorm.studies.plan import Plan
+
+# How `asrnorm evaluate` is asked for each analysis.
+_ANALYSIS_WORDS = {"statistics": "--statistics"}
+
+
+@dataclass(frozen=True)
+class Piece:
+    """A command that leaves one file.
+
+    Attributes:
+        label: what it is called on the screen.
+        words: after `asrnorm`.
+        product: what is there when it is done.
+    """
+
+    label: str
+    words: tuple[str, ...]
+    product: Path
+
+
+@dataclass(frozen=True, kw_only=True)
+class Job:
+    """One run, how it is scored again afterwards, and what else is made of it.
+
+    Attributes:
+        folder: of the run.
+        evaluations: each leaves `evaluations/<name>.json`.
+        analyses: keys of `ANALYSIS_FILES`.
+        may_diverge: a loss that is not finite is an outcome, kept in `DIVERGENCE_FILE`; nothing more is made of it.
+        module: what `python -m` runs; another than `asrnorm` may register things of its own first.
+    """
+
+    config: RunConfig
+    folder: Path
+    evaluations: tuple[Evaluation, ...] = ()
+    analyses: tuple[str, ...] = ()
+    may_diverge: bool = False
+    module: str = "asrnorm"
+
+    def __hash__(self) -> int:
+        return hash(self.folder)  # configs hold dicts
+
+    @property
+    def name(self) -> str:
+        """The name of its folder, which is unique."""
+        return self.folder.name
+
+    def pieces(self) -> tuple[Piece, ...]:
+        """Return the commands of the job in their order; all but the first need the first."""
+        device = () if self.config.device == "auto" else ("--set", f"device={self.config.device}")
+        place = str(self.folder)
+        words = ("train", "--config", str(self.folder / "launch.yaml"), "--out", place)
+        pieces = [Piece("train", words, self.folder / "result.json")]
+        for evaluation in self.evaluations:
+            changes = tuple(word for item in evaluation.overrides.items() for word in ("--set", _assignment(*item)))
+            product = self.folder / "evaluations" / f"{evaluation.name}.json"
+            words = ("evaluate", place, "--as", evaluation.name, *device, *changes)
+            pieces.append(Piece(evaluation.name, words, product))
+        for analysis in self.analyses:
+            words = ("evaluate", place, _ANALYSIS_WORDS[analysis], *device)
+            pieces.append(Piece(analysis, words, self.folder / ANALYSIS_FILES[analysis]))
+        return tuple(pieces)
+
+    def missing(self) -> tuple[Piece, ...]:
+        """Return the pieces whose products are not there; none where the run is one that diverged, and may."""
+        if self.has_diverged():
+            return ()
+        hashes = {evaluation.name: self._hash_of(evaluation.overrides) for evaluation in self.evaluations}
+        return tuple(piece for piece in self.pieces() if not _is_there(piece, hashes.get(piece.label)))
+
+    def has_diverged(self) -> bool:
+        """Tell whether the run has ended with a loss that is not finite, where that is an outcome."""
+        return self.may_diverge and (self.folder / DIVERGENCE_FILE).is_file()
+
+    def is_busy(self) -> bool:
+        """Tell whether another process, here or on a machine that shares the folder, is at work on the run."""
+        try:
+            with (self.folder / ".lock").open("rb") as lock:
+                fcntl.flock(lock, fcntl.LOCK_SH | fcntl.LOCK_NB)
+        except BlockingIOError:
+            return True
+        except OSError:  # no such folder yet, or a file system without locks
+            return False
+        return False
+
+    def _hash_of(self, overrides: Mapping[str, Any]) -> str:
+        return content_hash(override(self.config, overrides))
+
+
+def gather_jobs(plan: "Plan", module: str = "asrnorm") -> tuple[Job, ...]:
+    """Return a job for every run folder of a plan, with the evaluations and analyses that its tasks ask for.
+
+    Args:
+        plan: what a study needs.
+        module: see `Job`.
+    """
+    jobs: dict[Path, Job] = {}
+    for task in plan.tasks:  # a run comes before what is made of it
+        if task.kind == "run":
+            new = Job(config=task.config, folder=task.folder, may_diverge=task.spec.may_diverge, module=module)
+            jobs.setdefault(task.folder, new)
+            continue
+        job, evaluation = jobs[task.folder], task.spec.evaluation
+        if task.kind == "evaluation" and evaluation is not None:
+            jobs[task.folder] = replace(job, evaluations=(*job.evaluations, evaluation))
+        elif task.analysis is not None:
+            jobs[task.folder] = replace(job, analyses=(*job.analyses, task.analysis))
+    return tuple(jobs.values())
+
+
+def _assignment(name: str, value: Any) -> str:
+    return f"{name}={value if isinstance(value, str) else json.dumps(value)}"
+
+
+def _is_there(piece: Piece, config_hash: str | None) -> bool:
+    if not piece.product.is_file():
+        return False
+    if config_hash is None:
+        return True
+    try:  # an evaluation of that name may be of an earlier study, under another config
+        return read_result(piece.product).config_hash == config_hash
+    except AsrnormError:
+        return False

@@ -1,0 +1,88 @@
+"""Jobs on this machine: so many at once, shared out over its GPUs."""
+
+import os
+import queue
+import threading
+from collections.abc import Mapping, Sequence
+
+from asrnorm.errors import InputError
+from asrnorm.launch.executor import Ended
+from asrnorm.launch.job import Job
+from asrnorm.launch.work import Wish, work
+
+PER_GPU = 2  # a run of the paper's networks leaves half of a large GPU idle
+
+
+class LocalExecutor:
+    """Runs jobs as processes of this machine.
+
+    Args:
+        workers: jobs at once; by default two a GPU, one where there is none.
+        gpus: as `CUDA_VISIBLE_DEVICES` names them; worker i takes the GPU i modulo their number.
+        environment: of the processes; this one's where `None`.
+
+    Raises:
+        InputError: fewer than one worker.
+
+    Example:
+        >>> LocalExecutor(gpus=["0", "1"]).slots()
+        4
+    """
+
+    def __init__(
+        self, workers: int | None = None, gpus: Sequence[str] = (), environment: Mapping[str, str] | None = None
+    ) -> None:
+        if workers is not None and workers < 1:
+            raise InputError(f"workers must be at least 1, not {workers}")
+        self._workers = workers or PER_GPU * len(gpus) or 1
+        self._gpus = tuple(gpus)
+        self._environment = dict(os.environ if environment is None else environment)
+        self._free = list(range(self._workers))
+        self._ended: queue.SimpleQueue[tuple[int, Ended]] = queue.SimpleQueue()
+        self._wish: Wish = "go on"
+
+    def slots(self) -> int:
+        """Return the number of workers."""
+        return self._workers
+
+    def submit(self, job: Job) -> None:
+        """Begin a job in a thread, which starts the processes and waits for them."""
+        worker = self._free.pop(0)
+        threading.Thread(target=self._do, args=(worker, job), daemon=True).start()
+
+    def collect(self) -> list[Ended]:
+        """Return the jobs that have ended since the last call."""
+        found = []
+        while not self._ended.empty():
+            worker, ended = self._ended.get()
+            self._free.append(worker)
+            self._free.sort()
+            found.append(ended)
+        return found
+
+    def stop(self, *, at_once: bool = False) -> None:
+        """Tell all processes to stop."""
+        self._wish = "stop at once" if at_once else "stop"
+
+    def close(self) -> None:
+        """Leave the threads to the processes that they still wait for, which `stop` has told."""
+        if self._wish == "go on":
+            self._wish = "stop"
+
+    def environment_of(self, worker: int) -> dict[str, str]:
+        """Return the environment of a worker's processes: its GPU, and its share of the cores."""
+        environment = dict(self._environment)
+        if self._gpus:
+            environment["CUDA_VISIBLE_DEVICES"] = self._gpus[worker % len(self._gpus)]
+        environment.setdefault("OMP_NUM_THREADS", str(max(1, count_cores() // self._workers)))
+        return environment
+
+    def _do(self, worker: int, job: Job) -> None:
+        self._ended.put((worker, work(job, self.environment_of(worker), lambda: self._wish)))
+
+
+def count_cores() -> int:
+    """Return how many cores this process may use."""
+    if hasattr(os, "sched_getaffinity"):
+        return len(os.sched_getaffinity(0))
+    return os.cpu_count() or 1

@@ -1,0 +1,195 @@
+"""The queue of a launch: what is not done runs, a failing job has a second try, a signal stops all in good order."""
+
+import signal
+import threading
+import time
+from collections import deque
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from typing import Protocol
+
+from asrnorm.launch.executor import Ended, Executor
+from asrnorm.launch.job import Job
+
+_TICK = 0.2  # seconds between two looks
+_BUSY_SECONDS = 3.0  # until a job that another process is at work on is looked at again
+_MOST_LOSSES = 10  # a job that takes down every machine it comes to must not go round for ever
+_SIGNALS = ("SIGINT", "SIGTERM", "SIGHUP")
+
+
+@dataclass(frozen=True)
+class Failure:
+    """A job that failed at every try, and the error line of the last."""
+
+    job: Job
+    error: str
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """How a launch ended.
+
+    Attributes:
+        done: jobs of which nothing is missing now.
+        failed: jobs that failed at every try.
+        left: jobs that were not finished, since the launch was stopped.
+    """
+
+    done: tuple[Job, ...]
+    failed: tuple[Failure, ...]
+    left: tuple[Job, ...]
+
+
+@dataclass
+class Board:
+    """Where a launch stands; what a view shows.
+
+    Attributes:
+        running: by the time at which each began.
+        elsewhere: jobs that another process is at work on.
+        stopping: it was told to stop.
+    """
+
+    slots: int = 1
+    waiting: deque[Job] = field(default_factory=deque)
+    running: dict[Job, float] = field(default_factory=dict)
+    elsewhere: dict[Job, float] = field(default_factory=dict)
+    done: list[Job] = field(default_factory=list)
+    failed: list[Failure] = field(default_factory=list)
+    stopping: bool = False
+
+
+class View(Protocol):
+    """What shows a launch to its user."""
+
+    def say(self, line: str) -> None:
+        """Tell of something that happened."""
+
+    def show(self, board: Board) -> None:
+        """Show where the launch stands; called a few times a second."""
+
+
+class Queue:
+    """The jobs of one launch; `run` works through them.
+
+    Args:
+        jobs: done ones among them are counted and left alone.
+        executor: where they run.
+        retry: further tries for a job that fails.
+        view: is told of all that happens.
+    """
+
+    def __init__(self, jobs: Iterable[Job], executor: Executor, retry: int, view: View) -> None:
+        self._executor, self._retry, self._view = executor, retry, view
+        self.board = Board()
+        self._failures: dict[Job, int] = {}
+        self._losses: dict[Job, int] = {}
+        todo: list[Job] = []
+        for job in jobs:
+            (todo if job.missing() else self.board.done).append(job)
+        # What was begun is finished first: a checkpoint is worth more the nearer its run is to the end.
+        self.board.waiting.extend(sorted(todo, key=lambda job: not job.folder.exists()))
+
+    def run(self) -> Outcome:
+        """Work until nothing is left to do, or a signal says stop."""
+        board = self.board
+        with _signals() as signals:
+            while board.running or (not board.stopping and (board.waiting or board.elsewhere)):
+                if signals and not board.stopping:
+                    board.stopping = True
+                    self._executor.stop()
+                    self._view.say(f"stopping: {len(board.running)} runs write a checkpoint; Ctrl-C again kills them")
+                if len(signals) > 1:
+                    self._executor.stop(at_once=True)
+                board.slots = self._executor.slots()
+                if not board.stopping:
+                    self._look_elsewhere()
+                    self._fill()
+                for ended in self._executor.collect():
+                    self._settle(ended)
+                self._view.show(board)
+                if board.running or board.elsewhere:
+                    time.sleep(_TICK)
+        return Outcome(tuple(board.done), tuple(board.failed), (*board.elsewhere, *board.waiting))
+
+    def _fill(self) -> None:
+        board = self.board
+        while board.waiting and len(board.running) < board.slots:
+            job = board.waiting.popleft()
+            if not job.missing():  # by another launch, meanwhile
+                self._finish(job)
+            elif job.is_busy():
+                board.elsewhere[job] = time.monotonic() + _BUSY_SECONDS
+            else:
+                board.running[job] = time.monotonic()
+                self._executor.submit(job)
+
+    def _look_elsewhere(self) -> None:
+        now = time.monotonic()
+        for job in [job for job, due in self.board.elsewhere.items() if due <= now]:
+            del self.board.elsewhere[job]
+            self.board.waiting.append(job)
+
+    def _settle(self, ended: Ended) -> None:
+        board, job = self.board, ended.job
+        began = board.running.pop(job)
+        if ended.status == "done":
+            self._finish(job, time.monotonic() - began)
+        elif board.stopping or ended.status == "stopped":
+            board.waiting.append(job)
+        elif ended.status == "busy":
+            board.elsewhere[job] = time.monotonic() + _BUSY_SECONDS
+        elif ended.status == "lost" and self._count(self._losses, job) <= _MOST_LOSSES:
+            self._view.say(f"{job.name}: {ended.error}; it goes on elsewhere")
+            board.waiting.appendleft(job)
+        elif ended.status == "failed" and self._count(self._failures, job) <= self._retry:
+            self._view.say(f"{job.name}: {ended.error}; trying again")
+            board.waiting.append(job)
+        else:
+            self._view.say(f"{job.name}: failed: {ended.error}")
+            board.failed.append(Failure(job, ended.error))
+
+    def _finish(self, job: Job, seconds: float | None = None) -> None:
+        self.board.done.append(job)
+        what = "diverged, which is an outcome" if job.has_diverged() else "done"
+        self._view.say(f"{job.name}: {what}" + ("" if seconds is None else f" in {seconds:,.0f} s"))
+
+    @staticmethod
+    def _count(counts: dict[Job, int], job: Job) -> int:
+        counts[job] = counts.get(job, 0) + 1
+        return counts[job]
+
+
+def launch(jobs: Iterable[Job], executor: Executor, *, view: View, retry: int = 1) -> Outcome:
+    """Run every job of which something is missing, and say what came of it.
+
+    One that fails is tried again `retry` times, then reported, and the others go on. Ctrl-C, SIGTERM and SIGHUP stop
+    all after a checkpoint; started again, they go on.
+
+    Args:
+        jobs: done ones among them cost nothing.
+        executor: where they run; it is closed at the end.
+        view: is told of all that happens.
+        retry: further tries for a job that fails. One whose machine was lost is not counted as failing.
+    """
+    try:
+        return Queue(jobs, executor, retry, view).run()
+    finally:
+        executor.close()
+
+
+@contextmanager
+def _signals() -> Iterator[list[int]]:
+    """Give a list to which every signal to stop is added, where this is the main thread: Python asks no other."""
+    received: list[int] = []
+    before = {}
+    if threading.current_thread() is threading.main_thread():
+        for name in _SIGNALS:
+            number = getattr(signal, name)
+            before[number] = signal.signal(number, lambda number, frame: received.append(number))  # noqa: ARG005
+    try:
+        yield received
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)

@@ -1,0 +1,76 @@
+"""Jobs through Slurm, by submitit; run folders lie on the file system that its machines share."""
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from asrnorm.errors import InputError, MissingDependencyError
+from asrnorm.launch.executor import Ended
+from asrnorm.launch.job import Job
+from asrnorm.launch.work import forwarded, last_line, work_there
+
+_WORKERS = 64  # jobs in Slurm's queue at once, where nothing else is said
+
+
+class SlurmExecutor:
+    """Runs every job as one Slurm job; one that Slurm ends, at its time limit or to make room, goes on in a new one.
+
+    Args:
+        folder: for what submitit and Slurm write; shared by all machines.
+        options: of `submitit.AutoExecutor.update_parameters`: `timeout_min`, `slurm_partition`, `gpus_per_node`, ...
+        workers: the most jobs in Slurm's queue at once.
+        cluster: as submitit names them; `local` are processes of this machine.
+
+    Raises:
+        MissingDependencyError: submitit is not installed.
+        InputError: no Slurm here, or an option that submitit does not know.
+    """
+
+    def __init__(
+        self, folder: Path, options: Mapping[str, Any], workers: int | None = None, cluster: str = "slurm"
+    ) -> None:
+        try:
+            import submitit
+        except ImportError:
+            raise MissingDependencyError("--slurm needs submitit; pip install 'asrnorm[slurm]'") from None
+        self._submitit = submitit
+        try:
+            self._executor = submitit.AutoExecutor(folder=folder, cluster=cluster)
+            self._executor.update_parameters(name="asrnorm", **options)
+        except (RuntimeError, NameError, ValueError, TypeError) as error:
+            raise InputError(f"--slurm: {' '.join(str(error).split())}") from None
+        self._workers = workers or _WORKERS
+        self._running: dict[Job, Any] = {}
+        self._stopping = False
+
+    def slots(self) -> int:
+        """Return how many jobs may wait or run in Slurm."""
+        return self._workers
+
+    def submit(self, job: Job) -> None:
+        """Hand a job to Slurm."""
+        self._running[job] = self._executor.submit(work_there, job, *forwarded())
+
+    def collect(self) -> list[Ended]:
+        """Return the jobs that have ended."""
+        ready = [job for job, handle in self._running.items() if handle.done()]
+        return [self._settle(job, self._running.pop(job)) for job in ready]
+
+    def stop(self, *, at_once: bool = False) -> None:  # noqa: ARG002
+        """Cancel all jobs; Slurm tells their processes, and kills what has not ended after its `KillWait`."""
+        if not self._stopping:
+            self._stopping = True
+            for handle in self._running.values():
+                handle.cancel()
+
+    def close(self) -> None:
+        """Leave nothing to do: what was handed over has ended, or was cancelled."""
+
+    def _settle(self, job: Job, handle: Any) -> Ended:
+        try:
+            ended: Ended = handle.result()
+        except self._submitit.core.utils.UncompletedJobError:
+            return Ended(job, "stopped" if self._stopping else "lost", f"Slurm ended it ({handle.state})")
+        except self._submitit.core.utils.FailedJobError as error:
+            return Ended(job, "stopped" if self._stopping else "failed", last_line(error))
+        return ended

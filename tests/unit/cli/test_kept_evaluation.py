@@ -1,0 +1,85 @@
+"""What `asrnorm evaluate` leaves in a run's folder."""
+
+import numpy as np
+import pytest
+import typer
+
+from asrnorm.cli.kept_evaluation import check_name, keep_statistics
+from asrnorm.cli.main import main
+from asrnorm.config import Choice, content_hash, override
+from asrnorm.errors import StorageError
+from asrnorm.results import read_result
+from asrnorm.training import run
+from helpers import tiny_run
+from helpers.tiny_run import tiny_config
+
+
+@pytest.fixture
+def toys(monkeypatch):
+    for registry, name, entry in tiny_run.entries():
+        monkeypatch.setitem(registry._entries, name, entry)
+
+
+def make(folder, **changes):
+    config = tiny_config(steps=6, evaluate_limit=12, **changes)
+    return config, run(config, folder)
+
+
+def test_the_same_config_gives_the_result_of_the_run(tmp_path, toys, capsys):
+    _, result = make(tmp_path / "a")
+    assert main(["evaluate", str(tmp_path / "a"), "--as", "again"]) == 0
+    again = read_result(tmp_path / "a" / "evaluations" / "again.json")
+    assert (again.source, again.domains, again.config_hash) == (result.source, result.domains, result.config_hash)
+    assert (again.commit, again.num_parameters, again.steps) == (result.commit, result.num_parameters, result.steps)
+
+
+def test_another_norm_and_batch_are_kept_under_their_own_hash(tmp_path, toys, capsys):
+    config, result = make(tmp_path / "a")
+    (tmp_path / "a" / "evaluations").mkdir()
+    (tmp_path / "a" / "evaluations" / ".bn_test-5.json.4711").touch()  # of a process that was killed
+    words = ["--set", "norm=bn_test", "--set", "evaluate_batch=5", "--as", "bn_test-5"]
+    assert main(["evaluate", str(tmp_path / "a"), *words]) == 0
+    assert [path.name for path in (tmp_path / "a" / "evaluations").iterdir()] == ["bn_test-5.json"]
+    kept = read_result(tmp_path / "a" / "evaluations" / "bn_test-5.json")
+    assert kept.config_hash == content_hash(override(config, {"norm": "bn_test", "evaluate_batch": 5}))
+    assert kept.source.num_samples == result.source.num_samples == 10  # at most 12, evenly spread over 30
+    assert kept.source.nll != result.source.nll
+
+
+def test_without_a_name_all_images_are_scored_and_nothing_is_kept(tmp_path, toys, capsys):
+    make(tmp_path / "a")
+    assert main(["evaluate", str(tmp_path / "a")]) == 0
+    assert capsys.readouterr().out.splitlines()[1].split()[-1] == "30"
+    assert not (tmp_path / "a" / "evaluations").exists()
+    assert main(["evaluate", str(tmp_path / "a"), "--set", "evaluate_limit=6"]) == 0
+    assert capsys.readouterr().out.splitlines()[1].split()[-1] == "6"
+
+
+def test_the_statistics_are_written_and_removed_with_the_run(tmp_path, toys, capsys):
+    config, _ = make(tmp_path / "a", norm=Choice(name="asr"))
+    assert main(["evaluate", str(tmp_path / "a"), "--statistics"]) == 0
+    path = tmp_path / "a" / "analyses" / "statistics.npz"
+    with np.load(path, allow_pickle=False) as arrays:
+        assert arrays["mu_first"].shape == (30, 6)  # ten of each, as the run itself was scored on
+        assert sorted(set(arrays["domain"].tolist())) == ["dark", "noisy", "plain"]
+    assert [entry.name for entry in path.parent.iterdir()] == ["statistics.npz"]
+    run(config, tmp_path / "a", fresh=True)
+    assert not path.exists()
+
+
+def test_statistics_of_a_run_without_asr_are_refused_in_one_line(tmp_path, toys, capsys):
+    make(tmp_path / "a")
+    assert main(["evaluate", str(tmp_path / "a"), "--statistics"]) == 1
+    assert "no layer of this model learns its standardization" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("name", ["../up", "", ".hidden", "a b", "a/b"])
+def test_a_name_that_is_no_file_name_is_a_wrong_call(name):
+    with pytest.raises(typer.BadParameter):
+        check_name(name)
+
+
+def test_a_folder_that_cannot_be_written_is_one_line(tmp_path):
+    (tmp_path / "analyses").write_text("a file")
+    with pytest.raises(StorageError, match=r"statistics\.npz: "):
+        keep_statistics(tmp_path, {"a": np.zeros(1)})

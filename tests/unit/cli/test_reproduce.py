@@ -1,0 +1,182 @@
+"""`asrnorm reproduce`: from a study to its runs and its report."""
+
+import sys
+from pathlib import Path
+from types import SimpleNamespace
+
+import numpy as np
+import pytest
+
+import asrnorm
+from asrnorm.cli import reproduce
+from asrnorm.cli.main import main
+from asrnorm.config import content_hash
+from asrnorm.errors import InputError
+from asrnorm.launch import Failure, Outcome
+from asrnorm.recipes import recipe
+from asrnorm.results import write_result
+from asrnorm.studies import STUDIES, Cell, Evaluation, Measure, Row, RunSpec, Study
+from helpers.fake_asrnorm import result
+
+BN_TEST = Evaluation(name="bn_test-8", overrides={"norm": "bn_test", "evaluate_batch": 8})
+SPECS = {
+    "BN": RunSpec(recipe="digits_mini.erm_bn"),
+    "BN-Test": RunSpec(recipe="digits_mini.erm_bn", evaluation=BN_TEST),
+    "ASR": RunSpec(recipe="digits_mini.erm_asr", analyses=("statistics",)),
+}
+
+
+def mini():
+    """Three rows on the embedded suite."""
+    measure = Measure(quantity="accuracy")
+    rows = [Row(label=name, cells={"Avg.": Cell(measure=measure, runs=(spec,))}) for name, spec in SPECS.items()]
+    return Study(name="mini", title="mini", caption="", columns=("Avg.",), rows=tuple(rows), seeds=1)
+
+
+@pytest.fixture
+def reports(monkeypatch):
+    """The study is registered, and what the report is made of is kept in a list."""
+    monkeypatch.setitem(STUDIES._entries, "mini", mini)
+    made = []
+
+    def write_report(collected, out):
+        made.append((collected, out))
+        return [out / "mini.md", out / "mini.csv"]
+
+    monkeypatch.setitem(sys.modules, "asrnorm.report.study", SimpleNamespace(write_report=write_report))
+    return made
+
+
+@pytest.fixture
+def launches(monkeypatch):
+    """Jobs that would be launched are kept in a list; all of them are done at once, but for those named `bad`."""
+    jobs = []
+
+    def launch(given, executor, *, view):
+        jobs.append((list(given), executor))
+        for job in given:
+            if "asr" not in job.name:
+                job.folder.mkdir(parents=True, exist_ok=True)
+                write_result(job.folder / "result.json", result(job.config))
+        bad = [Failure(job, "the disk is full") for job in given if "asr" in job.name]
+        return Outcome(tuple(job for job in given if "asr" not in job.name), tuple(bad), ())
+
+    monkeypatch.setattr("asrnorm.launch.launch", launch)
+    return jobs
+
+
+def test_a_study_from_nothing_to_its_report_and_again(tmp_path, reports, monkeypatch, capsys):
+    for name in ("mlxtend", "sklearn", "skimage"):
+        pytest.importorskip(name, reason=f"{name} is not installed: pip install 'asrnorm[data]'")
+    monkeypatch.setenv("PYTHONPATH", str(Path(asrnorm.__file__).parents[1]))
+    monkeypatch.setenv("OMP_NUM_THREADS", "1")
+    words = ["reproduce", "mini", "--scale", "smoke", "--runs", str(tmp_path / "runs"), "--set", "device=cpu"]
+    words += ["--workers", "2", "--out", str(tmp_path / "out")]
+    assert main(words) == 0
+    printed = capsys.readouterr()
+    assert "0 of 2 runs are done; 2 to do, 2 at once" in printed.err
+    assert f"report: {tmp_path / 'out' / 'mini.md'}" in printed.out
+    (collected, out) = reports[0]
+    assert (out, collected.missing) == (tmp_path / "out", ())
+    assert set(collected.cells) == {(name, "Avg.") for name in SPECS}
+    (record,) = collected.cells["BN-Test", "Avg."].records
+    assert record.config_hash == content_hash(SPECS["BN-Test"].scored_config(0, "smoke"))
+    (asr,) = (tmp_path / "runs").glob("digits_mini.erm_asr--s0--*")
+    with np.load(asr / "analyses" / "statistics.npz", allow_pickle=False) as arrays:
+        assert set(arrays["domain"].tolist()) == {"mnist", "uci", "blended", "rendered", "inverted"}
+    before = {path: path.stat().st_mtime_ns for path in (tmp_path / "runs").rglob("*") if path.is_file()}
+    assert main(words) == 0
+    assert {path: path.stat().st_mtime_ns for path in (tmp_path / "runs").rglob("*") if path.is_file()} == before
+    assert len(reports) == 2
+
+
+def test_failures_are_a_table_and_exit_status_1_after_the_report(tmp_path, reports, launches, capsys):
+    assert main(["reproduce", "mini", "--scale", "smoke", "--runs", str(tmp_path)]) == 1
+    printed = capsys.readouterr()
+    assert "the disk is full" in printed.err
+    assert "launch.log" in printed.err
+    assert "report: reports/mini/mini.md" in printed.out
+    assert [task.config.recipe for task in reports[0][0].missing if task.kind == "run"] == ["digits_mini.erm_asr"]
+
+
+def test_a_launch_that_was_stopped_says_how_to_go_on_and_makes_no_report(tmp_path, reports, monkeypatch, capsys):
+    monkeypatch.setattr("asrnorm.launch.launch", lambda jobs, executor, view: Outcome((), (), tuple(jobs)))
+    assert main(["reproduce", "mini", "--scale", "smoke", "--runs", str(tmp_path)]) == 1
+    line = "asrnorm: stopped with 0 of 2 runs done; started again, the rest go on where they were"
+    assert capsys.readouterr().err.splitlines()[-1] == line
+    assert reports == []
+
+
+def test_a_dry_run_shows_what_is_to_do_and_makes_nothing(tmp_path, reports, launches, capsys, monkeypatch):
+    monkeypatch.setenv("COLUMNS", "200")
+    words = ["reproduce", "mini", "--seeds", "2", "--dry-run", "--runs", str(tmp_path / "runs")]
+    assert main(words) == 0
+    lines = capsys.readouterr().out.splitlines()
+    assert sum("not begun" in line for line in lines) == 4
+    assert any("train, bn_test-8" in line for line in lines)
+    assert lines[-1] == "0 of 4 runs are done, 4 to do"
+    assert launches == reports == []
+    assert not (tmp_path / "runs").exists()
+
+
+def test_a_setting_changes_every_run_and_where_its_result_is_looked_for(tmp_path, reports, launches, capsys):
+    words = ["reproduce", "mini", "--scale", "smoke", "--runs", str(tmp_path), "--set", "optim.lr=0.5"]
+    main(words)
+    (jobs, _) = launches[0]
+    assert [job.config.optim.lr for job in jobs] == [0.5, 0.5]
+    assert set(reports[0][0].cells) == {("BN", "Avg.")}
+
+
+def test_seeds_and_workers_and_ray_reach_the_launch(tmp_path, reports, launches, monkeypatch, capsys):
+    opened = []
+    cluster = SimpleNamespace(slots=lambda: 5)
+    stand_in = SimpleNamespace(RayExecutor=lambda *words: opened.append(words) or cluster)
+    monkeypatch.setitem(sys.modules, "asrnorm.launch.ray_cluster", stand_in)
+    words = ["reproduce", "mini", "--scale", "smoke", "--runs", str(tmp_path), "--seeds", "3", "--workers", "4"]
+    main([*words, "--ray", "10.0.0.1:6379"])
+    assert opened == [("10.0.0.1:6379", 4)]
+    assert launches[0][1] is cluster
+    assert [job.config.seed for job in launches[0][0]] == [0, 0, 1, 1, 2, 2]
+
+
+@pytest.mark.parametrize("name", ["table1", "table2", "table3"])
+def test_missing_data_is_one_line_with_the_fix_and_nothing_starts(tmp_path, monkeypatch, launches, capsys, name):
+    monkeypatch.setenv("ASRNORM_DATA", str(tmp_path / "empty"))
+    assert main(["reproduce", name, "--scale", "smoke", "--runs", str(tmp_path / "runs")]) == 1
+    (line,) = capsys.readouterr().err.splitlines()
+    assert "lacks its source" in line
+    assert "try: asrnorm data fetch" in line
+    assert launches == []
+    assert not (tmp_path / "runs").exists()
+
+
+def test_missing_weights_are_told_with_a_file_that_can_be_had(tmp_path, monkeypatch):
+    monkeypatch.setenv("ASRNORM_DATA", str(tmp_path))
+    weights = recipe("pacs.erm_asr").weights
+    config = recipe("digits_mini.erm_bn", weights=weights)
+    with pytest.raises(InputError, match=r"no such file of weights; try: asrnorm data fetch resnet18, and --set weig"):
+        reproduce.check_data([config])
+    (tmp_path / weights).parent.mkdir()
+    (tmp_path / weights).touch()
+    reproduce.check_data([config])
+
+
+@pytest.mark.parametrize(
+    ("words", "line"),
+    [
+        (["tabel1"], "unknown study 'tabel1'; did you mean 'table1'"),
+        (["mini", "--scale", "tiny"], "unknown scale 'tiny'"),
+        (["mini", "--set", "optim.lr=x"], "lr must be float"),
+        (["mini", "--set", "lr=1"], "unknown setting of this command 'lr'"),
+        (["mini", "--set", "seed=1"], "unknown setting of this command 'seed'"),
+        (["mini", "--seeds", "0"], "seeds"),
+        (["mini", "--scale", "smoke", "--slurm", "fast"], "'fast' is not of the form name=value"),
+        (["mini", "--ray", "auto", "--slurm", "timeout_min=5"], "leave one out"),
+    ],
+    ids=lambda value: " ".join(value) if isinstance(value, list) else "",
+)
+def test_a_wrong_call_is_one_line_and_status_2(tmp_path, reports, launches, capsys, words, line):
+    assert main(["reproduce", *words, "--runs", str(tmp_path)]) == 2
+    (said,) = capsys.readouterr().err.splitlines()
+    assert line in said
+    assert launches == []

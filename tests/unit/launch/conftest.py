@@ -1,0 +1,13 @@
+import os
+from pathlib import Path
+
+import pytest
+
+import asrnorm
+
+
+@pytest.fixture(autouse=True)
+def _processes_find_the_package_and_the_helpers(monkeypatch):
+    places = [str(Path(asrnorm.__file__).parents[1]), str(Path(__file__).parents[2])]
+    monkeypatch.setenv("PYTHONPATH", os.pathsep.join(places))
+    monkeypatch.setenv("OMP_NUM_THREADS", "1")

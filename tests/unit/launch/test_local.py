@@ -1,0 +1,42 @@
+import pytest
+
+from asrnorm.errors import InputError
+from asrnorm.launch import LocalExecutor, launch
+from asrnorm.launch.local import count_cores
+from helpers.fake_job import Lines, fake_job, starts
+
+
+def test_jobs_run_side_by_side_and_each_worker_keeps_to_its_gpu(tmp_path):
+    jobs = [fake_job(tmp_path / str(index), steps=10, pause=0.05) for index in range(6)]
+    view = Lines()
+    outcome = launch(jobs, LocalExecutor(gpus=["3", "5"]), view=view)
+    assert len(outcome.done) == 6
+    assert view.most_running == 4  # two a GPU
+    used = [starts(job)[0][1] for job in jobs]
+    assert used[:4] == ["3", "5", "3", "5"]
+    assert set(used[4:]) <= {"3", "5"}
+
+
+def test_a_shaky_run_is_done_at_the_second_try_and_a_bad_one_reported(tmp_path):
+    jobs = [fake_job(tmp_path / "shaky", failures=1), fake_job(tmp_path / "bad", failures=9), fake_job(tmp_path / "c")]
+    outcome = launch(jobs, LocalExecutor(2), view=Lines())
+    assert sorted(job.name for job in outcome.done) == ["c", "shaky"]
+    assert [(one.job.name, one.error) for one in outcome.failed] == [("bad", "the disk is full; free some space")]
+    assert len(starts(jobs[1])) == 2
+
+
+def test_the_cores_are_shared_out_unless_the_user_has_done_so():
+    threads = [LocalExecutor(n, environment={}).environment_of(0)["OMP_NUM_THREADS"] for n in (1, 1000)]
+    assert threads == [str(count_cores()), "1"]
+    assert LocalExecutor(4, environment={"OMP_NUM_THREADS": "3"}).environment_of(0)["OMP_NUM_THREADS"] == "3"
+    assert "CUDA_VISIBLE_DEVICES" not in LocalExecutor(1, environment={}).environment_of(0)
+
+
+@pytest.mark.parametrize(("gpus", "workers", "slots"), [((), None, 1), (("0",), None, 2), (("0", "1"), 3, 3)])
+def test_how_many_run_at_once(gpus, workers, slots):
+    assert LocalExecutor(workers, gpus).slots() == slots
+
+
+def test_no_worker_at_all_is_refused():
+    with pytest.raises(InputError, match="workers must be at least 1, not 0"):
+        LocalExecutor(0)

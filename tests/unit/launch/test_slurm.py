@@ -1,0 +1,77 @@
+"""The Slurm executor on submitit's local stand-in for Slurm."""
+
+import os
+import signal
+import sys
+import threading
+
+import pytest
+
+from asrnorm.errors import InputError, MissingDependencyError
+from asrnorm.launch import launch
+from asrnorm.launch.slurm import SlurmExecutor
+from helpers.fake_job import Lines, fake_job, starts
+
+
+def open_executor(folder, workers=2):
+    pytest.importorskip("submitit", reason="submitit is not installed: pip install 'asrnorm[slurm]'")
+    return SlurmExecutor(folder / "slurm", {"timeout_min": 5}, workers, cluster="local")
+
+
+@pytest.mark.filterwarnings("ignore::ResourceWarning")
+def test_jobs_are_done_and_failures_reported(tmp_path):
+    jobs = [fake_job(tmp_path / "good"), fake_job(tmp_path / "bad", failures=9)]
+    outcome = launch(jobs, open_executor(tmp_path), view=Lines())
+    assert [job.name for job in outcome.done] == ["good"]
+    assert [(one.job.name, one.error) for one in outcome.failed] == [("bad", "the disk is full; free some space")]
+
+
+@pytest.mark.slow
+@pytest.mark.filterwarnings("ignore::ResourceWarning")
+def test_a_job_that_is_ended_from_outside_goes_on_in_a_new_one(tmp_path):
+    job = fake_job(tmp_path / "a", steps=150, pause=0.02)
+    executor, view = open_executor(tmp_path, 1), Lines()
+
+    def kill():  # the process that works on the job, as Slurm does at the time limit
+        while not (job.folder / "log.jsonl").exists() or not (job.folder / "log.jsonl").read_text():
+            threading.Event().wait(0.02)
+        os.kill(int((job.folder / "parent").read_text()), signal.SIGKILL)
+
+    thread = threading.Thread(target=kill)
+    thread.start()
+    outcome = launch([job], executor, view=view)
+    thread.join()
+    assert [done.name for done in outcome.done] == ["a"]
+    assert "a: Slurm ended it" in view.said[0]
+    assert len(starts(job)) == 2
+    assert int(starts(job)[1][0]) > 0
+
+
+@pytest.mark.slow
+@pytest.mark.filterwarnings("ignore::ResourceWarning")
+def test_a_stopped_launch_cancels_what_it_handed_over(tmp_path):
+    job = fake_job(tmp_path / "a", steps=9999, pause=0.02)
+    executor = open_executor(tmp_path, 1)
+
+    def stop():
+        while not (job.folder / "log.jsonl").exists():
+            threading.Event().wait(0.02)
+        os.kill(os.getpid(), signal.SIGTERM)
+
+    thread = threading.Thread(target=stop)
+    thread.start()
+    outcome = launch([job], executor, view=Lines())
+    thread.join()
+    assert [left.name for left in outcome.left] == ["a"]
+    assert not job.is_busy()
+
+
+def test_without_submitit_or_slurm_one_line_says_so(tmp_path, monkeypatch):
+    pytest.importorskip("submitit", reason="submitit is not installed: pip install 'asrnorm[slurm]'")
+    with pytest.raises(InputError, match="--slurm: "):
+        SlurmExecutor(tmp_path, {}, cluster="slurm")  # no srun here
+    with pytest.raises(InputError, match="--slurm: "):
+        SlurmExecutor(tmp_path, {"time_min": 5}, cluster="local")
+    monkeypatch.setitem(sys.modules, "submitit", None)
+    with pytest.raises(MissingDependencyError, match=r"pip install 'asrnorm\[slurm\]'"):
+        SlurmExecutor(tmp_path, {})

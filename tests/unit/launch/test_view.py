@@ -1,0 +1,63 @@
+import io
+import json
+import time
+
+from rich.console import Console
+
+from asrnorm.launch import Failure
+from asrnorm.launch.queue import Board
+from asrnorm.launch.view import LaunchView, describe
+from helpers.fake_job import fake_job
+
+
+def make_board(folder, names=("running",)):
+    board = Board(slots=2)
+    for name in names:
+        job = fake_job(folder / name, steps=1000)
+        job.folder.mkdir()
+        (job.folder / "log.jsonl").write_text(json.dumps({"step": 250}) + "\n")
+        board.running[job] = time.monotonic() - 65
+    board.done.append(fake_job(folder / "done"))
+    board.failed.append(Failure(fake_job(folder / "bad"), "the disk [is] full"))
+    board.waiting.append(fake_job(folder / "waiting"))
+    return board
+
+
+def show(board, *, terminal):
+    console = Console(file=io.StringIO(), force_terminal=terminal, width=100, highlight=False)
+    with LaunchView(console) as view:
+        view.say("bad: the disk [is] full; trying again")
+        view.show(board)
+    return console.file.getvalue()
+
+
+def test_a_terminal_shows_every_run_with_its_step(tmp_path):
+    text = show(make_board(tmp_path), terminal=True)
+    assert "1 done, 1 running, 1 failed, 1 waiting" in text
+    assert "running" in text
+    assert "250" in text
+    assert "1,000" in text
+    assert "0:01:05" in text
+    assert "bad: the disk [is] full" in text
+
+
+def test_many_runs_do_not_flood_the_terminal(tmp_path):
+    text = show(make_board(tmp_path, [f"r{index}" for index in range(30)]), terminal=True)
+    assert "... and 10 more" in text
+
+
+def test_without_a_terminal_there_are_plain_lines_and_the_state_now_and_then(tmp_path, monkeypatch):
+    board = make_board(tmp_path)
+    assert show(board, terminal=False) == "bad: the disk [is] full; trying again\n"
+    monkeypatch.setattr("asrnorm.launch.view._SPEAK", 0.0)
+    text = show(board, terminal=False)
+    assert "1 done, 1 running, 1 failed, 1 waiting\n  running: train, step 250 of 1,000\n" in text
+    assert "\x1b" not in text
+
+
+def test_the_line_says_what_is_elsewhere_and_that_it_stops(tmp_path):
+    board = Board()
+    assert describe(board, 3700).endswith("about 1:01:40 left")
+    board.elsewhere[fake_job(tmp_path)] = 0.0
+    board.stopping = True
+    assert describe(board, 5).endswith("0 waiting, 1 at work in another process, stopping")
