@@ -15,6 +15,7 @@ from asrnorm.cli.data import data_app
 from asrnorm.cli.demo import demo
 from asrnorm.cli.doctor import doctor
 from asrnorm.cli.evaluate import evaluate
+from asrnorm.cli.export import export
 from asrnorm.cli.listing import list_registry
 from asrnorm.cli.predict import predict
 from asrnorm.cli.train import train
@@ -35,6 +36,7 @@ app.command("demo")(demo)
 app.command("train")(train)
 app.command("evaluate")(evaluate)
 app.command("predict")(predict)
+app.command("export")(export)
 app.command("list")(list_registry)
 app.command("doctor")(doctor)
 app.add_typer(data_app, name="data")
