@@ -5,10 +5,11 @@ strict while pages come and go.
 """
 
 from pathlib import PurePosixPath
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from mkdocs.config.defaults import MkDocsConfig
-from mkdocs.structure.files import Files
+if TYPE_CHECKING:
+    from mkdocs.config.defaults import MkDocsConfig
+    from mkdocs.structure.files import Files
 
 # Section, then titles with patterns of pages. `None` takes the page's own heading, "" its name in the registry.
 LAYOUT: tuple[tuple[str, tuple[tuple[str | None, str], ...]], ...] = (
@@ -81,7 +82,7 @@ LAYOUT: tuple[tuple[str, tuple[tuple[str | None, str], ...]], ...] = (
 )
 
 
-def on_files(files: Files, config: MkDocsConfig) -> Files:
+def on_files(files: "Files", config: "MkDocsConfig") -> "Files":
     """Set the menu once all pages are known, those of the other hooks among them."""
     pages = sorted(file.src_uri for file in files.documentation_pages())
     config.nav = build_menu(pages)

@@ -5,10 +5,11 @@ import statistics
 import sys
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from mkdocs.config.defaults import MkDocsConfig
-from mkdocs.structure.files import File, Files
+if TYPE_CHECKING:
+    from mkdocs.config.defaults import MkDocsConfig
+    from mkdocs.structure.files import Files
 
 PAGE = "results.md"
 _MOST_DOMAINS = 12  # columns that fit; CIFAR-10-C's 95 are shown by severity
@@ -20,8 +21,10 @@ scale says; what is measured, and how, is on the page on [evaluation](evaluation
 """
 
 
-def on_files(files: Files, config: MkDocsConfig) -> Files:
+def on_files(files: "Files", config: "MkDocsConfig") -> "Files":
     """Add the page."""
+    from mkdocs.structure.files import File
+
     root = Path(config.docs_dir).parent
     sys.path.insert(0, str(root / "src"))
     try:

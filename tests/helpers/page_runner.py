@@ -26,7 +26,7 @@ def run_page(page: Path) -> int:
     for language, code in BLOCK.findall(page.read_text()):
         count += 1
         if language == "console":
-            for words in (shlex.split(line, comments=True) for line in code.splitlines()):
+            for words in (shlex.split(line, comments=True) for line in code.replace("\\\n", " ").splitlines()):
                 run_line(words, main)
         elif match := FILE.match(code):
             Path(f"{match.group(1)}.py").write_text(code)
