@@ -18,8 +18,18 @@ def test_there_is_a_page_for_everything_that_can_be_added():
     assert {page.stem for page in PAGES} >= WRITTEN
 
 
-@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.stem)
-def test_the_page_runs_as_printed(page, tmp_path):
+@pytest.fixture(scope="module")
+def cache(tmp_path_factory):
+    """One for all pages, so that the embedded digits are made once."""
+    return tmp_path_factory.mktemp("cache")
+
+
+# The quick start trains, exports and compares a ResNet-18: a minute on one core.
+@pytest.mark.parametrize(
+    "page",
+    [pytest.param(page, id=page.stem, marks=[pytest.mark.slow] * (page.stem == "quickstart")) for page in PAGES],
+)
+def test_the_page_runs_as_printed(page, tmp_path, cache):
     text = page.read_text()
     if "asrnorm.studies" in text and find_spec("asrnorm.studies") is None:
         pytest.skip("this build has no studies")
@@ -27,7 +37,8 @@ def test_the_page_runs_as_printed(page, tmp_path):
         pytest.importorskip("mlxtend", reason="pip install 'asrnorm[data]'")
     if "--format onnx" in text:
         pytest.importorskip("onnxscript", reason="pip install 'asrnorm[onnx]'")
-    environment = {**os.environ, "ASRNORM_CACHE": str(tmp_path / "cache"), "OMP_NUM_THREADS": "1"}
+    environment = {**os.environ, "ASRNORM_CACHE": str(cache), "OMP_NUM_THREADS": "1"}
+    environment["PYTHONPATH"] = str(ROOT / "src")  # a relative one would not be found from the page's folder
     done = subprocess.run(
         [sys.executable, str(RUNNER), str(page)],
         cwd=tmp_path,
