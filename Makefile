@@ -2,16 +2,17 @@
 PYTHON ?= python3
 VENV   := .venv
 BIN    := $(VENV)/bin
-PINS   := $(wildcard requirements/*.txt)
+PINS   := $(filter-out requirements/docs.txt,$(wildcard requirements/*.txt))
 READY  := $(VENV)/.test-ready
 DEMO   := $(VENV)/.demo-ready
+SITE   := $(VENV)/.docs-ready
 PIP    := $(BIN)/python -m pip install --quiet --disable-pip-version-check
 
 # Two pytest workers with one torch thread each use two cores better than one worker with two.
 WORKERS ?= 2
 PYTEST  := OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n $(WORKERS) --dist worksteal
 
-.PHONY: help setup demo test test-slow check format clean
+.PHONY: help setup demo test test-slow check format docs clean
 
 help:
 	@echo "make demo       set up .venv and train three networks on one domain, compare them on four unseen ones"
@@ -19,6 +20,7 @@ help:
 	@echo "make test-slow  the tests that take minutes (torch.compile of whole networks, WRN-40-4 to ONNX)"
 	@echo "make check      ruff, mypy, codespell and the architecture test"
 	@echo "make format     let ruff rewrite what it can"
+	@echo "make docs       build the documentation into site/"
 	@echo "make clean      remove .venv, caches and builds"
 
 setup: $(READY)
@@ -36,6 +38,10 @@ $(READY): $(PINS) pyproject.toml | $(BIN)/python
 $(DEMO): requirements/build.txt requirements/run.txt requirements/data.txt pyproject.toml | $(BIN)/python
 	$(PIP) -r requirements/data.txt
 	$(PIP) --no-deps --no-build-isolation -e .
+	@touch $@
+
+$(SITE): requirements/docs.txt | $(BIN)/python
+	$(PIP) -r requirements/docs.txt
 	@touch $@
 
 demo: $(DEMO)
@@ -58,5 +64,10 @@ format: setup
 	$(BIN)/ruff check --fix .
 	$(BIN)/ruff format .
 
+# The pages need no torch. The variable silences the theme's advertisement of its successor.
+docs: $(SITE)
+	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict --clean --quiet
+	@echo "site/index.html"
+
 clean:
-	rm -rf $(VENV) .mypy_cache .ruff_cache .pytest_cache .hypothesis build dist
+	rm -rf $(VENV) site .mypy_cache .ruff_cache .pytest_cache .hypothesis build dist

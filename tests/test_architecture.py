@@ -19,6 +19,7 @@ MAY_IMPORT = {
     "methods": {"models", "data", "world"},
     "evaluation": {"models", "data", "methods", "world"},
     "training": {"norms", "conversion", "models", "data", "methods", "evaluation", "world"},
+    "exporting": {"ops", "norms", "models", "data", "evaluation", "training"},
     "recipes": set(),
     "studies": {"recipes"},
     "report": {"studies"},

@@ -15,6 +15,7 @@ from asrnorm.cli.data import data_app
 from asrnorm.cli.demo import demo
 from asrnorm.cli.doctor import doctor
 from asrnorm.cli.evaluate import evaluate
+from asrnorm.cli.export import export
 from asrnorm.cli.listing import list_registry
 from asrnorm.cli.predict import predict
 from asrnorm.cli.report import report
@@ -39,6 +40,7 @@ app.command("evaluate")(evaluate)
 app.command("predict")(predict)
 app.command("report")(report)
 app.command("reproduce")(reproduce)
+app.command("export")(export)
 app.command("list")(list_registry)
 app.command("doctor")(doctor)
 app.add_typer(data_app, name="data")

@@ -1,0 +1,62 @@
+"""The page of results: every file of kept results as a table. Nobody types a number."""
+
+import json
+import statistics
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from mkdocs.config.defaults import MkDocsConfig
+    from mkdocs.structure.files import Files
+
+PAGE = "results.md"
+_MOST_DOMAINS = 12  # columns that fit; CIFAR-10-C's 95 are shown by severity
+_HEAD = """# Results
+
+Accuracy of every kept run (`results/*.jsonl`, one `result.json` a line), as it is written there: this page is made
+from those files when the site is built. What stands behind a row is its recipe ([recipes](recipes.md)), run as its
+scale says; what is measured, and how, is on the page on [evaluation](evaluation/metrics.md).
+"""
+
+
+def on_files(files: "Files", config: "MkDocsConfig") -> "Files":
+    """Add the page."""
+    from mkdocs.structure.files import File
+
+    root = Path(config.docs_dir).parent
+    sys.path.insert(0, str(root / "src"))
+    try:
+        content = "\n".join([_HEAD, *write_sections(root / "results")])
+    finally:
+        sys.path.remove(str(root / "src"))
+    files.append(File.generated(config, PAGE, content=content))
+    return files
+
+
+def write_sections(folder: Path) -> Iterator[str]:
+    """Yield a section for each file, with a table for each set of runs that can share one."""
+    from asrnorm.report.markdown import render  # the floor and report alone: the site needs no torch
+
+    for path in sorted(folder.glob("*.jsonl")):
+        yield f"## {path.stem}\n"
+        tables: dict[tuple[str, ...], list[dict[str, Any]]] = {}
+        for line in path.read_text(encoding="utf-8").splitlines():
+            result = condense(json.loads(line))
+            names = (result["source"]["name"], *(domain["name"] for domain in result["domains"]))
+            tables.setdefault((result["recipe"].split(".")[0], result["scale"], *names), []).append(result)
+        for results in tables.values():
+            yield render(results) + "\n"
+
+
+def condense(result: dict[str, Any]) -> dict[str, Any]:
+    """Return a result with its domains averaged by severity, where there are too many of them for columns."""
+    domains = result["domains"]
+    if len(domains) <= _MOST_DOMAINS or not all("/" in domain["name"] for domain in domains):
+        return result
+    by_level: dict[str, list[float]] = {}
+    for domain in domains:
+        by_level.setdefault(domain["name"].rsplit("/", 1)[1], []).append(domain["accuracy"])
+    means = [{"name": f"severity {level}", "accuracy": statistics.fmean(by_level[level])} for level in sorted(by_level)]
+    return {**result, "domains": means}

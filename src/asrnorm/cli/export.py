@@ -1,0 +1,75 @@
+"""`asrnorm export`: a finished run as a file that runs without this package."""
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from asrnorm.cli.run_folder import open_run
+from asrnorm.errors import UnknownNameError, WrongCallError, describe_unknown
+
+# Known without torch, so that a wrong word is answered at once; a test holds them to the registry.
+SUFFIXES = {"onnx": ".onnx", "safetensors": ".safetensors", "torch-export": ".pt2"}
+_ANY = "dynamic"
+
+
+def export(
+    run: Annotated[Path, typer.Argument(help="The folder of a finished run.", show_default=False)],
+    file_format: Annotated[
+        str, typer.Option("--format", help=f"One of: {', '.join(SUFFIXES)}.", show_default=False, metavar="NAME")
+    ],
+    out: Annotated[
+        Path | None, typer.Option(metavar="FILE", help="The file.", show_default="RUN/export/model.<ending>")
+    ] = None,
+    size: Annotated[
+        str | None, typer.Option(metavar="HxW", help="Size of its images.", show_default="the run's")
+    ] = None,
+    batch: Annotated[str, typer.Option(metavar="N|dynamic", help="Images at a time.")] = _ANY,
+    opset: Annotated[
+        int | None, typer.Option(help="Version of the ONNX operators.", show_default="PyTorch's choice")
+    ] = None,
+) -> None:
+    """Write the model of a run to a file, compared with the model on random images before it gets its name.
+
+    Example: `asrnorm export runs/digits.rsda_asr--s0--0123456789 --format onnx`. Files of `onnx` and `torch-export` run
+    in a process without this package; `<file>.json` beside each says what it takes and what its classes are.
+    """
+    if file_format not in SUFFIXES:
+        raise UnknownNameError(describe_unknown("format", file_format, SUFFIXES))
+    chosen_size, chosen_batch = _read_size(size), _read_batch(batch)
+    loaded = open_run(run)
+    from asrnorm.exporting import export_run
+
+    done = export_run(
+        loaded,
+        file_format,
+        run / "export" / f"model{SUFFIXES[file_format]}" if out is None else out,
+        size=chosen_size,
+        batch=chosen_batch,
+        opset=opset,
+    )
+    tried = ", ".join(map(str, done.verdict.batches))
+    typer.echo(f"{done.path}: {done.path.stat().st_size:,} bytes")
+    typer.echo(
+        f"relative error {done.verdict.relative_error:.1e} against the model (allowed {done.verdict.tolerance:.1e}), "
+        f"on random images in batches of {tried}"
+    )
+    for path in done.sidecars:
+        typer.echo(f"{path}")
+
+
+def _read_size(text: str | None) -> tuple[int, int] | None:
+    if text is None:
+        return None
+    height, _, width = text.partition("x")
+    if not (height.isdecimal() and width.isdecimal()):
+        raise WrongCallError(f"--size {text}: must be height and width, such as 224x224")
+    return int(height), int(width)
+
+
+def _read_batch(text: str) -> int | None:
+    if text == _ANY:
+        return None
+    if not text.isdecimal():
+        raise WrongCallError(f"--batch {text}: must be a number, or {_ANY}")
+    return int(text)

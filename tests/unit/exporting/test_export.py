@@ -1,0 +1,193 @@
+"""An exported file computes what the run does, says how to use it, and exists whole or not at all."""
+
+import dataclasses
+import json
+import subprocess
+import sys
+
+import numpy as np
+import pytest
+import torch
+
+from asrnorm.errors import InputError, MissingDependencyError, StorageError, UnknownNameError, WrongCallError
+from asrnorm.exporting import FORMATS, OnnxFile, ProgramFile, export_run, load_weight_file
+from asrnorm.training import load_run
+
+SIZE = 8  # of the toys
+
+# Runs with no import path but torch's and onnxruntime's, and refuses this package by name.
+ALONE = """
+import json, sys
+class Refuse:
+    def find_spec(self, name, path=None, target=None):
+        if name.split(".")[0] == "asrnorm":
+            raise ImportError("asrnorm is not here")
+sys.meta_path.insert(0, Refuse())
+import numpy as np
+file, arrays = sys.argv[1:]
+images = np.load(arrays)
+card = json.load(open(file + ".json"))
+if card["format"] == "onnx":
+    import onnxruntime
+    (logits,) = onnxruntime.InferenceSession(file).run(None, {card["input"]["name"]: images})
+else:
+    import torch
+    logits = torch.export.load(file).module()(torch.from_numpy(images)).detach().numpy()
+assert not [name for name in sys.modules if name.split(".")[0] == "asrnorm"]
+print(json.dumps(logits.tolist()))
+"""
+
+
+def path_for(folder, name):
+    return folder / f"model{FORMATS[name]().suffix}"
+
+
+@pytest.fixture
+def onnx():
+    for library in OnnxFile.libraries:
+        pytest.importorskip(library, reason="pip install 'asrnorm[onnx]'")
+
+
+@pytest.mark.usefixtures("onnx")
+@pytest.mark.parametrize("name", ["onnx", "torch-export"])
+def test_a_file_runs_in_a_process_without_this_package(name, finished, tmp_path):
+    done = export_run(finished, name, path_for(tmp_path, name))
+    images = torch.rand(5, 3, SIZE, SIZE)
+    np.save(tmp_path / "images.npy", images.numpy())
+    command = [sys.executable, "-I", "-c", ALONE, str(done.path), str(tmp_path / "images.npy")]
+    process = subprocess.run(command, capture_output=True, text=True, cwd=tmp_path, timeout=120)
+    assert process.returncode == 0, process.stderr
+    with torch.no_grad():
+        expected = finished.model(images)
+    torch.testing.assert_close(torch.tensor(json.loads(process.stdout)), expected, rtol=1e-5, atol=1e-5)
+
+
+@pytest.mark.usefixtures("onnx")
+@pytest.mark.parametrize("name", ["onnx", "torch-export", "safetensors"])
+def test_the_card_says_what_goes_in_and_what_comes_out(name, finished, tmp_path):
+    done = export_run(finished, name, path_for(tmp_path, name))
+    card = json.loads(done.sidecars[0].read_text())
+    assert done.sidecars[0].name == f"{done.path.name}.json"
+    assert card["classes"] == ["left", "middle", "right"]
+    assert card["input"]["shape"] == ["batch", 3, SIZE, SIZE]
+    assert (card["input"]["range"], card["input"]["layout"], card["input"]["normalization"]) == (
+        [0, 1],
+        "NCHW",
+        "inside",
+    )
+    assert card["output"]["shape"] == ["batch", 3]
+    assert card["verified"]["relative_error"] == done.verdict.relative_error <= card["verified"]["tolerance"]
+    assert {path.name for path in tmp_path.glob("model.*")} == {path.name for path in (done.path, *done.sidecars)}
+    assert not list(tmp_path.glob(".*"))
+
+
+@pytest.mark.parametrize("name", ["bn_test", "sn", "none"])
+def test_other_norms_can_be_exported_too(name, folder_of, tmp_path):
+    done = export_run(load_run(folder_of(name), device="cpu"), "torch-export", tmp_path / "model.pt2")
+    card = json.loads(done.sidecars[0].read_text())
+    assert card["looks_at_other_images"] == (name == "bn_test")
+
+
+def test_weights_and_config_make_the_model_again(finished, tmp_path):
+    done = export_run(finished, "safetensors", tmp_path / "w.safetensors")
+    assert {path.name for path in done.sidecars} == {"w.safetensors.json", "w.safetensors.yaml"}
+    images = torch.rand(2, 3, SIZE, SIZE)
+    with torch.no_grad():
+        assert torch.equal(load_weight_file(done.path)(images), finished.model(images))
+    done.sidecars[0].unlink()
+    with pytest.raises(InputError, match=r"w\.safetensors\.json: missing"):
+        load_weight_file(done.path)
+
+
+def test_a_fixed_batch_is_the_only_one_the_file_takes(finished, tmp_path):
+    done = export_run(finished, "torch-export", tmp_path / "m.pt2", batch=4)
+    assert done.verdict.batches == (4,)
+    program = torch.export.load(done.path).module()
+    assert program(torch.rand(4, 3, SIZE, SIZE)).shape == (4, 3)
+    with pytest.raises(AssertionError):
+        program(torch.rand(5, 3, SIZE, SIZE))
+
+
+def test_a_run_in_float64_becomes_a_float32_file(folder_of, tmp_path):
+    run = load_run(folder_of(precision="float64"), device="cpu")
+    done = export_run(run, "torch-export", tmp_path / "m.pt2")
+    assert json.loads(done.sidecars[0].read_text())["input"]["dtype"] == "float32"
+    assert next(run.model.parameters()).dtype == torch.float64  # the run itself is left alone
+
+
+@pytest.mark.usefixtures("onnx")
+@pytest.mark.parametrize("name", ["onnx", "torch-export"])
+def test_the_file_holds_no_path_of_the_machine_it_was_made_on(name, finished, tmp_path):
+    content = export_run(finished, name, path_for(tmp_path, name)).path.read_bytes()
+    assert str(tmp_path).encode() not in content
+    assert b".py" not in content.replace(b".pytorch", b"")
+
+
+@pytest.mark.usefixtures("onnx")
+def test_the_batch_of_an_onnx_file_has_a_name_and_its_opset_is_the_one_asked_for(finished, tmp_path):
+    import onnx
+
+    done = export_run(finished, "onnx", tmp_path / "m.onnx", opset=18)
+    model = onnx.load(done.path)
+    assert model.opset_import[0].version == 18
+    (images,) = model.graph.input
+    assert (images.name, images.type.tensor_type.shape.dim[0].dim_param) == ("images", "batch")
+    assert {node.domain for node in model.graph.node} == {""}  # no operator but the standard's
+
+
+def test_a_file_that_computes_something_else_gets_no_name(finished, tmp_path, monkeypatch):
+    true = ProgramFile.open
+    monkeypatch.setattr(
+        ProgramFile, "open", lambda self, path, subject: lambda images: true(self, path, subject)(images) + 1e-3
+    )
+    out = tmp_path / "model.pt2"
+    out.write_bytes(b"an earlier file")
+    with pytest.raises(InputError, match=r"model\.pt2: its logits are off by"):
+        export_run(finished, "torch-export", out)
+    assert out.read_bytes() == b"an earlier file"
+    assert [path.name for path in tmp_path.glob("*model*")] == ["model.pt2"]
+    assert not list(tmp_path.glob(".*"))
+
+
+def test_what_is_asked_for_must_make_sense(finished, tmp_path):
+    with pytest.raises(UnknownNameError, match="did you mean 'onnx'"):
+        export_run(finished, "onxx", tmp_path / "m.onnx")
+    for name, file, options, message in (
+        ("torch-export", "m.onnx", {}, r"ends in \.pt2"),
+        ("torch-export", "m.pt2", {"opset": 18}, "opset is for ONNX"),
+        ("torch-export", "m.pt2", {"batch": 0}, "batch 0"),
+        ("torch-export", "m.pt2", {"size": (0, 8)}, "size 0x8"),
+        ("safetensors", "m.safetensors", {"batch": 2}, "weights alone"),
+    ):
+        with pytest.raises(WrongCallError, match=message):
+            export_run(finished, name, tmp_path / file, **options)
+    with pytest.raises(InputError, match="takes no images of 11x8; it was trained on 8x8"):
+        export_run(finished, "torch-export", tmp_path / "m.pt2", size=(11, 8))
+    assert not list(tmp_path.glob("m.*"))
+
+
+@pytest.mark.usefixtures("onnx")
+@pytest.mark.parametrize("opset", [7, 999])
+def test_an_opset_out_of_range_is_a_wrong_call(opset, finished, tmp_path):
+    with pytest.raises(WrongCallError, match=f"opset {opset}: "):
+        export_run(finished, "onnx", tmp_path / "m.onnx", opset=opset)
+
+
+def test_a_missing_library_is_named_before_any_work(finished, tmp_path, monkeypatch):
+    monkeypatch.setitem(sys.modules, "onnxscript", None)
+    with pytest.raises(MissingDependencyError, match=r"needs onnxscript: pip install 'asrnorm\[onnx\]'"):
+        export_run(finished, "onnx", tmp_path / "m.onnx")
+
+
+def test_a_place_that_cannot_be_written_is_one_line(finished, tmp_path):
+    (tmp_path / "file").write_text("")
+    with pytest.raises(StorageError, match="choose another --out"):
+        export_run(finished, "torch-export", tmp_path / "file" / "m.pt2")
+
+
+def test_the_run_is_not_changed_by_its_export(finished, tmp_path):
+    before = {name: value.clone() for name, value in finished.model.state_dict().items()}
+    export_run(finished, "torch-export", tmp_path / "m.pt2")
+    assert all(torch.equal(value, before[name]) for name, value in finished.model.state_dict().items())
+    assert not finished.model.training
+    assert dataclasses.is_dataclass(finished)
