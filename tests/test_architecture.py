@@ -21,7 +21,7 @@ MAY_IMPORT = {
     "training": {"norms", "conversion", "models", "data", "methods", "evaluation", "world"},
     "recipes": set(),
     "report": set(),
-    "bench": {"ops", "norms", "models", "data"},
+    "bench": {"ops", "norms", "conversion", "models", "data", "evaluation", "training", "recipes", "world"},
 }
 MAY_IMPORT["cli"] = set(MAY_IMPORT)
 MOST_LINES = 300
