@@ -3,6 +3,7 @@
 import gc
 import logging
 import os
+import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, nullcontext
 
@@ -103,7 +104,8 @@ def attempt(name: str, make: Callable[[], Case]) -> dict[str, Case]:
 
 def forget_compiled() -> None:
     """Forget what was compiled and captured before: torch compiles one function a few times only, then gives up."""
-    torch.compiler.reset()
+    if "torch._dynamo" in sys.modules:  # importing the compiler only to reset it takes seconds
+        torch.compiler.reset()
     if torch.cuda.is_available():
         gc.collect()
         torch.cuda.empty_cache()

@@ -11,8 +11,8 @@ from functools import lru_cache
 import torch
 from torch import Tensor
 
-Fused = Callable[[Tensor, Tensor, Tensor, Tensor], Tensor]
-"""`apply_fused` of `triton/rsda.py`: images, ops, levels and the values of the grids."""
+Fused = Callable[..., Tensor]
+"""`apply_fused` of `triton/rsda.py`: takes images, ops, levels, the values of the grids, and units for float images."""
 
 OLDEST = (7, 0)
 """Compute capability from which Triton makes code."""

@@ -47,12 +47,32 @@ def _smooth(total, x, interior):
 
 
 @triton.jit
+def _read(source, inside, UNIT: tl.constexpr):
+    # Bytes, or the nearest bytes of values in [0, 1]: adding 1.5 * 2**23 leaves no bits for a fraction, half to even.
+    if UNIT:
+        scaled = tl.load(source, mask=inside, other=0.0) * 255.0
+        value = (tl.minimum(tl.maximum(scaled, 0.0), 255.0) + 12582912.0) - 12582912.0
+    else:
+        value = tl.load(source, mask=inside, other=0)
+    return value.to(tl.int32)
+
+
+@triton.jit
+def _write(target, x, inside, units, UNIT: tl.constexpr):
+    if UNIT:
+        tl.store(target, tl.load(units + x, mask=inside), mask=inside)
+    else:
+        tl.store(target, x.to(tl.uint8), mask=inside)
+
+
+@triton.jit
 def _apply(
     images,
     out,
     ops,
     levels,
     values,
+    units,
     image_n,
     image_c,
     image_h,
@@ -67,15 +87,16 @@ def _apply(
     HEIGHT: tl.constexpr,
     WIDTH: tl.constexpr,
     BLOCK: tl.constexpr,
+    UNIT: tl.constexpr,
 ):
     sample = tl.program_id(0).to(tl.int64)
     pixel = tl.arange(0, BLOCK)
     row, column = pixel // WIDTH, pixel % WIDTH
     inside = pixel < HEIGHT * WIDTH
     source = images + sample * image_n + row * image_h + column * image_w
-    red = tl.load(source, mask=inside, other=0).to(tl.int32)
-    green = tl.load(source + image_c, mask=inside, other=0).to(tl.int32)
-    blue = tl.load(source + 2 * image_c, mask=inside, other=0).to(tl.int32)
+    red = _read(source, inside, UNIT)
+    green = _read(source + image_c, inside, UNIT)
+    blue = _read(source + 2 * image_c, inside, UNIT)
 
     for step in range(LENGTH):
         op = tl.load(ops + sample * tuple_n + step).to(tl.int32)
@@ -128,20 +149,23 @@ def _apply(
             blue = _clip(blue + value.to(tl.int32))
 
     target = out + sample * out_n + row * out_h + column * out_w
-    tl.store(target, red.to(tl.uint8), mask=inside)
-    tl.store(target + out_c, green.to(tl.uint8), mask=inside)
-    tl.store(target + 2 * out_c, blue.to(tl.uint8), mask=inside)
+    _write(target, red, inside, units, UNIT)
+    _write(target + out_c, green, inside, units, UNIT)
+    _write(target + 2 * out_c, blue, inside, units, UNIT)
 
 
-def apply_fused(images: Tensor, ops: Tensor, levels: Tensor, values: Tensor) -> Tensor:
+def apply_fused(images: Tensor, ops: Tensor, levels: Tensor, values: Tensor, units: Tensor | None = None) -> Tensor:
     """`apply_tuple` in one launch, for tuples on the device of the images; nothing is read by the host.
 
     Args:
-        images: uint8 `(n, 3, h, w)` in any memory order, of at most `MOST_PIXELS` pixels.
+        images: uint8 `(n, 3, h, w)` in any memory order, of at most `MOST_PIXELS` pixels; with `units` float32 in
+            [0, 1], rounded to bytes first and returned as float32.
         ops: operation indices, `(k,)` for the batch or `(n, k)` for each sample; what is no operation does nothing.
         levels: indices into the grids, of the same shape; taken as the nearest of the grid where they lie outside.
         values: what an operation at a level takes, float32 `(10, levels)`: for autocontrast the number of pixels that
             are dropped at either end.
+        units: the float32 of each byte, `(256,)`. A table, so that the quotients are those of the caller's division,
+            which a GPU rounds in its own way.
     """
     out = torch.empty_like(images)
     count, _, height, width = images.shape
@@ -154,6 +178,7 @@ def apply_fused(images: Tensor, ops: Tensor, levels: Tensor, values: Tensor) -> 
         ops.contiguous(),
         levels.contiguous(),
         values,
+        values if units is None else units,
         *images.stride(),
         *out.stride(),
         ops.shape[1] if ops.ndim == 2 else 0,
@@ -162,6 +187,7 @@ def apply_fused(images: Tensor, ops: Tensor, levels: Tensor, values: Tensor) -> 
         HEIGHT=height,
         WIDTH=width,
         BLOCK=block,
+        UNIT=units is not None,
         num_warps=min(16, max(1, block // 128)),
         # A fused product and sum would round once where Pillow rounds twice.
         enable_fp_fusion=False,

@@ -8,6 +8,7 @@ import torch
 
 from asrnorm.data.augment import RSDA_OPERATIONS, apply_tuple, draw_tuples
 from asrnorm.data.augment.rsda import apply_unread
+from asrnorm.methods.transformation import transform
 from helpers.pictures import pictures
 
 TESTS = Path(__file__).parents[4]
@@ -20,7 +21,17 @@ def test_the_kernel_gives_the_bits_of_the_tensor_operations():
     command = [sys.executable, str(TESTS / "helpers" / "interpreted_rsda.py")]
     child = subprocess.run(command, env=environment, capture_output=True, text=True, check=False, timeout=300)
     assert child.returncode == 0, child.stderr
-    assert int(child.stdout) == sum(len(operation.levels) for operation in RSDA_OPERATIONS) + 39
+    assert int(child.stdout) == sum(len(operation.levels) for operation in RSDA_OPERATIONS) + 27 + 26
+
+
+@pytest.mark.gpu
+def test_a_gpu_transforms_floats_in_one_kernel(monkeypatch):
+    images = (pictures().cuda().float() / 255).contiguous(memory_format=torch.channels_last)
+    for op, level in zip(*draw_tuples(40, torch.Generator().manual_seed(0)), strict=True):
+        fused = transform(images, op.cuda(), level.cuda())
+        with monkeypatch.context() as patch:
+            patch.setenv("ASRNORM_BACKEND", "reference")
+            assert torch.equal(fused, transform(images, op.cuda(), level.cuda()))
 
 
 @pytest.mark.gpu
