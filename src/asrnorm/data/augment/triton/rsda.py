@@ -65,7 +65,8 @@ def _write(target, x, inside, units, UNIT: tl.constexpr):
         tl.store(target, x.to(tl.uint8), mask=inside)
 
 
-@triton.jit
+# Tuples are rows of larger tensors at any address: each alignment would be compiled anew, perhaps amid a capture.
+@triton.jit(do_not_specialize=["tuple_n"], do_not_specialize_on_alignment=["ops", "levels", "values", "units"])
 def _apply(
     images,
     out,
