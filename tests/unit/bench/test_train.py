@@ -55,7 +55,7 @@ def test_processes_that_never_met_are_timed_alone():
 
 def test_the_first_stretches_are_left_out():
     marks = [Mark(step, float(step**2), False) for step in range(0, 9, 2)]
-    assert windows(marks, 4, skip=1) == [48.0]
+    assert windows([*marks, Mark(8, 99.0, False)], 4, skip=1) == [48.0]
 
 
 def test_an_unknown_training_is_named():
