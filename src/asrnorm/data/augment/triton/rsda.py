@@ -31,8 +31,9 @@ def _blend(degenerate, x, factor):
 def _stretch(x, inside, cut, PIXELS: tl.constexpr, BLOCK: tl.constexpr):
     # Autocontrast of one channel. What pads the block is counted as black, and taken off again.
     cdf = tl.cumsum(tl.histogram(tl.where(inside, x, 0), 256), 0) - (BLOCK - PIXELS)
-    lo = tl.sum((cdf <= cut).to(tl.int32), 0)
-    hi = tl.sum((cdf < PIXELS - cut).to(tl.int32), 0)
+    # Both counts are at most 256: one reduction carries them.
+    both = tl.sum((cdf <= cut).to(tl.int32) + ((cdf < PIXELS - cut).to(tl.int32) << 16), 0)
+    lo, hi = both & 0xFFFF, both >> 16
     flat = hi <= lo
     scale = tl.full((), 255.0, tl.float64) / tl.where(flat, 255, hi - lo).to(tl.float64)
     offset = -(tl.where(flat, 0, lo).to(tl.float64) * scale)

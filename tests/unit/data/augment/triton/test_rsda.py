@@ -19,7 +19,7 @@ def test_the_kernel_gives_the_bits_of_the_tensor_operations():
     paths = os.pathsep.join([str(TESTS.parent / "src"), str(TESTS)])
     environment = {**os.environ, "TRITON_INTERPRET": "1", "PYTHONPATH": paths, "OMP_NUM_THREADS": "1"}
     command = [sys.executable, str(TESTS / "helpers" / "interpreted_rsda.py")]
-    child = subprocess.run(command, env=environment, capture_output=True, text=True, check=False, timeout=300)
+    child = subprocess.run(command, env=environment, capture_output=True, text=True, check=False, timeout=900)
     assert child.returncode == 0, child.stderr
     assert int(child.stdout) == sum(len(operation.levels) for operation in RSDA_OPERATIONS) + 27 + 26
 
