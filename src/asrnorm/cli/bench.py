@@ -20,6 +20,8 @@ Named = TypeVar("Named", "Shape", "Net")
 
 bench_app = typer.Typer(help="Measure speed, side by side with the baselines.", no_args_is_help=True)
 
+_LOG_WIDTH = 180
+
 JsonFile = Annotated[Path | None, typer.Option("--json", help="Also write rows and machine to this file.")]
 Device = Annotated[str | None, typer.Option(help="cpu or cuda; default: cuda where there is one.", show_default=False)]
 Quick = Annotated[bool, typer.Option("--quick", help="Little work and few repeats: does everything run?")]
@@ -175,4 +177,6 @@ def _print(suite: str, rows: list["Row"]) -> None:
     for row in rows:
         values = asdict(row)
         table.add_row(row.path, *(column.show(values) for column in columns))
-    Console().print(table)
+    console = Console()
+    # A pipe or a log has no width of its own, and rich would fold every cell to fit 80 columns.
+    (console if console.is_terminal else Console(width=_LOG_WIDTH)).print(table)
