@@ -12,7 +12,7 @@ import statistics
 import subprocess
 import time
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -43,7 +43,8 @@ class Case:
 class Row:
     """One line of a table: items a second of a case, and how many times the baseline's that is.
 
-    The slowest fifth of the repeats lies below `p20`, the fastest above `p80`.
+    The slowest fifth of the repeats lies below `p20`, the fastest above `p80`; `extra` holds what a suite measures
+    besides.
     """
 
     work: str
@@ -54,6 +55,11 @@ class Row:
     ratio: float
     baseline: str
     repeats: int
+    extra: dict[str, Any] = field(default_factory=dict)
+
+    def milliseconds(self, items: int) -> float:
+        """Return the time that so many items take."""
+        return 1e3 * items / self.per_second
 
 
 def compare(
@@ -86,9 +92,25 @@ def compare(
     reference = cases[baseline].items / statistics.median(seconds[baseline])
     rows = []
     for name, case in cases.items():
-        slow, median, fast = (case.items / _quantile(seconds[name], q) for q in (0.8, 0.5, 0.2))
+        slow, median, fast = (case.items / quantile(seconds[name], q) for q in (0.8, 0.5, 0.2))
         rows.append(Row(work, name, median, slow, fast, median / reference, baseline, repeats))
     return rows
+
+
+def rebase(rows: Sequence[Row], candidates: Sequence[str]) -> list[Row]:
+    """Return the rows with the fastest of the candidates as the baseline.
+
+    Args:
+        rows: of one work.
+        candidates: names of its paths; those that were not measured are passed over.
+
+    Example:
+        >>> rows = [Row("step", name, rate, rate, rate, 1.0, "a", 3) for name, rate in (("a", 1.0), ("b", 2.0))]
+        >>> [(row.baseline, row.ratio) for row in rebase(rows, ["a", "b"])]
+        [('b', 0.5), ('b', 1.0)]
+    """
+    best = max((row for row in rows if row.path in candidates), key=lambda row: row.per_second)
+    return [replace(row, baseline=best.path, ratio=row.per_second / best.per_second) for row in rows]
 
 
 def _calibrate(case: Case, warmup: int, least_s: float) -> int:
@@ -119,8 +141,13 @@ def _time_on_gpu(case: Case, calls: int) -> float:
     return start.elapsed_time(end) / 1e3
 
 
-def _quantile(values: Sequence[float], share: float) -> float:
-    """Linear between the sorted values; with one value, that value."""
+def quantile(values: Sequence[float], share: float) -> float:
+    """Return a quantile, linear between the sorted values.
+
+    Example:
+        >>> quantile([3.0, 1.0], 0.5)
+        2.0
+    """
     ordered = sorted(values)
     place = share * (len(ordered) - 1)
     low = int(place)

@@ -1,7 +1,8 @@
 """Tables in the docs from stored measurements: nobody types a number.
 
 A page names a file of results in a comment, `<!-- bench: data--h200.json -->`; what stands between it and
-`<!-- end bench -->` is written from that file by `python -m asrnorm.bench.table` and held to it by a test.
+`<!-- end bench -->` is written from that file by `python -m asrnorm.bench.table` and held to it by a test. The block
+`<!-- bench: targets--h200 -->` is the table of targets, answered from all files of that machine.
 """
 
 import json
@@ -10,6 +11,10 @@ import sys
 from pathlib import Path
 from typing import Any
 
+from asrnorm.bench.column import COLUMNS
+from asrnorm.bench.target import render_targets
+
+_TARGETS = "targets--"
 _BLOCK = re.compile(r"(<!-- bench: (\S+) -->\n).*?(<!-- end bench -->)", re.DOTALL)
 
 
@@ -19,29 +24,30 @@ def render(content: dict[str, Any]) -> str:
     Example:
         >>> row = {"work": "sum", "path": "a", "per_second": 1000.0, "p20": 900.0, "p80": 1100.0, "ratio": 1.0}
         >>> machine = {"cpu": "X", "cores": 2, "threads": 2, "gpu": None, "python": "3.11", "torch": "2", "pillow": "1"}
-        >>> print(render({"machine": {**machine, "commit": "abc", "time": "2026-01-01T00:00:00Z"}, "rows": [row]}))
+        >>> commit = {"commit": "abc", "time": "2026-01-01T00:00:00Z"}
+        >>> print(render({"machine": {**machine, **commit}, "suite": "data", "rows": [row]}))
         X, 2 cores, 2 threads; Python 3.11, torch 2, Pillow 1; commit abc, 2026-01-01.
         <BLANKLINE>
         | work | way | images/s | p20 to p80 | times the baseline |
         | --- | --- | ---: | ---: | ---: |
         | sum | a | 1,000 | 900 to 1,100 | 1.00 |
     """
-    machine = content["machine"]
+    machine, columns = content["machine"], COLUMNS[content["suite"]]
     gpu = f", {machine['gpu']}" if machine["gpu"] else ""
     lines = [
         f"{machine['cpu']}, {machine['cores']} cores, {machine['threads']} threads{gpu}; "
         f"Python {machine['python']}, torch {machine['torch']}, Pillow {machine['pillow']}; "
         f"commit {machine['commit']}, {machine['time'][:10]}.",
         "",
-        "| work | way | images/s | p20 to p80 | times the baseline |",
-        "| --- | --- | ---: | ---: | ---: |",
+        f"| work | way | {' | '.join(column.heading for column in columns)} |",
+        f"| --- | --- |{' ---: |' * len(columns)}",
     ]
     previous = None
     for row in content["rows"]:
         work = "" if row["work"] == previous else row["work"]
         previous = row["work"]
-        spread = f"{row['p20']:,.0f} to {row['p80']:,.0f}"
-        lines.append(f"| {work} | {row['path']} | {row['per_second']:,.0f} | {spread} | {row['ratio']:.2f} |")
+        cells = " | ".join(column.show(row) for column in columns)
+        lines.append(f"| {work} | {row['path']} | {cells} |")
     return "\n".join(lines)
 
 
@@ -49,8 +55,12 @@ def rewrite(text: str, results: Path) -> str:
     """Return a page with every table written anew from the files in `results`."""
 
     def block(match: re.Match[str]) -> str:
-        content = json.loads((results / match.group(2)).read_text())
-        return f"{match.group(1)}{render(content)}\n{match.group(3)}"
+        name = match.group(2)
+        if name.startswith(_TARGETS):
+            table = render_targets(results, name.removeprefix(_TARGETS))
+        else:
+            table = render(json.loads((results / name).read_text()))
+        return f"{match.group(1)}{table}\n{match.group(3)}"
 
     return _BLOCK.sub(block, text)
 

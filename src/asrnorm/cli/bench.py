@@ -1,16 +1,31 @@
 """`asrnorm bench`: speed, side by side with the baselines."""
 
+from collections.abc import Iterable
+from dataclasses import asdict
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, TypeVar
 
 import typer
 from rich.console import Console
 from rich.table import Table
 
+from asrnorm.errors import UnknownNameError
+
 if TYPE_CHECKING:
     from asrnorm.bench.harness import Row
+    from asrnorm.bench.layer import Shape
+    from asrnorm.bench.step import Net
+
+Named = TypeVar("Named", "Shape", "Net")
 
 bench_app = typer.Typer(help="Measure speed, side by side with the baselines.", no_args_is_help=True)
+
+_LOG_WIDTH = 180
+
+JsonFile = Annotated[Path | None, typer.Option("--json", help="Also write rows and machine to this file.")]
+Device = Annotated[str | None, typer.Option(help="cpu or cuda; default: cuda where there is one.", show_default=False)]
+Quick = Annotated[bool, typer.Option("--quick", help="Little work and few repeats: does everything run?")]
+Repeats = Annotated[int, typer.Option(min=1, help="Timed rounds.")]
 
 
 @bench_app.callback()
@@ -20,40 +35,148 @@ def bench() -> None:
 
 @bench_app.command("data")
 def bench_data(
-    json_file: Annotated[Path | None, typer.Option("--json", help="Also write rows and machine to this file.")] = None,
-    device: Annotated[
-        str | None, typer.Option(help="cpu or cuda; default: cuda where there is one.", show_default=False)
-    ] = None,
-    quick: Annotated[bool, typer.Option("--quick", help="Few images and repeats: does everything run?")] = False,
+    json_file: JsonFile = None,
+    device: Device = None,
+    quick: Quick = False,
     workers: Annotated[int, typer.Option(min=0, help="Processes of the DataLoader.")] = 2,
 ) -> None:
     """Measure images a second of every way to augment, Pillow one by one being the baseline.
 
     Example: `asrnorm bench data --json runs/bench-data.json`
     """
+    from asrnorm.bench import data
+
+    _report("data", data.run(_choose(device), quick=quick, workers=workers), json_file)
+
+
+@bench_app.command("layers")
+def bench_layers(
+    json_file: JsonFile = None,
+    device: Device = None,
+    quick: Quick = False,
+    sweep: Annotated[
+        bool, typer.Option("--sweep", help="Instead: how time and memory grow with C, HW, N and the number of layers.")
+    ] = False,
+    only: Annotated[str, typer.Option(help="Only the inputs whose name holds this text.")] = "",
+    repeats: Repeats = 20,
+) -> None:
+    """Measure one norm layer, forward and backward, against BatchNorm and the floor of its memory traffic.
+
+    Example: `asrnorm bench layers --device cuda --json bench/results/layers--h200.json`
+    """
+    from asrnorm.bench import growth, layer
+
+    chosen = _choose(device)
+    if sweep:
+        _report("growth", growth.run(chosen, quick=quick, repeats=repeats), json_file)
+        return
+    known = layer.GPU_SHAPES if chosen.startswith("cuda") else layer.CPU_SHAPES
+    shapes = _matching(known, only)
+    _report("layers", layer.run(chosen, quick=quick, shapes=shapes, repeats=repeats), json_file)
+
+
+@bench_app.command("step")
+def bench_step(
+    json_file: JsonFile = None,
+    device: Device = None,
+    quick: Quick = False,
+    only: Annotated[str, typer.Option(help="Only the networks whose name holds this text.")] = "",
+    compiled: Annotated[bool, typer.Option("--compile/--no-compile", help="Also what torch.compile makes.")] = True,
+    repeats: Repeats = 20,
+) -> None:
+    """Measure a whole training step, and a forward pass in evaluation, against the fastest with BatchNorm.
+
+    Example: `asrnorm bench step --device cuda --only "WRN-40-4, batch 128" --json bench/results/step-wrn--h200.json`
+    """
+    from asrnorm.bench import step
+
+    chosen = _choose(device)
+    known = step.QUICK_NETS if quick else step.GPU_NETS if chosen.startswith("cuda") else step.CPU_NETS
+    nets = _matching(known, only)
+    _report("step", step.run(chosen, quick=quick, nets=nets, repeats=repeats, compiled=compiled), json_file)
+
+
+@bench_app.command("train")
+def bench_train(
+    json_file: JsonFile = None,
+    device: Device = None,
+    quick: Quick = False,
+    only: Annotated[
+        list[str] | None, typer.Option(help="digits, cifar, pacs-photo or pacs-sketch; may be given several times.")
+    ] = None,
+    processes: Annotated[int, typer.Option(min=1, help="Also train so many Digits seeds side by side.")] = 1,
+    made: Annotated[bool, typer.Option("--made", help="Made images, even where the real ones are at hand.")] = False,
+) -> None:
+    """Measure whole trainings through the trainer, over a stretch of each, scaled to its length.
+
+    Example: `asrnorm bench train --only digits --processes 5 --json bench/results/train-digits--h200.json`
+    """
+    from asrnorm.bench import train
+
+    parts = train.run(_choose(device), quick=quick, only=only or (), processes=processes, made=made)
+    _report("train", parts, json_file)
+
+
+@bench_app.command("evaluate")
+def bench_evaluate(
+    json_file: JsonFile = None,
+    device: Device = None,
+    quick: Quick = False,
+    images: Annotated[int, typer.Option(min=500, help="Images that are timed, of the 950,000 reported.")] = 95_000,
+    repeats: Repeats = 5,
+) -> None:
+    """Measure how long an evaluation on CIFAR-10-C takes, with BatchNorm and with ASR-Norm.
+
+    Example: `asrnorm bench evaluate --device cuda --images 950000 --json bench/results/evaluate--h200.json`
+    """
+    from asrnorm.bench import evaluate
+
+    chosen = _choose(device)
+    share = evaluate.Share(images) if chosen.startswith("cuda") and not quick else None
+    _report("evaluate", evaluate.run(chosen, quick=quick, share=share, repeats=repeats), json_file)
+
+
+def _choose(device: str | None) -> str:
     import torch
 
-    from asrnorm.bench import data, harness
+    return device or ("cuda" if torch.cuda.is_available() else "cpu")
 
-    chosen = device or ("cuda" if torch.cuda.is_available() else "cpu")
-    rows = []
-    for part in data.run(chosen, quick=quick, workers=workers):
+
+def _matching(known: tuple[Named, ...], text: str) -> tuple[Named, ...]:
+    found = tuple(thing for thing in known if text in thing.label)
+    if not found:
+        raise UnknownNameError(f"--only {text!r} fits none of: {'; '.join(thing.label for thing in known)}")
+    return found
+
+
+def _report(suite: str, parts: Iterable[list["Row"]], json_file: Path | None) -> None:
+    """Print each part as it comes; what has come is on the disk, should the rest never."""
+    from asrnorm.bench import harness
+
+    rows: list[Row] = []
+    for part in parts:
         rows += part
-        _print(part)
+        _print(suite, part)
+        if json_file is not None:
+            harness.save(json_file, suite, rows)
     machine = harness.metadata()
     gpu = f", {machine['gpu']}" if machine["gpu"] else ""
     typer.echo(
         f"{machine['cpu']}, {machine['cores']} cores, {machine['threads']} threads{gpu}; torch {machine['torch']}"
     )
-    if json_file is not None:
-        harness.save(json_file, "data", rows)
 
 
-def _print(rows: list["Row"]) -> None:
+def _print(suite: str, rows: list["Row"]) -> None:
+    from asrnorm.bench.column import COLUMNS
+
     table = Table(title=rows[0].work, title_justify="left", box=None, pad_edge=False)
     table.add_column("way", no_wrap=True)
-    for heading in ("images/s", "p20", "p80", "times the baseline"):
-        table.add_column(heading, justify="right")
+    columns = COLUMNS[suite]
+    for column in columns:
+        table.add_column(column.heading, justify="right")
     for row in rows:
-        table.add_row(row.path, f"{row.per_second:,.0f}", f"{row.p20:,.0f}", f"{row.p80:,.0f}", f"{row.ratio:.2f}")
-    Console().print(table)
+        values = asdict(row)
+        table.add_row(row.path, *(column.show(values) for column in columns))
+    console = Console()
+    # A pipe or a log has no width of its own, and rich would fold every cell to fit 80 columns.
+    (console if console.is_terminal else Console(width=_LOG_WIDTH)).print(table)

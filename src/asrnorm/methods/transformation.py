@@ -1,17 +1,22 @@
 """RSDA's tuples on images in [0, 1]: they are defined on bytes, so bytes is what they are applied to."""
 
+from functools import lru_cache
+
 import torch
 from torch import Tensor
 
 from asrnorm.data.augment import IDENTITY, apply_tuple
+from asrnorm.data.augment.backend import find_fused
+from asrnorm.data.augment.rsda import level_values
 
 
 def transform(images: Tensor, ops: Tensor, levels: Tensor) -> Tensor:
-    """Apply one tuple to all images; a tuple of identities alone returns them as they are.
+    """Apply one tuple to all images; one of identities alone, read on the CPU, returns them as they are.
 
     Args:
         images: float `(n, 3, h, w)` in [0, 1]; bytes over 255, as source images are, come back as those bytes exactly.
-        ops: operation indices `(k,)`, on the CPU.
+        ops: operation indices `(k,)`, on the CPU, or on the images' device, where they are not read and one kernel
+            does it all if it can.
         levels: indices into their grids, likewise.
 
     Returns:
@@ -22,8 +27,12 @@ def transform(images: Tensor, ops: Tensor, levels: Tensor) -> Tensor:
         >>> (transform(images, torch.tensor([7]), torch.tensor([0])) * 255).flatten()  # red - 120
         tensor([  0., 100., 100.])
     """
-    if bool((ops == IDENTITY).all()):
-        return images
+    if ops.device.type == "cpu":
+        if bool((ops == IDENTITY).all()):
+            return images
+    elif images.dtype == torch.float32 and (fused := find_fused(images)) is not None:
+        values = level_values(images.device, images.shape[2] * images.shape[3])
+        return fused(images.detach(), ops, levels, values, _units(images.device))
     return to_unit(apply_tuple(to_bytes(images), ops, levels), images.dtype)
 
 
@@ -46,3 +55,9 @@ def to_unit(images: Tensor, dtype: torch.dtype) -> Tensor:
         [0.0, 1.0]
     """
     return (images.to(torch.promote_types(dtype, torch.float32)) / 255).to(dtype)
+
+
+@lru_cache(maxsize=8)
+def _units(device: torch.device) -> Tensor:
+    """Every byte over 255, divided where and as `to_unit` divides."""
+    return to_unit(torch.arange(256, device=device).to(torch.uint8), torch.float32)

@@ -72,8 +72,8 @@ def test_a_baseline_that_is_not_measured_is_refused():
 @pytest.mark.parametrize(
     ("values", "share", "expected"), [([3.0], 0.2, 3.0), ([1, 2, 3, 4, 5], 0.5, 3), ([0, 10], 0.2, 2)]
 )
-def test_quantiles_are_linear_between_values(values, share, expected):
-    assert harness._quantile(values, share) == pytest.approx(expected)
+def testquantiles_are_linear_between_values(values, share, expected):
+    assert harness.quantile(values, share) == pytest.approx(expected)
 
 
 def test_metadata_says_what_was_measured_where():

@@ -12,6 +12,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from asrnorm.data.augment.backend import find_fused
 from asrnorm.data.augment.batch import Parameter, check_images
 from asrnorm.data.augment.enhance import (
     blend,
@@ -120,8 +121,9 @@ def apply_tuple(images: Tensor, ops: Tensor, levels: Tensor) -> Tensor:
     """Apply tuples given as data: the same one to the whole batch, or each sample its own.
 
     Where `ops` and `levels` lie on the CPU they are read, and only the operations in them run. Where they lie on
-    another device nothing is read back: every step computes what any operation needs and lets the parameters choose,
-    with fixed shapes, so the call can be captured in a CUDA graph and replayed with new tuples.
+    another device nothing is read back, so the call can be captured in a CUDA graph and replayed with new tuples: one
+    kernel does all of it where there is Triton and the images are small (`triton/rsda.py`); else every step computes
+    what any operation needs and lets the parameters choose. All ways give the same bits.
 
     Args:
         images: uint8 `(n, 3, h, w)`.
@@ -140,7 +142,12 @@ def apply_tuple(images: Tensor, ops: Tensor, levels: Tensor) -> Tensor:
             f"expected ops and levels of one shape, (k,) or ({images.shape[0]}, k), "
             f"got {tuple(ops.shape)} and {tuple(levels.shape)}"
         )
-    return _apply_read(images, ops, levels) if ops.device.type == "cpu" else apply_unread(images, ops, levels)
+    if ops.device.type == "cpu":
+        return _apply_read(images, ops, levels)
+    fused = find_fused(images)
+    if fused is None:
+        return apply_unread(images, ops, levels)
+    return fused(images, ops, levels, level_values(images.device, images.shape[2] * images.shape[3]))
 
 
 def _apply_read(images: Tensor, ops: Tensor, levels: Tensor) -> Tensor:
@@ -237,6 +244,20 @@ def _table(device: torch.device) -> Tensor:
     ]
     rows.append([_row("identity", 0.0)] * _MOST_LEVELS)  # last, so that index -1 finds it
     return torch.tensor(rows, dtype=torch.float64, device=device)
+
+
+@lru_cache(maxsize=16)
+def level_values(device: torch.device, pixels: int) -> Tensor:
+    """What each operation takes at each level, float32 `(10, levels)`, short grids filled up with their last value.
+
+    For autocontrast that is the number of pixels dropped at either end: a floor of float64 numbers, taken here as
+    Pillow takes it. Copied to the device once and kept, as `batch.constant`.
+    """
+    rows = []
+    for operation in RSDA_OPERATIONS:
+        grid = [operation.levels[min(i, len(operation.levels) - 1)] for i in range(_MOST_LEVELS)]
+        rows.append([cutoff * pixels // 100 for cutoff in grid] if operation.name == "autocontrast" else grid)
+    return torch.tensor(rows, dtype=torch.float32, device=device)
 
 
 @lru_cache(maxsize=8)

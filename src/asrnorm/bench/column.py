@@ -1,0 +1,80 @@
+"""What the tables of each suite show of a row, on the screen and in the docs."""
+
+from collections.abc import Callable, Mapping
+from typing import Any, NamedTuple
+
+Values = Mapping[str, Any]
+
+
+class Column(NamedTuple):
+    """A heading and what stands under it, from a row as it is stored."""
+
+    heading: str
+    show: Callable[[Values], str]
+
+
+def _number(value: Any, form: str) -> str:
+    return "" if value is None else format(value, form)
+
+
+def _extra(name: str, form: str) -> Callable[[Values], str]:
+    return lambda row: _number(row.get("extra", {}).get(name), form)
+
+
+def _spread_ms(row: Values) -> str:
+    items = row["extra"]["ms"] * row["per_second"]
+    return f"{items / row['p80']:.3f} to {items / row['p20']:.3f}"
+
+
+def _spread(row: Values) -> str:
+    return f"{row['p20']:,.0f} to {row['p80']:,.0f}"
+
+
+def _measured(row: Values) -> str:
+    extra = row["extra"]
+    if not extra["scaled"]:
+        return f"measured whole; {extra['precision']}; {extra['images']} images"
+    grows = f" and {extra['measured_grows']} searches or ascents" if extra["measured_grows"] else ""
+    return f"scaled from {extra['measured_steps']:,} steps{grows}; {extra['precision']}; {extra['images']} images"
+
+
+def _counted(row: Values) -> str:
+    return f"scaled from {row['extra']['measured_images']:,} images" if row["extra"]["scaled"] else "measured whole"
+
+
+_RATE = (Column("images/s", lambda row: f"{row['per_second']:,.0f}"), Column("p20 to p80", _spread))
+_MS = (Column("ms", _extra("ms", ".3f")), Column("p20 to p80", _spread_ms))
+_TIMES = Column("times the baseline's time", _extra("times_baseline", ".2f"))
+
+COLUMNS: dict[str, tuple[Column, ...]] = {
+    "data": (*_RATE, Column("times the baseline", lambda row: f"{row['ratio']:.2f}")),
+    "layers": (
+        *_MS,
+        Column("times BatchNorm's time", _extra("times_baseline", ".2f")),
+        Column("times the floor", _extra("times_floor", ".2f")),
+        Column("times GroupNorm's time", _extra("times_group_norm", ".2f")),
+        Column("kept for backward, MB", _extra("saved_mb", ",.2f")),
+        Column("peak, MB", _extra("peak_mb", ",.1f")),
+        Column("times BatchNorm's memory", _extra("memory_ratio", ".2f")),
+    ),
+    "growth": (
+        *_MS,
+        _TIMES,
+        Column("times the floor", _extra("times_floor", ".2f")),
+        Column("peak, MB", _extra("peak_mb", ",.1f")),
+    ),
+    "step": (
+        *_MS,
+        _TIMES,
+        Column("activations, MB", _extra("activation_mb", ",.0f")),
+        Column("times BatchNorm's memory", _extra("memory_ratio", ".2f")),
+    ),
+    "train": (
+        Column("steps/s", lambda row: f"{row['per_second']:,.1f}"),
+        Column("whole training, s", _extra("seconds", ",.1f")),
+        _TIMES,
+        Column("how", _measured),
+    ),
+    "evaluate": (*_RATE, _TIMES, Column("all images, s", _extra("seconds", ",.1f")), Column("how", _counted)),
+}
+"""By suite, as the result files name it."""

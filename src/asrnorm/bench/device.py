@@ -1,0 +1,135 @@
+"""What the GPU's comparisons share: captured graphs, the bandwidth of a copy, and the backend of the ASR layer."""
+
+import gc
+import logging
+import os
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, nullcontext
+
+import torch
+from torch import Tensor
+
+from asrnorm import ops
+from asrnorm.bench.harness import Case, compare
+from asrnorm.errors import InputError
+
+logger = logging.getLogger("asrnorm")
+
+_BACKEND = "ASRNORM_BACKEND"
+_WARMUP = 3  # calls before a capture: workspaces, kernels and the optimizer's state must exist
+_COPY_BYTES = 1 << 30
+
+
+def require(device: str) -> torch.device:
+    """Return the device, or refuse one that is not there.
+
+    Example:
+        >>> require("cpu")
+        device(type='cpu')
+    """
+    if torch.device(device).type == "cuda" and not torch.cuda.is_available():
+        raise InputError(f"device {device!r} was asked for, but torch sees no CUDA device; use --device cpu")
+    return torch.device(device)
+
+
+def is_cuda(device: torch.device | str) -> bool:
+    """Tell whether work there is timed with events and captured in graphs."""
+    return torch.device(device).type == "cuda"
+
+
+@contextmanager
+def on_backend(name: str) -> Iterator[None]:
+    """Choose the backend of norm layers and augmentations: `auto`, or `reference` for plain tensor operations.
+
+    Example:
+        >>> with on_backend("reference"):
+        ...     os.environ["ASRNORM_BACKEND"]
+        'reference'
+    """
+    before = os.environ.get(_BACKEND)
+    if name == "reference":
+        os.environ[_BACKEND] = name
+    try:
+        with getattr(ops, "use_backend", nullcontext)(name):
+            yield
+    finally:
+        if before is not None:
+            os.environ[_BACKEND] = before
+        elif name == "reference":
+            del os.environ[_BACKEND]
+
+
+def has_fused() -> bool:
+    """Tell whether this installation has another backend than the reference."""
+    return hasattr(ops, "use_backend")
+
+
+def capture(function: Callable[[], object]) -> Callable[[], None]:
+    """Return the replay of a CUDA graph of `function`, which must allocate all it writes and read nothing back.
+
+    The outputs of the captured call live as long as the graph, in its own pool.
+    """
+    side = torch.cuda.Stream()
+    side.wait_stream(torch.cuda.current_stream())
+    with torch.cuda.stream(side):
+        for _ in range(_WARMUP):
+            function()
+    torch.cuda.current_stream().wait_stream(side)
+    graph = torch.cuda.CUDAGraph()
+    with torch.cuda.graph(graph):
+        kept = function()
+
+    def replay() -> None:
+        graph.replay()
+
+    replay.kept = kept  # type: ignore[attr-defined]
+    return replay
+
+
+def attempt(name: str, make: Callable[[], Case]) -> dict[str, Case]:
+    """Return the case under its name, or nothing and a line in the log where it cannot be made or run.
+
+    A compiler that gives up on one form must not cost the others their numbers.
+    """
+    try:
+        case = make()
+        case.run()
+    except Exception as error:
+        first = (str(error).splitlines() or [""])[0]
+        logger.warning("bench: %s is left out: %s: %s", name, type(error).__name__, first[:200])
+        return {}
+    return {name: case}
+
+
+def forget_compiled() -> None:
+    """Forget what was compiled and captured before: torch compiles one function a few times only, then gives up."""
+    if "torch._dynamo" in sys.modules:  # importing the compiler only to reset it takes seconds
+        torch.compiler.reset()
+    if torch.cuda.is_available():
+        gc.collect()
+        torch.cuda.empty_cache()
+
+
+def copy_bandwidth(device: torch.device, repeats: int = 10, size: int = _COPY_BYTES) -> float:
+    """Return bytes a second of a large copy on the device, those read and those written counted.
+
+    Example:
+        >>> copy_bandwidth(torch.device("cpu"), repeats=1, size=1 << 16) > 0
+        True
+    """
+    source = torch.randn(size // 4, device=device)
+    target = torch.empty_like(source)
+    case = Case(lambda: target.copy_(source), 2 * size, str(device))
+    (row,) = compare("copy", {"copy": case}, baseline="copy", repeats=repeats)
+    return row.per_second
+
+
+def tensor_bytes(*tensors: Tensor) -> int:
+    """Return how many bytes the elements take.
+
+    Example:
+        >>> tensor_bytes(torch.zeros(3), torch.zeros(2, dtype=torch.bfloat16))
+        16
+    """
+    return sum(tensor.numel() * tensor.element_size() for tensor in tensors)

@@ -1,0 +1,123 @@
+"""Images a second of an evaluation on CIFAR-10-C: WRN-40-4 on all 19 corruptions at 5 severities, 950,000 images.
+
+A share of them is timed and scaled. The images are made: what they show does not change the time.
+"""
+
+from collections.abc import Iterator
+from dataclasses import replace
+from typing import NamedTuple
+
+import torch
+from torch import Tensor, nn
+
+from asrnorm.bench import device as place
+from asrnorm.bench.harness import Case, Row, compare
+from asrnorm.bench.loop import make_images
+from asrnorm.data import ImageSet
+from asrnorm.data.augment import to_float
+from asrnorm.data.augment.compose import CIFAR_MEAN, CIFAR_STD
+from asrnorm.evaluation.score import score
+from asrnorm.models import create_model
+from asrnorm.models.normalized import NormalizedInput
+
+ALL_IMAGES = 19 * 5 * 10_000
+CLASSES = 10
+_FROM_MEMORY = 20_000  # images of the way that copies each batch to the device: enough to time it
+
+
+class Share(NamedTuple):
+    """How much is timed: images in all, images in a batch, and the network."""
+
+    images: int = 95_000
+    batch: int = 500
+    model: str = "wrn_40_4"
+
+
+QUICK = Share(8, 4, "wrn_16_4")
+
+
+def run(
+    device: str = "cpu", *, quick: bool = False, share: Share | None = None, repeats: int = 5
+) -> Iterator[list[Row]]:
+    """Measure evaluation with BatchNorm and ASR-Norm and yield the rows.
+
+    Args:
+        device: `cpu` or `cuda`; a GPU computes in bfloat16.
+        quick: a few images and a smaller network, to see that everything runs.
+        share: how much is timed.
+        repeats: timed rounds.
+    """
+    target = place.require(device)
+    part = share or (QUICK if quick or not place.is_cuda(target) else Share())
+    data = make_images(part.images, (32, 32), CLASSES)
+    cases: dict[str, Case] = {}
+    for norm in ("bn", "asr"):
+        torch.manual_seed(0)
+        network = create_model(part.model, norm=norm, num_classes=CLASSES)
+        model = NormalizedInput(network, CIFAR_MEAN, CIFAR_STD).to(target).eval()
+        if place.is_cuda(target):
+            model = model.to(memory_format=torch.channels_last)  # type: ignore[call-overload]
+        cases |= _cases(norm, model, data, part, target)
+    work = f"CIFAR-10-C, {ALL_IMAGES:,} images"
+    baseline = next(iter(cases))
+    rows = compare(work, cases, baseline=baseline, repeats=1 if quick else repeats, warmup=1)
+    extra = {"scaled": part.images != ALL_IMAGES, "measured_images": part.images, "model": part.model}
+    yield [
+        replace(row, extra={"seconds": ALL_IMAGES / row.per_second, "times_baseline": 1 / row.ratio, **extra})
+        for row in rows
+    ]
+
+
+def _cases(norm: str, model: nn.Module, data: ImageSet, part: Share, device: torch.device) -> dict[str, Case]:
+    cuda = place.is_cuda(device)
+    images = torch.from_numpy(data.images).permute(0, 3, 1, 2).to(device)
+    labels = torch.from_numpy(data.labels).to(device)
+    counter = Counter(model, part.batch, cuda)
+
+    def on_device() -> Tensor:
+        return counter.count(images, labels)
+
+    few = data.take(slice(0, _FROM_MEMORY))
+
+    def from_memory() -> object:
+        return score(model, few, name="made", batch_size=part.batch, precision="bfloat16" if cuda else "float32")
+
+    way = "on the device, CUDA graph" if cuda else "on the device"
+    return {
+        f"{norm}, {way}": Case(on_device, part.images, str(device)),
+        f"{norm}, asrnorm.evaluation from memory": Case(from_memory, len(few), str(device)),
+    }
+
+
+class Counter:
+    """Counts right answers on images that lie on the device, batch by batch, in one graph where that is a GPU.
+
+    Args:
+        model: in evaluation mode.
+        batch: images in a batch.
+        cuda: capture a batch as a graph.
+    """
+
+    def __init__(self, model: nn.Module, batch: int, cuda: bool) -> None:
+        device = next(model.parameters()).device
+        self._model, self._batch, self._cuda = model, batch, cuda
+        self._images = torch.zeros((batch, 3, 32, 32), dtype=torch.uint8, device=device)
+        self._labels = torch.zeros(batch, dtype=torch.int64, device=device)
+        self._right = torch.zeros((), dtype=torch.int64, device=device)
+        self._replay = place.capture(self._add) if cuda else self._add
+
+    def count(self, images: Tensor, labels: Tensor) -> Tensor:
+        """Return how many images the model classifies right, of whole batches."""
+        self._right.zero_()
+        for start in range(0, len(labels) - self._batch + 1, self._batch):
+            self._images.copy_(images[start : start + self._batch])
+            self._labels.copy_(labels[start : start + self._batch])
+            self._replay()
+        return self._right
+
+    def _add(self) -> None:
+        device = self._images.device.type
+        with torch.no_grad(), torch.autocast(device, torch.bfloat16, enabled=self._cuda, cache_enabled=False):
+            order = torch.channels_last if self._cuda else torch.contiguous_format
+            logits = self._model(to_float(self._images).contiguous(memory_format=order))
+        self._right += (logits.argmax(1) == self._labels).sum()

@@ -1,0 +1,107 @@
+"""How the cost of ASR-Norm grows: time and memory against channels, positions, samples, and the number of layers.
+
+One size moves at a time around a middle shape; beside each time stands what the bytes alone would take.
+"""
+
+from collections.abc import Iterator
+from dataclasses import replace
+
+import torch
+
+from asrnorm.bench import device as place
+from asrnorm.bench import layer as layers
+from asrnorm.bench import step
+from asrnorm.bench.harness import Case, Row, compare
+from asrnorm.bench.layer import Shape, Way
+from asrnorm.conversion import convert
+from asrnorm.models import create_model
+
+MIDDLE = Shape("growth", 128, 128, 32, 32)
+AXES: dict[str, tuple[int, ...]] = {
+    "C": (16, 32, 64, 128, 256, 512, 1024),
+    "HW": (49, 196, 1024, 3136, 12544),
+    "N": (1, 8, 32, 128, 512),
+}
+COUNTS = (0, 1, 5, 13, 25, 37)
+QUICK_AXES: dict[str, tuple[int, ...]] = {"C": (4, 8), "HW": (4, 16), "N": (1, 2)}
+
+_KEEP = ("asr, fused", "asr, reference", layers.BASELINE, layers.GROUP_NORM)
+
+
+def run(device: str = "cpu", *, quick: bool = False, repeats: int = 10) -> Iterator[list[Row]]:
+    """Measure one layer along every axis, then a WRN-40-4 step with more and more ASR layers; yield rows by point."""
+    target = place.require(device)
+    cuda = place.is_cuda(target)
+    bandwidth = place.copy_bandwidth(target, 2 if quick else 10, 1 << (20 if quick else 30 if cuda else 26))
+    ways = tuple(way for way in layers.ways(cuda, place.has_fused()) if way.name in _KEEP)
+    for axis, values in (QUICK_AXES if quick else AXES).items():
+        for value in values:
+            yield _point(axis, value, target, bandwidth, ways, quick, repeats)
+    for count in (1,) if quick else COUNTS:
+        yield _network(count, target, quick, repeats)
+
+
+def shape_at(axis: str, value: int, middle: Shape = MIDDLE) -> Shape:
+    """Return the middle shape with one size changed; HW is a square number.
+
+    Example:
+        >>> shape_at("HW", 49)[1:5]
+        (128, 128, 7, 7)
+    """
+    if axis == "HW":
+        side = round(value**0.5)
+        return middle._replace(h=side, w=side)
+    return middle._replace(c=value) if axis == "C" else middle._replace(n=value)
+
+
+def _point(
+    axis: str, value: int, device: torch.device, bandwidth: float, ways: tuple[Way, ...], quick: bool, repeats: int
+) -> list[Row]:
+    middle = MIDDLE._replace(n=2, c=8, h=4, w=4) if quick else MIDDLE
+    if not place.is_cuda(device):
+        middle = middle._replace(dtype=torch.float32, channels_last=False)
+    rows = layers.measure(shape_at(axis, value, middle), device, bandwidth, ways, quick=quick, repeats=repeats)
+    return [replace(row, work=f"{axis} = {value}", extra={**row.extra, "axis": axis, "value": value}) for row in rows]
+
+
+def norm_names(model: torch.nn.Module, count: int) -> list[str]:
+    """Return the names of a network's first norm layers.
+
+    Example:
+        >>> norm_names(create_model("wrn_16_4"), 2)
+        ['group1.0.norm1', 'group1.0.norm2']
+    """
+    names = [name for name, module in model.named_modules() if isinstance(module, torch.nn.BatchNorm2d)]
+    return names[:count]
+
+
+def _network(count: int, device: torch.device, quick: bool, repeats: int) -> list[Row]:
+    """A training step of WRN-40-4 whose first `count` norms are ASR-Norm, beside that with BatchNorm alone."""
+    net = step.Net("WRN-40-4", "wrn_16_4" if quick else "wrn_40_4", 2 if quick else 128, 32, 10)
+    chosen = norm_names(create_model(net.model), count)
+    cuda = place.is_cuda(device)
+    memory: dict[str, int | None] = {}
+
+    def make(name: str, names: list[str]) -> Case:
+        part = step.Part(net, None, device)
+        if names:
+            convert(part.model, "asr", layers=names, gated_rescale=False)
+            part.rebuild_optimizer()
+        part.model.train()
+        memory[name] = part.activations() if cuda else None
+        return Case(place.capture(part.step) if cuda else part.step, net.batch, str(device))
+
+    cases = {"bn": make("bn", []), "asr": make("asr", chosen)}
+    rows = compare(f"ASR layers = {count}", cases, baseline="bn", repeats=2 if quick else repeats, warmup=1)
+    result = []
+    for row in rows:
+        peak = memory[row.path]
+        extra = {
+            "axis": "layers",
+            "value": count,
+            "ms": row.milliseconds(net.batch),
+            "times_baseline": 1 / row.ratio,
+            "peak_mb": None if peak is None else peak / 1e6,
+        }
+        result.append(replace(row, extra=extra))
+    return result

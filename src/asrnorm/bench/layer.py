@@ -1,0 +1,217 @@
+"""One norm layer, forward and backward: ASR-Norm and its kin beside BatchNorm, GroupNorm, and what the bytes cost.
+
+The floor is the time of the least traffic, at the bandwidth that a copy reaches in the same run: forward reads x and
+writes y, backward reads x and dy and writes dx.
+"""
+
+import math
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
+from functools import partial
+from typing import NamedTuple
+
+import torch
+from torch import Tensor, nn
+
+from asrnorm.bench import device as place
+from asrnorm.bench.harness import Case, Row, compare
+from asrnorm.bench.memory import parameters_of, peak_bytes, saved_bytes
+from asrnorm.norms import NORMS
+
+BASELINE = "bn"
+GROUP_NORM = "gn, torch"
+TRAFFIC = 5  # tensors of x's size: two forward, three backward
+
+# Caches hold tens of megabytes: a step takes turns among so much input that none of it is left from the turn before.
+_ROTATION = 1 << 28
+_MOST_TURNS = 16
+
+
+class Shape(NamedTuple):
+    """An input: its size, dtype and memory order, and where it occurs."""
+
+    where: str
+    n: int
+    c: int
+    h: int
+    w: int
+    dtype: torch.dtype = torch.bfloat16
+    channels_last: bool = True
+
+    @property
+    def label(self) -> str:
+        """Name the input in a table."""
+        order = "channels-last" if self.channels_last else "NCHW"
+        kind = str(self.dtype).removeprefix("torch.")
+        return f"{self.where} ({self.n},{self.c},{self.h},{self.w}) {kind} {order}"
+
+    @property
+    def bytes(self) -> int:
+        """Return the bytes of one such tensor."""
+        return self.n * self.c * self.h * self.w * self.dtype.itemsize
+
+
+GPU_SHAPES = (
+    Shape("ResNet-18 stem", 128, 64, 112, 112),
+    Shape("ResNet-18 stem", 128, 64, 112, 112, channels_last=False),
+    Shape("WRN-40-4 group 1", 128, 64, 32, 32),
+    Shape("WRN-40-4 group 2", 128, 128, 16, 16),
+    Shape("WRN-40-4 group 3", 128, 256, 8, 8),
+    Shape("ResNet-18 layer 1", 128, 64, 56, 56),
+    Shape("ResNet-18 layer 2", 128, 128, 28, 28),
+    Shape("ResNet-18 layer 3", 128, 256, 14, 14),
+    Shape("ResNet-18 layer 4", 128, 512, 7, 7),
+    Shape("Digits conv 1", 32, 64, 28, 28, torch.float32),
+    Shape("Digits conv 2", 32, 128, 10, 10, torch.float32),
+)
+# The demo's two norms.
+CPU_SHAPES = (
+    Shape("demo conv 1", 32, 24, 28, 28, torch.float32, channels_last=False),
+    Shape("demo conv 2", 32, 48, 10, 10, torch.float32, channels_last=False),
+)
+
+
+class Way(NamedTuple):
+    """One layer to time: how it is made from a shape, and the backend it runs on."""
+
+    name: str
+    make: Callable[[Shape], nn.Module]
+    backend: str = "auto"
+    compiled: bool = False
+
+
+def _registered(name: str, shape: Shape, **options: str) -> nn.Module:
+    return NORMS[name](shape.c, **options)
+
+
+def _norm_relu(name: str, shape: Shape) -> nn.Module:
+    return nn.Sequential(_registered(name, shape), nn.ReLU())
+
+
+def _torch_group_norm(shape: Shape) -> nn.Module:
+    # In the input's own dtype: PyTorch's kernel has no wider parameters.
+    return nn.GroupNorm(math.gcd(32, shape.c), shape.c, dtype=shape.dtype)
+
+
+def ways(cuda: bool, fused: bool) -> tuple[Way, ...]:
+    """Return the layers to time: on a CPU, or without a fused backend, the forms that exist there."""
+    asr = [Way("asr, reference", partial(_registered, "asr"), "reference")]
+    if fused and cuda:
+        relu = partial(_registered, "asr", activation="relu")
+        asr = [Way("asr, fused", partial(_registered, "asr")), Way("asr+relu, fused", relu), *asr]
+    if not cuda:
+        asr.append(Way("asr, compiled", partial(_registered, "asr"), "reference", compiled=True))
+    kin = ("as", "ar", "in", "gn", "ilm") if cuda else ("in", "gn")
+    return (
+        Way(BASELINE, partial(_registered, "bn")),
+        Way("bn, then relu", partial(_norm_relu, "bn")),
+        *asr,
+        Way(GROUP_NORM, _torch_group_norm),
+        *(Way(name, partial(_registered, name)) for name in kin),
+    )
+
+
+def run(
+    device: str = "cpu", *, quick: bool = False, shapes: Sequence[Shape] = (), repeats: int = 20
+) -> Iterator[list[Row]]:
+    """Measure every layer on every shape and yield the rows of a shape, BatchNorm first.
+
+    On CUDA each layer's passes are captured in a graph; on the CPU they run eagerly.
+
+    Args:
+        device: `cpu` or `cuda`.
+        quick: small shapes, few repeats and nothing compiled, to see that everything runs.
+        shapes: the inputs; those of the networks and of the demo where empty.
+        repeats: timed rounds.
+    """
+    target = place.require(device)
+    cuda = place.is_cuda(target)
+    chosen = tuple(shapes) or (GPU_SHAPES if cuda else CPU_SHAPES)
+    if quick:
+        chosen = tuple(s._replace(n=2, h=min(s.h, 8), w=min(s.w, 8)) for s in chosen[-2:])
+    size = 1 << (20 if quick else 30 if cuda else 26)
+    bandwidth = place.copy_bandwidth(target, 2 if quick else 10, size)
+    for shape in chosen:
+        yield measure(shape, target, bandwidth, ways(cuda, place.has_fused()), quick=quick, repeats=repeats)
+
+
+def measure(
+    shape: Shape, device: torch.device, bandwidth: float, layers: Sequence[Way], *, quick: bool, repeats: int
+) -> list[Row]:
+    """Return a row for each layer on one shape, with its ratios to the floor and to GroupNorm and its memory."""
+    place.forget_compiled()
+    turns = 1 if quick else max(1, min(_MOST_TURNS, _ROTATION // (TRAFFIC * shape.bytes)))
+    inputs = [_draw(shape, device, seed) for seed in range(2 * turns)]
+    pairs = list(zip(inputs[::2], inputs[1::2], strict=True))
+    cases: dict[str, Case] = {}
+    memory: dict[str, tuple[int, int | None]] = {}
+    for way in layers:
+        if quick and way.compiled:
+            continue
+        cases |= place.attempt(way.name, partial(_case, way, shape, pairs, device, memory))
+    rows = compare(shape.label, cases, baseline=BASELINE, repeats=3 if quick else repeats, warmup=1 if quick else 3)
+    floor = 1e3 * TRAFFIC * shape.bytes / bandwidth
+    by_path = {row.path: row for row in rows}
+    return [replace(row, extra=_extra(row, by_path, shape, floor, memory)) for row in rows]
+
+
+def _extra(
+    row: Row, rows: dict[str, Row], shape: Shape, floor_ms: float, memory: dict[str, tuple[int, int | None]]
+) -> dict[str, float | None]:
+    ms = row.milliseconds(shape.n)
+    saved, peak = memory[row.path]
+    base_saved, base_peak = memory[row.baseline]
+    group = rows.get(GROUP_NORM)
+    return {
+        "ms": ms,
+        "floor_ms": floor_ms,
+        "times_floor": ms / floor_ms,
+        "times_baseline": 1 / row.ratio,
+        "times_group_norm": None if group is None else ms / group.milliseconds(shape.n),
+        "saved_mb": saved / 1e6,
+        "peak_mb": None if peak is None else peak / 1e6,
+        "memory_ratio": saved / base_saved if peak is None or not base_peak else peak / base_peak,
+    }
+
+
+def _draw(shape: Shape, device: torch.device, seed: int) -> Tensor:
+    generator = torch.Generator(device).manual_seed(seed)
+    x = torch.randn((shape.n, shape.c, shape.h, shape.w), device=device, generator=generator) * 2 + 0.5
+    order = torch.channels_last if shape.channels_last else torch.contiguous_format
+    return x.to(shape.dtype).contiguous(memory_format=order)
+
+
+def passes(layer: nn.Module, x: Tensor, dy: Tensor) -> tuple[Tensor, ...]:
+    """Return the gradients of the input and of the parameters: one forward and one backward pass."""
+    x = x.detach().requires_grad_()
+    return torch.autograd.grad(layer(x), (x, *layer.parameters()), dy, allow_unused=True)
+
+
+def _case(
+    way: Way,
+    shape: Shape,
+    pairs: list[tuple[Tensor, Tensor]],
+    device: torch.device,
+    memory: dict[str, tuple[int, int | None]],
+) -> Case:
+    layer = way.make(shape).to(device).train()
+    memory[way.name] = _memory(layer, way, pairs[0], device)
+    called = torch.compile(layer) if way.compiled else layer
+    backend = partial(place.on_backend, way.backend)
+
+    def run_all() -> None:
+        with backend():
+            for x, dy in pairs:
+                passes(called, x, dy)  # type: ignore[arg-type]
+
+    run = place.capture(run_all) if place.is_cuda(device) else run_all
+    return Case(run, len(pairs) * pairs[0][0].shape[0], str(device))
+
+
+def _memory(layer: nn.Module, way: Way, pair: tuple[Tensor, Tensor], device: torch.device) -> tuple[int, int | None]:
+    x, dy = pair
+    leaf = x.detach().requires_grad_()
+    with place.on_backend(way.backend):
+        passes(layer, x, dy)  # workspaces that stay are no part of the pass
+        saved = saved_bytes(lambda: layer(leaf), kept=parameters_of(layer))
+        return saved, peak_bytes(lambda: passes(layer, x, dy), device)

@@ -1,0 +1,241 @@
+"""A whole training step, and the forward pass in evaluation: ASR-Norm beside the best that BatchNorm can do.
+
+Every way has the same network, input, loss and optimizer (SGD, one fused kernel on a GPU). BatchNorm runs eagerly, in a
+CUDA graph, and compiled; the fastest of them is the baseline.
+"""
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
+from functools import partial
+from typing import Any, NamedTuple
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from asrnorm.bench import device as place
+from asrnorm.bench.harness import Case, Row, compare, rebase
+from asrnorm.bench.memory import peak_bytes
+from asrnorm.conversion import convert
+from asrnorm.models import create_model
+
+COMPILE_MODE = "reduce-overhead"
+
+
+class Net(NamedTuple):
+    """A network at one input size; `layers` names which of its norms become ASR-Norm."""
+
+    label: str
+    model: str
+    batch: int
+    side: int
+    classes: int
+    layers: tuple[str, ...] = ("all",)
+    gated: bool = False
+
+
+GPU_NETS = (
+    Net("WRN-40-4, batch 128", "wrn_40_4", 128, 32, 10),
+    Net("WRN-40-4, batch 512", "wrn_40_4", 512, 32, 10),
+    Net("ResNet-18 at 224, batch 128", "resnet18", 128, 224, 7, ("resnet-12", "all"), gated=True),
+)
+CPU_NETS = (Net("demo ConvNet, batch 32", "digits_convnet", 32, 32, 10),)
+QUICK_NETS = (
+    Net("demo ConvNet, batch 4", "digits_convnet", 4, 32, 10),
+    Net("ResNet-18 at 32, batch 2", "resnet18", 2, 32, 7, ("resnet-12",), gated=True),
+)
+
+_OPTIONS: dict[str, dict[str, Any]] = {"digits_convnet": {"channels": (24, 48), "hidden": 192}}
+
+
+def build_model(net: Net, layers: str | None) -> nn.Module:
+    """Return the network with BatchNorm, or with ASR-Norm in the layers named, as the recipes make it.
+
+    Example:
+        >>> net = Net("small", "wrn_16_4", 2, 32, 10)
+        >>> type(build_model(net, "all").norm).__name__, type(build_model(net, None).norm).__name__
+        ('ASRNorm2d', 'BatchNorm')
+    """
+    options: dict[str, Any] = {"num_classes": net.classes, **_OPTIONS.get(net.model, {})}
+    norm_options: dict[str, Any] = {"gated_rescale": net.gated}
+    if layers == "all":
+        return create_model(net.model, norm="asr", norm_options=norm_options, **options)
+    model = create_model(net.model, norm="bn", **options)
+    if layers is not None:
+        convert(model, "asr", layers=layers, **norm_options)
+    return model
+
+
+class Part:
+    """One model with its optimizer and input: what a step, or a forward pass, is done with.
+
+    Args:
+        net: the network.
+        layers: which of its norms are ASR-Norm; `None` keeps BatchNorm.
+        device: where it lies; a GPU trains in bfloat16 and channels-last.
+        compiled: mode of `torch.compile`; `None` does not compile.
+    """
+
+    def __init__(self, net: Net, layers: str | None, device: torch.device, compiled: str | None = None) -> None:
+        torch.manual_seed(0)
+        self.cuda = place.is_cuda(device)
+        model = build_model(net, layers)
+        order = torch.channels_last if self.cuda else torch.contiguous_format
+        self.model = model.to(device).to(memory_format=order)  # type: ignore[call-overload]
+        self.called: Callable[[Tensor], Tensor] = self.model
+        if compiled is not None:
+            self.called = torch.compile(self.model, mode=compiled)
+        self.marks = compiled == COMPILE_MODE
+        self.rebuild_optimizer()
+        images = torch.rand(net.batch, 3, net.side, net.side, device=device)
+        self.images = images.contiguous(memory_format=order)
+        self.labels = torch.randint(net.classes, (net.batch,), device=device)
+
+    def rebuild_optimizer(self) -> None:
+        """Make the optimizer anew, after a change of the model."""
+        self.optimizer = torch.optim.SGD(
+            self.model.parameters(), lr=0.01, momentum=0.9, nesterov=True, weight_decay=5e-4, fused=self.cuda or None
+        )
+
+    def _logits(self) -> Tensor:
+        if self.marks:
+            torch.compiler.cudagraph_mark_step_begin()
+        # A graph replays the casts: what autocast kept of the weights would be those of the capture.
+        with torch.autocast(self.images.device.type, torch.bfloat16, enabled=self.cuda, cache_enabled=False):
+            return self.called(self.images)
+
+    def step(self) -> None:
+        """Do one update."""
+        self.optimizer.zero_grad(set_to_none=True)
+        F.cross_entropy(self._logits().float(), self.labels).backward()
+        self.optimizer.step()
+
+    def forward(self) -> Tensor:
+        """Return the logits in evaluation."""
+        with torch.no_grad():
+            return self._logits()
+
+    def activations(self) -> int | None:
+        """Return the peak of a step less parameters, gradients and the optimizer's state."""
+        self.step()
+
+        def again() -> None:
+            # The gradients of the step before stay, so that they are part of what was there.
+            F.cross_entropy(self._logits().float(), self.labels).backward()
+
+        return peak_bytes(again, self.images.device)
+
+
+def run(
+    device: str = "cpu", *, quick: bool = False, nets: Sequence[Net] = (), repeats: int = 20, compiled: bool = True
+) -> Iterator[list[Row]]:
+    """Measure the training step of every network and the forward pass of the first model; yield rows by work.
+
+    Args:
+        device: `cpu` or `cuda`.
+        quick: small networks, few repeats and nothing compiled, to see that everything runs.
+        nets: the networks; those of the targets where empty.
+        repeats: timed rounds.
+        compiled: also measure what `torch.compile` makes, which takes minutes to compile.
+    """
+    target = place.require(device)
+    cuda = place.is_cuda(target)
+    chosen = tuple(nets) or (QUICK_NETS if quick else GPU_NETS if cuda else CPU_NETS)
+    rounds = 2 if quick else repeats
+    for net in chosen:
+        yield measure(net, target, rounds, compiled and not quick)
+    yield measure_forward(chosen[0], target, rounds, compiled and not quick)
+
+
+def measure(net: Net, device: torch.device, repeats: int, compiled: bool) -> list[Row]:
+    """Return the rows of one network's training step, against the fastest step with BatchNorm."""
+    place.forget_compiled()
+    cases: dict[str, Case] = {}
+    memory: dict[str, int | None] = {}
+
+    def add(prefix: str, layers: str | None, backend: str, compile_too: bool) -> None:
+        with place.on_backend(backend):
+            memory[prefix] = _activations(net, layers, device)
+            cases.update(_step_cases(prefix, net, layers, device, backend, compile_too and compiled))
+
+    add("bn", None, "auto", True)
+    names = list(cases)
+    for layers in net.layers:
+        if place.has_fused() and place.is_cuda(device):
+            add(f"asr {layers}, fused", layers, "auto", True)
+        add(f"asr {layers}, reference", layers, "reference", not place.is_cuda(device))
+    rows = compare(f"training step, {net.label}", cases, baseline=names[0], repeats=repeats, warmup=3)
+    rows = rebase(rows, names)
+    return [replace(row, extra=_extra(row, net, memory)) for row in rows]
+
+
+def measure_forward(net: Net, device: torch.device, repeats: int, compiled: bool) -> list[Row]:
+    """Return the rows of a forward pass in evaluation, against BatchNorm's in the same kind of graph."""
+    place.forget_compiled()
+    cuda = place.is_cuda(device)
+    way = "CUDA graph" if cuda else "eager"
+    cases: dict[str, Case] = {}
+
+    def add(name: str, layers: str | None, backend: str, mode: str | None = None) -> None:
+        def make() -> Case:
+            part = Part(net, layers, device, mode)
+            part.model.eval()
+            run = _on(backend, part.forward)
+            return Case(place.capture(run) if cuda and mode is None else run, net.batch, str(device))
+
+        cases.update(place.attempt(name, make))
+
+    add(f"bn, {way}", None, "auto")
+    baseline = next(iter(cases))
+    if place.has_fused() and cuda:
+        add(f"asr {net.layers[0]}, fused, {way}", net.layers[0], "auto")
+    add(f"asr {net.layers[0]}, reference, {way}", net.layers[0], "reference")
+    if compiled:
+        add("bn, compiled", None, "auto", COMPILE_MODE if cuda else "default")
+    rows = compare(f"forward in evaluation, {net.label}", cases, baseline=baseline, repeats=repeats, warmup=3)
+    return [replace(row, extra=_extra(row, net, {})) for row in rows]
+
+
+def _step_cases(
+    prefix: str, net: Net, layers: str | None, device: torch.device, backend: str, compiled: bool
+) -> dict[str, Case]:
+    cuda = place.is_cuda(device)
+
+    def make(mode: str | None, graph: bool) -> Case:
+        part = Part(net, layers, device, mode)
+        part.model.train()
+        run = _on(backend, part.step)
+        return Case(place.capture(run) if graph else run, net.batch, str(device))
+
+    cases = place.attempt(f"{prefix}, eager", partial(make, None, False))
+    if cuda:
+        cases |= place.attempt(f"{prefix}, CUDA graph", partial(make, None, True))
+    if compiled:
+        if cuda:
+            cases |= place.attempt(f"{prefix}, compiled {COMPILE_MODE}", partial(make, COMPILE_MODE, False))
+        name = f"{prefix}, compiled, CUDA graph" if cuda else f"{prefix}, compiled"
+        cases |= place.attempt(name, partial(make, "default", cuda))
+    return cases
+
+
+def _on(backend: str, function: Callable[[], object]) -> Callable[[], object]:
+    def call() -> object:
+        with place.on_backend(backend):
+            return function()
+
+    return call
+
+
+def _activations(net: Net, layers: str | None, device: torch.device) -> int | None:
+    return Part(net, layers, device).activations() if place.is_cuda(device) else None
+
+
+def _extra(row: Row, net: Net, memory: dict[str, int | None]) -> dict[str, float | None]:
+    own = next((memory[prefix] for prefix in memory if row.path.startswith(f"{prefix}, ")), None)
+    base = memory.get("bn")
+    return {
+        "ms": row.milliseconds(net.batch),
+        "times_baseline": 1 / row.ratio,
+        "activation_mb": None if own is None else own / 1e6,
+        "memory_ratio": None if own is None or not base else own / base,
+    }

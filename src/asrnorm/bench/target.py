@@ -1,0 +1,180 @@
+"""What the package sets out to reach on one H200, as data, and what was measured of it: a miss is shown as one."""
+
+import json
+from pathlib import Path
+from typing import Any, NamedTuple
+
+
+class Target(NamedTuple):
+    """One line of the table of targets.
+
+    Attributes:
+        what: is measured.
+        against: the baseline of the same run, or the unit.
+        suite: whose result files hold the answer.
+        work: how the works begin that answer it; the worst of them counts.
+        path: how the ways begin that answer it; the best of them counts.
+        value: the name of the number among a row's extra ones; lower is better.
+        limit: the target.
+        aim: what would be better still.
+    """
+
+    what: str
+    against: str
+    suite: str
+    work: str
+    path: str
+    value: str
+    limit: float
+    aim: float | None = None
+
+
+_BEST_BN = "best BatchNorm step"
+TARGETS = (
+    Target(
+        "WRN-40-4 training step, bf16, batch 128",
+        _BEST_BN,
+        "step",
+        "training step, WRN-40-4, batch 128",
+        "asr all, fused",
+        "times_baseline",
+        1.30,
+        1.00,
+    ),
+    Target(
+        "the same at batch 512",
+        _BEST_BN,
+        "step",
+        "training step, WRN-40-4, batch 512",
+        "asr all, fused",
+        "times_baseline",
+        1.10,
+        1.00,
+    ),
+    Target(
+        "peak memory of the step at batch 128, less parameters, gradients and optimizer",
+        "BatchNorm's",
+        "step",
+        "training step, WRN-40-4, batch 128",
+        "asr all, fused",
+        "memory_ratio",
+        1.05,
+    ),
+    Target(
+        "ResNet-18 at 224, batch 128, `resnet-12`",
+        _BEST_BN,
+        "step",
+        "training step, ResNet-18 at 224",
+        "asr resnet-12, fused",
+        "times_baseline",
+        1.05,
+    ),
+    Target(
+        "the same, all 20 norms",
+        _BEST_BN,
+        "step",
+        "training step, ResNet-18 at 224",
+        "asr all, fused",
+        "times_baseline",
+        1.05,
+    ),
+    Target(
+        "one layer, forward and backward, (128,64,112,112) bf16",
+        "bytes at the bandwidth of a copy",
+        "layers",
+        "ResNet-18 stem (128,64,112,112) bfloat16",
+        "asr, fused",
+        "times_floor",
+        2.0,
+    ),
+    Target(
+        "forward of WRN-40-4 in evaluation",
+        "BatchNorm's, same CUDA graph",
+        "step",
+        "forward in evaluation, WRN-40-4",
+        "asr all, fused",
+        "times_baseline",
+        1.15,
+    ),
+    Target(
+        "Digits RSDA+ASR, 1,000,000 steps, one seed", "s", "train", "Digits RSDA+ASR", "trainer", "seconds", 500, 300
+    ),
+    Target(
+        "the same, five seeds side by side",
+        "s",
+        "train",
+        "Digits RSDA+ASR",
+        "trainer, 5 seeds side by side",
+        "seconds",
+        1500,
+        900,
+    ),
+    Target(
+        "CIFAR-10, 78,200 steps of ADA+ASR and three ascents", "s", "train", "CIFAR-10 ADA", "ADA+ASR", "seconds", 720
+    ),
+    Target("PACS photo, RSC+ASR, 330 steps, loop only", "s", "train", "PACS photo RSC", "RSC+ASR", "seconds", 15),
+    Target("PACS sketch, RSC+ASR, 810 steps, loop only", "s", "train", "PACS sketch RSC", "RSC+ASR", "seconds", 35),
+    Target(
+        "CIFAR-10-C evaluation, 950,000 images on the device, WRN-40-4",
+        "s",
+        "evaluate",
+        "CIFAR-10-C",
+        "asr, on the device",
+        "seconds",
+        60,
+    ),
+)
+
+
+def measured(target: Target, rows: list[dict[str, Any]]) -> float | None:
+    """Return what answers a target: the best way of every work, and of those the worst; `None` without any.
+
+    Example:
+        >>> target = Target("a", "s", "train", "a", "x", "seconds", 1.0)
+        >>> rows = [{"work": w, "path": p, "extra": {"seconds": s}} for w, p, s in
+        ...     (("a1", "x", 3.0), ("a1", "x, fast", 2.0), ("a2", "x", 1.0), ("b", "x", 9.0))]
+        >>> measured(target, rows)
+        2.0
+    """
+    best: dict[str, float] = {}
+    for row in rows:
+        value = row.get("extra", {}).get(target.value)
+        if value is None or not row["work"].startswith(target.work) or not _is_way(target, row["path"]):
+            continue
+        best[row["work"]] = min(value, best.get(row["work"], value))
+    return max(best.values(), default=None)
+
+
+def _is_way(target: Target, path: str) -> bool:
+    """A seed alone and seeds side by side are different questions."""
+    if "side by side" in path and "side by side" not in target.path:
+        return False
+    return path == target.path or path.startswith(f"{target.path},")
+
+
+def render_targets(results: Path, machine: str) -> str:
+    """Return the table of targets in Markdown, answered from the files `<suite>...--<machine>.json`."""
+    rows: dict[str, list[dict[str, Any]]] = {}
+    for file in sorted(results.glob(f"*--{machine}.json")):
+        content = json.loads(file.read_text())
+        rows.setdefault(content["suite"], []).extend(content["rows"])
+    lines = ["| what | against | target | aim | measured | |", "| --- | --- | ---: | ---: | ---: | --- |"]
+    for target in TARGETS:
+        value = measured(target, rows.get(target.suite, []))
+        digits = ".0f" if target.against == "s" else ".2f"
+        aim = "" if target.aim is None else format(target.aim, digits)
+        cells = [target.what, target.against, f"≤ {target.limit:{digits}}", aim]
+        lines.append(f"| {' | '.join(cells)} | {_show(value)} | {_verdict(target, value)} |")
+    return "\n".join(lines)
+
+
+def _show(value: float | None) -> str:
+    return "" if value is None else f"{value:,.1f}" if value >= 10 else f"{value:.2f}"
+
+
+def _verdict(target: Target, value: float | None) -> str:
+    if value is None:
+        return "not measured"
+    if value > target.limit:
+        return f"missed, {value / target.limit:.2f} of the target"
+    return "met, and the aim" if target.aim is not None and value <= target.aim else "met"

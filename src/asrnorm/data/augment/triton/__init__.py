@@ -1,0 +1,1 @@
+"""Augmentations as GPU kernels: modules that import Triton at the top, imported only where they are used."""

@@ -1,0 +1,197 @@
+"""RSDA's tuples as one kernel: a program an image, which stays in registers from the first operation to the last.
+
+Where `apply_unread` computes what any operation could need, a program branches on its own operation. The arithmetic is
+that of `enhance.py` and `tone.py`, equal to the bit: whole numbers where those are exact, float32 and float64 with
+product and sum rounded apart where Pillow rounds twice.
+"""
+
+import torch
+import triton
+import triton.language as tl
+from torch import Tensor
+
+# Three channels of so many pixels fit into the registers of one block.
+MOST_PIXELS = 64 * 64
+
+
+@triton.jit
+def _clip(x):
+    return tl.minimum(tl.maximum(x, 0), 255)
+
+
+@triton.jit
+def _blend(degenerate, x, factor):
+    # d + f (x - d) in float32, clipped and truncated.
+    low = degenerate.to(tl.float32)
+    mixed = (x.to(tl.float32) - low) * factor + low
+    return tl.minimum(tl.maximum(mixed, 0.0), 255.0).to(tl.int32)
+
+
+@triton.jit
+def _stretch(x, inside, cut, PIXELS: tl.constexpr, BLOCK: tl.constexpr):
+    # Autocontrast of one channel. What pads the block is counted as black, and taken off again.
+    cdf = tl.cumsum(tl.histogram(tl.where(inside, x, 0), 256), 0) - (BLOCK - PIXELS)
+    # Both counts are at most 256: one reduction carries them.
+    both = tl.sum((cdf <= cut).to(tl.int32) + ((cdf < PIXELS - cut).to(tl.int32) << 16), 0)
+    lo, hi = both & 0xFFFF, both >> 16
+    flat = hi <= lo
+    scale = tl.full((), 255.0, tl.float64) / tl.where(flat, 255, hi - lo).to(tl.float64)
+    offset = -(tl.where(flat, 0, lo).to(tl.float64) * scale)
+    stretched = x.to(tl.float64) * scale + offset
+    return tl.minimum(tl.maximum(stretched, 0.0), 255.0).to(tl.int32)
+
+
+@triton.jit
+def _smooth(total, x, interior):
+    # Sixteen bits of the packed sum are a channel's; (S + 13/2) / 13 rounded down, in whole numbers.
+    return tl.where(interior, (2 * (total & 0xFFFF).to(tl.int32) + 13) // 26, x)
+
+
+@triton.jit
+def _read(source, inside, UNIT: tl.constexpr):
+    # Bytes, or the nearest bytes of values in [0, 1]: adding 1.5 * 2**23 leaves no bits for a fraction, half to even.
+    if UNIT:
+        scaled = tl.load(source, mask=inside, other=0.0) * 255.0
+        value = (tl.minimum(tl.maximum(scaled, 0.0), 255.0) + 12582912.0) - 12582912.0
+    else:
+        value = tl.load(source, mask=inside, other=0)
+    return value.to(tl.int32)
+
+
+@triton.jit
+def _write(target, x, inside, units, UNIT: tl.constexpr):
+    if UNIT:
+        tl.store(target, tl.load(units + x, mask=inside), mask=inside)
+    else:
+        tl.store(target, x.to(tl.uint8), mask=inside)
+
+
+# Tuples are rows of larger tensors at any address: each alignment would be compiled anew, perhaps amid a capture.
+@triton.jit(do_not_specialize=["tuple_n"], do_not_specialize_on_alignment=["ops", "levels", "values", "units"])
+def _apply(
+    images,
+    out,
+    ops,
+    levels,
+    values,
+    units,
+    image_n,
+    image_c,
+    image_h,
+    image_w,
+    out_n,
+    out_c,
+    out_h,
+    out_w,
+    tuple_n,
+    LENGTH: tl.constexpr,
+    LEVELS: tl.constexpr,
+    HEIGHT: tl.constexpr,
+    WIDTH: tl.constexpr,
+    BLOCK: tl.constexpr,
+    UNIT: tl.constexpr,
+):
+    sample = tl.program_id(0).to(tl.int64)
+    pixel = tl.arange(0, BLOCK)
+    row, column = pixel // WIDTH, pixel % WIDTH
+    inside = pixel < HEIGHT * WIDTH
+    source = images + sample * image_n + row * image_h + column * image_w
+    red = _read(source, inside, UNIT)
+    green = _read(source + image_c, inside, UNIT)
+    blue = _read(source + 2 * image_c, inside, UNIT)
+
+    for step in range(LENGTH):
+        op = tl.load(ops + sample * tuple_n + step).to(tl.int32)
+        level = tl.load(levels + sample * tuple_n + step)
+        level = tl.minimum(tl.maximum(level, 0), LEVELS - 1).to(tl.int32)
+        # Whatever is no operation, the identity's -1 among it, falls through all branches below.
+        value = tl.load(values + tl.minimum(tl.maximum(op, 0), 9) * LEVELS + level)
+        if op == 0:
+            cut = value.to(tl.int32)
+            red = _stretch(red, inside, cut, HEIGHT * WIDTH, BLOCK)
+            green = _stretch(green, inside, cut, HEIGHT * WIDTH, BLOCK)
+            blue = _stretch(blue, inside, cut, HEIGHT * WIDTH, BLOCK)
+        elif op == 1:
+            black = tl.zeros_like(red)
+            red, green, blue = _blend(black, red, value), _blend(black, green, value), _blend(black, blue, value)
+        elif op == 2:
+            gray = (19595 * red + 38470 * green + 7471 * blue + 32768) >> 16
+            red, green, blue = _blend(gray, red, value), _blend(gray, green, value), _blend(gray, blue, value)
+        elif op == 3:
+            gray = (19595 * red + 38470 * green + 7471 * blue + 32768) >> 16
+            total = tl.sum(tl.where(inside, gray, 0), 0)
+            mean = (2 * total + HEIGHT * WIDTH) // (2 * HEIGHT * WIDTH)
+            red, green, blue = _blend(mean, red, value), _blend(mean, green, value), _blend(mean, blue, value)
+        elif op == 4:
+            # Neighbors lie in other threads' registers: the channels travel together, rows first, then columns.
+            between_rows = (row > 0) & (row < HEIGHT - 1)
+            between_columns = inside & (column > 0) & (column < WIDTH - 1)
+            up, down = tl.where(between_rows, pixel - WIDTH, pixel), tl.where(between_rows, pixel + WIDTH, pixel)
+            left, right = tl.where(between_columns, pixel - 1, pixel), tl.where(between_columns, pixel + 1, pixel)
+            packed = red.to(tl.int64) | (green.to(tl.int64) << 16) | (blue.to(tl.int64) << 32)
+            three = packed + tl.gather(packed, up, 0) + tl.gather(packed, down, 0)
+            nine = three + tl.gather(three, left, 0) + tl.gather(three, right, 0) + 4 * packed
+            interior = between_rows & between_columns
+            red = _blend(_smooth(nine, red, interior), red, value)
+            green = _blend(_smooth(nine >> 16, green, interior), green, value)
+            blue = _blend(_smooth(nine >> 32, blue, interior), blue, value)
+        elif op == 5:
+            threshold = value.to(tl.int32)
+            red = tl.where(red < threshold, red, 255 - red)
+            green = tl.where(green < threshold, green, 255 - green)
+            blue = tl.where(blue < threshold, blue, 255 - blue)
+        elif op == 6:
+            gray = (19595 * red + 38470 * green + 7471 * blue + 32768) >> 16
+            red, green, blue = gray, gray, gray
+        elif op == 7:
+            red = _clip(red + value.to(tl.int32))
+        elif op == 8:
+            green = _clip(green + value.to(tl.int32))
+        elif op == 9:
+            blue = _clip(blue + value.to(tl.int32))
+
+    target = out + sample * out_n + row * out_h + column * out_w
+    _write(target, red, inside, units, UNIT)
+    _write(target + out_c, green, inside, units, UNIT)
+    _write(target + 2 * out_c, blue, inside, units, UNIT)
+
+
+def apply_fused(images: Tensor, ops: Tensor, levels: Tensor, values: Tensor, units: Tensor | None = None) -> Tensor:
+    """`apply_tuple` in one launch, for tuples on the device of the images; nothing is read by the host.
+
+    Args:
+        images: uint8 `(n, 3, h, w)` in any memory order, of at most `MOST_PIXELS` pixels; with `units` float32 in
+            [0, 1], rounded to bytes first and returned as float32.
+        ops: operation indices, `(k,)` for the batch or `(n, k)` for each sample; what is no operation does nothing.
+        levels: indices into the grids, of the same shape; taken as the nearest of the grid where they lie outside.
+        values: what an operation at a level takes, float32 `(10, levels)`: for autocontrast the number of pixels that
+            are dropped at either end.
+        units: the float32 of each byte, `(256,)`. A table, so that the quotients are those of the caller's division,
+            which a GPU rounds in its own way.
+    """
+    out = torch.empty_like(images)
+    count, _, height, width = images.shape
+    if out.numel() == 0:
+        return out
+    block = max(32, triton.next_power_of_2(height * width))
+    _apply[(count,)](
+        images,
+        out,
+        ops.contiguous(),
+        levels.contiguous(),
+        values,
+        values if units is None else units,
+        *images.stride(),
+        *out.stride(),
+        ops.shape[1] if ops.ndim == 2 else 0,
+        LENGTH=ops.shape[-1],
+        LEVELS=values.shape[1],
+        HEIGHT=height,
+        WIDTH=width,
+        BLOCK=block,
+        UNIT=units is not None,
+        num_warps=min(16, max(1, block // 128)),
+        # A fused product and sum would round once where Pillow rounds twice.
+        enable_fp_fusion=False,
+    )
+    return out

@@ -1,0 +1,65 @@
+import logging
+import os
+
+import pytest
+import torch
+
+from asrnorm.bench import device as place
+from asrnorm.bench.harness import Case
+from asrnorm.errors import InputError
+
+
+def test_a_gpu_that_is_not_there_is_named(monkeypatch):
+    monkeypatch.setattr(place.torch.cuda, "is_available", lambda: False)
+    with pytest.raises(InputError, match="torch sees no CUDA device; use --device cpu"):
+        place.require("cuda:1")
+
+
+def test_a_way_that_cannot_run_is_left_out_and_named(caplog):
+    def fail():
+        raise RuntimeError("no kernel\nmany more lines")
+
+    with caplog.at_level(logging.WARNING, "asrnorm"):
+        assert place.attempt("broken", lambda: Case(fail, 1)) == {}
+    assert caplog.messages == ["bench: broken is left out: RuntimeError: no kernel"]
+    assert list(place.attempt("whole", lambda: Case(lambda: None, 1))) == ["whole"]
+
+
+def test_the_backend_is_chosen_for_a_while(monkeypatch):
+    monkeypatch.delenv("ASRNORM_BACKEND", raising=False)
+    chosen = []
+
+    class Use:
+        def __init__(self, name):
+            chosen.append(name)
+
+        def __enter__(self):
+            pass
+
+        def __exit__(self, *exception):
+            pass
+
+    monkeypatch.setattr(place.ops, "use_backend", Use, raising=False)
+    with place.on_backend("reference"):
+        assert os.environ["ASRNORM_BACKEND"] == "reference"
+    assert "ASRNORM_BACKEND" not in os.environ
+    with place.on_backend("auto"):
+        assert "ASRNORM_BACKEND" not in os.environ
+    assert chosen == ["reference", "auto"]
+
+
+@pytest.mark.gpu
+def test_a_replay_computes_anew_from_the_same_memory():
+    x = torch.ones(4, device="cuda")
+    total = torch.zeros(4, device="cuda")
+    replay = place.capture(lambda: total.add_(x))
+    total.zero_()
+    x.fill_(3)
+    replay()
+    replay()
+    assert total.tolist() == [6.0] * 4
+
+
+@pytest.mark.gpu
+def test_a_copy_reaches_most_of_the_memory_bandwidth():
+    assert place.copy_bandwidth(torch.device("cuda"), repeats=3) > 1e11

@@ -1,0 +1,65 @@
+import json
+
+import pytest
+
+from asrnorm.bench.column import COLUMNS
+from asrnorm.bench.table import render, rewrite
+
+MACHINE = {
+    "cpu": "X",
+    "cores": 2,
+    "threads": 2,
+    "gpu": "G",
+    "python": "3.11",
+    "torch": "2",
+    "pillow": "1",
+    "commit": "abc",
+    "time": "2026-01-01T00:00:00Z",
+}
+EXTRA = {
+    "layers": {"ms": 2.0, "times_baseline": 1.25, "times_floor": 1.5, "times_group_norm": None, "saved_mb": 3.0},
+    "growth": {"ms": 2.0, "times_baseline": 1.25, "peak_mb": 4.0},
+    "step": {"ms": 2.0, "times_baseline": 1.25, "activation_mb": None, "memory_ratio": None},
+    "train": {
+        "seconds": 300.0,
+        "times_baseline": 0.5,
+        "scaled": True,
+        "measured_steps": 50_000,
+        "measured_grows": 50,
+        "precision": "float32",
+        "images": "made",
+    },
+    "evaluate": {"seconds": 12.0, "times_baseline": 1.1, "scaled": False, "measured_images": 950_000},
+    "data": {},
+}
+
+
+def content(suite):
+    row = {"work": "w", "path": "p", "per_second": 1000.0, "p20": 500.0, "p80": 2000.0, "ratio": 1.0}
+    return {"suite": suite, "machine": MACHINE, "rows": [{**row, "extra": EXTRA[suite]}]}
+
+
+@pytest.mark.parametrize("suite", COLUMNS)
+def test_every_suite_has_a_table_as_wide_as_its_heading(suite):
+    lines = render(content(suite)).splitlines()
+    assert len({line.count("|") for line in lines[2:]}) == 1
+    assert lines[2].count("|") == len(COLUMNS[suite]) + 3
+
+
+def test_times_are_spread_as_the_rates_are():
+    assert "| 2.000 | 1.000 to 4.000 | 1.25 | 1.50 |  |" in render(content("layers"))
+
+
+def test_a_scaled_number_says_so():
+    assert "scaled from 50,000 steps and 50 searches or ascents; float32; made images" in render(content("train"))
+
+
+def test_blocks_are_written_from_their_files(tmp_path):
+    (tmp_path / "step--h200.json").write_text(json.dumps(content("step")))
+    blocks = [f"<!-- bench: {name} -->\nold\n<!-- end bench -->\n" for name in ("step--h200.json", "targets--h200")]
+    page = "\n".join(blocks)
+    new = rewrite(page, tmp_path)
+    assert "old" not in new
+    assert "| w | p | 2.000 |" in new
+    assert "not measured" in new
+    assert rewrite(new, tmp_path) == new

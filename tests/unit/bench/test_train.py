@@ -1,0 +1,63 @@
+import pytest
+
+from asrnorm.bench import train
+from asrnorm.bench.loop import Mark
+from asrnorm.bench.train import EAGER, TRAINER, joint_step, run, windows
+from asrnorm.errors import UnknownNameError
+
+
+def test_digits_are_scaled_to_a_million_steps_and_say_so():
+    (rows,) = run(quick=True, only=["digits"], made=True)
+    assert [row.path for row in rows] == [EAGER, TRAINER]
+    for row in rows:
+        assert row.extra["seconds"] == pytest.approx(1_000_000 / row.per_second)
+        assert row.extra["scaled"]
+        assert row.extra["images"] == "made"
+        assert row.p20 <= row.per_second <= row.p80
+    assert rows[1].extra["measured_grows"] == 2
+    assert rows[1].extra["times_baseline"] == pytest.approx(rows[1].extra["seconds"] / rows[0].extra["seconds"])
+
+
+def test_an_ascent_is_scaled_to_all_images(monkeypatch):
+    seconds = {0: 0.0, 100: 50.0, 200: 60.0, 300: 200.0, 400: 210.0, 500: 252.0, 600: 262.0}
+    marks = [Mark(step, at, False) for step, at in seconds.items()]
+    monkeypatch.setattr(train, "time_loop", lambda *_, **__: marks)
+    monkeypatch.setattr(train, "find_images", lambda *_: (None, "made"))
+    (rows,) = run(only=["cifar"])
+    ascent = 32.0 * 50_000 / 6_400  # the second one: the first pays for what is compiled
+    assert rows[0].extra["grow_seconds"] == pytest.approx(ascent)
+    assert rows[1].extra["seconds"] == pytest.approx(0.1 * 78_200 + 3 * ascent)
+    assert [row.path for row in rows] == ["ADA+BN", "ADA+ASR"]
+
+
+def test_a_short_loop_is_measured_whole(monkeypatch):
+    monkeypatch.setattr(train, "time_loop", lambda *_, **__: [Mark(0, 1.0, False), Mark(330, 12.0, False)])
+    monkeypatch.setattr(train, "find_images", lambda *_: (None, "made"))
+    (rows,) = run(only=["pacs-photo"])
+    assert rows[1].extra["seconds"] == pytest.approx(11.0)
+    assert not rows[1].extra["scaled"]
+    assert rows[1].extra["steps"] == 330
+
+
+@pytest.mark.slow
+def test_seeds_side_by_side_are_processes_of_their_own():
+    (rows,) = run(quick=True, only=["digits"], processes=2, made=True)
+    assert rows[2].path == "trainer, 2 seeds side by side"
+    assert rows[2].extra["seeds"] == 2
+    assert rows[2].extra["seconds"] == pytest.approx(1_000_000 / rows[2].per_second)
+
+
+def test_processes_that_never_met_are_timed_alone():
+    early = [Mark(0, 0.0, False), Mark(10, 10.0, False)]
+    late = [Mark(0, 20.0, False), Mark(10, 50.0, False)]
+    assert joint_step([early, late], 0) == 3.0
+
+
+def test_the_first_stretches_are_left_out():
+    marks = [Mark(step, float(step**2), False) for step in range(0, 9, 2)]
+    assert windows([*marks, Mark(8, 99.0, False)], 4, skip=1) == [48.0]
+
+
+def test_an_unknown_training_is_named():
+    with pytest.raises(UnknownNameError, match="did you mean 'digits'"):
+        next(run(only=["digit"]))

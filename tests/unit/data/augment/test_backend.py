@@ -1,0 +1,58 @@
+import builtins
+import warnings
+
+import pytest
+import torch
+
+from asrnorm.data.augment import backend
+
+
+class OnCuda:
+    """As much of a tensor as the choice looks at."""
+
+    device = torch.device("cuda", 0)
+
+    def __init__(self, side=32):
+        self.shape = (4, 3, side, side)
+
+
+@pytest.fixture
+def gpu(monkeypatch):
+    monkeypatch.setattr(backend.torch.cuda, "get_device_capability", lambda device: (9, 0))
+    monkeypatch.delenv("ASRNORM_BACKEND", raising=False)
+    backend._load.cache_clear()
+    yield monkeypatch
+    backend._load.cache_clear()
+
+
+def test_small_images_on_a_gpu_take_the_kernel(gpu):
+    pytest.importorskip("triton")
+    assert backend.find_fused(OnCuda(32)).__name__ == "apply_fused"
+    assert backend.find_fused(OnCuda(227)) is None
+
+
+def test_the_environment_can_ask_for_the_reference(gpu):
+    gpu.setenv("ASRNORM_BACKEND", "reference")
+    assert backend.find_fused(OnCuda()) is None
+
+
+def test_without_triton_there_is_one_warning_that_says_why(gpu):
+    whole = builtins.__import__
+
+    def refuse(name, *args, **kwargs):
+        if name == "asrnorm.data.augment.triton.rsda":
+            raise ModuleNotFoundError("No module named 'triton'")
+        return whole(name, *args, **kwargs)
+
+    gpu.setattr(builtins, "__import__", refuse)
+    with pytest.warns(RuntimeWarning, match="Triton cannot be imported .No module named 'triton'.; RSDA's"):
+        assert backend.find_fused(OnCuda()) is None
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        assert backend.find_fused(OnCuda()) is None
+
+
+def test_an_old_gpu_is_named(gpu):
+    gpu.setattr(backend.torch.cuda, "get_device_capability", lambda device: (6, 1))
+    with pytest.warns(RuntimeWarning, match="compute capability 6.1 is too old for Triton"):
+        assert backend.find_fused(OnCuda()) is None
