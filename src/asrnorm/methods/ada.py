@@ -109,9 +109,10 @@ class ADA(Method):
         batches = rows.split(self.ascent.batch)
         parts = []
         squares = torch.zeros((), dtype=torch.float64, device=rows.device)
+        climb = self.ascent.climber(model, bonus, captured=self.capture)
         for batch in batches[self.world.share(len(batches))] or (rows[:0],):
             images = pool.images(batch)
-            parts.append(self.ascent.climb(model, images, pool.labels[batch], bonus))
+            parts.append(climb(images, pool.labels[batch]))
             squares += (_as_float(parts[-1]) - images).double().square().sum()
         grown = self.world.gather(torch.cat(parts))
         pool.append(grown, pool.labels[rows])

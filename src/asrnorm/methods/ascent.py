@@ -12,6 +12,7 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from asrnorm.errors import InputError, UnknownNameError, describe_unknown
+from asrnorm.methods.ascent_graph import AscentGraph, Climb
 from asrnorm.methods.mode import evaluating
 from asrnorm.models import Classifier
 
@@ -123,23 +124,67 @@ class Ascent:
             climbed = [self._climb_batch(model, part, own, bonus) for part, own in parts if len(own)]
         return self._finish(torch.cat(climbed) if climbed else images)
 
+    def climber(self, model: Classifier, bonus: Bonus | None = None, *, captured: bool = False) -> Climb:
+        """Return `climb` for many batches, of images and labels; captured, those as large as the first are replayed.
+
+        Args:
+            model: as it is; its weights must not change as long as the climber is used.
+            bonus: as in `climb`; an objective with one is not captured.
+            captured: the images lie on a CUDA device.
+        """
+        graphs: list[AscentGraph] = []
+
+        def climb(images: Tensor, labels: Tensor) -> Tensor:
+            if captured and bonus is None and len(images) == self.batch:
+                images = images.detach().to(next(model.parameters()).dtype)
+                if not graphs:
+                    graphs.append(AscentGraph(self, model, images, labels))
+                if graphs[0].is_captured and graphs[0].fits(images):
+                    return self._finish(graphs[0].climb(images, labels))
+            return self.climb(model, images, labels, bonus)
+
+        return climb
+
     def _climb_batch(self, model: Classifier, images: Tensor, labels: Tensor, bonus: Bonus | None) -> Tensor:
         with torch.no_grad():
             anchor = model.embed(model.features(images))
         x = images.clone().requires_grad_()
-        optimizer: torch.optim.Optimizer
-        if self.optimizer == "adam":
-            optimizer = torch.optim.Adam([x], lr=self.lr, maximize=True)
-        else:
-            optimizer = torch.optim.SGD([x], lr=self.lr, maximize=True)
+        optimizer = self.create_optimizer(x)
         for _ in range(self.steps):
-            value = self.objective(model, x, labels, anchor)
-            if bonus is not None:
-                value = value + bonus(x, images)
-            # With respect to the images alone: a backward() would leave gradients in the parameters.
-            (x.grad,) = torch.autograd.grad(value.sum() / self._divisor, x)
-            optimizer.step()
+            self.step(model, x, labels, anchor, optimizer, None if bonus is None else bonus(x, images))
         return x.detach()
+
+    def create_optimizer(self, x: Tensor) -> torch.optim.Optimizer:
+        """Return what moves the images."""
+        if self.optimizer == "adam":
+            return torch.optim.Adam([x], lr=self.lr, maximize=True, capturable=x.device.type == "cuda")
+        return torch.optim.SGD([x], lr=self.lr, maximize=True)
+
+    def step(
+        self,
+        model: Classifier,
+        x: Tensor,
+        labels: Tensor,
+        anchor: Tensor,
+        optimizer: torch.optim.Optimizer,
+        reward: Tensor | None = None,
+    ) -> None:
+        """Move images once, in place.
+
+        Args:
+            model: in evaluation mode.
+            x: the images, of which `optimizer` knows.
+            labels: int64 `(n,)`.
+            anchor: semantic vectors of the images that the ascent started from.
+            optimizer: from `create_optimizer`.
+            reward: a function of the images, `(n,)`, added to the objective.
+        """
+        value = self.objective(model, x, labels, anchor)
+        if reward is not None:
+            value = value + reward
+        # With respect to the images alone: a backward() would leave gradients in the parameters.
+        (x.grad,) = torch.autograd.grad(value.sum() / self._divisor, x)
+        optimizer.step()
 
     def _finish(self, images: Tensor) -> Tensor:
         if self.quantize:

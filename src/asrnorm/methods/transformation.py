@@ -11,7 +11,7 @@ def transform(images: Tensor, ops: Tensor, levels: Tensor) -> Tensor:
 
     Args:
         images: float `(n, 3, h, w)` in [0, 1]; bytes over 255, as source images are, come back as those bytes exactly.
-        ops: operation indices `(k,)`, on the CPU.
+        ops: operation indices `(k,)`; on the CPU they are read, elsewhere nothing is waited for.
         levels: indices into their grids, likewise.
 
     Returns:
@@ -22,9 +22,11 @@ def transform(images: Tensor, ops: Tensor, levels: Tensor) -> Tensor:
         >>> (transform(images, torch.tensor([7]), torch.tensor([0])) * 255).flatten()  # red - 120
         tensor([  0., 100., 100.])
     """
-    if bool((ops == IDENTITY).all()):
+    is_identity = (ops == IDENTITY).all()
+    if ops.device.type == "cpu" and bool(is_identity):
         return images
-    return to_unit(apply_tuple(to_bytes(images), ops, levels), images.dtype)
+    changed = to_unit(apply_tuple(to_bytes(images), ops, levels), images.dtype)
+    return changed if ops.device.type == "cpu" else torch.where(is_identity, images, changed)
 
 
 def to_bytes(images: Tensor) -> Tensor:
