@@ -163,12 +163,13 @@ class CapturedStep:
         self._table.write([self._draw(number) for number in range(step, step + count)])
         self._index.zero_()
         start, stop = (torch.cuda.Event(enable_timing=True) for _ in range(2))
-        start.record()
+        stream = torch.cuda.current_stream(self._index.device)
+        start.record(stream)
         for number in range(step, step + count):
             if self._seed is not None:
                 self._seed(number)
             self._graph.replay()
-        stop.record()
+        stop.record(stream)
         self._windows.append((start, stop, count))
         return self._graph.output, count
 

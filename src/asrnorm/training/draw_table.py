@@ -64,7 +64,7 @@ class DrawTable:
                 staged[: len(rows), field.start : field.stop].copy_(values.view(torch.uint8))
         self._table[: len(rows)].copy_(staged[: len(rows)], non_blocking=True)
         if copied is not None:
-            copied.record()
+            copied.record(torch.cuda.current_stream(self._table.device))
 
     def read(self, index: Tensor) -> dict[str, Tensor]:
         """Return a row without reading its number, an int64 tensor of one element on the device."""

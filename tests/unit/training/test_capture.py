@@ -74,7 +74,7 @@ class StandIn:
 class Instant:
     def __init__(self, enable_timing=False): ...
 
-    def record(self): ...
+    def record(self, stream=None): ...
 
     def synchronize(self): ...
 
@@ -110,6 +110,7 @@ def stand_in(monkeypatch):
     monkeypatch.setattr(capture_module, "capture", stay)
     monkeypatch.setattr(capture_module.CapturedStep, "run", noted)
     monkeypatch.setattr(torch.cuda, "Event", Instant)
+    monkeypatch.setattr(torch.cuda, "current_stream", lambda device: None)
     monkeypatch.setattr(torch.cuda, "default_generators", {None: Offset()})
     return windows
 
@@ -192,8 +193,8 @@ METHODS = ["erm", "ada", "me_ada", "rsda", "rda", "esda", "rsc", "pgd", "m_ada"]
 adam = OptimConfig(name="adam", lr=1e-2, schedule="cosine")
 
 
-def gpu_config(method, **changes):
-    values = {"device": "cuda", "method": small_method(method), "steps": STEPS, "log_every": 9, "checkpoint_every": 20}
+def gpu_config(name, **changes):
+    values = {"device": "cuda", "method": small_method(name), "steps": STEPS, "log_every": 9, "checkpoint_every": 20}
     return tiny_config(**{**values, **changes})
 
 
