@@ -106,7 +106,7 @@ class ADA(Method):
         takes the batch's statistics in evaluation too then gives the same images.
         """
         rows = rows.to(pool.labels.device)
-        batches = rows.split(self.ascent.batch)
+        batches = rows.split(self.ascent.piece(model, pool.images(rows[:1])))
         parts = []
         squares = torch.zeros((), dtype=torch.float64, device=rows.device)
         climb = self.ascent.climber(model, bonus, captured=self.capture)

@@ -7,7 +7,7 @@ from asrnorm.data.augment import IDENTITY, apply_tuple
 
 
 def transform(images: Tensor, ops: Tensor, levels: Tensor) -> Tensor:
-    """Apply one tuple to all images; a tuple of identities alone returns them as they are.
+    """Apply one tuple to all images; one of identities alone, read on the CPU, returns them as they are.
 
     Args:
         images: float `(n, 3, h, w)` in [0, 1]; bytes over 255, as source images are, come back as those bytes exactly.
@@ -22,11 +22,9 @@ def transform(images: Tensor, ops: Tensor, levels: Tensor) -> Tensor:
         >>> (transform(images, torch.tensor([7]), torch.tensor([0])) * 255).flatten()  # red - 120
         tensor([  0., 100., 100.])
     """
-    is_identity = (ops == IDENTITY).all()
-    if ops.device.type == "cpu" and bool(is_identity):
+    if ops.device.type == "cpu" and bool((ops == IDENTITY).all()):
         return images
-    changed = to_unit(apply_tuple(to_bytes(images), ops, levels), images.dtype)
-    return changed if ops.device.type == "cpu" else torch.where(is_identity, images, changed)
+    return to_unit(apply_tuple(to_bytes(images), ops, levels), images.dtype)
 
 
 def to_bytes(images: Tensor) -> Tensor:

@@ -49,8 +49,8 @@ def draw_augmentation(
 
     Example:
         >>> drawn = draw_augmentation("cifar", 2, (8, 8), torch.Generator().manual_seed(0))
-        >>> drawn["top"].tolist(), drawn["flip"].dtype
-        ([8, 3], torch.bool)
+        >>> {name: value.dtype for name, value in drawn.items()}
+        {'top': torch.int64, 'left': torch.int64, 'flip': torch.bool}
     """
     if kind == "none":
         return {}

@@ -8,6 +8,7 @@ from torch import Tensor, nn
 
 from asrnorm.config import OptimConfig
 from asrnorm.norms import ASRNorm2d, BatchInstanceNorm
+from asrnorm.training.adam import LargeAdam
 
 _LAMBDA = "lambda_"
 
@@ -29,7 +30,8 @@ def create_optimizer(model: nn.Module, config: OptimConfig) -> torch.optim.Optim
     on_gpu = next(model.parameters()).device.type == "cuda"
     settings: dict[str, Any] = {"lr": config.lr, "weight_decay": config.weight_decay, "fused": on_gpu or None}
     if config.name == "adam":
-        optimizer: torch.optim.Optimizer = torch.optim.Adam(groups, capturable=on_gpu, **settings)
+        adam = LargeAdam if on_gpu else torch.optim.Adam
+        optimizer: torch.optim.Optimizer = adam(groups, capturable=on_gpu, **settings)
     else:
         optimizer = torch.optim.SGD(groups, momentum=config.momentum, nesterov=config.nesterov, **settings)
     if on_gpu:
