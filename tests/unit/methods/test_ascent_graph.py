@@ -1,3 +1,5 @@
+import os
+
 import pytest
 import torch
 
@@ -7,6 +9,7 @@ from asrnorm.models import create_model
 
 pytestmark = [pytest.mark.gpu, pytest.mark.filterwarnings("ignore")]  # of operations without a deterministic form
 CUDA = torch.device("cuda", 0)
+os.environ.setdefault("CUBLAS_WORKSPACE_CONFIG", ":4096:8")  # read when CUDA is first used
 
 
 @pytest.fixture(autouse=True)
@@ -25,7 +28,8 @@ def test_batches_are_climbed_as_without_a_graph(optimizer, norm, precision, monk
     monkeypatch.setattr(
         ascent_graph.AscentGraph, "climb", lambda self, x, y: replayed.append(len(x)) or climb(self, x, y)
     )
-    model = create_model("digits_convnet", norm=norm, channels=(4, 8), hidden=16).to(CUDA)
+    model = create_model("digits_convnet", norm=norm, channels=(4, 8), hidden=16)
+    model.to(CUDA, memory_format=torch.channels_last)
     images, labels = torch.rand(40, 3, 32, 32, device=CUDA), torch.randint(10, (40,), device=CUDA)
     ascent = Ascent(steps=4, lr=0.1, batch=16, optimizer=optimizer, reduction="sample", entropy_weight=1.0)
     before = [value.clone() for value in model.state_dict().values()]

@@ -1,6 +1,7 @@
 import pytest
 import torch
 
+from asrnorm.training import adam
 from asrnorm.training.adam import LargeAdam
 
 pytestmark = pytest.mark.gpu
@@ -36,6 +37,20 @@ def test_steps_are_those_of_torch(weight_decay, dtype):
             optimizer.step()
             assert all(parameter.grad is not None for parameter in parameters)
     for one, other in zip(mine[0], theirs[0], strict=True):
-        torch.testing.assert_close(one, other, rtol=1e-5, atol=1e-6)
+        # The means of gradients up to 40 may cancel to nearly nothing.
+        torch.testing.assert_close(one, other, rtol=1e-5, atol=2e-6)
         for name in ("exp_avg", "exp_avg_sq", "step"):
-            torch.testing.assert_close(mine[1].state[one][name], theirs[1].state[other][name], rtol=1e-5, atol=1e-9)
+            torch.testing.assert_close(mine[1].state[one][name], theirs[1].state[other][name], rtol=1e-5, atol=2e-6)
+
+
+def test_a_small_network_has_a_kernel_for_each_large_tensor(monkeypatch):
+    used = []
+    found = adam._find_kernel(CUDA)
+    assert found is not None
+    monkeypatch.setattr(adam, "_find_kernel", lambda device: lambda *a, **k: used.append(a[0].shape) or found(*a, **k))
+    parameters, optimizer = make(LargeAdam)
+    for parameter in parameters:
+        parameter.grad = torch.ones_like(parameter)
+    optimizer.step()
+    assert used == [(1000, 300), (64, 512, 3, 3)]
+    assert {float(optimizer.state[parameter]["step"]) for parameter in parameters} == {1.0}
