@@ -146,11 +146,12 @@ class CapturedStep:
         seed(step)
         generator = torch.cuda.default_generators[device.index]
         graph = capture(whole, device, changed=[index, *changed], what="the training step")
+        layers_draw = generator.get_offset() > 0
+        seed(step)  # as if nothing had been drawn yet, for a step that is not captured after all
         if graph is None:
             return None
         captured = cls(graph, draw, table, index)
-        if generator.get_offset():
-            captured._seed = seed
+        captured._seed = seed if layers_draw else None
         return captured
 
     def run(self, step: int, count: int) -> tuple[Batch, int]:

@@ -277,7 +277,8 @@ class TestOnTheDevice:
 
         monkeypatch.setattr(ToyNet, "features", faulty)
         with caplog.at_level(logging.WARNING, "asrnorm"):
-            compare(gpu_config("erm"), tmp_path, expect_capture=False)
+            layers_draw = Choice(name="toy_net", args={"dropout": 0.5})
+            compare(gpu_config("erm", model=layers_draw), tmp_path, expect_capture=False)
         lines = [record.getMessage() for record in caplog.records]
         assert len(lines) == 3  # one a trainer that captures
         assert all("the training step is not captured as a CUDA graph" in line for line in lines)
