@@ -74,6 +74,7 @@ class RunConfig:
         evaluate_limit: only so many images of each domain are evaluated, spread evenly over it; 0 takes all.
         adversarial: also report accuracy under attack.
         device: `auto` is a GPU where there is one.
+        capture: on a CUDA device, replay whole steps as graphs where the method allows it.
         checkpoint_every: steps between checkpoints.
         log_every: steps between rows of the log.
         lambda_every: steps between rows with the lambdas of every layer; 0 leaves them out.
@@ -101,6 +102,7 @@ class RunConfig:
     adversarial: bool = False
     device: str = "auto"
     compile: bool = False
+    capture: bool = True
     checkpoint_every: int = 500
     log_every: int = 50
     lambda_every: int = 500
@@ -115,7 +117,7 @@ class RunConfig:
 
 
 # Fields that do not change the numbers of a run.
-UNHASHED = ("device", "compile", "checkpoint_every", "log_every", "lambda_every")
+UNHASHED = ("device", "compile", "capture", "checkpoint_every", "log_every", "lambda_every")
 
 
 def to_mapping(config: RunConfig) -> dict[str, Any]:

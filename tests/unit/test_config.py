@@ -295,7 +295,7 @@ HASHED = {
     "precision": "float64",
     "adversarial": True,
 }
-UNHASHED = {"device", "compile", "checkpoint_every", "log_every", "lambda_every"}
+UNHASHED = {"device", "compile", "capture", "checkpoint_every", "log_every", "lambda_every"}
 
 
 def test_every_field_is_either_hashed_or_not_on_purpose():

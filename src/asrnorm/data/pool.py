@@ -70,10 +70,12 @@ class Pool:
         """Return images by row, float32 `(n, 3, h, w)`; the source's lie in [0, 1].
 
         Args:
-            rows: int64; on the CPU no device is waited for, wherever the images lie.
+            rows: int64, on the CPU or on the device; no device is waited for, but to read files by rows that lie there.
         """
         if not self.parts:
             return _to_float(self._source[self._move(rows)])
+        if rows.device.type != "cpu":
+            return self._choose(rows)
         out = torch.empty((len(rows), 3, *self.image_size), device=self.device)
         for start, stop, part in zip(
             self._starts, self._starts[1:], (self._source, *(p for p, _ in self.parts)), strict=False
@@ -82,6 +84,19 @@ class Pool:
             if len(inside):
                 out[self._move(inside)] = _to_float(part[self._move(rows[inside] - start)])
         return out
+
+    def _choose(self, rows: Tensor) -> Tensor:
+        """Every part gives an image for every row, and the row picks one: nothing is read, shapes are fixed."""
+        out = _to_float(self._source[rows.clamp(max=self.num_source - 1)])
+        for start, (part, _) in zip(self._starts[1:], self.parts, strict=False):
+            own = _to_float(part[(rows - start).clamp(0, len(part) - 1)])
+            out = torch.where((rows >= start)[:, None, None, None], own, out)
+        return out
+
+    @property
+    def is_in_memory(self) -> bool:
+        """Tell whether all images lie on the device, and none is decoded when asked for."""
+        return isinstance(self._source, Tensor)
 
     def _move(self, rows: Tensor) -> Tensor:
         return rows.to(self.device, non_blocking=True)

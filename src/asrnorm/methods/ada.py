@@ -106,12 +106,13 @@ class ADA(Method):
         takes the batch's statistics in evaluation too then gives the same images.
         """
         rows = rows.to(pool.labels.device)
-        batches = rows.split(self.ascent.batch)
+        batches = rows.split(self.ascent.piece(model, pool.images(rows[:1])))
         parts = []
         squares = torch.zeros((), dtype=torch.float64, device=rows.device)
+        climb = self.ascent.climber(model, bonus, captured=self.capture)
         for batch in batches[self.world.share(len(batches))] or (rows[:0],):
             images = pool.images(batch)
-            parts.append(self.ascent.climb(model, images, pool.labels[batch], bonus))
+            parts.append(climb(images, pool.labels[batch]))
             squares += (_as_float(parts[-1]) - images).double().square().sum()
         grown = self.world.gather(torch.cat(parts))
         pool.append(grown, pool.labels[rows])

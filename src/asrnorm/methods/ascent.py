@@ -12,12 +12,15 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from asrnorm.errors import InputError, UnknownNameError, describe_unknown
-from asrnorm.methods.mode import evaluating
+from asrnorm.methods.ascent_graph import AscentGraph, Climb
+from asrnorm.methods.mode import evaluating, mixes_samples
 from asrnorm.models import Classifier
 
 Optimizer = Literal["sgd", "adam"]
 Distance = Literal["mean", "half"]
 Reduction = Literal["batch", "sample"]
+
+_PIXELS = 512 * 32 * 32  # of the images that are climbed at a time on a GPU
 
 Bonus = Callable[[Tensor, Tensor], Tensor]
 """What a method adds to the objective: images, and those they started from, to one value a sample, `(n,)`."""
@@ -35,7 +38,7 @@ class Ascent:
         entropy_weight: $w$, of the entropy of the prediction; zero leaves it out.
         steps: of the ascent.
         lr: its step size.
-        batch: images at a time.
+        batch: images at a time, which `reduction` divides by. A GPU takes more at once where that changes nothing.
         optimizer: plain gradient ascent, or Adam.
         distance: `mean` squares averaged over the dimensions, as the public codes have it; `half` the squared norm, as
             the papers do.
@@ -113,33 +116,89 @@ class Ascent:
 
         Args:
             model: the network of the moment.
-            images: float `(n, 3, h, w)` in [0, 1]; any number, they are taken `batch` at a time.
+            images: float `(n, 3, h, w)` in [0, 1]; any number, they are taken `piece` at a time.
             labels: int64 `(n,)`.
             bonus: added to the objective.
         """
         images = images.detach().to(next(model.parameters()).dtype)
         with evaluating(model), torch.enable_grad():
-            parts = zip(images.split(self.batch), labels.split(self.batch), strict=True)
+            size = self.piece(model, images)
+            parts = zip(images.split(size), labels.split(size), strict=True)
             climbed = [self._climb_batch(model, part, own, bonus) for part, own in parts if len(own)]
         return self._finish(torch.cat(climbed) if climbed else images)
+
+    def piece(self, model: Classifier, images: Tensor) -> int:
+        """Return how many images are climbed at a time: `batch`, or what fills a GPU where images do not meet.
+
+        Args:
+            model: one whose norms look at the batch in evaluation too is given `batch` images.
+            images: any of them, `(n, 3, h, w)`, on their device.
+        """
+        if images.device.type == "cpu" or mixes_samples(model):
+            return self.batch
+        return max(self.batch, _PIXELS // (images.shape[2] * images.shape[3]))
+
+    def climber(self, model: Classifier, bonus: Bonus | None = None, *, captured: bool = False) -> Climb:
+        """Return `climb` for many batches, of images and labels; captured, those as large as the first are replayed.
+
+        Args:
+            model: as it is; its weights must not change as long as the climber is used.
+            bonus: as in `climb`; an objective with one is not captured.
+            captured: the images lie on a CUDA device.
+        """
+        graphs: list[AscentGraph] = []
+
+        def climb(images: Tensor, labels: Tensor) -> Tensor:
+            if captured and bonus is None and 0 < len(images) <= self.piece(model, images):
+                images = images.detach().to(next(model.parameters()).dtype)
+                if not graphs:
+                    graphs.append(AscentGraph(self, model, images, labels))
+                if graphs[0].is_captured and graphs[0].fits(images):
+                    return self._finish(graphs[0].climb(images, labels))
+            return self.climb(model, images, labels, bonus)
+
+        return climb
 
     def _climb_batch(self, model: Classifier, images: Tensor, labels: Tensor, bonus: Bonus | None) -> Tensor:
         with torch.no_grad():
             anchor = model.embed(model.features(images))
         x = images.clone().requires_grad_()
-        optimizer: torch.optim.Optimizer
-        if self.optimizer == "adam":
-            optimizer = torch.optim.Adam([x], lr=self.lr, maximize=True)
-        else:
-            optimizer = torch.optim.SGD([x], lr=self.lr, maximize=True)
+        optimizer = self.create_optimizer(x)
         for _ in range(self.steps):
-            value = self.objective(model, x, labels, anchor)
-            if bonus is not None:
-                value = value + bonus(x, images)
-            # With respect to the images alone: a backward() would leave gradients in the parameters.
-            (x.grad,) = torch.autograd.grad(value.sum() / self._divisor, x)
-            optimizer.step()
+            self.step(model, x, labels, anchor, optimizer, None if bonus is None else bonus(x, images))
         return x.detach()
+
+    def create_optimizer(self, x: Tensor) -> torch.optim.Optimizer:
+        """Return what moves the images."""
+        if self.optimizer == "adam":
+            return torch.optim.Adam([x], lr=self.lr, maximize=True, capturable=x.device.type == "cuda")
+        return torch.optim.SGD([x], lr=self.lr, maximize=True)
+
+    def step(
+        self,
+        model: Classifier,
+        x: Tensor,
+        labels: Tensor,
+        anchor: Tensor,
+        optimizer: torch.optim.Optimizer,
+        reward: Tensor | None = None,
+    ) -> None:
+        """Move images once, in place.
+
+        Args:
+            model: in evaluation mode.
+            x: the images, of which `optimizer` knows.
+            labels: int64 `(n,)`.
+            anchor: semantic vectors of the images that the ascent started from.
+            optimizer: from `create_optimizer`.
+            reward: a function of the images, `(n,)`, added to the objective.
+        """
+        value = self.objective(model, x, labels, anchor)
+        if reward is not None:
+            value = value + reward
+        # With respect to the images alone: a backward() would leave gradients in the parameters.
+        (x.grad,) = torch.autograd.grad(value.sum() / self._divisor, x)
+        optimizer.step()
 
     def _finish(self, images: Tensor) -> Tensor:
         if self.quantize:

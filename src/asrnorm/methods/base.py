@@ -1,6 +1,6 @@
 """The registry of training methods and the two things a method may decide: the loss of a batch, and new images."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from functools import wraps
 from typing import Any, NamedTuple, Protocol
 
@@ -27,6 +27,7 @@ class Batch(NamedTuple):
         total: size of the global batch; `None` is that of this one.
         rows: int64 `(n,)`, their rows in the pool; those below its `num_source` are the source's. `None` where no pool
             is known.
+        drawn: what the method's `draw` gave for the step, on the device; `None` where it is yet to be drawn.
 
     Example:
         >>> Batch(torch.rand(4, 3, 8, 8), torch.zeros(4, dtype=torch.long), step=7).global_size
@@ -39,6 +40,7 @@ class Batch(NamedTuple):
     offset: int = 0
     total: int | None = None
     rows: Tensor | None = None
+    drawn: Mapping[str, Tensor] | None = None
 
     @property
     def global_size(self) -> int:
@@ -79,15 +81,21 @@ class Method:
     Attributes:
         seed: of the run; set by the trainer.
         world: the processes of the run; set by the trainer.
+        capturable: `loss` is a function of the batch's tensors and of `drawn` alone, shapes included, waits for nothing
+            and may be captured as a CUDA graph. A class that brings its own `loss` has to say so anew.
+        capture: capture what a grow phase repeats; set by the trainer.
     """
 
     seed: int = 0
     world: World = ALONE
+    capturable: bool = True
+    capture: bool = False
     _own_steps: int = 0
 
     def __init_subclass__(cls, **options: Any) -> None:
         super().__init_subclass__(**options)
         if "loss" in cls.__dict__:
+            cls.capturable = cls.__dict__.get("capturable", False)
             cls.loss = _for_any_loop(cls.loss)  # type: ignore[method-assign]
 
     def as_batch(self, batch: Any) -> Batch:
@@ -107,6 +115,24 @@ class Method:
         """
         batch = self.as_batch(batch)
         return F.cross_entropy(model(batch.images), batch.labels)
+
+    def draw(self, step: int, size: int) -> dict[str, Tensor]:  # noqa: ARG002
+        """Return what the loss of a step takes at random, or from the step itself: small tensors on the CPU.
+
+        Their shapes and dtypes must be those of every other step. What is large is drawn on the device from a key.
+
+        Args:
+            step: counted from the start of training.
+            size: of the global batch.
+        """
+        return {}
+
+    def drawn(self, batch: Batch) -> Mapping[str, Tensor]:
+        """Return what `draw` gives for a batch, on its device."""
+        if batch.drawn is not None:
+            return batch.drawn
+        drawn = self.draw(batch.step, batch.global_size)
+        return {name: value.to(batch.labels.device, non_blocking=True) for name, value in drawn.items()}
 
     def is_growing(self, step: int) -> bool:  # noqa: ARG002
         """Tell whether `grow` is due before the update of `step`."""
@@ -130,6 +156,16 @@ class Method:
     def generator(self, step: int, purpose: str, device: torch.device | str = "cpu") -> torch.Generator:
         """Return the generator of one purpose in one step, the same on every process and after every resume."""
         return keyed_generator(self.seed, step, purpose, device=device)
+
+
+def draw_key(generator: torch.Generator) -> Tensor:
+    """Return a number that stands for a generator, to draw on the device with.
+
+    Example:
+        >>> draw_key(torch.Generator().manual_seed(7))
+        tensor(7)
+    """
+    return torch.tensor(generator.initial_seed())
 
 
 def keyed_generator(*key: int | str, device: torch.device | str = "cpu") -> torch.Generator:

@@ -27,3 +27,23 @@ def evaluating(model: nn.Module) -> Iterator[None]:
     finally:
         for module, training in modes:
             module.training = training
+
+
+def mixes_samples(model: nn.Module) -> bool:
+    """Tell whether what a model makes of an image in evaluation depends on the others of its batch.
+
+    So it does where a norm takes the statistics of the batch even then.
+
+    Example:
+        >>> mixes_samples(nn.BatchNorm2d(3)), mixes_samples(nn.BatchNorm2d(3, track_running_stats=False))
+        (False, True)
+    """
+    with evaluating(model):
+        return any(map(_looks_at_batch, model.modules()))
+
+
+def _looks_at_batch(module: nn.Module) -> bool:
+    uses_batch = getattr(module, "uses_batch", None)
+    if callable(uses_batch):
+        return bool(uses_batch())
+    return isinstance(module, nn.modules.batchnorm._BatchNorm) and module.running_mean is None

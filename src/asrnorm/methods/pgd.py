@@ -8,7 +8,8 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from asrnorm.methods.attack import perturb
-from asrnorm.methods.base import METHODS, Batch, Method
+from asrnorm.methods.base import METHODS, Batch, Method, draw_key
+from asrnorm.methods.noise import uniform_noise
 from asrnorm.models import Classifier
 
 
@@ -26,6 +27,8 @@ class PGD(Method):
         >>> round(255 * PGD().epsilon)
         8
     """
+
+    capturable = True
 
     def __init__(
         self,
@@ -56,6 +59,15 @@ class PGD(Method):
 
     def _noise(self, batch: Batch) -> Tensor:
         images = batch.images
-        generator = self.generator(batch.step, "pgd.start", images.device)
-        shape = (batch.global_size, *images.shape[1:])
-        return batch.own(torch.rand(shape, generator=generator, dtype=images.dtype, device=images.device))
+        if images.device.type == "cpu":
+            shape = (batch.global_size, *images.shape[1:])
+            return batch.own(torch.rand(shape, generator=self._generator(batch.step), dtype=images.dtype))
+        start = batch.offset * images[0].numel()
+        return uniform_noise(self.drawn(batch)["key"], images.shape, start=start, dtype=images.dtype)
+
+    def draw(self, step: int, size: int) -> dict[str, Tensor]:  # noqa: ARG002
+        """Return the key of the random start."""
+        return {"key": draw_key(self._generator(step))} if self.random_start else {}
+
+    def _generator(self, step: int) -> torch.Generator:
+        return self.generator(step, "pgd.start")

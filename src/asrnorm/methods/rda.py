@@ -21,6 +21,8 @@ class RDA(Method):
         False
     """
 
+    capturable = True
+
     def __init__(self, *, tuple_length: int = 3) -> None:
         super().__init__()
         require_positive("RDA", {"tuple_length": tuple_length})
@@ -28,5 +30,10 @@ class RDA(Method):
 
     def loss(self, model: Classifier, batch: Batch) -> Tensor:
         """Return the cross-entropy of the batch under a tuple drawn for it."""
-        ops, levels = draw_tuples(1, self.generator(batch.step, "tuple"), self.tuple_length)
-        return super().loss(model, batch._replace(images=transform(batch.images, ops[0], levels[0])))
+        drawn = self.drawn(batch)
+        return super().loss(model, batch._replace(images=transform(batch.images, drawn["ops"], drawn["levels"])))
+
+    def draw(self, step: int, size: int) -> dict[str, Tensor]:  # noqa: ARG002
+        """Return the tuple of a step."""
+        ops, levels = draw_tuples(1, self.generator(step, "tuple"), self.tuple_length)
+        return {"ops": ops[0], "levels": levels[0]}

@@ -11,9 +11,10 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from asrnorm.errors import InputError, UnknownNameError, describe_unknown
-from asrnorm.methods.base import METHODS, Batch, Method
+from asrnorm.methods.base import METHODS, Batch, Method, draw_key
 from asrnorm.methods.mode import evaluating
-from asrnorm.methods.rsc_mask import VERSIONS, drop_to_exceed
+from asrnorm.methods.noise import uniform_noise
+from asrnorm.methods.rsc_mask import VERSIONS, DropRule, drop_to_exceed
 from asrnorm.methods.stage import features_and_stage, features_from_stage
 from asrnorm.models import Classifier
 
@@ -45,6 +46,8 @@ class RSC(Method):
         >>> [round(method.share(step), 1) for step in (0, 99, 100, 200)]
         [0.3, 0.3, 0.5, 0.7]
     """
+
+    capturable = True
 
     def __init__(
         self,
@@ -80,8 +83,17 @@ class RSC(Method):
         increases = step // self.interval if self.interval else 0
         return min(1.0, self.batch_share + increases * self.share_increase)
 
+    def draw(self, step: int, size: int) -> dict[str, Tensor]:  # noqa: ARG002
+        """Return the coin of a step, the key of its picks, and its share of the batch."""
+        return {
+            "spatial": torch.rand((), generator=self.generator(step, "coin")) < self.spatial_chance,
+            "key": draw_key(self.generator(step, "pick")),
+            "share": torch.tensor(self.share(step), dtype=torch.float64),
+        }
+
     def loss(self, model: Classifier, batch: Batch) -> Tensor:
         """Return the cross-entropy of all samples, of which the most hurt are masked."""
+        batch = batch._replace(drawn=self.drawn(batch))
         images, labels = batch.images, batch.labels
         if self.flip:
             images, labels = torch.cat([images, images.flip(3)]), torch.cat([labels, labels])
@@ -105,7 +117,7 @@ class RSC(Method):
                 masked = probe.maps_nchw * ~dropped
                 after_n = _true_class(F.softmax(model.classify(model.embed(masked)), dim=1), labels)
         drop_n = (probe.probability_n - after_n - self.margin).clamp(min=0)
-        kept = drop_n > drop_to_exceed(self.world.gather(drop_n), self.share(batch.step))
+        kept = drop_n > drop_to_exceed(self.world.gather(drop_n), self.drawn(batch)["share"])
         return (~(dropped & kept[:, None, None, None])).to(maps.dtype)
 
     def _probe(
@@ -137,18 +149,30 @@ class RSC(Method):
         return _Probe(maps, probability_n, spatial_nhw, channel_nc)
 
     def _dropped(self, probe: _Probe, batch: Batch) -> Tensor:
-        """What the masks would drop, bool `(n, 1, h, w)` or `(n, c, 1, 1)`; one coin for the whole global batch."""
-        is_spatial = bool(torch.rand((), generator=self.generator(batch.step, "coin")) < self.spatial_chance)
-        rule = VERSIONS[self.version].spatial if is_spatial else VERSIONS[self.version].channel
-        score_nk = probe.spatial_nhw.flatten(1) if is_spatial else probe.channel_nc
-        random_nk = None
-        if rule.pick_divisor is not None:
-            generator = self.generator(batch.step, "pick", score_nk.device)
-            shape = (2 if self.flip else 1, batch.global_size, score_nk.shape[1])
-            drawn = torch.rand(shape, generator=generator, device=score_nk.device)
-            random_nk = torch.cat([batch.own(copy) for copy in drawn])
-        dropped = rule.dropped(score_nk, random_nk)
-        return dropped.view(-1, 1, *probe.spatial_nhw.shape[1:]) if is_spatial else dropped[:, :, None, None]
+        """What the masks would drop, bool, as wide as the maps or to be spread over them; one coin for the batch."""
+        rules, is_spatial = VERSIONS[self.version], self.drawn(batch)["spatial"]
+
+        def by_position() -> Tensor:
+            dropped = rules.spatial.dropped(*self._scores(rules.spatial, probe.spatial_nhw.flatten(1), batch))
+            return dropped.view(-1, 1, *probe.spatial_nhw.shape[1:])
+
+        def by_channel() -> Tensor:
+            return rules.channel.dropped(*self._scores(rules.channel, probe.channel_nc, batch))[:, :, None, None]
+
+        if is_spatial.device.type == "cpu":
+            return by_position() if bool(is_spatial) else by_channel()
+        return torch.where(is_spatial, by_position(), by_channel())  # to read the coin would be to wait for it
+
+    def _scores(self, rule: DropRule, score_nk: Tensor, batch: Batch) -> tuple[Tensor, Tensor | None]:
+        """The scores, and for a rule that picks at random as many numbers, each copy of the batch its own."""
+        if rule.pick_divisor is None:
+            return score_nk, None
+        shape = (2 if self.flip else 1, batch.global_size, score_nk.shape[1])
+        if score_nk.device.type == "cpu":
+            drawn = torch.rand(shape, generator=self.generator(batch.step, "pick"))
+        else:
+            drawn = uniform_noise(self.drawn(batch)["key"], shape)
+        return score_nk, torch.cat([batch.own(copy) for copy in drawn])
 
 
 def _true_class(values_nk: Tensor, labels: Tensor) -> Tensor:

@@ -12,11 +12,12 @@ from typing import Any, Literal, NamedTuple
 import torch
 from torch import Tensor
 
-from asrnorm.data.augment import IDENTITY, apply_tuple
+from asrnorm.data.augment import IDENTITY
 from asrnorm.errors import InputError
 from asrnorm.methods.base import Batch, Images, Method
 from asrnorm.methods.mode import evaluating
-from asrnorm.methods.transformation import to_bytes, to_unit, transform
+from asrnorm.methods.search_graph import SearchGraph, count_wrong_under
+from asrnorm.methods.transformation import to_bytes, transform
 from asrnorm.models import Classifier
 
 CountWrong = Callable[[Tensor, Tensor], Tensor]
@@ -45,6 +46,9 @@ class TransformationPool(Method, ABC):
         search_rows: which images: the `first` ones, as published, or `even`ly spaced ones, for sets sorted by class.
     """
 
+    capturable = True
+    _search_graph: SearchGraph | None = None
+
     def __init__(
         self,
         *,
@@ -69,16 +73,19 @@ class TransformationPool(Method, ABC):
         self.search_images = search_images
         self.search_batch = search_batch
         self.search_rows = search_rows
-        # On the CPU, where `apply_tuple` reads them and runs only the operations that occur.
+        # On the CPU, where a step draws one of them, and `apply_tuple` reads it and runs only what occurs in it.
         self.ops = torch.full((1, tuple_length), IDENTITY)
         self.levels = torch.zeros((1, tuple_length), dtype=torch.int64)
 
     def loss(self, model: Classifier, batch: Batch) -> Tensor:
         """Return the cross-entropy of the batch under one entry of the pool."""
-        generator = self.generator(batch.step, "pool entry")
-        entry = int(torch.randint(len(self.ops), (), generator=generator))
-        images = transform(batch.images, self.ops[entry], self.levels[entry])
-        return super().loss(model, batch._replace(images=images))
+        drawn = self.drawn(batch)
+        return super().loss(model, batch._replace(images=transform(batch.images, drawn["ops"], drawn["levels"])))
+
+    def draw(self, step: int, size: int) -> dict[str, Tensor]:  # noqa: ARG002
+        """Return the entry of a step."""
+        entry = int(torch.randint(len(self.ops), (), generator=self.generator(step, "pool entry")))
+        return {"ops": self.ops[entry], "levels": self.levels[entry]}
 
     def is_growing(self, step: int) -> bool:
         """Tell whether a search is due: after every `interval` updates."""
@@ -118,15 +125,22 @@ class TransformationPool(Method, ABC):
         # Processes share the tuples, not the images: the batches are then those of a single process, which matters to
         # norms that look at the batch in evaluation.
         own = self.world.share(len(ops))
+        if self.capture and own.stop - own.start > 1:
+            graph = self._captured(model, images, labels, len(ops))
+            if graph.is_captured:
+                return self.world.gather(graph.count_wrong(ops[own], levels[own]).to(images.device)).cpu()
         wrong = torch.zeros(own.stop - own.start, dtype=torch.int64, device=images.device)
-        dtype = next(model.parameters()).dtype
         for index, (op, level) in enumerate(zip(ops[own], levels[own], strict=True)):
-            for start in range(0, len(images), self.search_batch):
-                part = slice(start, start + self.search_batch)
-                changed = apply_tuple(images[part], op, level)
-                predicted = model(to_unit(changed, dtype)).argmax(1)
-                wrong[index] += (predicted != labels[part]).sum()
+            wrong[index] = count_wrong_under(model, images, labels, op, level, self.search_batch)
         return self.world.gather(wrong).cpu()
+
+    def _captured(self, model: Classifier, images: Tensor, labels: Tensor, most: int) -> SearchGraph:
+        """The search as a graph; its images stay the same from search to search, its model is trained in place."""
+        if self._search_graph is None or self._search_graph.model is not model:
+            self._search_graph = SearchGraph(
+                model, images, labels, batch=self.search_batch, length=self.tuple_length, most=most
+            )
+        return self._search_graph
 
 
 def worst_of(ops: Tensor, levels: Tensor, wrong: Tensor) -> Found:

@@ -5,7 +5,7 @@ beyond [0, 1] as they are. The PACS set has Pillow's arithmetic on bytes, so tha
 as ME-ADA does.
 """
 
-from collections.abc import Callable
+from collections.abc import Mapping
 from typing import Literal
 
 import torch
@@ -18,7 +18,6 @@ from asrnorm.data.augment.random_box import draw_boxes
 from asrnorm.data.augment.resample import Boxes, resize_boxes
 
 Augment = Literal["none", "cifar", "pacs"]
-Own = Callable[[Tensor], Tensor]
 
 PADDING = 4
 PACS_SIZE, PACS_CROP = (227, 227), (222, 222)  # images as published, and as RSC cuts and tests them
@@ -36,43 +35,57 @@ def network_size(augment: Augment, image_size: tuple[int, int]) -> tuple[int, in
     return PACS_CROP if augment == "pacs" and image_size == PACS_SIZE else image_size
 
 
-def augment_images(kind: Augment, images: Tensor, total: int, own: Own, generator: torch.Generator) -> Tensor:
-    """Return the images of this process, augmented.
+def draw_augmentation(
+    kind: Augment, total: int, image_size: tuple[int, int], generator: torch.Generator
+) -> dict[str, Tensor]:
+    """Return what is drawn for a batch, tensors with one row an image, on the generator's device.
 
     Args:
         kind: `none`, `cifar` (shift by up to 4 pixels with reflected borders, and flip) or `pacs` (resized crop, flip,
             color jitter, grayscale).
-        images: float `(n, 3, h, w)`, this process's part.
-        total: size of the global batch, for which everything is drawn.
-        own: cuts this process's part out of what was drawn.
-        generator: on the images' device.
+        total: size of the global batch.
+        image_size: height and width of the images.
+        generator: on the CPU, so that a run draws the same on every device.
 
     Example:
-        >>> images = torch.rand(2, 3, 8, 8)
-        >>> augment_images("cifar", images, 2, lambda drawn: drawn, torch.Generator()).shape
+        >>> drawn = draw_augmentation("cifar", 2, (8, 8), torch.Generator().manual_seed(0))
+        >>> {name: value.dtype for name, value in drawn.items()}
+        {'top': torch.int64, 'left': torch.int64, 'flip': torch.bool}
+    """
+    if kind == "none":
+        return {}
+    if kind == "cifar":
+        top, left = torch.randint(2 * PADDING + 1, (2, total), generator=generator, device=generator.device)
+        return {"top": top, "left": left, "flip": _draw(_FLIP, total, generator)}
+    boxes = draw_boxes(total, *image_size, generator)
+    flip = _draw(_FLIP, total, generator)
+    jitter = draw_jitter(total, generator)
+    gray = _draw(_GRAY, total, generator)
+    return {**boxes._asdict(), "flip": flip, **jitter._asdict(), "gray": gray}
+
+
+def augment_images(kind: Augment, images: Tensor, drawn: Mapping[str, Tensor]) -> Tensor:
+    """Return images augmented by what was drawn for them; shapes do not depend on it, and nothing is waited for.
+
+    Args:
+        kind: as it was drawn for.
+        images: float `(n, 3, h, w)`.
+        drawn: their rows of what `draw_augmentation` gave, on the same device.
+
+    Example:
+        >>> drawn = draw_augmentation("cifar", 2, (8, 8), torch.Generator())
+        >>> augment_images("cifar", torch.rand(2, 3, 8, 8), drawn).shape
         torch.Size([2, 3, 8, 8])
     """
     if kind == "none":
         return images
-    return (_crop_flip if kind == "cifar" else _pacs)(images, total, own, generator)
-
-
-def _crop_flip(images: Tensor, total: int, own: Own, generator: torch.Generator) -> Tensor:
-    top, left = torch.randint(2 * PADDING + 1, (2, total), generator=generator, device=images.device)
-    return shift_flip(images, own(top), own(left), own(_draw(_FLIP, total, generator)), PADDING)
-
-
-def _pacs(images: Tensor, total: int, own: Own, generator: torch.Generator) -> Tensor:
-    height, width = images.shape[2:]
-    boxes = draw_boxes(total, height, width, generator)
-    flip = _draw(_FLIP, total, generator)
-    jitter = draw_jitter(total, generator)
-    gray = _draw(_GRAY, total, generator)
+    if kind == "cifar":
+        return shift_flip(images, drawn["top"], drawn["left"], drawn["flip"], PADDING)
+    size = network_size("pacs", (images.shape[2], images.shape[3]))
     pixels = (images * _BYTE).round_().clamp_(0, _BYTE).to(torch.uint8)
-    size = network_size("pacs", (height, width))
-    pixels = resize_boxes(pixels, Boxes(*map(own, boxes)), size, own(flip))
-    pixels = jitter_colors(pixels, Jitter(*map(own, jitter)))
-    pixels = torch.where(own(gray).view(-1, 1, 1, 1), luma(pixels.float()).to(torch.uint8), pixels)
+    pixels = resize_boxes(pixels, Boxes(*(drawn[name] for name in Boxes._fields)), size, drawn["flip"])
+    pixels = jitter_colors(pixels, Jitter(*(drawn[name] for name in Jitter._fields)))
+    pixels = torch.where(drawn["gray"].view(-1, 1, 1, 1), luma(pixels.float()).to(torch.uint8), pixels)
     return pixels.to(images.dtype) / _BYTE
 
 

@@ -1,5 +1,7 @@
 """The batch of a step: a function of the seed, the step and the pool, and of nothing else."""
 
+from collections.abc import Mapping
+
 import torch
 from torch import Tensor
 
@@ -7,7 +9,7 @@ from asrnorm.data.order import BatchOrder
 from asrnorm.data.pool import Pool
 from asrnorm.errors import InputError
 from asrnorm.methods import Batch, keyed_generator
-from asrnorm.training.augmentation import Augment, augment_images
+from asrnorm.training.augmentation import Augment, augment_images, draw_augmentation
 from asrnorm.world import ALONE, World
 
 
@@ -65,18 +67,43 @@ class Batches:
         )
         return order.rows(step if self.shuffle else step % len(order))
 
-    def fetch(self, step: int) -> Batch:
-        """Return this process's part of the batch of a step, on the pool's device."""
+    def draw(self, step: int) -> dict[str, Tensor]:
+        """Return what makes this process's part of the batch of a step: its rows, and how they are augmented.
+
+        Small tensors on the CPU; their shapes are the same in every step as long as the pool does not grow.
+        """
         rows = self.rows(step)
         share = self.world.share(len(rows))
-        own = rows[share]
-        device = self.pool.device
-        placed = own.to(device, non_blocking=True)
-        labels = self.pool.labels[placed]
-        generator = keyed_generator(self.seed, step, "augment", device=device)
-        images = augment_images(
-            self.augment, self.pool.images(own), len(rows), lambda drawn: drawn[share], generator
-        ).to(self.dtype)
-        if device.type == "cuda":
+        drawn = {"rows": rows}
+        if self.augment != "none":
+            generator = keyed_generator(self.seed, step, "augment")
+            drawn |= draw_augmentation(self.augment, len(rows), self.pool.image_size, generator)
+        return {name: value[share] for name, value in drawn.items()}
+
+    def fetch(self, step: int) -> Batch:
+        """Return this process's part of the batch of a step, on the pool's device."""
+        drawn = self.draw(step)
+        images = self.pool.images(drawn["rows"])
+        placed = {name: value.to(self.pool.device, non_blocking=True) for name, value in drawn.items()}
+        return self.make(placed, images, step)
+
+    def make(self, drawn: Mapping[str, Tensor], images: Tensor | None = None, step: int = 0) -> Batch:
+        """Return the batch that was drawn: a function of tensors alone, which can be captured.
+
+        Args:
+            drawn: from `draw`, on the pool's device.
+            images: of the rows; `None` takes them from the pool.
+            step: of the batch.
+        """
+        rows = drawn["rows"]
+        labels = self.pool.labels[rows]
+        images = self.pool.images(rows) if images is None else images
+        images = augment_images(self.augment, images, drawn).to(self.dtype)
+        if self.pool.device.type == "cuda":
             images = images.contiguous(memory_format=torch.channels_last)
-        return Batch(images, labels, step, share.start, len(rows), placed)
+        return Batch(images, labels, step, self.world.share(self.size).start, self.size, rows)
+
+    @property
+    def size(self) -> int:
+        """Images in the global batch: all of a pool that is smaller."""
+        return min(self.batch_size, len(self.pool))

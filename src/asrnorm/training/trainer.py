@@ -15,12 +15,13 @@ from asrnorm.methods import Batch, Method, keyed_generator
 from asrnorm.models import Classifier
 from asrnorm.training.assembly import run_dtype
 from asrnorm.training.batch import Batches
+from asrnorm.training.capture import CapturedSteps
 from asrnorm.training.checkpoint import CheckpointStore
 from asrnorm.training.distributed import from_first
 from asrnorm.training.divergence import describe_origin, find_not_finite
 from asrnorm.training.interruption import Interruption
 from asrnorm.training.log import RunLog
-from asrnorm.training.optim import create_optimizer, set_rate
+from asrnorm.training.optim import create_optimizer, load_optimizer, optimizer_state, rate_factor, set_rate
 from asrnorm.training.progress import RunProgress
 from asrnorm.training.selection import Selector
 from asrnorm.training.sync import synchronize
@@ -82,6 +83,11 @@ class Trainer:
         if self.device.type == "cuda":
             self._global_generators.append(torch.cuda.default_generators[self.device.index])
         self._num_losses = 0
+        method.capture = config.capture and self.device.type == "cuda"
+        self._captured: CapturedSteps | None = None
+        if method.capture and world.size == 1 and method.capturable and pool.is_in_memory:
+            parts = (config, model, method, self.optimizer, self.batches)
+            self._captured = CapturedSteps(*parts, self.update, self._loss_sum, self._seed_layers)
 
     def fit(self, store: CheckpointStore, log: Callable[[int], RunLog], label: str) -> None:
         """Train up to `stop`, from the last checkpoint where there is one.
@@ -129,7 +135,7 @@ class Trainer:
         """Do one step of training and return its loss, this process's share of the global mean.
 
         Everything that is done on the device in a step is done here, on tensors of fixed shapes, and nothing is read
-        back from it: this is the piece to capture as a graph.
+        back from it: on a GPU it is captured as a graph.
         """
         share = len(batch.labels) / batch.global_size
         with self.autocast():
@@ -163,7 +169,9 @@ class Trainer:
         self.step, self.elapsed = state["step"], state["elapsed"]
         self._started = time.monotonic()
         self.model.load_state_dict(state["model"])
-        self.optimizer.load_state_dict(state["optimizer"])
+        load_optimizer(self.optimizer, state["optimizer"])
+        if self._captured is not None:
+            self._captured.forget()
         self.pool.restore(loaded.parts)
         self.method.load_state_dict(state["method"])
         for module in self.method.modules().values():
@@ -179,7 +187,7 @@ class Trainer:
             "step": self.step,
             "elapsed": self._clock(),
             "model": self.model.state_dict(),
-            "optimizer": self.optimizer.state_dict(),
+            "optimizer": optimizer_state(self.optimizer),
             "method": self.method.state_dict(),
             "selection": self.selector.state_dict() if self.selector is not None else {},
             "loss_sum": self._loss_sum.cpu(),
@@ -197,22 +205,31 @@ class Trainer:
         return self.elapsed
 
     def _advance(self) -> tuple[Row | None, Batch, float]:
-        """Do one step; return what the method says of its growing, the batch and the learning rate."""
-        # Layers that draw from the global generator, as dropout does, draw the same in a resumed run.
-        seed = keyed_generator(self.config.seed, self.step, "layers", self.world.rank).initial_seed()
-        for generator in self._global_generators:
-            generator.manual_seed(seed)
+        """Do a step, or captured some up to the next event; return what growing says, last batch, its learning rate."""
+        self._seed_layers(self.step)
         grown: Row | None = None
         if self.method.is_growing(self.step):
             with self.autocast():
                 grown = dict(self.method.grow(self.model, self.pool, self.step))
             self.model.train()
+        # A row of the log tells of the step after growing alone, and a checkpoint follows it.
+        stop = self.stop if grown is None else self.step + 1
+        batch, count = (self._captured and self._captured.run(self.step, stop)) or (self._take_step(), 1)
+        self._num_losses += count
+        self.step += count
+        return grown, batch, self.config.optim.lr * rate_factor(self.config.optim, self.step - 1, self.config.steps)
+
+    def _take_step(self) -> Batch:
         batch = self.batches.fetch(self.step)
-        rate = set_rate(self.optimizer, self.config.optim, self.step, self.config.steps)
+        set_rate(self.optimizer, self.config.optim, self.step, self.config.steps)
         self._loss_sum += self.update(batch)
-        self._num_losses += 1
-        self.step += 1
-        return grown, batch, rate
+        return batch
+
+    def _seed_layers(self, step: int) -> None:
+        # Layers that draw from the global generator, as dropout does, draw the same in a resumed run.
+        seed = keyed_generator(self.config.seed, step, "layers", self.world.rank).initial_seed()
+        for generator in self._global_generators:
+            generator.manual_seed(seed)
 
     def _is_due(self, every: int) -> bool:
         return every > 0 and (self.step % every == 0 or self.step == self.stop)
@@ -273,6 +290,7 @@ class Trainer:
             what = find_not_finite(self.model) or "the loss is"
             raise DivergenceError(f"step {self.step:,}: {what} not finite after it; {_ADVICE}")
         self._careful = True
+        self._captured = None
         self.resume(store)
         rows.cut(self.step)
         self.model.train()

@@ -55,3 +55,11 @@ def test_files_are_decoded_when_asked_for(tmp_path):
 def test_images_of_another_size_are_refused():
     with pytest.raises(InputError, match="cannot add"):
         Pool(picture_set()).append(torch.ones(1, 3, 7, 7), torch.tensor([1]))
+
+
+def test_rows_that_are_not_read_choose_the_same_images():
+    pool = Pool(ImageSet(np.random.default_rng(0).integers(0, 256, (5, 8, 8, 3), dtype=np.uint8), np.arange(5)))
+    pool.append(torch.rand(3, 3, 8, 8) * 3 - 1, torch.arange(3))
+    pool.append(torch.randint(256, (4, 3, 8, 8), dtype=torch.uint8), torch.arange(4))
+    rows = torch.tensor([11, 0, 4, 5, 7, 8, 8, 2])
+    assert torch.equal(pool._choose(rows), pool.images(rows))

@@ -1,7 +1,8 @@
 import pytest
 from torch import nn
 
-from asrnorm.methods.mode import evaluating
+from asrnorm.methods.mode import evaluating, mixes_samples
+from asrnorm.norms import NORMS
 
 
 def test_every_module_gets_its_own_mode_back():
@@ -16,3 +17,10 @@ def test_the_mode_comes_back_after_an_error():
     with pytest.raises(KeyError), evaluating(layer):
         raise KeyError
     assert layer.training
+
+
+@pytest.mark.parametrize("norm", NORMS.names())
+def test_only_a_norm_that_takes_the_test_batch_mixes_samples(norm):
+    network = nn.Sequential(nn.Conv2d(3, 4, 1), NORMS[norm](4))
+    assert mixes_samples(network) == (norm == "bn_test")
+    assert network.training

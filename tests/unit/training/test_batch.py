@@ -57,3 +57,19 @@ def test_a_batch_with_fewer_images_than_processes_is_refused():
 
 def test_images_have_the_dtype_of_the_run():
     assert Batches(make_pool(), batch_size=2, dtype=torch.float64).fetch(0).images.dtype == torch.float64
+
+
+@pytest.mark.parametrize("augment", ["none", "cifar", "pacs"])
+def test_a_batch_follows_from_what_was_drawn_for_it(augment):
+    pool = make_pool()
+    pool.append(torch.rand(7, 3, 8, 8), torch.arange(7))
+    batches = Batches(pool, batch_size=5, augment=augment)
+    shapes = set()
+    for step in range(4):
+        drawn = batches.draw(step)
+        shapes.add(tuple((name, value.shape, value.dtype) for name, value in drawn.items()))
+        made, fetched = batches.make(drawn, step=step), batches.fetch(step)
+        assert made._replace(images=0, labels=0, rows=0) == fetched._replace(images=0, labels=0, rows=0)
+        for name in ("images", "labels", "rows"):
+            assert torch.equal(getattr(made, name), getattr(fetched, name))
+    assert len(shapes) == 1
