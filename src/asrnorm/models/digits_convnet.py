@@ -10,6 +10,7 @@ from torch import Tensor, nn
 from asrnorm.errors import InputError
 from asrnorm.models.base import MODELS, Classifier, NormFactory
 from asrnorm.norms import NoNorm
+from asrnorm.norms.base import norm_relu
 
 _IMAGE_SIZE = 32
 _MAP_SIZE = 5  # 32 -> 28 -> 14 -> 10 -> 5
@@ -52,8 +53,8 @@ class DigitsConvNet(Classifier):
         """Return the second pooled map, `(n, 128, 5, 5)`."""
         if tuple(x.shape[1:]) != (3, _IMAGE_SIZE, _IMAGE_SIZE):
             raise InputError(f"DigitsConvNet: expected images (N, 3, 32, 32), got shape {tuple(x.shape)}")
-        x = F.max_pool2d(F.relu(self.norm1(self.conv1(x))), 2)
-        return F.max_pool2d(F.relu(self.norm2(self.conv2(x))), 2)
+        x = F.max_pool2d(norm_relu(self.norm1, self.conv1(x)), 2)
+        return F.max_pool2d(norm_relu(self.norm2, self.conv2(x)), 2)
 
     def embed(self, maps: Tensor) -> Tensor:
         """Return the second hidden layer after its ReLU."""

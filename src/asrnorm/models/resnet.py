@@ -10,6 +10,7 @@ from torch import Tensor, nn
 
 from asrnorm.models.base import MODELS, Classifier, NormFactory
 from asrnorm.norms import BatchNorm
+from asrnorm.norms.base import norm_relu
 
 
 class BasicBlock(nn.Module):
@@ -27,7 +28,7 @@ class BasicBlock(nn.Module):
 
     def forward(self, x: Tensor) -> Tensor:
         """Return the block's output."""
-        y = F.relu(self.bn1(self.conv1(x)))
+        y = norm_relu(self.bn1, self.conv1(x))
         y = self.bn2(self.conv2(y))
         return F.relu(y + (x if self.downsample is None else self.downsample(x)))
 
@@ -50,8 +51,8 @@ class Bottleneck(nn.Module):
 
     def forward(self, x: Tensor) -> Tensor:
         """Return the block's output."""
-        y = F.relu(self.bn1(self.conv1(x)))
-        y = F.relu(self.bn2(self.conv2(y)))
+        y = norm_relu(self.bn1, self.conv1(x))
+        y = norm_relu(self.bn2, self.conv2(y))
         y = self.bn3(self.conv3(y))
         return F.relu(y + (x if self.downsample is None else self.downsample(x)))
 
@@ -91,7 +92,7 @@ class ResNet(Classifier):
 
     def features(self, x: Tensor) -> Tensor:
         """Return the output of the last stage, 7x7 for images of 224 or 222."""
-        x = self.maxpool(F.relu(self.bn1(self.conv1(x))))
+        x = self.maxpool(norm_relu(self.bn1, self.conv1(x)))
         return self.layer4(self.layer3(self.layer2(self.layer1(x))))
 
     def embed(self, maps: Tensor) -> Tensor:

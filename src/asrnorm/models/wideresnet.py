@@ -4,12 +4,12 @@ Zagoruyko and Komodakis, *Wide Residual Networks*, 2016: pre-activation blocks, 
 of 16k, 32k and 64k channels, a 1x1 convolution on the shortcut where the width changes.
 """
 
-import torch.nn.functional as F
 from torch import Tensor, nn
 
 from asrnorm.errors import InputError
 from asrnorm.models.base import MODELS, Classifier, NormFactory
 from asrnorm.norms import BatchNorm
+from asrnorm.norms.base import norm_relu
 
 _STEM_WIDTH = 16
 
@@ -27,8 +27,8 @@ class PreActivationBlock(nn.Module):
 
     def forward(self, x: Tensor) -> Tensor:
         """Return the block's output."""
-        activated = F.relu(self.norm1(x))
-        residual = self.conv2(F.relu(self.norm2(self.conv1(activated))))
+        activated = norm_relu(self.norm1, x)
+        residual = self.conv2(norm_relu(self.norm2, self.conv1(activated)))
         return residual + (x if self.shortcut is None else self.shortcut(activated))
 
 
@@ -63,7 +63,7 @@ class WideResNet(Classifier):
     def features(self, x: Tensor) -> Tensor:
         """Return the last map, after the final norm and ReLU."""
         x = self.group3(self.group2(self.group1(self.conv1(x))))
-        return F.relu(self.norm(x))
+        return norm_relu(self.norm, x)
 
     def embed(self, maps: Tensor) -> Tensor:
         """Return the mean of the map over its positions."""

@@ -56,6 +56,8 @@ class ASRNorm2d(TracksBatch):
         torch.Size([8, 64, 16, 16])
     """
 
+    fuses_relu = True
+
     def __init__(
         self,
         num_features: int,
@@ -165,8 +167,13 @@ class ASRNorm2d(TracksBatch):
         """Return `gamma_bias` and `beta_bias`."""
         return self.gamma_bias, self.beta_bias
 
-    def forward(self, x: Tensor) -> Tensor:
-        """Return the normalized activations, in the shape, dtype and memory format of `x`."""
+    def forward(self, x: Tensor, activation: str | None = None) -> Tensor:
+        """Return the normalized activations, in the shape, dtype and memory format of `x`.
+
+        Args:
+            x: `(n, c, ...)`.
+            activation: `"relu"` applies it here, where the layer itself has none.
+        """
         self.check_input(x)
         if not self.standardize and self.statistics == "instance":
             self.refuse_single_element(x, spatial_size(x), "channel")
@@ -178,7 +185,7 @@ class ASRNorm2d(TracksBatch):
             self.beta_bias,
             native=self._native(x),
             eps=self.eps,
-            activation=self.activation,
+            activation=self.activation or activation,
         )
 
     def learned_statistics(self, x: Tensor) -> tuple[Tensor, Tensor] | None:

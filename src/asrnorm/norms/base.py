@@ -9,6 +9,7 @@ from collections.abc import Callable
 from typing import Any
 
 import torch
+import torch.nn.functional as F
 from torch import Tensor, nn
 
 from asrnorm.errors import InputError, InputTypeError
@@ -25,9 +26,11 @@ class NormLayer(nn.Module):
 
     Attributes:
         process_sum: set where several processes share a batch, so that its statistics are those of all of it.
+        fuses_relu: whether `forward` takes `activation="relu"`.
     """
 
     num_features: int
+    fuses_relu = False
     process_sum: ProcessSum | None = None
 
     def check_input(self, x: Tensor) -> None:
@@ -103,6 +106,19 @@ class NormLayer(nn.Module):
     def extra_repr(self) -> str:
         """Return what `print(layer)` shows between the parentheses."""
         return str(self.num_features)
+
+
+def norm_relu(norm: nn.Module, x: Tensor) -> Tensor:
+    """Return `relu(norm(x))`, in one pass where the norm can do both.
+
+    Example:
+        >>> norm_relu(nn.BatchNorm2d(3), torch.randn(2, 3, 4, 4)).min().item()
+        0.0
+    """
+    if getattr(norm, "fuses_relu", False):
+        y: Tensor = norm(x, activation="relu")
+        return y
+    return F.relu(norm(x))
 
 
 def spatial_size(x: Tensor) -> int:

@@ -46,12 +46,14 @@ class GroupNorm(NormLayer):
         self.eps = eps
         self.weight, self.bias = affine_parameters(num_features, device=device, dtype=dtype)
 
-    def forward(self, x: Tensor) -> Tensor:
-        """Return the normalized activations."""
+    fuses_relu = True
+
+    def forward(self, x: Tensor, activation: str | None = None) -> Tensor:
+        """Return the normalized activations; `activation="relu"` applies it too."""
         self.check_input(x)
         group_size = self.num_features // self.num_groups * spatial_size(x)
         self.refuse_single_element(x, group_size, "group" if self.num_groups < self.num_features else "channel")
-        return group_norm(x, self.num_groups, self.weight, self.bias, self.eps)
+        return group_norm(x, self.num_groups, self.weight, self.bias, self.eps, activation)
 
     def extra_repr(self) -> str:
         """Return what `print(layer)` shows."""
@@ -110,16 +112,31 @@ class LayerNorm(GroupNorm):
         super().__init__(num_features, num_groups=1, eps=eps, device=device, dtype=dtype)
 
 
-def group_norm(x: Tensor, num_groups: int, gain: Tensor | None, bias: Tensor | None, eps: float) -> Tensor:
-    """PyTorch's group_norm in `compute_dtype`, returned in the dtype and memory format of `x`."""
+def group_norm(
+    x: Tensor, num_groups: int, gain: Tensor, bias: Tensor, eps: float, activation: str | None = None
+) -> Tensor:
+    """GN in `compute_dtype`, returned in the dtype and memory format of `x`: PyTorch's, or the kernels of ASR-Norm."""
+    if ops.takes_kernels(x) and x.shape[0] > 0:
+        return _by_kernels(x, num_groups, gain, bias, eps, activation)
     with ops.full_precision(x):
         dtype = ops.compute_dtype(x)
-        gain = None if gain is None else gain.to(dtype)
-        bias = None if bias is None else bias.to(dtype)
-        y = F.group_norm(x.to(dtype), num_groups, gain, bias, eps).to(x.dtype)
+        y = F.group_norm(x.to(dtype), num_groups, gain.to(dtype), bias.to(dtype), eps).to(x.dtype)
         if x.ndim == 4 and x.is_contiguous(memory_format=torch.channels_last):
-            return y.contiguous(memory_format=torch.channels_last)
-        return y
+            y = y.contiguous(memory_format=torch.channels_last)
+        return F.relu(y) if activation == "relu" else y
+
+
+def _by_kernels(x: Tensor, num_groups: int, gain: Tensor, bias: Tensor, eps: float, activation: str | None) -> Tensor:
+    if num_groups == x.shape[1]:
+        return ops.asr_norm(x, None, None, gain, bias, eps=eps, eps_out=0.0, activation=activation)
+    with ops.full_precision(x):
+        x, mean_nc, variance_nc = ops.with_moments(x)
+        shape = (x.shape[0], num_groups, -1)
+        mean, variance = ops.pool_moments(mean_nc.reshape(shape), variance_nc.reshape(shape), dim=2)
+        std = torch.sqrt(variance + eps)
+        whole = mean_nc.reshape(shape).shape
+        mean, std = (part.expand(whole).reshape(mean_nc.shape) for part in (mean, std))
+        return ops.standardize_rescale(x, mean, std, gain, bias, eps=0.0, activation=activation)
 
 
 def largest_divisor(number: int, limit: int) -> int:

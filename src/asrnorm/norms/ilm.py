@@ -61,7 +61,7 @@ class ILMNorm(NormLayer):
         size = spatial_size(x)
         self.refuse_single_element(x, size, "channel")
         with ops.full_precision(x):
-            mean_nc, biased_nc = ops.channel_moments(x)
+            x, mean_nc, biased_nc = ops.with_moments(x)
             shape = (x.shape[0], self.num_features // self.group_size, self.group_size)
             key_mean, key_biased = ops.pool_moments(mean_nc.reshape(shape), biased_nc.reshape(shape), dim=2)
             count = size * self.group_size

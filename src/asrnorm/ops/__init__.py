@@ -1,12 +1,12 @@
 """Functions on tensors: the mathematics of the norm layers, without modules or parameters."""
 
-from asrnorm.ops import reference
+from asrnorm.ops import dispatch, reference
 
 ACTIVATIONS = reference.ACTIVATIONS
 Dense = reference.Dense
 RescaleNets = reference.RescaleNets
 StandardizeNets = reference.StandardizeNets
-asr_norm = reference.asr_norm
+asr_norm = dispatch.asr_norm
 channel_moments = reference.channel_moments
 channel_stats = reference.channel_stats
 compute_dtype = reference.compute_dtype
@@ -15,4 +15,7 @@ learned_rescaling = reference.learned_rescaling
 learned_standardization = reference.learned_standardization
 per_channel = reference.per_channel
 pool_moments = reference.pool_moments
-standardize_rescale = reference.standardize_rescale
+standardize_rescale = dispatch.standardize_rescale
+takes_kernels = dispatch.takes_kernels
+use_backend = dispatch.use_backend
+with_moments = dispatch.with_moments

@@ -231,6 +231,25 @@ def learned_rescaling(
     return gamma, beta
 
 
+def learned_vectors(
+    mean_nc: Tensor,
+    std_nc: Tensor,
+    standardize: StandardizeNets | None,
+    rescale: RescaleNets | None,
+    gamma_bias: Tensor,
+    beta_bias: Tensor,
+    native: tuple[Tensor, Tensor] | None = None,
+) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+    """What a sample is standardized and rescaled by: mu_stan, sigma_stan, gamma, beta; arguments as in `asr_norm`."""
+    mu_stan, sigma_stan = (mean_nc, std_nc) if native is None else native
+    if standardize is not None:
+        mu_stan, sigma_stan = learned_standardization(mean_nc, std_nc, standardize, native)
+    gamma, beta = gamma_bias.to(mean_nc.dtype), beta_bias.to(mean_nc.dtype)
+    if rescale is not None:
+        gamma, beta = learned_rescaling(mean_nc, std_nc, rescale, gamma_bias, beta_bias)
+    return mu_stan, sigma_stan, gamma, beta
+
+
 def asr_norm(
     x: Tensor,
     standardize: StandardizeNets | None,
@@ -240,6 +259,7 @@ def asr_norm(
     *,
     native: tuple[Tensor, Tensor] | None = None,
     eps: float = 1e-5,
+    eps_out: float | None = None,
     activation: str | None = None,
 ) -> Tensor:
     """ASR-Norm of `x`, whole: statistics, the four networks, standardization, rescaling, optional ReLU.
@@ -253,6 +273,7 @@ def asr_norm(
         native: statistics to use instead of the sample's own in the residual terms; the networks still read the
             sample's own.
         eps: under the root of the standard deviation, and again beside `sigma_stan`.
+        eps_out: beside `sigma_stan`, where it differs: plain instance normalization has zero.
         activation: `None` or `"relu"`.
 
     Returns:
@@ -260,12 +281,6 @@ def asr_norm(
     """
     with full_precision(x):
         mean_nc, std_nc = channel_stats(x, eps)
-        mu_stan, sigma_stan = (mean_nc, std_nc) if native is None else native
-        if standardize is not None:
-            mu_stan, sigma_stan = learned_standardization(mean_nc, std_nc, standardize, native)
-        dtype = compute_dtype(x)
-        gamma, beta = gamma_bias.to(dtype), beta_bias.to(dtype)
-        if rescale is not None:
-            gamma, beta = learned_rescaling(mean_nc, std_nc, rescale, gamma_bias, beta_bias)
-        y = standardize_rescale(x, mu_stan, sigma_stan, gamma, beta, eps=eps)
+        vectors = learned_vectors(mean_nc, std_nc, standardize, rescale, gamma_bias, beta_bias, native)
+        y = standardize_rescale(x, *vectors, eps=eps if eps_out is None else eps_out)
         return F.relu(y) if activation == "relu" else y

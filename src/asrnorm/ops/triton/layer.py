@@ -1,0 +1,250 @@
+"""The order of the launches of a layer: forward, backward, and the gradients of its parameters.
+
+Two ways to the same numbers: a program a sample (`sample.py`) where the weights are small, and otherwise passes over
+the activations with the networks between them (`moment.py`, `network.py`, `apply.py`).
+"""
+
+from typing import Any, NamedTuple
+
+import torch
+import triton
+from torch import Tensor
+
+from asrnorm.ops.triton import launch
+from asrnorm.ops.triton.apply import apply_kernel, input_kernel, sum_kernel
+from asrnorm.ops.triton.moment import moment_kernel
+from asrnorm.ops.triton.network import decode_kernel, encode_kernel
+from asrnorm.ops.triton.network_back import delta_kernel, hidden_kernel, statistic_kernel
+from asrnorm.ops.triton.parameter import Weights, flat_size
+from asrnorm.ops.triton.sample import sample_back_kernel, sample_kernel
+from asrnorm.ops.triton.weight import weight_kernel
+
+_FORWARD_WARPS, _BACKWARD_WARPS = 16, 8
+_TILE = 32
+_HELD = 8192  # weights that a sample's program holds at a time
+_TERMS = 32  # of the sums of a network's matrix products that are read at a time
+_SAMPLES = 64  # likewise of the sums over samples
+
+
+class Shape(NamedTuple):
+    """Sizes and switches that every kernel of a layer is launched with."""
+
+    p: launch.Planes
+    H: int
+    R: int
+    L: int
+    stan: bool
+    rescale: bool
+    step: int
+    precision: str
+
+    @classmethod
+    def of(cls, x: Tensor, w: Weights) -> "Shape":
+        """Return the sizes of a layer on `x`."""
+        logits = w.logits
+        channels_many = logits > 1
+        # Three tensor-core products carry 22 bits of each factor, next to which a 16-bit output's rounding is large.
+        precision = "ieee" if x.dtype == torch.float32 else "tf32x3"
+        return cls(
+            launch.planes(x), w.hidden, w.rescale_hidden, logits, w.enc_w is not None, w.beta_enc_w is not None,
+            int(channels_many), precision,
+        )  # fmt: skip
+
+    @property
+    def per_sample(self) -> bool:
+        """Whether a program takes a whole sample."""
+        return self.p.channels <= launch.SAMPLE_CHANNELS
+
+    @property
+    def logit_rows(self) -> int:
+        """Rows of the gradients of the lambdas: a sample each, or a sample and a tile of channels."""
+        return self.p.num if self.per_sample or self.step else self.p.num * triton.cdiv(self.p.channels, _TILE)
+
+    def sizes(self) -> tuple[int, int, int, int, int]:
+        """Return the sizes as the kernels of the networks take them."""
+        return self.p.num, self.p.channels, self.H, self.R, self.nc
+
+    @property
+    def nc(self) -> int:
+        """Number of channels of all samples together."""
+        return self.p.num * self.p.channels
+
+    def sample_options(self, relu: bool, most_warps: int) -> dict[str, Any]:
+        """Return the options of the kernels that take a whole sample."""
+        block = launch.sample_block(self.p, most_warps)
+        most = max(1, _HELD // block.channels)
+        return {
+            "STAN": self.stan, "RESCALE": self.rescale, "STEP": self.step, "RELU": relu,
+            "BLOCK_C": block.channels, "BLOCK_S": block.positions, "num_warps": block.warps,
+            "BLOCK_H": min(most, launch.power_of_two(self.H)), "BLOCK_R": min(most, launch.power_of_two(self.R)),
+        }  # fmt: skip
+
+    def stages(self) -> int:
+        """Return how many tiles the loops of a sample's backward pass have on their way from memory."""
+        return launch.stages(self.p, launch.sample_block(self.p, _BACKWARD_WARPS))
+
+    def network_options(self) -> dict[str, Any]:
+        """Return the options of the kernels of the networks."""
+        options = {"STAN": self.stan, "RESCALE": self.rescale, "PRECISION": self.precision}
+        return {**options, "BLOCK_N": self.rows, "BLOCK": _TILE, "BLOCK_K": _TERMS, "num_warps": 4}
+
+    @property
+    def rows(self) -> int:
+        """Samples of a tile of the networks' matrices; on tensor cores more and smaller tiles are faster."""
+        return 32 if self.precision == "ieee" else 16
+
+    def network_grid(self, width: int) -> tuple[int, int]:
+        """Return the tiles of a matrix of all samples that is so wide."""
+        return triton.cdiv(self.p.num, self.rows), triton.cdiv(width, _TILE)
+
+
+Saved = tuple[Tensor, Tensor, Tensor]
+"""Statistics `(2, n, c)`; `(4, n, c)`: outputs of the networks where a program takes a sample, else what was made of
+them; what the hidden units sum up, `(2, n, h)` and `(2, n, r)` in one flat tensor."""
+
+
+def forward(x: Tensor, w: Weights, eps_in: float, eps_out: float, relu: bool) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+    """Return the output, and what the way back needs."""
+    x = launch.dense(x)
+    shape = Shape.of(x, w)
+    p, nc = shape.p, shape.nc
+    y = torch.empty_like(x)
+    stat = x.new_empty((2, p.num, p.channels), dtype=torch.float32)
+    vec = x.new_empty((4, p.num, p.channels), dtype=torch.float32)
+    hidden = x.new_empty(2 * p.num * (shape.H + shape.R), dtype=torch.float32)
+    if not x.numel():
+        return y, stat, vec, hidden
+    if shape.per_sample:
+        sample_kernel[(p.num,)](
+            x, y, stat, vec, hidden, *w.networks(), w.gamma_bias, w.beta_bias,
+            p.num, p.channels, p.positions, shape.H, shape.R, p.stride_c, p.stride_s, eps_in, eps_out, nc,
+            **shape.sample_options(relu, _FORWARD_WARPS),
+        )  # fmt: skip
+        return y, stat, vec, hidden
+    moments(x, p, stat, eps_in)
+    _encode(stat, hidden, shape, w)
+    decode_kernel[(*shape.network_grid(p.channels), 4)](
+        stat, hidden, vec, w.mu_w, w.mu_b, w.sigma_w, w.sigma_b, w.lambda_mu, w.lambda_sigma,
+        w.beta_w, w.beta_b, w.gamma_w, w.gamma_b, w.lambda_beta, w.lambda_gamma, w.gamma_bias, w.beta_bias,
+        *shape.sizes(), STEP=shape.step, **shape.network_options(),
+    )  # fmt: skip
+    rescale(x, p, vec, y, eps_out, relu)
+    return y, stat, vec, hidden
+
+
+def backward(dy: Tensor, x: Tensor, saved: Saved, w: Weights, eps_out: float, relu: bool) -> tuple[Tensor, Tensor]:
+    """Return the gradient of `x`, and of all parameters in one flat tensor (see `weight.py`)."""
+    stat, vec, hidden = saved
+    x = launch.dense(x)
+    dy = launch.dense_like(dy, x)
+    shape = Shape.of(x, w)
+    p, nc = shape.p, shape.nc
+    dx = torch.empty_like(x)
+    floats = 8 * nc + 4 * p.num * (shape.H + shape.R) + 4 * shape.logit_rows * shape.L
+    ws = x.new_empty(floats, dtype=torch.float32)
+    if not x.numel():
+        return dx, x.new_zeros(flat_size(w), dtype=torch.float32)
+    if shape.per_sample:
+        n = w.both_encoders()
+        sample_back_kernel[(p.num,)](
+            x, dy, dx, stat, vec, hidden, ws, n.enc_w, n.mu_w, n.sigma_w, n.lambda_mu, n.lambda_sigma,
+            n.beta_enc_w, n.gamma_enc_w, n.beta_w, n.gamma_w, n.lambda_beta, n.lambda_gamma, n.gamma_bias, n.beta_bias,
+            p.num, p.channels, p.positions, shape.H, shape.R, p.stride_c, p.stride_s, eps_out, nc,
+            **shape.sample_options(relu, _BACKWARD_WARPS), STAGES=shape.stages(),
+        )  # fmt: skip
+    else:
+        sums, back = torch.empty_like(stat), torch.empty_like(stat)
+        gradient_sums(x, dy, p, stat, vec, sums, eps_out, relu)
+        _networks_back(saved, sums, back, ws, shape, w, eps_out)
+        input_gradient(x, dy, p, stat, vec, back, dx, eps_out, relu)
+    return dx, _weight_gradients(ws, shape, w)
+
+
+def _encode(stat: Tensor, hidden: Tensor, shape: Shape, w: Weights) -> None:
+    n = w.both_encoders()
+    encode_kernel[(*shape.network_grid(max(shape.H, shape.R)), 4)](
+        stat, hidden, n.enc_w, n.enc_b, n.beta_enc_w, n.beta_enc_b, n.gamma_enc_w, n.gamma_enc_b, *shape.sizes(),
+        **shape.network_options(),
+    )  # fmt: skip
+
+
+def _networks_back(
+    saved: Saved, sums: Tensor, back: Tensor, ws: Tensor, shape: Shape, w: Weights, eps_out: float
+) -> None:
+    """Fill `back` with the gradient of mean and std, and `ws` with what the gradients of the weights are made of."""
+    stat, vec, hidden = saved
+    channels, n = shape.network_grid(shape.p.channels), w.both_encoders()
+    delta_kernel[(*channels, 4)](
+        stat, vec, hidden, sums, ws, n.mu_w, n.mu_b, n.sigma_w, n.sigma_b, n.lambda_mu, n.lambda_sigma,
+        n.beta_w, n.beta_b, n.gamma_w, n.gamma_b, n.lambda_beta, n.lambda_gamma, eps_out, *shape.sizes(),
+        STEP=shape.step, **shape.network_options(),
+    )  # fmt: skip
+    hidden_kernel[(*shape.network_grid(max(shape.H, shape.R)), 4)](
+        hidden, ws, n.mu_w, n.sigma_w, n.beta_w, n.gamma_w, *shape.sizes(), **shape.network_options()
+    )
+    statistic_kernel[(*channels, 2)](
+        stat, vec, sums, back, ws, n.enc_w, n.beta_enc_w, n.gamma_enc_w, n.lambda_mu, n.lambda_sigma, eps_out,
+        *shape.sizes(), STEP=shape.step, **shape.network_options(),
+    )  # fmt: skip
+
+
+def moments(x: Tensor, p: launch.Planes, stat: Tensor, eps: float) -> None:
+    """Fill `stat` with the mean and standard deviation of every channel of every sample."""
+    block = launch.sweep_block(p)
+    grid = (p.num, triton.cdiv(p.channels, block.channels))
+    moment_kernel[grid](
+        x, stat, p.channels, p.positions, p.stride_c, p.stride_s, eps, p.num * p.channels,
+        BLOCK_C=block.channels, BLOCK_S=block.positions, num_warps=block.warps,
+    )  # fmt: skip
+
+
+def rescale(x: Tensor, p: launch.Planes, vec: Tensor, y: Tensor, eps_out: float, relu: bool) -> None:
+    """Fill `y`: `x` standardized and rescaled by `vec`."""
+    block = launch.tile_block(p)
+    apply_kernel[tiles(p, block)](
+        x, vec, y, p.channels, p.positions, p.stride_c, p.stride_s, eps_out, p.num * p.channels,
+        RELU=relu, BLOCK_C=block.channels, BLOCK_S=block.positions, num_warps=block.warps,
+    )  # fmt: skip
+
+
+def gradient_sums(
+    x: Tensor, dy: Tensor, p: launch.Planes, stat: Tensor, vec: Tensor, sums: Tensor, eps_out: float, relu: bool
+) -> None:
+    """Fill `sums` with what the gradients of `vec` are made of."""
+    block = launch.sweep_block(p)
+    sum_kernel[(p.num, triton.cdiv(p.channels, block.channels))](
+        x, dy, stat, vec, sums, p.channels, p.positions, p.stride_c, p.stride_s, eps_out, p.num * p.channels,
+        RELU=relu, BLOCK_C=block.channels, BLOCK_S=block.positions,
+        STAGES=launch.stages(p, block), num_warps=block.warps,
+    )  # fmt: skip
+
+
+def input_gradient(
+    x: Tensor, dy: Tensor, p: launch.Planes, stat: Tensor, vec: Tensor, back: Tensor, dx: Tensor, eps_out: float,
+    relu: bool,
+) -> None:  # fmt: skip
+    """Fill `dx`, given the gradient `back` of mean and standard deviation."""
+    block = launch.tile_block(p)
+    input_kernel[tiles(p, block)](
+        x, dy, stat, vec, back, dx, p.channels, p.positions, p.stride_c, p.stride_s, eps_out, p.num * p.channels,
+        RELU=relu, BLOCK_C=block.channels, BLOCK_S=block.positions, num_warps=block.warps,
+    )  # fmt: skip
+
+
+def tiles(p: launch.Planes, block: launch.Block) -> tuple[int, int, int]:
+    """Return a grid of one tile a program."""
+    return p.num, triton.cdiv(p.channels, block.channels), triton.cdiv(p.positions, block.positions)
+
+
+def _weight_gradients(ws: Tensor, shape: Shape, w: Weights) -> Tensor:
+    C, H, R, L = shape.p.channels, shape.H, shape.R, shape.L
+    encoders = 1 if w.shared else 2
+    flat = ws.new_empty(flat_size(w))
+    tiles_c, tiles_h, tiles_r, tiles_l = (triton.cdiv(size, _TILE) for size in (C, H, R, L))
+    matrices = 3 * tiles_c * tiles_h + (2 + encoders) * tiles_c * tiles_r
+    vectors = 6 * tiles_c + tiles_h + encoders * tiles_r + 4 * tiles_l
+    weight_kernel[(matrices + vectors,)](
+        ws, flat, shape.p.num, C, H, R, L, shape.logit_rows, shape.nc,
+        STAN=shape.stan, RESCALE=shape.rescale, SHARED=w.shared, TILE=_TILE, BLOCK_N=_SAMPLES, num_warps=8,
+    )  # fmt: skip
+    return flat
