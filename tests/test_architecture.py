@@ -22,6 +22,7 @@ MAY_IMPORT = {
     "recipes": set(),
     "report": set(),
     "bench": {"ops", "norms", "models", "data"},
+    "audit": {"models", "data", "methods", "evaluation", "training", "report"},
 }
 MAY_IMPORT["cli"] = set(MAY_IMPORT)
 MOST_LINES = 300

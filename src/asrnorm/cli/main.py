@@ -10,6 +10,7 @@ from collections.abc import Sequence
 import typer
 
 from asrnorm import __version__
+from asrnorm.cli.audit import audit
 from asrnorm.cli.bench import bench_app
 from asrnorm.cli.data import data_app
 from asrnorm.cli.demo import demo
@@ -35,6 +36,7 @@ app.command("demo")(demo)
 app.command("train")(train)
 app.command("evaluate")(evaluate)
 app.command("predict")(predict)
+app.command("audit")(audit)
 app.command("list")(list_registry)
 app.command("doctor")(doctor)
 app.add_typer(data_app, name="data")

@@ -27,7 +27,7 @@ footer { margin-top: 3rem; border-top: 1px solid var(--line); padding-top: .8rem
 """
 
 
-def write_page(path: Path, title: str, parts: Sequence[str], footer: str) -> None:
+def write_page(path: Path, title: str, parts: Sequence[str], footer: str, style: str = "") -> None:
     """Write a page under its name only when it is whole.
 
     Args:
@@ -35,11 +35,12 @@ def write_page(path: Path, title: str, parts: Sequence[str], footer: str) -> Non
         title: heading and window title.
         parts: HTML of the body, as the functions here return it.
         footer: plain text: where the numbers come from.
+        style: CSS that the page needs besides.
     """
     text = (
         '<!doctype html>\n<html lang="en"><head><meta charset="utf-8">\n'
         '<meta name="viewport" content="width=device-width, initial-scale=1">\n'
-        f"<title>{html.escape(title)}</title>\n<style>{_STYLE}</style></head>\n"
+        f"<title>{html.escape(title)}</title>\n<style>{_STYLE}{style}</style></head>\n"
         f"<body><h1>{html.escape(title)}</h1>\n"
         + "\n".join(parts)
         + f"\n<footer>{html.escape(footer)}</footer></body></html>\n"
