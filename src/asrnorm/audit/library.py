@@ -1,5 +1,6 @@
 """Networks by name from torchvision and timm, with weights from a file or the library's own."""
 
+import warnings
 from dataclasses import replace
 from importlib import import_module
 from pathlib import Path
@@ -60,7 +61,7 @@ def _build(library: str, models: Any, name: str, weights: str) -> nn.Module:
         else:
             fetched = models.create_model(name if weights == "pretrained" else f"{name}.{weights}", pretrained=True)
         return fetched
-    state = read_state(Path(weights))
+    state = read_weights(Path(weights))
     options = {"num_classes": _count_classes(state, weights)}
     if library == "torchvision":
         network: nn.Module = models.get_model(name, weights=None, **options)
@@ -68,6 +69,17 @@ def _build(library: str, models: Any, name: str, weights: str) -> nn.Module:
         network = models.create_model(name, pretrained=False, **options)
     load_strictly(network, state, weights)
     return network
+
+
+def read_weights(path: Path) -> dict[str, Tensor]:
+    """Return the tensors of a file of weights, and never run what else is in it.
+
+    Raises:
+        InputError: missing, damaged, or more than weights.
+    """
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # torch warns of a strange pickle before it refuses it
+        return read_state(path)
 
 
 def load_strictly(network: nn.Module, state: dict[str, Tensor], path: str | Path) -> None:

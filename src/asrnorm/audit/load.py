@@ -12,10 +12,9 @@ import torch
 from torch import nn
 
 from asrnorm.audit.form import Form
-from asrnorm.audit.library import LIBRARIES, build_from_library, load_strictly
+from asrnorm.audit.library import LIBRARIES, build_from_library, load_strictly, read_weights
 from asrnorm.audit.subject import ModuleSubject, Subject
 from asrnorm.errors import InputError
-from asrnorm.models.weight import read_state
 
 _FORMS = "a run folder, torchvision:NAME, timm:NAME, package.module:function, file.py:function, a .pt2 or an .onnx file"
 _WEIGHTS_ALONE = (".pt", ".pth", ".bin", ".ckpt", ".safetensors")
@@ -67,7 +66,7 @@ def load_subject(
     torch.manual_seed(seed)
     network, source = _call(model, place, name)
     if weights is not None:
-        load_strictly(network, read_state(Path(weights)), weights)
+        load_strictly(network, read_weights(Path(weights)), weights)
     shown = f"{Path(place).name}:{name}" if place.endswith(".py") else model
     return ModuleSubject(shown, network, form, device=chosen, kind="python", source=source)
 

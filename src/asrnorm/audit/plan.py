@@ -32,7 +32,7 @@ class Plan:
 
     Example:
         >>> [attack.name for attack in Plan.quick().attacks]
-        ['fgsm-0.5', 'fgsm-2', 'fgsm-8', 'pgd10-0.5', 'pgd10-2']
+        ['fgsm-0.5', 'fgsm-1', 'fgsm-2', 'pgd10-1']
     """
 
     limit: int | None = 500
@@ -50,9 +50,9 @@ class Plan:
         return cls(
             limit=limit,
             severities=(1, 3, 5),
-            fgsm=(0.5, 2, 8),
-            pgd=(0.5, 2),
-            candidates=50,
+            fgsm=(0.5, 1, 2),
+            pgd=(1,),
+            candidates=30,
             search_images=50,
             seed=seed,
         )
