@@ -4,7 +4,7 @@ import html
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-_LEFT, _RIGHT, _TOP, _BOTTOM = 34, 8, 8, 30
+_LEFT, _RIGHT, _TOP, _BOTTOM = 30, 12, 8, 34
 
 
 @dataclass(frozen=True)
@@ -29,10 +29,19 @@ def curves(
     ticks: Sequence[str],
     description: str,
     *,
-    size: tuple[int, int] = (560, 230),
+    places: Sequence[float] | None = None,
+    size: tuple[int, int] = (440, 220),
     label: str = "",
 ) -> str:
-    """Return curves of fractions over evenly spaced ticks, 0 to 100 %.
+    """Return curves of fractions over ticks, 0 to 100 %.
+
+    Args:
+        lines: one value a tick each.
+        ticks: what stands under the axis.
+        description: for those who cannot see it.
+        places: where the ticks stand; evenly spaced where `None`.
+        size: width and height of the drawing, which scales to its place.
+        label: of the axis.
 
     Example:
         >>> curves([Line("a", [1.0, 0.5])], ["clean", "1"], "accuracy").count("<circle")
@@ -40,15 +49,16 @@ def curves(
     """
     width, height = size
     inner_width, inner_height = width - _LEFT - _RIGHT, height - _TOP - _BOTTOM
-    step = inner_width / max(1, len(ticks) - 1)
+    where = list(places) if places is not None else list(range(len(ticks)))
+    across = [_LEFT + inner_width * (place - where[0]) / ((where[-1] - where[0]) or 1) for place in where]
     parts = _grid(width, inner_height)
-    for index, tick in enumerate(ticks):
-        parts.append(_text(_LEFT + index * step, height - _BOTTOM + 14, tick, "middle"))
+    for x, tick in zip(across, ticks, strict=True):
+        parts.append(_text(x, height - _BOTTOM + 15, tick, "middle"))
     if label:
         parts.append(_text(_LEFT + inner_width / 2, height - 3, label, "middle"))
     for line in lines:
         points = [
-            (_LEFT + index * step, _TOP + inner_height * (1 - value), value, ticks[index])
+            (across[index], _TOP + inner_height * (1 - value), value, ticks[index])
             for index, value in enumerate(line.values)
             if value is not None
         ]
@@ -75,7 +85,7 @@ def reliability(bins: Sequence[Sequence[float]], description: str, color: int = 
         >>> reliability([[0, 0, 0.0], [4, 3, 0.9]], "clean").count("<rect")
         1
     """
-    width, height = 250, 230
+    width, height = 200, 190
     inner_width, inner_height = width - _LEFT - _RIGHT, height - _TOP - _BOTTOM
     parts = _grid(width, inner_height)
     most = max((count for count, _, _ in bins), default=1) or 1
@@ -93,7 +103,7 @@ def reliability(bins: Sequence[Sequence[float]], description: str, color: int = 
         )
     right_edge, bottom = _LEFT + inner_width, _TOP + inner_height
     parts.append(f'<line class="ideal" x1="{_LEFT}" y1="{bottom}" x2="{right_edge}" y2="{_TOP}"/>')
-    parts += [_text(_LEFT + share * inner_width, bottom + 14, f"{100 * share:.0f}", "middle") for share in (0, 0.5, 1)]
+    parts += [_text(_LEFT + share * inner_width, bottom + 15, f"{100 * share:.0f}", "middle") for share in (0, 0.5, 1)]
     parts.append(_text(_LEFT + inner_width / 2, height - 3, "confidence (%)", "middle"))
     return _svg(width, height, parts, description)
 

@@ -61,6 +61,7 @@ class Desk:
         """Return the plain value of a part from the ledger, or compute it and keep it."""
         known = self._ledger.get(self._key, part)
         if known is not None:
+            self.progress.skip(passes)
             return known
         self.progress.begin(part)
         value = compute()

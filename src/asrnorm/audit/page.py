@@ -64,7 +64,7 @@ def _summary(audit: Audit) -> list[str]:
         attack = min(model.attacks.values(), default=None)
         corrupted = [reading.accuracy if reading else None for reading in (mean, hardest)]
         rows.append((model.name, [model.clean.accuracy, *corrupted, model.search.reading.accuracy, attack]))
-    columns = ["clean", "corrupted, mean", f"severity {max(audit.severities)}", "worst tuple", "strongest attack"]
+    columns = ["clean", "corrupted", f"severity {max(audit.severities)}", "worst tuple", "attack"]
     parts.append(page.percent_table(columns, rows))
     parts.append(
         page.paragraph(
@@ -77,7 +77,7 @@ def _summary(audit: Audit) -> list[str]:
 
 
 def _corruptions(audit: Audit) -> list[str]:
-    ticks = ["clean", *(str(level) for level in audit.severities)]
+    ticks, places = ["clean", *map(str, audit.severities)], (0, *audit.severities)
     means = [
         Line(model.name, [model.clean.accuracy, *(_mean(model, level) for level in audit.severities)], color)
         for color, model in enumerate(audit.models)
@@ -93,13 +93,16 @@ def _corruptions(audit: Audit) -> list[str]:
             for color, model in enumerate(audit.models)
         ]
         title = name.replace("_", " ")
-        chart = curves(lines, ["0", *ticks[1:]], f"accuracy under {title} by severity", size=(230, 140))
+        description = f"accuracy under {title} by severity"
+        chart = curves(lines, ["0", *ticks[1:]], description, places=places, size=(190, 130))
         panels.append(f"<div><h4>{title}</h4>{chart}</div>")
     return [
         page.heading("Corruptions"),
         page.paragraph("The mean accuracy over all corruptions, by severity:"),
         legend(means),
-        f'<div class="wide">{curves(means, ticks, "mean accuracy by severity", label="severity")}</div>',
+        '<div class="wide">',
+        curves(means, ticks, "mean accuracy by severity", places=places, label="severity"),
+        "</div>",
         page.paragraph("And each by itself:"),
         f'<div class="panels">{"".join(panels)}</div>',
         "<h3>In numbers</h3>",
@@ -158,7 +161,8 @@ def _attacks(audit: Audit) -> list[str]:
         for label, start in (("FGSM", "fgsm"), ("PGD", "pgd")) if model.attacks else ():
             found = {float(k.partition("-")[2]): v for k, v in model.attacks.items() if k.startswith(start)}
             values = [model.clean.accuracy, *(found.get(level) for level in levels)]
-            lines.append(Line(f"{model.name}, {label}", values, color, dashed=start == "fgsm"))
+            if found:
+                lines.append(Line(f"{model.name}, {label}", values, color, dashed=start == "fgsm"))
     ticks = ["clean", *(f"{level:g}" for level in levels)]
     rows = [(model.name, [model.clean.accuracy, *map(model.attacks.get, names)]) for model in audit.models]
     chart = curves(lines, ticks, "accuracy under attack by radius", label="radius, in levels of 255")

@@ -64,6 +64,11 @@ class AuditProgress:
         share = 100 * self._done / max(self._total, 1)
         self.say(f"{self._part}: {share:.0f} % done, {rate:,.0f} passes/s, {left} left")
 
+    def skip(self, passes: int) -> None:
+        """Take passes off the total: they were done by an earlier try, and say nothing of the rate of this one."""
+        self._total -= passes
+        self._bar.update(self._task, total=self._total)
+
     def say(self, line: str) -> None:
         """Write one line, above the bar where there is one."""
         self._console.print(line, markup=False, soft_wrap=True)

@@ -19,7 +19,7 @@ def corruption_table(audit: Audit) -> str:
         *(f"{level}" for level in audit.severities),
         "mean",
     ]
-    head = "".join(f"<th>{column}</th>" for column in columns)
+    head = "".join(f"<th{' class=who' if column == 'model' else ''}>{column}</th>" for column in columns)
     lines = [f"<tr>{head}</tr>"]
     for group, names in GROUPS.items():
         present = [name for name in names if any(name in model.corruptions for model in audit.models)]
@@ -30,12 +30,12 @@ def corruption_table(audit: Audit) -> str:
         for name in present:
             lines += _rows(name, audit, [_levels(model, name, audit) for model in audit.models])
         if several or len(present) > 1:
-            lines += _rows(f"all {group}", audit, [_group(model, present, audit) for model in audit.models])
+            lines += _rows(f"all {group}", audit, [_group(model, present, audit) for model in audit.models], "sum")
         for name in absent:
             lines.append(
                 f'<tr><td>{_plain(name)}</td><td class="absent" colspan="{len(columns) - 1}">not available</td></tr>'
             )
-    lines += _rows("all corruptions", audit, [_group(model, None, audit) for model in audit.models])
+    lines += _rows("all corruptions", audit, [_group(model, None, audit) for model in audit.models], "sum")
     return wrap(lines)
 
 
@@ -68,7 +68,7 @@ def _group(model: ModelAudit, names: Sequence[str] | None, audit: Audit) -> list
     return [reading.accuracy if reading else None for reading in readings]
 
 
-def _rows(name: str, audit: Audit, values: Sequence[Sequence[float | None]]) -> list[str]:
+def _rows(name: str, audit: Audit, values: Sequence[Sequence[float | None]], kind: str = "") -> list[str]:
     several = len(audit.models) > 1
     lines = []
     for index, (model, row) in enumerate(zip(audit.models, values, strict=True)):
@@ -77,7 +77,8 @@ def _rows(name: str, audit: Audit, values: Sequence[Sequence[float | None]]) -> 
         cells = "".join(_cell(value, model.clean.accuracy) for value in [*row, mean])
         title = f"<td{f' rowspan={len(values)}' if several else ''}>{_plain(name)}</td>" if index == 0 else ""
         who = f'<td class="who"><i class="key c{index}"></i>{html.escape(model.name)}</td>' if several else ""
-        lines.append(f"<tr>{title}{who}<td>{100 * model.clean.accuracy:.1f}</td>{cells}</tr>")
+        start = f'<tr class="{kind}">' if kind else "<tr>"
+        lines.append(f"{start}{title}{who}<td>{100 * model.clean.accuracy:.1f}</td>{cells}</tr>")
     return lines
 
 

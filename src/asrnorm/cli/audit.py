@@ -90,7 +90,7 @@ def _load(
     ]
     if len(subjects) == 2 and subjects[0].name == subjects[1].name:
         for subject, (_, weights), letter in zip(subjects, words, "AB", strict=True):
-            subject.name += f" ({Path(weights).name})" if weights and words[0][1] != words[1][1] else f" ({letter})"
+            subject.name += f" ({Path(weights).stem})" if weights and words[0][1] != words[1][1] else f" ({letter})"
     return subjects
 
 
