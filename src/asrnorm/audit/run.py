@@ -18,7 +18,7 @@ from asrnorm.audit.result import Audit, ModelAudit, Reading
 from asrnorm.audit.subject import Subject
 from asrnorm.data.corruption import corrupt
 from asrnorm.data.corruption.crew import Order, hire_couriers
-from asrnorm.errors import AsrnormError
+from asrnorm.errors import AsrnormError, InputError
 
 _CHUNK = 16  # images that a worker corrupts at a time
 
@@ -47,9 +47,11 @@ def run_audit(
         progress: show how far it is on standard error.
 
     Raises:
-        InputError: a model raises or returns what cannot be used.
+        InputError: two models have one name, or a model raises or returns what cannot be used.
         StorageError: the ledger cannot be written.
     """
+    if len({subject.name for subject in subjects}) < len(subjects):
+        raise InputError(f"two models are called {subjects[0].name!r}; give each a name of its own")
     started = time.monotonic()
     book = Ledger(ledger)
     usable, not_available = _available(plan.corruptions, pictures)

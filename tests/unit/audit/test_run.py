@@ -152,3 +152,8 @@ def test_a_model_that_fails_under_way_is_one_line(pictures):
 
     with pytest.raises(InputError, match=r"late raised ValueError .* too bright"):
         audit(pictures, subject(Late(), "late"))
+
+
+def test_two_models_of_one_name_are_refused(pictures):
+    with pytest.raises(InputError, match="two models are called 'net'"):
+        audit(pictures, subject(), subject())
