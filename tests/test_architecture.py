@@ -26,6 +26,7 @@ MAY_IMPORT = {
     "report": {"studies"},
     "launch": {"recipes", "studies"},
     "bench": {"ops", "norms", "conversion", "models", "data", "evaluation", "training", "recipes", "world"},
+    "audit": {"models", "data", "methods", "evaluation", "training", "report"},
 }
 MAY_IMPORT["cli"] = set(MAY_IMPORT)
 MOST_LINES = 300

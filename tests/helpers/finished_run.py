@@ -50,5 +50,5 @@ def install_run(monkeypatch, folder, suite, **changes):
     (folder / "config.yaml").write_text(dump_config(config))
     (folder / "model.safetensors").touch()
     loaded = SimpleNamespace(config=config, model=model, suite=suite, device=torch.device("cpu"), classes=suite.classes)
-    monkeypatch.setitem(sys.modules, "asrnorm.training", SimpleNamespace(load_run=lambda path: loaded))
+    monkeypatch.setitem(sys.modules, "asrnorm.training", SimpleNamespace(load_run=lambda path, device="auto": loaded))
     return loaded

@@ -10,6 +10,7 @@ from collections.abc import Sequence
 import typer
 
 from asrnorm import __version__
+from asrnorm.cli.audit import audit
 from asrnorm.cli.bench import bench_app
 from asrnorm.cli.data import data_app
 from asrnorm.cli.demo import demo
@@ -41,6 +42,7 @@ app.command("predict")(predict)
 app.command("report")(report)
 app.command("reproduce")(reproduce)
 app.command("export")(export)
+app.command("audit")(audit)
 app.command("list")(list_registry)
 app.command("doctor")(doctor)
 app.add_typer(data_app, name="data")

@@ -53,14 +53,43 @@ def list_images(root: Path) -> list[Sample]:
     samples: list[Sample] = []
     for domain in _folders(root):
         for label in _folders(domain):
-            images = sorted(_images(label), key=lambda path: path.as_posix())
-            if not images:
-                raise InputError(
-                    f"{label}: no image in it; remove the folder, or add images ({', '.join(sorted(ENDINGS))})"
-                )
+            images = _images_of_class(label)
             samples += [Sample(path, path.relative_to(root).as_posix(), label.name, domain.name) for path in images]
     if not samples:
         raise InputError(f"{root}: no images in it; expected <domain>/<class>/<image>")
+    return samples
+
+
+def list_labeled(root: Path) -> list[Sample]:
+    """Return the images of one domain, `<class>/<image>` under `root`, or those that the table `root` names.
+
+    Raises:
+        InputError: as `list_images`, or the folders of classes hold folders of classes themselves.
+
+    Example:
+        >>> from tempfile import TemporaryDirectory
+        >>> with TemporaryDirectory() as folder:
+        ...     (Path(folder) / "dog").mkdir()
+        ...     (Path(folder) / "dog" / "1.jpg").touch()
+        ...     [(sample.label, sample.key) for sample in list_labeled(Path(folder))]
+        [('dog', 'dog/1.jpg')]
+    """
+    if root.is_file():
+        return _read_table(root)
+    if not root.is_dir():
+        raise InputError(f"{root}: no such folder; give a folder <class>/<image>, or a .csv or .jsonl file")
+    samples: list[Sample] = []
+    folders = _folders(root)
+    for label in folders:
+        inner = _folders(label)
+        if inner and not any(path.suffix.lower() in ENDINGS for path in _entries(label)):
+            raise InputError(
+                f"{label}: holds folders, not images; if {root} is <domain>/<class>/<image>, give one domain: {label}"
+            )
+        images = _images_of_class(label)
+        samples += [Sample(path, path.relative_to(root).as_posix(), label.name, root.name) for path in images]
+    if not samples:
+        raise InputError(f"{root}: no images in it; expected <class>/<image> ({', '.join(sorted(ENDINGS))})")
     return samples
 
 
@@ -87,6 +116,13 @@ def collect_classes(samples: list[Sample], root: Path) -> tuple[str, ...]:
 
 def _folders(place: Path) -> list[Path]:
     return sorted((path for path in _entries(place) if path.is_dir()), key=lambda path: path.name)
+
+
+def _images_of_class(folder: Path) -> list[Path]:
+    images = sorted(_images(folder), key=lambda path: path.as_posix())
+    if not images:
+        raise InputError(f"{folder}: no image in it; remove the folder, or add images ({', '.join(sorted(ENDINGS))})")
+    return images
 
 
 def _images(place: Path) -> Iterator[Path]:

@@ -1,11 +1,12 @@
-"""Worker processes that corrupt pieces of one data set and write them into a file."""
+"""Worker processes that corrupt pieces of one data set and write them into a file, or hand them back."""
 
 import multiprocessing
 import os
 import signal
 import threading
+from collections import deque
 from collections.abc import Callable, Iterable, Iterator
-from concurrent.futures import ProcessPoolExecutor, as_completed
+from concurrent.futures import Future, ProcessPoolExecutor, as_completed
 from concurrent.futures.process import BrokenProcessPool
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -55,6 +56,61 @@ def hire(images_nhwc: Pixels, workers: int) -> Iterator[Run]:
         pool.shutdown(cancel_futures=True)
 
 
+@dataclass(frozen=True)
+class Order:
+    """Images to be corrupted at one severity and handed back; `start` is the index of the first."""
+
+    images_nhwc: Pixels
+    name: str
+    severity: int
+    start: int
+    seed: int
+
+
+Deliver = Callable[[Iterable[Order]], Iterator[Pixels]]
+
+
+@contextmanager
+def hire_couriers(workers: int) -> Iterator[Deliver]:
+    """Give a function that yields the corrupted images of each order, in order, while workers are on the next ones.
+
+    Args:
+        workers: processes; one works in this process.
+    """
+    if workers == 1:
+        yield lambda orders: map(_fill, orders)
+        return
+    context = multiprocessing.get_context("spawn")
+    pool = ProcessPoolExecutor(workers, context, _begin, (None,))
+    try:
+        yield lambda orders: _deliver(pool, orders, 2 * workers)
+    finally:
+        pool.shutdown(cancel_futures=True)
+
+
+def _deliver(pool: ProcessPoolExecutor, orders: Iterable[Order], ahead: int) -> Iterator[Pixels]:
+    waiting: deque[Future[Pixels]] = deque()
+    try:
+        for order in orders:
+            waiting.append(pool.submit(_fill, order))
+            if len(waiting) > ahead:  # more would only fill the memory
+                yield waiting.popleft().result()
+        while waiting:
+            yield waiting.popleft().result()
+    except BrokenProcessPool:
+        raise InputError(
+            "a worker process was killed, for want of memory as a rule: run again with fewer workers"
+        ) from None
+    finally:
+        for future in waiting:
+            future.cancel()
+
+
+def _fill(order: Order) -> Pixels:
+    indices = range(order.start, order.start + len(order.images_nhwc))
+    return corrupt(order.images_nhwc, order.name, severity=order.severity, seed=order.seed, indices=indices)
+
+
 def _share(pool: ProcessPoolExecutor, pieces: Iterable[Piece]) -> Iterator[int]:
     futures = []
     try:
@@ -88,9 +144,10 @@ def _do(images_nhwc: Pixels, piece: Piece) -> int:
 _shared: dict[str, Pixels] = {}
 
 
-def _begin(images_nhwc: Pixels) -> None:
+def _begin(images_nhwc: Pixels | None) -> None:
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # the parent alone answers Ctrl-C, once
-    _shared["images"] = images_nhwc
+    if images_nhwc is not None:
+        _shared["images"] = images_nhwc
     parent = multiprocessing.parent_process()
     if parent is not None:  # a parent that is killed cannot stop its workers: they watch it
         threading.Thread(target=_follow, args=(parent,), daemon=True).start()

@@ -1,6 +1,7 @@
 r"""The gradients at the level of one channel of one sample, shared by the blocked and the per-sample kernels.
 
-With $z = (x - \mu) \gamma / (\sigma + \epsilon) + \beta$ and, over the positions, $S = \sum dz$ and $T = \sum dz (x - \bar x)$:
+With $z = (x - \mu) \gamma / (\sigma + \epsilon) + \beta$ and, over the positions, $S = \sum dz$,
+$T = \sum dz (x - \bar x)$:
 $d\beta = S$, $d\gamma = (T + (\bar x - \mu) S) / (\sigma + \epsilon)$, $d\mu = -f S$,
 $d\sigma = -f\, d\gamma$ where $f = \gamma / (\sigma + \epsilon)$.
 """

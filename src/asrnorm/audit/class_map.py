@@ -1,0 +1,82 @@
+"""Which output of a model stands for which folder of images."""
+
+import json
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from asrnorm.errors import InputError
+
+_MOST_NAMED = 4
+
+
+def map_classes(
+    folders: Sequence[str], num_classes: int, *, names: Sequence[str] | None = None, file: Path | None = None
+) -> dict[str, int]:
+    """Return the output of each class folder.
+
+    Args:
+        folders: names of the class folders, in order.
+        num_classes: outputs of the model.
+        names: of the outputs, where the model knows them.
+        file: JSON that says it: a list of names in the order of outputs, a mapping of names to outputs, or ImageNet's
+            `{"0": ["n01440764", "tench"], ...}`.
+
+    Raises:
+        InputError: a folder without an output, an output that does not exist, or numbers that differ.
+
+    Example:
+        >>> map_classes(["cat", "dog"], 2), map_classes(["dog"], 3, names=["bird", "cat", "dog"])
+        ({'cat': 0, 'dog': 1}, {'dog': 2})
+    """
+    if file is not None:
+        outputs, where = _read(file), str(file)
+    elif names is not None:
+        outputs, where = {name: index for index, name in enumerate(names)}, "the classes of the run"
+    elif len(folders) != num_classes:
+        raise InputError(
+            f"the model has {num_classes} outputs, the images {len(folders)} classes ({_shorten(folders)}); "
+            "give --classes FILE, JSON that maps the names of the folders to outputs"
+        )
+    else:
+        return {name: index for index, name in enumerate(folders)}
+    lacking = [name for name in folders if name not in outputs]
+    if lacking:
+        raise InputError(f"{where}: has no {_shorten(lacking)}; it has {_shorten(list(outputs))}")
+    beyond = [name for name in folders if not 0 <= outputs[name] < num_classes]
+    if beyond:
+        raise InputError(
+            f"{where}: {beyond[0]} is output {outputs[beyond[0]]}, but the model has 0 to {num_classes - 1}"
+        )
+    return {name: outputs[name] for name in folders}
+
+
+def _read(file: Path) -> dict[str, int]:
+    try:
+        content = json.loads(file.read_text(encoding="utf-8"))
+    except FileNotFoundError:
+        raise InputError(f"{file}: no such file") from None
+    except (OSError, ValueError, RecursionError) as error:
+        raise InputError(f"{file}: not JSON ({(str(error).splitlines() or [''])[0]})") from None
+    outputs = _to_outputs(content)
+    if not outputs:
+        raise InputError(f"{file}: expected a list of names, or a mapping of names to outputs")
+    return outputs
+
+
+def _to_outputs(content: Any) -> dict[str, int]:
+    if isinstance(content, list) and all(isinstance(name, str) for name in content):
+        return {name: index for index, name in enumerate(content)}
+    if not isinstance(content, dict):
+        return {}
+    if all(type(index) is int for index in content.values()):
+        return dict(content)
+    if all(key.isdecimal() and isinstance(value, str | list) for key, value in content.items()):
+        named = {int(key): [value] if isinstance(value, str) else value for key, value in content.items()}
+        return {name: index for index, several in named.items() for name in several if isinstance(name, str)}
+    return {}
+
+
+def _shorten(names: Sequence[str]) -> str:
+    rest = f", ... ({len(names)})" if len(names) > _MOST_NAMED else ""
+    return ", ".join(names[:_MOST_NAMED]) + rest

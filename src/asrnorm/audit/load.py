@@ -1,0 +1,140 @@
+"""From what stands on the command line to a model that can be audited."""
+
+import hashlib
+import importlib.util
+import sys
+from collections.abc import Callable
+from importlib import import_module
+from pathlib import Path
+from types import ModuleType
+
+import torch
+from torch import nn
+
+from asrnorm.audit.form import Form
+from asrnorm.audit.library import LIBRARIES, build_from_library, load_strictly, read_weights
+from asrnorm.audit.subject import ModuleSubject, Subject
+from asrnorm.errors import InputError
+
+_FORMS = "a run folder, torchvision:NAME, timm:NAME, package.module:function, file.py:function, a .pt2 or an .onnx file"
+_WEIGHTS_ALONE = (".pt", ".pth", ".bin", ".ckpt", ".safetensors")
+
+
+def load_subject(
+    model: str, *, weights: str | None = None, form: Form | None = None, device: str = "auto", seed: int = 0
+) -> Subject:
+    """Return the model that a word names.
+
+    Python functions, and `.pt2` files to a lesser degree, are code: load those you trust. Weights are never unpickled
+    beyond plain tensors.
+
+    Args:
+        model: a run folder, `torchvision:NAME`, `timm:NAME`, `package.module:function` or `path/file.py:function`
+            (called without arguments, returns an `nn.Module`), a `.pt2` file or an `.onnx` file.
+        weights: for a name or function: a file of weights, or the library's own name of some.
+        form: mean and deviation of the input where they are not the default.
+        device: `auto` is a GPU where there is one.
+        seed: of torch before a function is called, so that a network without weights is the same every time.
+
+    Raises:
+        InputError: none of these, or what it names cannot be loaded; one line says why.
+        MissingDependencyError: the library it needs is not installed.
+    """
+    from asrnorm.training.distributed import choose_device
+
+    chosen, form = choose_device(device), form or Form()
+    path = Path(model)
+    if path.is_dir():
+        _refuse_weights(model, weights)
+        return _load_run(path, chosen)
+    if path.suffix.lower() in (".pt2", ".onnx"):
+        _refuse_weights(model, weights)
+        if not path.is_file():
+            raise InputError(f"{path}: no such file")
+        return _load_file(path, form, chosen)
+    if path.suffix.lower() in _WEIGHTS_ALONE:
+        raise InputError(
+            f"{path}: weights alone are no network; give torchvision:NAME or file.py:function --weights FILE"
+        )
+    place, colon, name = model.rpartition(":")
+    if not colon or not place or not name:
+        raise InputError(f"{model}: no such model; give {_FORMS}")
+    if place in LIBRARIES:
+        network, form = build_from_library(place, name, weights, form)
+        source = repr(network).encode()
+        return ModuleSubject(model, network, form, device=chosen, kind=place, source=source)
+    torch.manual_seed(seed)
+    network, source = _call(model, place, name)
+    if weights is not None:
+        load_strictly(network, read_weights(Path(weights)), weights)
+    shown = f"{Path(place).name}:{name}" if place.endswith(".py") else model
+    return ModuleSubject(shown, network, form, device=chosen, kind="python", source=source)
+
+
+def _refuse_weights(model: str, weights: str | None) -> None:
+    if weights is not None:
+        raise InputError(f"{model} has weights of its own; leave out --weights")
+
+
+def _load_run(folder: Path, device: torch.device) -> Subject:
+    if not (folder / "config.yaml").is_file():
+        raise InputError(f"{folder}: not the folder of a run, it has no config.yaml; a model is {_FORMS}")
+    from asrnorm.evaluation import evaluation_size
+    from asrnorm.training import load_run
+
+    loaded = load_run(folder, str(device))
+    code = (folder / "config.yaml").read_bytes()
+    form = Form(size=evaluation_size(loaded.suite))  # mean and deviation stand in the run's own model
+    subject = ModuleSubject(folder.name, loaded.model, form, device=device, kind="run", source=code)
+    subject.native_size = loaded.suite.image_size
+    subject.class_names = loaded.classes
+    return subject
+
+
+def _load_file(path: Path, form: Form, device: torch.device) -> Subject:
+    if path.suffix.lower() == ".pt2":
+        from asrnorm.audit.exported import load_exported
+
+        return load_exported(path, form, device)
+    from asrnorm.audit.onnx_file import OnnxSubject
+
+    return OnnxSubject(path, form, device)
+
+
+def _call(model: str, place: str, name: str) -> tuple[nn.Module, bytes]:
+    """Return what a function returns, and the code of its file."""
+    try:
+        module = _import_file(Path(place)) if place.endswith(".py") else import_module(place)
+    except InputError:
+        raise
+    except Exception as error:  # someone else's code: anything can come
+        raise InputError(f"{model}: {place} cannot be imported ({_describe(error)})") from error
+    function: Callable[[], object] | None = getattr(module, name, None)
+    if not callable(function):
+        raise InputError(f"{model}: {place} has no function {name!r}")
+    try:
+        network = function()
+    except Exception as error:
+        raise InputError(f"{model}: {name}() raised {_describe(error)}; it is called without arguments") from error
+    if not isinstance(network, nn.Module):
+        raise InputError(f"{model}: {name}() returned {type(network).__name__}, not an nn.Module")
+    file = getattr(module, "__file__", None)
+    return network, Path(file).read_bytes() if file else b""
+
+
+def _import_file(path: Path) -> ModuleType:
+    if not path.is_file():
+        raise InputError(f"{path}: no such file")
+    name = f"_audited_{hashlib.sha256(str(path.resolve()).encode()).hexdigest()[:12]}"
+    spec = importlib.util.spec_from_file_location(name, path)
+    if spec is None or spec.loader is None:
+        raise InputError(f"{path}: not a Python file")
+    module = importlib.util.module_from_spec(spec)
+    sys.modules[name] = module  # dataclasses and pickles look their module up
+    spec.loader.exec_module(module)
+    return module
+
+
+def _describe(error: Exception) -> str:
+    line = (str(error).splitlines() or [""])[0]
+    return f"{type(error).__name__}: {line}" if line else type(error).__name__

@@ -1,0 +1,106 @@
+"""The images of an audit: some of each class, decoded once, in memory."""
+
+import hashlib
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+from numpy.typing import NDArray
+
+from asrnorm.data.folder_listing import Sample, collect_classes, list_labeled
+from asrnorm.data.image import read_image
+from asrnorm.errors import InputError
+
+
+@dataclass(frozen=True, kw_only=True)
+class Pictures:
+    """Images with the classes of their folders.
+
+    Attributes:
+        images: uint8 `(n, h, w, 3)`.
+        labels: int64 `(n,)`, into `classes`.
+        classes: names of the folders, in order.
+        keys: path of each image below the folder.
+        skipped: one line for each file that could not be read.
+        num_found: images in the folder, of which these are some.
+    """
+
+    images: NDArray[np.uint8]
+    labels: NDArray[np.int64]
+    classes: tuple[str, ...]
+    keys: tuple[str, ...]
+    skipped: tuple[str, ...] = ()
+    num_found: int = 0
+
+    def __len__(self) -> int:
+        return len(self.labels)
+
+    @property
+    def fingerprint(self) -> str:
+        """A hash of pixels, labels and names: the same images anywhere are the same."""
+        digest = hashlib.sha256("\0".join(self.classes).encode("utf-8", "surrogateescape"))
+        digest.update(repr(self.images.shape).encode())
+        digest.update(np.ascontiguousarray(self.images).data)
+        digest.update(np.ascontiguousarray(self.labels).data)
+        return digest.hexdigest()[:16]
+
+
+def read_pictures(folder: Path, size: tuple[int, int], limit: int | None = None) -> Pictures:
+    """Read images `<class>/<image>`, at most `limit` of them, spread evenly over classes and over each class.
+
+    A file that cannot be read is left out and counted.
+
+    Args:
+        folder: with one sub folder a class; or a table, as `list_labeled` takes it.
+        size: height and width to which every image is resized.
+        limit: the most images; `None` takes all.
+
+    Raises:
+        InputError: no image, one class, or none that can be read.
+    """
+    samples = list_labeled(folder)
+    classes = collect_classes(samples, folder)
+    if len(classes) < 2:
+        raise InputError(f"{folder}: one class ({classes[0]}); an audit needs at least two folders of images")
+    numbers = {name: number for number, name in enumerate(classes)}
+    chosen = choose_evenly([numbers[sample.label] for sample in samples], len(classes), limit)
+    images, kept, skipped = [], list[Sample](), []
+    for sample in (samples[row] for row in chosen):
+        try:
+            images.append(read_image(sample.path, size=size))
+            kept.append(sample)
+        except InputError as error:
+            skipped.append(str(error))
+    if not kept:
+        raise InputError(f"{folder}: none of {len(skipped)} images can be read; the first: {skipped[0]}")
+    return Pictures(
+        images=np.stack(images),
+        labels=np.array([numbers[sample.label] for sample in kept], np.int64),
+        classes=classes,
+        keys=tuple(sample.key for sample in kept),
+        skipped=tuple(skipped),
+        num_found=len(samples),
+    )
+
+
+def choose_evenly(labels: Sequence[int], num_classes: int, limit: int | None) -> list[int]:
+    """Return at most `limit` rows, in order: as many of each class as can be, evenly spaced within it.
+
+    Example:
+        >>> choose_evenly([0, 0, 0, 0, 1, 1], 2, limit=4), choose_evenly([0, 1, 2, 3], 4, limit=2)
+        ([0, 2, 4, 5], [0, 2])
+    """
+    if limit is None or limit >= len(labels):
+        return list(range(len(labels)))
+    rows = [[row for row, label in enumerate(labels) if label == number] for number in range(num_classes)]
+    # Where there are more classes than images, classes are spaced out too.
+    order = [step * num_classes // limit for step in range(limit)] if limit < num_classes else range(num_classes)
+    quotas = [0] * num_classes
+    left = limit
+    while left:
+        for number in order:
+            if left and quotas[number] < len(rows[number]):
+                quotas[number] += 1
+                left -= 1
+    return sorted(own[k * len(own) // quota] for own, quota in zip(rows, quotas, strict=True) for k in range(quota))

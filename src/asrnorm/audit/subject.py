@@ -1,0 +1,191 @@
+"""One interface for whatever is audited: a network in this process, or a file that something else runs."""
+
+import hashlib
+from abc import ABC, abstractmethod
+
+import torch
+from torch import Tensor, nn
+
+from asrnorm.audit.form import Form, are_probabilities, find_answer, to_logits
+from asrnorm.errors import AsrnormError, InputError
+
+_NO_GRADIENTS = "the file has no gradients"
+
+
+class Subject(ABC):
+    """A model under audit.
+
+    Attributes:
+        name: as shown.
+        kind: what it was loaded from.
+        form: of its input.
+        fingerprint: of its weights and code; results are kept under it.
+        num_classes: outputs, known after `probe`.
+        native_size: the size at which its own data is kept, where it has one; the audit reads images at that size.
+        class_names: of the outputs, where the model knows them.
+        no_gradients: why there are none; empty where there are.
+        device: where images have to lie.
+        num_parameters: how many numbers it has learned, where that is known.
+    """
+
+    def __init__(self, name: str, kind: str, form: Form, fingerprint: str) -> None:
+        self.name, self.kind, self.form, self.fingerprint = name, kind, form, fingerprint
+        self.num_classes = 0
+        self.native_size: tuple[int, int] | None = form.size
+        self.class_names: tuple[str, ...] | None = None
+        self.no_gradients = ""
+        self.device = torch.device("cpu")
+        self.num_parameters: int | None = None
+        self.probabilities = False
+
+    @property
+    def has_gradients(self) -> bool:
+        """Whether attacks that climb the loss can be run."""
+        return not self.no_gradients
+
+    @abstractmethod
+    def answer(self, images: Tensor) -> Tensor:
+        """Return what the model says to one batch in [0, 1], `(n, K)`, logits or probabilities."""
+
+    def predict(self, images: Tensor) -> Tensor:
+        """Return logits `(n, K)` in float32 on the CPU.
+
+        Args:
+            images: float `(n, 3, h, w)` in [0, 1], one batch.
+
+        Raises:
+            InputError: the model raises, returns another shape than expected, or NaN.
+        """
+        with torch.inference_mode():
+            answer = self._call(images)
+        self._check(answer, len(images))
+        return to_logits(answer, self.probabilities).float().cpu()
+
+    def probe(self, size: tuple[int, int]) -> None:
+        """Try the model on two images of noise: how many outputs, logits or probabilities, gradients or none.
+
+        Raises:
+            InputError: as `predict`.
+        """
+        images = torch.rand((2, 3, *size), generator=torch.Generator().manual_seed(0))
+        with torch.inference_mode():
+            answer = self._call(images)
+        self.num_classes = answer.shape[1] if answer.ndim == 2 else 0
+        self._check(answer, len(images))
+        self.probabilities = are_probabilities(answer)
+
+    def _call(self, images: Tensor) -> Tensor:
+        try:
+            return self.answer(images.to(self.device))
+        except AsrnormError as error:
+            raise InputError(f"{self.name} {error}") from error
+        except Exception as error:  # someone else's code: anything can come
+            line = (str(error).splitlines() or [""])[0]
+            raise InputError(
+                f"{self.name} raised {type(error).__name__} on images {tuple(images.shape)}: {line}; "
+                "try another --size, or call it yourself"
+            ) from error
+
+    def _check(self, answer: Tensor, count: int) -> None:
+        if answer.ndim != 2 or len(answer) != count or answer.shape[1] != self.num_classes or self.num_classes < 2:
+            raise InputError(
+                f"{self.name} returns {tuple(answer.shape)} for {count} images; expected ({count}, number of classes)"
+            )
+        bad = int((~answer.isfinite().all(1)).sum())
+        if bad:
+            raise InputError(
+                f"{self.name}: NaN or infinite outputs for {bad} of {count} images; "
+                "its weights are damaged, or --mean and --std do not fit it"
+            )
+
+
+class UnitInput(nn.Module):
+    """A foreign network behind images in [0, 1], in evaluation mode for good; attacks take it for a classifier."""
+
+    def __init__(self, network: nn.Module, form: Form, dtype: torch.dtype) -> None:
+        super().__init__()
+        self.network = network
+        self.form, self.dtype = form, dtype
+        self.probabilities = False
+        # Attacks ask the first parameter for the dtype of images; a network may have none, or one of another dtype.
+        self.unit = nn.Parameter(torch.ones(()), requires_grad=False)
+
+    def train(self, mode: bool = True) -> "UnitInput":  # noqa: ARG002
+        """Stay in evaluation mode: an exported program cannot leave it, and an audit has no reason to."""
+        return self
+
+    def forward(self, images: Tensor) -> Tensor:
+        """Return logits."""
+        return to_logits(self.answer(images), self.probabilities)
+
+    def answer(self, images: Tensor) -> Tensor:
+        """Return what the network says, as it says it."""
+        parts = self.form.split(self.form.prepare(images).to(self.dtype))
+        answers = [find_answer(self.network(part)) for part in parts]
+        return (torch.cat(answers) if len(answers) > 1 else answers[0])[: len(images)]
+
+
+class ModuleSubject(Subject):
+    """A network in this process.
+
+    Args:
+        name: as shown.
+        network: returns logits or probabilities; put in evaluation mode unless `exported`.
+        form: of its input.
+        device: where it is moved, unless `exported`.
+        kind: what it was loaded from.
+        source: of its code, which goes into the fingerprint.
+        exported: an exported program, which neither moves nor changes its mode.
+
+    Example:
+        >>> subject = ModuleSubject("toy", nn.Sequential(nn.Flatten(), nn.Linear(12, 5)))
+        >>> subject.probe((2, 2))
+        >>> subject.num_classes, subject.has_gradients, subject.predict(torch.rand(4, 3, 2, 2)).shape
+        (5, True, torch.Size([4, 5]))
+    """
+
+    def __init__(
+        self,
+        name: str,
+        network: nn.Module,
+        form: Form | None = None,
+        *,
+        device: torch.device | str = "cpu",
+        kind: str = "module",
+        source: bytes = b"",
+        exported: bool = False,
+    ) -> None:
+        form = form or Form()
+        super().__init__(name, kind, form, _fingerprint(network, source))
+        if not exported:
+            network.to(device).eval()
+        for parameter in network.parameters():
+            parameter.requires_grad_(False)  # attacks need gradients of images alone: half the work
+        dtype = next((p.dtype for p in network.parameters() if p.is_floating_point()), torch.float32)
+        self.device = torch.device(device)
+        self.num_parameters = sum(parameter.numel() for parameter in network.parameters())
+        self.module = UnitInput(network, form, dtype)
+        self.module.training = False
+
+    def answer(self, images: Tensor) -> Tensor:
+        """Return what the network says."""
+        return self.module.answer(images)
+
+    def probe(self, size: tuple[int, int]) -> None:
+        """Try the network, and whether a gradient comes back to the images."""
+        super().probe(size)
+        self.module.probabilities = self.probabilities
+        try:
+            images = torch.rand((1, 3, *size), device=self.device, requires_grad=True)
+            torch.autograd.grad(self.module(images).sum(), images)
+        except Exception:  # a program exported without gradients, quantized layers: whatever they raise
+            self.no_gradients = _NO_GRADIENTS if self.kind == "torch-export" else "the network has no gradients"
+
+
+def _fingerprint(network: nn.Module, source: bytes) -> str:
+    digest = hashlib.sha256(source)
+    for name, value in sorted(network.state_dict().items()):
+        if isinstance(value, Tensor) and not value.is_quantized:
+            digest.update(f"{name}{tuple(value.shape)}{value.dtype}".encode())
+            digest.update(value.detach().cpu().contiguous().flatten().view(torch.uint8).numpy().tobytes())
+    return digest.hexdigest()[:16]

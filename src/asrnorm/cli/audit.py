@@ -1,0 +1,133 @@
+"""`asrnorm audit`: a robustness report on any model."""
+
+import shutil
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+from rich.console import Console
+from rich.table import Table
+
+if TYPE_CHECKING:
+    from asrnorm.audit import Audit, Pictures, Plan, Subject
+
+_SIZE = 224  # where neither the call nor a model says
+_LIMIT, _QUICK_LIMIT = 500, 100
+
+Triple = tuple[float, float, float]
+
+
+def audit(
+    model: Annotated[
+        str,
+        typer.Argument(
+            help="A run folder, torchvision:NAME, timm:NAME, package.module:function, file.py:function, "
+            "a .pt2 or an .onnx file.",
+            show_default=False,
+        ),
+    ],
+    data: Annotated[Path, typer.Option(help="Images, one sub folder a class.", show_default=False)],
+    against: Annotated[str | None, typer.Option(help="A second model, on the same images.")] = None,
+    weights: Annotated[
+        str | None, typer.Option(help="A file of weights, or the library's own name of some, for a name or function.")
+    ] = None,
+    against_weights: Annotated[str | None, typer.Option(help="The same for the second model.")] = None,
+    classes: Annotated[
+        Path | None, typer.Option(help="JSON: names of the folders to outputs, or a list of names in their order.")
+    ] = None,
+    quick: Annotated[
+        bool, typer.Option("--quick", help="100 images, severities 1, 3 and 5, a shorter search.")
+    ] = False,
+    limit: Annotated[
+        int | None,
+        typer.Option(min=0, help="The most images, spread over classes; 0 takes all.", show_default="500, quick 100"),
+    ] = None,
+    size: Annotated[
+        int | None, typer.Option(min=1, help="Side to which images are resized.", show_default="the model's, or 224")
+    ] = None,
+    mean: Annotated[Triple | None, typer.Option(help="Of the input's channels.", show_default="the model's")] = None,
+    std: Annotated[Triple | None, typer.Option(help="Of the input's channels.", show_default="the model's")] = None,
+    device: Annotated[str, typer.Option(help="auto, cpu, cuda, cuda:1, ...")] = "auto",
+    out: Annotated[Path, typer.Option(help="Folder of the page, the numbers and the ledger.")] = Path("audit"),
+    json_file: Annotated[Path | None, typer.Option("--json", help="Also write the numbers to this file.")] = None,
+    seed: Annotated[int, typer.Option(help="Of noise, attacks and the search.")] = 0,
+    workers: Annotated[
+        int | None, typer.Option(min=1, help="Processes that corrupt images.", show_default="one a core")
+    ] = None,
+) -> None:
+    """Measure how a model holds up: corruptions, calibration, attacks, the changes that hurt most, and what breaks.
+
+    Example: `asrnorm audit net.onnx --data photos --mean 0.485 0.456 0.406 --std 0.229 0.224 0.225 --quick`. Started
+    again in the same folder, it goes on where it stopped.
+    """
+    from asrnorm.audit import Plan, run_audit, write_audit
+
+    count = limit if limit is not None else _QUICK_LIMIT if quick else _LIMIT
+    plan = Plan.quick(limit=count or None, seed=seed) if quick else Plan(limit=count or None, seed=seed)
+    subjects = _load([(model, weights), (against, against_weights)], mean, std, device, seed)
+    side = (size, size) if size else _choose_size(subjects)
+    pictures, outputs = _prepare(subjects, data, side, plan, classes)
+    result = run_audit(
+        subjects, pictures, outputs, plan, data=data.resolve().name, ledger=out / "ledger.jsonl", workers=workers
+    )
+    page, numbers = write_audit(result, pictures, out)
+    if json_file is not None:
+        json_file.parent.mkdir(parents=True, exist_ok=True)
+        shutil.copyfile(numbers, json_file)
+    _print(result)
+    typer.echo(f"report: {page}")
+
+
+def _load(
+    words: list[tuple[str | None, str | None]], mean: Triple | None, std: Triple | None, device: str, seed: int
+) -> list["Subject"]:
+    from asrnorm.audit import load_subject
+    from asrnorm.audit.form import Form
+
+    form = Form(mean=mean, std=std)
+    subjects = [
+        load_subject(word, weights=weights, form=form, device=device, seed=seed) for word, weights in words if word
+    ]
+    if len(subjects) == 2 and subjects[0].name == subjects[1].name:
+        for subject, (_, weights), letter in zip(subjects, words, "AB", strict=True):
+            subject.name += f" ({Path(weights).stem})" if weights and words[0][1] != words[1][1] else f" ({letter})"
+    return subjects
+
+
+def _choose_size(subjects: list["Subject"]) -> tuple[int, int]:
+    """Return the largest size that a model asks for; the others resize what they get."""
+    return max((subject.native_size for subject in subjects if subject.native_size), default=(_SIZE, _SIZE))
+
+
+def _prepare(
+    subjects: list["Subject"], data: Path, size: tuple[int, int], plan: "Plan", classes: Path | None
+) -> tuple["Pictures", list[dict[str, int]]]:
+    from asrnorm.audit import read_pictures
+    from asrnorm.audit.class_map import map_classes
+
+    for subject in subjects:  # before a thousand images are decoded
+        subject.probe(size)
+    pictures = read_pictures(data, size, plan.limit)
+    outputs = [
+        map_classes(pictures.classes, subject.num_classes, names=subject.class_names, file=classes)
+        for subject in subjects
+    ]
+    console = Console(stderr=True, highlight=False)
+    for line in pictures.skipped[:3]:
+        console.print(f"skipped: {line}", markup=False, soft_wrap=True)
+    if len(pictures.skipped) > 3:
+        console.print(f"skipped: {len(pictures.skipped)} files in all", markup=False, soft_wrap=True)
+    return pictures, outputs
+
+
+def _print(result: "Audit") -> None:
+    table = Table(box=None, pad_edge=False, title="accuracy in %", title_justify="left")
+    table.add_column("")
+    for heading in ("clean", "corrupted", "worst tuple", "strongest attack"):
+        table.add_column(heading, justify="right")
+    for model in result.models:
+        mean = model.under()
+        attack = min(model.attacks.values(), default=None)
+        values = [model.clean.accuracy, mean.accuracy if mean else None, model.search.reading.accuracy, attack]
+        table.add_row(model.name, *("-" if value is None else f"{100 * value:.1f}" for value in values))
+    Console().print(table)

@@ -1,0 +1,60 @@
+import json
+
+import pytest
+
+from asrnorm.audit.class_map import map_classes
+from asrnorm.errors import InputError
+
+
+def write(path, content):
+    path.write_text(json.dumps(content))
+    return path
+
+
+@pytest.mark.parametrize(
+    "content",
+    [
+        ["bird", "cat", "dog"],
+        {"dog": 2, "bird": 0, "cat": 1},
+        {"0": ["n1", "bird"], "1": ["n2", "cat"], "2": ["n3", "dog"]},
+        {"0": "bird", "1": "cat", "2": "dog"},
+    ],
+)
+def test_a_file_says_which_output_a_folder_is(tmp_path, content):
+    assert map_classes(["cat", "dog"], 3, file=write(tmp_path / "c.json", content)) == {"cat": 1, "dog": 2}
+
+
+def test_numbers_that_differ_are_one_line():
+    with pytest.raises(
+        InputError, match=r"the model has 1000 outputs, the images 2 classes \(cat, dog\); give --classes"
+    ):
+        map_classes(["cat", "dog"], 1000)
+
+
+def test_a_run_is_matched_by_name_not_by_order():
+    assert map_classes(["a", "c"], 3, names=["c", "b", "a"]) == {"a": 2, "c": 0}
+    with pytest.raises(InputError, match="the classes of the run: has no d"):
+        map_classes(["a", "d"], 3, names=["c", "b", "a"])
+
+
+@pytest.mark.parametrize(
+    ("content", "line"),
+    [
+        (["cat"], "has no dog; it has cat"),
+        ({"cat": 0, "dog": 7}, "dog is output 7, but the model has 0 to 1"),
+        ({"cat": 0, "dog": -1}, "dog is output -1"),
+        ("cat", "expected a list of names"),
+        ({"cat": [0]}, "expected a list of names"),
+    ],
+)
+def test_a_file_that_does_not_fit_is_one_line(tmp_path, content, line):
+    with pytest.raises(InputError, match=line):
+        map_classes(["cat", "dog"], 2, file=write(tmp_path / "c.json", content))
+
+
+def test_a_file_that_is_no_json(tmp_path):
+    (tmp_path / "c.json").write_text("cat: 0")
+    with pytest.raises(InputError, match=r"c.json: not JSON"):
+        map_classes(["cat"], 1, file=tmp_path / "c.json")
+    with pytest.raises(InputError, match="no such file"):
+        map_classes(["cat"], 1, file=tmp_path / "gone.json")

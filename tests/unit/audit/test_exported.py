@@ -1,0 +1,67 @@
+"""A torch-export file gives the network's logits, with its own batch size and gradients."""
+
+import zipfile
+
+import pytest
+import torch
+from torch import nn
+
+from asrnorm.audit.load import load_subject
+from asrnorm.errors import InputError
+from helpers.audited import ColorNet
+
+
+def export(path, network=None, batch=None, side=16):
+    dynamic = None if batch else ({0: torch.export.Dim("n", min=1, max=1024)},)
+    network = (network or ColorNet()).eval()
+    program = torch.export.export(network, (torch.rand(batch or 4, 3, side, side),), dynamic_shapes=dynamic)
+    torch.export.save(program, path)
+    return network
+
+
+@pytest.mark.parametrize("batch", [None, 4])
+def test_logits_and_gradients_are_those_of_the_network(tmp_path, batch):
+    network = export(tmp_path / "net.pt2", batch=batch)
+    subject = load_subject(str(tmp_path / "net.pt2"), device="cpu")
+    subject.probe((16, 16))
+    assert (subject.num_classes, subject.form.batch, subject.native_size) == (3, batch, (16, 16))
+    images = torch.rand(6, 3, 16, 16)
+    assert torch.allclose(subject.predict(images), network(images), atol=1e-6)
+    assert subject.has_gradients
+    images.requires_grad_()
+    (gradient,) = torch.autograd.grad(subject.module(images).sum(), images)
+    (expected,) = torch.autograd.grad(network(images).sum(), images)
+    assert torch.allclose(gradient, expected, atol=1e-6)
+
+
+def test_images_of_another_size_are_resized(tmp_path):
+    export(tmp_path / "net.pt2")
+    subject = load_subject(str(tmp_path / "net.pt2"), device="cpu")
+    subject.probe((32, 32))
+    assert subject.predict(torch.rand(2, 3, 32, 32)).shape == (2, 3)
+
+
+def test_a_file_without_gradients_says_so(tmp_path):
+    class Detached(nn.Module):
+        def forward(self, images):
+            with torch.no_grad():
+                return images.mean((2, 3))
+
+    export(tmp_path / "net.pt2", Detached())
+    subject = load_subject(str(tmp_path / "net.pt2"), device="cpu")
+    subject.probe((16, 16))
+    assert subject.no_gradients == "the file has no gradients"
+
+
+def test_what_is_no_such_file_is_one_line(tmp_path):
+    (tmp_path / "net.pt2").write_bytes(b"nothing")
+    with pytest.raises(InputError, match=r"net.pt2: not a file of torch.export that this torch can read"):
+        load_subject(str(tmp_path / "net.pt2"))
+
+
+def test_an_archive_with_pickled_objects_is_refused(tmp_path):
+    export(tmp_path / "net.pt2")
+    with zipfile.ZipFile(tmp_path / "net.pt2", "a") as archive:
+        archive.writestr("net/data/constants/opaque_obj_0", b"cos\nsystem\n")
+    with pytest.raises(InputError, match="holds pickled objects"):
+        load_subject(str(tmp_path / "net.pt2"))

@@ -1,0 +1,180 @@
+"""Every form of a model comes to one interface; what cannot be loaded is one line."""
+
+import pickle
+import sys
+from types import ModuleType, SimpleNamespace
+
+import pytest
+import torch
+from torch import nn
+
+from asrnorm.audit.form import Form
+from asrnorm.audit.load import load_subject
+from asrnorm.errors import InputError, MissingDependencyError
+from helpers.audited import MODULE, ColorNet
+from helpers.finished_run import install_run
+from helpers.toy_suite import ToySuite
+
+IMAGES = torch.rand((3, 3, 32, 32), generator=torch.Generator().manual_seed(1))
+
+
+@pytest.fixture
+def file(tmp_path):
+    path = tmp_path / "nets.py"
+    path.write_text(MODULE)
+    return path
+
+
+def load(*words, **options):
+    subject = load_subject(*words, device="cpu", **options)
+    subject.probe((32, 32))
+    return subject
+
+
+def test_a_function_of_a_file_or_module(file, monkeypatch):
+    subject = load(f"{file}:net")
+    assert (subject.name, subject.num_classes, subject.has_gradients) == ("nets.py:net", 3, True)
+    assert torch.allclose(subject.predict(IMAGES), ColorNet()(IMAGES))
+    monkeypatch.syspath_prepend(file.parent)
+    assert load("nets:net").fingerprint == subject.fingerprint
+
+
+def test_the_fingerprint_follows_weights_and_code(file):
+    first = load(f"{file}:random_net")
+    assert load(f"{file}:random_net").fingerprint == first.fingerprint  # seeded before the call
+    assert load(f"{file}:random_net", seed=1).fingerprint != first.fingerprint
+    file.write_text(MODULE + "\n# another forward\n")
+    assert load(f"{file}:random_net").fingerprint != first.fingerprint
+
+
+def test_weights_must_fit_whole(file, tmp_path):
+    state = {f"module.{key}": 2 * value for key, value in ColorNet().state_dict().items()}  # as DDP saves it
+    torch.save(state, tmp_path / "w.pth")
+    subject = load(f"{file}:net", weights=str(tmp_path / "w.pth"))
+    assert torch.allclose(subject.predict(IMAGES), 2 * ColorNet()(IMAGES))
+    torch.save({"fc.weight": torch.zeros(3, 3)}, tmp_path / "half.pth")
+    with pytest.raises(InputError, match=r"half.pth: not the weights of this ColorNet: it lacks fc.bias"):
+        load(f"{file}:net", weights=str(tmp_path / "half.pth"))
+
+
+class Hostile:
+    def __reduce__(self):
+        return (open, ("pwned", "w"))
+
+
+def test_a_hostile_pickle_runs_nothing(file, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "w.pth").write_bytes(pickle.dumps(Hostile()))
+    with pytest.raises(InputError, match=r"w.pth: damaged, or not a file of weights"):
+        load(f"{file}:net", weights="w.pth")
+    assert not (tmp_path / "pwned").exists()
+
+
+@pytest.mark.parametrize(
+    ("name", "line"),
+    [
+        ("absent", "has no function 'absent'"),
+        ("fails", r"fails\(\) raised KeyError: 'weights'"),
+        ("number", r"number\(\) returned int, not an nn.Module"),
+        ("raises", r"nets.py:raises raised RuntimeError on images \(2, 3, 32, 32\): no such layer;"),
+        ("nan", "NaN or infinite outputs for 2 of 2 images"),
+        ("text", "nets.py:text returns str, not a tensor of logits"),
+        ("image", r"returns \(2, 3, 32, 32\) for 2 images; expected \(2, number of classes\)"),
+    ],
+)
+def test_what_a_function_can_do_wrong_is_one_line(file, name, line):
+    with pytest.raises(InputError, match=line) as caught:
+        load(f"{file}:{name}")
+    assert "\n" not in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("word", "line"),
+    [
+        ("gone.py:net", "gone.py: no such file"),
+        ("no_such_package.x:net", "cannot be imported"),
+        ("gone.onnx", "gone.onnx: no such file"),
+        ("gone.pt2", "gone.pt2: no such file"),
+        ("net.pth", "weights alone are no network"),
+        ("resnet18", "resnet18: no such model; give a run folder"),
+    ],
+)
+def test_a_word_that_names_no_model_is_one_line(word, line):
+    with pytest.raises(InputError, match=line):
+        load_subject(word)
+
+
+def test_a_folder_that_is_no_run(tmp_path):
+    with pytest.raises(InputError, match=r"not the folder of a run, it has no config.yaml"):
+        load_subject(str(tmp_path))
+
+
+def test_a_run_folder_knows_its_classes_and_size(tmp_path, monkeypatch):
+    suite = ToySuite()
+    install_run(monkeypatch, tmp_path / "run", suite)
+    subject = load_subject(str(tmp_path / "run"), device="cpu")
+    subject.probe(suite.image_size)
+    assert subject.class_names == tuple(suite.classes)
+    assert subject.num_classes == len(suite.classes)
+    assert subject.native_size == suite.image_size
+    with pytest.raises(InputError, match="has weights of its own; leave out --weights"):
+        load_subject(str(tmp_path / "run"), weights="w.pth")
+
+
+def test_mean_and_deviation_reach_the_network(file):
+    form = Form(mean=(0.5, 0.5, 0.5), std=(0.25, 0.5, 1.0))
+    expected = ColorNet()((IMAGES - 0.5) / torch.tensor([0.25, 0.5, 1.0]).view(1, 3, 1, 1))
+    assert torch.allclose(load(f"{file}:net", form=form).predict(IMAGES), expected, atol=1e-5)
+    with pytest.raises(InputError, match="--mean and --std belong together"):
+        Form(mean=(0.5, 0.5, 0.5))
+    with pytest.raises(InputError, match="--std must be positive"):
+        Form(mean=(0.5, 0.5, 0.5), std=(0.0, 1.0, 1.0))
+
+
+@pytest.mark.parametrize("library", ["torchvision", "timm"])
+def test_a_library_that_is_missing_says_what_to_install(library, monkeypatch):
+    monkeypatch.setitem(sys.modules, library, None)
+    with pytest.raises(MissingDependencyError, match=r"pip install 'asrnorm\[vision\]'"):
+        load_subject(f"{library}:resnet18", weights="DEFAULT")
+
+
+def install_library(monkeypatch, library):
+    """Stand in for a library: one network whose head has as many outputs as asked for."""
+
+    def build(name, weights=None, pretrained=False, num_classes=5):
+        if name.partition(".")[0] != "net":
+            raise ValueError(f"Unknown model {name}\nmore")
+        network = nn.Sequential(nn.AdaptiveAvgPool2d(1), nn.Flatten(), nn.Linear(3, num_classes))
+        network.asked = (name, weights, pretrained)
+        if library == "timm":
+            network.pretrained_cfg = {"mean": (0.5, 0.5, 0.5), "std": (0.5, 0.5, 0.5)}
+        return network
+
+    module = ModuleType(library)
+    module.create_model = build
+    monkeypatch.setitem(sys.modules, library, module)
+    monkeypatch.setitem(sys.modules, f"{library}.models", SimpleNamespace(get_model=build))
+
+
+def test_names_of_libraries_with_their_own_weights_and_normalization(monkeypatch):
+    for library in ("torchvision", "timm"):
+        install_library(monkeypatch, library)
+    vision = load("torchvision:net", weights="DEFAULT")
+    assert vision.module.network.asked == ("net", "DEFAULT", False)
+    assert vision.form.mean == (0.485, 0.456, 0.406)
+    timm = load("timm:net", weights="a1_in1k")
+    assert timm.module.network.asked == ("net.a1_in1k", None, True)
+    assert timm.form.std == (0.5, 0.5, 0.5)
+    with pytest.raises(InputError, match="has no weights; give --weights FILE, or --weights pretrained"):
+        load_subject("timm:net")
+    with pytest.raises(InputError, match=r"torchvision:nett with weights 'DEFAULT' cannot be built \(Unknown model"):
+        load_subject("torchvision:nett", weights="DEFAULT")
+
+
+def test_a_file_of_weights_tells_a_library_the_number_of_classes(monkeypatch, tmp_path):
+    install_library(monkeypatch, "torchvision")
+    network = nn.Sequential(nn.AdaptiveAvgPool2d(1), nn.Flatten(), nn.Linear(3, 7))
+    torch.save(network.state_dict(), tmp_path / "w.pth")
+    subject = load("torchvision:net", weights=str(tmp_path / "w.pth"))
+    assert subject.num_classes == 7
+    assert torch.equal(subject.module.network[2].weight, network[2].weight)

@@ -1,0 +1,69 @@
+"""An ONNX file gives the network's logits, whatever its batch size or layout, and has no gradients."""
+
+import sys
+
+import numpy as np
+import pytest
+import torch
+
+from asrnorm.audit.load import load_subject
+from asrnorm.errors import InputError, MissingDependencyError
+from helpers.audited import ColorNet
+
+onnx = pytest.importorskip("onnx", reason="onnx is not installed: pip install 'asrnorm[onnx]'")
+pytest.importorskip("onnxruntime", reason="onnxruntime is not installed: pip install 'asrnorm[onnx]'")
+
+
+def write(path, batch="n", channels_last=False, softmax=False, inputs=1):
+    """Write `ColorNet` by hand, so that no exporter is needed."""
+    helper, kind = onnx.helper, onnx.TensorProto.FLOAT
+    network = ColorNet()
+    shape = [batch, 16, 16, 3] if channels_last else [batch, 3, 16, 16]
+    axes = [1, 2] if channels_last else [2, 3]
+    weights = {"w": network.fc.weight.detach().numpy(), "b": network.fc.bias.detach().numpy()}
+    constants = [onnx.numpy_helper.from_array(value, name) for name, value in weights.items()]
+    constants.append(onnx.numpy_helper.from_array(np.array(axes, np.int64), "axes"))
+    nodes = [
+        helper.make_node("ReduceMean", ["x", "axes"], ["m"], keepdims=0),
+        helper.make_node("Gemm", ["m", "w", "b"], ["y"], transB=1),
+    ]
+    nodes += [helper.make_node("Softmax", ["y"], ["p"], axis=1)] if softmax else []
+    given = [helper.make_tensor_value_info(name, kind, shape) for name in "xz"[:inputs]]
+    answer = helper.make_tensor_value_info("p" if softmax else "y", kind, [batch, 3])
+    graph = helper.make_graph(nodes, "net", given, [answer], constants)
+    onnx.save(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 18)], ir_version=10), path)
+
+
+def load(path):
+    subject = load_subject(str(path), device="cpu")
+    subject.probe((16, 16))
+    return subject
+
+
+@pytest.mark.parametrize("options", [{}, {"batch": 4}, {"channels_last": True}, {"softmax": True}])
+def test_the_answers_are_those_of_the_network(tmp_path, options):
+    write(tmp_path / "net.onnx", **options)
+    subject = load(tmp_path / "net.onnx")
+    images = torch.rand(6, 3, 16, 16)
+    expected = ColorNet()(images).softmax(1)
+    assert torch.allclose(subject.predict(images).softmax(1), expected, atol=1e-5)
+    assert subject.probabilities == bool(options.get("softmax"))
+    assert subject.form.batch == options.get("batch")
+    assert (subject.num_classes, subject.native_size) == (3, (16, 16))
+    assert subject.no_gradients == "the file has no gradients"
+
+
+def test_what_cannot_be_audited_is_one_line(tmp_path):
+    (tmp_path / "bad.onnx").write_bytes(b"nothing")
+    with pytest.raises(InputError, match=r"bad.onnx: not an ONNX file that onnxruntime can run"):
+        load(tmp_path / "bad.onnx")
+    write(tmp_path / "two.onnx", inputs=2)
+    with pytest.raises(InputError, match=r"an audit needs one float input"):
+        load(tmp_path / "two.onnx")
+
+
+def test_without_onnxruntime_the_line_says_what_to_install(tmp_path, monkeypatch):
+    write(tmp_path / "net.onnx")
+    monkeypatch.setitem(sys.modules, "onnxruntime", None)
+    with pytest.raises(MissingDependencyError, match=r"pip install 'asrnorm\[onnx\]'"):
+        load(tmp_path / "net.onnx")

@@ -1,0 +1,84 @@
+"""The page holds every part, asks nobody for anything, and escapes what users name."""
+
+import json
+import re
+
+import pytest
+
+from asrnorm.audit import ModuleSubject, Plan, read_pictures, run_audit, write_audit
+from helpers.audited import ColorNet, make_folder
+
+PLAN = Plan(severities=(1, 5), corruptions=("fog", "saturate", "frost"), fgsm=(8,), pgd=(8,), candidates=4)
+OUTPUTS = {"blue": 0, "green": 1, "red": 2}
+HEADINGS = (
+    "Corruptions",
+    "Does it know when it is wrong?",
+    "Attacks",
+    "The changes that hurt most",
+    "What broke",
+    "How it was measured",
+)
+
+
+@pytest.fixture
+def pictures(tmp_path, monkeypatch):
+    monkeypatch.setenv("ASRNORM_DATA", str(tmp_path / "nothing"))
+    return read_pictures(make_folder(tmp_path / "data"), (32, 32))
+
+
+def subject(name, gradients=True, sharpness=8.0):
+    made = ModuleSubject(name, ColorNet(sharpness))
+    made.probe((32, 32))
+    made.no_gradients = "" if gradients else "the file has no gradients"
+    return made
+
+
+def write(tmp_path, pictures, *subjects):
+    audit = run_audit(subjects, pictures, [OUTPUTS] * len(subjects), PLAN, workers=1, progress=False)
+    page, numbers = write_audit(audit, pictures, tmp_path / "out")
+    return page.read_text(), json.loads(numbers.read_text()), audit
+
+
+def test_every_part_is_there_and_nothing_comes_from_elsewhere(tmp_path, pictures):
+    text, _, audit = write(tmp_path, pictures, subject("a <net>"))
+    assert all(f"<h2>{heading}</h2>" in text for heading in HEADINGS)
+    assert all(target.startswith("data:") for target in re.findall(r'(?:src|href)="([^"]*)', text))
+    assert "<script" not in text
+    assert "url(" not in text
+    assert "a &lt;net&gt;" in text
+    assert "<net>" not in text
+    assert "frost is not available: frost needs six photographs" in text
+    worst = min(reading.accuracy for levels in audit.models[0].corruptions.values() for reading in levels.values())
+    assert f"{100 * worst:.1f} % at worst" in text
+    assert [file.name for file in (tmp_path / "out").iterdir() if file.name.startswith(".")] == []
+
+
+def test_the_numbers_are_all_in_the_file(tmp_path, pictures):
+    _, values, audit = write(tmp_path, pictures, subject("net"))
+    assert values["schema"] == 1
+    model = values["models"][0]
+    assert model["clean"]["accuracy"] == 1.0
+    assert model["corruptions"]["fog"]["5"]["ece"] == audit.models[0].corruptions["fog"][5].ece
+    assert model["attacks"] == audit.models[0].attacks
+    levels = [audit.models[0].corruptions[name][5].accuracy for name in ("fog", "saturate")]
+    assert model["mean_corruption"]["5"]["accuracy"] == pytest.approx(sum(levels) / 2)
+    assert model["search"]["operations"]
+    assert values["not_available"].keys() == {"frost"}
+
+
+def test_two_models_stand_side_by_side_and_one_may_lack_gradients(tmp_path, pictures):
+    text, values, audit = write(tmp_path, pictures, subject("one"), subject("two", gradients=False, sharpness=0.1))
+    assert len(values["models"]) == 2
+    assert "two: not available: the file has no gradients." in text
+    rows = re.findall(r'<td class="who"><i class="key c(\d)"></i>(\w+)</td>', text)
+    assert rows.count(("0", "one")) == rows.count(("1", "two")) > 2
+    assert f"of {2 * len(audit.severities)} corrupted versions" in text
+    for panel in re.findall(r"<h4>fog</h4>(<svg.*?</svg>)", text):
+        assert panel.count("<polyline") == 2
+
+
+def test_a_model_that_guesses_is_warned_about(tmp_path, pictures):
+    made = subject("net")
+    made.module.network.fc.weight.data *= -1
+    text, _, _ = write(tmp_path, pictures, made)
+    assert "close to guessing: check --classes, --mean, --std" in text

@@ -1,0 +1,64 @@
+from collections import Counter
+
+import pytest
+
+from asrnorm.audit.picture import choose_evenly, read_pictures
+from asrnorm.errors import InputError
+from helpers.audited import make_folder
+
+
+def test_images_are_spread_evenly_over_classes(tmp_path):
+    make_folder(tmp_path / "data", per_class=5, side=8)
+    pictures = read_pictures(tmp_path / "data", (16, 16), limit=7)
+    assert pictures.images.shape == (7, 16, 16, 3)
+    assert sorted(Counter(pictures.labels.tolist()).values()) == [2, 2, 3]
+    assert pictures.classes == ("blue", "green", "red")
+    assert pictures.keys[0] == "blue/0.png"
+    assert pictures.num_found == 15
+
+
+def test_a_small_class_leaves_its_share_to_the_others():
+    labels = [0] * 10 + [1] * 2
+    assert Counter(labels[row] for row in choose_evenly(labels, 2, 8)) == {0: 6, 1: 2}
+    assert choose_evenly(labels, 2, None) == list(range(12))
+
+
+def test_an_unreadable_image_is_left_out_and_counted(tmp_path):
+    make_folder(tmp_path / "data", per_class=2, side=8)
+    (tmp_path / "data" / "green" / "1.png").write_bytes(b"no image")
+    pictures = read_pictures(tmp_path / "data", (8, 8))
+    assert len(pictures) == 5
+    assert len(pictures.skipped) == 1
+    assert "green/1.png: cannot be read as an image" in pictures.skipped[0]
+
+
+def test_the_fingerprint_follows_pixels_and_labels_not_places(tmp_path):
+    first = read_pictures(make_folder(tmp_path / "a", side=8), (8, 8)).fingerprint
+    assert read_pictures(make_folder(tmp_path / "b", side=8), (8, 8)).fingerprint == first
+    assert read_pictures(tmp_path / "b", (8, 8), limit=6).fingerprint != first
+    (tmp_path / "b" / "red" / "0.png").rename(tmp_path / "b" / "blue" / "9.png")
+    assert read_pictures(tmp_path / "b", (8, 8)).fingerprint != first
+
+
+@pytest.mark.parametrize(
+    ("make", "line"),
+    [
+        (lambda path: None, "no such folder"),
+        (lambda path: path.mkdir(), "no images in it"),
+        (lambda path: make_folder(path, classes=("red",), side=8), r"one class \(red\)"),
+        (lambda path: make_folder(path / "photo", side=8), "holds folders, not images.*give one domain"),
+        (lambda path: (make_folder(path, side=8), (path / "pink").mkdir()), "pink: no image in it"),
+    ],
+)
+def test_what_cannot_be_read_is_one_line(tmp_path, make, line):
+    make(tmp_path / "data")
+    with pytest.raises(InputError, match=line):
+        read_pictures(tmp_path / "data", (8, 8))
+
+
+def test_nothing_readable_names_the_first_file(tmp_path):
+    make_folder(tmp_path / "data", per_class=1, side=8)
+    for path in (tmp_path / "data").rglob("*.png"):
+        path.write_bytes(b"")
+    with pytest.raises(InputError, match=r"none of 3 images can be read; the first: .*0.png"):
+        read_pictures(tmp_path / "data", (8, 8))

@@ -1,0 +1,159 @@
+"""An audit measures what it says, once; killed, it goes on; two models see the same images."""
+
+import dataclasses
+import json
+
+import numpy as np
+import pytest
+import torch
+
+from asrnorm.audit import ModuleSubject, Plan, read_pictures, run_audit
+from asrnorm.audit.desk import to_unit
+from asrnorm.audit.search import apply_operations
+from asrnorm.data.corruption import corrupt
+from asrnorm.errors import InputError
+from asrnorm.evaluation import SignedSteps
+from asrnorm.methods import keyed_generator
+from helpers.audited import ColorNet, make_folder
+
+OUTPUTS = {"blue": 0, "green": 1, "red": 2}
+PLAN = Plan(
+    severities=(1, 5), corruptions=("fog", "saturate", "frost"), fgsm=(8,), pgd=(8, 32), candidates=6, search_images=6
+)
+
+
+@pytest.fixture
+def pictures(tmp_path, monkeypatch):
+    monkeypatch.setenv("ASRNORM_DATA", str(tmp_path / "nothing"))
+    return read_pictures(make_folder(tmp_path / "data"), (32, 32))
+
+
+class Counted(ColorNet):
+    def __init__(self, most=None):
+        super().__init__()
+        self.most, self.calls = most, 0
+
+    def forward(self, images):
+        self.calls += 1
+        if self.most is not None and self.calls > self.most:
+            raise KeyboardInterrupt
+        return super().forward(images)
+
+
+def subject(network=None, name="net"):
+    made = ModuleSubject(name, network or ColorNet())
+    made.probe((32, 32))
+    return made
+
+
+def audit(pictures, *subjects, **options):
+    return run_audit(subjects, pictures, [OUTPUTS] * len(subjects), PLAN, workers=1, progress=False, **options)
+
+
+def test_every_number_is_what_the_model_gives(pictures):
+    found = audit(pictures, subject()).models[0]
+    labels = torch.from_numpy(pictures.labels)
+    assert found.clean.accuracy == 1.0
+    corrupted = corrupt(pictures.images, "saturate", severity=5, seed=0)
+    right = ColorNet()(to_unit(corrupted)).argmax(1) == labels
+    assert found.corruptions["saturate"][5].accuracy == float(right.float().mean())
+    assert found.corruptions["saturate"][5].num_broken == int((~right).sum())
+    attack = SignedSteps(32, 10)
+    attacked = attack.apply(subject().module, to_unit(pictures.images), labels, keyed_generator(0, 0, attack.name))
+    assert found.attacks["pgd10-32"] == float((ColorNet()(attacked).argmax(1) == labels).float().mean())
+    assert found.attacks["pgd10-32"] <= found.attacks["pgd10-8"] <= 1
+
+
+def test_the_tuple_found_is_the_worst_of_those_tried(pictures):
+    search = audit(pictures, subject()).models[0].search
+    changed = apply_operations(pictures.images, search.operations)
+    right = ColorNet()(to_unit(changed)).argmax(1) == torch.from_numpy(pictures.labels)
+    assert search.reading.accuracy == search.accuracy["net"] == float(right.float().mean())
+    assert (search.candidates, search.num_images) == (6, 6)
+    rows = np.arange(6) * len(pictures) // 6
+    assert search.wrong == int((~right[rows]).sum()) > 0
+
+
+def test_what_cannot_be_made_is_named_with_the_fix(pictures):
+    found = audit(pictures, subject())
+    assert set(found.models[0].corruptions) == {"fog", "saturate"}
+    assert "asrnorm data fetch frost" in found.not_available["frost"]
+
+
+def test_a_killed_audit_goes_on_to_the_same_result(pictures, tmp_path):
+    whole = audit(pictures, subject())
+    network = Counted(most=9)
+    with pytest.raises(KeyboardInterrupt):
+        audit(pictures, subject(network), ledger=tmp_path / "ledger.jsonl")
+    kept = [json.loads(line)["part"] for line in (tmp_path / "ledger.jsonl").read_text().split("\n") if line]
+    assert "clean" in kept
+    assert len(kept) == len(set(kept))
+    network.most = None
+    resumed = audit(pictures, subject(network), ledger=tmp_path / "ledger.jsonl")
+    assert dataclasses.replace(resumed, seconds=0) == dataclasses.replace(whole, seconds=0)
+    network.calls = 0
+    audit(pictures, subject(network), ledger=tmp_path / "ledger.jsonl")
+    assert network.calls == 2  # the probe alone: nothing is measured twice
+
+
+@pytest.mark.parametrize("change", ["model", "form", "images", "seed", "classes"])
+def test_a_ledger_is_not_believed_for_anything_else(pictures, tmp_path, change):
+    ledger = tmp_path / "ledger.jsonl"
+    audit(pictures, subject(), ledger=ledger)
+    network = Counted()
+    other = subject(network)
+    outputs, plan = OUTPUTS, PLAN
+    if change == "model":
+        network.fc.weight.data *= 2
+        other = subject(network)
+    if change == "form":
+        other.form = dataclasses.replace(other.form, mean=(0.1,) * 3, std=(1.0,) * 3)
+    if change == "images":
+        pictures = dataclasses.replace(pictures, images=255 - pictures.images)
+    if change == "seed":
+        plan = dataclasses.replace(PLAN, seed=1)
+    if change == "classes":
+        outputs = {"blue": 2, "green": 1, "red": 0}
+    network.calls = 0
+    run_audit([other], pictures, [outputs], plan, ledger=ledger, workers=1, progress=False)
+    assert network.calls > 10
+
+
+def test_two_models_see_the_same_images_and_each_other_s_tuple(pictures):
+    blunt = ColorNet(sharpness=1.0)
+    blunt.fc.bias.data = torch.tensor([0.0, 0.2, 0.0])
+    both = audit(pictures, subject(), subject(blunt, "blunt"))
+    alone = audit(pictures, subject(blunt, "blunt")).models[0]
+    assert both.models[1].corruptions == alone.corruptions
+    assert both.models[1].attacks == alone.attacks
+    assert set(both.models[0].search.accuracy) == {"net", "blunt"}
+
+
+def test_a_fixed_batch_size_changes_nothing(pictures):
+    fixed = subject()
+    fixed.form = fixed.module.form = dataclasses.replace(fixed.form, batch=5)
+    one, other = audit(pictures, subject()).models[0], audit(pictures, fixed).models[0]
+    assert one.corruptions == other.corruptions
+    assert one.search == other.search
+
+
+def test_workers_give_the_same_numbers(pictures):
+    one = audit(pictures, subject())
+    several = run_audit([subject()], pictures, [OUTPUTS], PLAN, workers=2, progress=False)
+    assert several.models == one.models
+
+
+def test_a_model_that_fails_under_way_is_one_line(pictures):
+    class Late(ColorNet):
+        def forward(self, images):
+            if images.mean() > 0.55:
+                raise ValueError("too bright")
+            return super().forward(images)
+
+    with pytest.raises(InputError, match=r"late raised ValueError .* too bright"):
+        audit(pictures, subject(Late(), "late"))
+
+
+def test_two_models_of_one_name_are_refused(pictures):
+    with pytest.raises(InputError, match="two models are called 'net'"):
+        audit(pictures, subject(), subject())

@@ -1,0 +1,62 @@
+"""`asrnorm audit`: from words to a page; every bad input is one line."""
+
+import json
+
+import pytest
+
+from asrnorm.cli.main import main
+from helpers.audited import MODULE, make_folder
+
+
+@pytest.fixture
+def place(tmp_path, monkeypatch):
+    monkeypatch.setenv("ASRNORM_DATA", str(tmp_path / "nothing"))
+    monkeypatch.chdir(tmp_path)
+    make_folder(tmp_path / "data", per_class=3, side=16)
+    (tmp_path / "nets.py").write_text(MODULE)
+    return tmp_path
+
+
+def call(*words):
+    return main(["audit", *map(str, words), "--quick", "--device", "cpu", "--workers", "1", "--size", "16"])
+
+
+def test_two_models_to_a_page_and_numbers(place, capsys):
+    words = ("nets.py:net", "--against", "nets.py:random_net", "--data", "data", "--out", "out", "--json", "x/n.json")
+    (place / "data" / "red" / "0.png").write_bytes(b"no image")
+    assert call(*words) == 0
+    shown = capsys.readouterr()
+    assert "report: out/audit.html" in shown.out
+    assert "skipped: data/red/0.png: cannot be read as an image" in shown.err
+    values = json.loads((place / "x" / "n.json").read_text())
+    assert [model["name"] for model in values["models"]] == ["nets.py:net", "nets.py:random_net"]
+    assert (values["num_images"], values["severities"]) == (8, [1, 3, 5])
+    assert len(values["models"][0]["corruptions"]) == 18
+    before = (place / "out" / "ledger.jsonl").read_bytes()
+    assert call(*words) == 0
+    assert (place / "out" / "ledger.jsonl").read_bytes() == before
+
+
+def test_equal_names_are_told_apart(place):
+    assert call("nets.py:net", "--against", "nets.py:net", "--data", "data", "--out", "out", "--limit", 3) == 0
+    values = json.loads((place / "out" / "audit.json").read_text())
+    assert [model["name"] for model in values["models"]] == ["nets.py:net (A)", "nets.py:net (B)"]
+
+
+@pytest.mark.parametrize(
+    ("words", "status", "line"),
+    [
+        (("nets.py:gone", "--data", "data"), 1, "has no function 'gone'"),
+        (("nets.py:net", "--data", "gone"), 1, "gone: no such folder"),
+        (("nets.py:four", "--data", "data"), 1, "the model has 4 outputs, the images 3 classes"),
+        (("nets.py:nan", "--data", "data"), 1, "NaN or infinite outputs"),
+        (("nets.py:net", "--data", "data", "--mean", "0.5", "0.5", "0.5"), 1, "--mean and --std belong together"),
+        (("nets.py:net",), 2, "--data"),
+        (("nets.py:net", "--data", "data", "--limit", "-1"), 2, "--limit"),
+    ],
+)
+def test_bad_input_is_one_line(place, capsys, words, status, line):
+    assert call(*words) == status
+    error = capsys.readouterr().err
+    assert line in error
+    assert len(error.strip().splitlines()) == 1
