@@ -1,0 +1,70 @@
+"""The kernels of the layers in Triton's interpreter, on the CPU: a process of its own, for it is chosen at import."""
+
+import sys
+
+import torch
+
+from asrnorm import ops
+from asrnorm.ops import dispatch
+from helpers.kernel_case import KernelCase, check, outcome
+
+GATED = {"gated_rescale": True, "share_rescale_encoder": False, "activation": "relu"}
+CASES = (
+    KernelCase((3, 16, 4, 4)),
+    KernelCase((5, 10, 7, 3), options={"activation": "relu"}, layout="channels_last"),
+    KernelCase((2, 33, 5, 5), options=GATED),
+    KernelCase((3, 8, 9), options={"per_channel_lambda": True, "gated_rescale": True, "bias": False}),
+    KernelCase((2, 6, 4, 4), options={"residual": False}, layout="sliced"),
+    KernelCase((2, 5, 3, 4), options={"statistics": "layer"}, layout="transposed"),
+    KernelCase((4, 6, 5, 5), options={"statistics": "batch"}),
+    KernelCase((4, 7, 1, 1)),
+    KernelCase((1, 1, 2, 2), shift=300.0),
+    KernelCase((3, 9, 6, 6), "as", layout="channels_last"),
+    KernelCase((3, 9, 6, 6), "ar", options={"gated_rescale": True}),
+    KernelCase((3, 9, 6, 6), "in", shift=300.0),
+    KernelCase((3, 12, 4, 6), "gn", options={"num_groups": 3}),
+    KernelCase((3, 12, 4, 6), "ln", layout="channels_last"),
+    KernelCase((3, 32, 4, 4), "ilm"),
+    KernelCase((17, 20, 6, 6), dtype=torch.bfloat16, layout="channels_last"),
+    KernelCase((5, 20, 6, 6), dtype=torch.float16, options=GATED),
+    # Wider than a program a sample takes: the networks are products over all samples.
+    KernelCase((3, 130, 4, 4), layout="channels_last"),
+    KernelCase((35, 130, 3, 3), options={**GATED, "per_channel_lambda": True}),
+    KernelCase((2, 130, 4, 4), options={"residual": False, "bias": False}, dtype=torch.bfloat16),
+    KernelCase((2, 130, 4, 4), "as"),
+    KernelCase((2, 130, 4, 4), "ar"),
+    KernelCase((2, 130, 4, 4), "in"),
+)
+
+
+def second_derivatives() -> None:
+    """Check that they flow through the reference, and are not silently zero."""
+    case = KernelCase((3, 6, 4, 4), options={"activation": "relu"})
+    found = []
+    for backend in ("reference", "triton"):
+        layer, (x, dy) = case.layer(), case.tensors()
+        x.requires_grad_()
+        with ops.use_backend(backend):  # type: ignore[arg-type]
+            (slope,) = torch.autograd.grad(layer(x), x, dy, create_graph=True)
+        found.append(torch.autograd.grad(slope.square().sum(), [x, *layer.parameters()], allow_unused=True))
+    for mine, theirs in zip(found[1], found[0], strict=True):
+        assert (mine is None) == (theirs is None)
+        if mine is not None:
+            torch.testing.assert_close(mine, theirs, rtol=1e-4, atol=1e-5)
+    assert any(value is not None and bool(value.abs().max() > 0) for value in found[1])
+
+
+def main() -> int:
+    """Check every case; return how many there were."""
+    dispatch.load_problem()
+    dispatch._why_reference = lambda x: None if x.dtype in dispatch._DTYPES else "float64"  # type: ignore[assignment]
+    dispatch.kernel_problem = lambda index=0: None  # type: ignore[assignment]
+    for case in CASES:
+        truth = outcome(case, "reference", double=True)
+        check(case, outcome(case, "triton"), outcome(case, "reference"), truth)
+    second_derivatives()
+    return len(CASES)
+
+
+if __name__ == "__main__":
+    sys.stdout.write(str(main()))

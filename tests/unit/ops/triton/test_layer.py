@@ -1,0 +1,144 @@
+import copy
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+import torch
+import torch.nn.functional as F
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from asrnorm import ASRNorm2d, create_model, ops
+from helpers.kernel_case import KernelCase, check, outcome
+
+TESTS = Path(__file__).parents[3]
+HALVES = (torch.float16, torch.bfloat16)
+
+
+def test_the_kernels_equal_the_reference_in_the_interpreter():
+    pytest.importorskip("triton")
+    paths = os.pathsep.join([str(TESTS.parent / "src"), str(TESTS), os.environ.get("PYTHONPATH", "")])
+    environment = {**os.environ, "TRITON_INTERPRET": "1", "PYTHONPATH": paths, "OMP_NUM_THREADS": "1"}
+    command = [sys.executable, str(TESTS / "helpers" / "interpreted_layer.py")]
+    child = subprocess.run(command, env=environment, capture_output=True, text=True, check=False, timeout=900)
+    assert child.returncode == 0, child.stderr[-3000:]
+    from helpers.interpreted_layer import CASES
+
+    assert int(child.stdout) == len(CASES)
+
+
+shapes = st.tuples(
+    st.integers(1, 40),
+    st.sampled_from([1, 3, 16, 24, 64, 100, 128, 160, 256, 520]),
+    st.integers(1, 20),
+    st.integers(1, 20),
+)
+options = st.fixed_dictionaries(
+    {
+        "gated_rescale": st.booleans(),
+        "share_rescale_encoder": st.booleans(),
+        "bias": st.booleans(),
+        "per_channel_lambda": st.booleans(),
+        "activation": st.sampled_from([None, "relu"]),
+    }
+)
+
+
+@pytest.mark.gpu
+@settings(max_examples=20, deadline=None, derandomize=True, suppress_health_check=list(HealthCheck))
+@given(
+    shapes,
+    options,
+    st.sampled_from([torch.float32, torch.float16, torch.bfloat16]),
+    st.sampled_from(["contiguous", "channels_last", "sliced", "transposed"]),
+    st.sampled_from([0.0, 1.0, 30.0]),
+)
+def test_a_gpu_is_as_exact_as_eager(shape, chosen, dtype, layout, shift):
+    case = KernelCase(shape, "asr", chosen, dtype, layout, shift)
+    truth = outcome(case, "reference", "cuda", double=True)
+    check(case, outcome(case, "triton", "cuda"), outcome(case, "reference", "cuda"), truth)
+
+
+@pytest.mark.gpu
+@pytest.mark.parametrize("norm", ["as", "ar", "in", "gn", "ln", "ilm"])
+@pytest.mark.parametrize("layout", ["contiguous", "channels_last"])
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
+def test_other_norms_share_the_kernels(norm, layout, dtype):
+    case = KernelCase((9, 64, 12, 12), norm, {}, dtype, layout)
+    truth = outcome(case, "reference", "cuda", double=True)
+    check(case, outcome(case, "triton", "cuda"), outcome(case, "reference", "cuda"), truth)
+
+
+@pytest.mark.gpu
+def test_it_compiles_without_a_break_and_under_autocast():
+    layer = ASRNorm2d(64, device="cuda")
+    x = torch.randn(8, 64, 16, 16, device="cuda", requires_grad=True)
+    net = torch.compile(lambda x: F.relu(layer(x) * 2).sum(), fullgraph=True)
+    with torch.autocast("cuda", torch.bfloat16):
+        net(x.bfloat16()).backward()
+    mine = x.grad.clone()
+    x.grad = None
+    with torch.autocast("cuda", torch.bfloat16), ops.use_backend("reference"):
+        F.relu(layer(x.bfloat16()) * 2).sum().backward()
+    torch.testing.assert_close(mine, x.grad, rtol=2e-2, atol=2e-2)
+
+
+@pytest.mark.gpu
+def test_it_can_be_captured_in_a_graph():
+    layer, x = ASRNorm2d(128, device="cuda"), torch.randn(8, 128, 8, 8, device="cuda", requires_grad=True)
+
+    def step():
+        return torch.autograd.grad(layer(x).square().sum(), [x, *layer.parameters()])
+
+    side = torch.cuda.Stream()
+    with torch.cuda.stream(side):
+        eager = step()
+    torch.cuda.current_stream().wait_stream(side)
+    graph = torch.cuda.CUDAGraph()
+    with torch.cuda.graph(graph):
+        captured = step()
+    graph.replay()
+    for mine, theirs in zip(captured, eager, strict=True):
+        assert torch.equal(mine, theirs), "no atomics: the same bits every time"
+
+
+@pytest.mark.gpu
+def test_a_second_derivative_goes_through_the_reference():
+    layer, x = ASRNorm2d(16, device="cuda"), torch.randn(4, 16, 6, 6, device="cuda", requires_grad=True)
+    found = []
+    for backend in ("reference", "triton"):
+        with ops.use_backend(backend):
+            (slope,) = torch.autograd.grad(layer(x).square().sum(), x, create_graph=True)
+        found.append(torch.autograd.grad(slope.square().sum(), [x, *layer.parameters()]))
+    for mine, theirs in zip(*found, strict=True):
+        torch.testing.assert_close(mine, theirs, rtol=1e-3, atol=1e-4)
+        assert theirs.abs().max() > 0
+
+
+@pytest.mark.gpu
+def test_five_hundred_steps_have_the_loss_curve_of_the_reference():
+    torch.manual_seed(0)
+    start = create_model("wrn_16_4", norm="asr", num_classes=10).cuda().to(memory_format=torch.channels_last)
+    images = torch.rand(16, 64, 3, 32, 32, device="cuda")
+    labels = (images.mean((3, 4)) * 1e4).sum(2).long() % 10
+    curves = []
+    for backend in ("reference", "triton", "triton"):
+        net = copy.deepcopy(start)
+        optimizer = torch.optim.SGD(net.parameters(), lr=0.02, momentum=0.9)
+        losses = []
+        with ops.use_backend(backend):
+            for step in range(500):
+                with torch.autocast("cuda", torch.bfloat16):
+                    loss = F.cross_entropy(net(images[step % 16]), labels[step % 16])
+                optimizer.zero_grad()
+                loss.backward()
+                optimizer.step()
+                losses.append(loss.detach())
+        curves.append(torch.stack(losses).float().cpu())
+    reference, mine, again = (curve.reshape(-1, 50).mean(1) for curve in curves)
+    assert reference[-1] < reference[0] * 0.7, "it learns"
+    # Training is chaotic: two runs of the same kernels drift apart too, for the convolutions add in no fixed order.
+    drift = (mine - again).abs().max()
+    assert (mine - reference).abs().max() <= max(3 * drift, 0.05 * reference.max())
