@@ -29,6 +29,12 @@ OPTIONAL = (
     ("onnxruntime", "onnxruntime", "exported ONNX files cannot be run here", "pip install 'asrnorm[onnx]'"),
 )
 
+LEAST_CAPABILITY = (8, 0)
+"""Compute capability of a GPU from which on norm layers run in kernels."""
+
+BACKEND_VARIABLE = "ASRNORM_BACKEND"
+"""Environment variable that chooses the implementation of norm layers: `auto`, `reference` or `triton`."""
+
 
 class Finding(NamedTuple):
     """One part of the machine: `state` is `ok`, `missing` or `broken`."""
@@ -102,11 +108,27 @@ def _examine_gpu(torch: Any) -> Finding:
 
 def _examine_triton(torch: Any) -> Finding:
     triton, problem = _try_import("triton")
+    forced = os.environ.get(BACKEND_VARIABLE)
+    if triton is not None and forced == "reference":
+        detail = (
+            f"{triton.__version__}, not used: {BACKEND_VARIABLE}=reference; norm layers run by the slower reference"
+        )
+        return Finding("triton", "ok", detail)
     if triton is not None:
-        return Finding("triton", "ok", f"{triton.__version__}")
+        if not torch.cuda.is_available():
+            return Finding("triton", "ok", f"{triton.__version__}, not used: its kernels run on GPUs")
+        own = torch.cuda.get_device_capability()
+        if own < LEAST_CAPABILITY:
+            needed, have = (".".join(map(str, pair)) for pair in (LEAST_CAPABILITY, own))
+            detail = (
+                f"{triton.__version__}, not used: this GPU has compute capability {have}, the kernels need {needed}"
+            )
+            return Finding("triton", "missing", detail, "norm layers run by the slower reference; use a newer GPU")
+        return Finding("triton", "ok", f"{triton.__version__}; norm layers run in kernels")
     state = "broken" if _version("triton") else "missing"
     remedy = "pip install triton" if torch.cuda.is_available() else "comes with CUDA builds of torch"
-    return Finding("triton", state, f"{problem}; torch.compile has no GPU kernels", remedy)
+    lost = "torch.compile has no GPU kernels, norm layers run by the slower reference"
+    return Finding("triton", state, f"{problem}; {lost}", remedy)
 
 
 def _examine_library(module: str, distribution: str, loss: str, remedy: str) -> Finding:

@@ -37,11 +37,12 @@ def flatten(menu):
 
 def test_every_page_is_in_the_menu_once():
     pages = sorted(str(path.relative_to(ROOT / "docs")) for path in ROOT.glob("docs/**/*.md"))
-    pages += ["new-page.md", "studies/table1.md", "results.md"]
+    pages += ["new-page.md", "studies/table99.md", "results.md"]
     menu = hook("navigation").build_menu(pages)
     assert sorted(flatten(menu)) == sorted(pages)
     assert {"More": ["new-page.md"]} in menu
-    assert {"Studies": [{"table1": "studies/table1.md"}]} in menu
+    studies = next(part["Studies"] for part in menu if "Studies" in part)
+    assert {"table99": "studies/table99.md"} in studies
 
 
 def test_links_that_leave_the_docs_are_made_right():

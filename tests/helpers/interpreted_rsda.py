@@ -54,6 +54,7 @@ def chains():
     yield images[:0], torch.tensor([0]), torch.tensor([0])
 
 
-bytes_compared = sum(compare(*case) for cases in (every_level(), chains()) for case in cases)
-floats_compared = sum(compare_units(*case) for case in chains() if len(case[0]))
-sys.stdout.write(str(bytes_compared + floats_compared))
+if __name__ == "__main__":
+    bytes_compared = sum(compare(*case) for cases in (every_level(), chains()) for case in cases)
+    floats_compared = sum(compare_units(*case) for case in chains() if len(case[0]))
+    sys.stdout.write(str(bytes_compared + floats_compared))

@@ -32,6 +32,7 @@ def refuse(monkeypatch, name, error):
 
 def test_a_missing_library_comes_with_the_command_that_installs_it(monkeypatch):
     refuse(monkeypatch, "ray", ModuleNotFoundError("No module named 'ray'", name="ray"))
+    monkeypatch.setattr(diagnosis, "_version", lambda name: None)
     finding = by_name()["ray"]
     assert finding.state == "missing"
     assert finding.remedy == "pip install 'asrnorm[ray]'"
@@ -77,3 +78,27 @@ def test_a_gpu_is_named(monkeypatch):
     monkeypatch.setattr(torch.cuda, "device_count", lambda: 1)
     monkeypatch.setattr(torch.cuda, "get_device_name", lambda index: "Testing 3000")
     assert "Testing 3000" in by_name()["gpu"].detail
+
+
+@pytest.fixture
+def machine_with_gpu(monkeypatch):
+    torch = pytest.importorskip("torch")
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
+    monkeypatch.setattr(diagnosis, "_try_import", lambda name: (type("Triton", (), {"__version__": "3"}), ""))
+    return torch
+
+
+@pytest.mark.parametrize(
+    ("capability", "state", "said"),
+    [((7, 5), "missing", "compute capability 7.5, the kernels need 8.0"), ((9, 0), "ok", "layers run in kernels")],
+)
+def test_the_doctor_says_which_layers_run(machine_with_gpu, monkeypatch, capability, state, said):
+    monkeypatch.setattr(machine_with_gpu.cuda, "get_device_capability", lambda: capability)
+    finding = diagnosis._examine_triton(machine_with_gpu)
+    assert finding.state == state
+    assert said in finding.detail
+
+
+def test_the_doctor_says_that_the_reference_was_asked_for(machine_with_gpu, monkeypatch):
+    monkeypatch.setenv("ASRNORM_BACKEND", "reference")
+    assert "ASRNORM_BACKEND=reference" in diagnosis._examine_triton(machine_with_gpu).detail

@@ -12,14 +12,13 @@ from typing import Literal
 import torch
 from torch import Tensor
 
+from asrnorm.diagnosis import BACKEND_VARIABLE, LEAST_CAPABILITY
 from asrnorm.errors import InputError
 from asrnorm.ops import reference
 from asrnorm.ops.reference import RescaleNets, StandardizeNets
 
 Backend = Literal["auto", "reference", "triton"]
 BACKENDS = ("auto", "reference", "triton")
-VARIABLE = "ASRNORM_BACKEND"
-LEAST_CAPABILITY = (8, 0)
 
 _DTYPES = (torch.float32, torch.float16, torch.bfloat16)
 _warned: set[str] = set()
@@ -31,7 +30,7 @@ def _checked(name: str, where: str) -> str:
     return name
 
 
-_backend = _checked(os.environ.get(VARIABLE) or "auto", VARIABLE)
+_backend = _checked(os.environ.get(BACKEND_VARIABLE) or "auto", BACKEND_VARIABLE)
 
 
 @contextmanager

@@ -75,14 +75,14 @@ def test_other_norms_share_the_kernels(norm, layout, dtype):
 def test_it_compiles_without_a_break_and_under_autocast():
     layer = ASRNorm2d(64, device="cuda")
     x = torch.randn(8, 64, 16, 16, device="cuda", requires_grad=True)
-    net = torch.compile(lambda x: F.relu(layer(x) * 2).sum(), fullgraph=True)
+    net = torch.compile(lambda x: (layer(x) * 2).square().sum(), fullgraph=True)
     with torch.autocast("cuda", torch.bfloat16):
         net(x.bfloat16()).backward()
     mine = x.grad.clone()
     x.grad = None
     with torch.autocast("cuda", torch.bfloat16), ops.use_backend("reference"):
-        F.relu(layer(x.bfloat16()) * 2).sum().backward()
-    torch.testing.assert_close(mine, x.grad, rtol=2e-2, atol=2e-2)
+        (layer(x.bfloat16()) * 2).square().sum().backward()
+    assert (mine - x.grad).norm() <= 2e-2 * x.grad.norm()
 
 
 @pytest.mark.gpu
@@ -114,7 +114,7 @@ def test_a_second_derivative_goes_through_the_reference():
         found.append(torch.autograd.grad(slope.square().sum(), [x, *layer.parameters()]))
     for mine, theirs in zip(*found, strict=True):
         torch.testing.assert_close(mine, theirs, rtol=1e-3, atol=1e-4)
-        assert theirs.abs().max() > 0
+    assert found[1][0].abs().max() > 0
 
 
 @pytest.mark.gpu
