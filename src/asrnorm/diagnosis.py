@@ -115,8 +115,8 @@ def _examine_triton(torch: Any) -> Finding:
         )
         return Finding("triton", "ok", detail)
     if triton is not None:
-        if not torch.cuda.is_available():
-            return Finding("triton", "ok", f"{triton.__version__}, not used: its kernels run on GPUs")
+        if not torch.cuda.is_available() or not torch.version.cuda:
+            return Finding("triton", "ok", f"{triton.__version__}, not used: its kernels run on NVIDIA GPUs")
         own = torch.cuda.get_device_capability()
         if own < LEAST_CAPABILITY:
             needed, have = (".".join(map(str, pair)) for pair in (LEAST_CAPABILITY, own))

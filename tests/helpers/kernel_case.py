@@ -11,7 +11,7 @@ from asrnorm import ops
 from asrnorm.norms import create_norm
 
 FLOORS = {torch.float32: 2e-6, torch.float16: 1e-3, torch.bfloat16: 8e-3}
-"""Relative errors that are rounding alone: sums that cancel, for instance those of a lambda, lose a few digits either way."""
+"""Relative errors that are rounding alone: sums that cancel, those of a lambda for instance, lose digits either way."""
 
 
 @dataclass(frozen=True)

@@ -84,6 +84,7 @@ def test_a_gpu_is_named(monkeypatch):
 def machine_with_gpu(monkeypatch):
     torch = pytest.importorskip("torch")
     monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
+    monkeypatch.setattr(torch.version, "cuda", "13.0")
     monkeypatch.setattr(diagnosis, "_try_import", lambda name: (type("Triton", (), {"__version__": "3"}), ""))
     return torch
 

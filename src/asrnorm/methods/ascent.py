@@ -162,6 +162,8 @@ class Ascent:
     def _climb_batch(self, model: Classifier, images: Tensor, labels: Tensor, bonus: Bonus | None) -> Tensor:
         with torch.no_grad():
             anchor = model.embed(model.features(images))
+        # Casts that autocast keeps of a pass without gradients would serve the ascent too, and round it otherwise.
+        torch.clear_autocast_cache()
         x = images.clone().requires_grad_()
         optimizer = self.create_optimizer(x)
         for _ in range(self.steps):
