@@ -2,9 +2,10 @@
 PYTHON ?= python3
 VENV   := .venv
 BIN    := $(VENV)/bin
-PINS   := $(filter-out requirements/docs.txt,$(wildcard requirements/*.txt))
+PINS   := $(filter-out requirements/docs.txt requirements/cluster.txt,$(wildcard requirements/*.txt))
 READY  := $(VENV)/.test-ready
 DEMO   := $(VENV)/.demo-ready
+CLUSTER := $(VENV)/.cluster-ready
 SITE   := $(VENV)/.docs-ready
 PIP    := $(BIN)/python -m pip install --quiet --disable-pip-version-check
 
@@ -50,7 +51,11 @@ demo: $(DEMO)
 test: check
 	$(PYTEST) -m "not slow and not gpu and not network"
 
-test-slow: setup
+$(CLUSTER): requirements/cluster.txt | $(READY)
+	$(PIP) -r requirements/cluster.txt
+	@touch $@
+
+test-slow: $(CLUSTER)
 	$(PYTEST) -m "slow and not gpu"
 
 check: setup
