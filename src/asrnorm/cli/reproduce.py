@@ -148,6 +148,11 @@ def _write_report(study: "Study", runs: Path, scale: Scale, seeds: Sequence[int]
     from asrnorm.report.study import write_report
     from asrnorm.studies import collect
 
+    if "samples" in study.figures:
+        from asrnorm.cli.sample_sheet import draw_samples
+
+        for line in draw_samples(out / "samples.png"):
+            typer.echo(line)
     kept = Path("results")
     collected = collect(study, runs=runs, kept=kept if kept.is_dir() else None, scale=scale, seeds=seeds)
     for path in write_report(collected, out):

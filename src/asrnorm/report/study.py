@@ -14,6 +14,8 @@ from asrnorm.studies.collect import Collected
 def write_report(collected: Collected, out: Path) -> list[Path]:
     r"""Write `<study>.{md,csv,tex,html}`, `<study>-table.tex` for `\input`, and `figures/*.{svg,pdf,png}`.
 
+    A study without numbers has no table: it is written as Markdown, page and figures.
+
     Args:
         collected: the study with what was found of it; it may be little or nothing.
         out: folder of the report; files of an earlier one are replaced, each when the new one is whole.
@@ -26,15 +28,7 @@ def write_report(collected: Collected, out: Path) -> list[Path]:
         StorageError: a file cannot be written.
     """
     name = collected.study.name
-    texts = {
-        f"{name}.md": to_markdown(collected),
-        f"{name}.csv": to_csv(collected),
-        f"{name}.tex": to_latex(collected),
-        f"{name}-table.tex": to_latex_table(collected) + "\n",
-    }
-    paths = [out / file for file in texts]
-    for path, text in zip(paths, texts.values(), strict=True):
-        write_whole(path, text)
+    drawn: list[Path] = []
     drawings, undrawn = {}, {}
     for figure_name in collected.study.figures:
         try:
@@ -45,7 +39,17 @@ def write_report(collected: Collected, out: Path) -> list[Path]:
                 old.unlink()  # of an earlier report: it would pass for this one's
             continue
         drawings[figure_name] = to_svg(figure)
-        paths += save(figure, out / "figures", figure_name)
+        drawn += save(figure, out / "figures", figure_name)
+    texts = {f"{name}.md": to_markdown(collected, list(drawings))}
+    if collected.study.columns:
+        texts |= {
+            f"{name}.csv": to_csv(collected),
+            f"{name}.tex": to_latex(collected),
+            f"{name}-table.tex": to_latex_table(collected) + "\n",
+        }
+    for file, text in texts.items():
+        write_whole(out / file, text)
+    paths = [*(out / file for file in texts), *drawn]
     page = out / f"{name}.html"
     files = [path.relative_to(out).as_posix() for path in paths]
     write_study_page(page, collected, drawings, undrawn, files)

@@ -41,13 +41,16 @@ def write_study_page(
         keys = (run_section.identify(spec) for spec in entry.runs)
         return [blocks[key].anchor for key in keys if key in blocks]
 
-    sections: dict[str, list[str]] = {"Table": [cell_table.cell_table(sheet, anchors), *_legend(collected, sheet)]}
+    sections: dict[str, list[str]] = {}
+    if sheet.columns:
+        sections["Table"] = [cell_table.cell_table(sheet, anchors), *_legend(collected, sheet)]
     if drawings or undrawn:
         sections["Figures"] = list(_figures(drawings, undrawn, files))
     if collected.tests:
         note = page.paragraph(TESTS_NOTE.replace("`", ""), note=True)
         sections["Tests"] = [cell_table.comparison_table(collected, sheet), note]
-    sections["Cell by cell"] = [cell_table.long_table(sheet, anchors)]
+    if sheet.columns:
+        sections["Cell by cell"] = [cell_table.long_table(sheet, anchors)]
     if collected.missing:
         sections["Missing"] = [_missing(collected)]
     if blocks:

@@ -90,12 +90,21 @@ def _joined(values: object) -> str:
     return " ".join(map(str, values))  # type: ignore[call-overload]
 
 
-def to_markdown(collected: Collected) -> str:
-    """Return a page: the table as the paper lays it out, then every cell with difference, n and p, then the tests."""
+def to_markdown(collected: Collected, figures: Sequence[str] = ()) -> str:
+    """Return a page: the table as the paper lays it out, then every cell with difference, n and p, then the tests.
+
+    Args:
+        collected: the study with what was found of it.
+        figures: names of those that lie beside the page, as `figures/<name>.png`.
+    """
     study, sheet = collected.study, lay_out(collected)
     parts = [f"# {study.title}", study.caption]
     parts += [f"> **Warning:** {text}" for text in collected.warnings]
-    parts += [overview(sheet), legend(collected, sheet), "## Cell by cell", details(sheet)]
+    if sheet.columns:
+        parts += [overview(sheet), legend(collected, sheet)]
+    parts += [f"![{name}](figures/{name}.png)" for name in figures]
+    if sheet.columns:
+        parts += ["## Cell by cell", details(sheet)]
     if collected.tests:
         parts += ["## Tests", comparisons(collected.tests, sheet), TESTS_NOTE]
     return "\n\n".join(part for part in parts if part) + "\n"

@@ -81,7 +81,7 @@ def restrict_printed(row: Row, column: str, gone: Mapping[str, frozenset[str]]) 
     return Printed(
         value=round(mean, 2),
         copied_from=cell.printed.copied_from,
-        note=f"the paper's average over all its domains is {cell.printed.value:g}",
+        note="the mean of the paper's numbers on the domains that are there; what it prints is said below",
     )
 
 
@@ -98,5 +98,13 @@ def describe_missing(study: Study, gone: Mapping[str, frozenset[str]]) -> Iterat
         yield f"Not there: {names}. Averages are over the other domains."
     elif single and any(measure.domains for measure in measures):
         yield f"Not there: {names}. Averages, ours and the paper's, are over the other domains."
+        printed = [
+            f"{row.label} {cell.printed.value:g}"
+            for row in study.rows
+            for column, cell in row.cells.items()
+            if gone[column] and cell.printed is not None and not cell.measure.domains
+        ]
+        if printed:
+            yield f"As the paper prints them, over all its domains: {', '.join(printed)}."
     else:
         yield f"Not there: {names}. Our averages are over the other domains; the paper's are over all of them."
