@@ -135,6 +135,12 @@ def collect(
     )
 
 
+_SMALLER = {
+    "smoke": "smoke scale shows that everything runs; its numbers say nothing of any method",
+    "short": "short scale: fewer steps than the paper's, so a difference to its numbers may be that alone",
+}
+
+
 def _is_there(task: Task, store: Store) -> bool:
     """Whether a task is done, or its result is kept; files made of a run are kept nowhere but in its folder."""
     return task.state == "done" or (task.kind != "analysis" and content_hash(task.config) in store.results)
@@ -231,6 +237,8 @@ def _test(study: Study, cells: Mapping[Place, Measured]) -> tuple[TestResult, ..
 def _warn(
     study: Study, cells: Mapping[Place, Measured], store: Store, seeds: Sequence[int], scale: Scale
 ) -> Iterator[str]:
+    if cells and scale in _SMALLER:
+        yield _SMALLER[scale]
     commits = sorted({record.commit for cell in cells.values() for record in cell.records})
     if len(commits) > 1:
         names = ", ".join(commit[:12] + "+" * commit.endswith("+") for commit in commits)
