@@ -93,7 +93,7 @@ def test_another_scale_is_counted_and_never_shown(tmp_path):
     shown = collect(get_study("table1"), runs=tmp_path, seeds=[0], scale="short")
     assert shown.cells
     assert not any("not shown" in warning for warning in shown.warnings)
-    assert any("smoke scale shows that everything runs" in warning for warning in shown.warnings)
+    assert any("short scale: fewer steps" in warning for warning in shown.warnings)
 
 
 def test_a_result_under_a_false_scale_is_not_taken(tmp_path):

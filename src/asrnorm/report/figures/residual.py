@@ -39,6 +39,8 @@ def _draw(axes: Any, lines: dict[str, list[tuple[Points, bool]]]) -> None:
         for number, (points, broken) in enumerate(seeds):
             finite = thin([point for point in points if math.isfinite(point[1]) and point[1] > 0], 300)
             if not finite:
+                if broken and number == 0:
+                    axes.plot([], [], color=color, marker="X", linestyle="", label=f"{label}: NaN at once")
                 continue
             x, y = zip(*finite, strict=True)
             name = label if number == 0 else None
@@ -49,13 +51,19 @@ def _draw(axes: Any, lines: dict[str, list[tuple[Points, bool]]]) -> None:
                     axes.annotate("NaN", (x[-1], y[-1]), (7, 7), textcoords="offset points", color=color)
     axes.set_yscale("log")
     ticker = import_module("matplotlib.ticker")
-    axes.xaxis.set_major_locator(ticker.MaxNLocator(4))
-    axes.yaxis.set_major_locator(ticker.LogLocator(subs=(1, 2, 5)))
+    axes.xaxis.set_major_locator(ticker.MaxNLocator(4, integer=True))
+    low, high = axes.get_ylim()
+    if high < 5 * low:
+        axes.yaxis.set_major_locator(ticker.MaxNLocator(4))
+    elif high < 1000 * low:
+        axes.yaxis.set_major_locator(ticker.LogLocator(subs=(1, 2, 5)))
+    else:
+        axes.yaxis.set_major_locator(ticker.LogLocator(numticks=6))
     axes.yaxis.set_major_formatter(ticker.FormatStrFormatter("%g"))
-    axes.yaxis.set_minor_formatter(ticker.NullFormatter())
+    axes.yaxis.set_minor_locator(ticker.NullLocator())
     axes.set_xlabel("step")
     axes.grid(axis="y")
-    axes.legend(fontsize=9)
+    axes.legend(fontsize=8, ncols=2, loc="upper center", bbox_to_anchor=(0.5, -0.18))
 
 
 def _losses(collected: Collected, row: Row) -> list[tuple[Points, bool]]:
@@ -67,7 +75,8 @@ def _losses(collected: Collected, row: Row) -> list[tuple[Points, bool]]:
     if collected.runs is not None:
         folders |= dict.fromkeys((collected.runs / name for name in _diverged(collected, row)), True)
     found = [(curve(read_log(folder), "loss"), broken) for folder, broken in folders.items()]
-    return [(points, broken or not math.isfinite(points[-1][1])) for points, broken in found if points]
+    kept = [(points, broken) for points, broken in found if points or broken]
+    return [(points, broken or not math.isfinite(points[-1][1])) for points, broken in kept]
 
 
 def _diverged(collected: Collected, row: Row) -> Iterator[str]:
