@@ -24,6 +24,7 @@ CASES = (
     KernelCase((3, 9, 6, 6), "in", shift=300.0),
     KernelCase((3, 12, 4, 6), "gn", options={"num_groups": 3}),
     KernelCase((3, 12, 4, 6), "ln", layout="channels_last"),
+    KernelCase((1, 4, 36, 36), "gn", options={"num_groups": 2}, layout="channels_last"),
     KernelCase((3, 32, 4, 4), "ilm"),
     KernelCase((17, 20, 6, 6), dtype=torch.bfloat16, layout="channels_last"),
     KernelCase((5, 20, 6, 6), dtype=torch.float16, options=GATED),
@@ -31,6 +32,7 @@ CASES = (
     KernelCase((3, 130, 4, 4), layout="channels_last"),
     KernelCase((35, 130, 3, 3), options={**GATED, "per_channel_lambda": True}),
     KernelCase((2, 130, 4, 4), options={"residual": False, "bias": False}, dtype=torch.bfloat16),
+    KernelCase((2, 130, 9, 9), shift=300.0, layout="channels_last"),  # several tiles of positions
     KernelCase((2, 130, 4, 4), "as"),
     KernelCase((2, 130, 4, 4), "ar"),
     KernelCase((2, 130, 4, 4), "in"),

@@ -194,7 +194,7 @@ def moments(x: Tensor, p: launch.Planes, stat: Tensor, eps: float) -> None:
     grid = (p.num, triton.cdiv(p.channels, block.channels))
     moment_kernel[grid](
         x, stat, p.channels, p.positions, p.stride_c, p.stride_s, eps, p.num * p.channels,
-        BLOCK_C=block.channels, BLOCK_S=block.positions, num_warps=block.warps,
+        BLOCK_C=block.channels, BLOCK_S=block.positions, ONCE=p.positions <= block.positions, num_warps=block.warps,
     )  # fmt: skip
 
 

@@ -31,10 +31,27 @@ def moments(x, base, mask_c, S, stride_s, BLOCK_S: tl.constexpr):
 
 
 @triton.jit
-def moment_kernel(x, stat, C, S, stride_c, stride_s, eps, nc, BLOCK_C: tl.constexpr, BLOCK_S: tl.constexpr):
+def moments_at_once(x, base, mask_c, S, stride_s, BLOCK_S: tl.constexpr):
+    """The same where one tile holds all positions: first the mean, then the squares around it."""
+    s = tl.arange(0, BLOCK_S)
+    mask = mask_c[:, None] & (s < S)[None, :]
+    value = tl.load(x + base[:, None] + (s * stride_s)[None, :], mask=mask, other=0.0).to(tl.float32)
+    mean = tl.sum(value, 1) / S
+    around = tl.where(mask, value - mean[:, None], 0.0)
+    return mean, tl.sum(around * around, 1) / S
+
+
+@triton.jit
+def moment_kernel(
+    x, stat, C, S, stride_c, stride_s, eps, nc, BLOCK_C: tl.constexpr, BLOCK_S: tl.constexpr, ONCE: tl.constexpr
+):
     """Write mean and `sqrt(variance + eps)` into `stat (2, n, c)`; a program takes some channels of a sample."""
     n = tl.program_id(0).to(tl.int64)
     c = tl.program_id(1) * BLOCK_C + tl.arange(0, BLOCK_C)
-    mean, variance = moments(x, n * C * S + c * stride_c, c < C, S, stride_s, BLOCK_S)
+    base = n * C * S + c * stride_c
+    if ONCE:
+        mean, variance = moments_at_once(x, base, c < C, S, stride_s, BLOCK_S)
+    else:
+        mean, variance = moments(x, base, c < C, S, stride_s, BLOCK_S)
     tl.store(stat + n * C + c, mean, mask=c < C)
     tl.store(stat + nc + n * C + c, tl.sqrt_rn(variance + eps), mask=c < C)

@@ -16,15 +16,21 @@ from torch import Tensor
 from asrnorm.ops import reference
 from asrnorm.ops.triton import launch, layer
 from asrnorm.ops.triton.apply import load_vec, rescaled, through_relu
-from asrnorm.ops.triton.moment import moments
+from asrnorm.ops.triton.moment import moments, moments_at_once
 
 
 @triton.jit
-def variance_kernel(x, stat, C, S, stride_c, stride_s, nc, BLOCK_C: tl.constexpr, BLOCK_S: tl.constexpr):
+def variance_kernel(
+    x, stat, C, S, stride_c, stride_s, nc, BLOCK_C: tl.constexpr, BLOCK_S: tl.constexpr, ONCE: tl.constexpr
+):
     """Write mean and biased variance into `stat (2, n, c)`."""
     n = tl.program_id(0).to(tl.int64)
     c = tl.program_id(1) * BLOCK_C + tl.arange(0, BLOCK_C)
-    mean, variance = moments(x, n * C * S + c * stride_c, c < C, S, stride_s, BLOCK_S)
+    base = n * C * S + c * stride_c
+    if ONCE:
+        mean, variance = moments_at_once(x, base, c < C, S, stride_s, BLOCK_S)
+    else:
+        mean, variance = moments(x, base, c < C, S, stride_s, BLOCK_S)
     tl.store(stat + n * C + c, mean, mask=c < C)
     tl.store(stat + nc + n * C + c, variance, mask=c < C)
 
@@ -86,7 +92,8 @@ def channel_moments(x: Tensor) -> Tensor:
         block = launch.sweep_block(p)
         variance_kernel[(p.num, triton.cdiv(p.channels, block.channels))](
             x, stat, p.channels, p.positions, p.stride_c, p.stride_s, p.num * p.channels,
-            BLOCK_C=block.channels, BLOCK_S=block.positions, num_warps=block.warps,
+            BLOCK_C=block.channels, BLOCK_S=block.positions, ONCE=p.positions <= block.positions,
+            num_warps=block.warps,
         )  # fmt: skip
     return stat
 
