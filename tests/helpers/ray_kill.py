@@ -11,8 +11,6 @@ import threading
 import time
 from pathlib import Path
 
-from ray.cluster_utils import Cluster
-
 from asrnorm.launch import Job, launch
 from asrnorm.launch.pace import last_step
 from asrnorm.launch.ray_cluster import RayExecutor
@@ -81,6 +79,8 @@ def kill_node(raylet, place, report):
 
 
 def main(place):
+    from ray.cluster_utils import Cluster
+
     jobs = [Job(config=c, folder=place / name, module="helpers.toy_asrnorm") for name, c in configs().items()]
     cluster = Cluster(initialize_head=True, head_node_args={"num_cpus": 1, "include_dashboard": False})
     second = cluster.add_node(num_cpus=1)
