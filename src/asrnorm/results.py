@@ -33,7 +33,12 @@ class DomainScore:
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class RunResult:
-    """What is kept of a run; `result.json` is written last, and its presence means done."""
+    """What is kept of a run; `result.json` is written last, and its presence means done.
+
+    Attributes:
+        validation: accuracy of the reported model on validation images of the source by selection rule, where the suite
+            has such images: what one setting may be chosen over another by.
+    """
 
     recipe: str
     scale: str
@@ -49,6 +54,7 @@ class RunResult:
     adversarial: dict[str, float]
     wall_seconds: float
     steps: int
+    validation: dict[str, float] = dataclasses.field(default_factory=dict)
     schema: int = SCHEMA
 
 
@@ -59,6 +65,8 @@ def write_result(path: Path, result: RunResult) -> None:
         StorageError: the disk is full or the place cannot be written; what was there stays.
     """
     values = dataclasses.asdict(result)
+    if not result.validation:  # most suites have none
+        del values["validation"]
     ordered = {"schema": values.pop("schema"), **values}
     temporary = path.with_name(f".{path.name}.{os.getpid()}")
     try:

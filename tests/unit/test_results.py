@@ -47,6 +47,13 @@ def test_the_file_has_the_published_schema(tmp_path):
     assert values["missing"] == ["syn"]
 
 
+def test_validation_is_written_where_there_is_one(tmp_path):
+    result = dataclasses.replace(RESULT, validation={"source-val": 0.5})
+    write_result(tmp_path / "result.json", result)
+    assert list(json.loads((tmp_path / "result.json").read_text())) == ["schema", *RUN_FIELDS, "validation"]
+    assert read_result(tmp_path / "result.json") == result
+
+
 def test_numbers_survive_to_the_last_bit(tmp_path):
     result = dataclasses.replace(RESULT, average_accuracy=1 / 3, wall_seconds=0.1 + 0.2)
     write_result(tmp_path / "result.json", result)

@@ -25,7 +25,7 @@ from asrnorm.training.distributed import choose_device, from_first, join_world
 from asrnorm.training.environment import describe_environment, record_environment
 from asrnorm.training.folder import RunFolder, describe_failure, run_name, write_whole
 from asrnorm.training.log import RunLog
-from asrnorm.training.selection import Selector, create_measure, hold_out, needs_hold_out
+from asrnorm.training.selection import Selector, create_measure, hold_out, needs_hold_out, validate
 from asrnorm.training.trainer import Trainer
 from asrnorm.world import World
 
@@ -222,6 +222,7 @@ def _evaluate(config: RunConfig, suite: Suite, model: Classifier, site: _Site, *
         adversarial=adversarial,
         wall_seconds=0.0,
         steps=steps,
+        validation=validate(model, suite, config, site.device, site.world),
     )
 
 

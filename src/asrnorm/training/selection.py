@@ -118,6 +118,17 @@ def create_measure(
     )
 
 
+def validate(model: nn.Module, suite: Suite, config: RunConfig, device: torch.device, world: World) -> dict[str, float]:
+    """Return the accuracy on validation images of the source, as they are and shifted; empty where there are none."""
+    from asrnorm.evaluation.shard import thin
+
+    if suite.validation is None:
+        return {}
+    images = thin(suite.validation, config.evaluate_limit)
+    rules: tuple[Selection, ...] = ("source-val", "shifted-val")
+    return {rule: create_measure(rule, suite, images, config, device, world)(model) for rule in rules}
+
+
 def _shift(data: Data, suite_name: str) -> dict[str, Data]:
     from asrnorm.evaluation.shift import shift_images
 

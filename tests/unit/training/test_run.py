@@ -231,6 +231,17 @@ def test_a_folder_that_cannot_be_made_is_one_line(tmp_path):
         run(tiny_config(steps=2), tmp_path / "file" / "a")
 
 
+def test_a_result_says_how_the_model_does_on_validation_images(tmp_path):
+    result = run(tiny_config(steps=2), tmp_path / "a")
+    assert set(result.validation) == {"source-val", "shifted-val"}
+    loaded = load_run(tmp_path / "a", device="cpu")
+    images = torch.from_numpy(loaded.suite.validation.images.copy()).permute(0, 3, 1, 2).float() / 255
+    right = loaded.model(images).argmax(1).numpy() == loaded.suite.validation.labels
+    assert result.validation["source-val"] == pytest.approx(right.mean())
+    none = Choice(name="toy", args={"validation": False})
+    assert not run(tiny_config(steps=2, suite=none), tmp_path / "b").validation
+
+
 @pytest.mark.parametrize("rule", ["source-val", "shifted-val", "oracle"])
 def test_the_best_weights_by_the_rule_are_reported(tmp_path, rule, monkeypatch):
     scores = iter([0.1, 0.8, 0.8, 0.3])
