@@ -15,7 +15,9 @@ def score(name, accuracy, brier=0.05):
     )
 
 
-def make_result(spec: RunSpec, seed, accuracies, *, scale="paper", missing=(), commit="abc", parameters=1_000_000):
+def make_result(
+    spec: RunSpec, seed, accuracies, *, scale="paper", missing=(), commit="abc", parameters=1_000_000, validation=None
+):
     """A result of a run, as it was scored, with these accuracies by domain."""
     config = spec.scored_config(seed, scale)
     domains = tuple(score(name, value) for name, value in accuracies.items())
@@ -34,6 +36,7 @@ def make_result(spec: RunSpec, seed, accuracies, *, scale="paper", missing=(), c
         adversarial={"ada25-1": 0.3},
         wall_seconds=1.0,
         steps=config.steps,
+        validation=validation or {},
     )
 
 

@@ -7,6 +7,7 @@ from asrnorm.studies import complexity as complexity
 from asrnorm.studies import digits as digits
 from asrnorm.studies import figure as figure
 from asrnorm.studies import pacs_multi as pacs_multi
+from asrnorm.studies import pacs_reading as pacs_reading
 from asrnorm.studies import pacs_single as pacs_single
 from asrnorm.studies.collect import Collected as Collected
 from asrnorm.studies.collect import Measured as Measured

@@ -28,6 +28,8 @@ def _read(measure: Measure, result: RunResult, without: frozenset[str]) -> float
         return (count - measure.baseline) / measure.baseline if measure.baseline else float(count)
     if measure.quantity == "adversarial":
         return result.adversarial.get(measure.attack)
+    if measure.quantity == "validation":
+        return result.validation.get(measure.rule)
     if measure.on_source:
         return float(getattr(result.source, measure.quantity))
     seen = {d.name: float(getattr(d, measure.quantity)) for d in result.domains if matches(measure, d.name)}
@@ -48,7 +50,7 @@ def matches(measure: Measure, domain: str) -> bool:
 
 def find_missing(measure: Measure, result: RunResult) -> set[str]:
     """Return the domains that a measure looks at and a result lacks."""
-    if measure.on_source or measure.quantity in ("parameters", "adversarial"):
+    if measure.on_source or measure.quantity in ("parameters", "adversarial", "validation"):
         return set()
     return {name for name in result.missing if matches(measure, name)}
 

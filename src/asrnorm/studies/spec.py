@@ -10,7 +10,7 @@ from asrnorm.recipes import recipe
 from asrnorm.registry import Registry
 
 Unit = Literal["percent", "plain", "millions"]
-Quantity = Literal["accuracy", "brier", "ece", "nll", "adversarial", "parameters"]
+Quantity = Literal["accuracy", "brier", "ece", "nll", "adversarial", "parameters", "validation"]
 Better = Literal["higher", "lower"]
 
 # What an analysis of a run leaves in the run's folder.
@@ -113,6 +113,7 @@ class Measure:
         domains: patterns on domain names, as `*/5` or `svhn`; empty takes all targets that are present.
         on_source: the source's test images instead of the targets.
         attack: key of `RunResult.adversarial`.
+        rule: key of `RunResult.validation`, of the quantity of that name.
         unit: `percent` shows fractions times 100, `millions` counts over a million.
         baseline: of `parameters`: their share above this count, instead of the count.
     """
@@ -121,6 +122,7 @@ class Measure:
     domains: tuple[str, ...] = ()
     on_source: bool = False
     attack: str = ""
+    rule: str = ""
     unit: Unit = "percent"
     better: Better = "higher"
     baseline: int = 0

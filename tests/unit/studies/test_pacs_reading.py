@@ -1,0 +1,28 @@
+from asrnorm.studies import collect, get_study
+from asrnorm.studies.pacs_reading import CHOOSE_BY, COLUMNS
+from helpers.study_case import put_result
+
+
+def test_what_may_be_chosen_by_stands_first_and_is_of_the_source():
+    study = get_study("pacs-reading")
+    assert study.columns[:2] == tuple(CHOOSE_BY.values())
+    for row in study.rows:
+        assert set(row.cells) == set(COLUMNS)
+        assert {row.cells[column].measure.quantity for column in study.columns[:2]} == {"validation"}
+        assert len(row.cells["Unseen"].runs) == 4
+
+
+def test_rows_are_different_runs():
+    study = get_study("pacs-reading")
+    first = [row.cells["Photo"].runs[0].config(0, "paper") for row in study.rows]
+    assert len({str(config) for config in first}) == len(study.rows)
+
+
+def test_validation_is_averaged_over_the_sources(tmp_path):
+    study = get_study("pacs-reading")
+    row = study.rows[0]
+    for number, spec in enumerate(row.cells["Unseen"].runs):
+        put_result(tmp_path, spec, 0, {"sketch": 0.5}, validation={"source-val": 0.1 * number})
+    found = collect(study, runs=tmp_path, seeds=[0])
+    assert abs(found.cells[row.label, "Source, held out"].mean - 15) < 1e-9
+    assert (row.label, "Source, shifted") not in found.cells
