@@ -39,7 +39,11 @@ def list_registry(
         raise UnknownNameError(describe_unknown("registry", kind, REGISTRIES))
     import_modules(modules)
     module, name = REGISTRIES[kind]
-    rows = describe(getattr(import_module(module), name))
+    room = import_module(module)
+    rows = describe(getattr(room, name))
+    if kind == "studies":  # in the order of the paper, where table2 comes before table10
+        order = room.list_studies()
+        rows.sort(key=lambda row: order.index(row["name"]))
     if as_json:
         typer.echo(json.dumps(rows, indent=2))
         return
