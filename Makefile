@@ -18,7 +18,7 @@ PYTEST  := OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n $(WORKERS) --dist workst
 help:
 	@echo "make demo       set up .venv and train three networks on one domain, compare them on four unseen ones"
 	@echo "make test       set up .venv, check the code, run the CPU tests"
-	@echo "make test-slow  the tests that take minutes (torch.compile of whole networks, WRN-40-4 to ONNX)"
+	@echo "make test-slow  the tests that take minutes (WRN-40-4 to ONNX, a Ray cluster that loses a machine)"
 	@echo "make check      ruff, mypy, codespell and the architecture test"
 	@echo "make format     let ruff rewrite what it can"
 	@echo "make docs       build the documentation into site/"

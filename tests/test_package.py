@@ -1,7 +1,10 @@
 """A wheel built from the tree installs and works outside it."""
 
+import re
 import subprocess
 import sys
+import tarfile
+import tomllib
 import venv
 import zipfile
 from pathlib import Path
@@ -25,6 +28,32 @@ def test_the_wheel_holds_the_package_the_marker_and_nothing_else(wheel):
     assert "asrnorm/py.typed" in names
     assert all(name.split("/")[0] == "asrnorm" or ".dist-info/" in name for name in names)
     assert any(name.endswith("licenses/LICENSE") for name in names)
+    modules = {str(path.relative_to(ROOT / "src")) for path in (ROOT / "src" / "asrnorm").rglob("*.py")}
+    assert {name for name in names if name.endswith(".py")} == modules
+    assert "asrnorm/ops/triton/layer.py" in modules  # kernels are imported late, and missed late
+
+
+def test_the_source_archive_holds_what_the_tests_and_the_docs_read(tmp_path):
+    pytest.importorskip("build", reason="build makes the archive")
+    pytest.importorskip("hatchling", reason="hatchling builds the archive")
+    command = [sys.executable, "-m", "build", "--sdist", "--no-isolation", "--outdir", str(tmp_path), str(ROOT)]
+    subprocess.run(command, check=True, capture_output=True)
+    with tarfile.open(next(tmp_path.glob("*.tar.gz"))) as archive:
+        names = {name.partition("/")[2] for name in archive.getnames()}
+    tracked = subprocess.run(["git", "ls-files"], cwd=ROOT, capture_output=True, text=True, check=False)
+    if tracked.returncode:
+        pytest.skip("not a checkout: nothing to compare with")
+    assert {name for name in tracked.stdout.split() if not name.startswith(".")} <= names
+    assert not any("__pycache__" in name or name.startswith((".venv/", "site/", "runs/")) for name in names)
+
+
+def test_the_extras_that_are_spoken_of_exist_and_the_reader_is_told_of_all():
+    extras = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["optional-dependencies"]
+    readme = (ROOT / "README.md").read_text()
+    pages = [readme, *(path.read_text() for folder in ("docs", "src") for path in (ROOT / folder).rglob("*.[mp][dy]"))]
+    named = {name for text in pages for words in re.findall(r"asrnorm\[([\w,-]+)\]", text) for name in words.split(",")}
+    assert named <= set(extras)
+    assert set(extras) - {"dev", "docs"} <= set(re.findall(r"asrnorm\[([\w-]+)\]", readme))
 
 
 def test_it_imports_and_runs_outside_the_tree(wheel, tmp_path):

@@ -69,7 +69,17 @@ LAYOUT: tuple[tuple[str, tuple[tuple[str | None, str], ...]], ...] = (
             ("Speed", "speed.md"),
         ),
     ),
-    ("Studies", (("Overview", "studies/index.md"), ("Overview", "studies.md"), ("", "studies/*.md"))),
+    (
+        "Studies",
+        (  # as `asrnorm list studies` has them
+            ("Overview", "studies/index.md"),
+            ("Overview", "studies.md"),
+            ("", "studies/table?.md"),
+            ("", "studies/table??.md"),
+            ("", "studies/fig-*.md"),
+            ("", "studies/*.md"),
+        ),
+    ),
     (
         "Project",
         (
@@ -110,6 +120,4 @@ def build_menu(pages: list[str]) -> list[Any]:
 def _matches(page: str, pattern: str) -> bool:
     if pattern == "**/*.md":
         return True
-    return page == pattern or (
-        "*" in pattern and PurePosixPath(page).match(pattern) and page.count("/") == pattern.count("/")
-    )
+    return PurePosixPath(page).match(pattern) and page.count("/") == pattern.count("/")

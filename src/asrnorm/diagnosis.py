@@ -32,8 +32,14 @@ OPTIONAL = (
 LEAST_CAPABILITY = (8, 0)
 """Compute capability of a GPU from which on norm layers run in kernels."""
 
+LEAST_FUSED_CAPABILITY = (7, 0)
+"""The same for RSDA's transformations in one kernel: from here on Triton makes code."""
+
 BACKEND_VARIABLE = "ASRNORM_BACKEND"
-"""Environment variable that chooses the implementation of norm layers: `auto`, `reference` or `triton`."""
+"""Environment variable that chooses the implementation of norm layers and of RSDA's transformations."""
+
+BACKENDS = ("auto", "reference", "triton")
+"""What it may say."""
 
 
 class Finding(NamedTuple):
@@ -62,7 +68,8 @@ def examine() -> list[Finding]:
     torch, torch_finding = _examine_torch()
     findings = [_examine_python(), torch_finding]
     if torch is not None:
-        findings += [_examine_gpu(torch), _examine_triton(torch)]
+        findings += [_examine_gpu(torch), _examine_triton(torch), _examine_fused(torch), _examine_capture(torch)]
+    findings += _examine_backend()
     findings += [_examine_library(*row) for row in OPTIONAL]
     return [*findings, _examine_data()]
 
@@ -129,6 +136,40 @@ def _examine_triton(torch: Any) -> Finding:
     remedy = "pip install triton" if torch.cuda.is_available() else "comes with CUDA builds of torch"
     lost = "torch.compile has no GPU kernels, norm layers run by the slower reference"
     return Finding("triton", state, f"{problem}; {lost}", remedy)
+
+
+def _examine_fused(torch: Any) -> Finding:
+    """RSDA's transformations: in one kernel or as tensor operations, which give the same bits."""
+    slower = "RSDA's transformations run as tensor operations"
+    if os.environ.get(BACKEND_VARIABLE) == "reference":
+        return Finding("rsda kernel", "ok", f"not used: {BACKEND_VARIABLE}=reference; {slower}")
+    if not torch.cuda.is_available():
+        return Finding("rsda kernel", "ok", f"not used: it runs on GPUs; {slower}")
+    own = torch.cuda.get_device_capability()
+    if own < LEAST_FUSED_CAPABILITY:
+        needed, have = (".".join(map(str, pair)) for pair in (LEAST_FUSED_CAPABILITY, own))
+        detail = f"not used: this GPU has compute capability {have}, the kernel needs {needed}; {slower}"
+        return Finding("rsda kernel", "missing", detail, "use a newer GPU")
+    if _try_import("triton")[0] is None:
+        return Finding("rsda kernel", "missing", f"not used: it needs Triton; {slower}", "pip install triton")
+    return Finding("rsda kernel", "ok", "used for images of up to 64x64")
+
+
+def _examine_capture(torch: Any) -> Finding:
+    if torch.cuda.is_available():
+        return Finding("cuda graphs", "ok", "training steps are captured and replayed, unless a run has capture: false")
+    return Finding("cuda graphs", "ok", "not used: steps are captured on CUDA devices only")
+
+
+def _examine_backend() -> list[Finding]:
+    """What the variable says, where it says something."""
+    chosen = os.environ.get(BACKEND_VARIABLE)
+    if not chosen:
+        return []
+    if chosen in BACKENDS:
+        return [Finding(BACKEND_VARIABLE, "ok", chosen)]
+    remedy = f"unset {BACKEND_VARIABLE}, or set it to {', '.join(BACKENDS[:-1])} or {BACKENDS[-1]}"
+    return [Finding(BACKEND_VARIABLE, "broken", f"{chosen!r} is none of its values", remedy, True)]
 
 
 def _examine_library(module: str, distribution: str, loss: str, remedy: str) -> Finding:

@@ -5,7 +5,7 @@ import pytest
 from asrnorm.methods import METHODS
 from asrnorm.training import run
 from helpers import tiny_run
-from helpers.tiny_run import Choice, small_method, tiny_config
+from helpers.tiny_run import Choice, kept_pool, small_method, tiny_config
 
 
 @pytest.fixture(autouse=True)
@@ -18,7 +18,8 @@ def toys(monkeypatch):
 @pytest.mark.parametrize("name", METHODS.names())
 def test_a_resumed_run_ends_in_the_same_bytes(name, norm, tmp_path):
     config = tiny_config(method=small_method(name), norm=Choice(name=norm), steps=16, checkpoint_every=6)
-    run(config, tmp_path)
+    with kept_pool():
+        run(config, tmp_path)
     whole = (tmp_path / "model.safetensors").read_bytes()
     for name in ("result.json", "model.safetensors", "checkpoints/last.pt"):  # the previous one is of step 12
         (tmp_path / name).unlink()

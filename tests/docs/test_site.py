@@ -9,6 +9,8 @@ from pathlib import Path
 
 import pytest
 
+from asrnorm.studies import list_studies
+
 ROOT = Path(__file__).parents[2]
 
 
@@ -43,6 +45,8 @@ def test_every_page_is_in_the_menu_once():
     assert {"More": ["new-page.md"]} in menu
     studies = next(part["Studies"] for part in menu if "Studies" in part)
     assert {"table99": "studies/table99.md"} in studies
+    names = [next(iter(entry)) for entry in studies]
+    assert [name for name in names if name not in ("Overview", "table99")] == list(list_studies())
 
 
 def test_links_that_leave_the_docs_are_made_right():

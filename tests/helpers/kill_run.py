@@ -15,6 +15,7 @@ import time
 from importlib import import_module
 from pathlib import Path
 
+from asrnorm.training.checkpoint import unpack
 from helpers import tiny_run
 from helpers.tiny_run import Choice, OptimConfig, tiny_config
 
@@ -146,7 +147,8 @@ def outcome(folder):
     result = json.loads((folder / "result.json").read_text())
     del result["wall_seconds"]
     logs = {str(path.relative_to(folder)): rows(path) for path in folder.rglob("log.jsonl")}
-    parts = sorted(path.name for path in folder.rglob("part-*"))
+    named = [part["name"] for part in unpack(folder / "checkpoints" / "last.pt")["parts"]]  # digests of what grew
+    parts = [*named, *(path.name for path in folder.rglob("part-*"))]
     left = sorted(path.name for path in folder.rglob(".*") if path.name != ".lock")
     return {
         "model": (folder / "model.safetensors").read_bytes(),

@@ -6,6 +6,7 @@
 import json
 import time
 from pathlib import Path
+from unittest import mock
 
 import numpy as np
 import torch
@@ -17,6 +18,7 @@ from asrnorm.data import SUITES, ImageSet, Part, Suite
 from asrnorm.methods import METHODS, Method
 from asrnorm.models import MODELS, Classifier
 from asrnorm.norms import NoNorm
+from asrnorm.training.folder import RunFolder
 
 SIZE, CLASSES = 8, 3
 
@@ -183,6 +185,11 @@ def install():
     """Register the toys for the rest of this process."""
     for registry, name, entry in entries():
         registry.register(name)(entry)
+
+
+def kept_pool():
+    """Within it, runs that end keep their grown images: without its result, such a run is one that was killed."""
+    return mock.patch.object(RunFolder, "drop_pool")
 
 
 def logged_steps(folder):

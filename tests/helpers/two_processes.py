@@ -8,7 +8,7 @@ from pathlib import Path
 
 from asrnorm.methods import METHODS
 from helpers import tiny_run
-from helpers.tiny_run import Choice, small_method, tiny_config
+from helpers.tiny_run import Choice, kept_pool, small_method, tiny_config
 
 
 def cases():
@@ -42,7 +42,7 @@ def main(folder):
     from asrnorm.training import run
     from asrnorm.training.distributed import join_world
 
-    with join_world(torch.device("cpu")):  # one group for all of the runs
+    with kept_pool(), join_world(torch.device("cpu")):  # one group for all of the runs
         for name, config in cases().items():
             run(config, folder / name)
 

@@ -1,4 +1,6 @@
 import importlib
+import os
+import subprocess
 import sys
 
 import pytest
@@ -14,7 +16,7 @@ def test_a_sound_machine():
     findings = by_name()
     assert findings["python"].state == findings["torch"].state == "ok"
     libraries = {name for name, *_ in diagnosis.OPTIONAL}
-    assert {"gpu", "triton", "data", *libraries} <= set(findings)
+    assert {"gpu", "triton", "rsda kernel", "cuda graphs", "data", *libraries} <= set(findings)
     assert all(finding.state in ("ok", "missing", "broken") for finding in findings.values())
     assert all(finding.remedy for finding in findings.values() if finding.state != "ok")
 
@@ -77,6 +79,7 @@ def test_a_gpu_is_named(monkeypatch):
     monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
     monkeypatch.setattr(torch.cuda, "device_count", lambda: 1)
     monkeypatch.setattr(torch.cuda, "get_device_name", lambda index: "Testing 3000")
+    monkeypatch.setattr(torch.cuda, "get_device_capability", lambda: (9, 0))
     assert "Testing 3000" in by_name()["gpu"].detail
 
 
@@ -103,3 +106,60 @@ def test_the_doctor_says_which_layers_run(machine_with_gpu, monkeypatch, capabil
 def test_the_doctor_says_that_the_reference_was_asked_for(machine_with_gpu, monkeypatch):
     monkeypatch.setenv("ASRNORM_BACKEND", "reference")
     assert "ASRNORM_BACKEND=reference" in diagnosis._examine_triton(machine_with_gpu).detail
+
+
+@pytest.mark.parametrize(
+    ("capability", "state", "said"),
+    [((6, 1), "missing", "compute capability 6.1, the kernel needs 7.0"), ((7, 5), "ok", "used for images of up to")],
+)
+def test_the_doctor_says_how_rsda_transforms(machine_with_gpu, monkeypatch, capability, state, said):
+    monkeypatch.setattr(machine_with_gpu.cuda, "get_device_capability", lambda: capability)
+    finding = diagnosis._examine_fused(machine_with_gpu)
+    assert finding.state == state
+    assert said in finding.detail
+
+
+def test_rsda_without_triton_is_said_with_the_remedy(machine_with_gpu, monkeypatch):
+    monkeypatch.setattr(machine_with_gpu.cuda, "get_device_capability", lambda: (9, 0))
+    monkeypatch.setattr(diagnosis, "_try_import", lambda name: (None, "not installed"))
+    finding = diagnosis._examine_fused(machine_with_gpu)
+    assert (finding.state, finding.remedy) == ("missing", "pip install triton")
+
+
+def test_the_size_that_the_doctor_names_is_the_kernels():
+    pytest.importorskip("triton", reason="Triton is not installed")
+    from asrnorm.data.augment.triton.rsda import MOST_PIXELS
+
+    assert MOST_PIXELS == 64 * 64
+
+
+def test_the_doctor_says_whether_steps_are_captured(machine_with_gpu, monkeypatch):
+    assert "are captured" in diagnosis._examine_capture(machine_with_gpu).detail
+    monkeypatch.setattr(machine_with_gpu.cuda, "is_available", lambda: False)
+    assert "not used" in diagnosis._examine_capture(machine_with_gpu).detail
+
+
+@pytest.mark.parametrize(
+    ("value", "state"), [("auto", "ok"), ("reference", "ok"), ("triton", "ok"), ("cuda", "broken")]
+)
+def test_a_backend_that_does_not_exist_is_said(monkeypatch, value, state):
+    monkeypatch.setenv("ASRNORM_BACKEND", value)
+    finding = by_name()["ASRNORM_BACKEND"]
+    assert finding.state == state
+    assert finding.required == (state == "broken")
+    if state == "broken":
+        assert finding.remedy == "unset ASRNORM_BACKEND, or set it to auto, reference or triton"
+
+
+def test_nothing_is_said_of_a_backend_that_nobody_chose(monkeypatch):
+    monkeypatch.delenv("ASRNORM_BACKEND", raising=False)
+    assert "ASRNORM_BACKEND" not in by_name()
+
+
+def test_the_doctor_answers_where_the_layers_refuse_the_backend():
+    environment = {**os.environ, "ASRNORM_BACKEND": "cuda"}
+    command = [sys.executable, "-m", "asrnorm", "doctor"]
+    done = subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
+    assert done.returncode == 1
+    assert "ASRNORM_BACKEND" in done.stdout
+    assert done.stderr == ""

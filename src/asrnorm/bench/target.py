@@ -153,14 +153,15 @@ def _is_way(target: Target, path: str) -> bool:
 
 
 def render_targets(results: Path, machine: str) -> str:
-    """Return the table of targets in Markdown, answered from the files `<suite>...--<machine>.json`."""
+    """Return the table of targets in Markdown, answered from the files `<suite>...--<machine>.json`, and its sum."""
     rows: dict[str, list[dict[str, Any]]] = {}
     for file in sorted(results.glob(f"*--{machine}.json")):
         content = json.loads(file.read_text())
         rows.setdefault(content["suite"], []).extend(content["rows"])
-    lines = ["| what | against | target | aim | measured | |", "| --- | --- | ---: | ---: | ---: | --- |"]
-    for target in TARGETS:
-        value = measured(target, rows.get(target.suite, []))
+    values = [measured(target, rows.get(target.suite, [])) for target in TARGETS]
+    lines = [_sum_up(values), "", "| what | against | target | aim | measured | |"]
+    lines.append("| --- | --- | ---: | ---: | ---: | --- |")
+    for target, value in zip(TARGETS, values, strict=True):
         digits = ".0f" if target.against == "s" else ".2f"
         aim = "" if target.aim is None else format(target.aim, digits)
         cells = [target.what, target.against, f"≤ {target.limit:{digits}}", aim]
@@ -168,13 +169,23 @@ def render_targets(results: Path, machine: str) -> str:
     return "\n".join(lines)
 
 
+def _sum_up(values: list[float | None]) -> str:
+    """Say how far the measuring has come, and how it went."""
+    pairs = [(target, value) for target, value in zip(TARGETS, values, strict=True) if value is not None]
+    met = sum(value <= target.limit for target, value in pairs)
+    if not pairs:
+        return f"None of the {len(TARGETS)} targets has been measured yet."
+    rest = f"; {len(TARGETS) - len(pairs)} are still to be measured" if len(pairs) < len(TARGETS) else ""
+    return f"{met} of {len(pairs)} measured targets are met{rest}."
+
+
 def _show(value: float | None) -> str:
-    return "" if value is None else f"{value:,.1f}" if value >= 10 else f"{value:.2f}"
+    return "not yet" if value is None else f"{value:,.1f}" if value >= 10 else f"{value:.2f}"
 
 
 def _verdict(target: Target, value: float | None) -> str:
     if value is None:
-        return "not measured"
+        return ""
     if value > target.limit:
         return f"missed, {value / target.limit:.2f} of the target"
     return "met, and the aim" if target.aim is not None and value <= target.aim else "met"

@@ -8,6 +8,8 @@ import typer
 from rich.console import Console
 from rich.table import Table
 
+from asrnorm.cli.own_module import Modules, import_modules
+
 if TYPE_CHECKING:
     from asrnorm.audit import Audit, Pictures, Plan, Subject
 
@@ -54,12 +56,14 @@ def audit(
     workers: Annotated[
         int | None, typer.Option(min=1, help="Processes that corrupt images.", show_default="one a core")
     ] = None,
+    modules: Modules = None,
 ) -> None:
     """Measure how a model holds up: corruptions, calibration, attacks, the changes that hurt most, and what breaks.
 
     Example: `asrnorm audit net.onnx --data photos --mean 0.485 0.456 0.406 --std 0.229 0.224 0.225 --quick`. Started
     again in the same folder, it goes on where it stopped.
     """
+    import_modules(modules)
     from asrnorm.audit import Plan, run_audit, write_audit
 
     count = limit if limit is not None else _QUICK_LIMIT if quick else _LIMIT

@@ -14,6 +14,7 @@ import typer
 from rich.console import Console
 
 from asrnorm.cli.kept_evaluation import check_name, keep_result, keep_statistics
+from asrnorm.cli.own_module import Modules, import_modules
 from asrnorm.cli.run_folder import open_run, read_assignments
 from asrnorm.cli.score_table import print_attacks, print_scores
 from asrnorm.config import RunConfig, content_hash, override
@@ -45,6 +46,7 @@ def evaluate(
     statistics: Annotated[
         bool, typer.Option("--statistics", help="Only write what ASR-Norm learned: analyses/statistics.npz.")
     ] = False,
+    modules: Modules = None,
 ) -> None:
     """Show accuracy, Brier score, NLL and calibration error of a run, domain by domain.
 
@@ -59,6 +61,7 @@ def evaluate(
         check_name(name)
     if json_file is not None:
         json_file.parent.mkdir(parents=True, exist_ok=True)
+    import_modules(modules)
     loaded = open_run(run)
     config = override(loaded.config, assignments)
     chosen = _choose_suite(loaded, config)

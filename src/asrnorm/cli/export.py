@@ -5,6 +5,7 @@ from typing import Annotated
 
 import typer
 
+from asrnorm.cli.own_module import Modules, import_modules
 from asrnorm.cli.run_folder import open_run
 from asrnorm.errors import UnknownNameError, WrongCallError, describe_unknown
 
@@ -28,6 +29,7 @@ def export(
     opset: Annotated[
         int | None, typer.Option(help="Version of the ONNX operators.", show_default="PyTorch's choice")
     ] = None,
+    modules: Modules = None,
 ) -> None:
     """Write the model of a run to a file, compared with the model on random images before it gets its name.
 
@@ -37,6 +39,7 @@ def export(
     if file_format not in SUFFIXES:
         raise UnknownNameError(describe_unknown("format", file_format, SUFFIXES))
     chosen_size, chosen_batch = _read_size(size), _read_batch(batch)
+    import_modules(modules)
     loaded = open_run(run)
     from asrnorm.exporting import export_run
 

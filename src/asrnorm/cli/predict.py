@@ -9,6 +9,7 @@ from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
+from asrnorm.cli.own_module import Modules, import_modules
 from asrnorm.cli.run_folder import open_run
 from asrnorm.errors import InputError
 
@@ -19,12 +20,14 @@ def predict(
     as_json: Annotated[
         bool, typer.Option("--json", help="Print a JSON line an image: image, class, probability.")
     ] = False,
+    modules: Modules = None,
 ) -> None:
     """Say which class a run takes each image for, and how likely it holds that.
 
     Example: `asrnorm predict runs/pacs.rsc_asr--s0--0123456789 *.jpg`. A file that is no image is named on standard
     error, the others go on, and the exit status is 1.
     """
+    import_modules(modules)
     loaded = open_run(run)
     from asrnorm.evaluation import evaluation_size, predict_files
 

@@ -8,6 +8,7 @@ import typer
 from rich.console import Console
 from rich.table import Table
 
+from asrnorm.cli.own_module import Modules, import_modules
 from asrnorm.config import Scale
 from asrnorm.errors import UnknownNameError, WrongCallError, describe_unknown
 
@@ -30,6 +31,7 @@ def report(
         int | None, typer.Option(min=1, help="Take seeds 0 to N - 1 of a study.", show_default="the study's")
     ] = None,
     json_lines: Annotated[bool, typer.Option("--json", help="Print the cells and files as JSON instead.")] = False,
+    modules: Modules = None,
 ) -> None:
     """Write Markdown, CSV, LaTeX, figures and one self-contained HTML page. Nothing is run.
 
@@ -38,8 +40,8 @@ def report(
     from asrnorm.report.study import write_report
     from asrnorm.studies import STUDIES
 
+    import_modules(modules)
     found = _find(what, scale, runs, seeds)
-
     is_study = what in STUDIES
     folder = out or (Path("reports", what) if is_study else Path(what, "report"))
     files = write_report(found, folder)

@@ -11,6 +11,7 @@ from rich.table import Table
 from rich.text import Text
 
 from asrnorm.cli.executor_choice import open_executor
+from asrnorm.cli.own_module import Modules, import_modules
 from asrnorm.cli.run_folder import read_assignments
 from asrnorm.config import RunConfig, Scale
 from asrnorm.diagnosis import data_folder
@@ -41,11 +42,13 @@ def reproduce(
     settings: Annotated[
         list[str] | None, typer.Option("--set", help="Change a field of every run: a.b=value; may be given again.")
     ] = None,
+    modules: Modules = None,
 ) -> None:
     """Run what a table or figure of the paper needs and is not done yet, then write its report.
 
     Example: `asrnorm reproduce table1 --scale short --seeds 3`. Killed, it is started again with the same command.
     """
+    import_modules(modules)
     from asrnorm.launch import gather_jobs
     from asrnorm.studies import get_study, plan
 
@@ -56,7 +59,7 @@ def reproduce(
     changed = change_runs(get_study(study), read_assignments(settings or (), fields))
     chosen = tuple(range(changed.seeds if seeds is None else seeds))
     try:
-        jobs = gather_jobs(plan(changed, seeds=chosen, scale=size, runs=runs.absolute()))
+        jobs = gather_jobs(plan(changed, seeds=chosen, scale=size, runs=runs.absolute()), imports=tuple(modules or ()))
     except InputError as error:  # a value of --set that a field does not take
         raise WrongCallError(str(error)) from error
     todo = [job for job in jobs if job.missing()]

@@ -17,6 +17,7 @@ def open_run(folder: Path) -> "LoadedRun":
 
     Raises:
         InputError: no such folder, not a run's, or of a run that is not done.
+        UnknownNameError: the run has a norm, method, ... that no registry holds.
     """
     if not folder.is_dir():
         raise InputError(f"{folder}: no such run folder; asrnorm train makes one, as a rule under runs/")
@@ -26,7 +27,10 @@ def open_run(folder: Path) -> "LoadedRun":
         raise InputError(f"{folder}: the run is not done, it has no model.safetensors; asrnorm train goes on with it")
     from asrnorm.training import load_run
 
-    return load_run(folder)
+    try:
+        return load_run(folder)
+    except UnknownNameError as error:
+        raise UnknownNameError(f"{folder / 'config.yaml'}: {error}; what is your own needs --import MODULE") from error
 
 
 def read_assignments(words: Sequence[str], known: Collection[str]) -> dict[str, str]:

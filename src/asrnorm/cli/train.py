@@ -1,15 +1,14 @@
 """`asrnorm train`: one run, from a recipe to its result; started again, it goes on."""
 
 import os
-import sys
-from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, cast
 
 import typer
 
+from asrnorm.cli.own_module import Modules, import_modules
 from asrnorm.config import RunConfig, Scale, content_hash, dump_config, load_config, override
-from asrnorm.errors import InputError, UnknownNameError, WrongCallError
+from asrnorm.errors import InputError, WrongCallError
 
 if TYPE_CHECKING:
     from asrnorm.results import RunResult
@@ -39,16 +38,13 @@ def train(
     ] = None,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Print the config and its hash, and stop.")] = False,
     fresh: Annotated[bool, typer.Option("--fresh", help="Start over instead of going on.")] = False,
-    modules: Annotated[
-        list[str] | None, typer.Option("--import", help="A module that registers your own norms or methods.")
-    ] = None,
+    modules: Modules = None,
 ) -> None:
     """Train one run and evaluate it on every domain; started again, it goes on where it stopped.
 
     Example: `asrnorm train digits.rsda_asr --scale short --set optim.lr=1e-4 --seed 3`
     """
-    for module in modules or ():
-        _import(module)
+    import_modules(modules)
     changes = dict(map(_split, assignments or ()))
     try:
         config = _resolve(recipe, scale, config_file, seed, source, target, changes)
@@ -98,17 +94,6 @@ def _split(assignment: str) -> tuple[str, str]:
     if not equals or not name:
         raise typer.BadParameter(f"--set {assignment}: write it as a.b=value")
     return name, value
-
-
-def _import(module: str) -> None:
-    if str(Path.cwd()) not in sys.path:  # the installed command, unlike `python -m`, does not look here
-        sys.path.insert(0, str(Path.cwd()))
-    try:
-        import_module(module)
-    except ModuleNotFoundError as error:
-        if error.name is None or not f"{module}.".startswith(f"{error.name}."):
-            raise InputError(f"--import {module}: it needs {error.name}, which is not installed") from error
-        raise UnknownNameError(f"--import {module}: no such module here or in PYTHONPATH") from error
 
 
 def _print(result: "RunResult") -> None:

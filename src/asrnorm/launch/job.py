@@ -44,6 +44,7 @@ class Job:
         analyses: keys of `ANALYSIS_FILES`.
         may_diverge: a loss that is not finite is an outcome, kept in `DIVERGENCE_FILE`; nothing more is made of it.
         module: what `python -m` runs; another than `asrnorm` may register things of its own first.
+        imports: modules that each command imports first (`--import`).
     """
 
     config: RunConfig
@@ -52,6 +53,7 @@ class Job:
     analyses: tuple[str, ...] = ()
     may_diverge: bool = False
     module: str = "asrnorm"
+    imports: tuple[str, ...] = ()
 
     def __hash__(self) -> int:
         return hash(self.folder)  # configs hold dicts
@@ -64,16 +66,17 @@ class Job:
     def pieces(self) -> tuple[Piece, ...]:
         """Return the commands of the job in their order; all but the first need the first."""
         device = () if self.config.device == "auto" else ("--set", f"device={self.config.device}")
+        own = tuple(word for name in self.imports for word in ("--import", name))
         place = str(self.folder)
-        words = ("train", "--config", str(self.folder / "launch.yaml"), "--out", place)
+        words = ("train", "--config", str(self.folder / "launch.yaml"), "--out", place, *own)
         pieces = [Piece("train", words, self.folder / "result.json")]
         for evaluation in self.evaluations:
             changes = tuple(word for item in evaluation.overrides.items() for word in ("--set", _assignment(*item)))
             product = self.folder / "evaluations" / f"{evaluation.name}.json"
-            words = ("evaluate", place, "--as", evaluation.name, *device, *changes)
+            words = ("evaluate", place, "--as", evaluation.name, *device, *changes, *own)
             pieces.append(Piece(evaluation.name, words, product))
         for analysis in self.analyses:
-            words = ("evaluate", place, _ANALYSIS_WORDS[analysis], *device)
+            words = ("evaluate", place, _ANALYSIS_WORDS[analysis], *device, *own)
             pieces.append(Piece(analysis, words, self.folder / ANALYSIS_FILES[analysis]))
         return tuple(pieces)
 
@@ -103,17 +106,19 @@ class Job:
         return content_hash(override(self.config, overrides))
 
 
-def gather_jobs(plan: "Plan", module: str = "asrnorm") -> tuple[Job, ...]:
+def gather_jobs(plan: "Plan", module: str = "asrnorm", imports: tuple[str, ...] = ()) -> tuple[Job, ...]:
     """Return a job for every run folder of a plan, with the evaluations and analyses that its tasks ask for.
 
     Args:
         plan: what a study needs.
         module: see `Job`.
+        imports: see `Job`.
     """
     jobs: dict[Path, Job] = {}
     for task in plan.tasks:  # a run comes before what is made of it
         if task.kind == "run":
-            new = Job(config=task.config, folder=task.folder, may_diverge=task.spec.may_diverge, module=module)
+            may_diverge = task.spec.may_diverge
+            new = Job(config=task.config, folder=task.folder, may_diverge=may_diverge, module=module, imports=imports)
             jobs.setdefault(task.folder, new)
             continue
         job, evaluation = jobs[task.folder], task.spec.evaluation

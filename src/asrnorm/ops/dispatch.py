@@ -12,13 +12,12 @@ from typing import Literal
 import torch
 from torch import Tensor
 
-from asrnorm.diagnosis import BACKEND_VARIABLE, LEAST_CAPABILITY
+from asrnorm.diagnosis import BACKEND_VARIABLE, BACKENDS, LEAST_CAPABILITY
 from asrnorm.errors import InputError
 from asrnorm.ops import reference
 from asrnorm.ops.reference import RescaleNets, StandardizeNets
 
 Backend = Literal["auto", "reference", "triton"]
-BACKENDS = ("auto", "reference", "triton")
 
 _DTYPES = (torch.float32, torch.float16, torch.bfloat16)
 _warned: set[str] = set()

@@ -18,8 +18,8 @@ A study is a table or figure of the paper, cell by cell: the run behind each cel
 there, and which rows are compared. `asrnorm list studies` has them all.
 
 ```
-asrnorm reproduce table3 --scale short --seeds 3   # what is not done yet runs, then the report is written
-asrnorm report table3 --scale short                # the report alone
+asrnorm reproduce table3 --scale short --seeds 3  # what is not done yet, then the report
+asrnorm report table3 --scale short               # the report alone
 ```
 
 A run is known by the hash of all that changes its numbers, so studies share their runs, and a cell can be filled only

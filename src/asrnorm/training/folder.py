@@ -66,12 +66,22 @@ class RunFolder:
                 self.clear()
             elif self.config.exists():
                 refuse_other(config, load_config(self.config), self.config)
-            for folder in (self.path, self.checkpoints, self.pool, self.choice, self.choice / "checkpoints"):
+            first_pass = RunFolder(self.choice)
+            places = [(place.path, place.checkpoints, place.pool) for place in (self, first_pass)]
+            for folder in (folder for folders in places for folder in folders):
                 for leftover in (path for pattern in _TEMPORARY for path in folder.glob(pattern)):
                     leftover.unlink(missing_ok=True)  # of a process that was killed
             if not self.config.exists():
                 write_whole(self.config, dump_config(config).encode())
             yield
+
+    def drop_pool(self) -> None:
+        """Remove the grown images, which only a run that is to go on needs; what cannot be removed stays.
+
+        To be called once there is a file that keeps the run from going on. A process that is killed here leaves some
+        parts, which the next call removes.
+        """
+        shutil.rmtree(self.pool, ignore_errors=True)
 
     def clear(self) -> None:
         """Remove the files of a run, and nothing else; the result first, since it says that the rest is there."""

@@ -76,7 +76,10 @@ def run(config: RunConfig, out: str | Path | None = None, fresh: bool = False, w
         _own_generators(device),
     ):
         if from_first(processes.rank == 0 and folder.result.exists(), processes):
-            return read_result(folder.result)
+            result = read_result(folder.result)
+            if processes.rank == 0:
+                folder.drop_pool()
+            return result
         try:
             return _work(config, _Site(folder, device, processes))
         except DivergenceError as error:  # kept, since for some ablations it is the outcome
@@ -143,6 +146,7 @@ def _work(config: RunConfig, site: _Site) -> RunResult:
             write_result(site.folder.result, result)
         except OSError as error:
             raise StorageError(describe_failure(error, site.folder.result)) from None
+        site.folder.drop_pool()
     return result
 
 
@@ -152,6 +156,8 @@ def _choose_steps(config: RunConfig, suite: Suite, site: _Site) -> tuple[int, fl
     done = place.path / _CHOICE
     known = from_first(json.loads(done.read_text()) if site.world.rank == 0 and done.exists() else None, site.world)
     if known is not None:
+        if site.world.rank == 0:
+            place.drop_pool()
         return int(known["step"]), float(known["seconds"])
     kept, held = hold_out(suite.train)
     selector = Selector(create_measure(config.selection, suite, held, config, site.device, site.world))
@@ -159,6 +165,7 @@ def _choose_steps(config: RunConfig, suite: Suite, site: _Site) -> tuple[int, fl
     if site.world.rank == 0:
         values = {"step": selector.step, "score": selector.score, "held_out": len(held), "seconds": trainer.elapsed}
         write_whole(done, json.dumps(values).encode())
+        place.drop_pool()
     return selector.step, trainer.elapsed
 
 

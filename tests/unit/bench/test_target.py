@@ -29,9 +29,18 @@ def test_a_target_is_met_or_missed(tmp_path, seconds, verdict):
 
 
 def test_what_was_not_measured_is_shown(tmp_path):
-    lines = render_targets(tmp_path, "h200").splitlines()
+    first, _, *lines = render_targets(tmp_path, "h200").splitlines()
+    assert first == f"None of the {len(TARGETS)} targets has been measured yet."
     assert len(lines) == 2 + len(TARGETS)
-    assert all(line.endswith("|  | not measured |") for line in lines[2:])
+    assert all(line.endswith("| not yet |  |") for line in lines[2:])
+
+
+def test_the_first_line_counts_what_is_met_and_what_is_left(tmp_path):
+    work = "Digits RSDA+ASR, 1,000,000 steps"
+    rows = [row(work, "trainer", seconds=400.0), row(work, "trainer, 5 seeds side by side", seconds=9000.0)]
+    assert (
+        lines_of(tmp_path, rows)[0] == f"1 of 2 measured targets are met; {len(TARGETS) - 2} are still to be measured."
+    )
 
 
 def test_the_worst_layout_of_the_best_way_counts():

@@ -8,10 +8,12 @@ from asrnorm.cli.main import main
 from asrnorm.studies import list_studies
 
 
-def test_studies_are_listed_with_what_they_show(capsys):
+def test_studies_are_listed_in_the_order_of_the_paper_with_what_they_show(capsys):
     assert main(["list", "studies", "--json"]) == 0
     rows = json.loads(capsys.readouterr().out)
-    assert {row["name"] for row in rows} == set(list_studies())
+    names = [row["name"] for row in rows]
+    assert names == list(list_studies())
+    assert names[:10] == [f"table{number}" for number in range(1, 11)]
     assert all(row["summary"] and not row["options"] for row in rows)
 
 

@@ -54,6 +54,14 @@ def test_a_value_survives_its_way_over_the_command_line(tmp_path, value):
     assert override(job.config, {name: text}) == override(job.config, {"method.x": value})
 
 
+def test_every_command_imports_what_the_study_came_from(tmp_path):
+    spec = RunSpec(recipe="digits_mini.erm_bn", evaluation=BN_TEST, analyses=("statistics",))
+    (job,) = gather_jobs(plan(study(spec), seeds=[0], scale="smoke", runs=tmp_path), imports=("one", "two"))
+    assert len(job.pieces()) == 3
+    for piece in job.pieces():
+        assert piece.words[-4:] == ("--import", "one", "--import", "two")
+
+
 def test_an_evaluation_under_another_config_is_not_taken_for_this_one(tmp_path):
     job = fake_job(tmp_path, evaluations=[BN_TEST])
     write_result(tmp_path / "result.json", result(job.config))

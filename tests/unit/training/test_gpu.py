@@ -10,7 +10,7 @@ from asrnorm.training import load_run, run
 from asrnorm.training.assembly import build_method, build_model
 from asrnorm.training.trainer import Trainer
 from asrnorm.world import ALONE
-from helpers.tiny_run import Choice, ToySuite, tiny_config
+from helpers.tiny_run import Choice, ToySuite, kept_pool, tiny_config
 
 pytestmark = pytest.mark.gpu
 CUDA = torch.device("cuda", 0)
@@ -64,7 +64,8 @@ def test_stopping_and_going_on_ends_in_the_same_place(tmp_path):
     torch.use_deterministic_algorithms(True, warn_only=True)
     try:
         config = tiny_config(device="cuda", precision="float64", method=Choice(name="toy_grow"))
-        run(config, tmp_path / "a")
+        with kept_pool():
+            run(config, tmp_path / "a")
         whole = {name: value.clone() for name, value in load_run(tmp_path / "a").model.state_dict().items()}
         (tmp_path / "a" / "result.json").unlink()
         (tmp_path / "a" / "checkpoints" / "last.pt").unlink()

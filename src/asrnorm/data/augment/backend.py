@@ -11,11 +11,10 @@ from functools import lru_cache
 import torch
 from torch import Tensor
 
+from asrnorm.diagnosis import BACKEND_VARIABLE, LEAST_FUSED_CAPABILITY
+
 Fused = Callable[..., Tensor]
 """`apply_fused` of `triton/rsda.py`: takes images, ops, levels, the values of the grids, and units for float images."""
-
-OLDEST = (7, 0)
-"""Compute capability from which Triton makes code."""
 
 
 def find_fused(images: Tensor) -> Fused | None:
@@ -25,7 +24,7 @@ def find_fused(images: Tensor) -> Fused | None:
         >>> find_fused(torch.zeros(2, 3, 32, 32, dtype=torch.uint8)) is None  # no GPU
         True
     """
-    if images.device.type != "cuda" or os.environ.get("ASRNORM_BACKEND") == "reference":
+    if images.device.type != "cuda" or os.environ.get(BACKEND_VARIABLE) == "reference":
         return None
     fused, most_pixels = _load(images.device)
     return fused if images.shape[2] * images.shape[3] <= most_pixels else None
@@ -35,7 +34,7 @@ def find_fused(images: Tensor) -> Fused | None:
 def _load(device: torch.device) -> tuple[Fused | None, int]:
     """Import the kernel once a device; where that fails, say so once."""
     capability = torch.cuda.get_device_capability(device)
-    if capability < OLDEST:
+    if capability < LEAST_FUSED_CAPABILITY:
         return _fall_back(f"compute capability {capability[0]}.{capability[1]} is too old for Triton")
     try:
         from asrnorm.data.augment.triton.rsda import MOST_PIXELS, apply_fused
