@@ -152,8 +152,8 @@ def from_mapping(values: Mapping[str, Any], where: str = "config") -> RunConfig:
 def content_hash(config: RunConfig) -> str:
     """Return ten hex digits over the fields that change numbers: not paths, not logging, not the device.
 
-    The root of a user's own images is hashed: there the path is the only name that the data have. Fields that were added
-    since the first kept results are left out where they change nothing.
+    The root of a user's own images is hashed: there the path is the only name that the data have. Fields that were
+    added since the first kept results are left out where they change nothing.
 
     Example:
         >>> config = RunConfig(recipe="x", suite=Choice(name="digits"), model=Choice(name="digits_convnet"),

@@ -8,13 +8,11 @@ from asrnorm.config import Choice, OptimConfig, RunConfig, content_hash, first_d
 from asrnorm.fingerprint import ADDED, UNHASHED, digest
 
 # The fields of the first kept results; later ones stand in `ADDED`.
-FIRST = set(
-    "recipe scale seed suite model norm method optim steps batch_size weights layers augment shuffle selection "
-    "evaluate_every evaluate_batch evaluate_limit precision adversarial".split()
-)
-FIRST_OPTIM = set(
-    "name lr momentum nesterov weight_decay decay_lambdas schedule step_at step_factor gate_lr".split(),
-)
+FIRST = {"recipe", "scale", "seed", "suite", "model", "norm", "method", "optim", "steps", "batch_size", "weights"}
+FIRST |= {"layers", "augment", "shuffle", "selection", "evaluate_every", "evaluate_batch", "evaluate_limit"}
+FIRST |= {"precision", "adversarial"}
+FIRST_OPTIM = {"name", "lr", "momentum", "nesterov", "weight_decay", "decay_lambdas", "schedule", "step_at"}
+FIRST_OPTIM |= {"step_factor", "gate_lr"}
 
 
 def make(**changes):
@@ -44,5 +42,3 @@ def test_a_later_field_that_is_used_changes_the_hash_and_the_difference_shows_bo
     assert content_hash(used) != content_hash(make())
     assert content_hash(override(used, {path: before})) == content_hash(make())
     assert first_difference(make(), used) == f"{path}: {before} here, {3 if before is not True else False} there"
-
-

@@ -22,9 +22,9 @@ def create_optimizer(model: nn.Module, config: OptimConfig) -> torch.optim.Optim
     """Return the optimizer of a model's trainable parameters.
 
     The lambdas of ASR-Norm are a group of their own where `decay_lambdas` is off, which spares them the weight decay;
-    the gates of BIN always are one, with a learning rate of `gate_lr` times the others' and no decay. Likewise for the
-    small networks (`norm_lr`, `decay_networks`) and the classifier (`head_lr`), and for all that `norm_warmup_steps` lets
-    wait, where these are set.
+    the gates of BIN always are one, with a learning rate of `gate_lr` times the others' and no decay. Likewise, where
+    these are set, the small networks (`norm_lr`, `decay_networks`), the classifier (`head_lr`), and all that
+    `norm_warmup_steps` lets wait.
 
     Raises:
         InputError: `head_lr` is set, and the model has no classifier that could be told from the rest.
