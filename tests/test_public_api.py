@@ -14,6 +14,7 @@ PUBLIC = [
     "ASRNorm2d",
     "Batch",
     "__version__",
+    "calibrate",
     "conversion_summary",
     "convert",
     "corrupt",
@@ -27,6 +28,7 @@ PUBLIC = [
     "list_recipes",
     "list_suites",
     "recipe",
+    "reestimate",
     "revert",
     "train",
 ]

@@ -9,8 +9,10 @@ from typing import TYPE_CHECKING, Any
 __version__ = "0.1.0"
 
 if TYPE_CHECKING:
+    from asrnorm.conversion import calibrate as calibrate
     from asrnorm.conversion import conversion_summary as conversion_summary
     from asrnorm.conversion import convert as convert
+    from asrnorm.conversion import reestimate as reestimate
     from asrnorm.conversion import revert as revert
     from asrnorm.data import create_suite as create_suite
     from asrnorm.data import list_suites as list_suites
@@ -30,6 +32,7 @@ if TYPE_CHECKING:
 _HOME = {
     "ASRNorm2d": "asrnorm.norms",
     "Batch": "asrnorm.methods",
+    "calibrate": "asrnorm.conversion",
     "conversion_summary": "asrnorm.conversion",
     "convert": "asrnorm.conversion",
     "corrupt": "asrnorm.data.corruption",
@@ -43,6 +46,7 @@ _HOME = {
     "list_recipes": "asrnorm.recipes",
     "list_suites": "asrnorm.data",
     "recipe": "asrnorm.recipes",
+    "reestimate": "asrnorm.conversion",
     "revert": "asrnorm.conversion",
     "train": "asrnorm.training",
 }

@@ -5,8 +5,6 @@ two folders with one hash hold the same run.
 """
 
 import dataclasses
-import hashlib
-import json
 import math
 from collections.abc import Mapping
 from pathlib import Path
@@ -14,6 +12,7 @@ from typing import Any, Literal
 
 from asrnorm.coercion import build, match_number, parse
 from asrnorm.errors import InputError, UnknownNameError, describe_unknown
+from asrnorm.fingerprint import difference, digest
 
 Selection = Literal["last", "source-val", "shifted-val", "oracle"]
 Scale = Literal["paper", "short", "smoke"]
@@ -35,6 +34,12 @@ class OptimConfig:
         decay_lambdas: apply weight decay to the lambdas of ASR-Norm too; with it alone they drift from .05 to .5.
         schedule: over the whole run; `step` multiplies by `step_factor` at the fraction `step_at` of the steps.
         gate_lr: learning rate of BIN's gates over `lr`; they never decay.
+        warmup_steps: steps over which the learning rate rises linearly from 0.
+        norm_warmup_steps: for so many steps only the converted norms and the classifier are trained; the rest has a
+            learning rate of 0, and its own warm-up after that.
+        norm_lr: learning rate of the small networks of ASR-Norm over `lr`.
+        decay_networks: apply weight decay to those networks, and to `gamma_bias` and `beta_bias`.
+        head_lr: learning rate of the classifier over `lr`, for one that is new to a pretrained network.
     """
 
     name: Literal["sgd", "adam"] = "sgd"
@@ -47,12 +52,20 @@ class OptimConfig:
     step_at: float = 0.8
     step_factor: float = 0.1
     gate_lr: float = 10.0
+    warmup_steps: int = 0
+    norm_warmup_steps: int = 0
+    norm_lr: float = 1.0
+    decay_networks: bool = True
+    head_lr: float = 1.0
 
     def __post_init__(self) -> None:
-        for name in ("lr", "momentum", "weight_decay", "step_factor", "gate_lr"):
+        for name in ("lr", "momentum", "weight_decay", "step_factor", "gate_lr", "norm_lr", "head_lr"):
             value = getattr(self, name)
             if not (math.isfinite(value) and value >= 0):
                 raise InputError(f"optim.{name} must be a finite number of at least 0, not {value}")
+        for name in ("warmup_steps", "norm_warmup_steps"):
+            if getattr(self, name) < 0:
+                raise InputError(f"optim.{name} must be at least 0, not {getattr(self, name)}")
         if not 0 <= self.step_at <= 1:
             raise InputError(f"optim.step_at is a share of the steps, between 0 and 1, not {self.step_at}")
 
@@ -66,6 +79,8 @@ class RunConfig:
         scale: the scale that recipe was built at.
         weights: file of pretrained weights, under the data folder where relative.
         layers: which norms of a pretrained network are converted.
+        calibrate: source batches on which the conversion is calibrated before training; 0 does not.
+        reestimate: source batches from which running statistics are estimated before training; 0 does not.
         augment: of the training images: nothing, CIFAR's crop and flip, or PACS's set.
         shuffle: draw batches at random; off keeps the order of the set, as the Digits protocols do.
         selection: which checkpoint is reported; `oracle` looks at the targets and is labelled so.
@@ -92,6 +107,8 @@ class RunConfig:
     batch_size: int
     weights: str | None = None
     layers: str = "auto"
+    calibrate: int = 0
+    reestimate: int = 0
     augment: Literal["none", "cifar", "pacs"] = "none"
     shuffle: bool = True
     selection: Selection = "last"
@@ -111,13 +128,9 @@ class RunConfig:
         for name in ("steps", "batch_size", "evaluate_batch", "checkpoint_every", "log_every"):
             if getattr(self, name) < 1:
                 raise InputError(f"{name} must be at least 1, not {getattr(self, name)}")
-        for name in ("evaluate_every", "evaluate_limit", "lambda_every"):
+        for name in ("evaluate_every", "evaluate_limit", "lambda_every", "calibrate", "reestimate"):
             if getattr(self, name) < 0:
                 raise InputError(f"{name} must be at least 0, not {getattr(self, name)}")
-
-
-# Fields that do not change the numbers of a run.
-UNHASHED = ("device", "compile", "capture", "checkpoint_every", "log_every", "lambda_every")
 
 
 def to_mapping(config: RunConfig) -> dict[str, Any]:
@@ -139,7 +152,8 @@ def from_mapping(values: Mapping[str, Any], where: str = "config") -> RunConfig:
 def content_hash(config: RunConfig) -> str:
     """Return ten hex digits over the fields that change numbers: not paths, not logging, not the device.
 
-    The root of a user's own images is hashed: there the path is the only name that the data have.
+    The root of a user's own images is hashed: there the path is the only name that the data have. Fields that were
+    added since the first kept results are left out where they change nothing.
 
     Example:
         >>> config = RunConfig(recipe="x", suite=Choice(name="digits"), model=Choice(name="digits_convnet"),
@@ -147,8 +161,7 @@ def content_hash(config: RunConfig) -> str:
         >>> content_hash(config) == content_hash(dataclasses.replace(config, device="cpu"))
         True
     """
-    text = json.dumps(_decisive(config), sort_keys=True, separators=(",", ":"))
-    return hashlib.sha256(text.encode()).hexdigest()[:10]
+    return digest(to_mapping(config))
 
 
 def run_name(config: RunConfig) -> str:
@@ -211,49 +224,7 @@ def first_difference(mine: RunConfig, theirs: RunConfig) -> str | None:
 
     Fields that `content_hash` leaves out do not count: configs of one hash do not differ.
     """
-    return _compare(_decisive(mine), _decisive(theirs), "")
-
-
-def _decisive(config: RunConfig) -> dict[str, Any]:
-    """What changes numbers, in one form: 1.0 and 1, tuple and list are the same option."""
-    values = to_mapping(config)
-    for name in UNHASHED:
-        del values[name]
-    if config.suite.name != "folder":
-        values["suite"]["args"].pop("root", None)
-    values["weights"] = Path(config.weights).name if config.weights else None
-    plain: dict[str, Any] = _plain(values)
-    return plain
-
-
-def _plain(value: Any) -> Any:
-    if isinstance(value, Mapping):
-        return {str(key): _plain(part) for key, part in value.items()}
-    if isinstance(value, list | tuple):
-        return [_plain(part) for part in value]
-    if isinstance(value, float) and value.is_integer():
-        return int(value)
-    return str(value) if isinstance(value, Path) else value
-
-
-_ABSENT = object()
-
-
-def _compare(mine: Any, theirs: Any, path: str) -> str | None:
-    if isinstance(mine, dict) and isinstance(theirs, dict):
-        for key in {**mine, **theirs}:
-            where = f"{path}.{key}" if path else key
-            found = _compare(mine.get(key, _ABSENT), theirs.get(key, _ABSENT), where)
-            if found:
-                return found
-        return None
-    if type(mine) is type(theirs) and mine == theirs:
-        return None
-    return f"{path}: {_show(mine)} here, {_show(theirs)} there"
-
-
-def _show(value: Any) -> str:
-    return "absent" if value is _ABSENT else repr(value)
+    return difference(to_mapping(mine), to_mapping(theirs))
 
 
 def _assign(values: dict[str, Any], path: str, value: Any) -> None:

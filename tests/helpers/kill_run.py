@@ -17,14 +17,14 @@ from pathlib import Path
 
 from asrnorm.training.checkpoint import unpack
 from helpers import tiny_run
-from helpers.tiny_run import Choice, OptimConfig, tiny_config
+from helpers.tiny_run import Choice, OptimConfig, pretrained_config, tiny_config, write_weights
 
 PHASES = ("step", "grow", "part", "checkpoint", "log", "evaluation", "model", "result")
 SLOW = 0.012  # seconds that a watched phase lasts longer, so that the kill falls into it
 MOMENT = mmap.mmap(-1, 2)  # what the child does: the phase, and how often it has entered one
 
 
-def configs():
+def configs(weights):
     return {
         "grow": tiny_config(
             method=Choice(name="toy_grow", args={"interval": 5, "rounds": 3}),
@@ -35,9 +35,9 @@ def configs():
             augment="cifar",
             steps=24,
         ),
-        "choice": tiny_config(
+        "choice": pretrained_config(
+            weights,
             method=Choice(name="toy_noise"),
-            norm=Choice(name="asr"),
             suite=Choice(name="toy", args={"validation": False}),
             selection="source-val",
             evaluate_every=6,
@@ -167,7 +167,8 @@ def main(place, most_kills, seconds, seed):
     kills = dict.fromkeys(PHASES, 0)
     report = {"runs": 0, "kills": kills, "differing": [], "most_kills_of_a_run": 0}
     references = {}
-    for name, config in configs().items():
+    cases = configs(write_weights(place / "weights.pt"))
+    for name, config in cases.items():
         folder = place / f"{name}-whole"
         _, status = os.waitpid(start(config, folder), 0)
         assert status == 0, folder.with_suffix(".error").read_text()
@@ -177,7 +178,7 @@ def main(place, most_kills, seconds, seed):
         name = list(references)[report["runs"] % len(references)]
         folder = place / f"{name}-{report['runs']}"
         of_this_run = 0
-        while (phase := attempt(configs()[name], folder, draw)) is not None:
+        while (phase := attempt(cases[name], folder, draw)) is not None:
             kills[phase] += 1
             of_this_run += 1
         found = outcome(folder)

@@ -17,7 +17,7 @@ from asrnorm.config import Choice, OptimConfig, RunConfig
 from asrnorm.data import SUITES, ImageSet, Part, Suite
 from asrnorm.methods import METHODS, Method
 from asrnorm.models import MODELS, Classifier
-from asrnorm.norms import NoNorm
+from asrnorm.norms import BatchNorm, NoNorm
 from asrnorm.training.folder import RunFolder
 
 SIZE, CLASSES = 8, 3
@@ -89,6 +89,43 @@ class ToyNet(Classifier):
         return self.head(embedding)
 
 
+def toy_bn_net(*, norm_layer=BatchNorm, num_classes: int = CLASSES) -> ToyNet:
+    """The same with BN, which `write_weights` has weights for."""
+    return ToyNet(norm_layer=norm_layer, num_classes=num_classes)
+
+
+def write_weights(path):
+    """Write weights of `toy_bn_net` without running statistics, as if they came from another data set."""
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(5)
+        state = toy_bn_net().state_dict()
+        state["norm.weight"] = torch.randn(6)
+    torch.save({name: value for name, value in state.items() if "running" not in name and "num_" not in name}, path)
+    return str(path)
+
+
+def pretrained_config(weights, **changes):
+    """A run that starts from `write_weights` with all that can be done to a conversion before and after."""
+    optim = OptimConfig(
+        lr=0.05,
+        weight_decay=1e-3,
+        warmup_steps=2,
+        norm_warmup_steps=4,
+        norm_lr=3.0,
+        head_lr=2.0,
+        decay_networks=False,
+    )
+    values = {
+        "model": Choice(name="toy_bn_net"),
+        "norm": Choice(name="asr", args={"statistics": "batch"}),
+        "weights": str(weights),
+        "calibrate": 2,
+        "reestimate": 3,
+        "optim": optim,
+    }
+    return tiny_config(**{**values, **changes})
+
+
 class ToyGrow(Method):
     """Appends images perturbed by the input gradient, on a schedule; each process its share, all the same pool."""
 
@@ -148,6 +185,7 @@ def entries():
     return (
         (SUITES, "toy", ToySuite),
         (MODELS, "toy_net", ToyNet),
+        (MODELS, "toy_bn_net", toy_bn_net),
         (METHODS, "toy_grow", ToyGrow),
         (METHODS, "toy_noise", ToyNoise),
     )

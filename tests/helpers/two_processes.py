@@ -8,7 +8,9 @@ from pathlib import Path
 
 from asrnorm.methods import METHODS
 from helpers import tiny_run
-from helpers.tiny_run import Choice, kept_pool, small_method, tiny_config
+from helpers.tiny_run import Choice, kept_pool, pretrained_config, small_method, tiny_config
+
+WEIGHTS = "toy.pt"  # under the data folder
 
 
 def cases():
@@ -28,6 +30,7 @@ def cases():
         "erm-bin": tiny_config(norm=Choice(name="bin"), **common),
         "grow-bn": tiny_config(method=grow, augment="cifar", **common),
         "grow-asr": tiny_config(method=grow, norm=Choice(name="asr"), **common),
+        "pretrained-asr": pretrained_config(WEIGHTS, augment="cifar", **common),
         "noise-asr": tiny_config(method=Choice(name="toy_noise"), norm=Choice(name="asr"), augment="cifar", **common),
         "uneven-bn": tiny_config(
             method=Choice(name="toy_noise"), batch_size=15, selection="source-val", evaluate_every=6, **common

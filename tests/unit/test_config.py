@@ -131,6 +131,9 @@ def test_the_original_is_left_alone():
         ({"steps": "true"}, InputError, "steps must be int, not True"),
         ({"steps": "0"}, InputError, "steps must be at least 1, not 0"),
         ({"evaluate_every": "-1"}, InputError, "evaluate_every must be at least 0, not -1"),
+        ({"calibrate": "-1"}, InputError, "calibrate must be at least 0, not -1"),
+        ({"optim.warmup_steps": "-1"}, InputError, r"optim\.warmup_steps must be at least 0, not -1"),
+        ({"optim.head_lr": "-1"}, InputError, r"optim\.head_lr must be a finite number of at least 0, not -1"),
         ({"evaluate_limit": "-1"}, InputError, "evaluate_limit must be at least 0, not -1"),
         ({"shuffle": "1"}, InputError, "shuffle must be bool, not 1"),
         ({"weights": "no"}, InputError, "weights must be text or null, not False"),
@@ -286,6 +289,8 @@ HASHED = {
     "batch_size": 64,
     "weights": "w.pth",
     "layers": "all",
+    "calibrate": 1,
+    "reestimate": 1,
     "augment": "pacs",
     "shuffle": False,
     "selection": "oracle",
@@ -316,7 +321,7 @@ def test_every_field_of_the_optimizer_is_hashed(name):
     other = {"name": "adam", "schedule": "step"}.get(name)
     value = getattr(OptimConfig(), name)
     if other is None:
-        other = not value if isinstance(value, bool) else value / 2 + 0.01
+        other = not value if isinstance(value, bool) else value + 1 if isinstance(value, int) else value / 2 + 0.01
     changed = make(optim=dataclasses.replace(OptimConfig(lr=0.004), **{name: other}))
     assert content_hash(changed) != content_hash(make())
     assert first_difference(make(), changed).startswith(f"optim.{name}: ")

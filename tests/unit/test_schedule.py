@@ -20,3 +20,16 @@ def test_the_step_comes_at_its_share_of_the_steps():
 
 def test_constant_stays():
     assert rate_factor(OptimConfig(), 99, 100) == 1
+
+
+@pytest.mark.parametrize("schedule", ["constant", "cosine", "step"])
+def test_warm_up_rises_in_equal_parts_to_the_schedule(schedule):
+    plain, warm = (OptimConfig(schedule=schedule, warmup_steps=count) for count in (0, 4))
+    shares = [rate_factor(warm, step, 20) / rate_factor(plain, step, 20) for step in range(20)]
+    assert shares == pytest.approx([0.2, 0.4, 0.6, 0.8] + [1.0] * 16)
+
+
+def test_what_waits_stands_still_and_is_warmed_up_after_that():
+    config = OptimConfig(schedule="step", step_at=0.5, step_factor=0.1, warmup_steps=1, norm_warmup_steps=3)
+    assert [rate_factor(config, step, 10, waits=True) for step in range(6)] == [0, 0, 0, 0.5, 1, 0.1]
+    assert [rate_factor(config, step, 10) for step in range(6)] == [0.5, 1, 1, 1, 1, 0.1]

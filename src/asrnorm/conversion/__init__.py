@@ -1,5 +1,8 @@
 """Exchange the norm layers of any network, keep what they learned, and undo it."""
 
+from asrnorm.conversion.calibration import CalibrationReport as CalibrationReport
+from asrnorm.conversion.calibration import calibrate as calibrate
+from asrnorm.conversion.reestimation import reestimate as reestimate
 from asrnorm.conversion.select import PRESETS as PRESETS
 from asrnorm.conversion.summary import ConversionSummary as ConversionSummary
 from asrnorm.conversion.swap import conversion_summary as conversion_summary

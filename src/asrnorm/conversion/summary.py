@@ -87,7 +87,7 @@ def notes_on(built: list[tuple[Site, nn.Module]], norm: str) -> list[str]:
         "momentum": "{} averaged over all batches (momentum=None); the new ones weigh the newest by .1",
         "frozen": "affine values of {} were frozen and stay frozen; learned networks are trainable",
     }
-    notes = [wording[key].format(_layers(count)) for key, count in found.items() if count]
+    notes = [wording[key].format(count_layers(count)) for key, count in found.items() if count]
     hooked = [site.name for site, _ in built if has_state_hooks(site.module)]
     return notes + [f"{name}: its hooks on the state dict stay with the original" for name in hooked]
 
@@ -109,5 +109,6 @@ def _has_affine(norm: nn.Module) -> bool:
     return not isinstance(norm, NormLayer) or any(True for _ in norm.parameters())
 
 
-def _layers(count: int) -> str:
+def count_layers(count: int) -> str:
+    """Return a number of layers in words."""
     return "1 layer" if count == 1 else f"{count} layers"

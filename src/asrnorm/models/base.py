@@ -5,6 +5,7 @@ from collections.abc import Callable
 
 from torch import Tensor, nn
 
+from asrnorm.norms import NormLayer
 from asrnorm.registry import Registry
 
 NormFactory = Callable[[int], nn.Module]
@@ -32,3 +33,17 @@ class Classifier(nn.Module, ABC):
     def forward(self, x: Tensor) -> Tensor:
         """Return the logits of images."""
         return self.classify(self.embed(self.features(x)))
+
+
+def classifier_head(model: nn.Module) -> nn.Linear | None:
+    """Return the layer that gives the logits: the last linear one with an output for each class, outside of norms.
+
+    Example:
+        >>> from asrnorm.models import create_model
+        >>> classifier_head(create_model("wrn_16_4", norm="asr", num_classes=7))
+        Linear(in_features=256, out_features=7, bias=True)
+    """
+    inside = {id(part) for norm in model.modules() if isinstance(norm, NormLayer) for part in norm.modules()}
+    classes = getattr(model, "num_classes", None)
+    dense = [m for m in model.modules() if isinstance(m, nn.Linear) and m.out_features == classes]
+    return next((layer for layer in reversed(dense) if id(layer) not in inside), None)

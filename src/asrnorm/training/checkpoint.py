@@ -51,6 +51,10 @@ class CheckpointStore:
         self._parts = PartStore(pool_folder)
         self._named: dict[str, list[str]] = {}  # the parts that each readable checkpoint needs
 
+    def is_empty(self) -> bool:
+        """Tell whether the run has no checkpoint yet, readable or not: it starts afresh."""
+        return not (self._last.exists() or self._previous.exists())
+
     def save(self, state: dict[str, Any], pool: Pool) -> None:
         """Make `state` the last checkpoint and the last one the previous.
 

@@ -1,23 +1,33 @@
 """Optimizer of a run: parameter groups, and the learning rate of each step."""
 
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor, nn
 
 from asrnorm.config import OptimConfig
+from asrnorm.conversion.replace import original_of
+from asrnorm.errors import InputError
+from asrnorm.models.base import classifier_head
 from asrnorm.norms import ASRNorm2d, BatchInstanceNorm
 from asrnorm.schedule import rate_factor as rate_factor
 from asrnorm.training.adam import LargeAdam
 
 _LAMBDA = "lambda_"
+_STATIC = ("gamma_bias", "beta_bias")
+_OWN = ("fused", "capturable", "scale", "waits")  # of a group: the device's and the config's, not the checkpoint's
 
 
 def create_optimizer(model: nn.Module, config: OptimConfig) -> torch.optim.Optimizer:
     """Return the optimizer of a model's trainable parameters.
 
     The lambdas of ASR-Norm are a group of their own where `decay_lambdas` is off, which spares them the weight decay;
-    the gates of BIN always are one, with a learning rate of `gate_lr` times the others' and no decay.
+    the gates of BIN always are one, with a learning rate of `gate_lr` times the others' and no decay. Likewise, where
+    these are set, the small networks (`norm_lr`, `decay_networks`), the classifier (`head_lr`), and all that
+    `norm_warmup_steps` lets wait.
+
+    Raises:
+        InputError: `head_lr` is set, and the model has no classifier that could be told from the rest.
 
     Example:
         >>> from asrnorm.models import create_model
@@ -69,7 +79,7 @@ def optimizer_state(optimizer: torch.optim.Optimizer) -> dict[str, Any]:
 def load_optimizer(optimizer: torch.optim.Optimizer, state: dict[str, Any]) -> None:
     """Take up what `optimizer_state` returned, also from another device; the rates are the schedule's to set."""
     groups = [
-        {**theirs, **{name: mine[name] for name in ("fused", "capturable") if name in mine}}
+        {**theirs, **{name: mine[name] for name in _OWN if name in mine}}
         for mine, theirs in zip(optimizer.param_groups, state["param_groups"], strict=True)
     ]
     rates = [group["lr"] for group in optimizer.param_groups]
@@ -80,44 +90,79 @@ def load_optimizer(optimizer: torch.optim.Optimizer, state: dict[str, Any]) -> N
         _keep_on_device(optimizer)
 
 
+class _Treatment(NamedTuple):
+    """What a parameter gets: its learning rate over the run's, weight decay or none, and whether it waits."""
+
+    scale: float
+    decays: bool
+    waits: bool
+
+
 def parameter_groups(model: nn.Module, config: OptimConfig) -> list[dict[str, object]]:
-    """Return the groups that an optimizer takes; `scale` is a group's learning rate over the run's."""
-    lambdas: dict[int, nn.Parameter] = {}
-    gates: dict[int, nn.Parameter] = {}
+    """Return the groups that an optimizer takes, parameters of one treatment in each.
+
+    `scale` is a group's learning rate over the run's; a group that `waits` has a rate of 0 for `norm_warmup_steps`, and
+    its gradients are taken all the same, so that steps that were captured before stay right after.
+    """
+    plain = _Treatment(1.0, True, config.norm_warmup_steps > 0)
+    special = _special_treatments(model, config)
+    groups: dict[_Treatment, list[nn.Parameter]] = {plain: []}
+    for parameter in model.parameters():
+        if parameter.requires_grad:
+            groups.setdefault(special.get(id(parameter), plain), []).append(parameter)
+    return [
+        {"params": own, "scale": how.scale, "waits": how.waits, **({} if how.decays else {"weight_decay": 0.0})}
+        for how, own in groups.items()
+        if own
+    ]
+
+
+def _special_treatments(model: nn.Module, config: OptimConfig) -> dict[int, _Treatment]:
+    """The treatment of parameters in norms and in the classifier, by identity."""
+    found: dict[int, _Treatment] = {}
+    head = classifier_head(model)
+    if head is None and config.head_lr != 1:
+        raise InputError(f"optim.head_lr: {type(model).__name__} has no linear layer with an output for each class")
+    if head is not None:
+        found |= {id(parameter): _Treatment(config.head_lr, True, False) for parameter in head.parameters()}
+    converted = [module for module in model.modules() if original_of(module) is not None]
+    found |= {id(p): _Treatment(1.0, True, False) for module in converted for p in module.parameters()}
+    waits = config.norm_warmup_steps > 0
     for module in model.modules():
-        if isinstance(module, ASRNorm2d) and not config.decay_lambdas:
-            own = module.named_parameters(recurse=False)
-            lambdas |= {id(parameter): parameter for name, parameter in own if name.startswith(_LAMBDA)}
+        if isinstance(module, ASRNorm2d):
+            found |= {id(value): _treat_asr(name, config) for name, value in module.named_parameters()}
         if isinstance(module, BatchInstanceNorm):
-            gates[id(module.gate)] = module.gate
-    special = {**lambdas, **gates}
-    trainable = [parameter for parameter in model.parameters() if parameter.requires_grad]
-    rest = [parameter for parameter in trainable if id(parameter) not in special]
-    groups: list[dict[str, object]] = [{"params": rest, "scale": 1.0}]
-    if lambdas:
-        groups.append({"params": list(lambdas.values()), "scale": 1.0, "weight_decay": 0.0})
-    if gates:
-        groups.append({"params": list(gates.values()), "scale": config.gate_lr, "weight_decay": 0.0})
-    return groups
+            found[id(module.gate)] = _Treatment(config.gate_lr, False, waits and id(module.gate) not in found)
+    return found
 
 
-def set_rate(optimizer: torch.optim.Optimizer, config: OptimConfig, step: int, steps: int) -> float:
-    """Set the learning rate of a step in every group and return that of the first."""
-    rate = config.lr * rate_factor(config, step, steps)
-    for group in optimizer.param_groups:
+def _treat_asr(name: str, config: OptimConfig) -> _Treatment:
+    if name.startswith(_LAMBDA):
+        return _Treatment(1.0, config.decay_lambdas, False)
+    return _Treatment(1.0 if name in _STATIC else config.norm_lr, config.decay_networks, False)
+
+
+def set_rate(optimizer: torch.optim.Optimizer, config: OptimConfig, step: int, steps: int) -> None:
+    """Set the learning rate of a step in every group."""
+    for group, rate in zip(optimizer.param_groups, _rates(optimizer, config, step, steps), strict=True):
         if isinstance(group["lr"], Tensor):
-            group["lr"].fill_(rate * group["scale"])
+            group["lr"].fill_(rate)
         else:
-            group["lr"] = rate * group["scale"]
-    return rate
+            group["lr"] = rate
 
 
 def draw_rates(optimizer: torch.optim.Optimizer, config: OptimConfig, step: int, steps: int) -> Tensor:
     """Return the learning rates of a step, one a group, on the CPU."""
-    rate = config.lr * rate_factor(config, step, steps)
-    return torch.tensor([rate * group["scale"] for group in optimizer.param_groups], dtype=torch.float32)
+    return torch.tensor(_rates(optimizer, config, step, steps), dtype=torch.float32)
 
 
 def copy_rates(optimizer: torch.optim.Optimizer, rates: Tensor) -> None:
     """Set the learning rates from a tensor on the device, without reading it."""
     torch._foreach_copy_([group["lr"] for group in optimizer.param_groups], list(rates.unbind()))
+
+
+def _rates(optimizer: torch.optim.Optimizer, config: OptimConfig, step: int, steps: int) -> list[float]:
+    return [
+        config.lr * rate_factor(config, step, steps, waits=group["waits"]) * group["scale"]
+        for group in optimizer.param_groups
+    ]

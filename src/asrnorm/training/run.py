@@ -25,6 +25,7 @@ from asrnorm.training.distributed import choose_device, from_first, join_world
 from asrnorm.training.environment import describe_environment, record_environment
 from asrnorm.training.folder import RunFolder, describe_failure, run_name, write_whole
 from asrnorm.training.log import RunLog
+from asrnorm.training.preparation import prepare_model
 from asrnorm.training.selection import Selector, create_measure, hold_out, needs_hold_out, validate
 from asrnorm.training.trainer import Trainer
 from asrnorm.world import World
@@ -173,15 +174,18 @@ def _train(
     config: RunConfig, suite: Suite, data: Data, site: _Site, place: RunFolder, stop: int, selector: Selector | None
 ) -> Trainer:
     model = build_model(config, suite, len(suite.classes), site.device)
+    pool = Pool(data, site.device)
+    store = CheckpointStore(place.checkpoints, place.pool, config)
+    if from_first(store.is_empty(), site.world):
+        prepare_model(model, config, pool, site.world)
     if config.compile:
         compile_parts(model)
     method = build_method(config, site.device, site.world)
-    pool = Pool(data, site.device)
     trainer = Trainer(config, model, method, pool, world=site.world, stop=stop, selector=selector)
     writes = site.world.rank == 0
     log = partial(RunLog, place.log if writes else None, place.events if writes else None)
     choosing = "" if place.path == site.folder.path else " (choosing)"
-    trainer.fit(CheckpointStore(place.checkpoints, place.pool, config), log, f"{config.recipe}{choosing}")
+    trainer.fit(store, log, f"{config.recipe}{choosing}")
     return trainer
 
 

@@ -10,21 +10,7 @@ from asrnorm.conversion.kind import Recognized, Unsupported, recognize
 from asrnorm.conversion.replace import NormAct
 from asrnorm.errors import ConversionError
 from asrnorm.norms import ASRNorm2d
-
-
-def foreign(base, name, module):
-    """A class as another library would define it."""
-    return type(name, (base,), {"__module__": module})
-
-
-class _BatchNormAct(nn.BatchNorm2d):
-    def __init__(self, num_features, act=None):
-        super().__init__(num_features)
-        self.drop = nn.Identity()
-        self.act = act or nn.ReLU(inplace=True)
-
-    def forward(self, x):
-        return self.act(self.drop(super().forward(x)))
+from helpers.toy_timm import BatchNormAct2d, foreign
 
 
 class _Frozen(nn.Module):
@@ -37,7 +23,6 @@ class _Frozen(nn.Module):
         self.register_buffer("running_var", torch.rand(num_features) + 0.5)
 
 
-BatchNormAct2d = foreign(_BatchNormAct, "BatchNormAct2d", "timm.layers.norm_act")
 FrozenBatchNorm2d = foreign(_Frozen, "FrozenBatchNorm2d", "torchvision.ops.misc")
 LayerNorm2d = foreign(nn.LayerNorm, "LayerNorm2d", "timm.layers.norm")
 

@@ -22,7 +22,7 @@ from asrnorm.training.log import RunLog
 from asrnorm.training.optim import _keep_on_device
 from asrnorm.training.trainer import Trainer
 from asrnorm.world import ALONE
-from helpers.tiny_run import Choice, ToyNet, ToySuite, small_method, tiny_config
+from helpers.tiny_run import Choice, ToyNet, ToySuite, pretrained_config, small_method, tiny_config, write_weights
 
 os.environ.setdefault("CUBLAS_WORKSPACE_CONFIG", ":4096:8")  # read when CUDA is first used
 CPU, CUDA = torch.device("cpu"), torch.device("cuda", 0)
@@ -141,6 +141,16 @@ def test_steps_of_a_window_are_the_steps_themselves(method, augment, stand_in, t
     assert max(count for _, count in stand_in) > 1
 
 
+def test_groups_that_wait_and_warm_up_in_a_window_are_where_they_would_be(stand_in, tmp_path):
+    # Three steps of warm-up, so that every rate is a quarter that float32 holds exactly.
+    optim = OptimConfig(lr=0.0625, warmup_steps=3, norm_warmup_steps=5, norm_lr=2, head_lr=4, decay_networks=False)
+    every = {"log_every": 20, "checkpoint_every": 20}
+    config = pretrained_config(write_weights(tmp_path / "w.pt"), optim=optim, steps=20, **every)
+    plain = outcome(fit(make(config), tmp_path / "plain"), tmp_path / "plain")
+    assert_equal(outcome(fit(captured(make(config)), tmp_path / "window"), tmp_path / "window"), plain)
+    assert any(step < 5 < step + count for step, count in stand_in)
+
+
 def test_windows_end_where_something_else_is_due(stand_in, tmp_path):
     fit(captured(make(plain_config("rsda", lambda_every=0))), tmp_path)
     ends = {step + count for step, count in stand_in}
@@ -250,6 +260,11 @@ class TestOnTheDevice:
 
     def test_groups_with_rates_of_their_own(self, tmp_path):
         compare(gpu_config("erm", norm=Choice(name="bin"), optim=OptimConfig(lr=0.05, nesterov=True)), tmp_path)
+
+    @pytest.mark.parametrize("name", ["sgd", "adam"])
+    def test_groups_that_wait_and_warm_up(self, name, tmp_path):
+        config = pretrained_config(write_weights(tmp_path / "w.pt"), device="cuda", steps=STEPS, log_every=9)
+        compare(dataclasses.replace(config, optim=dataclasses.replace(config.optim, name=name)), tmp_path)
 
     def test_a_pool_smaller_than_a_batch(self, tmp_path):
         compare(gpu_config("ada", batch_size=100), tmp_path)

@@ -8,9 +8,10 @@ from asrnorm.data.pool import Pool
 from asrnorm.errors import DivergenceError
 from asrnorm.training import load_run, run
 from asrnorm.training.assembly import build_method, build_model
+from asrnorm.training.preparation import prepare_model
 from asrnorm.training.trainer import Trainer
 from asrnorm.world import ALONE
-from helpers.tiny_run import Choice, ToySuite, kept_pool, tiny_config
+from helpers.tiny_run import Choice, ToySuite, kept_pool, pretrained_config, tiny_config, write_weights
 
 pytestmark = pytest.mark.gpu
 CUDA = torch.device("cuda", 0)
@@ -25,6 +26,18 @@ def test_every_precision_learns_the_toy(precision, norm, tmp_path):
     assert run(config, tmp_path / "a").source.accuracy > 0.6
     assert json.loads((tmp_path / "a" / "env.json").read_text())["gpu"]
     assert next(load_run(tmp_path / "a", device="cpu").model.parameters()).device.type == "cpu"
+
+
+@pytest.mark.parametrize("precision", ["float32", "bfloat16", "float64"])
+def test_a_pretrained_network_is_prepared_as_on_the_cpu(precision, tmp_path):
+    config = pretrained_config(write_weights(tmp_path / "w.pt"), precision=precision, augment="pacs")
+    suite, models = ToySuite(), []
+    for device in (torch.device("cpu"), CUDA):
+        models.append(build_model(config, suite, 3, device))
+        prepare_model(models[-1], config, Pool(suite.train, device))
+    theirs = models[1].state_dict()
+    for name, value in models[0].state_dict().items():
+        torch.testing.assert_close(theirs[name].cpu(), value, rtol=1e-3, atol=1e-4)
 
 
 @pytest.mark.filterwarnings("ignore:Synchronization debug mode is a prototype")

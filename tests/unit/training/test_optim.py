@@ -4,7 +4,9 @@ import pytest
 import torch
 
 from asrnorm.config import OptimConfig
-from asrnorm.norms import ASRNorm2d, BatchInstanceNorm
+from asrnorm.conversion import convert
+from asrnorm.errors import InputError
+from asrnorm.norms import ASRNorm2d, BatchInstanceNorm, BatchNorm
 from asrnorm.training.optim import (
     _keep_on_device,
     copy_rates,
@@ -33,6 +35,53 @@ def test_lambdas_decay_with_the_rest_unless_told_otherwise():
     (_, rest), (own, spared) = groups_of(lambda c: ASRNorm2d(c, gated_rescale=True), decay_lambdas=False)[0]
     assert own == {f"norm.lambda_{name}" for name in ("mu", "sigma", "beta", "gamma")}
     assert (rest["weight_decay"], spared["weight_decay"]) == (0.1, 0.0)
+
+
+def test_small_networks_and_head_have_rates_of_their_own_and_networks_may_be_spared_the_decay():
+    changes = {"norm_lr": 3.0, "head_lr": 10.0, "decay_networks": False, "decay_lambdas": False}
+    found, optimizer = groups_of(lambda c: ASRNorm2d(c, gated_rescale=True), lr=0.2, **changes)
+    set_rate(optimizer, OptimConfig(lr=0.2), 0, 10)
+    treated = {name: (round(group["lr"], 6), group["weight_decay"]) for own, group in found for name in own}
+    static = {f"norm.{name}" for name in ("gamma_bias", "beta_bias", "lambda_mu", "lambda_gamma")}
+    assert {treated[name] for name in static} == {(0.2, 0.0)}
+    assert {treated[name] for name in treated if "coder" in name} == {(0.6, 0.0)}
+    assert treated["head.weight"] == treated["head.bias"] == (2.0, 0.1)
+    assert treated["conv.weight"] == treated["hidden.bias"] == (0.2, 0.1)
+    assert len(found) == 4
+
+
+def test_a_head_that_cannot_be_told_from_the_rest_is_refused():
+    with pytest.raises(InputError, match="head_lr: Conv2d has no linear layer with an output for each class"):
+        create_optimizer(torch.nn.Conv2d(2, 3, 3), OptimConfig(head_lr=2.0))
+
+
+@pytest.mark.parametrize("name", ["sgd", "adam"])
+@pytest.mark.parametrize("norm", ["asr", "in", "bin"])
+def test_what_waits_does_not_move_and_what_is_new_does(name, norm):
+    torch.manual_seed(0)
+    model = convert(ToyNet(norm_layer=BatchNorm), norm)
+    config = OptimConfig(name=name, lr=0.1, weight_decay=0.1, warmup_steps=1, norm_warmup_steps=3)
+    optimizer = create_optimizer(model, config)
+    start = copy.deepcopy(dict(model.named_parameters()))
+    for step in range(5):
+        set_rate(optimizer, config, step, 10)
+        model(torch.randn(4, 3, 8, 8)).square().sum().backward()
+        assert all(parameter.grad is not None for parameter in model.parameters())  # as a captured step has them
+        optimizer.step()
+        optimizer.zero_grad()
+        moved = {key for key, value in model.named_parameters() if not torch.equal(value, start[key])}
+        new = {key for key in start if key.startswith(("norm.", "head."))}
+        assert moved == (new if step < 3 else set(start))
+
+
+def test_a_checkpoint_from_before_a_group_could_wait_is_taken_up():
+    optimizer = create_optimizer(ToyNet(), OptimConfig())
+    state = copy.deepcopy(optimizer_state(optimizer))
+    for group in state["param_groups"]:
+        del group["waits"]
+    load_optimizer(optimizer, state)
+    set_rate(optimizer, OptimConfig(lr=0.5), 0, 10)
+    assert [group["lr"] for group in optimizer.param_groups] == [0.5]
 
 
 @pytest.mark.parametrize("name", ["sgd", "adam"])
@@ -101,8 +150,10 @@ def test_state_goes_from_one_kind_of_device_to_the_other_and_back(name):
 
 
 def test_rates_from_the_device_are_those_of_the_schedule():
-    config = OptimConfig(lr=0.5, schedule="cosine", gate_lr=10.0)
-    model = ToyNet(norm_layer=BatchInstanceNorm)
+    config = OptimConfig(
+        lr=0.5, schedule="cosine", gate_lr=10.0, warmup_steps=1, norm_warmup_steps=2, norm_lr=3.0, head_lr=2.0
+    )
+    model = ToyNet(norm_layer=lambda c: torch.nn.Sequential(BatchInstanceNorm(c), ASRNorm2d(c)))
     one, other = (create_optimizer(model, config) for _ in range(2))
     _keep_on_device(other)
     for number in range(4):
@@ -111,3 +162,4 @@ def test_rates_from_the_device_are_those_of_the_schedule():
         assert [float(group["lr"]) for group in other.param_groups] == pytest.approx(
             [g["lr"] for g in one.param_groups]
         )
+        assert len(set(draw_rates(one, config, number, 4).tolist())) > 3

@@ -13,8 +13,8 @@ from asrnorm.models import create_model
 from asrnorm.training import run
 from asrnorm.training.sync import synchronize
 from asrnorm.world import World
-from helpers.tiny_run import logged_steps
-from helpers.two_processes import cases
+from helpers.tiny_run import logged_steps, write_weights
+from helpers.two_processes import WEIGHTS, cases
 
 TESTS = Path(__file__).parents[2]
 
@@ -23,6 +23,7 @@ TESTS = Path(__file__).parents[2]
 def shared(tmp_path_factory):
     """The folder of all cases, done by two gloo processes."""
     folder = tmp_path_factory.mktemp("two")
+    write_weights(folder / WEIGHTS)
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
         port = free.getsockname()[1]
@@ -32,6 +33,7 @@ def shared(tmp_path_factory):
             **os.environ,
             "PYTHONPATH": f"{TESTS.parent / 'src'}:{TESTS}",
             "OMP_NUM_THREADS": "1",
+            "ASRNORM_DATA": str(folder),
             "MASTER_ADDR": "127.0.0.1",
             "MASTER_PORT": str(port),
             "WORLD_SIZE": "2",
@@ -52,7 +54,8 @@ def shared(tmp_path_factory):
 
 
 @pytest.mark.parametrize("name", cases())
-def test_two_processes_give_what_one_gives(name, shared, tmp_path):
+def test_two_processes_give_what_one_gives(name, shared, tmp_path, monkeypatch):
+    monkeypatch.setenv("ASRNORM_DATA", str(shared))
     result = run(cases()[name], tmp_path / name)
     alone, together = (load_file(place / name / "model.safetensors") for place in (tmp_path, shared))
     for key, value in alone.items():

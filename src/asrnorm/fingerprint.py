@@ -1,0 +1,90 @@
+"""What makes two configs the same run: the fields that change numbers, in one form, compared and hashed."""
+
+import hashlib
+import json
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+# Fields that do not change the numbers of a run.
+UNHASHED = ("device", "compile", "capture", "checkpoint_every", "log_every", "lambda_every")
+# Fields that came after the first kept results, each with the value that means what runs did before it was there. At
+# that value a field is left out, so that adding one changes no hash; and since the value stands here, apart from the
+# field's default, changing a default cannot give a new run the hash of an old one.
+ADDED: dict[str, Any] = {
+    "calibrate": 0,
+    "reestimate": 0,
+    "optim.warmup_steps": 0,
+    "optim.norm_warmup_steps": 0,
+    "optim.norm_lr": 1,
+    "optim.decay_networks": True,
+    "optim.head_lr": 1,
+}
+
+_ABSENT = object()
+
+
+def digest(values: Mapping[str, Any]) -> str:
+    """Return ten hex digits over what changes numbers in a config, given as plain values.
+
+    Example:
+        >>> config = {"steps": 5, "suite": {"name": "pacs", "args": {}}, "optim": {"lr": 0.1}}
+        >>> digest(config) == digest({**config, "calibrate": 0}) != digest({**config, "calibrate": 4})
+        True
+    """
+    kept = decisive(values)
+    for path, before in ADDED.items():
+        *parents, name = path.split(".")
+        owner = kept
+        for parent in parents:
+            owner = owner.get(parent, {})
+        if _is_same(owner.get(name, _ABSENT), before):
+            del owner[name]
+    text = json.dumps(kept, sort_keys=True, separators=(",", ":"))
+    return hashlib.sha256(text.encode()).hexdigest()[:10]
+
+
+def difference(mine: Mapping[str, Any], theirs: Mapping[str, Any]) -> str | None:
+    """Return the dotted name and both values of the first decisive field that differs, `None` where none does."""
+    return _compare(decisive(mine), decisive(theirs), "")
+
+
+def decisive(values: Mapping[str, Any]) -> dict[str, Any]:
+    """Return what changes numbers, in one form: 1.0 and 1, tuple and list are the same option."""
+    plain: dict[str, Any] = _plain(values)
+    for name in UNHASHED:
+        plain.pop(name, None)
+    if plain["suite"]["name"] != "folder":
+        plain["suite"]["args"].pop("root", None)
+    weights = values.get("weights")
+    plain["weights"] = Path(weights).name if weights else None
+    return plain
+
+
+def _plain(value: Any) -> Any:
+    if isinstance(value, Mapping):
+        return {str(key): _plain(part) for key, part in value.items()}
+    if isinstance(value, list | tuple):
+        return [_plain(part) for part in value]
+    if isinstance(value, float) and value.is_integer():
+        return int(value)
+    return str(value) if isinstance(value, Path) else value
+
+
+def _compare(mine: Any, theirs: Any, path: str) -> str | None:
+    if isinstance(mine, dict) and isinstance(theirs, dict):
+        for key in {**mine, **theirs}:
+            where = f"{path}.{key}" if path else key
+            found = _compare(mine.get(key, _ABSENT), theirs.get(key, _ABSENT), where)
+            if found:
+                return found
+        return None
+    return None if _is_same(mine, theirs) else f"{path}: {_show(mine)} here, {_show(theirs)} there"
+
+
+def _is_same(mine: Any, theirs: Any) -> bool:
+    return type(mine) is type(theirs) and bool(mine == theirs)
+
+
+def _show(value: Any) -> str:
+    return "absent" if value is _ABSENT else repr(value)

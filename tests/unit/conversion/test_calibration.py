@@ -1,0 +1,204 @@
+"""Calibrated norms give their outputs the moments that the originals gave them, and touch nothing else."""
+
+import copy
+import itertools
+
+import pytest
+import torch
+from torch import nn
+
+import asrnorm
+from asrnorm.errors import ConversionError, InputError
+from asrnorm.models.resnet import BasicBlock, ResNet
+from helpers.small_net import small_net, trained
+from helpers.toy_timm import BatchNormAct2d
+
+SHIFT = torch.tensor([0.5, -1.0, 2.0]).view(3, 1, 1)
+
+
+def pretrained(seed=0, fresh=False):
+    """A small residual network in float64 whose norms have gains of both signs and statistics of other images."""
+    torch.manual_seed(seed)
+    model = ResNet(BasicBlock, (1, 1, 1, 1), num_classes=5).double()
+    with torch.no_grad():
+        for module in model.modules():
+            if isinstance(module, nn.BatchNorm2d):
+                module.weight.normal_()
+                module.bias.normal_()
+    if not fresh:
+        asrnorm.reestimate(model, [torch.randn(4, 3, 64, 64).double()])
+    return model
+
+
+def source(sizes=(4, 2)):
+    torch.manual_seed(1)
+    return [(2 * torch.randn(size, 3, 64, 64) + SHIFT).double() for size in sizes]
+
+
+def outputs(model, names, batches):
+    """All outputs of the named layers, over all batches, before the ReLU that a layer may do in passing."""
+    found = {name: [] for name in names}
+    hooks = []
+    for name in names:
+        layer = model.get_submodule(name)
+        forward = type(layer).forward
+
+        def keep(module, args, name=name, forward=forward):
+            found[name].append(forward(module, args[0]))
+
+        hooks.append(layer.register_forward_pre_hook(keep))
+    with torch.no_grad():
+        logits = torch.cat([model(batch) for batch in batches])
+    for hook in hooks:
+        hook.remove()
+    return {name: torch.cat([y.transpose(0, 1).flatten(1) for y in parts], 1) for name, parts in found.items()}, logits
+
+
+@pytest.mark.parametrize("norm", ["asr", "ilm"])
+def test_every_layer_has_the_moments_of_the_original(norm):
+    original = pretrained().eval()
+    model = asrnorm.convert(copy.deepcopy(original), norm, layers="all")
+    names = [name for name, _, _ in asrnorm.conversion_summary(model).converted]
+    plain = copy.deepcopy(model).eval()
+    report = asrnorm.calibrate(model, source())
+    assert (len(report.layers), report.channels, report.skipped) == (12, 2880, ())
+    wanted, logits = outputs(original, names, source())
+    found, calibrated = outputs(model.eval(), names, source())
+    met = 0
+    for name in names:
+        torch.testing.assert_close(found[name].mean(1), wanted[name].mean(1), rtol=1e-4, atol=1e-4)
+        std = [values[name].std(1, correction=0) for values in (found, wanted)]
+        met += int(torch.isclose(*std, rtol=2e-3, atol=1e-5).sum())
+    assert met >= 2880 - report.unmet
+    assert report.unmet < 2880 * (0.02 if norm != "ilm" else 0.5)  # whose networks have no gate
+    _, uncalibrated = outputs(plain, [], source())
+    assert (calibrated - logits).norm() < 0.9 * (uncalibrated - logits).norm()
+
+
+def test_an_output_rises_and_falls_with_the_original():
+    original = trained(small_net())
+    with torch.no_grad():
+        original[1].weight[::2] *= -1
+    batches = [torch.randn(16, 3, 12, 12)]
+    model = asrnorm.convert(copy.deepcopy(original), "asr")
+    asrnorm.calibrate(model, batches)
+    theirs, mine = (outputs(net, ["1"], batches)[0]["1"] for net in (original, model))
+    pairs = torch.stack([torch.corrcoef(torch.stack(pair))[0, 1] for pair in zip(theirs, mine, strict=True)])
+    assert bool((pairs > 0.5).all())
+
+
+def test_without_running_statistics_those_of_the_batch_are_used():
+    model = asrnorm.convert(pretrained(fresh=True), "asr", layers="resnet-12")
+    asrnorm.calibrate(model, source((6,)))
+    original = asrnorm.revert(copy.deepcopy(model)).train()
+    names = ["bn1", "layer2.0.bn1", "layer3.0.downsample.1"]
+    (wanted, _), (found, _) = (outputs(net, names, source((6,))) for net in (original, model.train()))
+    for name in names:
+        torch.testing.assert_close(found[name].mean(1), wanted[name].mean(1), rtol=1e-4, atol=1e-4)
+        torch.testing.assert_close(found[name].std(1), wanted[name].std(1), rtol=0.01, atol=0.01)
+
+
+def test_nothing_else_is_changed_and_twice_is_once():
+    model = asrnorm.convert(pretrained(), "asr", layers="early").train()
+    model.layer4.eval()
+    before, modes = copy.deepcopy(model.state_dict()), [module.training for module in model.modules()]
+    asrnorm.calibrate(model, source())
+    after = copy.deepcopy(model.state_dict())
+    changed = {key for key in after if not torch.equal(after[key], before[key])}
+    assert changed == {key for key in after if key.endswith(("gamma_bias", "beta_bias"))}
+    assert [module.training for module in model.modules()] == modes
+    assert all(not module._forward_pre_hooks for module in model.modules())
+    asrnorm.calibrate(model, source())
+    for key, value in model.state_dict().items():
+        torch.testing.assert_close(value, after[key])
+    assert isinstance(asrnorm.revert(model).bn1, nn.BatchNorm2d)
+
+
+def test_activations_inside_a_norm_are_left_out_of_its_moments():
+    layers = (nn.Conv2d(3, 8, 3), BatchNormAct2d(8, act=nn.ReLU()), nn.Conv2d(8, 4, 1), BatchNormAct2d(4))
+    original = trained(nn.Sequential(*layers))
+    model = asrnorm.convert(copy.deepcopy(original), "asr")
+    batches = [torch.randn(8, 3, 10, 10) + 1]
+    report = asrnorm.calibrate(model, batches)
+    assert report.layers == ("1", "3")
+    with torch.no_grad():
+        x, mine = original[0](batches[0]), model[0](batches[0])
+        wanted = nn.functional.batch_norm(
+            x, original[1].running_mean, original[1].running_var, original[1].weight, original[1].bias, eps=1e-5
+        )
+        found = model[1].norm(mine)
+    for moment in (torch.mean, torch.std):
+        torch.testing.assert_close(moment(found, (0, 2, 3)), moment(wanted, (0, 2, 3)), rtol=2e-3, atol=2e-3)
+    assert float(model[1](mine).detach().min()) == 0
+
+
+def test_relu_as_an_option_of_the_layer_is_left_out_too():
+    model = asrnorm.convert(trained(nn.Sequential(nn.BatchNorm2d(3))), "asr", activation="relu")
+    x = torch.randn(8, 3, 12, 12)
+    asrnorm.calibrate(model, [x])
+    assert model[0].activation == "relu"
+    original = asrnorm.revert(copy.deepcopy(model))
+    model[0].activation = None
+    with torch.no_grad():
+        torch.testing.assert_close(model(x).std((0, 2, 3)), original(x).std((0, 2, 3)), rtol=1e-3, atol=1e-3)
+
+
+def test_a_gain_near_zero_and_a_dead_channel_do_no_harm():
+    model = trained(nn.Sequential(nn.BatchNorm2d(3)))
+    with torch.no_grad():
+        model[0].weight[0] = 1e-9
+    x = torch.randn(8, 3, 12, 12)
+    x[:, 1] = 0.25
+    asrnorm.convert(model, "asr", gated_rescale=True)
+    gain = model[0].gamma_bias[1].item()
+    report = asrnorm.calibrate(model, [x])
+    assert report.unmet == 2  # the networks alone vary more than these channels did
+    assert "the deviation of 2 could not be met" in str(report)
+    assert model[0].gamma_bias[1].item() == gain
+    assert bool((model[0].gamma_bias.abs() < 3).all())
+
+
+def test_what_loaders_give_is_taken_and_only_as_much_as_asked_for():
+    models = [asrnorm.convert(trained(small_net()), "asr") for _ in range(2)]
+    models[1].load_state_dict(models[0].state_dict())
+    for mine, theirs in zip(models[1].modules(), models[0].modules(), strict=True):
+        if hasattr(theirs, "_asrnorm_original"):
+            mine._asrnorm_original = copy.deepcopy(theirs._asrnorm_original)
+    batch = torch.randn(4, 3, 12, 12)
+    asrnorm.calibrate(models[0], [batch])
+    asrnorm.calibrate(models[1], itertools.repeat((batch.double(), "labels")), num_batches=1)
+    assert torch.equal(models[0][1].gamma_bias, models[1][1].gamma_bias)
+
+
+def test_a_single_layer_can_be_calibrated():
+    layer = asrnorm.convert(trained(nn.Sequential(nn.BatchNorm2d(3)))[0], "asr")
+    assert asrnorm.calibrate(layer, [torch.randn(4, 3, 8, 8)]).layers == ("",)
+
+
+@pytest.mark.parametrize(
+    ("make", "batches", "error", "message"),
+    [
+        (small_net, [torch.randn(2, 3, 12, 12)], ConversionError, "no converted layer to calibrate"),
+        (
+            lambda: asrnorm.convert(small_net(), "none"),
+            [torch.randn(2, 3, 12, 12)],
+            ConversionError,
+            "no gain and bias",
+        ),
+        (lambda: asrnorm.convert(small_net(), "asr"), [], InputError, "no images"),
+        (lambda: asrnorm.convert(small_net(), "asr"), [torch.zeros(0, 3, 12, 12)], InputError, "no images"),
+        (lambda: nn.DataParallel(asrnorm.convert(small_net(), "asr")), [], ConversionError, "wrapped in DataParallel"),
+    ],
+)
+def test_what_cannot_be_calibrated_is_refused(make, batches, error, message):
+    with pytest.raises(error, match=message):
+        asrnorm.calibrate(make(), batches)
+
+
+def test_a_network_that_fails_is_left_as_it_was():
+    model = asrnorm.convert(trained(small_net()), "asr")
+    before = copy.deepcopy(model.state_dict())
+    with pytest.raises(RuntimeError):
+        asrnorm.calibrate(model, [torch.randn(2, 3, 12, 12), torch.randn(2, 4, 12, 12)])
+    assert all(torch.equal(value, before[key]) for key, value in model.state_dict().items())
+    assert not model.training
