@@ -15,7 +15,7 @@ Layers = str | Sequence[str] | Callable[[str, nn.Module], bool]
 
 # Norms that standardize by the batch as before: nothing is lost by exchanging every layer.
 _STILL_BATCH = ("bn", "bn_test", "dsbn")
-PRESETS = ("auto", "all", "early", "first", "resnet-12", "resnet-12b", "stages")
+PRESETS = ("auto", "all", "but-last", "early", "first", "resnet-12", "resnet-12b", "stages")
 
 _BLOCK_NORM = re.compile(r"(?:^|\.)layer(\d+)\.(\d+)\.bn([123])$")
 _SHORTCUT_NORM = re.compile(r"(?:^|\.)layer(\d+)\.(\d+)\.downsample\.\d+$")
@@ -103,7 +103,9 @@ def _preset_names(preset: str, names: list[str]) -> set[str]:
     stem = names[: names.index(next(iter(stages.values()))[0])]
     if preset == "stages":
         return {*stem, *(members[0] for members in stages.values())}
-    early = list(stages.values())[: ceil(len(stages) / 2)]
+    # What follows the last stage, such as a final norm, belongs to it.
+    share = len(stages) - 1 if preset == "but-last" else ceil(len(stages) / 2)
+    early = list(stages.values())[:share]
     return {*stem, *(name for members in early for name in members)}
 
 

@@ -12,7 +12,7 @@ from asrnorm.studies.spec import STUDIES, Cell, Measure, Row, Study
 
 CHOOSE_BY = {"source-val": "Source, held out", "shifted-val": "Source, shifted"}
 COLUMNS = (*CHOOSE_BY.values(), *SOURCES, "Unseen")
-LAYERS = ("resnet-12", "early", "stages", "first", "all")
+LAYERS = ("resnet-12", "early", "but-last", "stages", "all")
 RATES = (0.004, 0.01, 0.02)
 
 

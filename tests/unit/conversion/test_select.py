@@ -64,6 +64,15 @@ def test_stages_and_early_and_first():
     assert len(converted(resnet18(), layers="all")) == 20
 
 
+def test_but_last_leaves_the_last_stage_and_what_follows_it():
+    body = converted(resnet18(), layers="but-last")
+    assert len(body) == 1 + 4 + 5 + 5
+    assert not any(name.startswith("layer4") for name in body)
+    wrn = converted(asrnorm.create_model("wrn_16_4"), layers="but-last")
+    assert wrn
+    assert not any(name.startswith(("group3", "norm")) for name in wrn)
+
+
 def test_stages_of_other_families_are_read_from_their_names():
     wrn = converted(asrnorm.create_model("wrn_16_4"), layers="early")
     assert {name.split(".")[0] for name in wrn} == {"group1", "group2"}  # two of three: ceil(3 / 2)
