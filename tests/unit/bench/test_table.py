@@ -61,5 +61,5 @@ def test_blocks_are_written_from_their_files(tmp_path):
     new = rewrite(page, tmp_path)
     assert "old" not in new
     assert "| w | p | 2.000 |" in new
-    assert "not measured" in new
+    assert "not yet" in new
     assert rewrite(new, tmp_path) == new
