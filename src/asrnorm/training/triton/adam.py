@@ -19,10 +19,8 @@ def _step(
     lr_ptr,
     step_ptr,
     count,
-    beta1,
     rest1,
     log_beta1,
-    beta2,
     rest2,
     log_beta2,
     eps,
@@ -38,8 +36,12 @@ def _step(
     size = tl.load(lr_ptr) / correction1
     parameter = tl.load(parameter_ptr + place, mask=inside)
     gradient = tl.load(gradient_ptr + place, mask=inside) + decay * parameter
-    mean = beta1 * tl.load(mean_ptr + place, mask=inside) + rest1 * gradient
-    square = beta2 * tl.load(square_ptr + place, mask=inside) + rest2 * gradient * gradient
+    # From the old value towards the new: .999 in float32 and the .001 beside it do not add up to one, and the mean of
+    # squares would come out 1e-5 too large.
+    mean = tl.load(mean_ptr + place, mask=inside)
+    mean += rest1 * (gradient - mean)
+    square = tl.load(square_ptr + place, mask=inside)
+    square += rest2 * (gradient * gradient - square)
     tl.store(mean_ptr + place, mean, mask=inside)
     tl.store(square_ptr + place, square, mask=inside)
     tl.store(parameter_ptr + place, parameter - size * mean / (tl.sqrt(square) / correction2 + eps), mask=inside)
@@ -71,7 +73,7 @@ def adam_step(
         weight_decay: times the parameter is added to the gradient.
     """
     count = parameter.numel()
-    factors = [number for beta in betas for number in (beta, 1 - beta, math.log(beta))]
+    factors = [number for beta in betas for number in (1 - beta, math.log(beta))]
     with torch.cuda.device(parameter.device):
         _step[(triton.cdiv(count, _BLOCK),)](
             parameter, gradient, mean, square, lr, step, count, *factors, eps, weight_decay, BLOCK=_BLOCK
