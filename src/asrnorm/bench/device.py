@@ -5,7 +5,7 @@ import logging
 import os
 import sys
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager, nullcontext
+from contextlib import contextmanager
 
 import torch
 from torch import Tensor
@@ -13,6 +13,7 @@ from torch import Tensor
 from asrnorm import ops
 from asrnorm.bench.harness import Case, compare
 from asrnorm.errors import InputError
+from asrnorm.ops.dispatch import Backend, kernel_problem
 
 logger = logging.getLogger("asrnorm")
 
@@ -39,7 +40,7 @@ def is_cuda(device: torch.device | str) -> bool:
 
 
 @contextmanager
-def on_backend(name: str) -> Iterator[None]:
+def on_backend(name: Backend) -> Iterator[None]:
     """Choose the backend of norm layers and augmentations: `auto`, or `reference` for plain tensor operations.
 
     Example:
@@ -51,7 +52,7 @@ def on_backend(name: str) -> Iterator[None]:
     if name == "reference":
         os.environ[_BACKEND] = name
     try:
-        with getattr(ops, "use_backend", nullcontext)(name):
+        with ops.use_backend(name):
             yield
     finally:
         if before is not None:
@@ -61,8 +62,8 @@ def on_backend(name: str) -> Iterator[None]:
 
 
 def has_fused() -> bool:
-    """Tell whether this installation has another backend than the reference."""
-    return hasattr(ops, "use_backend")
+    """Tell whether layers on the GPU run in kernels; where they do not, a row called fused would be the reference."""
+    return torch.cuda.is_available() and kernel_problem(torch.cuda.current_device()) is None
 
 
 def capture(function: Callable[[], object]) -> Callable[[], None]:

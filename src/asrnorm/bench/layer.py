@@ -17,6 +17,7 @@ from asrnorm.bench import device as place
 from asrnorm.bench.harness import Case, Row, compare
 from asrnorm.bench.memory import parameters_of, peak_bytes, saved_bytes
 from asrnorm.norms import NORMS
+from asrnorm.ops.dispatch import Backend
 
 BASELINE = "bn"
 GROUP_NORM = "gn, torch"
@@ -76,7 +77,7 @@ class Way(NamedTuple):
 
     name: str
     make: Callable[[Shape], nn.Module]
-    backend: str = "auto"
+    backend: Backend = "auto"
     compiled: bool = False
 
 

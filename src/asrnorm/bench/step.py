@@ -18,6 +18,7 @@ from asrnorm.bench.harness import Case, Row, compare, rebase
 from asrnorm.bench.memory import peak_bytes
 from asrnorm.conversion import convert
 from asrnorm.models import create_model
+from asrnorm.ops.dispatch import Backend
 
 COMPILE_MODE = "reduce-overhead"
 
@@ -153,7 +154,7 @@ def measure(net: Net, device: torch.device, repeats: int, compiled: bool) -> lis
     cases: dict[str, Case] = {}
     memory: dict[str, int | None] = {}
 
-    def add(prefix: str, layers: str | None, backend: str, compile_too: bool) -> None:
+    def add(prefix: str, layers: str | None, backend: Backend, compile_too: bool) -> None:
         with place.on_backend(backend):
             memory[prefix] = _activations(net, layers, device)
             cases.update(_step_cases(prefix, net, layers, device, backend, compile_too and compiled))
@@ -176,7 +177,7 @@ def measure_forward(net: Net, device: torch.device, repeats: int, compiled: bool
     way = "CUDA graph" if cuda else "eager"
     cases: dict[str, Case] = {}
 
-    def add(name: str, layers: str | None, backend: str, mode: str | None = None) -> None:
+    def add(name: str, layers: str | None, backend: Backend, mode: str | None = None) -> None:
         def make() -> Case:
             part = Part(net, layers, device, mode)
             part.model.eval()
@@ -197,7 +198,7 @@ def measure_forward(net: Net, device: torch.device, repeats: int, compiled: bool
 
 
 def _step_cases(
-    prefix: str, net: Net, layers: str | None, device: torch.device, backend: str, compiled: bool
+    prefix: str, net: Net, layers: str | None, device: torch.device, backend: Backend, compiled: bool
 ) -> dict[str, Case]:
     cuda = place.is_cuda(device)
 
@@ -218,7 +219,7 @@ def _step_cases(
     return cases
 
 
-def _on(backend: str, function: Callable[[], object]) -> Callable[[], object]:
+def _on(backend: Backend, function: Callable[[], object]) -> Callable[[], object]:
     def call() -> object:
         with place.on_backend(backend):
             return function()

@@ -48,6 +48,14 @@ def test_the_backend_is_chosen_for_a_while(monkeypatch):
     assert chosen == ["reference", "auto"]
 
 
+def test_no_row_is_called_fused_where_the_kernels_cannot_run(monkeypatch):
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
+    monkeypatch.setattr(torch.cuda, "current_device", lambda: 0)
+    for problem, fused in (("no Triton", False), (None, True)):
+        monkeypatch.setattr(place, "kernel_problem", lambda index, problem=problem: problem)
+        assert place.has_fused() is fused
+
+
 @pytest.mark.gpu
 def test_a_replay_computes_anew_from_the_same_memory():
     x = torch.ones(4, device="cuda")
