@@ -4,6 +4,7 @@ import gc
 import logging
 import os
 import sys
+import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
@@ -31,7 +32,10 @@ def require(device: str) -> torch.device:
     """
     if torch.device(device).type == "cuda" and not torch.cuda.is_available():
         raise InputError(f"device {device!r} was asked for, but torch sees no CUDA device; use --device cpu")
-    return torch.device(device)
+    chosen = torch.device(device)
+    if chosen.type == "cuda" and chosen.index is None:
+        return torch.device("cuda", torch.cuda.current_device())
+    return chosen
 
 
 def is_cuda(device: torch.device | str) -> bool:
@@ -69,7 +73,8 @@ def has_fused() -> bool:
 def capture(function: Callable[[], object]) -> Callable[[], None]:
     """Return the replay of a CUDA graph of `function`, which must allocate all it writes and read nothing back.
 
-    The outputs of the captured call live as long as the graph, in its own pool.
+    The outputs of the captured call live as long as the graph, in its own pool; so does all that the function knows,
+    whose addresses the graph reads.
     """
     side = torch.cuda.Stream()
     side.wait_stream(torch.cuda.current_stream())
@@ -84,15 +89,17 @@ def capture(function: Callable[[], object]) -> Callable[[], None]:
     def replay() -> None:
         graph.replay()
 
-    replay.kept = kept  # type: ignore[attr-defined]
+    replay.kept = (function, kept)  # type: ignore[attr-defined]
     return replay
 
 
 def attempt(name: str, make: Callable[[], Case]) -> dict[str, Case]:
     """Return the case under its name, or nothing and a line in the log where it cannot be made or run.
 
-    A compiler that gives up on one form must not cost the others their numbers.
+    A compiler that gives up on one form must not cost the others their numbers. It may also take minutes over one: the
+    log says how long.
     """
+    start = time.monotonic()
     try:
         case = make()
         case.run()
@@ -100,6 +107,7 @@ def attempt(name: str, make: Callable[[], Case]) -> dict[str, Case]:
         first = (str(error).splitlines() or [""])[0]
         logger.warning("bench: %s is left out: %s: %s", name, type(error).__name__, first[:200])
         return {}
+    logger.info("bench: %s is ready after %.0f s", name, time.monotonic() - start)
     return {name: case}
 
 

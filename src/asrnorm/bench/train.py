@@ -80,20 +80,21 @@ def windows(marks: Sequence[Mark], every: int, skip: int) -> list[float]:
 def _digits(settings: Settings) -> list[Row]:
     whole = recipe("digits.rsda_asr")
     interval = 2 if settings.quick else whole.method.args["interval"]
-    warm, count, eager = (1, 2, 1) if settings.quick else (2, 50, 2)
+    warm, count = (1, 2) if settings.quick else (2, 50)
     config = replace(whole, steps=(warm + count) * interval, log_every=min(interval, whole.log_every))
     if settings.quick:
         config = _shrink(config, interval=2, candidates=2, search_images=8)
     work = f"Digits RSDA+ASR, {whole.steps:,} steps"
 
     def plan(seed: int, stretches: int, captured: bool) -> tuple[Plan, list[Mark], str]:
-        part = replace(config, seed=seed, steps=(warm + stretches) * interval)
+        skip = warm if captured else 1
+        part = replace(config, seed=seed, steps=(skip + stretches) * interval)
         data, kind = find_images(part, 64 if settings.quick else 55_000, settings.made)
         marks = time_loop(part, data, settings.device, captured=captured)
-        seconds = [window / interval for window in windows(marks, interval, warm)]
+        seconds = [window / interval for window in windows(marks, interval, skip)]
         return Plan(seconds, 0.0, stretches * interval, stretches), marks, kind
 
-    base, _, kind = plan(0, eager, False)
+    base, _, kind = plan(0, 1, False)
     rows = [_row(work, EAGER, EAGER, base, None, whole.steps, 0, config, kind)]
     alone, _, kind = plan(0, count, True)
     rows.append(_row(work, TRAINER, EAGER, alone, base, whole.steps, 0, config, kind))
@@ -151,7 +152,9 @@ def _cifar(settings: Settings) -> list[Row]:
     rows: list[Row] = []
     base: Plan | None = None
     for norm in ("bn", "asr"):
-        config = recipe(f"cifar10c.ada_{norm}", precision="bfloat16" if settings.device.type == "cuda" else "float32")
+        config = recipe(f"cifar10c.ada_{norm}")
+        if settings.device.type == "cpu":
+            config = replace(config, precision="float32")
         # Two rounds: the first also pays for what is compiled and captured.
         options = {**config.method.args, "rounds": 2, "interval": 2 * every}
         method = replace(config.method, args=options)
@@ -177,8 +180,8 @@ def _pacs(source: str) -> Callable[[Settings], list[Row]]:
         base: Plan | None = None
         for norm in ("bn", "asr"):
             config = recipe(f"pacs.rsc_{norm}", source=source)
-            if settings.device.type == "cuda":
-                config = replace(config, precision="bfloat16")
+            if settings.device.type == "cpu":
+                config = replace(config, precision="float32")
             config = replace(config, selection="last", evaluate_every=0)
             if settings.quick:
                 config = replace(config, steps=2, batch_size=2, log_every=1)

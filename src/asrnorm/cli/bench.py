@@ -1,5 +1,6 @@
 """`asrnorm bench`: speed, side by side with the baselines."""
 
+import logging
 from collections.abc import Iterable
 from dataclasses import asdict
 from pathlib import Path
@@ -31,6 +32,10 @@ Repeats = Annotated[int, typer.Option(min=1, help="Timed rounds.")]
 @bench_app.callback()
 def bench() -> None:
     """Measure speed, side by side with the baselines."""
+    logger = logging.getLogger("asrnorm")
+    logger.setLevel(logging.INFO)  # what is ready to be timed, and what could not be made
+    if not logger.handlers:
+        logger.addHandler(logging.StreamHandler())
 
 
 @bench_app.command("data")

@@ -13,7 +13,7 @@ from torch import Tensor
 
 from asrnorm.errors import InputError, UnknownNameError, describe_unknown
 from asrnorm.methods.ascent_graph import AscentGraph, Climb
-from asrnorm.methods.mode import evaluating, mixes_samples
+from asrnorm.methods.mode import casting_anew, evaluating, mixes_samples
 from asrnorm.models import Classifier
 
 Optimizer = Literal["sgd", "adam"]
@@ -121,7 +121,7 @@ class Ascent:
             bonus: added to the objective.
         """
         images = images.detach().to(next(model.parameters()).dtype)
-        with evaluating(model), torch.enable_grad():
+        with evaluating(model), torch.enable_grad(), casting_anew():
             size = self.piece(model, images)
             parts = zip(images.split(size), labels.split(size), strict=True)
             climbed = [self._climb_batch(model, part, own, bonus) for part, own in parts if len(own)]
@@ -162,8 +162,6 @@ class Ascent:
     def _climb_batch(self, model: Classifier, images: Tensor, labels: Tensor, bonus: Bonus | None) -> Tensor:
         with torch.no_grad():
             anchor = model.embed(model.features(images))
-        # Casts that autocast keeps of a pass without gradients would serve the ascent too, and round it otherwise.
-        torch.clear_autocast_cache()
         x = images.clone().requires_grad_()
         optimizer = self.create_optimizer(x)
         for _ in range(self.steps):

@@ -3,6 +3,7 @@
 from collections.abc import Iterator
 from contextlib import contextmanager
 
+import torch
 from torch import nn
 
 
@@ -27,6 +28,25 @@ def evaluating(model: nn.Module) -> Iterator[None]:
     finally:
         for module, training in modes:
             module.training = training
+
+
+@contextmanager
+def casting_anew() -> Iterator[None]:
+    """Let autocast keep no casts of the weights, as in a graph: kept ones round an ascent otherwise than fresh ones do.
+
+    Example:
+        >>> with casting_anew():
+        ...     torch.is_autocast_cache_enabled()
+        False
+        >>> torch.is_autocast_cache_enabled()
+        True
+    """
+    before = torch.is_autocast_cache_enabled()
+    torch.set_autocast_cache_enabled(False)
+    try:
+        yield
+    finally:
+        torch.set_autocast_cache_enabled(before)
 
 
 def mixes_samples(model: nn.Module) -> bool:

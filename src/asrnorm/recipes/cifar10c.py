@@ -33,6 +33,7 @@ def erm(norm: str) -> RunConfig:
         ),
         steps=EPOCHS * STEPS_PER_EPOCH,
         batch_size=128,
+        precision="bfloat16",  # Paper: not given
         augment="cifar",
         evaluate_batch=BN_TEST_BATCH if norm == "bn_test" else 500,
         adversarial=True,  # table 7

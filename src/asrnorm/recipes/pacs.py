@@ -55,6 +55,7 @@ def erm(norm: str, *, source: Names = None, target: Names = None) -> RunConfig:
         ),
         steps=EPOCHS * epoch,
         batch_size=BATCH_SIZE,
+        precision="bfloat16",  # Paper: not given
         weights=WEIGHTS,
         layers="all" if norm in EVERYWHERE else "resnet-12",
         augment="pacs",

@@ -62,6 +62,7 @@ def _shrink(config: RunConfig) -> RunConfig:
         evaluate_every=min(config.evaluate_every, 3),
         evaluate_batch=min(config.evaluate_batch, 16),
         evaluate_limit=32,
+        precision="float32",  # what a CPU is fast in
         checkpoint_every=3,
         log_every=1,
         lambda_every=3,

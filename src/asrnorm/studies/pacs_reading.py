@@ -13,7 +13,7 @@ from asrnorm.studies.spec import STUDIES, Cell, Measure, Row, Study
 CHOOSE_BY = {"source-val": "Source, held out", "shifted-val": "Source, shifted"}
 COLUMNS = (*CHOOSE_BY.values(), *SOURCES, "Unseen")
 LAYERS = ("resnet-12", "early", "but-last", "stages", "all")
-RATES = (0.004, 0.01, 0.02)
+RATES = (0.01, 0.004, 0.02)
 
 
 @STUDIES.register("pacs-reading")
@@ -25,7 +25,7 @@ def pacs_reading() -> Study:
     ]
     converted = [
         reading(f"ERM, {layers}, lr {rate:g}", "pacs.erm_asr", {"layers": layers, "optim.lr": rate}, "ASR-Norm, ERM")
-        for layers, rate in product(LAYERS, RATES)
+        for rate, layers in product(RATES, LAYERS)
     ]
     versions = [
         reading(

@@ -81,7 +81,8 @@ class Trainer:
         self._loss_sum = torch.zeros((), dtype=torch.float64, device=self.device)
         self._global_generators = [torch.default_generator]  # `torch.manual_seed` costs a millisecond
         if self.device.type == "cuda":
-            self._global_generators.append(torch.cuda.default_generators[self.device.index])
+            index = torch.cuda.current_device() if self.device.index is None else self.device.index
+            self._global_generators.append(torch.cuda.default_generators[index])
         self._num_losses = 0
         method.capture = config.capture and self.device.type == "cuda"
         self._captured: CapturedSteps | None = None
