@@ -3,6 +3,8 @@
 import sys
 
 import torch
+from functorch.compile import make_boxed_func
+from torch._dynamo.backends.common import aot_autograd
 
 from asrnorm import ops
 from asrnorm.ops import dispatch
@@ -56,6 +58,30 @@ def second_derivatives() -> None:
     assert any(value is not None and bool(value.abs().max() > 0) for value in found[1])
 
 
+def compiled() -> None:
+    """Check that a traced layer is one operator each way, also under autocast, and computes the same."""
+    case = KernelCase((3, 6, 4, 4), options={"activation": "relu"}, dtype=torch.bfloat16)
+    layer, (x, dy) = case.layer(), case.tensors()
+    x.requires_grad_()
+    inputs = [x, *layer.parameters()]
+    graphs: list[set[str]] = []
+
+    def note(graph: torch.fx.GraphModule, _: object) -> object:
+        graphs.append({str(node.target) for node in graph.graph.nodes})
+        return make_boxed_func(graph.forward)
+
+    traced = torch.compile(layer, fullgraph=True, backend=aot_autograd(fw_compiler=note, bw_compiler=note))
+    with torch.autocast("cpu", torch.bfloat16):
+        mine = torch.autograd.grad(traced(x), inputs, dy, allow_unused=True)
+        theirs = torch.autograd.grad(layer(x), inputs, dy, allow_unused=True)
+    assert "asrnorm.asr_norm.default" in graphs[0], graphs[0]
+    assert "asrnorm.asr_norm_backward.default" in graphs[1], graphs[1]
+    assert not any("mm" in name for graph in graphs for name in graph), "the networks are in the kernels"
+    for one, other in zip(mine, theirs, strict=True):
+        assert (one is None) == (other is None)
+        assert one is None or torch.equal(one, other)
+
+
 def main() -> int:
     """Check every case; return how many there were."""
     dispatch.load_problem()
@@ -65,6 +91,7 @@ def main() -> int:
         truth = outcome(case, "reference", double=True)
         check(case, outcome(case, "triton"), outcome(case, "reference"), truth)
     second_derivatives()
+    compiled()
     return len(CASES)
 
 

@@ -83,7 +83,7 @@ def capture(function: Callable[[], object]) -> Callable[[], None]:
             function()
     torch.cuda.current_stream().wait_stream(side)
     graph = torch.cuda.CUDAGraph()
-    with torch.cuda.graph(graph):
+    with torch.cuda.graph(graph, stream=side):  # the gradients' own stream is that of the first call
         kept = function()
 
     def replay() -> None:

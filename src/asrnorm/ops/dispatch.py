@@ -84,13 +84,19 @@ def load_problem() -> str | None:
     return _problem[0]
 
 
+@torch.compiler.assume_constant_result
+def _is_exporting() -> bool:
+    """Tell whether a file is being made. Traced, torch 2.11 would answer yes to the compiler too."""
+    return torch.compiler.is_exporting()
+
+
 def _why_reference(x: Tensor) -> str | None:
     """Why a call is the reference's by right; nobody needs to be told."""
     if x.device.type != "cuda":
         return f"the kernels run on CUDA devices, the input is on {x.device.type}"
     if x.dtype not in _DTYPES:
         return f"the kernels take float32, float16 and bfloat16, the input is {x.dtype}"
-    if torch.compiler.is_exporting():
+    if _is_exporting():
         return "an exported file must run without this package"
     return None
 
@@ -137,11 +143,10 @@ def asr_norm(
     if not takes_kernels(x):
         pass
     elif native is None:
-        from asrnorm.ops.triton.parameter import flatten
+        from asrnorm.ops.triton import library, parameter
 
-        weights = flatten(standardize, rescale, gamma_bias, beta_bias)
-        y: Tensor = torch.ops.asrnorm.asr_norm(x, *weights, eps, outer, activation == "relu")[0]
-        return y
+        weights = parameter.flatten(standardize, rescale, gamma_bias, beta_bias)
+        return library.apply(x, weights, eps, outer, activation == "relu")
     else:
         with reference.full_precision(x):
             x, mean_nc, variance_nc = with_moments(x)
@@ -191,11 +196,12 @@ def standardize_rescale(
 ) -> Tensor:
     """`asrnorm.ops.reference.standardize_rescale`, by the kernels where they can, then an optional ReLU."""
     if takes_kernels(x) and x.shape[0] > 0:
+        from asrnorm.ops.triton import plane
+
         shape = x.shape[:2]
         parts = (mean, std, 1.0 if gain is None else gain, 0.0 if bias is None else bias)
         vec = torch.stack([_spread(part, shape, mean) for part in parts])
-        y: Tensor = torch.ops.asrnorm.rescale(x, vec, eps, activation == "relu")
-        return y
+        return plane.apply(x, vec, eps, activation == "relu")
     y = reference.standardize_rescale(x, mean, std, gain, bias, eps=eps)
     return torch.relu(y) if activation == "relu" else y
 

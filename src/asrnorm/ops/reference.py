@@ -59,8 +59,9 @@ def compute_dtype(x: Tensor) -> torch.dtype:
 def full_precision(x: Tensor) -> Iterator[None]:
     """Switch autocast off for the device of `x`, so that statistics and small networks keep `compute_dtype`."""
     device = x.device.type
-    # Entered only where autocast is on: a traced or exported graph stays free of the context otherwise.
-    if device != "meta" and torch.is_autocast_enabled(device):
+    # Entered only where autocast is on, so that an exported graph stays free of the context. The compiler of torch 2.11
+    # does not see that it is on, on a GPU.
+    if device != "meta" and (torch.compiler.is_dynamo_compiling() or torch.is_autocast_enabled(device)):
         with torch.autocast(device, enabled=False):
             yield
     else:

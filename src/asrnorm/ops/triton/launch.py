@@ -71,6 +71,19 @@ def planes(x: Tensor) -> Planes:
     return Planes(num, channels, positions, 1, channels)
 
 
+def is_traced(x: Tensor) -> bool:
+    """Tell whether somebody records, fakes or transforms a call on `x`, so that it must be an operator they know.
+
+    Example:
+        >>> is_traced(torch.zeros(1)), torch.func.vmap(lambda x: x + is_traced(x))(torch.zeros(2))
+        (False, tensor([1., 1.]))
+    """
+    if torch.compiler.is_compiling() or type(x) not in (Tensor, torch.nn.Parameter):
+        return True
+    # What records or fakes comes with a mode, vmap and its kin with a level.
+    return torch._C._len_torch_dispatch_stack() > 0 or torch._C._functorch.maybe_current_level() is not None
+
+
 def power_of_two(number: int) -> int:
     """Return the smallest power of two that is not less.
 

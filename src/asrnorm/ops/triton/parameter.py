@@ -79,7 +79,9 @@ def split_gradients(flat: Tensor, w: Weights) -> Weights:
     parts = dict(zip(sizes, flat.split(list(sizes.values())), strict=True))
     grads: dict[str, Any] = {}
     for name, value in w._asdict().items():
-        grads[name] = None if value is None else parts[name].view(value.shape).to(value.dtype)
+        grads[name] = None if value is None else parts[name].view(value.shape)
+        if value is not None and value.dtype != flat.dtype:
+            grads[name] = grads[name].to(value.dtype)
     return Weights(**grads)
 
 

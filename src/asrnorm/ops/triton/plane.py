@@ -3,7 +3,7 @@
 For layers whose statistics are mixed in ways of their own (groups, batches, ILM's key groups): moments of every channel
 of every sample first, then whatever makes four numbers of them, then the pass that standardizes and rescales.
 `with_moments` hands the activations on together with their moments, so that both gradients of the input meet in one
-pass.
+pass. As in `library.py`, what nobody traces passes the registry by.
 """
 
 from typing import Any
@@ -82,7 +82,6 @@ def rescale_back_kernel(
     tl.store(sums + nc + place, tl.sum(centered, 1), mask=c < C)
 
 
-@torch.library.custom_op("asrnorm::moments", mutates_args=())
 def channel_moments(x: Tensor) -> Tensor:
     """Mean and biased variance of every channel of every sample, `(2, n, c)`."""
     x = launch.dense(x)
@@ -98,12 +97,11 @@ def channel_moments(x: Tensor) -> Tensor:
     return stat
 
 
-@channel_moments.register_fake
+@torch.library.custom_op("asrnorm::moments", channel_moments, mutates_args=()).register_fake
 def _(x: Tensor) -> Tensor:
     return x.new_empty((2, *x.shape[:2]), dtype=torch.float32)
 
 
-@torch.library.custom_op("asrnorm::moments_backward", mutates_args=())
 def channel_moments_backward(direct: Tensor, back: Tensor, x: Tensor, stat: Tensor) -> Tensor:
     """Gradient of the activations: `direct`, plus what flows back through their moments."""
     x = launch.dense(x)
@@ -119,7 +117,7 @@ def channel_moments_backward(direct: Tensor, back: Tensor, x: Tensor, stat: Tens
     return dx
 
 
-@channel_moments_backward.register_fake
+@torch.library.custom_op("asrnorm::moments_backward", channel_moments_backward, mutates_args=()).register_fake
 def _(direct: Tensor, back: Tensor, x: Tensor, stat: Tensor) -> Tensor:
     return launch.empty_dense(x)
 
@@ -127,7 +125,7 @@ def _(direct: Tensor, back: Tensor, x: Tensor, stat: Tensor) -> Tensor:
 class _WithMoments(torch.autograd.Function):
     @staticmethod
     def forward(ctx: Any, x: Tensor) -> tuple[Tensor, Tensor]:
-        stat: Tensor = torch.ops.asrnorm.moments(x)
+        stat: Tensor = torch.ops.asrnorm.moments(x) if launch.is_traced(x) else channel_moments(x)
         ctx.save_for_backward(x, stat)
         return x.view_as(x), stat
 
@@ -135,7 +133,9 @@ class _WithMoments(torch.autograd.Function):
     def backward(ctx: Any, direct: Tensor, back: Tensor) -> Tensor:
         x, stat = ctx.saved_tensors
         if not torch.is_grad_enabled():
-            dx: Tensor = torch.ops.asrnorm.moments_backward(direct, back, x, stat)
+            traced = launch.is_traced(direct)
+            through_moments = torch.ops.asrnorm.moments_backward if traced else channel_moments_backward
+            dx: Tensor = through_moments(direct, back, x, stat)
             return dx
         # create_graph=True: through the reference, whose every step has a derivative.
         moments_again = torch.stack(reference.channel_moments(x))
@@ -149,7 +149,6 @@ def with_moments(x: Tensor) -> tuple[Tensor, Tensor, Tensor]:
     return x, stat[0], stat[1]
 
 
-@torch.library.custom_op("asrnorm::rescale", mutates_args=())
 def rescale(x: Tensor, vec: Tensor, eps_out: float, relu: bool) -> Tensor:
     """Standardize and rescale by `vec (4, n, c)`: mean, deviation, gain, bias."""
     x = launch.dense(x)
@@ -159,12 +158,11 @@ def rescale(x: Tensor, vec: Tensor, eps_out: float, relu: bool) -> Tensor:
     return y
 
 
-@rescale.register_fake
+@torch.library.custom_op("asrnorm::rescale", rescale, mutates_args=()).register_fake
 def _(x: Tensor, vec: Tensor, eps_out: float, relu: bool) -> Tensor:
     return launch.empty_dense(x)
 
 
-@torch.library.custom_op("asrnorm::rescale_backward", mutates_args=())
 def rescale_backward(dy: Tensor, x: Tensor, vec: Tensor, eps_out: float, relu: bool) -> tuple[Tensor, Tensor]:
     """Gradient of the activations, and the sums over positions that the gradient of `vec` is made of."""
     x = launch.dense(x)
@@ -181,7 +179,7 @@ def rescale_backward(dy: Tensor, x: Tensor, vec: Tensor, eps_out: float, relu: b
     return dx, sums
 
 
-@rescale_backward.register_fake
+@torch.library.custom_op("asrnorm::rescale_backward", rescale_backward, mutates_args=()).register_fake
 def _(dy: Tensor, x: Tensor, vec: Tensor, eps_out: float, relu: bool) -> tuple[Tensor, Tensor]:
     return launch.empty_dense(x), vec.new_empty((2, *x.shape[:2]))
 
@@ -199,7 +197,8 @@ def _backward(ctx: Any, dy: Tensor) -> tuple[Any, ...]:
         wanted = [value for value in (x, vec) if value.requires_grad]
         grads = iter(torch.autograd.grad(y, wanted, dy, create_graph=True))
         return (*(next(grads) if value.requires_grad else None for value in (x, vec)), None, None)
-    dx, sums = torch.ops.asrnorm.rescale_backward(dy, x, vec, eps_out, relu)
+    through = torch.ops.asrnorm.rescale_backward if launch.is_traced(dy) else rescale_backward
+    dx, sums = through(dy, x, vec, eps_out, relu)
     inverse = 1.0 / (vec[1] + eps_out)
     factor = vec[2] * inverse
     d_gain = sums[1] * inverse
@@ -207,3 +206,21 @@ def _backward(ctx: Any, dy: Tensor) -> tuple[Any, ...]:
 
 
 torch.library.register_autograd("asrnorm::rescale", _backward, setup_context=_keep)
+
+
+class _Direct(torch.autograd.Function):
+    """The operator and its gradient without the registry."""
+
+    @staticmethod
+    def forward(ctx: Any, x: Tensor, vec: Tensor, eps_out: float, relu: bool) -> Tensor:
+        _keep(ctx, (x, vec, eps_out, relu), x)
+        return rescale(x, vec, eps_out, relu)
+
+    backward = staticmethod(_backward)
+
+
+def apply(x: Tensor, vec: Tensor, eps_out: float, relu: bool) -> Tensor:
+    """Return the activations standardized and rescaled by `vec`, directly or through the operator."""
+    way = torch.ops.asrnorm.rescale if launch.is_traced(x) else _Direct.apply
+    y: Tensor = way(x, vec, eps_out, relu)
+    return y

@@ -72,6 +72,7 @@ def test_other_norms_share_the_kernels(norm, layout, dtype):
 
 
 @pytest.mark.gpu
+@pytest.mark.filterwarnings("ignore:TensorFloat32 tensor cores")  # which the compiler would rather use
 def test_it_compiles_without_a_break_and_under_autocast():
     layer = ASRNorm2d(64, device="cuda")
     x = torch.randn(8, 64, 16, 16, device="cuda", dtype=torch.bfloat16, requires_grad=True)
