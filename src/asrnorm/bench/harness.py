@@ -9,7 +9,6 @@ import json
 import os
 import platform
 import statistics
-import subprocess
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
@@ -19,6 +18,7 @@ from typing import Any
 import torch
 
 from asrnorm import __version__
+from asrnorm.commit import find_commit
 from asrnorm.errors import InputError
 
 SCHEMA = 1
@@ -165,7 +165,7 @@ def metadata() -> dict[str, Any]:
     cuda = torch.cuda.is_available()
     return {
         "asrnorm": __version__,
-        "commit": _commit(),
+        "commit": find_commit(),
         "time": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()),
         "python": platform.python_version(),
         "torch": torch.__version__,
@@ -194,21 +194,6 @@ def _cpu_name() -> str:
         lines = []
     names = [line.split(":", 1)[1].strip() for line in lines if line.startswith("model name")]
     return names[0] if names else platform.processor() or platform.machine()
-
-
-def _commit() -> str | None:
-    """The commit of the source tree, with `+` where files differ from it; `ASRNORM_COMMIT` where there is no git."""
-    if named := os.environ.get("ASRNORM_COMMIT"):
-        return named
-    folder = Path(__file__).parent
-    try:
-        head, changes = (
-            subprocess.run(["git", *words], cwd=folder, capture_output=True, text=True, check=True, timeout=10).stdout
-            for words in (["rev-parse", "--short=12", "HEAD"], ["status", "--porcelain", "--untracked-files=no"])
-        )
-    except (OSError, subprocess.SubprocessError):
-        return None
-    return head.strip() + ("+" if changes.strip() else "")
 
 
 def save(file: Path, suite: str, rows: Sequence[Row]) -> None:

@@ -3,7 +3,6 @@
 import json
 import os
 import platform
-import subprocess
 from pathlib import Path
 from typing import Any
 
@@ -11,10 +10,9 @@ import numpy
 import torch
 
 import asrnorm
+from asrnorm.commit import find_commit
 from asrnorm.training.folder import write_whole
 from asrnorm.world import World
-
-_GIT_SECONDS = 10
 
 
 def describe_environment(device: torch.device, world: World) -> dict[str, Any]:
@@ -41,20 +39,6 @@ def describe_environment(device: torch.device, world: World) -> dict[str, Any]:
     }
 
 
-def find_commit() -> str:
-    """Return the commit of the source tree, with `+` where files differ from it; the version where there is none."""
-    package = Path(asrnorm.__file__).parent
-    version = f"v{asrnorm.__version__}"
-    # Installed into someone's project, the package may lie inside a repository that is not its own.
-    if _git(package, "ls-files", "--error-unmatch", "__init__.py") is None:
-        return version
-    commit = _git(package, "rev-parse", "HEAD")
-    if not commit:
-        return version
-    changed = _git(package, "status", "--porcelain", "--untracked-files=no", ".")
-    return f"{commit}+" if changed else commit
-
-
 def record_environment(path: Path, now: dict[str, Any]) -> dict[str, Any]:
     """Write `env.json` at the start of a run; where it is resumed elsewhere, add what it was resumed on.
 
@@ -74,13 +58,3 @@ def record_environment(path: Path, now: dict[str, Any]) -> dict[str, Any]:
         resumed.append(difference)
     write_whole(path, json.dumps(first, indent=2).encode())
     return first
-
-
-def _git(folder: Path, *words: str) -> str | None:
-    try:
-        done = subprocess.run(
-            ["git", "-C", str(folder), *words], capture_output=True, text=True, timeout=_GIT_SECONDS, check=True
-        )
-    except (OSError, subprocess.SubprocessError):
-        return None
-    return done.stdout.strip()

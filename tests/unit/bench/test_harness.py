@@ -83,14 +83,6 @@ def test_metadata_says_what_was_measured_where():
     json.dumps(machine)
 
 
-def test_no_git_is_no_commit(monkeypatch):
-    def missing(*args, **kwargs):
-        raise FileNotFoundError("git")
-
-    monkeypatch.setattr(harness.subprocess, "run", missing)
-    assert metadata()["commit"] is None
-
-
 def test_results_are_written_whole_or_not_at_all(tmp_path, monkeypatch):
     file = tmp_path / "new" / "data.json"
     row = Row("work", "path", 10.0, 9.0, 11.0, 2.0, "base", 3)
