@@ -10,7 +10,7 @@ from asrnorm.errors import InputError
 from asrnorm.launch.executor import Ended
 from asrnorm.launch.job import Job
 from asrnorm.launch.work import Wish, work
-from asrnorm.sharing import Sharing, share_gpus
+from asrnorm.sharing import TURNS, Sharing, share_gpus
 
 PER_GPU = 2  # a run of the paper's networks leaves half of a large GPU idle
 
@@ -75,6 +75,7 @@ class LocalExecutor:
         if self._wish == "go on":
             self._wish = "stop"
         with self._sharing_lock:
+            self._sharing = TURNS  # for a thread that comes too late
             self._at_the_end.close()
 
     def environment_of(self, worker: int, *, apart: bool = False) -> dict[str, str]:

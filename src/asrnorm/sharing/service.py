@@ -44,7 +44,8 @@ class Sharing(NamedTuple):
     variables: Mapping[str, Mapping[str, str]]
 
 
-_TURNS = Sharing("time slices", {})
+TURNS = Sharing("time slices", {})
+"""Nothing is done: the driver lets processes take turns."""
 
 
 @contextmanager
@@ -65,21 +66,21 @@ def share_gpus(gpus: Sequence[str], clients: int, environment: Mapping[str, str]
     """
     own = dict(os.environ if environment is None else environment)
     if not gpus or clients < 2 or own.get(VARIABLE, "").lower() in ("0", "no", "off", "false"):
-        yield _TURNS
+        yield TURNS
         return
     control = shutil.which(_CONTROL, path=own.get("PATH"))
     running = _is_running(control, own)
     if running or _PIPE in own:
         _log.info("processes on one GPU are left to the MPS settings that are there")
-        yield Sharing("MPS", {}) if running else _TURNS
+        yield Sharing("MPS", {}) if running else TURNS
         return
     if control is None or clients > MOST_CLIENTS:
         reason = f"no {_CONTROL} on the PATH" if control is None else f"MPS serves {MOST_CLIENTS}, not {clients}"
         _log.info("processes on one GPU take turns: %s", reason)
-        yield _TURNS
+        yield TURNS
         return
     with _keep_daemon(control, gpus, own) as variables:
-        yield Sharing("MPS", variables) if variables else _TURNS
+        yield Sharing("MPS", variables) if variables else TURNS
 
 
 def visible_gpu(index: int = 0, environment: Mapping[str, str] | None = None) -> str:

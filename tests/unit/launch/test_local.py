@@ -71,6 +71,7 @@ def test_workers_that_share_a_gpu_are_clients_of_one_daemon_until_the_end(fake_m
     executor.close()
     assert [call.split()[0] for call in fake_mps.calls()] == ["start", "quit"]
     assert not Path(environments[0][PIPE]).exists()
+    assert PIPE not in executor.environment_of(0)
 
 
 @pytest.mark.parametrize(("workers", "gpus"), [(1, ["0"]), (2, ["0", "1"]), (4, [])])
