@@ -17,6 +17,7 @@ MAY_IMPORT = {
     "data": set(),
     "world": set(),
     "graph": set(),
+    "sharing": set(),
     "methods": {"models", "data", "world", "graph"},
     "evaluation": {"models", "data", "methods", "world"},
     "training": {"norms", "conversion", "models", "data", "methods", "evaluation", "world", "graph"},
@@ -24,8 +25,8 @@ MAY_IMPORT = {
     "recipes": set(),
     "studies": {"recipes"},
     "report": {"studies"},
-    "launch": {"recipes", "studies"},
-    "bench": {"ops", "norms", "conversion", "models", "data", "evaluation", "training", "recipes", "world"},
+    "launch": {"recipes", "studies", "sharing"},
+    "bench": {"ops", "norms", "conversion", "models", "data", "evaluation", "training", "recipes", "world", "sharing"},
     "audit": {"models", "data", "methods", "evaluation", "training", "report"},
 }
 MAY_IMPORT["cli"] = set(MAY_IMPORT)

@@ -32,10 +32,13 @@ def _spread(row: Values) -> str:
 
 def _measured(row: Values) -> str:
     extra = row["extra"]
+    rest = f"{extra['precision']}; {extra['images']} images"
+    if extra.get("sharing"):
+        rest += f"; sharing by {extra['sharing']}"
     if not extra["scaled"]:
-        return f"measured whole; {extra['precision']}; {extra['images']} images"
+        return f"measured whole; {rest}"
     grows = f" and {extra['measured_grows']} searches or ascents" if extra["measured_grows"] else ""
-    return f"scaled from {extra['measured_steps']:,} steps{grows}; {extra['precision']}; {extra['images']} images"
+    return f"scaled from {extra['measured_steps']:,} steps{grows}; {rest}"
 
 
 def _counted(row: Values) -> str:

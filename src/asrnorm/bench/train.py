@@ -6,8 +6,10 @@ every row. Where the data are not at hand the images are made, which costs the s
 
 import itertools
 import multiprocessing
+import os
 import statistics
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import replace
 from typing import Any, NamedTuple
 
@@ -19,6 +21,7 @@ from asrnorm.bench.loop import Mark, find_images, time_loop
 from asrnorm.config import Choice, RunConfig
 from asrnorm.errors import UnknownNameError, describe_unknown
 from asrnorm.recipes import recipe
+from asrnorm.sharing import share_gpus, visible_gpu
 
 TRAINER, EAGER = "trainer", "eager loop, reference layers"
 _SMALL_NET = Choice(name="digits_convnet", args={"channels": [4, 4], "hidden": 8})
@@ -99,20 +102,45 @@ def _digits(settings: Settings) -> list[Row]:
     alone, _, kind = plan(0, count, True)
     rows.append(_row(work, TRAINER, EAGER, alone, base, whole.steps, 0, config, kind))
     if settings.seeds > 1:
-        many = _side_by_side(config, settings, warm * interval, interval)
+        many, sharing = _side_by_side(config, settings, warm * interval, interval)
         path = f"{TRAINER}, {settings.seeds} seeds side by side"
         rows.append(_row(work, path, EAGER, many, base, whole.steps, 0, config, kind))
         rows[-1].extra["seeds"] = settings.seeds
+        if settings.device.type == "cuda":
+            rows[-1].extra["sharing"] = sharing
     return rows
 
 
-def _side_by_side(config: RunConfig, settings: Settings, warm: int, interval: int) -> Plan:
+def _side_by_side(config: RunConfig, settings: Settings, warm: int, interval: int) -> tuple[Plan, str]:
     """Train the seeds in processes of their own; count only the time in which all of them were at it."""
     context = multiprocessing.get_context("spawn")
-    with context.Pool(settings.seeds) as pool:
-        tasks = [(replace(config, seed=seed), settings) for seed in range(settings.seeds)]
-        all_marks = pool.starmap(_child, tasks, chunksize=1)
-    return Plan([joint_step(all_marks, warm)], 0.0, config.steps - warm, (config.steps - warm) // interval)
+    gpus = [visible_gpu(settings.device.index or 0)] if settings.device.type == "cuda" else []
+    with share_gpus(gpus, settings.seeds) as sharing:
+        variables = sharing.variables.get(gpus[0], {}) if gpus else {}
+        if variables:  # they name one GPU, which is the first for those who see no other
+            settings = settings._replace(device=torch.device("cuda"))
+        with _environment(variables), context.Pool(settings.seeds) as pool:
+            tasks = [(replace(config, seed=seed), settings) for seed in range(settings.seeds)]
+            all_marks = pool.starmap(_child, tasks, chunksize=1)
+            pool.close()
+            pool.join()  # killed in the midst of their work, clients leave an MPS server in disorder
+    plan = Plan([joint_step(all_marks, warm)], 0.0, config.steps - warm, (config.steps - warm) // interval)
+    return plan, sharing.way
+
+
+@contextmanager
+def _environment(variables: Mapping[str, str]) -> Iterator[None]:
+    """Set variables of this process, which those that it starts inherit, and put them back."""
+    before = {name: os.environ.get(name) for name in variables}
+    os.environ.update(variables)
+    try:
+        yield
+    finally:
+        for name, value in before.items():
+            if value is None:
+                del os.environ[name]
+            else:
+                os.environ[name] = value
 
 
 def _child(config: RunConfig, settings: Settings) -> list[Mark]:

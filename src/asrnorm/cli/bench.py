@@ -109,7 +109,10 @@ def bench_train(
     only: Annotated[
         list[str] | None, typer.Option(help="digits, cifar, pacs-photo or pacs-sketch; may be given several times.")
     ] = None,
-    processes: Annotated[int, typer.Option(min=1, help="Also train so many Digits seeds side by side.")] = 1,
+    processes: Annotated[
+        int,
+        typer.Option(min=1, help="Also train so many Digits seeds side by side; by NVIDIA's MPS unless ASRNORM_MPS=0."),
+    ] = 1,
     made: Annotated[bool, typer.Option("--made", help="Made images, even where the real ones are at hand.")] = False,
 ) -> None:
     """Measure whole trainings through the trainer, over a stretch of each, scaled to its length.

@@ -26,7 +26,14 @@ def reproduce(
     study: Annotated[str, typer.Argument(help="Name of a study; see `asrnorm list studies`.", show_default=False)],
     seeds: Annotated[int | None, typer.Option(min=1, help="Seeds 0 to N-1.", show_default="the study's")] = None,
     scale: Annotated[str, typer.Option(help="paper, short or smoke.")] = "paper",
-    workers: Annotated[int | None, typer.Option(min=1, help="Runs at once.", show_default="two a GPU, or one")] = None,
+    workers: Annotated[
+        int | None,
+        typer.Option(
+            min=1,
+            help="Runs at once; those on one GPU by NVIDIA's MPS, unless ASRNORM_MPS=0.",
+            show_default="two a GPU, or one",
+        ),
+    ] = None,
     ray: Annotated[
         str | None, typer.Option(help="A Ray cluster to run on: auto, or its address.", show_default=False)
     ] = None,

@@ -4,17 +4,19 @@ import os
 import queue
 import threading
 from collections.abc import Mapping, Sequence
+from contextlib import ExitStack
 
 from asrnorm.errors import InputError
 from asrnorm.launch.executor import Ended
 from asrnorm.launch.job import Job
 from asrnorm.launch.work import Wish, work
+from asrnorm.sharing import TURNS, Sharing, share_gpus
 
 PER_GPU = 2  # a run of the paper's networks leaves half of a large GPU idle
 
 
 class LocalExecutor:
-    """Runs jobs as processes of this machine.
+    """Runs jobs as processes of this machine; those on one GPU at the same time, where MPS can be had.
 
     Args:
         workers: jobs at once; by default two a GPU, one where there is none.
@@ -40,6 +42,10 @@ class LocalExecutor:
         self._free = list(range(self._workers))
         self._ended: queue.SimpleQueue[tuple[int, Ended]] = queue.SimpleQueue()
         self._wish: Wish = "go on"
+        self._sharing: Sharing | None = None
+        self._sharing_lock = threading.Lock()
+        self._at_the_end = ExitStack()
+        self._failed: set[Job] = set()
 
     def slots(self) -> int:
         """Return the number of workers."""
@@ -68,17 +74,42 @@ class LocalExecutor:
         """Leave the threads to the processes that they still wait for, which `stop` has told."""
         if self._wish == "go on":
             self._wish = "stop"
+        with self._sharing_lock:
+            self._sharing = TURNS  # for a thread that comes too late
+            self._at_the_end.close()
 
-    def environment_of(self, worker: int) -> dict[str, str]:
-        """Return the environment of a worker's processes: its GPU, and its share of the cores."""
+    def environment_of(self, worker: int, *, apart: bool = False) -> dict[str, str]:
+        """Return the environment of a worker's processes: its GPU, how it is shared, and a share of the cores.
+
+        Args:
+            worker: by its number.
+            apart: keep out of MPS.
+        """
         environment = dict(self._environment)
         if self._gpus:
-            environment["CUDA_VISIBLE_DEVICES"] = self._gpus[worker % len(self._gpus)]
+            gpu = self._gpus[worker % len(self._gpus)]
+            environment["CUDA_VISIBLE_DEVICES"] = gpu
+            if not apart:
+                environment.update(self._share().variables.get(gpu, {}))
         environment.setdefault("OMP_NUM_THREADS", str(max(1, count_cores() // self._workers)))
         return environment
 
+    def _share(self) -> Sharing:
+        """Begin to share the GPUs, at the first call: in the thread of a job, so that nobody else waits for it."""
+        with self._sharing_lock:
+            if self._sharing is None:
+                clients = -(-self._workers // len(self._gpus))
+                self._sharing = self._at_the_end.enter_context(share_gpus(self._gpus, clients, self._environment))
+            return self._sharing
+
     def _do(self, worker: int, job: Job) -> None:
-        self._ended.put((worker, work(job, self.environment_of(worker), lambda: self._wish)))
+        # A process that breaks the GPU's memory rules takes the others of its MPS server along. None of them meets it
+        # again: whatever failed has its second try outside.
+        environment = self.environment_of(worker, apart=job in self._failed)
+        ended = work(job, environment, lambda: self._wish)
+        if ended.status == "failed":
+            self._failed.add(job)
+        self._ended.put((worker, ended))
 
 
 def count_cores() -> int:

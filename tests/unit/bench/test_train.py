@@ -1,9 +1,15 @@
+import os
+from dataclasses import asdict
+
 import pytest
+import torch
 
 from asrnorm.bench import train
+from asrnorm.bench.column import COLUMNS
 from asrnorm.bench.loop import Mark
 from asrnorm.bench.train import EAGER, TRAINER, joint_step, run, windows
 from asrnorm.errors import UnknownNameError
+from helpers.fake_mps import FakeMps
 
 
 def test_digits_are_scaled_to_a_million_steps_and_say_so():
@@ -45,6 +51,61 @@ def test_seeds_side_by_side_are_processes_of_their_own():
     assert rows[2].path == "trainer, 2 seeds side by side"
     assert rows[2].extra["seeds"] == 2
     assert rows[2].extra["seconds"] == pytest.approx(1_000_000 / rows[2].per_second)
+
+
+class FakePool:
+    """Notes the environment that processes started now would have."""
+
+    def __init__(self, seen):
+        self._seen = seen
+
+    def get_context(self, _):
+        return self
+
+    def Pool(self, _):  # noqa: N802
+        self._seen.append(dict(os.environ))
+        return self
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *_):
+        pass
+
+    def starmap(self, _, tasks, chunksize):  # noqa: ARG002
+        self._seen.append([settings.device for _, settings in tasks])
+        return [[Mark(0, 0.0, False), Mark(52_000, 52.0, False)] for _ in tasks]
+
+    close = join = lambda self: None
+
+
+@pytest.mark.parametrize(("off", "sharing"), [("", "MPS"), ("0", "time slices")])
+def test_seeds_side_by_side_share_the_gpu_and_the_row_says_how(monkeypatch, tmp_path, off, sharing):
+    fake, seen = FakeMps(tmp_path, monkeypatch), []
+    monkeypatch.setenv("ASRNORM_MPS", off)
+    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "3,5")
+    monkeypatch.setattr(train.place, "require", torch.device)
+    monkeypatch.setattr(train, "find_images", lambda *_: (None, "made"))
+    marks = [Mark(step, step / 1000, False) for step in range(0, 53_000, 1000)]
+    monkeypatch.setattr(train, "time_loop", lambda *_, **__: marks)
+    monkeypatch.setattr(train, "multiprocessing", FakePool(seen))
+    before = dict(os.environ)
+    (rows,) = run("cuda:1", only=["digits"], processes=5)
+    assert os.environ == before
+    assert rows[2].extra["sharing"] == sharing
+    assert "sharing" not in rows[1].extra
+    assert COLUMNS["train"][-1].show(asdict(rows[2])).endswith(f"made images; sharing by {sharing}")
+    environment, devices = seen
+    if off:
+        assert environment == before
+        assert devices == [torch.device("cuda:1")] * 5
+        assert fake.calls() == []
+    else:
+        assert environment["CUDA_MPS_PIPE_DIRECTORY"] in fake.calls()[0]
+        assert fake.calls()[0].endswith(" 5")
+        assert environment["CUDA_VISIBLE_DEVICES"] == "0"
+        assert devices == [torch.device("cuda")] * 5
+        assert fake.calls()[1:] == ["quit -t 5"]
 
 
 def test_processes_that_never_met_are_timed_alone():

@@ -1,9 +1,27 @@
+from pathlib import Path
+
 import pytest
 
 from asrnorm.errors import InputError
 from asrnorm.launch import LocalExecutor, launch
 from asrnorm.launch.local import count_cores
+from asrnorm.sharing import service
 from helpers.fake_job import Lines, fake_job, starts
+from helpers.fake_mps import FakeMps
+
+PIPE = "CUDA_MPS_PIPE_DIRECTORY"
+
+
+@pytest.fixture(autouse=True)
+def _no_daemon_of_the_machine(monkeypatch):
+    monkeypatch.setenv(service.VARIABLE, "0")
+
+
+@pytest.fixture
+def fake_mps(tmp_path, monkeypatch):
+    folder = tmp_path / "bin"
+    folder.mkdir()
+    return FakeMps(folder, monkeypatch)
 
 
 def test_jobs_run_side_by_side_and_each_worker_keeps_to_its_gpu(tmp_path):
@@ -40,3 +58,34 @@ def test_how_many_run_at_once(gpus, workers, slots):
 def test_no_worker_at_all_is_refused():
     with pytest.raises(InputError, match="workers must be at least 1, not 0"):
         LocalExecutor(0)
+
+
+def test_workers_that_share_a_gpu_are_clients_of_one_daemon_until_the_end(fake_mps):
+    executor = LocalExecutor(3, ["3", "5"])
+    environments = [executor.environment_of(worker) for worker in range(3)]
+    assert len({environment[PIPE] for environment in environments}) == 1
+    assert [environment["CUDA_VISIBLE_DEVICES"] for environment in environments] == ["0", "1", "0"]
+    apart = executor.environment_of(1, apart=True)
+    assert PIPE not in apart
+    assert apart["CUDA_VISIBLE_DEVICES"] == "5"
+    executor.close()
+    assert [call.split()[0] for call in fake_mps.calls()] == ["start", "quit"]
+    assert not Path(environments[0][PIPE]).exists()
+    assert PIPE not in executor.environment_of(0)
+
+
+@pytest.mark.parametrize(("workers", "gpus"), [(1, ["0"]), (2, ["0", "1"]), (4, [])])
+def test_workers_with_a_gpu_each_or_none_start_no_daemon(fake_mps, workers, gpus):
+    executor = LocalExecutor(workers, gpus)
+    assert PIPE not in executor.environment_of(0)
+    executor.close()
+    assert fake_mps.calls() == []
+
+
+def test_a_run_that_failed_has_its_second_try_outside_of_mps(tmp_path, fake_mps):
+    jobs = [fake_job(tmp_path / "shaky", failures=1), fake_job(tmp_path / "good")]
+    outcome = launch(jobs, LocalExecutor(2, ["7"]), view=Lines())
+    assert len(outcome.done) == 2
+    assert [gpu for _, gpu in starts(jobs[0])] == ["0", "7"]  # the daemon numbers GPUs anew
+    assert [gpu for _, gpu in starts(jobs[1])] == ["0"]
+    assert [call.split()[0] for call in fake_mps.calls()] == ["start", "quit"]
