@@ -62,7 +62,8 @@ def draw(rows: Rows) -> str:
                 _panel(panels[line][column], rows, axis, value)
                 panels[line][column].set_xlabel(name, color=_GRAY)
             panels[line][0].set_ylabel(label, color=_GRAY)
-        panels[0][0].legend(frameon=False, labelcolor=_GRAY, fontsize=7)
+        ways = panels[0][0].get_legend_handles_labels()
+        figure.legend(*ways, loc="outside upper center", ncols=len(ways[1]), frameon=False, labelcolor=_GRAY)
         buffer = io.StringIO()
         figure.savefig(buffer, format="svg", transparent=True, metadata={"Date": None})
         pyplot.close(figure)
@@ -84,6 +85,9 @@ def _panel(axes: Any, rows: Rows, axis: str, value: str) -> None:
     if axis != "layers":
         axes.set_xscale("log", base=2)
         axes.set_yscale("log")
+    else:
+        axes.margins(y=0.2)
+        axes.set_ylim(bottom=0)
     axes.tick_params(colors=_GRAY, labelsize=7)
     for spine in axes.spines.values():
         spine.set_color(_GRAY)
