@@ -6,8 +6,9 @@ import triton.language as tl
 
 @triton.jit
 def read_byte(source, inside, UNIT: tl.constexpr):
-    # Bytes, or the nearest bytes of values in [0, 1]: adding 1.5 * 2**23 leaves no bits for a fraction, half to even.
+    """Bytes as int32, or the nearest bytes of values in [0, 1]."""
     if UNIT:
+        # Adding 1.5 * 2**23 leaves no bits for a fraction, half to even.
         scaled = tl.load(source, mask=inside, other=0.0) * 255.0
         value = (tl.minimum(tl.maximum(scaled, 0.0), 255.0) + 12582912.0) - 12582912.0
     else:
@@ -17,7 +18,7 @@ def read_byte(source, inside, UNIT: tl.constexpr):
 
 @triton.jit
 def write_byte(target, x, inside, units, UNIT: tl.constexpr):
-    # Floats come from a table of what each byte becomes: whoever made it divided as its own device divides.
+    """Bytes, or what a table says each becomes: whoever made it divided as its device divides."""
     if UNIT:
         tl.store(target, tl.load(units + x, mask=inside), mask=inside)
     else:

@@ -11,7 +11,7 @@ import triton.language as tl
 
 @triton.jit
 def turn_hue(red, green, blue, steps):
-    # Bytes as int32; steps of the hue byte as one int32, 0 to 255.
+    """Turn the hue byte of colors, bytes as int32, by `steps`, one int32 from 0 to 255."""
     value = tl.maximum(tl.maximum(red, green), blue)
     spread = value - tl.minimum(tl.minimum(red, green), blue)
     # Where all channels are equal the numerators are zero, and so hue and saturation, whatever the divisor.

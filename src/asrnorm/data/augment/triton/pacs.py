@@ -24,7 +24,8 @@ MOST_PIXELS = 1 << 22
 # Each tap is a line of code of its own in the second kernel, on either axis.
 MOST_TAPS = 4
 
-_TILE = 1024  # pixels a program
+# Pixels and warps a program: four pixels a thread keep the registers low enough to hide what loads wait for.
+_TILE, _WARPS = 1024, 8
 
 
 @triton.jit
@@ -38,13 +39,13 @@ def _find_contrast(order):
 @triton.jit
 def _adjust(red, green, blue, begin, end, factors, hue, order):
     # The adjustments drawn from place `begin` until before `end`; a contrast is not among them.
-    for step in range(begin, end):
-        kind = tl.load(order + step)
+    for step in range(4):
+        kind = tl.where((step >= begin) & (step < end), tl.load(order + step), -1)
         if kind == 3:
             # Truncated towards zero, and wrapped as the hue byte wraps.
             steps = (tl.load(hue) * 255.0).to(tl.int32) & 255
             red, green, blue = turn_hue(red, green, blue, steps)
-        else:
+        elif kind >= 0:
             factor = tl.load(factors + kind).to(tl.float32)
             low = tl.where(kind == 2, gray_of(red, green, blue), 0)
             red, green, blue = blend(low, red, factor), blend(low, green, factor), blend(low, blue, factor)
@@ -80,12 +81,13 @@ def _prepare(
         find_taps(taps, start, length, OUT_W, COLUMN_TAPS, SPAN, TAPS, BLOCK)
 
 
-@triton.jit(do_not_specialize_on_alignment=["flip", "factors", "hue", "order"])
+@triton.jit(do_not_specialize_on_alignment=["height", "flip", "factors", "hue", "order"])
 def _crop(
     images,
     crops,
     taps,
     totals,
+    height,
     flip,
     factors,
     hue,
@@ -122,6 +124,7 @@ def _crop(
         tl.minimum(row, OUT_H - 1),
         tl.where(tl.load(flip + sample) != 0, OUT_W - 1 - near, near),
         inside,
+        tl.where(tl.load(height + sample) <= OUT_H, 2, ROW_TAPS),  # where nothing shrinks, two have weight
         image_c,
         image_h,
         image_w,
@@ -133,9 +136,7 @@ def _crop(
         UNIT,
     )
     order += sample * 4
-    red, green, blue = _adjust(
-        red, green, blue, 0, _find_contrast(order), factors + sample * 3, hue + sample, order
-    )
+    red, green, blue = _adjust(red, green, blue, 0, _find_contrast(order), factors + sample * 3, hue + sample, order)
     total = tl.sum(tl.sum(tl.where(inside, gray_of(red, green, blue), 0), 1), 0)
     tl.atomic_add(totals + sample, total, sem="relaxed")
     target = crops + sample * 3 * OUT_H * OUT_W + row * OUT_W + column
@@ -226,6 +227,7 @@ def apply_fused(images: Tensor, drawn: PacsDraw, size: tuple[int, int], table: T
         crops,
         taps,
         totals,
+        height,
         flip.view(torch.uint8),
         factors,
         hue,
@@ -236,6 +238,7 @@ def apply_fused(images: Tensor, drawn: PacsDraw, size: tuple[int, int], table: T
         ROWS=rows,
         COLUMNS=columns,
         UNIT=images.dtype == torch.float32,
+        num_warps=_WARPS,
         **resampling,
         **shared,
     )
@@ -251,6 +254,7 @@ def apply_fused(images: Tensor, drawn: PacsDraw, size: tuple[int, int], table: T
         *out.stride(),
         BLOCK=_TILE,
         UNIT=table is not None,
+        num_warps=_WARPS,
         **shared,
     )
     return out

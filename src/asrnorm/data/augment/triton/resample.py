@@ -21,8 +21,10 @@ def find_taps(
     TAPS: tl.constexpr,
     BLOCK: tl.constexpr,
 ):
-    # `_taps` of resample.py for one box on one axis: COUNT taps an output, the rest of TAPS and those outside the box
-    # with weight 0. A row of the table holds SPAN outputs, the longer of the axes.
+    """The taps of one box on one axis: COUNT an output, the rest of TAPS and those outside the box with weight 0.
+
+    A row of the table holds SPAN outputs, those of the longer axis.
+    """
     position = tl.arange(0, BLOCK)
     inside = position < OUT
     scale = length.to(tl.float64) / OUT
@@ -56,6 +58,7 @@ def weigh(
     row,
     column,
     inside,
+    row_count,
     image_c,
     image_h,
     image_w,
@@ -66,22 +69,26 @@ def weigh(
     COLUMN_TAPS: tl.constexpr,
     UNIT: tl.constexpr,
 ):
-    # Rows (r, 1) and columns (1, c) of the output, both within it. Taps beyond the image have weight 0.
+    """A tile of the resized box: rows `(r, 1)` and columns `(1, c)` of the output, both within it.
+
+    Along the columns the first `row_count` taps are summed; the rest have weight 0, as have all beyond the image.
+    """
     first_row = tl.load(row_taps + row)
     first_column = tl.load(column_taps + column)
     half = tl.zeros(inside.shape, tl.int32) + 2097152
     red, green, blue = half, half, half
-    for i in tl.static_range(ROW_TAPS):
-        row_weight = tl.load(row_taps + (i + 1) * SPAN + row)
-        line = image + tl.minimum(first_row + i, IMAGE_H - 1) * image_h
-        line_red, line_green, line_blue = half, half, half
-        for j in tl.static_range(COLUMN_TAPS):
-            weight = tl.load(column_taps + (j + 1) * SPAN + column)
-            source = line + tl.minimum(first_column + j, IMAGE_W - 1) * image_w
-            line_red += read_byte(source, inside, UNIT) * weight
-            line_green += read_byte(source + image_c, inside, UNIT) * weight
-            line_blue += read_byte(source + 2 * image_c, inside, UNIT) * weight
-        red += (line_red >> 22) * row_weight
-        green += (line_green >> 22) * row_weight
-        blue += (line_blue >> 22) * row_weight
+    for i in range(ROW_TAPS):
+        if i < row_count:
+            row_weight = tl.load(row_taps + (i + 1) * SPAN + row)
+            line = image + tl.minimum(first_row + i, IMAGE_H - 1) * image_h
+            line_red, line_green, line_blue = half, half, half
+            for j in tl.static_range(COLUMN_TAPS):
+                weight = tl.load(column_taps + (j + 1) * SPAN + column)
+                source = line + tl.minimum(first_column + j, IMAGE_W - 1) * image_w
+                line_red += read_byte(source, inside, UNIT) * weight
+                line_green += read_byte(source + image_c, inside, UNIT) * weight
+                line_blue += read_byte(source + 2 * image_c, inside, UNIT) * weight
+            red += (line_red >> 22) * row_weight
+            green += (line_green >> 22) * row_weight
+            blue += (line_blue >> 22) * row_weight
     return red >> 22, green >> 22, blue >> 22
