@@ -70,14 +70,16 @@ def _load(device: torch.device) -> _Kernels | None:
     """Import the kernels once a device; where that fails, say so once."""
     capability = torch.cuda.get_device_capability(device)
     if capability < LEAST_FUSED_CAPABILITY:
-        return _fall_back(f"compute capability {capability[0]}.{capability[1]} is too old for Triton")
+        _warn(f"compute capability {capability[0]}.{capability[1]} is too old for Triton")
+        return None
     try:
         from asrnorm.data.augment.triton import pacs, rsda
     except Exception as error:  # a broken binary wheel may raise anything
-        return _fall_back(f"Triton cannot be imported ({error})")
+        _warn(f"Triton cannot be imported ({error})")
+        return None
     return _Kernels(rsda.apply_fused, rsda.MOST_PIXELS, pacs.apply_fused, pacs.MOST_PIXELS, pacs.MOST_TAPS)
 
 
-def _fall_back(reason: str) -> None:
+def _warn(reason: str) -> None:
     lost = "RSDA's transformations and PACS's augmentation run as tensor operations, slower"
     warnings.warn(f"{reason}; {lost}", RuntimeWarning, stacklevel=5)

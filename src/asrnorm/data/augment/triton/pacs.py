@@ -219,42 +219,43 @@ def apply_fused(images: Tensor, drawn: PacsDraw, size: tuple[int, int], table: T
     rows = _TILE // columns
     shared = {"OUT_H": out_h, "OUT_W": out_w, "enable_fp_fusion": False}  # Pillow rounds products and sums apart
     resampling = {"SPAN": span, "TAPS": most, "ROW_TAPS": row_taps, "COLUMN_TAPS": column_taps}
-    _prepare[(2 * count,)](
-        taps, totals, top, left, height, width, BLOCK=triton.next_power_of_2(span), **resampling, **shared
-    )
-    _crop[(count * triton.cdiv(out_h, rows) * triton.cdiv(out_w, columns),)](
-        images,
-        crops,
-        taps,
-        totals,
-        height,
-        flip.view(torch.uint8),
-        factors,
-        hue,
-        order,
-        *images.stride(),
-        IMAGE_H=image_h,
-        IMAGE_W=image_w,
-        ROWS=rows,
-        COLUMNS=columns,
-        UNIT=images.dtype == torch.float32,
-        num_warps=_WARPS,
-        **resampling,
-        **shared,
-    )
-    _finish[(count * triton.cdiv(out_h * out_w, _TILE),)](
-        crops,
-        out,
-        totals,
-        factors,
-        hue,
-        order,
-        gray.view(torch.uint8),
-        out if table is None else table,
-        *out.stride(),
-        BLOCK=_TILE,
-        UNIT=table is not None,
-        num_warps=_WARPS,
-        **shared,
-    )
+    with torch.cuda.device_of(images):  # kernels are launched on the current device
+        _prepare[(2 * count,)](
+            taps, totals, top, left, height, width, BLOCK=triton.next_power_of_2(span), **resampling, **shared
+        )
+        _crop[(count * triton.cdiv(out_h, rows) * triton.cdiv(out_w, columns),)](
+            images,
+            crops,
+            taps,
+            totals,
+            height,
+            flip.view(torch.uint8),
+            factors,
+            hue,
+            order,
+            *images.stride(),
+            IMAGE_H=image_h,
+            IMAGE_W=image_w,
+            ROWS=rows,
+            COLUMNS=columns,
+            UNIT=images.dtype == torch.float32,
+            num_warps=_WARPS,
+            **resampling,
+            **shared,
+        )
+        _finish[(count * triton.cdiv(out_h * out_w, _TILE),)](
+            crops,
+            out,
+            totals,
+            factors,
+            hue,
+            order,
+            gray.view(torch.uint8),
+            out if table is None else table,
+            *out.stride(),
+            BLOCK=_TILE,
+            UNIT=table is not None,
+            num_warps=_WARPS,
+            **shared,
+        )
     return out
