@@ -21,11 +21,14 @@ from asrnorm.data.augment.triton.resample import find_taps, weigh
 # Twice the sum of so many bytes fits into 32 bits.
 MOST_PIXELS = 1 << 22
 
-# Each tap is a line of code of its own in the second kernel, on either axis.
+# Shrinking by up to two; every tap of a row is code of its own in the second kernel.
 MOST_TAPS = 4
 
 # Pixels and warps a program: four pixels a thread keep the registers low enough to hide what loads wait for.
 _TILE, _WARPS = 1024, 8
+
+
+# Below, 0 is brightness, 1 contrast, 2 saturation and 3 hue, as in `jitter.py`.
 
 
 @triton.jit
@@ -43,7 +46,7 @@ def _adjust(red, green, blue, begin, end, factors, hue, order):
         kind = tl.where((step >= begin) & (step < end), tl.load(order + step), -1)
         if kind == 3:
             # Truncated towards zero, and wrapped as the hue byte wraps.
-            steps = (tl.load(hue) * 255.0).to(tl.int32) & 255
+            steps = (tl.load(hue).to(tl.float64) * 255.0).to(tl.int32) & 255
             red, green, blue = turn_hue(red, green, blue, steps)
         elif kind >= 0:
             factor = tl.load(factors + kind).to(tl.float32)
@@ -194,7 +197,7 @@ def apply_fused(images: Tensor, drawn: PacsDraw, size: tuple[int, int], table: T
     Args:
         images: `(n, 3, h, w)` in any memory order, uint8, or float32 in [0, 1], which is rounded to bytes first.
         drawn: on the same device.
-        size: height and width of the result, which `fits` has allowed.
+        size: height and width of the result, which `find_fused_pacs` has allowed.
         table: what each byte becomes, float32 `(3, 256)`: the result then is float32 and channels-last, as networks on
             a GPU take it. A table, so that the quotients are those of the caller's division, which a GPU rounds in its
             own way.
