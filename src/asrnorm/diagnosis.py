@@ -33,10 +33,10 @@ LEAST_CAPABILITY = (8, 0)
 """Compute capability of a GPU from which on norm layers run in kernels."""
 
 LEAST_FUSED_CAPABILITY = (7, 0)
-"""The same for RSDA's transformations in one kernel: from here on Triton makes code."""
+"""The same for RSDA's transformations and PACS's augmentation in kernels: from here on Triton makes code."""
 
 BACKEND_VARIABLE = "ASRNORM_BACKEND"
-"""Environment variable that chooses the implementation of norm layers and of RSDA's transformations."""
+"""Environment variable that chooses the implementation of norm layers and of augmentations."""
 
 BACKENDS = ("auto", "reference", "triton")
 """What it may say."""
@@ -139,8 +139,8 @@ def _examine_triton(torch: Any) -> Finding:
 
 
 def _examine_fused(torch: Any) -> Finding:
-    """RSDA's transformations: in one kernel or as tensor operations, which give the same bits."""
-    slower = "RSDA's transformations run as tensor operations"
+    """RSDA's transformations and PACS's augmentation: in kernels or as tensor operations, which give the same bits."""
+    slower = "RSDA's transformations and PACS's augmentation run as tensor operations"
     if os.environ.get(BACKEND_VARIABLE) == "reference":
         return Finding("rsda kernel", "ok", f"not used: {BACKEND_VARIABLE}=reference; {slower}")
     if not torch.cuda.is_available():
@@ -152,7 +152,7 @@ def _examine_fused(torch: Any) -> Finding:
         return Finding("rsda kernel", "missing", detail, "use a newer GPU")
     if _try_import("triton")[0] is None:
         return Finding("rsda kernel", "missing", f"not used: it needs Triton; {slower}", "pip install triton")
-    return Finding("rsda kernel", "ok", "used for images of up to 64x64")
+    return Finding("rsda kernel", "ok", "used for images of up to 64x64; PACS's augmentation has kernels of its own")
 
 
 def _examine_capture(torch: Any) -> Finding:

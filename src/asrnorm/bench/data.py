@@ -21,6 +21,7 @@ from asrnorm.data.augment import CIFAR_TRAIN, PACS_TRAIN, RSDA_OPERATIONS, apply
 from asrnorm.data.augment.compose import CIFAR_MEAN, CIFAR_STD, IMAGENET_MEAN, IMAGENET_STD
 
 BASELINE = "pillow, one by one"
+_NO_KERNEL = "tensors, GPU, CUDA graph, no fused kernel"
 
 PillowStep = Callable[[Image.Image, random.Random], Image.Image]
 BatchStep = Callable[[Tensor, torch.Generator], Tensor]
@@ -136,9 +137,9 @@ def _gpu_cases(work: Work, images: Tensor, device: str) -> dict[str, Case]:
     eager = torch.Generator(device).manual_seed(0)
     count = images.shape[0]
     cases = {"tensors, GPU": Case(lambda: work.batched(images, eager), count, device)}
-    if work.name.startswith("rsda"):  # what has a kernel of its own, without it
+    if work.name.startswith(("rsda", "pacs")):  # what has kernels of its own, without them
         with on_backend("reference"):
-            cases["tensors, GPU, CUDA graph, no fused kernel"] = Case(_graph(work, images, device), count, device)
+            cases[_NO_KERNEL] = Case(_graph(work, images, device), count, device)
     return cases | {"tensors, GPU, CUDA graph": Case(_graph(work, images, device), count, device)}
 
 

@@ -6,23 +6,20 @@ as ME-ADA does.
 """
 
 from collections.abc import Mapping
+from functools import lru_cache, partial
 from typing import Literal
 
 import torch
 from torch import Tensor
 
 from asrnorm.data.augment.crop import shift_flip
-from asrnorm.data.augment.enhance import luma
-from asrnorm.data.augment.jitter import Jitter, draw_jitter, jitter_colors
-from asrnorm.data.augment.random_box import draw_boxes
-from asrnorm.data.augment.resample import Boxes, resize_boxes
+from asrnorm.data.augment.pacs import Finish, PacsDraw, apply_pacs, draw_pacs
 
 Augment = Literal["none", "cifar", "pacs"]
 
 PADDING = 4
 PACS_SIZE, PACS_CROP = (227, 227), (222, 222)  # images as published, and as RSC cuts and tests them
-_FLIP, _GRAY = 0.5, 0.1
-_BYTE = 255
+_FLIP = 0.5
 
 
 def network_size(augment: Augment, image_size: tuple[int, int]) -> tuple[int, int]:
@@ -56,12 +53,9 @@ def draw_augmentation(
         return {}
     if kind == "cifar":
         top, left = torch.randint(2 * PADDING + 1, (2, total), generator=generator, device=generator.device)
-        return {"top": top, "left": left, "flip": _draw(_FLIP, total, generator)}
-    boxes = draw_boxes(total, *image_size, generator)
-    flip = _draw(_FLIP, total, generator)
-    jitter = draw_jitter(total, generator)
-    gray = _draw(_GRAY, total, generator)
-    return {**boxes._asdict(), "flip": flip, **jitter._asdict(), "gray": gray}
+        flip = torch.rand(total, generator=generator, device=generator.device) < _FLIP
+        return {"top": top, "left": left, "flip": flip}
+    return draw_pacs(total, image_size, generator)._asdict()
 
 
 def augment_images(kind: Augment, images: Tensor, drawn: Mapping[str, Tensor]) -> Tensor:
@@ -82,12 +76,13 @@ def augment_images(kind: Augment, images: Tensor, drawn: Mapping[str, Tensor]) -
     if kind == "cifar":
         return shift_flip(images, drawn["top"], drawn["left"], drawn["flip"], PADDING)
     size = network_size("pacs", (images.shape[2], images.shape[3]))
-    pixels = (images * _BYTE).round_().clamp_(0, _BYTE).to(torch.uint8)
-    pixels = resize_boxes(pixels, Boxes(*(drawn[name] for name in Boxes._fields)), size, drawn["flip"])
-    pixels = jitter_colors(pixels, Jitter(*(drawn[name] for name in Jitter._fields)))
-    pixels = torch.where(drawn["gray"].view(-1, 1, 1, 1), luma(pixels.float()).to(torch.uint8), pixels)
-    return pixels.to(images.dtype) / _BYTE
+    return apply_pacs(images, PacsDraw(*(drawn[name] for name in PacsDraw._fields)), size, _over_255(images.dtype))
 
 
-def _draw(probability: float, total: int, generator: torch.Generator) -> Tensor:
-    return torch.rand(total, generator=generator, device=generator.device) < probability
+@lru_cache(maxsize=4)
+def _over_255(dtype: torch.dtype) -> Finish:
+    return partial(_to_unit, dtype=dtype)
+
+
+def _to_unit(pixels: Tensor, dtype: torch.dtype) -> Tensor:
+    return pixels.to(dtype) / 255

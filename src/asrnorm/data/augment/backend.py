@@ -1,4 +1,4 @@
-"""Which implementation runs: the fused kernel where there is a GPU and Triton, else tensor operations.
+"""Which implementation runs: fused kernels where there is a GPU and Triton, else tensor operations.
 
 Both give the same bits. `ASRNORM_BACKEND=reference` keeps to the tensor operations.
 """
@@ -7,42 +7,79 @@ import os
 import warnings
 from collections.abc import Callable
 from functools import lru_cache
+from typing import NamedTuple
 
 import torch
 from torch import Tensor
 
+from asrnorm.data.augment.resample import num_taps
 from asrnorm.diagnosis import BACKEND_VARIABLE, LEAST_FUSED_CAPABILITY
 
 Fused = Callable[..., Tensor]
-"""`apply_fused` of `triton/rsda.py`: takes images, ops, levels, the values of the grids, and units for float images."""
+"""`apply_fused` of `triton/rsda.py`, which takes images, ops, levels, the values of the grids, and units for float
+images; or of `triton/pacs.py`, which takes images, what was drawn, the size, and a table for float results."""
+
+
+class _Kernels(NamedTuple):
+    """The entries of the kernels, and how large what they take may be."""
+
+    rsda: Fused
+    rsda_pixels: int
+    pacs: Fused
+    pacs_pixels: int
+    pacs_taps: int
 
 
 def find_fused(images: Tensor) -> Fused | None:
-    """Return the kernel for images that fit it, or `None` where tensor operations have to do the work.
+    """Return RSDA's kernel for images that fit it, or `None` where tensor operations have to do the work.
 
     Example:
         >>> find_fused(torch.zeros(2, 3, 32, 32, dtype=torch.uint8)) is None  # no GPU
         True
     """
+    kernels = _find(images)
+    if kernels is None or images.shape[2] * images.shape[3] > kernels.rsda_pixels:
+        return None
+    return kernels.rsda
+
+
+def find_fused_pacs(images: Tensor, size: tuple[int, int]) -> Fused | None:
+    """Return the kernels of PACS's augmentation for images and a result that fit them, or `None`.
+
+    Example:
+        >>> find_fused_pacs(torch.zeros(2, 3, 32, 32, dtype=torch.uint8), (30, 30)) is None  # no GPU
+        True
+    """
+    kernels = _find(images)
+    if kernels is None or images.dtype not in (torch.uint8, torch.float32):
+        return None
+    if min(*size, *images.shape[2:]) < 1 or size[0] * size[1] > kernels.pacs_pixels:
+        return None
+    taps = max(num_taps(limit, out) for limit, out in zip(images.shape[2:], size, strict=True))
+    return kernels.pacs if taps <= kernels.pacs_taps else None
+
+
+def _find(images: Tensor) -> _Kernels | None:
     if images.device.type != "cuda" or os.environ.get(BACKEND_VARIABLE) == "reference":
         return None
-    fused, most_pixels = _load(images.device)
-    return fused if images.shape[2] * images.shape[3] <= most_pixels else None
+    return _load(images.device)
 
 
 @lru_cache(maxsize=16)
-def _load(device: torch.device) -> tuple[Fused | None, int]:
-    """Import the kernel once a device; where that fails, say so once."""
+def _load(device: torch.device) -> _Kernels | None:
+    """Import the kernels once a device; where that fails, say so once."""
     capability = torch.cuda.get_device_capability(device)
     if capability < LEAST_FUSED_CAPABILITY:
-        return _fall_back(f"compute capability {capability[0]}.{capability[1]} is too old for Triton")
+        _warn(f"compute capability {capability[0]}.{capability[1]} is too old for Triton")
+        return None
     try:
-        from asrnorm.data.augment.triton.rsda import MOST_PIXELS, apply_fused
+        from asrnorm.data.augment.triton import pacs, rsda
     except Exception as error:  # a broken binary wheel may raise anything
-        return _fall_back(f"Triton cannot be imported ({error})")
-    return apply_fused, MOST_PIXELS
+        _warn(f"Triton cannot be imported ({error})")
+        return None
+    return _Kernels(rsda.apply_fused, rsda.MOST_PIXELS, pacs.apply_fused, pacs.MOST_PIXELS, pacs.MOST_TAPS)
 
 
-def _fall_back(reason: str) -> tuple[None, int]:
-    warnings.warn(f"{reason}; RSDA's transformations run as tensor operations, slower", RuntimeWarning, stacklevel=4)
-    return None, 0
+def _warn(reason: str) -> None:
+    lost = "RSDA's transformations and PACS's augmentation run as tensor operations, slower"
+    warnings.warn(f"{reason}; {lost}", RuntimeWarning, stacklevel=5)

@@ -12,8 +12,7 @@ from torch import Tensor
 
 from asrnorm.data.augment.batch import check_images, constant
 from asrnorm.data.augment.crop import random_crop_flip
-from asrnorm.data.augment.jitter import JitterRange, color_jitter, random_grayscale
-from asrnorm.data.augment.random_box import random_resized_crop
+from asrnorm.data.augment.pacs import random_pacs
 from asrnorm.data.augment.resample import resize
 
 CIFAR_MEAN, CIFAR_STD = (125.3 / 255, 123.0 / 255, 113.9 / 255), (63.0 / 255, 62.1 / 255, 66.7 / 255)
@@ -93,13 +92,6 @@ class Resize:
 # What the papers' recipes train and test with, by suite. Digits have no augmentation of their own and no mean or std.
 CIFAR_TRAIN = Compose((random_crop_flip, ToFloat(CIFAR_MEAN, CIFAR_STD)))
 CIFAR_EVAL = ToFloat(CIFAR_MEAN, CIFAR_STD)
-PACS_TRAIN = Compose(
-    (
-        partial(random_resized_crop, size=(222, 222), scale=(0.8, 1.0), flip=0.5),
-        partial(color_jitter, spread=JitterRange(brightness=0.4, contrast=0.4, saturation=0.4, hue=0.4)),
-        partial(random_grayscale, probability=0.1),
-        ToFloat(IMAGENET_MEAN, IMAGENET_STD),
-    )
-)
+PACS_TRAIN = partial(random_pacs, size=(222, 222), finish=ToFloat(IMAGENET_MEAN, IMAGENET_STD))
 PACS_EVAL = Compose((Resize((222, 222)), ToFloat(IMAGENET_MEAN, IMAGENET_STD)))
 DIGITS_TRAIN = DIGITS_EVAL = ToFloat()

@@ -71,6 +71,16 @@ def resize_boxes(images: Tensor, boxes: Boxes, size: tuple[int, int], flip: Tens
     return in_pieces(_weigh_both, images, column_k, weight_k, *_taps(boxes.top, boxes.height, h, size[0]))
 
 
+def num_taps(limit: int, out: int) -> int:
+    """As many inputs as an output of any box within `limit` may need; boxes that need fewer give the rest weight 0.
+
+    Example:
+        >>> num_taps(227, 222), num_taps(32, 64)
+        (3, 2)
+    """
+    return math.ceil(2 * max(1.0, limit / out))
+
+
 def _taps(start: Tensor, length: Tensor, limit: int, out: int) -> tuple[Tensor, Tensor]:
     """Which inputs each output reads and with what weight, for boxes `start .. start + length` on one axis.
 
@@ -83,8 +93,6 @@ def _taps(start: Tensor, length: Tensor, limit: int, out: int) -> tuple[Tensor, 
     Returns:
         Input index and weight in 1/2**22, int64 and int32 `(n, out, k)`. Taps outside the box have weight 0.
     """
-    # As many as any box may need; boxes that need fewer find weight 0 in the rest.
-    num_taps = math.ceil(2 * max(1.0, limit / out))
     length64 = length.double()[:, None]
     scale = length64 / torch.full_like(length64, out)  # by a tensor: a GPU would multiply by a number's reciprocal
     support = scale.clamp(min=1.0)
@@ -94,7 +102,7 @@ def _taps(start: Tensor, length: Tensor, limit: int, out: int) -> tuple[Tensor, 
     sharpness = torch.ones_like(support) / support
     indices, weights = [], []
     total = torch.zeros_like(center)
-    for k in range(num_taps):
+    for k in range(num_taps(limit, out)):
         index = first + k
         weight = (1 - ((index - center + 0.5) * sharpness).abs()).clamp_(min=0).masked_fill(index >= last, 0)
         total = total + weight  # one after the other, as Pillow does: the order of a sum rounds

@@ -12,8 +12,9 @@ class OnCuda:
 
     device = torch.device("cuda", 0)
 
-    def __init__(self, side=32):
+    def __init__(self, side=32, dtype=torch.uint8):
         self.shape = (4, 3, side, side)
+        self.dtype = dtype
 
 
 @pytest.fixture
@@ -31,16 +32,35 @@ def test_small_images_on_a_gpu_take_the_kernel(gpu):
     assert backend.find_fused(OnCuda(227)) is None
 
 
+@pytest.mark.parametrize(
+    ("images", "size", "fits"),
+    [
+        (OnCuda(227), (222, 222), True),
+        (OnCuda(227, torch.float32), (222, 222), True),
+        (OnCuda(64), (64, 200), True),
+        (OnCuda(227, torch.float64), (222, 222), False),
+        (OnCuda(227), (222, 100), False),  # too many taps
+        (OnCuda(227), (2048, 2049), False),  # too large a sum
+        (OnCuda(0), (2, 2), False),
+        (OnCuda(8), (8, 0), False),
+    ],
+)
+def test_pacs_takes_its_kernels_where_images_and_result_fit(gpu, images, size, fits):
+    pytest.importorskip("triton")
+    assert (backend.find_fused_pacs(images, size) is not None) == fits
+
+
 def test_the_environment_can_ask_for_the_reference(gpu):
     gpu.setenv("ASRNORM_BACKEND", "reference")
     assert backend.find_fused(OnCuda()) is None
+    assert backend.find_fused_pacs(OnCuda(), (30, 30)) is None
 
 
 def test_without_triton_there_is_one_warning_that_says_why(gpu):
     whole = builtins.__import__
 
     def refuse(name, *args, **kwargs):
-        if name == "asrnorm.data.augment.triton.rsda":
+        if name == "asrnorm.data.augment.triton":
             raise ModuleNotFoundError("No module named 'triton'")
         return whole(name, *args, **kwargs)
 
@@ -50,6 +70,7 @@ def test_without_triton_there_is_one_warning_that_says_why(gpu):
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         assert backend.find_fused(OnCuda()) is None
+        assert backend.find_fused_pacs(OnCuda(), (30, 30)) is None
 
 
 def test_an_old_gpu_is_named(gpu):

@@ -10,6 +10,9 @@ import triton
 import triton.language as tl
 from torch import Tensor
 
+from asrnorm.data.augment.triton.byte import read_byte, write_byte
+from asrnorm.data.augment.triton.enhance import blend, gray_of
+
 # Three channels of so many pixels fit into the registers of one block.
 MOST_PIXELS = 64 * 64
 
@@ -17,14 +20,6 @@ MOST_PIXELS = 64 * 64
 @triton.jit
 def _clip(x):
     return tl.minimum(tl.maximum(x, 0), 255)
-
-
-@triton.jit
-def _blend(degenerate, x, factor):
-    # d + f (x - d) in float32, clipped and truncated.
-    low = degenerate.to(tl.float32)
-    mixed = (x.to(tl.float32) - low) * factor + low
-    return tl.minimum(tl.maximum(mixed, 0.0), 255.0).to(tl.int32)
 
 
 @triton.jit
@@ -45,25 +40,6 @@ def _stretch(x, inside, cut, PIXELS: tl.constexpr, BLOCK: tl.constexpr):
 def _smooth(total, x, interior):
     # Sixteen bits of the packed sum are a channel's; (S + 13/2) / 13 rounded down, in whole numbers.
     return tl.where(interior, (2 * (total & 0xFFFF).to(tl.int32) + 13) // 26, x)
-
-
-@triton.jit
-def _read(source, inside, UNIT: tl.constexpr):
-    # Bytes, or the nearest bytes of values in [0, 1]: adding 1.5 * 2**23 leaves no bits for a fraction, half to even.
-    if UNIT:
-        scaled = tl.load(source, mask=inside, other=0.0) * 255.0
-        value = (tl.minimum(tl.maximum(scaled, 0.0), 255.0) + 12582912.0) - 12582912.0
-    else:
-        value = tl.load(source, mask=inside, other=0)
-    return value.to(tl.int32)
-
-
-@triton.jit
-def _write(target, x, inside, units, UNIT: tl.constexpr):
-    if UNIT:
-        tl.store(target, tl.load(units + x, mask=inside), mask=inside)
-    else:
-        tl.store(target, x.to(tl.uint8), mask=inside)
 
 
 # Tuples are rows of larger tensors at any address: each alignment would be compiled anew, perhaps amid a capture.
@@ -96,9 +72,9 @@ def _apply(
     row, column = pixel // WIDTH, pixel % WIDTH
     inside = pixel < HEIGHT * WIDTH
     source = images + sample * image_n + row * image_h + column * image_w
-    red = _read(source, inside, UNIT)
-    green = _read(source + image_c, inside, UNIT)
-    blue = _read(source + 2 * image_c, inside, UNIT)
+    red = read_byte(source, inside, UNIT)
+    green = read_byte(source + image_c, inside, UNIT)
+    blue = read_byte(source + 2 * image_c, inside, UNIT)
 
     for step in range(LENGTH):
         op = tl.load(ops + sample * tuple_n + step).to(tl.int32)
@@ -113,15 +89,15 @@ def _apply(
             blue = _stretch(blue, inside, cut, HEIGHT * WIDTH, BLOCK)
         elif op == 1:
             black = tl.zeros_like(red)
-            red, green, blue = _blend(black, red, value), _blend(black, green, value), _blend(black, blue, value)
+            red, green, blue = blend(black, red, value), blend(black, green, value), blend(black, blue, value)
         elif op == 2:
-            gray = (19595 * red + 38470 * green + 7471 * blue + 32768) >> 16
-            red, green, blue = _blend(gray, red, value), _blend(gray, green, value), _blend(gray, blue, value)
+            gray = gray_of(red, green, blue)
+            red, green, blue = blend(gray, red, value), blend(gray, green, value), blend(gray, blue, value)
         elif op == 3:
-            gray = (19595 * red + 38470 * green + 7471 * blue + 32768) >> 16
+            gray = gray_of(red, green, blue)
             total = tl.sum(tl.where(inside, gray, 0), 0)
             mean = (2 * total + HEIGHT * WIDTH) // (2 * HEIGHT * WIDTH)
-            red, green, blue = _blend(mean, red, value), _blend(mean, green, value), _blend(mean, blue, value)
+            red, green, blue = blend(mean, red, value), blend(mean, green, value), blend(mean, blue, value)
         elif op == 4:
             # Neighbors lie in other threads' registers: the channels travel together, rows first, then columns.
             between_rows = (row > 0) & (row < HEIGHT - 1)
@@ -132,16 +108,16 @@ def _apply(
             three = packed + tl.gather(packed, up, 0) + tl.gather(packed, down, 0)
             nine = three + tl.gather(three, left, 0) + tl.gather(three, right, 0) + 4 * packed
             interior = between_rows & between_columns
-            red = _blend(_smooth(nine, red, interior), red, value)
-            green = _blend(_smooth(nine >> 16, green, interior), green, value)
-            blue = _blend(_smooth(nine >> 32, blue, interior), blue, value)
+            red = blend(_smooth(nine, red, interior), red, value)
+            green = blend(_smooth(nine >> 16, green, interior), green, value)
+            blue = blend(_smooth(nine >> 32, blue, interior), blue, value)
         elif op == 5:
             threshold = value.to(tl.int32)
             red = tl.where(red < threshold, red, 255 - red)
             green = tl.where(green < threshold, green, 255 - green)
             blue = tl.where(blue < threshold, blue, 255 - blue)
         elif op == 6:
-            gray = (19595 * red + 38470 * green + 7471 * blue + 32768) >> 16
+            gray = gray_of(red, green, blue)
             red, green, blue = gray, gray, gray
         elif op == 7:
             red = _clip(red + value.to(tl.int32))
@@ -151,9 +127,9 @@ def _apply(
             blue = _clip(blue + value.to(tl.int32))
 
     target = out + sample * out_n + row * out_h + column * out_w
-    _write(target, red, inside, units, UNIT)
-    _write(target + out_c, green, inside, units, UNIT)
-    _write(target + 2 * out_c, blue, inside, units, UNIT)
+    write_byte(target, red, inside, units, UNIT)
+    write_byte(target + out_c, green, inside, units, UNIT)
+    write_byte(target + 2 * out_c, blue, inside, units, UNIT)
 
 
 def apply_fused(images: Tensor, ops: Tensor, levels: Tensor, values: Tensor, units: Tensor | None = None) -> Tensor:
