@@ -162,9 +162,7 @@ def _count(jobs: Sequence["Job"], todo: int) -> str:
     return f"{len(jobs) - todo} of {len(jobs)} runs are done" + (f", {kept} of them kept in results/" if kept else "")
 
 
-def _write_report(
-    study: "Study", runs: Path, kept: Path | None, scale: Scale, seeds: Sequence[int], out: Path
-) -> None:
+def _write_report(study: "Study", runs: Path, kept: Path | None, scale: Scale, seeds: Sequence[int], out: Path) -> None:
     from asrnorm.report.study import write_report
     from asrnorm.studies import collect
 

@@ -13,6 +13,7 @@ if TYPE_CHECKING:
 
 KEPT = Path("results")
 
+
 def open_run(folder: Path) -> "LoadedRun":
     """Return the run in a folder.
 

@@ -11,6 +11,7 @@ import re
 import statistics
 import sys
 from collections.abc import Iterable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, cast, get_args
 
@@ -89,6 +90,8 @@ def render_study(name: str, folder: Path, scale: str = "paper") -> str:
         asked = f"`asrnorm reproduce {name}`, then `asrnorm report {name} --keep`"
         return f"No result is kept at the paper's scale yet: {asked}." if scale == "paper" else ""
     sheet = lay_out(found)
+    # The study's own notes stand on its page.
+    sheet = replace(sheet, notes=tuple(note for note in sheet.notes if note not in found.study.footnotes))
     parts = [overview(sheet, counts=True), legend(found, sheet)]
     parts += [f"**Warning:** {text}." for text in found.warnings]
     if found.tests:

@@ -39,14 +39,14 @@ def _read_lines(path: Path) -> Iterator[dict[str, Any]]:
 
 
 def format_curves(rows: Sequence[dict[str, Any]]) -> str:
-    r"""Return loss, accuracy and lambdas of a log as CSV of four digits, at most `MOST_ROWS` rows of each.
+    """Return loss, accuracy and lambdas of a log as CSV of four digits, at most `MOST_ROWS` rows of each.
 
     Example:
         >>> rows = [{"step": 1, "loss": 0.123456, "lr": 0.1, "lambdas": {"stem.norm": {"lambda_mu": 0.047426}}}]
         >>> format_curves(rows).splitlines()
         ['step,loss,accuracy,stem.norm/lambda_mu', '1,0.1235,,0.04743']
     """
-    chosen = {}
+    chosen: dict[int, dict[str, Any]] = {}
     for some in ([row for row in rows if row.get("lambdas")], [row for row in rows if "loss" in row]):
         chosen |= {row["step"]: row for row in _spread(some)}
     lines = [chosen[step] for step in sorted(chosen)]
@@ -62,10 +62,10 @@ def format_curves(rows: Sequence[dict[str, Any]]) -> str:
 
 
 def parse_curves(text: str) -> Iterator[dict[str, Any]]:
-    """Yield the rows of a log that `format_curves` wrote; one that is not whole ends it.
+    r"""Yield the rows of a log that `format_curves` wrote; one that is not whole ends it.
 
     Example:
-        >>> list(parse_curves("step,loss,accuracy,norm/lambda_mu\\n5,0.5,,0.047\\n"))
+        >>> list(parse_curves("step,loss,accuracy,norm/lambda_mu\n5,0.5,,0.047\n"))
         [{'step': 5, 'loss': 0.5, 'lambdas': {'norm': {'lambda_mu': 0.047}}}]
     """
     lines = csv.reader(io.StringIO(text))
@@ -97,6 +97,4 @@ def _spread(rows: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
 
 
 def _lambdas(row: dict[str, Any]) -> dict[tuple[str, str], float]:
-    return {
-        (layer, name): value for layer, values in row.get("lambdas", {}).items() for name, value in values.items()
-    }
+    return {(layer, name): value for layer, values in row.get("lambdas", {}).items() for name, value in values.items()}

@@ -18,7 +18,7 @@ from asrnorm.storage import write_whole
 from asrnorm.studies.curve import CURVES_FILE, format_curves, read_log
 from asrnorm.studies.plan import Task, plan
 from asrnorm.studies.spec import ANALYSIS_FILES, DIVERGENCE_FILE, Study
-from asrnorm.studies.store import DETAILS, find_results, read_lines
+from asrnorm.studies.store import DETAILS, find_results, is_same, read_lines
 
 COMPONENTS = 16  # of learned statistics: what t-SNE of them shows does not need the rest
 
@@ -43,7 +43,13 @@ class Keeping:
 
 
 def keep(
-    study: Study, *, runs: Path, kept: Path, scale: Scale = "paper", seeds: Sequence[int] | None = None, renew: bool = False
+    study: Study,
+    *,
+    runs: Path,
+    kept: Path,
+    scale: Scale = "paper",
+    seeds: Sequence[int] | None = None,
+    renew: bool = False,
 ) -> Keeping:
     """Add what is done of a study to the kept results; done twice, it changes nothing more.
 
@@ -95,7 +101,7 @@ def format_lines(results: Iterable[RunResult]) -> str:
 def _sort(kept: RunResult | None, new: RunResult, renew: bool) -> str:
     if kept is None:
         return "added"
-    if format_lines([kept]) == format_lines([new]):  # as text, where NaN is NaN
+    if is_same(kept, new):
         return "same"
     return "replaced" if renew and (kept.commit != new.commit or kept.commit.endswith("+")) else "differing"
 
@@ -134,7 +140,7 @@ def reduce_statistics(path: Path) -> bytes:
 
     reduced = {}
     try:
-        with numpy.load(path, allow_pickle=False) as arrays:
+        with path.open("rb") as file, numpy.load(file, allow_pickle=False) as arrays:
             for name, values in arrays.items():
                 if name == "domain":
                     reduced[name] = values
@@ -144,7 +150,7 @@ def reduce_statistics(path: Path) -> bytes:
                 # In units of the largest: half precision ends at 65,504, and the figure has no scale of its own.
                 whole = left[:, :COMPONENTS] * (scales[:COMPONENTS] / max(scales.max(initial=0.0), 1e-300))
                 reduced[name] = whole.astype(numpy.float16)
-    except (OSError, ValueError, zipfile.BadZipFile) as error:
+    except (OSError, ValueError, EOFError, zipfile.BadZipFile) as error:
         raise InputError(f"{path}: damaged ({error}); remove it and run asrnorm reproduce again") from None
     buffer = io.BytesIO()
     numpy.savez_compressed(buffer, **reduced)

@@ -76,8 +76,8 @@ def table3() -> Study:
             "The paper prints no deviations on PACS and does not say how many runs it made.",
             "ASR-Norm stands in 12 of the 20 norm layers: in all of them it ruins the pretrained network at the "
             "paper's learning rate, and 12 fit the paper's parameter counts.",
-            "The rows ERM + IN, AS, AR and ASR-Norm are not in the paper. AS is ASR-Norm with the standardization alone, "
-            "AR with the rescaling alone; these and IN stand in the same 12 layers.",
+            "The rows ERM + IN, AS, AR and ASR-Norm are not in the paper. AS is ASR-Norm with the "
+            "standardization alone, AR with the rescaling alone; these and IN stand in the same 12 layers.",
         ),
         seeds=5,
         suite="pacs",

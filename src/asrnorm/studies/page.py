@@ -85,7 +85,8 @@ def render_page(study: Study) -> str:
         runs = _count_runs(study)
         parts.append(
             f"{runs} run{'s' * (runs != 1)} for one seed, {study.seeds} seed{'s' * (study.seeds != 1)} by default."
-            + " The numbers in the table are the paper's." * any(_printed(row, c) for row in study.rows for c in row.cells)
+            + " The numbers in the table are the paper's."
+            * any(_printed(row, c) for row in study.rows for c in row.cells)
         )
         parts.append("\n".join(_table(study)))
     for heading, lines in (("Comparisons", _comparisons(study)), ("Notes", _notes(study))):
@@ -100,11 +101,11 @@ def render_page(study: Study) -> str:
 
 
 def empty_blocks(page: str) -> str:
-    """Return a page without the results that were written into it.
+    r"""Return a page without the results that were written into it.
 
     Example:
-        >>> empty_blocks("<!-- study: table3 -->\\n| 76.7 |\\n<!-- end study -->")
-        '<!-- study: table3 -->\\n<!-- end study -->'
+        >>> empty_blocks("<!-- study: table3 -->\n| 76.7 |\n<!-- end study -->")
+        '<!-- study: table3 -->\n<!-- end study -->'
     """
     return _BLOCK.sub(r"\1\2", page)
 

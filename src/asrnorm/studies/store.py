@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from asrnorm.errors import AsrnormError, InputError
-from asrnorm.results import RunResult, parse_result, read_result
+from asrnorm.results import RunResult, parse_result, read_result, to_plain
 
 DETAILS = "details"
 
@@ -69,7 +69,7 @@ def find_results(runs: Path, kept: Path | None = None) -> Store:
             again = path.parent != folder
             found.setdefault(result.config_hash, Found(result=result, folder=folder, scored_again=again))
     details = {} if kept is None else find_details(kept)
-    seen: dict[str, str] = {}
+    seen: dict[str, tuple[str, RunResult]] = {}
     for where, line in _iterate_kept(kept, problems) if kept is not None else ():
         try:
             result = parse_line(line, where)
@@ -77,10 +77,10 @@ def find_results(runs: Path, kept: Path | None = None) -> Store:
             problems.append(str(error))
             continue
         identity = result.config_hash
-        if identity in seen:
-            problems.append(f"{where}: a second line of run {identity}; that of {seen[identity]} counts, remove one")
+        first, before = seen.setdefault(identity, (where, result))
+        if not is_same(before, result):
+            problems.append(f"{where}: run {identity} has other numbers in {first}, which count; remove one")
             continue
-        seen[identity] = where
         found.setdefault(identity, Found(result=result, folder=details.get(identity), kept=True))
     return Store(results=found, problems=tuple(problems), details=details)
 
@@ -94,7 +94,7 @@ def read_lines(path: Path) -> list[RunResult]:
     """Return all results of a kept file, which is none where it is not there.
 
     Raises:
-        InputError: a line that is not a whole result, with its number.
+        InputError: a line that is not a whole result, or a second one of a run with other numbers.
     """
     if not path.exists():
         return []
@@ -102,7 +102,14 @@ def read_lines(path: Path) -> list[RunResult]:
         lines = path.read_bytes().splitlines()
     except OSError as error:
         raise InputError(f"{path}: {error.strerror}") from None
-    return [parse_line(line, f"{path}, line {n}") for n, line in enumerate(lines, start=1) if line.strip()]
+    found: dict[str, RunResult] = {}
+    for number, line in enumerate(lines, start=1):
+        if line.strip():
+            where = f"{path}, line {number}"
+            result = parse_line(line, where)
+            if not is_same(found.setdefault(result.config_hash, result), result):
+                raise InputError(f"{where}: run {result.config_hash} has other numbers further up; remove one")
+    return list(found.values())
 
 
 def parse_line(line: bytes, where: str) -> RunResult:
@@ -123,6 +130,11 @@ def parse_line(line: bytes, where: str) -> RunResult:
     if not all(0 <= value <= 1 for value in accuracies):
         raise InputError(f"{where}: an accuracy that is not between 0 and 1; mend or remove the line")
     return result
+
+
+def is_same(one: RunResult, other: RunResult) -> bool:
+    """Tell whether two results say the same; compared as text, where NaN is NaN."""
+    return json.dumps(to_plain(one)) == json.dumps(to_plain(other))
 
 
 def _iterate_kept(folder: Path, problems: list[str]) -> Iterator[tuple[str, bytes]]:
