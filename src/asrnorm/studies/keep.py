@@ -53,6 +53,8 @@ def keep(
 ) -> Keeping:
     """Add what is done of a study to the kept results; done twice, it changes nothing more.
 
+    The study's file is put in order too, where lines of another were appended to it: sorted, each run once.
+
     Args:
         study: which.
         runs: where run folders lie.
@@ -84,8 +86,11 @@ def keep(
     # Details first: a line says that all of the run is there.
     for path, content in list(_details(study, tasks, kept, sorts)):
         write_whole(path, content)
-    for path in {before.get(identity, own) for sort in ("added", "replaced") for identity in sorts[sort]}:
-        write_whole(path, format_lines(files[path].values()))
+    changed = {before.get(identity, own) for sort in ("added", "replaced") for identity in sorts[sort]}
+    for path in changed | ({own} & files.keys()):  # its own also where lines were added to it by hand
+        text = format_lines(files[path].values())
+        if not path.exists() or path.read_bytes() != text.encode():
+            write_whole(path, text)
     return Keeping(path=own, **{sort: tuple(hashes) for sort, hashes in sorts.items()})
 
 

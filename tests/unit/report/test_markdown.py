@@ -79,7 +79,7 @@ def test_a_study_with_some_cells_shows_n_in_each_and_the_rest_as_missing(tmp_pat
     assert "*missing* (56.2)" in rsc
     assert "*missing* (61.8)" in rsc
     assert "| ERM + IN |" + " *missing* |" * 5 in text
-    assert ", n 5** (76.7) |" in text.replace("**, n 5 (76.7)", ", n 5** (76.7)")
+    assert ", n 5 (76.7) |" in text
     (test,) = (line for line in text.splitlines() if line.startswith("| ERM + ASR-Norm | ERM | Photo |"))
     assert "| 5, 5 |" in test
     assert "cells have between 2 and 5 seeds" in text

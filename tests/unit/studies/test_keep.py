@@ -68,6 +68,16 @@ def test_lines_stand_in_an_order_of_their_own(place):
     ]
 
 
+def test_lines_from_another_machine_are_put_in_order(place):
+    study = study_of(BN, ASR)
+    keep(study, **place)
+    path = place["kept"] / "mini.jsonl"
+    before = path.read_text()
+    path.write_text(before + "".join(reversed(before.splitlines(keepends=True))))
+    keep(study, runs=place["runs"] / "no", kept=place["kept"])
+    assert path.read_text() == before
+
+
 def test_a_run_that_two_studies_share_is_kept_once(place):
     keep(study_of(BN), **place)
     second = keep(study_of(BN, ASR, name="other"), **place)
