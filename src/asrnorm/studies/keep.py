@@ -16,8 +16,8 @@ from asrnorm.errors import InputError
 from asrnorm.results import RunResult, to_plain
 from asrnorm.storage import write_whole
 from asrnorm.studies.curve import CURVES_FILE, format_curves, read_log
-from asrnorm.studies.plan import Task, plan
-from asrnorm.studies.spec import ANALYSIS_FILES, DIVERGENCE_FILE, Study
+from asrnorm.studies.plan import Task, iterate_specs, plan
+from asrnorm.studies.spec import ANALYSIS_FILES, DIVERGENCE_FILE, Study, get_study, list_studies
 from asrnorm.studies.store import DETAILS, find_results, is_same, read_lines
 
 COMPONENTS = 16  # of learned statistics: what t-SNE of them shows does not need the rest
@@ -84,7 +84,7 @@ def keep(
         if sort in ("added", "replaced"):
             files.setdefault(path, {})[identity] = result
     # Details first: a line says that all of the run is there.
-    for path, content in list(_details(study, tasks, kept, sorts)):
+    for path, content in list(_details(tasks, kept, sorts, _drawn(study, chosen, scale))):
         write_whole(path, content)
     changed = {before.get(identity, own) for sort in ("added", "replaced") for identity in sorts[sort]}
     for path in changed | ({own} & files.keys()):  # its own also where lines were added to it by hand
@@ -111,8 +111,15 @@ def _sort(kept: RunResult | None, new: RunResult, renew: bool) -> str:
     return "replaced" if renew and (kept.commit != new.commit or kept.commit.endswith("+")) else "differing"
 
 
+def _drawn(study: Study, seeds: Sequence[int], scale: Scale) -> set[str]:
+    """Hashes of the runs whose curves a figure of this study or of any other is drawn from: a log is gone but once."""
+    every = [study, *(get_study(name) for name in list_studies())]
+    specs = {spec for one in every if one.needs_logs for spec in iterate_specs(one)}
+    return {content_hash(spec.config(seed, scale)) for spec in specs for seed in seeds}
+
+
 def _details(
-    study: Study, tasks: Sequence[Task], kept: Path, sorts: dict[str, list[str]]
+    tasks: Sequence[Task], kept: Path, sorts: dict[str, list[str]], drawn: set[str]
 ) -> Iterator[tuple[Path, str | bytes]]:
     """Files that are to be written beside the lines; those of a run that stays as it was kept stay too."""
     renewed, differing = set(sorts["replaced"]), set(sorts["differing"])
@@ -127,10 +134,11 @@ def _details(
                 yield path, reduce_statistics(task.output)
         elif task.kind == "run":
             lost = task.output.name == DIVERGENCE_FILE
-            if study.needs_logs or lost:
-                path = folder / CURVES_FILE
-                if identity in renewed or not path.exists():
-                    yield path, format_curves(read_log(task.folder))
+            path = folder / CURVES_FILE
+            if (identity in drawn or lost) and (identity in renewed or not path.exists()):
+                rows = read_log(task.folder)
+                if rows:  # a folder of which a result alone was brought back has none, and curves would be amiss
+                    yield path, format_curves(rows)
             if lost and not (folder / DIVERGENCE_FILE).exists():
                 yield folder / DIVERGENCE_FILE, task.output.read_bytes()
 

@@ -175,6 +175,17 @@ def test_a_figure_of_lambdas_keeps_curves_beside_the_lines(tmp_path):
     assert any("lambdas" in row for row in kept)
 
 
+def test_a_table_keeps_the_curves_that_a_figure_needs_of_the_runs_they_share(tmp_path):
+    study = get_study("table3")
+    make_up_runs(study, tmp_path / "runs", seeds=[0, 1])
+    keep(study, runs=tmp_path / "runs", kept=tmp_path / "results", scale="smoke")
+    names = {path.parent.name.split("--")[0] for path in (tmp_path / "results" / "details").glob("*/curves.csv")}
+    assert names == {"pacs.rsc_asr"}
+    figure, gone = get_study("fig-lambda-pacs"), tmp_path / "no"
+    found = plan(figure, seeds=[0, 1], scale="smoke", runs=gone, kept=tmp_path / "results")
+    assert (found.count("kept"), found.count("pending")) == (8, 8)  # those without decay on lambdas are its own
+
+
 def test_statistics_are_kept_small_and_near_what_they_were(tmp_path):
     study = get_study("fig-tsne")
     make_up_runs(study, tmp_path / "runs", seeds=[0])
