@@ -6,6 +6,7 @@ What figures need of a run besides goes to `results/details/<run>/`, small, unde
 
 import io
 import json
+import shutil
 import zipfile
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
@@ -18,7 +19,7 @@ from asrnorm.storage import write_whole
 from asrnorm.studies.curve import CURVES_FILE, format_curves, read_log
 from asrnorm.studies.plan import Task, iterate_specs, plan
 from asrnorm.studies.spec import ANALYSIS_FILES, DIVERGENCE_FILE, Study, get_study, list_studies
-from asrnorm.studies.store import DETAILS, find_results, is_same, read_lines
+from asrnorm.studies.store import DETAILS, find_details, find_results, is_same, read_lines
 
 COMPONENTS = 16  # of learned statistics: what t-SNE of them shows does not need the rest
 
@@ -76,15 +77,19 @@ def keep(
     sorts: dict[str, list[str]] = {"added": [], "replaced": [], "same": [], "differing": []}
     for task in tasks:
         identity = content_hash(task.config)
-        if task.kind == "analysis" or task.output.name == DIVERGENCE_FILE:
+        found, path = store.results.get(identity), before.get(identity, own)
+        # A result that cannot be read is no result; reports warn of it.
+        if task.kind == "analysis" or task.output.name == DIVERGENCE_FILE or found is None:
             continue
-        result, path = store.results[identity].result, before.get(identity, own)
-        sort = _sort(files.get(path, {}).get(identity), result, renew)
+        sort = _sort(files.get(path, {}).get(identity), found.result, renew)
         sorts[sort].append(identity)
         if sort in ("added", "replaced"):
-            files.setdefault(path, {})[identity] = result
+            files.setdefault(path, {})[identity] = found.result
+    new = list(_details(tasks, kept, sorts, _drawn(study, chosen, scale)))
+    for identity in set(sorts["replaced"]) & (old := find_details(kept)).keys():
+        shutil.rmtree(old[identity])  # of the run that gives way; what the new one has of it follows
     # Details first: a line says that all of the run is there.
-    for path, content in list(_details(tasks, kept, sorts, _drawn(study, chosen, scale))):
+    for path, content in new:
         write_whole(path, content)
     changed = {before.get(identity, own) for sort in ("added", "replaced") for identity in sorts[sort]}
     for path in changed | ({own} & files.keys()):  # its own also where lines were added to it by hand
@@ -160,8 +165,9 @@ def reduce_statistics(path: Path) -> bytes:
                     continue
                 centered = values.astype(numpy.float64) - values.mean(0)
                 left, scales, _ = numpy.linalg.svd(centered, full_matrices=False)
-                # In units of the largest: half precision ends at 65,504, and the figure has no scale of its own.
-                whole = left[:, :COMPONENTS] * (scales[:COMPONENTS] / max(scales.max(initial=0.0), 1e-300))
+                # The first component at deviation 1: half precision ends at 65,504, and the figure has no scale.
+                unit = max(scales.max(initial=0.0), 1e-300) / len(values) ** 0.5
+                whole = left[:, :COMPONENTS] * (scales[:COMPONENTS] / unit)
                 reduced[name] = whole.astype(numpy.float16)
     except (OSError, ValueError, EOFError, zipfile.BadZipFile) as error:
         raise InputError(f"{path}: damaged ({error}); remove it and run asrnorm reproduce again") from None

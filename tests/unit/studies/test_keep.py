@@ -78,6 +78,12 @@ def test_lines_from_another_machine_are_put_in_order(place):
     assert path.read_text() == before
 
 
+def test_a_damaged_result_is_left_out(place):
+    folder = put_result(place["runs"], BN, 0, USPS)
+    (folder / "result.json").write_text("{")
+    assert keep(study_of(BN), **place).added == (content_hash(BN.config(1, "paper")),)
+
+
 def test_a_run_that_two_studies_share_is_kept_once(place):
     keep(study_of(BN), **place)
     second = keep(study_of(BN, ASR, name="other"), **place)
@@ -184,6 +190,20 @@ def test_a_table_keeps_the_curves_that_a_figure_needs_of_the_runs_they_share(tmp
     figure, gone = get_study("fig-lambda-pacs"), tmp_path / "no"
     found = plan(figure, seeds=[0, 1], scale="smoke", runs=gone, kept=tmp_path / "results")
     assert (found.count("kept"), found.count("pending")) == (8, 8)  # those without decay on lambdas are its own
+
+
+def test_curves_of_a_run_that_was_replaced_go_with_it(tmp_path):
+    study = get_study("fig-lambda-pacs")
+    place = {"runs": tmp_path / "runs", "kept": tmp_path / "results", "scale": "smoke"}
+    make_up_runs(study, place["runs"], seeds=[0])
+    keep(study, **place)
+    spec = study.rows[0].cells["Photo"].runs[0]
+    folder = put_result(place["runs"], spec, 0, {"sketch": 0.5}, scale="smoke", commit="b" * 40)
+    (folder / "log.jsonl").unlink()
+    assert len(keep(study, renew=True, **place).replaced) == 1
+    left = {path.parent.name for path in place["kept"].glob("details/*/curves.csv")}
+    assert len(left) == 7
+    assert folder.name not in left
 
 
 def test_statistics_are_kept_small_and_near_what_they_were(tmp_path):
