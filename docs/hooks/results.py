@@ -15,9 +15,10 @@ PAGE = "results.md"
 _MOST_DOMAINS = 12  # columns that fit; CIFAR-10-C's 95 are shown by severity
 _HEAD = """# Results
 
-Accuracy of every kept run (`results/*.jsonl`, one `result.json` a line), as it is written there: this page is made
-from those files when the site is built. What stands behind a row is its recipe ([recipes](recipes.md)), run as its
-scale says; what is measured, and how, is on the page on [evaluation](evaluation/metrics.md).
+Every kept run (`results/*.jsonl`, one `result.json` a line), as it is written there: this page is made from those
+files when the site is built. Runs that several [studies](studies/index.md) share are kept once, and all of them show
+them. What stands behind a row is its recipe ([recipes](recipes.md)), run as its scale says; what is measured, and how,
+is on the page on [evaluation](evaluation/metrics.md).
 """
 
 
@@ -36,11 +37,19 @@ def on_files(files: "Files", config: "MkDocsConfig") -> "Files":
 
 
 def write_sections(folder: Path) -> Iterator[str]:
-    """Yield a section for each file, with a table for each set of runs that can share one."""
+    """Yield a section for each file: a study's leads to its page, others have tables of runs that can share one.
+
+    Runs of a study may differ in more than recipe and seed, so that only its own table tells them apart.
+    """
     from asrnorm.report.markdown import render  # the floor and report alone: the site needs no torch
 
     for path in sorted(folder.glob("*.jsonl")):
         yield f"## {path.stem}\n"
+        if (folder.parent / "docs" / "studies" / f"{path.stem}.md").is_file():
+            count = len(path.read_text(encoding="utf-8").splitlines())
+            page = f"studies/{path.stem}.md#results"
+            yield f"{count} results of a study: [ours beside the paper's, with n and p]({page}).\n"
+            continue
         tables: dict[tuple[str, ...], list[dict[str, Any]]] = {}
         for line in path.read_text(encoding="utf-8").splitlines():
             result = condense(json.loads(line))

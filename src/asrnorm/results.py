@@ -4,6 +4,7 @@ import dataclasses
 import json
 import os
 from pathlib import Path
+from typing import Any
 
 from asrnorm.coercion import build
 from asrnorm.errors import InputError, StorageError, UnknownNameError
@@ -58,20 +59,24 @@ class RunResult:
     schema: int = SCHEMA
 
 
+def to_plain(result: RunResult) -> dict[str, Any]:
+    """Return a result as JSON has it, the schema first; validation is left out where there is none."""
+    values = dataclasses.asdict(result)
+    if not result.validation:  # most suites have none
+        del values["validation"]
+    return {"schema": values.pop("schema"), **values}
+
+
 def write_result(path: Path, result: RunResult) -> None:
     """Write a result under its final name only when it is whole.
 
     Raises:
         StorageError: the disk is full or the place cannot be written; what was there stays.
     """
-    values = dataclasses.asdict(result)
-    if not result.validation:  # most suites have none
-        del values["validation"]
-    ordered = {"schema": values.pop("schema"), **values}
     temporary = path.with_name(f".{path.name}.{os.getpid()}")
     try:
         with temporary.open("w", encoding="utf-8") as file:
-            json.dump(ordered, file, indent=2)
+            json.dump(to_plain(result), file, indent=2)
             file.flush()
             os.fsync(file.fileno())
         temporary.replace(path)

@@ -91,6 +91,13 @@ def test_kept_results_are_shown_table_by_table():
     assert "| `digits_mini.rsda_asr` | 3 |" in text
 
 
+def test_the_results_of_a_study_are_on_its_page():
+    text = "\n".join(hook("results").write_sections(ROOT / "results"))
+    section = text.partition("## pacs-reading")[2].partition("## ")[0]
+    assert "](studies/pacs-reading.md#results)" in section
+    assert "|" not in section  # runs at two learning rates are not one row
+
+
 @pytest.mark.usefixtures("tools")
 def test_the_site_builds_without_a_warning_and_asks_no_other_host(tmp_path):
     command = [sys.executable, "-m", "mkdocs", "build", "--strict", "--quiet", "--site-dir", str(tmp_path)]

@@ -9,13 +9,12 @@ from rich.console import Console
 from rich.table import Table
 
 from asrnorm.cli.own_module import Modules, import_modules
+from asrnorm.cli.run_folder import KEPT, find_kept
 from asrnorm.config import Scale
 from asrnorm.errors import UnknownNameError, WrongCallError, describe_unknown
 
 if TYPE_CHECKING:
     from asrnorm.studies import Collected
-
-KEPT = Path("results")
 
 
 def report(
@@ -30,6 +29,12 @@ def report(
     seeds: Annotated[
         int | None, typer.Option(min=1, help="Take seeds 0 to N - 1 of a study.", show_default="the study's")
     ] = None,
+    keep_results: Annotated[
+        bool, typer.Option("--keep", help="First add what is done of a study to results/<study>.jsonl.")
+    ] = False,
+    renew: Annotated[
+        bool, typer.Option("--renew", help="With --keep: replace runs that were kept at another commit.")
+    ] = False,
     json_lines: Annotated[bool, typer.Option("--json", help="Print the cells and files as JSON instead.")] = False,
     modules: Modules = None,
 ) -> None:
@@ -41,6 +46,10 @@ def report(
     from asrnorm.studies import STUDIES
 
     import_modules(modules)
+    if renew and not keep_results:
+        raise WrongCallError("--renew says how to keep results: give --keep too")
+    if keep_results:
+        _keep(what, scale, runs, seeds, renew=renew)
     found = _find(what, scale, runs, seeds)
     is_study = what in STUDIES
     folder = out or (Path("reports", what) if is_study else Path(what, "report"))
@@ -62,9 +71,8 @@ def _find(what: str, scale: str, runs: Path, seeds: int | None) -> "Collected":
     if scale not in get_args(Scale):
         raise UnknownNameError(describe_unknown("scale", scale, get_args(Scale)))
     if what in STUDIES:
-        kept = KEPT if KEPT.is_dir() else None
         numbers = None if seeds is None else range(seeds)
-        return collect(get_study(what), runs=runs, kept=kept, scale=cast(Scale, scale), seeds=numbers)
+        return collect(get_study(what), runs=runs, kept=find_kept(), scale=cast(Scale, scale), seeds=numbers)
     if not Path(what).is_dir():
         if Path(what).name == what:
             raise UnknownNameError(f"{describe_unknown('study', what, STUDIES)}; nor is it a folder")
@@ -72,6 +80,26 @@ def _find(what: str, scale: str, runs: Path, seeds: int | None) -> "Collected":
     from asrnorm.report.folder import collect_folder
 
     return collect_folder(Path(what))
+
+
+def _keep(what: str, scale: str, runs: Path, seeds: int | None, *, renew: bool) -> None:
+    from asrnorm.studies import STUDIES, get_study, keep
+
+    if what not in STUDIES:
+        raise WrongCallError(f"--keep is for studies, and {what!r} is none; asrnorm list studies shows them")
+    if scale not in get_args(Scale):
+        raise UnknownNameError(describe_unknown("scale", scale, get_args(Scale)))
+    numbers = None if seeds is None else range(seeds)
+    done = keep(get_study(what), runs=runs, kept=KEPT, scale=cast(Scale, scale), seeds=numbers, renew=renew)
+    words = [f"{len(done.added)} results added", f"{len(done.replaced)} replaced", f"{len(done.same)} kept before"]
+    typer.echo(f"{done.path}: {', '.join(words)}", err=True)
+    if done.differing:
+        advice = "of the same commit" if renew else "--renew takes those of another commit"
+        typer.echo(
+            f"warning: {len(done.differing)} were kept with other numbers and stay as they were ({advice}), such as "
+            f"{done.differing[0]}",
+            err=True,
+        )
 
 
 def _print(found: "Collected") -> None:

@@ -12,7 +12,7 @@ from rich.text import Text
 
 from asrnorm.cli.executor_choice import open_executor
 from asrnorm.cli.own_module import Modules, import_modules
-from asrnorm.cli.run_folder import read_assignments
+from asrnorm.cli.run_folder import find_kept, read_assignments
 from asrnorm.config import RunConfig, Scale
 from asrnorm.diagnosis import data_folder
 from asrnorm.errors import InputError, UnknownNameError, WrongCallError, describe_unknown
@@ -46,6 +46,9 @@ def reproduce(
     runs: Annotated[Path, typer.Option(help="Where the run folders lie.")] = Path("runs"),
     out: Annotated[Path | None, typer.Option(help="Folder of the report.", show_default="reports/<study>")] = None,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Show what would run, and stop.")] = False,
+    ignore_kept: Annotated[
+        bool, typer.Option("--ignore-kept", help="Train also the runs whose results are kept in results/.")
+    ] = False,
     settings: Annotated[
         list[str] | None, typer.Option("--set", help="Change a field of every run: a.b=value; may be given again.")
     ] = None,
@@ -53,7 +56,8 @@ def reproduce(
 ) -> None:
     """Run what a table or figure of the paper needs and is not done yet, then write its report.
 
-    Example: `asrnorm reproduce table1 --scale short --seeds 3`. Killed, it is started again with the same command.
+    Example: `asrnorm reproduce table1 --scale short --seeds 3`. Killed, it is started again with the same command. Kept
+    results (`results/`) count as done.
     """
     import_modules(modules)
     from asrnorm.launch import gather_jobs
@@ -65,22 +69,28 @@ def reproduce(
     fields = [field.name for field in dataclasses.fields(RunConfig) if field.name not in ("recipe", "scale", "seed")]
     changed = change_runs(get_study(study), read_assignments(settings or (), fields))
     chosen = tuple(range(changed.seeds if seeds is None else seeds))
+    kept = None if ignore_kept else find_kept()
     try:
-        jobs = gather_jobs(plan(changed, seeds=chosen, scale=size, runs=runs.absolute()), imports=tuple(modules or ()))
+        planned = plan(changed, seeds=chosen, scale=size, runs=runs.absolute(), kept=kept)
+        jobs = gather_jobs(planned, imports=tuple(modules or ()))
     except InputError as error:  # a value of --set that a field does not take
         raise WrongCallError(str(error)) from error
     todo = [job for job in jobs if job.missing()]
     if ray is not None and slurm is not None:
         raise typer.BadParameter("--ray and --slurm are two places to run in: leave one out")
     if dry_run:
+        for problem in planned.problems:
+            typer.echo(f"warning: {problem}", err=True)
         _print_plan(jobs)
         return
+    if not todo and any(job.is_kept for job in jobs):
+        typer.echo(f"{_count(jobs, 0)}; --ignore-kept trains them again")
     outcome = _run(jobs, todo, lambda: open_executor(todo, workers, ray, slurm, runs)) if todo else None
     if outcome is not None and outcome.left:
         raise InputError(
             f"stopped with {len(outcome.done)} of {len(jobs)} runs done; started again, the rest go on where they were"
         )
-    _write_report(changed, runs, size, chosen, out or Path("reports", study))
+    _write_report(changed, runs, kept, size, chosen, out or Path("reports", study))
     if outcome is not None and outcome.failed:
         _print_failures(outcome)
         raise typer.Exit(1)
@@ -150,11 +160,16 @@ def _run(jobs: Sequence["Job"], todo: Sequence["Job"], open_place: Callable[[], 
     check_data([job.config for job in todo if not (job.folder / "result.json").exists()])
     executor = open_place()
     with LaunchView() as view:
-        view.say(f"{len(jobs) - len(todo)} of {len(jobs)} runs are done; {len(todo)} to do, {executor.slots()} at once")
+        view.say(f"{_count(jobs, len(todo))}; {len(todo)} to do, {executor.slots()} at once")
         return launch(jobs, executor, view=view)
 
 
-def _write_report(study: "Study", runs: Path, scale: Scale, seeds: Sequence[int], out: Path) -> None:
+def _count(jobs: Sequence["Job"], todo: int) -> str:
+    kept = sum(job.is_kept for job in jobs)
+    return f"{len(jobs) - todo} of {len(jobs)} runs are done" + (f", {kept} of them kept in results/" if kept else "")
+
+
+def _write_report(study: "Study", runs: Path, kept: Path | None, scale: Scale, seeds: Sequence[int], out: Path) -> None:
     from asrnorm.report.study import write_report
     from asrnorm.studies import collect
 
@@ -163,8 +178,9 @@ def _write_report(study: "Study", runs: Path, scale: Scale, seeds: Sequence[int]
 
         for line in draw_samples(out / "samples.png"):
             typer.echo(line)
-    kept = Path("results")
-    collected = collect(study, runs=runs, kept=kept if kept.is_dir() else None, scale=scale, seeds=seeds)
+    collected = collect(study, runs=runs, kept=kept, scale=scale, seeds=seeds)
+    for warning in collected.warnings:
+        typer.echo(f"warning: {warning}", err=True)
     for path in write_report(collected, out):
         if path.suffix in (".md", ".html"):
             typer.echo(f"report: {path}")
@@ -177,12 +193,12 @@ def _print_plan(jobs: Sequence["Job"]) -> None:
     table.add_column("to do")
     for job in jobs:
         rest = [piece.label for piece in job.missing()]
-        state = "done" if not rest else "begun" if job.folder.exists() else "not begun"
+        state = "kept" if job.is_kept else "done" if not rest else "begun" if job.folder.exists() else "not begun"
         table.add_row(Text(job.name), state, Text(", ".join(rest)))
     console = Console(soft_wrap=True)
     console.print(table)
     todo = sum(bool(job.missing()) for job in jobs)
-    console.print(f"{len(jobs) - todo} of {len(jobs)} runs are done, {todo} to do", highlight=False)
+    console.print(f"{_count(jobs, todo)}, {todo} to do", highlight=False)
 
 
 def _print_failures(outcome: "Outcome") -> None:

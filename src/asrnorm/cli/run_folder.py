@@ -1,4 +1,4 @@
-"""What the commands on a finished run share: opening its folder, and the `--set` options of a command."""
+"""What the commands on finished runs share: opening a folder, kept results, and the `--set` options of a command."""
 
 from collections.abc import Collection, Sequence
 from pathlib import Path
@@ -10,6 +10,8 @@ from asrnorm.errors import InputError, UnknownNameError, describe_unknown
 
 if TYPE_CHECKING:
     from asrnorm.training import LoadedRun
+
+KEPT = Path("results")
 
 
 def open_run(folder: Path) -> "LoadedRun":
@@ -58,3 +60,8 @@ def read_assignments(words: Sequence[str], known: Collection[str]) -> dict[str, 
             raise UnknownNameError(describe_unknown("setting of this command", head, known))
         assignments[name] = value
     return assignments
+
+
+def find_kept() -> Path | None:
+    """Return the folder of kept results, `results/` of the working directory; `None` where there is none."""
+    return KEPT if KEPT.is_dir() else None

@@ -42,6 +42,7 @@ class Job:
         folder: of the run.
         evaluations: each leaves `evaluations/<name>.json`.
         analyses: keys of `ANALYSIS_FILES`.
+        kept: labels of the pieces that kept results stand for.
         may_diverge: a loss that is not finite is an outcome, kept in `DIVERGENCE_FILE`; nothing more is made of it.
         module: what `python -m` runs; another than `asrnorm` may register things of its own first.
         imports: modules that each command imports first (`--import`).
@@ -51,6 +52,7 @@ class Job:
     folder: Path
     evaluations: tuple[Evaluation, ...] = ()
     analyses: tuple[str, ...] = ()
+    kept: frozenset[str] = frozenset()
     may_diverge: bool = False
     module: str = "asrnorm"
     imports: tuple[str, ...] = ()
@@ -85,7 +87,13 @@ class Job:
         if self.has_diverged():
             return ()
         hashes = {evaluation.name: self._hash_of(evaluation.overrides) for evaluation in self.evaluations}
-        return tuple(piece for piece in self.pieces() if not _is_there(piece, hashes.get(piece.label)))
+        pieces = [piece for piece in self.pieces() if piece.label not in self.kept]
+        return tuple(piece for piece in pieces if not _is_there(piece, hashes.get(piece.label)))
+
+    @property
+    def is_kept(self) -> bool:
+        """Whether the kept results stand for the run, whose folder is gone."""
+        return "train" in self.kept
 
     def has_diverged(self) -> bool:
         """Tell whether the run has ended with a loss that is not finite, where that is an outcome."""
@@ -119,13 +127,15 @@ def gather_jobs(plan: "Plan", module: str = "asrnorm", imports: tuple[str, ...] 
         if task.kind == "run":
             may_diverge = task.spec.may_diverge
             new = Job(config=task.config, folder=task.folder, may_diverge=may_diverge, module=module, imports=imports)
-            jobs.setdefault(task.folder, new)
+            jobs.setdefault(task.folder, replace(new, kept=frozenset({"train"})) if task.state == "kept" else new)
             continue
         job, evaluation = jobs[task.folder], task.spec.evaluation
+        label = task.analysis or ""
         if task.kind == "evaluation" and evaluation is not None:
-            jobs[task.folder] = replace(job, evaluations=(*job.evaluations, evaluation))
+            job, label = replace(job, evaluations=(*job.evaluations, evaluation)), evaluation.name
         elif task.analysis is not None:
-            jobs[task.folder] = replace(job, analyses=(*job.analyses, task.analysis))
+            job = replace(job, analyses=(*job.analyses, task.analysis))
+        jobs[task.folder] = replace(job, kept=job.kept | {label}) if task.state == "kept" else job
     return tuple(jobs.values())
 
 

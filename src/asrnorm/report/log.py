@@ -1,27 +1,11 @@
-"""The log of a run as curves: what `log.jsonl` says of a number over the steps."""
+"""The log of a run as curves: what it says of a number over the steps."""
 
-import json
 from collections.abc import Iterator
-from pathlib import Path
 from typing import Any
 
+from asrnorm.studies.curve import read_log as read_log
+
 Points = list[tuple[float, float]]
-
-
-def read_log(folder: Path | None) -> list[dict[str, Any]]:
-    """Return the rows of a run's log, none where there is none; a line that a kill cut short ends it."""
-    if folder is None or not (folder / "log.jsonl").is_file():
-        return []
-    rows = []
-    for line in (folder / "log.jsonl").read_text(encoding="utf-8", errors="replace").splitlines():
-        try:
-            row = json.loads(line)
-        except ValueError:
-            break
-        if not isinstance(row, dict) or not isinstance(row.get("step"), int):
-            break
-        rows.append(row)
-    return rows
 
 
 def curve(rows: list[dict[str, Any]], key: str) -> Points:

@@ -11,6 +11,7 @@ import re
 import statistics
 import sys
 from collections.abc import Iterable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, cast, get_args
 
@@ -74,6 +75,8 @@ def _joined(results: list[dict[str, Any]], key: str, most: int | None = None) ->
 def render_study(name: str, folder: Path, scale: str = "paper") -> str:
     """Return a study from kept results alone: the table, the paper's numbers in brackets, the tests with n and p.
 
+    Where nothing is kept, a line says so at the paper's scale, and there is nothing at the others.
+
     Args:
         name: of the study.
         folder: of the kept results.
@@ -83,8 +86,13 @@ def render_study(name: str, folder: Path, scale: str = "paper") -> str:
         raise UnknownNameError(describe_unknown("scale", scale, get_args(Scale)))
     # A folder that is not there: what lies about in `runs/` has no place in the docs.
     found = collect(get_study(name), runs=folder / "no-runs", kept=folder, scale=cast(Scale, scale))
+    if not found.cells and not found.diverged:
+        asked = f"`asrnorm reproduce {name}`, then `asrnorm report {name} --keep`"
+        return f"No result is kept at the paper's scale yet: {asked}." if scale == "paper" else ""
     sheet = lay_out(found)
-    parts = [overview(sheet), legend(found, sheet)]
+    # The study's own notes stand on its page.
+    sheet = replace(sheet, notes=tuple(note for note in sheet.notes if note not in found.study.footnotes))
+    parts = [overview(sheet, counts=True), legend(found, sheet)]
     parts += [f"**Warning:** {text}." for text in found.warnings]
     if found.tests:
         parts += [comparisons(found.tests, sheet), TESTS_NOTE]
@@ -95,11 +103,12 @@ def rewrite(text: str, folder: Path) -> str:
     """Return a page with every table written anew from the files in `folder`."""
 
     def block(match: re.Match[str]) -> str:
-        lines = (folder / match.group(2)).read_text().splitlines()
+        lines = (folder / match.group(2)).read_text(encoding="utf-8").splitlines()
         return f"{match.group(1)}{render([json.loads(line) for line in lines])}\n{match.group(3)}"
 
     def study(match: re.Match[str]) -> str:
-        return f"{match.group(1)}{render_study(match.group(2), folder, match.group(3) or 'paper')}\n{match.group(4)}"
+        body = render_study(match.group(2), folder, match.group(3) or "paper")
+        return f"{match.group(1)}{body}{chr(10) if body else ''}{match.group(4)}"
 
     return _STUDY.sub(study, _BLOCK.sub(block, text))
 

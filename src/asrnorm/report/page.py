@@ -5,7 +5,7 @@ import html
 from collections.abc import Sequence
 from pathlib import Path
 
-from asrnorm.report.file import write_whole
+from asrnorm.storage import write_whole
 
 _STYLE = """
 :root { color-scheme: light dark;

@@ -117,15 +117,20 @@ TESTS_NOTE = (
 )
 
 
-def overview(sheet: Sheet) -> str:
-    """Return the table as the paper lays it out: ours, and the paper's number under it in brackets."""
+def overview(sheet: Sheet, *, counts: bool = False) -> str:
+    """Return the table as the paper lays it out: ours, and the paper's number after it in brackets.
+
+    Args:
+        sheet: the cells.
+        counts: say of how many seeds each of ours is.
+    """
     lines = [_line(["", *sheet.columns]), _rule(len(sheet.columns))]
     group = ""
     for row in sheet.rows:
         if row.group != group:
             group = row.group
             lines.append(_line([f"*{_escape(group)}*", *[""] * len(sheet.columns)]))
-        lines.append(_line([_escape(_label(row)), *(_cell(entry) for entry in sheet.of(row))]))
+        lines.append(_line([_escape(_label(row)), *(_cell(entry, counts) for entry in sheet.of(row))]))
     return "\n".join(lines)
 
 
@@ -137,12 +142,13 @@ def _not_run(reason: str) -> str:
     return reason if reason.startswith("not run") else f"not run: {reason}"
 
 
-def _cell(entry: Entry) -> str:
+def _cell(entry: Entry, counts: bool) -> str:
     marks = "".join(f"[{mark}]" for mark in entry.marks)
     paper = f"({show_printed(entry.printed, entry.decimals)}){marks}" if entry.printed else ""
     if entry.measured is not None:
         ours = show_measured(entry.measured, entry.decimals)
         ours = f"**{ours}**" if entry.best else ours
+        ours += f", n {entry.measured.n}" * counts
     else:
         ours = {"missing": "*missing*", "diverged": "*NaN*"}.get(entry.state, "")
     return " ".join(part for part in (ours, paper) if part) or DASH

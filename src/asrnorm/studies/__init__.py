@@ -13,6 +13,8 @@ from asrnorm.studies.collect import Collected as Collected
 from asrnorm.studies.collect import Measured as Measured
 from asrnorm.studies.collect import RunRecord as RunRecord
 from asrnorm.studies.collect import collect as collect
+from asrnorm.studies.keep import Keeping as Keeping
+from asrnorm.studies.keep import keep as keep
 from asrnorm.studies.plan import Plan as Plan
 from asrnorm.studies.plan import Task as Task
 from asrnorm.studies.plan import plan as plan

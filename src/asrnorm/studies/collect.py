@@ -27,7 +27,7 @@ class RunRecord:
 
     Attributes:
         scale: of the run.
-        folder: of the run, with its log and config; `None` for a kept result.
+        folder: of the run, with its log and config; for a kept result what else is kept of it, or `None`.
     """
 
     spec: RunSpec
@@ -76,6 +76,7 @@ class Collected:
         warnings: what a reader must know before believing the table.
         footnotes: those of the study, and which domains are missing.
         runs: where run folders lie; logs of runs that diverged are found there.
+        details: what is kept of runs whose folders are gone, by the hash of their config.
     """
 
     study: Study
@@ -88,6 +89,7 @@ class Collected:
     footnotes: tuple[str, ...] = ()
     diverged: Mapping[Place, tuple[int, ...]] = field(default_factory=dict)
     runs: Path | None = None
+    details: Mapping[str, Path] = field(default_factory=dict)
 
 
 def collect(
@@ -106,11 +108,11 @@ def collect(
         >>> from asrnorm.studies import get_study
         >>> found = collect(get_study("table3"), runs=Path("nowhere"), seeds=[0])
         >>> len(found.cells), len(found.missing), found.printed["RSC", "Photo"].value
-        (0, 16, 41.6)
+        (0, 28, 41.6)
     """
     chosen = tuple(range(study.seeds) if seeds is None else seeds)
     store = find_results(runs, kept)
-    tasks = plan(study, seeds=chosen, scale=scale, runs=runs).tasks
+    tasks = plan(study, seeds=chosen, scale=scale, runs=runs, kept=kept).tasks
     records = dict(_records(study, store, chosen, scale))
     gone = {column: _missing_of(study, column, records) for column in study.columns}
     cells = dict(_measure(study, records, gone))
@@ -132,6 +134,7 @@ def collect(
         footnotes=(*study.footnotes, *describe_missing(study, gone)),
         diverged=dict(_diverged(study, tasks)),
         runs=runs,
+        details=store.details,
     )
 
 
@@ -142,8 +145,8 @@ _SMALLER = {
 
 
 def _is_there(task: Task, store: Store) -> bool:
-    """Whether a task is done, or its result is kept; files made of a run are kept nowhere but in its folder."""
-    return task.state == "done" or (task.kind != "analysis" and content_hash(task.config) in store.results)
+    """Whether a task is done, or its result is kept, even where something else of its run is not."""
+    return task.state in ("done", "kept") or (task.kind != "analysis" and content_hash(task.config) in store.results)
 
 
 def _records(study: Study, store: Store, seeds: Sequence[int], scale: Scale) -> Iterator[tuple[Place, list[RunRecord]]]:

@@ -52,6 +52,7 @@ def table8() -> Study:
             "Two gates a layer, as on PACS, are in our counts; without them they are 11,187,273, 11,796,561, "
             "11,637,087, 11,832,927 and 13,007,967.",
         ),
+        seeds=5,
         suite="pacs",
     )
 

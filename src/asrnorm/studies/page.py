@@ -1,8 +1,10 @@
 """One page of the docs for each study, written from the study itself: nobody types a number twice.
 
-`python -m asrnorm.studies.page` writes `docs/studies/*.md`; a test holds the pages to the code.
+`python -m asrnorm.studies.page` writes `docs/studies/*.md`; a test holds the pages to the code. The blocks of results
+on them are left as they are: `python -m asrnorm.report.markdown` writes those from the kept results.
 """
 
+import re
 import sys
 from collections.abc import Iterator
 from pathlib import Path
@@ -11,6 +13,8 @@ from asrnorm.studies import get_study, list_studies
 from asrnorm.studies.plan import plan
 from asrnorm.studies.spec import STUDIES, Printed, Row, RunSpec, Study
 
+_BLOCK = re.compile(r"(<!-- study: [^\n]* -->\n).*?(<!-- end study -->)", re.DOTALL)
+_SCALES = ("", " short")  # "": the paper's
 _INTRODUCTION = """\
 # Studies
 
@@ -52,7 +56,8 @@ for any run; figures of lambdas show it.
 ## A study of one's own
 
 A function in `src/asrnorm/studies` that returns a `Study` and carries `@STUDIES.register("name")`. Pages here are
-written from the studies: `python -m asrnorm.studies.page`.
+written from the studies, `python -m asrnorm.studies.page`, and the results on them from the kept ones,
+`python -m asrnorm.report.markdown`.
 """
 
 
@@ -79,8 +84,9 @@ def render_page(study: Study) -> str:
     if study.rows:
         runs = _count_runs(study)
         parts.append(
-            f"{runs} run{'s' * (runs != 1)} for one seed, {study.seeds} seed{'s' * (study.seeds != 1)} by default. "
-            "The numbers here are the paper's."
+            f"{runs} run{'s' * (runs != 1)} for one seed, {study.seeds} seed{'s' * (study.seeds != 1)} by default."
+            + " The numbers in the table are the paper's."
+            * any(_printed(row, c) for row in study.rows for c in row.cells)
         )
         parts.append("\n".join(_table(study)))
     for heading, lines in (("Comparisons", _comparisons(study)), ("Notes", _notes(study))):
@@ -88,7 +94,26 @@ def render_page(study: Study) -> str:
             parts += [f"## {heading}", "\n".join(f"- {line}" for line in lines)]
     if study.figures:
         parts.append(f"Figures: {', '.join(f'`{figure}`' for figure in study.figures)}.")
+    if study.rows:
+        parts.append("## Results")
+        parts += [f"<!-- study: {study.name}{scale} -->\n<!-- end study -->" for scale in _SCALES]
     return "\n\n".join(parts) + "\n"
+
+
+def empty_blocks(page: str) -> str:
+    r"""Return a page without the results that were written into it.
+
+    Example:
+        >>> empty_blocks("<!-- study: table3 -->\n| 76.7 |\n<!-- end study -->")
+        '<!-- study: table3 -->\n<!-- end study -->'
+    """
+    return _BLOCK.sub(r"\1\2", page)
+
+
+def _carry_blocks(new: str, old: str) -> str:
+    """The new page with the results that stood on the old one."""
+    filled = {match.group(1): match.group(0) for match in _BLOCK.finditer(old)}
+    return _BLOCK.sub(lambda match: filled.get(match.group(1), match.group(0)), new)
 
 
 def _count_runs(study: Study) -> int:
@@ -168,7 +193,9 @@ def main(folder: Path) -> int:
     folder.mkdir(parents=True, exist_ok=True)
     (folder / "index.md").write_text(render_index(), encoding="utf-8")
     for name in list_studies():
-        (folder / f"{name}.md").write_text(render_page(get_study(name)), encoding="utf-8")
+        path = folder / f"{name}.md"
+        old = path.read_text(encoding="utf-8") if path.exists() else ""
+        path.write_text(_carry_blocks(render_page(get_study(name)), old), encoding="utf-8")
     return len(list_studies()) + 1
 
 

@@ -8,10 +8,11 @@ from typing import Literal
 from asrnorm.config import RunConfig, Scale, content_hash, run_name
 from asrnorm.errors import AsrnormError
 from asrnorm.results import read_result
+from asrnorm.studies.curve import CURVES_FILE
 from asrnorm.studies.spec import ANALYSIS_FILES, DIVERGENCE_FILE, RunSpec, Study
-from asrnorm.studies.store import find_results
+from asrnorm.studies.store import Store, find_results
 
-State = Literal["done", "partial", "pending"]
+State = Literal["done", "kept", "partial", "pending"]
 Kind = Literal["run", "evaluation", "analysis"]
 
 
@@ -27,6 +28,7 @@ class Task:
         folder: of the run.
         output: the file whose presence says that the task is done.
         state: `partial` where the folder is there and the output is not; the run goes on from its last checkpoint.
+            `kept` where the run folder is gone, and the kept results have all that the study needs of it.
         needs: key of the run that must be done before.
         analysis: which, where the task is one.
     """
@@ -50,6 +52,7 @@ class Plan:
     Attributes:
         study: its name.
         runs: the folder that holds the run folders.
+        problems: a line for each result that could not be read.
     """
 
     study: str
@@ -57,34 +60,41 @@ class Plan:
     seeds: tuple[int, ...]
     runs: Path
     tasks: tuple[Task, ...]
+    problems: tuple[str, ...] = ()
 
     @property
     def todo(self) -> tuple[Task, ...]:
         """The tasks that are not done."""
-        return tuple(task for task in self.tasks if task.state != "done")
+        return tuple(task for task in self.tasks if task.state not in ("done", "kept"))
 
     def count(self, state: State) -> int:
         """Return how many tasks are in a state."""
         return sum(task.state == state for task in self.tasks)
 
 
-def plan(study: Study, *, seeds: Sequence[int], scale: Scale, runs: Path) -> Plan:
-    """Return the tasks of a study and how far each has come, from the folders under `runs`.
+def plan(study: Study, *, seeds: Sequence[int], scale: Scale, runs: Path, kept: Path | None = None) -> Plan:
+    """Return the tasks of a study and how far each has come, from the folders under `runs` and the kept results.
+
+    A run whose folder is gone counts as kept where everything that the study needs of it is kept: its result, its
+    further evaluations and analyses, and its curves for a figure of them. Else it is trained again, and all is made of
+    that one run.
 
     Args:
         study: what is to be shown.
         seeds: of every run.
         scale: of every run.
         runs: where run folders lie; it need not exist yet.
+        kept: where kept results lie, `*.jsonl`.
 
     Example:
         >>> from asrnorm.studies import get_study
         >>> tasks = plan(get_study("table3"), seeds=[0, 1], scale="smoke", runs=Path("nowhere")).tasks
         >>> len(tasks), tasks[0].state
-        (32, 'pending')
+        (56, 'pending')
     """
-    found = find_results(runs).results
-    folders = {identity: one.folder for identity, one in found.items() if one.folder and not one.scored_again}
+    store = find_results(runs, kept)
+    here = {identity: one for identity, one in store.results.items() if not (one.kept or one.scored_again)}
+    folders = {identity: one.folder for identity, one in here.items() if one.folder}
     tasks: dict[str, Task] = {}
     for seed in seeds:
         for spec in dict.fromkeys(iterate_specs(study)):
@@ -94,7 +104,16 @@ def plan(study: Study, *, seeds: Sequence[int], scale: Scale, runs: Path) -> Pla
                 tasks.setdefault(task.key, task)
     # Seeds stay in the order given; within a plan every run comes before what needs it.
     ordered = sorted(tasks.values(), key=lambda task: task.kind != "run")
-    return Plan(study=study.name, scale=scale, seeds=tuple(seeds), runs=runs, tasks=tuple(ordered))
+    marked = _mark_kept(ordered, store, study.needs_logs)
+    ordered = [marked.get(task.key, task) for task in ordered]
+    return Plan(
+        study=study.name,
+        scale=scale,
+        seeds=tuple(seeds),
+        runs=runs,
+        tasks=tuple(ordered),
+        problems=store.problems,
+    )
 
 
 def iterate_specs(study: Study) -> Iterator[RunSpec]:
@@ -156,3 +175,34 @@ def _holds(path: Path, identity: str) -> bool:
         return path.exists() and read_result(path).config_hash == identity
     except AsrnormError:
         return False
+
+
+def _mark_kept(tasks: Sequence[Task], store: Store, with_logs: bool) -> dict[str, Task]:
+    """Return the tasks that kept results stand for, by key."""
+    groups: dict[str, list[Task]] = {}
+    for task in tasks:  # a run comes before what is made of it
+        groups.setdefault(task.needs or task.key, []).append(task)
+    marked: dict[str, Task] = {}
+    for run, *rest in groups.values():
+        identity = content_hash(run.config)
+        found = {task.key: taken for task in rest if (taken := _take_kept(task, identity, store))}
+        if run.state == "done":
+            marked |= {key: task for key, task in found.items() if task.state != "done"}
+        elif len(found) == len(rest) and (taken := _take_kept(run, identity, store, with_logs)):
+            marked |= {run.key: taken, **found}
+    return {key: replace(task, state="kept") for key, task in marked.items()}
+
+
+def _take_kept(task: Task, run: str, store: Store, with_logs: bool = False) -> Task | None:
+    """Return the task where kept results have what it makes; `run` is the hash of the run itself."""
+    details = store.details.get(run)
+    if task.analysis is not None:
+        return task if details and (details / ANALYSIS_FILES[task.analysis]).is_file() else None
+    if with_logs and not (details and (details / CURVES_FILE).is_file()):
+        return None
+    one = store.results.get(content_hash(task.config))
+    if one is not None and one.kept and (one.result.scale, one.result.seed) == (task.config.scale, task.seed):
+        return task
+    if task.kind == "run" and task.spec.may_diverge and details and (details / DIVERGENCE_FILE).is_file():
+        return replace(task, output=details / DIVERGENCE_FILE)
+    return None

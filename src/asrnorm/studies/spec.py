@@ -198,6 +198,11 @@ class Study:
     suite: str = ""
     transposed: bool = False
 
+    @property
+    def needs_logs(self) -> bool:
+        """Whether a figure is drawn from the logs of the runs."""
+        return bool({"lambdas", "residual"} & set(self.figures))
+
 
 STUDIES: Registry[Callable[[], Study]] = Registry("study")
 

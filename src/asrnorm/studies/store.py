@@ -1,12 +1,18 @@
-"""Results where they lie: run folders, and the kept `results/*.jsonl`; each known by the hash of its config."""
+"""Results where they lie: run folders, and the kept `results/*.jsonl`; each known by the hash of its config.
+
+Beside the kept lines, `results/details/<run>/` holds what figures need of single runs, under the names of a run folder.
+"""
 
 import json
+import re
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 
-from asrnorm.errors import AsrnormError
-from asrnorm.results import RunResult, parse_result, read_result
+from asrnorm.errors import AsrnormError, InputError
+from asrnorm.results import RunResult, parse_result, read_result, to_plain
+
+DETAILS = "details"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -14,21 +20,28 @@ class Found:
     """A result and where it was.
 
     Attributes:
-        folder: of the run; `None` for a kept result, which has no log and no config beside it.
+        folder: of the run; of a kept result, what is kept of the run besides, or `None`.
         scored_again: it is an evaluation of the run under another config.
+        kept: it is a line of a kept file, and its run folder is elsewhere or gone.
     """
 
     result: RunResult
     folder: Path | None = None
     scored_again: bool = False
+    kept: bool = False
 
 
 @dataclass(frozen=True, kw_only=True)
 class Store:
-    """Results by the hash of their config, and one line for each file that could not be read."""
+    """Results by the hash of their config, and one line for each file that could not be read.
+
+    Attributes:
+        details: folders of what else is kept of runs, by the hash of their config.
+    """
 
     results: Mapping[str, Found]
     problems: tuple[str, ...] = ()
+    details: Mapping[str, Path] = field(default_factory=dict)
 
 
 def find_results(runs: Path, kept: Path | None = None) -> Store:
@@ -55,15 +68,82 @@ def find_results(runs: Path, kept: Path | None = None) -> Store:
                 continue
             again = path.parent != folder
             found.setdefault(result.config_hash, Found(result=result, folder=folder, scored_again=again))
-    for result in _read_kept(kept, problems) if kept is not None else ():
-        found.setdefault(result.config_hash, Found(result=result))
-    return Store(results=found, problems=tuple(problems))
+    details = {} if kept is None else find_details(kept)
+    seen: dict[str, tuple[str, RunResult]] = {}
+    for where, line in _iterate_kept(kept, problems) if kept is not None else ():
+        try:
+            result = parse_line(line, where)
+        except AsrnormError as error:
+            problems.append(str(error))
+            continue
+        identity = result.config_hash
+        first, before = seen.setdefault(identity, (where, result))
+        if not is_same(before, result):
+            problems.append(f"{where}: run {identity} has other numbers in {first}, which count; remove one")
+            continue
+        found.setdefault(identity, Found(result=result, folder=details.get(identity), kept=True))
+    return Store(results=found, problems=tuple(problems), details=details)
 
 
-def _read_kept(folder: Path, problems: list[str]) -> Iterator[RunResult]:
+def find_details(kept: Path) -> dict[str, Path]:
+    """Return the folders of what is kept of runs besides their results, by the hash at the end of their names."""
+    return {path.name.rpartition("--")[2]: path for path in sorted(kept.glob(f"{DETAILS}/*--*")) if path.is_dir()}
+
+
+def read_lines(path: Path) -> list[RunResult]:
+    """Return all results of a kept file, which is none where it is not there.
+
+    Raises:
+        InputError: a line that is not a whole result, or a second one of a run with other numbers.
+    """
+    if not path.exists():
+        return []
+    try:
+        lines = path.read_bytes().splitlines()
+    except OSError as error:
+        raise InputError(f"{path}: {error.strerror}") from None
+    found: dict[str, RunResult] = {}
+    for number, line in enumerate(lines, start=1):
+        if line.strip():
+            where = f"{path}, line {number}"
+            result = parse_line(line, where)
+            if not is_same(found.setdefault(result.config_hash, result), result):
+                raise InputError(f"{where}: run {result.config_hash} has other numbers further up; remove one")
+    return list(found.values())
+
+
+def parse_line(line: bytes, where: str) -> RunResult:
+    """Return the result on a line of a kept file.
+
+    Raises:
+        InputError: torn, of another schema, or with numbers that no run gives.
+    """
+    try:
+        result = parse_result(json.loads(line.decode("utf-8")), where)
+    except InputError as error:
+        raise InputError(f"{error}; mend or remove the line") from None
+    except (ValueError, RecursionError) as error:
+        raise InputError(f"{where}: not a line of JSON ({error}); mend or remove it") from None
+    if not re.fullmatch(r"[0-9a-f]{10}", result.config_hash):
+        raise InputError(f"{where}: {result.config_hash!r} is not the hash of a config; mend or remove the line")
+    accuracies = [result.average_accuracy, *(domain.accuracy for domain in (result.source, *result.domains))]
+    if not all(0 <= value <= 1 for value in accuracies):
+        raise InputError(f"{where}: an accuracy that is not between 0 and 1; mend or remove the line")
+    return result
+
+
+def is_same(one: RunResult, other: RunResult) -> bool:
+    """Tell whether two results say the same; compared as text, where NaN is NaN."""
+    return json.dumps(to_plain(one)) == json.dumps(to_plain(other))
+
+
+def _iterate_kept(folder: Path, problems: list[str]) -> Iterator[tuple[str, bytes]]:
     for path in sorted(folder.glob("*.jsonl")):
-        for number, line in enumerate(path.read_text(encoding="utf-8").splitlines(), start=1):
-            try:
-                yield parse_result(json.loads(line), f"{path}, line {number}")
-            except (AsrnormError, ValueError) as error:
-                problems.append(f"{error}" if isinstance(error, AsrnormError) else f"{path}, line {number}: {error}")
+        try:
+            lines = path.read_bytes().splitlines()
+        except OSError as error:
+            problems.append(f"{path}: {error.strerror}")
+            continue
+        for number, line in enumerate(lines, start=1):
+            if line.strip():
+                yield f"{path}, line {number}", line

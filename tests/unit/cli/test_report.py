@@ -51,6 +51,9 @@ def test_json_has_every_cell_and_file(place, capsys):
         (["tabel3"], "did you mean 'table3'"),
         (["there/not"], "no such folder"),
         (["table3", "--scale", "long"], "unknown scale 'long'"),
+        (["table3", "--scale", "long", "--keep"], "unknown scale 'long'"),
+        (["runs", "--keep"], "--keep is for studies, and 'runs' is none"),
+        (["table3", "--renew"], "give --keep too"),
     ],
 )
 def test_wrong_calls_are_one_line_and_status_2(words, line, place, capsys):
@@ -70,3 +73,28 @@ def test_reports_open_without_torch():
     code = "import sys, asrnorm.report.study, asrnorm.report.folder; print('torch' in sys.modules)"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout.strip() == "False"
+
+
+def test_what_is_done_is_kept_and_then_stands_for_the_runs(place, capsys):
+    words = ["report", "table3", "--scale", "smoke", "--seeds", "2", "--keep"]
+    assert main(words) == 0
+    assert "results/table3.jsonl: 48 results added, 0 replaced, 0 kept before" in capsys.readouterr().err
+    (place / "runs").rename(place / "gone")
+    assert main(["report", "table3", "--scale", "smoke", "--seeds", "2", "--json"]) == 0
+    assert json.loads(capsys.readouterr().out)["missing"] == 8
+    (place / "results" / "table3.jsonl").write_text("{")
+    assert main([*words, "--runs", "gone"]) == 1
+    (line,) = capsys.readouterr().err.splitlines()
+    assert "results/table3.jsonl, line 1: not a line of JSON" in line
+
+
+def test_other_numbers_are_told_and_left(place, capsys):
+    words = ["report", "table3", "--scale", "smoke", "--seeds", "2", "--keep"]
+    main(words)
+    path = place / "results" / "table3.jsonl"
+    path.write_text(path.read_text().replace('"steps": 6', '"steps": 7', 1))
+    before = path.read_text()
+    capsys.readouterr()
+    assert main(words) == 0
+    assert "warning: 1 were kept with other numbers and stay as they were" in capsys.readouterr().err
+    assert path.read_text() == before

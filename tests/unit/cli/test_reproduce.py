@@ -16,6 +16,7 @@ from asrnorm.launch import Failure, Outcome
 from asrnorm.recipes import recipe
 from asrnorm.results import write_result
 from asrnorm.studies import STUDIES, Cell, Evaluation, Measure, Row, RunSpec, Study
+from asrnorm.studies.keep import format_lines
 from helpers.fake_asrnorm import result
 
 BN_TEST = Evaluation(name="bn_test-8", overrides={"norm": "bn_test", "evaluate_batch": 8})
@@ -180,3 +181,55 @@ def test_a_wrong_call_is_one_line_and_status_2(tmp_path, reports, launches, caps
     (said,) = capsys.readouterr().err.splitlines()
     assert line in said
     assert launches == []
+
+
+@pytest.fixture
+def kept(tmp_path, monkeypatch):
+    """Results of the BN run and its evaluation at seed 0, kept in the working directory."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("COLUMNS", "200")
+    path = tmp_path / "results" / "mini.jsonl"
+    path.parent.mkdir()
+    results = [result(SPECS["BN"].config(0, "smoke")), result(SPECS["BN-Test"].scored_config(0, "smoke"))]
+    path.write_text(format_lines(results))
+    return path
+
+
+def test_what_is_kept_is_not_trained_again_and_stands_in_the_report(kept, reports, launches, capsys):
+    main(["reproduce", "mini", "--scale", "smoke"])
+    assert "1 of 2 runs are done, 1 of them kept in results/; 1 to do" in capsys.readouterr().err
+    ((jobs, _),) = launches
+    assert {job.config.recipe: bool(job.missing()) for job in jobs} == {
+        "digits_mini.erm_bn": False,
+        "digits_mini.erm_asr": True,
+    }
+    assert {place for place, _ in reports[0][0].cells} == {"BN", "BN-Test"}
+
+
+def test_a_dry_run_says_what_is_kept(kept, reports, launches, capsys):
+    kept.write_text(kept.read_text() + "{torn\n")
+    assert main(["reproduce", "mini", "--scale", "smoke", "--dry-run"]) == 0
+    said = capsys.readouterr()
+    (line,) = (line for line in said.out.splitlines() if "digits_mini.erm_bn" in line)
+    assert line.split() == [line.split()[0], "kept"]
+    assert said.out.splitlines()[-1] == "1 of 2 runs are done, 1 of them kept in results/, 1 to do"
+    assert said.err.splitlines() == [said.err.strip()]
+    assert "warning: results/mini.jsonl, line 3: not a line of JSON" in said.err
+
+
+def test_kept_results_can_be_ignored(kept, reports, launches, capsys):
+    assert main(["reproduce", "mini", "--scale", "smoke", "--dry-run", "--ignore-kept"]) == 0
+    assert capsys.readouterr().out.splitlines()[-1] == "0 of 2 runs are done, 2 to do"
+
+
+def test_where_all_is_kept_nothing_starts_and_a_line_says_how_to_train_again(
+    kept, reports, launches, capsys, monkeypatch
+):
+    study = mini()
+    monkeypatch.setitem(STUDIES._entries, "mini", lambda: Study(**{**vars(study), "rows": study.rows[:2]}))
+    assert main(["reproduce", "mini", "--scale", "smoke"]) == 0
+    assert (
+        "1 of 1 runs are done, 1 of them kept in results/; --ignore-kept trains them again" in capsys.readouterr().out
+    )
+    assert launches == []
+    assert reports[0][0].missing == ()

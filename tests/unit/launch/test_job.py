@@ -6,6 +6,7 @@ from asrnorm.config import Choice, content_hash, override
 from asrnorm.launch import gather_jobs
 from asrnorm.results import write_result
 from asrnorm.studies import Cell, Evaluation, Measure, Row, RunSpec, Study, plan
+from asrnorm.studies.keep import format_lines
 from helpers.fake_asrnorm import result
 from helpers.fake_job import fake_job
 
@@ -86,3 +87,24 @@ def test_a_run_is_busy_while_a_process_holds_its_lock(tmp_path):
         assert job.is_busy()
         assert job.is_busy()
     assert not job.is_busy()
+
+
+def test_kept_results_leave_nothing_to_do_unless_a_piece_of_the_run_is_not_kept(tmp_path):
+    scored = RunSpec(recipe="digits_mini.erm_bn", evaluation=BN_TEST)
+    kept = tmp_path / "results"
+    kept.mkdir()
+
+    def job_of(*configs):
+        (kept / "mini.jsonl").write_text(format_lines([result(config) for config in configs]))
+        (job,) = gather_jobs(plan(study(scored), seeds=[0], scale="smoke", runs=tmp_path / "runs", kept=kept))
+        return job
+
+    plain, again = scored.config(0, "smoke"), scored.scored_config(0, "smoke")
+    assert job_of(plain, again).missing() == ()
+    assert job_of(plain, again).is_kept
+    assert [piece.label for piece in job_of(plain).missing()] == ["train", "bn_test-16"]
+    assert not job_of(plain).is_kept
+    (tmp_path / "runs" / "mine").mkdir(parents=True)
+    write_result(tmp_path / "runs" / "mine" / "result.json", result(plain))
+    assert job_of(again).missing() == ()
+    assert not job_of(again).is_kept

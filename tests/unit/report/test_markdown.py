@@ -3,8 +3,8 @@ import json
 import pytest
 
 from asrnorm.errors import UnknownNameError
-from asrnorm.report.markdown import rewrite
-from asrnorm.studies import get_study
+from asrnorm.report.markdown import render_study, rewrite
+from asrnorm.studies import get_study, keep
 from helpers.made_up_run import make_up_runs
 
 
@@ -57,3 +57,37 @@ def test_a_study_block_is_written_from_kept_results(tmp_path):
 def test_a_study_block_of_an_unknown_scale_is_refused(tmp_path):
     with pytest.raises(UnknownNameError, match="unknown scale 'long'"):
         rewrite("<!-- study: table3 long -->\n<!-- end study -->", tmp_path)
+
+
+def test_a_study_with_some_cells_shows_n_in_each_and_the_rest_as_missing(tmp_path):
+    runs, kept = tmp_path / "runs", tmp_path / "results"
+    study = get_study("table3")
+    make_up_runs(
+        study,
+        runs,
+        scale="paper",
+        seeds=range(5),
+        skip=lambda spec, seed: (
+            spec.recipe in ("pacs.erm_in", "pacs.erm_as", "pacs.erm_ar")
+            or (spec.recipe == "pacs.rsc_bn" and (seed > 1 or spec.options["source"] == "sketch"))
+        ),
+    )
+    keep(study, runs=runs, kept=kept)
+    text = render_study("table3", kept)
+    (rsc,) = (line for line in text.splitlines() if line.startswith("| RSC |"))
+    assert rsc.count(", n 2 (") == 3
+    assert "*missing* (56.2)" in rsc
+    assert "*missing* (61.8)" in rsc
+    assert "| ERM + IN |" + " *missing* |" * 5 in text
+    assert ", n 5 (76.7) |" in text
+    (test,) = (line for line in text.splitlines() if line.startswith("| ERM + ASR-Norm | ERM | Photo |"))
+    assert "| 5, 5 |" in test
+    assert "cells have between 2 and 5 seeds" in text
+    assert study.footnotes[0] not in text  # it stands on the study's page
+
+
+def test_where_nothing_is_kept_a_line_says_how_to_begin(tmp_path):
+    page = "<!-- study: table3 -->\n<!-- end study -->\n<!-- study: table3 short -->\n<!-- end study -->"
+    text = rewrite(page, tmp_path)
+    assert "No result is kept at the paper's scale yet: `asrnorm reproduce table3`" in text
+    assert text.endswith("<!-- study: table3 short -->\n<!-- end study -->")

@@ -4,9 +4,10 @@ from dataclasses import replace
 
 import pytest
 
-from asrnorm.config import run_name
+from asrnorm.config import content_hash, run_name
 from asrnorm.studies import ANALYSIS_FILES, Cell, Evaluation, Measure, Row, RunSpec, Study, get_study, plan
-from helpers.study_case import put_result
+from asrnorm.studies.keep import format_lines
+from helpers.study_case import make_result, put_result
 
 ACCURACY = Measure(quantity="accuracy")
 BN = RunSpec(recipe="digits.erm_bn")
@@ -104,3 +105,74 @@ def test_studies_share_their_runs(tmp_path):
     assert keys("table6") == keys("table7") <= keys("table5")
     assert keys("table6") <= keys("fig-corruptions") | keys("fig-levels")
     assert len(keys("table5")) == 6
+
+
+@pytest.fixture
+def kept(tmp_path):
+    """Write results of these specs at seed 0 into a folder of kept results."""
+
+    def write(*specs):
+        folder = tmp_path / "results"
+        folder.mkdir(exist_ok=True)
+        results = [make_result(spec, 0, {"usps": 0.5}, scale="smoke") for spec in specs]
+        (folder / "x.jsonl").write_text(format_lines(results))
+        return folder
+
+    return write
+
+
+def states(runs, kept, *specs, figures=()):
+    study = replace(study_of(*specs), figures=figures)
+    return [task.state for task in plan(study, seeds=[0], scale="smoke", runs=runs, kept=kept).tasks]
+
+
+def test_a_kept_result_counts_as_done(tmp_path, kept):
+    folder = kept(BN)
+    whole = plan(study_of(BN), seeds=[0, 1], scale="smoke", runs=tmp_path / "runs", kept=folder)
+    assert [task.state for task in whole.tasks] == ["kept", "pending"]
+    assert [task.seed for task in whole.todo] == [1]
+    assert plan(study_of(BN), seeds=[0], scale="short", runs=tmp_path, kept=folder).count("kept") == 0
+
+
+def test_a_begun_folder_does_not_stand_in_the_way_of_a_kept_result_but_a_done_one_goes_first(tmp_path, kept):
+    folder = kept(BN)
+    (tmp_path / "runs" / run_name(BN.config(0, "smoke"))).mkdir(parents=True)
+    assert states(tmp_path / "runs", folder, BN) == ["kept"]
+    put_result(tmp_path / "runs", BN, 0, {"usps": 0.5}, scale="smoke")
+    assert states(tmp_path / "runs", folder, BN) == ["done"]
+
+
+def test_a_run_is_trained_again_for_an_evaluation_that_is_not_kept(tmp_path, kept):
+    assert states(tmp_path / "runs", kept(BN), BN, BN_TEST) == ["pending", "pending"]
+    assert states(tmp_path / "runs", kept(BN, BN_TEST), BN, BN_TEST) == ["kept", "kept"]
+    # The run is here again: an evaluation that is kept need not be made of it.
+    put_result(tmp_path / "runs", BN, 0, {"usps": 0.5}, scale="smoke")
+    assert states(tmp_path / "runs", kept(BN_TEST), BN, BN_TEST) == ["done", "kept"]
+
+
+def test_a_run_is_trained_again_for_an_analysis_that_is_not_kept(tmp_path, kept):
+    folder = kept(ASR)
+    assert states(tmp_path / "runs", folder, ASR) == ["pending", "pending"]
+    file = folder / "details" / run_name(ASR.config(0, "smoke")) / ANALYSIS_FILES["statistics"]
+    file.parent.mkdir(parents=True)
+    file.touch()
+    assert states(tmp_path / "runs", folder, ASR) == ["kept", "kept"]
+
+
+@pytest.mark.parametrize("figure", ["lambdas", "residual"])
+def test_a_run_is_trained_again_for_curves_that_are_not_kept(tmp_path, kept, figure):
+    folder = kept(BN)
+    assert states(tmp_path / "runs", folder, BN, figures=("levels",)) == ["kept"]
+    assert states(tmp_path / "runs", folder, BN, figures=(figure,)) == ["pending"]
+    file = folder / "details" / run_name(BN.config(0, "smoke")) / "curves.csv"
+    file.parent.mkdir(parents=True)
+    file.touch()
+    assert states(tmp_path / "runs", folder, BN, figures=(figure,)) == ["kept"]
+
+
+def test_a_kept_line_under_a_false_seed_is_not_taken(tmp_path, kept):
+    folder = kept(BN)
+    path = folder / "x.jsonl"
+    path.write_text(path.read_text().replace('"seed": 0', '"seed": 1'))
+    assert content_hash(BN.config(0, "smoke")) in path.read_text()
+    assert states(tmp_path / "runs", folder, BN) == ["pending"]

@@ -7,7 +7,7 @@ from itertools import takewhile
 from pathlib import Path
 from typing import Any
 
-from asrnorm.config import run_name
+from asrnorm.config import content_hash, run_name
 from asrnorm.report.figure import DASHES, canvas
 from asrnorm.report.figures.base import FIGURES, NothingToDrawError, look, records_of
 from asrnorm.report.log import Points, curve, read_log, thin
@@ -72,18 +72,22 @@ def _losses(collected: Collected, row: Row) -> list[tuple[Points, bool]]:
     for record in records_of(collected, row):
         if record.folder is not None:
             folders[record.folder] = False
-    if collected.runs is not None:
-        folders |= dict.fromkeys((collected.runs / name for name in _diverged(collected, row)), True)
+    folders |= dict.fromkeys(_diverged(collected, row), True)
     found = [(curve(read_log(folder), "loss"), broken) for folder, broken in folders.items()]
     kept = [(points, broken) for points, broken in found if points or broken]
     return [(points, broken or not math.isfinite(points[-1][1])) for points, broken in kept]
 
 
-def _diverged(collected: Collected, row: Row) -> Iterator[str]:
+def _diverged(collected: Collected, row: Row) -> Iterator[Path]:
+    """Folders of the runs that broke, or of what is kept of them."""
     for column, cell in row.cells.items():
         for seed in collected.diverged.get((row.label, column), ()):
             for spec in cell.runs:
-                yield run_name(spec.config(seed, collected.scale))  # type: ignore[arg-type]
+                config = spec.config(seed, collected.scale)  # type: ignore[arg-type]
+                here = collected.runs / run_name(config) if collected.runs else None
+                kept = collected.details.get(content_hash(config))
+                if folder := here if here and here.is_dir() else kept:
+                    yield folder
 
 
 def _shared(labels: Sequence[str]) -> str:

@@ -1,7 +1,7 @@
 import pytest
 
 from asrnorm.errors import StorageError
-from asrnorm.report.file import write_whole
+from asrnorm.storage import write_whole
 
 
 def test_a_file_is_replaced_whole_and_nothing_else_is_left(tmp_path):

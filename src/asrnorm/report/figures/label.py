@@ -1,0 +1,102 @@
+"""Labels beside their points, where they cover neither a point, nor a line, nor each other."""
+
+import math
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+Box = tuple[float, float, float, float]  # left, bottom, right, top
+Point = tuple[float, float]
+
+_GAP = 8.0  # points between a marker and its label
+_LEADER = 20.0  # points from which on a line leads from the label to its marker
+
+
+def place_labels(axes: Any, anchors: Mapping[str, Point], colors: Mapping[str, str], obstacles: Sequence[Box]) -> None:
+    """Write a label at each anchor, as near as it finds room.
+
+    Args:
+        axes: with their limits set; what is drawn on them later is not known here.
+        anchors: the place of each label's marker, in data coordinates.
+        colors: of the lines that lead to labels that had to go further away.
+        obstacles: what no label may cover, in data coordinates.
+    """
+    figure = axes.figure
+    figure.draw_without_rendering()  # settles the layout: only then is known where a point lies
+    scale = figure.dpi / 72
+    frame = axes.get_window_extent()
+    inside: Box = (frame.x0, frame.y0, frame.x1, frame.y1)
+    taken = [_on_screen(axes, box) for box in obstacles]
+    for text, anchor in anchors.items():
+        style = {"textcoords": "offset points", "fontsize": 8, "ha": "center", "va": "center", "linespacing": 1.05}
+        trial = axes.annotate(text, anchor, (0, 0), **style)
+        size = trial.get_window_extent()
+        trial.remove()
+        half = (size.width / 2, size.height / 2)
+        in_points = (half[0] / scale, half[1] / scale)
+        x, y = axes.transData.transform(anchor)
+
+        def cost(move: Point, x: float = x, y: float = y, half: Point = half) -> tuple[float, float]:
+            return _cost(_around(x + move[0] * scale, y + move[1] * scale, half), taken, inside, move)
+
+        best = min(offsets(in_points), key=cost)
+        if _distance(best, in_points) > _LEADER:
+            style["arrowprops"] = {
+                "arrowstyle": "-",
+                "color": colors[text],
+                "linewidth": 0.7,
+                "shrinkA": 1,
+                "shrinkB": 4,
+            }
+        axes.annotate(text, anchor, best, **style)
+        taken.append(_around(x + best[0] * scale, y + best[1] * scale, half))
+
+
+def offsets(half: Point) -> Iterator[Point]:
+    """Yield places of a label's middle around its marker, in points, the nearest first; the right side goes before.
+
+    Args:
+        half: of its width and height.
+
+    Example:
+        >>> next(offsets((20.0, 5.0)))
+        (28.0, 0.0)
+    """
+    for ring in range(8):
+        gap = _GAP + 10 * ring
+        for turn in (0, 180, 45, -45, 135, -135, 90, -90):
+            along, up = math.cos(math.radians(turn)), math.sin(math.radians(turn))
+            yield round(along, 6) * (half[0] + gap), round(up, 6) * (half[1] + gap)
+
+
+def overlap(one: Box, other: Box) -> float:
+    """Return the area that two boxes share.
+
+    Example:
+        >>> overlap((0, 0, 2, 2), (1, 1, 3, 3)), overlap((0, 0, 1, 1), (1, 0, 2, 1))
+        (1, 0)
+    """
+    width = min(one[2], other[2]) - max(one[0], other[0])
+    height = min(one[3], other[3]) - max(one[1], other[1])
+    return max(0, width) * max(0, height)
+
+
+def _cost(box: Box, taken: Sequence[Box], inside: Box, move: Point) -> tuple[float, float]:
+    """Area that is covered or cut off; among equals `min` takes the first, which is the nearest."""
+    area = (box[2] - box[0]) * (box[3] - box[1])
+    return sum(overlap(box, other) for other in taken) + area - overlap(box, inside), round(math.hypot(*move) / 12)
+
+
+def _distance(move: Point, half: Point) -> float:
+    """From the marker to the edge of the label."""
+    return math.hypot(max(0.0, abs(move[0]) - half[0]), max(0.0, abs(move[1]) - half[1]))
+
+
+def _around(x: float, y: float, half: Point) -> Box:
+    return x - half[0], y - half[1], x + half[0], y + half[1]
+
+
+def _on_screen(axes: Any, box: Box) -> Box:
+    """A box of data as pixels, with half a marker around it."""
+    (left, bottom), (right, top) = axes.transData.transform([box[:2], box[2:]])
+    half = 5 * axes.figure.dpi / 72
+    return left - half, bottom - half, right + half, top + half

@@ -1,0 +1,243 @@
+"""Keeping: results outlive their run folders, once each, and nothing is lost or overwritten unasked."""
+
+import json
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from asrnorm.config import content_hash, run_name
+from asrnorm.errors import InputError
+from asrnorm.studies import ANALYSIS_FILES, Cell, Evaluation, Measure, Row, RunSpec, Study, get_study, keep, plan
+from asrnorm.studies.curve import read_log
+from asrnorm.studies.keep import COMPONENTS, reduce_statistics
+from asrnorm.studies.store import find_results
+from helpers.made_up_run import make_up_divergence, make_up_runs, make_up_statistics
+from helpers.study_case import put_result
+
+BN = RunSpec(recipe="digits.erm_bn")
+BN_TEST = replace(BN, evaluation=Evaluation(name="bn_test-16", overrides={"norm": "bn_test", "evaluate_batch": 16}))
+ASR = RunSpec(recipe="digits.erm_asr")
+USPS = {"usps": 0.5}
+
+
+def study_of(*specs, name="mini", **facts):
+    cell = Measure(quantity="accuracy")
+    rows = tuple(Row(label=str(i), cells={"A": Cell(measure=cell, runs=(spec,))}) for i, spec in enumerate(specs))
+    return Study(name=name, title=name, caption="", columns=("A",), rows=rows, seeds=2, **facts)
+
+
+@pytest.fixture
+def place(tmp_path):
+    for seed in (0, 1):
+        for spec in (BN, BN_TEST, ASR):
+            put_result(tmp_path / "runs", spec, seed, USPS, commit="a" * 40)
+    return {"runs": tmp_path / "runs", "kept": tmp_path / "results"}
+
+
+def texts(kept):
+    return {str(path.relative_to(kept)): path.read_bytes() for path in sorted(kept.rglob("*")) if path.is_file()}
+
+
+def test_runs_and_evaluations_become_lines_and_twice_changes_nothing(place):
+    study = study_of(BN, BN_TEST, ASR)
+    done = keep(study, **place)
+    assert (len(done.added), done.path.name) == (6, "mini.jsonl")
+    before = texts(place["kept"])
+    assert set(before) == {"mini.jsonl"}
+    again = keep(study, **place)
+    assert (again.added, len(again.same)) == ((), 6)
+    assert texts(place["kept"]) == before
+    nowhere = place["runs"].parent / "nowhere"
+    found = find_results(nowhere, place["kept"])
+    assert found.results.keys() == find_results(place["runs"]).results.keys()
+    assert {
+        task.state for task in plan(study, seeds=[0, 1], scale="paper", runs=nowhere, kept=place["kept"]).tasks
+    } == {"kept"}
+
+
+def test_lines_stand_in_an_order_of_their_own(place):
+    keep(study_of(ASR), seeds=[1], **place)
+    keep(study_of(ASR, BN), **place)
+    lines = [json.loads(line) for line in (place["kept"] / "mini.jsonl").read_text().splitlines()]
+    assert [(line["recipe"], line["seed"]) for line in lines] == [
+        ("digits.erm_asr", 0),
+        ("digits.erm_asr", 1),
+        ("digits.erm_bn", 0),
+        ("digits.erm_bn", 1),
+    ]
+
+
+def test_lines_from_another_machine_are_put_in_order(place):
+    study = study_of(BN, ASR)
+    keep(study, **place)
+    path = place["kept"] / "mini.jsonl"
+    before = path.read_text()
+    path.write_text(before + "".join(reversed(before.splitlines(keepends=True))))
+    keep(study, runs=place["runs"] / "no", kept=place["kept"])
+    assert path.read_text() == before
+
+
+def test_a_damaged_result_is_left_out(place):
+    folder = put_result(place["runs"], BN, 0, USPS)
+    (folder / "result.json").write_text("{")
+    assert keep(study_of(BN), **place).added == (content_hash(BN.config(1, "paper")),)
+
+
+def test_a_run_that_two_studies_share_is_kept_once(place):
+    keep(study_of(BN), **place)
+    second = keep(study_of(BN, ASR, name="other"), **place)
+    assert (len(second.added), len(second.same)) == (2, 2)
+    assert len((place["kept"] / "other.jsonl").read_text().splitlines()) == 2
+
+
+def test_other_numbers_replace_those_of_another_commit_and_only_where_asked(place):
+    study = study_of(BN)
+    keep(study, **place)
+    put_result(place["runs"], BN, 0, {"usps": 0.9}, commit="b" * 40)
+    put_result(place["runs"], BN, 1, {"usps": 0.9}, commit="a" * 40)
+    before = texts(place["kept"])
+    assert len(keep(study, **place).differing) == 2
+    assert texts(place["kept"]) == before
+    renewed = keep(study, renew=True, **place)
+    assert renewed.replaced == (content_hash(BN.config(0, "paper")),)
+    assert renewed.differing == (content_hash(BN.config(1, "paper")),)
+    found = find_results(place["runs"] / "no", place["kept"]).results.values()
+    assert sorted(one.result.average_accuracy for one in found) == [0.5, 0.9]
+
+
+def test_a_replaced_run_stays_in_the_file_it_was_kept_in(place):
+    keep(study_of(BN), **place)
+    put_result(place["runs"], BN, 0, {"usps": 0.9}, commit="b" * 40)
+    keep(study_of(BN, name="other"), renew=True, **place)
+    assert set(texts(place["kept"])) == {"mini.jsonl"}
+
+
+@pytest.mark.parametrize(
+    ("line", "said"),
+    [
+        (b'{"schema": 1, "recipe": "x"', "not a line of JSON"),
+        (b"<<<<<<< HEAD", "not a line of JSON"),
+        (b'{"schema": 7}', "not a result of schema 1"),
+        (b"\xff\xfe", "not a line of JSON"),
+        (b"[" * 100_000, "not a line of JSON"),
+    ],
+)
+def test_a_torn_line_is_one_error_and_nothing_is_rewritten(place, line, said):
+    keep(study_of(BN), **place)
+    path = place["kept"] / "mini.jsonl"
+    path.write_bytes(path.read_bytes() + line + b"\n")
+    before = texts(place["kept"])
+    with pytest.raises(InputError, match=rf"mini.jsonl, line 3: {said}") as caught:
+        keep(study_of(BN, ASR), **place)
+    assert "mend or remove" in str(caught.value)
+    assert "\n" not in str(caught.value)
+    assert texts(place["kept"]) == before
+    (problem,) = find_results(place["runs"] / "no", place["kept"]).problems
+    assert said in problem
+
+
+@pytest.mark.parametrize(
+    ("change", "said"),
+    [
+        ({"average_accuracy": 94.6}, "not between 0 and 1"),
+        ({"config_hash": "../../etc"}, "not the hash of a config"),
+        ({"seed": "0"}, "seed must be int"),
+    ],
+)
+def test_a_line_with_what_no_run_gives_is_told(place, change, said):
+    keep(study_of(BN), seeds=[0], **place)
+    path = place["kept"] / "mini.jsonl"
+    path.write_text(json.dumps(json.loads(path.read_text()) | change) + "\n")
+    store = find_results(place["runs"] / "no", place["kept"])
+    assert not store.results
+    assert said in store.problems[0]
+
+
+def test_two_lines_of_a_run_are_told_where_they_differ(place):
+    keep(study_of(BN), seeds=[0], **place)
+    path = place["kept"] / "mini.jsonl"
+    line = path.read_text()
+    path.write_text(line + line)  # as a merge may leave it
+    assert not find_results(place["runs"] / "no", place["kept"]).problems
+    path.write_text(line + line.replace("0.5", "0.7"))
+    store = find_results(place["runs"] / "no", place["kept"])
+    assert "line 2: run" in store.problems[0]
+    assert [one.result.average_accuracy for one in store.results.values()] == [0.5]
+    with pytest.raises(InputError, match="line 2: run"):
+        keep(study_of(ASR), **place)
+
+
+def test_a_figure_of_lambdas_keeps_curves_beside_the_lines(tmp_path):
+    study = get_study("fig-lambda-pacs")
+    make_up_runs(study, tmp_path / "runs", seeds=[0])
+    keep(study, runs=tmp_path / "runs", kept=tmp_path / "results", scale="smoke")
+    curves = sorted((tmp_path / "results" / "details").glob("*/curves.csv"))
+    assert len(curves) == 8
+    assert all(path.stat().st_size < 20_000 for path in curves)
+    log = read_log(tmp_path / "runs" / curves[0].parent.name)
+    kept = read_log(curves[0].parent)
+    assert kept[-1]["step"] == log[-1]["step"]
+    assert any("lambdas" in row for row in kept)
+
+
+def test_a_table_keeps_the_curves_that_a_figure_needs_of_the_runs_they_share(tmp_path):
+    study = get_study("table3")
+    make_up_runs(study, tmp_path / "runs", seeds=[0, 1])
+    keep(study, runs=tmp_path / "runs", kept=tmp_path / "results", scale="smoke")
+    names = {path.parent.name.split("--")[0] for path in (tmp_path / "results" / "details").glob("*/curves.csv")}
+    assert names == {"pacs.rsc_asr"}
+    figure, gone = get_study("fig-lambda-pacs"), tmp_path / "no"
+    found = plan(figure, seeds=[0, 1], scale="smoke", runs=gone, kept=tmp_path / "results")
+    assert (found.count("kept"), found.count("pending")) == (8, 8)  # those without decay on lambdas are its own
+
+
+def test_curves_of_a_run_that_was_replaced_go_with_it(tmp_path):
+    study = get_study("fig-lambda-pacs")
+    place = {"runs": tmp_path / "runs", "kept": tmp_path / "results", "scale": "smoke"}
+    make_up_runs(study, place["runs"], seeds=[0])
+    keep(study, **place)
+    spec = study.rows[0].cells["Photo"].runs[0]
+    folder = put_result(place["runs"], spec, 0, {"sketch": 0.5}, scale="smoke", commit="b" * 40)
+    (folder / "log.jsonl").unlink()
+    assert len(keep(study, renew=True, **place).replaced) == 1
+    left = {path.parent.name for path in place["kept"].glob("details/*/curves.csv")}
+    assert len(left) == 7
+    assert folder.name not in left
+
+
+def test_statistics_are_kept_small_and_near_what_they_were(tmp_path):
+    study = get_study("fig-tsne")
+    make_up_runs(study, tmp_path / "runs", seeds=[0])
+    spec = study.rows[0].cells["Photo"].runs[0]
+    make_up_statistics(spec, tmp_path / "runs", 0)
+    keep(study, runs=tmp_path / "runs", kept=tmp_path / "results", scale="smoke")
+    name = run_name(spec.config(0, "smoke"))
+    (path,) = (tmp_path / "results" / "details").glob("*/analyses/statistics.npz")
+    assert path == tmp_path / "results" / "details" / name / ANALYSIS_FILES["statistics"]
+    with np.load(path) as kept, np.load(tmp_path / "runs" / name / ANALYSIS_FILES["statistics"]) as whole:
+        assert kept["domain"].tolist() == whole["domain"].tolist()
+        assert kept["mu_first"].shape == (160, COMPONENTS)
+        far, near = (distances(arrays["mu_first"]) for arrays in (kept, whole))
+    assert np.corrcoef(far, near)[0, 1] > 0.999  # all 16 channels fit into the components
+
+
+def distances(points):
+    points = points.astype(float)
+    return np.linalg.norm(points[:, None] - points[None], axis=-1).ravel()
+
+
+def test_damaged_statistics_are_one_line(tmp_path):
+    path = tmp_path / "statistics.npz"
+    path.write_bytes(b"PK\x03\x04 torn")
+    with pytest.raises(InputError, match=r"statistics.npz: damaged"):
+        reduce_statistics(path)
+
+
+def test_a_run_that_diverged_is_kept_where_that_is_an_outcome(tmp_path):
+    study = get_study("ablation-residual")
+    spec = study.rows[1].cells["Unseen"].runs[0]
+    make_up_divergence(spec, tmp_path / "runs", 0)
+    keep(study, runs=tmp_path / "runs", kept=tmp_path / "results", scale="smoke")
+    tasks = plan(study, seeds=[0], scale="smoke", runs=tmp_path / "no", kept=tmp_path / "results").tasks
+    assert [task.spec for task in tasks if task.state == "kept"] == [spec]
