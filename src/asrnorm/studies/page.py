@@ -73,7 +73,7 @@ def render_index() -> str:
 
 
 def render_page(study: Study) -> str:
-    """Return the page of a study: what it shows, its command, its rows, its caveats.
+    """Return the page of a study: what it shows, its command, its results, its rows, its caveats.
 
     Example:
         >>> print(render_page(get_study("fig-samples")).splitlines()[0])
@@ -82,6 +82,9 @@ def render_page(study: Study) -> str:
     parts = [f"# {study.name}: {study.title}", study.caption]
     parts.append(f"```\nasrnorm reproduce {study.name}\n```")
     if study.rows:
+        parts.append("## Results")
+        parts += [f"<!-- study: {study.name}{scale} -->\n<!-- end study -->" for scale in _SCALES]
+        parts.append("## Runs")
         runs = _count_runs(study)
         parts.append(
             f"{runs} run{'s' * (runs != 1)} for one seed, {study.seeds} seed{'s' * (study.seeds != 1)} by default."
@@ -94,9 +97,6 @@ def render_page(study: Study) -> str:
             parts += [f"## {heading}", "\n".join(f"- {line}" for line in lines)]
     if study.figures:
         parts.append(f"Figures: {', '.join(f'`{figure}`' for figure in study.figures)}.")
-    if study.rows:
-        parts.append("## Results")
-        parts += [f"<!-- study: {study.name}{scale} -->\n<!-- end study -->" for scale in _SCALES]
     return "\n\n".join(parts) + "\n"
 
 
