@@ -180,12 +180,12 @@ def _sum_up(values: list[float | None]) -> str:
 
 
 def _show(value: float | None) -> str:
-    return "not yet" if value is None else f"{value:,.1f}" if value >= 10 else f"{value:.2f}"
+    return "not yet" if value is None else f"{value:,.1f}" if value >= 10 else f"{value:.3f}"
 
 
 def _verdict(target: Target, value: float | None) -> str:
     if value is None:
         return ""
     if value > target.limit:
-        return f"missed, {value / target.limit:.2f} of the target"
+        return f"missed by {value / target.limit - 1:.1%}"
     return "met, and the aim" if target.aim is not None and value <= target.aim else "met"

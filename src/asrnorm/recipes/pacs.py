@@ -63,7 +63,7 @@ def erm(norm: str, *, source: Names = None, target: Names = None) -> RunConfig:
         selection="source-val",
         evaluate_every=epoch,
         evaluate_batch=128,
-        checkpoint_every=5 * epoch,
+        checkpoint_every=EPOCHS // 2 * epoch,  # a run takes seconds on a GPU, a checkpoint a third of one
         log_every=epoch,
         lambda_every=epoch,
     )

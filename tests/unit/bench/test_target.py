@@ -18,7 +18,7 @@ def lines_of(results, rows, suite="train"):
 
 
 @pytest.mark.parametrize(
-    ("seconds", "verdict"), [(250.0, "met, and the aim"), (400.0, "met"), (750.0, "missed, 1.50 of the target")]
+    ("seconds", "verdict"), [(250.0, "met, and the aim"), (400.0, "met"), (750.0, "missed by 50.0%")]
 )
 def test_a_target_is_met_or_missed(tmp_path, seconds, verdict):
     work = "Digits RSDA+ASR, 1,000,000 steps"
