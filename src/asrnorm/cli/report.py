@@ -30,7 +30,7 @@ def report(
         int | None, typer.Option(min=1, help="Take seeds 0 to N - 1 of a study.", show_default="the study's")
     ] = None,
     keep_results: Annotated[
-        bool, typer.Option("--keep", help="First add what is done of a study to results/<study>.jsonl.")
+        bool, typer.Option("--keep", help="First add what is done of a study to results/STUDY.jsonl.")
     ] = False,
     renew: Annotated[
         bool, typer.Option("--renew", help="With --keep: replace runs that were kept at another commit.")
