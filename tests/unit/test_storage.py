@@ -53,7 +53,9 @@ def test_a_place_that_cannot_be_written_is_one_line(tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("place", "call"), [(storage.os, "fsync"), (Path, "write_bytes"), (Path, "replace")], ids=["sync", "write", "rename"]
+    ("place", "call"),
+    [(Path, "write_bytes"), (storage.os, "fsync"), (Path, "replace")],
+    ids=["write", "sync", "rename"],
 )
 def test_a_full_disk_says_so_and_leaves_the_old_content_and_nothing_else(old, monkeypatch, place, call):
     monkeypatch.setattr(place, call, refuse(errno.ENOSPC))
@@ -75,9 +77,13 @@ def test_an_error_without_a_number_is_told_all_the_same(old, monkeypatch):
 
 @pytest.mark.parametrize("error", [OSError(errno.EIO, "Input/output error"), RuntimeError("x"), KeyboardInterrupt()])
 def test_a_body_that_fails_half_way_leaves_the_old_content_and_its_own_error(old, error):
-    with pytest.raises(type(error)) as caught, replacing(old) as temporary:
-        temporary.write_bytes(b"ha")
-        raise error
+    def stop_half_way():
+        with replacing(old) as temporary:
+            temporary.write_bytes(b"ha")
+            raise error
+
+    with pytest.raises(type(error)) as caught:
+        stop_half_way()
     assert caught.value is error
     assert_untouched(old)
 

@@ -14,7 +14,7 @@ from asrnorm.errors import InputError, StorageError
 
 _FULL = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EFBIG})
 _HELD = frozenset({errno.EACCES, errno.EAGAIN})
-_TEMPORARY = (".*.tmp", ".result.json.*")
+_TEMPORARY = (".*.tmp*", ".result.json.*")
 _OWN = ("result.json", "divergence.json", "model.safetensors", "config.yaml", "env.json", "log.jsonl")
 _OWN_FOLDERS = ("checkpoints", "pool", "events", "choice", "evaluations", "analyses")
 
