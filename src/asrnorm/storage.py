@@ -84,7 +84,7 @@ def sync_folder(folder: Path) -> None:
 
 
 def describe_failure(error: OSError, path: Path) -> str:
-    """Return one line for a failed write.
+    """Return one line that names the file and says what the system did.
 
     Example:
         >>> describe_failure(OSError(errno.ENOSPC, "No space left on device", ".a.txt.17.tmp.txt"), Path("a.txt"))
