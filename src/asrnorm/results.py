@@ -2,12 +2,12 @@
 
 import dataclasses
 import json
-import os
 from pathlib import Path
 from typing import Any
 
 from asrnorm.coercion import build
-from asrnorm.errors import InputError, StorageError, UnknownNameError
+from asrnorm.errors import InputError, UnknownNameError
+from asrnorm.storage import write_whole
 
 SCHEMA = 1
 
@@ -73,16 +73,7 @@ def write_result(path: Path, result: RunResult) -> None:
     Raises:
         StorageError: the disk is full or the place cannot be written; what was there stays.
     """
-    temporary = path.with_name(f".{path.name}.{os.getpid()}")
-    try:
-        with temporary.open("w", encoding="utf-8") as file:
-            json.dump(to_plain(result), file, indent=2)
-            file.flush()
-            os.fsync(file.fileno())
-        temporary.replace(path)
-    except OSError as error:
-        temporary.unlink(missing_ok=True)
-        raise StorageError(f"{path}: {error.strerror}") from None
+    write_whole(path, json.dumps(to_plain(result), indent=2))
 
 
 def read_result(path: Path) -> RunResult:

@@ -1,28 +1,93 @@
 """Files that are there whole or not at all."""
 
+import errno
 import os
-from contextlib import suppress
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from asrnorm.errors import StorageError
 
+_NO_FOLDER_SYNC = frozenset({errno.EINVAL, errno.ENOTSUP, errno.EOPNOTSUPP})
+
 
 def write_whole(path: Path, content: bytes | str) -> None:
-    """Write a file under its name only when it is whole and on the disk.
+    """Write a file so that under its name there is the old content or the new one, whole, whenever the power goes.
 
     Raises:
         StorageError: the disk is full or the place cannot be written; what was there stays.
+
+    Example:
+        >>> from tempfile import TemporaryDirectory
+        >>> with TemporaryDirectory() as place:
+        ...     write_whole(Path(place) / "a", "whole")
+        ...     (Path(place) / "a").read_bytes(), len(list(Path(place).iterdir()))
+        (b'whole', 1)
     """
-    data = content.encode("utf-8") if isinstance(content, str) else content
-    temporary = path.with_name(f".{path.name}.{os.getpid()}")
+    try:
+        with replacing(path) as temporary:
+            temporary.write_bytes(content.encode("utf-8") if isinstance(content, str) else content)
+    except OSError as error:
+        raise StorageError(describe_failure(error, path)) from None
+
+
+@contextmanager
+def replacing(path: Path) -> Iterator[Path]:
+    """Give a temporary name beside `path`; what the body writes there takes the place of `path` once it is on the disk.
+
+    The name is hidden, `.<name>.<process>.tmp<suffix>`: it ends as `path` does, since libraries tell formats by that.
+    The folder of `path` is made. After an error, of whatever kind, nothing is left and what was there stays.
+
+    Raises:
+        OSError: as the system gave it, for a caller that knows more to say than `write_whole` does.
+
+    Example:
+        >>> from tempfile import TemporaryDirectory
+        >>> with TemporaryDirectory() as place:
+        ...     with replacing(Path(place) / "a.txt") as temporary:
+        ...         _ = temporary.write_text("whole")
+        ...     [file.name for file in Path(place).iterdir()]
+        ['a.txt']
+    """
+    temporary = path.with_name(f".{path.name}.{os.getpid()}.tmp{path.suffix}")
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
-        with temporary.open("wb") as file:
-            file.write(data)
-            file.flush()
-            os.fsync(file.fileno())
+        yield temporary
+        sync_file(temporary)
         temporary.replace(path)
+        sync_folder(path.parent)
+    except BaseException:
+        with suppress(OSError):  # what went wrong before is what is reported
+            temporary.unlink(missing_ok=True)
+        raise
+
+
+def sync_file(path: Path) -> None:
+    """Bring the content of a file to the disk."""
+    with path.open("rb+") as file:
+        os.fsync(file.fileno())
+
+
+def sync_folder(folder: Path) -> None:
+    """Bring the names of a folder to the disk; nothing is done where the system has no such thing."""
+    try:
+        handle = os.open(folder, os.O_RDONLY)
+    except PermissionError:  # Windows opens no folders, and some may be written but not read
+        return
+    try:
+        os.fsync(handle)
     except OSError as error:
-        with suppress(OSError):
-            temporary.unlink()
-        raise StorageError(f"{path}: {error.strerror}") from None
+        if error.errno not in _NO_FOLDER_SYNC:  # which some network file systems answer
+            raise
+    finally:
+        os.close(handle)
+
+
+def describe_failure(error: OSError, path: Path) -> str:
+    """Return one line that names the file and says what the system did.
+
+    Example:
+        >>> describe_failure(OSError(errno.ENOSPC, "No space left on device", ".a.txt.17.tmp.txt"), Path("a.txt"))
+        'a.txt: No space left on device'
+    """
+    return f"{path}: {error.strerror or error}"

@@ -2,10 +2,10 @@
 
 import dataclasses
 import json
-import os
 
 import pytest
 
+from asrnorm import storage
 from asrnorm.errors import InputError
 from asrnorm.results import SCHEMA, DomainScore, RunResult, read_result, write_result
 
@@ -68,7 +68,7 @@ def test_nothing_but_the_whole_file_is_ever_there(tmp_path, monkeypatch):
     def fail(_):
         raise OSError(28, "No space left on device")
 
-    monkeypatch.setattr(os, "fsync", fail)
+    monkeypatch.setattr(storage.os, "fsync", fail)
     with pytest.raises(OSError, match=r"result\.json: No space left on device"):
         write_result(path, newer)
     assert read_result(path) == RESULT

@@ -1,18 +1,139 @@
+import errno
+import os
+import signal
+import stat
+import subprocess
+import sys
+from pathlib import Path
+
 import pytest
 
+from asrnorm import storage
 from asrnorm.errors import StorageError
-from asrnorm.storage import write_whole
+from asrnorm.storage import replacing, sync_folder, write_whole
 
 
-def test_a_file_is_replaced_whole_and_nothing_else_is_left(tmp_path):
-    path = tmp_path / "deep" / "page.html"
+@pytest.fixture
+def old(tmp_path):
+    """A file in a folder of its own."""
+    path = tmp_path / "place" / "page.html"
     write_whole(path, "old")
-    write_whole(path, b"new")
-    assert path.read_bytes() == b"new"
+    return path
+
+
+def refuse(code):
+    def fail(*arguments, **named):
+        raise OSError(code, os.strerror(code))
+
+    return fail
+
+
+def assert_untouched(path):
+    assert path.read_bytes() == b"old"
     assert list(path.parent.iterdir()) == [path]
+
+
+def test_a_file_is_replaced_whole_and_nothing_else_is_left(old):
+    write_whole(old, b"new")
+    assert old.read_bytes() == b"new"
+    assert list(old.parent.iterdir()) == [old]
+
+
+def test_text_is_written_as_utf_8_with_its_line_ends_as_they_are(tmp_path):
+    write_whole(tmp_path / "a", "µ\n\r\n")
+    assert (tmp_path / "a").read_bytes() == b"\xc2\xb5\n\r\n"
 
 
 def test_a_place_that_cannot_be_written_is_one_line(tmp_path):
     (tmp_path / "file").write_text("")
-    with pytest.raises(StorageError, match="file"):
-        write_whole(tmp_path / "file" / "page.html", "x")
+    path = tmp_path / "file" / "page.html"
+    with pytest.raises(StorageError) as caught:
+        write_whole(path, "x")
+    assert str(caught.value) in {f"{path}: {os.strerror(code)}" for code in (errno.ENOTDIR, errno.EEXIST)}
+
+
+@pytest.mark.parametrize(
+    ("place", "call"),
+    [(Path, "write_bytes"), (storage.os, "fsync"), (Path, "replace")],
+    ids=["write", "sync", "rename"],
+)
+def test_a_full_disk_says_so_and_leaves_the_old_content_and_nothing_else(old, monkeypatch, place, call):
+    monkeypatch.setattr(place, call, refuse(errno.ENOSPC))
+    with pytest.raises(StorageError) as caught:
+        write_whole(old, "new")
+    assert str(caught.value) == f"{old}: No space left on device"
+    assert_untouched(old)
+
+
+def test_an_error_without_a_number_is_told_all_the_same(old, monkeypatch):
+    def fail(handle):
+        raise OSError("the cable")
+
+    monkeypatch.setattr(storage.os, "fsync", fail)
+    with pytest.raises(StorageError, match=r"page\.html: the cable$"):
+        write_whole(old, "new")
+    assert_untouched(old)
+
+
+@pytest.mark.parametrize("error", [OSError(errno.EIO, "Input/output error"), RuntimeError("x"), KeyboardInterrupt()])
+def test_a_body_that_fails_half_way_leaves_the_old_content_and_its_own_error(old, error):
+    def stop_half_way():
+        with replacing(old) as temporary:
+            temporary.write_bytes(b"ha")
+            raise error
+
+    with pytest.raises(type(error)) as caught:
+        stop_half_way()
+    assert caught.value is error
+    assert_untouched(old)
+
+
+def test_a_killed_process_leaves_the_old_content_and_a_hidden_name_that_sweeps_find(old):
+    code = (
+        "import os, signal, sys; from pathlib import Path; from asrnorm import storage\n"
+        "storage.os.fsync = lambda handle: os.kill(os.getpid(), signal.SIGKILL)\n"
+        "storage.write_whole(Path(sys.argv[1]), 'new')"
+    )
+    with subprocess.Popen([sys.executable, "-c", code, str(old)]) as process:
+        assert process.wait() == -signal.SIGKILL
+    assert old.read_bytes() == b"old"
+    (left,) = set(old.parent.iterdir()) - {old}
+    assert left.name == f".page.html.{process.pid}.tmp.html"
+    assert left.read_bytes() == b"new"
+
+
+def test_the_temporary_name_lies_beside_and_ends_as_the_file_does(old):
+    with replacing(old) as temporary:
+        assert (temporary.parent, temporary.suffix, temporary.name[0]) == (old.parent, ".html", ".")
+        temporary.write_bytes(b"new")
+        assert old.read_bytes() == b"old"
+    assert old.read_bytes() == b"new"
+
+
+def test_the_content_is_on_the_disk_before_its_name_and_the_name_at_the_end(old, monkeypatch):
+    done, fsync, rename = [], os.fsync, Path.replace
+
+    def watch_sync(handle):
+        done.append("folder" if stat.S_ISDIR(os.fstat(handle).st_mode) else "file")
+        fsync(handle)
+
+    def watch_rename(path, target):
+        done.append("name")
+        return rename(path, target)
+
+    monkeypatch.setattr(storage.os, "fsync", watch_sync)
+    monkeypatch.setattr(Path, "replace", watch_rename)
+    write_whole(old, "new")
+    assert done == ["file", "name", "folder"]
+
+
+def test_a_folder_that_cannot_be_brought_to_the_disk_is_an_error(tmp_path, monkeypatch):
+    monkeypatch.setattr(storage.os, "fsync", refuse(errno.EIO))
+    with pytest.raises(OSError, match="Input/output error"):
+        sync_folder(tmp_path)
+
+
+@pytest.mark.parametrize(("call", "code"), [("fsync", errno.EINVAL), ("open", errno.EACCES)])
+def test_systems_that_sync_no_folders_are_written_to_all_the_same(tmp_path, monkeypatch, call, code):
+    monkeypatch.setattr(storage.os, call, refuse(code))
+    sync_folder(tmp_path)

@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from asrnorm.errors import StorageError
+from asrnorm.storage import describe_failure
 
 
 class Ledger:
@@ -32,7 +33,7 @@ class Ledger:
         except FileNotFoundError:
             lines = []
         except OSError as error:
-            raise StorageError(f"{path}: {error.strerror}") from None
+            raise StorageError(describe_failure(error, path)) from None
         for line in lines:
             try:
                 row = json.loads(line)
@@ -62,4 +63,4 @@ class Ledger:
                 file.flush()
                 os.fsync(file.fileno())
         except OSError as error:
-            raise StorageError(f"{self.path}: {error.strerror}") from None
+            raise StorageError(describe_failure(error, self.path)) from None

@@ -2,12 +2,11 @@
 
 import dataclasses
 import json
-import os
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from asrnorm.errors import StorageError
+from asrnorm.storage import write_whole
 
 SCHEMA = 1
 
@@ -160,18 +159,7 @@ def write_json(path: Path, audit: Audit) -> None:
     Raises:
         StorageError: the disk is full or the place cannot be written; what was there stays.
     """
-    temporary = path.with_name(f".{path.name}.{os.getpid()}")
-    try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        with temporary.open("w", encoding="utf-8") as file:
-            json.dump(to_json(audit), file, indent=1)
-            file.flush()
-            os.fsync(file.fileno())
-        temporary.replace(path)
-    except OSError as error:
-        raise StorageError(f"{path}: {error.strerror}") from None
-    finally:
-        temporary.unlink(missing_ok=True)
+    write_whole(path, json.dumps(to_json(audit), indent=1))
 
 
 def _scores(reading: Reading) -> dict[str, float]:

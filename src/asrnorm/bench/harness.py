@@ -20,6 +20,7 @@ import torch
 from asrnorm import __version__
 from asrnorm.commit import find_commit
 from asrnorm.errors import InputError
+from asrnorm.storage import replacing
 
 SCHEMA = 1
 
@@ -207,14 +208,5 @@ def save(file: Path, suite: str, rows: Sequence[Row]) -> None:
         ['machine', 'rows', 'schema', 'suite']
     """
     content = {"schema": SCHEMA, "suite": suite, "machine": metadata(), "rows": [asdict(row) for row in rows]}
-    file.parent.mkdir(parents=True, exist_ok=True)
-    partial = file.with_name(f".{file.name}.{os.getpid()}.tmp")
-    try:
-        with partial.open("w") as stream:
-            json.dump(content, stream, indent=2)
-            stream.write("\n")
-            stream.flush()
-            os.fsync(stream.fileno())
-        partial.replace(file)
-    finally:
-        partial.unlink(missing_ok=True)
+    with replacing(file) as temporary:
+        temporary.write_text(json.dumps(content, indent=2) + "\n")

@@ -2,7 +2,6 @@
 
 import json
 import math
-import os
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -19,6 +18,7 @@ from asrnorm.cli.run_folder import open_run, read_assignments
 from asrnorm.cli.score_table import print_attacks, print_scores
 from asrnorm.config import RunConfig, content_hash, override
 from asrnorm.errors import InputError
+from asrnorm.storage import replacing
 
 if TYPE_CHECKING:
     from asrnorm.data import Suite
@@ -92,7 +92,8 @@ def evaluate(
         attacks = score_attacks(loaded.model, images, name=scores.source.name, seed=config.seed, **form)
         print_attacks(attacks, scores.source)
     if json_file is not None:
-        _write(json_file, _describe(run, loaded.config, config, scores, attacks))
+        with replacing(json_file) as temporary:
+            temporary.write_text(json.dumps(_describe(run, loaded.config, config, scores, attacks), indent=2))
     if name is not None:
         keep_result(run, name, config, scores, attacks, time.monotonic() - started)
 
@@ -193,15 +194,3 @@ def _describe(
         "average_accuracy": None if math.isnan(average) else average,
         "adversarial": attacks,
     }
-
-
-def _write(file: Path, values: dict[str, Any]) -> None:
-    partial = file.with_name(f".{file.name}.{os.getpid()}.tmp")
-    try:
-        with partial.open("w") as stream:
-            json.dump(values, stream, indent=2)
-            stream.flush()
-            os.fsync(stream.fileno())
-        partial.replace(file)
-    finally:
-        partial.unlink(missing_ok=True)

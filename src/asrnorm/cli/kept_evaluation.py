@@ -1,7 +1,6 @@
 """What `asrnorm evaluate` leaves in the folder of the run itself: further results, and analyses of single images."""
 
 import dataclasses
-import os
 import re
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
@@ -13,6 +12,7 @@ import typer
 from asrnorm.config import RunConfig, content_hash
 from asrnorm.errors import StorageError
 from asrnorm.results import read_result, write_result
+from asrnorm.storage import describe_failure, replacing
 
 if TYPE_CHECKING:
     from asrnorm.evaluation import SuiteScore
@@ -76,13 +76,8 @@ def keep_statistics(run: Path, arrays: Mapping[str, Any]) -> Path:
     import numpy as np
 
     path = run / "analyses" / "statistics.npz"
-    temporary = path.with_name(f".{path.name}.{os.getpid()}")
-    with _folder_of(path):
-        with temporary.open("wb") as file:
-            np.savez_compressed(file, **arrays)
-            file.flush()
-            os.fsync(file.fileno())
-        temporary.replace(path)
+    with _folder_of(path), replacing(path) as temporary:
+        np.savez_compressed(temporary, **arrays)
     return path
 
 
@@ -97,4 +92,4 @@ def _folder_of(path: Path) -> Iterator[None]:
     except StorageError:
         raise
     except OSError as error:
-        raise StorageError(f"{path}: {error.strerror or error}") from None
+        raise StorageError(describe_failure(error, path)) from None

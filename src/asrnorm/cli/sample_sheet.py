@@ -6,6 +6,7 @@ from tempfile import TemporaryDirectory
 
 from asrnorm.cli.data_show import SuiteDomains
 from asrnorm.errors import InputError
+from asrnorm.storage import replacing
 
 SUITES = ("pacs", "cifar10c", "digits")
 _PAPER = "#ffffff"
@@ -41,8 +42,6 @@ def draw_samples(path: Path, suites: Sequence[str] = SUITES) -> list[str]:
         for part in sheets:
             joined.paste(part, (0, top))
             top += part.height
-        path.parent.mkdir(parents=True, exist_ok=True)
-        temporary = path.with_name(f".{path.name}.tmp")
-        joined.save(temporary, "PNG")
-        temporary.replace(path)
+        with replacing(path) as temporary:
+            joined.save(temporary, "PNG")
     return lines

@@ -21,6 +21,7 @@ from numpy.typing import DTypeLike, NDArray
 from asrnorm.data.lock import hold_lock
 from asrnorm.data.reader.array import open_npy
 from asrnorm.errors import AsrnormError, InputError, StorageError
+from asrnorm.storage import sync_folder
 
 VERSION = 1  # of the layout; raise it and every entry is built again
 _RECORD = "entry.json"
@@ -159,7 +160,7 @@ def _build(place: Path, wanted: Mapping[str, Any], build: Callable[[EntryWriter]
         partial.chmod(0o755)  # mkdtemp's 0700 would lock colleagues out of a shared cache
         shutil.rmtree(place, ignore_errors=True)
         partial.rename(place)
-        _sync_folder(place.parent)
+        sync_folder(place.parent)
     finally:
         shutil.rmtree(partial, ignore_errors=True)
 
@@ -185,14 +186,6 @@ def _open_array(path: Path, entry: Mapping[str, Any]) -> NDArray[Any]:
             raise ValueError("damaged")
         _verified.add(key)
     return array
-
-
-def _sync_folder(folder: Path) -> None:
-    handle = os.open(folder, os.O_RDONLY)
-    try:
-        os.fsync(handle)
-    finally:
-        os.close(handle)
 
 
 def _explain(error: OSError, place: Path) -> str:

@@ -2,8 +2,7 @@
 
 import os
 import re
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -13,6 +12,7 @@ from numpy.typing import ArrayLike, NDArray
 from PIL import Image, ImageDraw, ImageFont
 
 from asrnorm.errors import InputError
+from asrnorm.storage import replacing
 
 OVERVIEW = "overview"
 
@@ -189,19 +189,6 @@ def _fit(text: str, width: int) -> tuple[str, ImageFont.FreeTypeFont | ImageFont
 
 
 def _save(sheet: Image.Image, path: Path) -> Path:
-    with _replacing(path) as temporary:
+    with replacing(path) as temporary:
         sheet.save(temporary, "PNG")
     return path
-
-
-@contextmanager
-def _replacing(path: Path) -> Iterator[Path]:
-    """A temporary name beside `path` that takes its place at the end, or vanishes."""
-    temporary = path.with_name(f".{path.name}.{os.getpid()}.tmp")
-    try:
-        yield temporary
-        with temporary.open("rb+") as file:
-            os.fsync(file.fileno())
-        temporary.replace(path)
-    finally:
-        temporary.unlink(missing_ok=True)

@@ -2,8 +2,6 @@
 
 import copy
 import json
-import os
-from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -15,8 +13,9 @@ from asrnorm.exporting.base import FORMATS, FileFormat, Subject
 from asrnorm.exporting.card import describe_file
 from asrnorm.exporting.verify import Verdict, verify
 from asrnorm.exporting.weight_file import CARD
+from asrnorm.storage import describe_failure, replacing, sync_file
 from asrnorm.training import LoadedRun
-from asrnorm.training.folder import sync_folder, write_whole
+from asrnorm.training.folder import write_whole
 
 
 @dataclass(frozen=True)
@@ -70,23 +69,19 @@ def export_run(
         run=run, model=model, size=evaluation_size(run.suite) if size is None else size, batch=batch, opset=opset
     )
     content, facts = chosen.encode(subject)
-    partial = path.with_name(f".{path.stem}.{os.getpid()}.tmp{chosen.suffix}")
     try:
-        _write_through(partial, content)
-        verdict = verify(chosen.open(partial, subject), subject, path.name)
-        card = {**describe_file(subject, file_format, path.name, content, verdict), **facts}
-        sidecars = {CARD: (json.dumps(card, indent=2) + "\n").encode(), **chosen.sidecars(subject)}
-        for ending, text in sidecars.items():
-            write_whole(path.with_name(path.name + ending), text)
-        partial.replace(path)
-        sync_folder(path.parent)
+        with replacing(path) as temporary:
+            temporary.write_bytes(content)
+            sync_file(temporary)  # a full disk is found before the files beside it change
+            verdict = verify(chosen.open(temporary, subject), subject, path.name)
+            card = {**describe_file(subject, file_format, path.name, content, verdict), **facts}
+            sidecars = {CARD: (json.dumps(card, indent=2) + "\n").encode(), **chosen.sidecars(subject)}
+            for ending, text in sidecars.items():
+                write_whole(path.with_name(path.name + ending), text)
     except StorageError:
         raise
     except OSError as error:
-        raise StorageError(f"{path}: {error.strerror or error}; choose another --out") from None
-    finally:
-        with suppress(OSError):
-            partial.unlink(missing_ok=True)
+        raise StorageError(f"{describe_failure(error, path)}; choose another --out") from None
     return Export(path, tuple(path.with_name(path.name + ending) for ending in sidecars), verdict)
 
 
@@ -111,11 +106,3 @@ def _refuse(
         raise WrongCallError(f"size {size[0]}x{size[1]}: both sides must be positive")
     if batch is not None and batch < 1:
         raise WrongCallError(f"batch {batch}: must be positive, or dynamic")
-
-
-def _write_through(path: Path, content: bytes) -> None:
-    path.parent.mkdir(parents=True, exist_ok=True)
-    with path.open("wb") as file:
-        file.write(content)
-        file.flush()
-        os.fsync(file.fileno())

@@ -12,6 +12,7 @@ from asrnorm.config import dump_config
 from asrnorm.errors import AsrnormError
 from asrnorm.launch.executor import Ended
 from asrnorm.launch.job import Job, Piece
+from asrnorm.storage import replacing
 
 # What a worker is to do: go on, stop after a checkpoint, stop at once.
 Wish = Literal["go on", "stop", "stop at once"]
@@ -69,14 +70,8 @@ def _work(job: Job, environment: Mapping[str, str], wish: Callable[[], Wish], pl
 
 
 def _write_config(job: Job) -> None:
-    job.folder.mkdir(parents=True, exist_ok=True)
-    path = job.folder / "launch.yaml"
-    temporary = path.with_name(f".{path.name}.{os.getpid()}.tmp")
-    with temporary.open("w", encoding="utf-8") as file:
-        file.write(dump_config(job.config))
-        file.flush()
-        os.fsync(file.fileno())
-    temporary.replace(path)
+    with replacing(job.folder / "launch.yaml") as temporary:
+        temporary.write_text(dump_config(job.config), encoding="utf-8")
 
 
 def _run(

@@ -17,8 +17,9 @@ from torch import Tensor
 
 from asrnorm.config import RunConfig, from_mapping, to_mapping
 from asrnorm.data.pool import Pool
-from asrnorm.errors import InputError, StorageError
-from asrnorm.training.folder import describe_failure, refuse_other, sync_folder, write_beside
+from asrnorm.errors import InputError
+from asrnorm.storage import replacing, sync_file
+from asrnorm.training.folder import advising, refuse_other
 from asrnorm.training.pool_part import DamagedError, PartStore
 
 logger = logging.getLogger("asrnorm")
@@ -63,15 +64,12 @@ class CheckpointStore:
         """
         parts = self._parts.save(pool)
         whole = {"schema": SCHEMA, "config": to_mapping(self._config), "parts": parts, **state}
-        temporary = write_beside(self._last, pack(whole))
-        try:
+        with advising(self._last), replacing(self._last) as temporary:
+            temporary.write_bytes(pack(whole))
+            sync_file(temporary)  # on the disk before the one that was last gives up its name
             if "last.pt" in self._named:  # a damaged one must not take the place of the good previous one
                 self._last.replace(self._previous)
                 self._named["previous.pt"] = self._named["last.pt"]
-            temporary.replace(self._last)
-            sync_folder(self._last.parent)
-        except OSError as error:
-            raise StorageError(describe_failure(error, self._last)) from None
         self._named["last.pt"] = [part["name"] for part in parts]
         self._parts.prune(name for names in self._named.values() for name in names)
 

@@ -1,20 +1,20 @@
-"""The folder of a run: where its files lie, who may write them, and how they come to be whole or absent."""
+"""The folder of a run: where its files lie, who may write them, and what to do where they cannot be written."""
 
 import errno
 import fcntl
-import os
 import shutil
 from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from pathlib import Path
 
 from asrnorm.config import RunConfig, content_hash, dump_config, first_difference, load_config
 from asrnorm.config import run_name as run_name
 from asrnorm.errors import InputError, StorageError
+from asrnorm.storage import describe_failure, replacing
 
 _FULL = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EFBIG})
 _HELD = frozenset({errno.EACCES, errno.EAGAIN})
-_TEMPORARY = (".*.tmp", ".result.json.*")
+_TEMPORARY = (".*.tmp*", ".result.json.*")
 _OWN = ("result.json", "divergence.json", "model.safetensors", "config.yaml", "env.json", "log.jsonl")
 _OWN_FOLDERS = ("checkpoints", "pool", "events", "choice", "evaluations", "analyses")
 
@@ -51,11 +51,9 @@ class RunFolder:
             InputError: the folder holds another run, or another process is at work in it.
             StorageError: the folder cannot be written.
         """
-        try:
+        with advising(self.path):
             self.path.mkdir(parents=True, exist_ok=True)
             lock = (self.path / ".lock").open("ab")
-        except OSError as error:
-            raise StorageError(describe_failure(error, self.path)) from None
         with lock:
             try:
                 fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -85,14 +83,12 @@ class RunFolder:
 
     def clear(self) -> None:
         """Remove the files of a run, and nothing else; the result first, since it says that the rest is there."""
-        try:
+        with advising(self.path):
             for name in _OWN:
                 (self.path / name).unlink(missing_ok=True)
             for name in _OWN_FOLDERS:
                 if (self.path / name).exists():
                     shutil.rmtree(self.path / name)
-        except OSError as error:
-            raise StorageError(describe_failure(error, self.path)) from None
 
 
 def refuse_other(mine: RunConfig, theirs: RunConfig, path: Path) -> None:
@@ -110,58 +106,32 @@ def refuse_other(mine: RunConfig, theirs: RunConfig, path: Path) -> None:
 
 
 def write_whole(path: Path, data: bytes) -> None:
-    """Write a file so that under its name there is the old content or the new one, whole, whenever the power goes.
+    """Write a file of a run whole or not at all.
 
     Raises:
-        StorageError: the disk is full or the place cannot be written; what was there stays.
+        StorageError: it cannot be written, with what to do about it; what was there stays.
+    """
+    with advising(path), replacing(path) as temporary:
+        temporary.write_bytes(data)
+
+
+@contextmanager
+def advising(path: Path) -> Iterator[None]:
+    """Say what to do about it where `path` cannot be written in a `with` block.
+
+    Raises:
+        StorageError: one line, for any error of the system.
 
     Example:
-        >>> from tempfile import TemporaryDirectory
-        >>> with TemporaryDirectory() as place:
-        ...     write_whole(Path(place) / "a", b"whole")
-        ...     (Path(place) / "a").read_bytes(), len(list(Path(place).iterdir()))
-        (b'whole', 1)
+        >>> with advising(Path("log.jsonl")):
+        ...     raise OSError(errno.EACCES, "Permission denied")
+        Traceback (most recent call last):
+        asrnorm.errors.StorageError: log.jsonl: Permission denied; choose another --out
     """
-    temporary = write_beside(path, data)
     try:
-        temporary.replace(path)
-        sync_folder(path.parent)
+        yield
     except OSError as error:
-        _discard(temporary)
-        raise StorageError(describe_failure(error, path)) from None
-
-
-def write_beside(path: Path, data: bytes) -> Path:
-    """Write a file under a temporary name beside `path`, to the disk, and return that name."""
-    temporary = path.with_name(f".{path.name}.tmp")
-    try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        with temporary.open("wb") as file:
-            file.write(data)
-            file.flush()
-            os.fsync(file.fileno())
-    except OSError as error:
-        _discard(temporary)
-        raise StorageError(describe_failure(error, path)) from None
-    return temporary
-
-
-def _discard(path: Path) -> None:
-    with suppress(OSError):  # what went wrong before is what is reported
-        path.unlink(missing_ok=True)
-
-
-def sync_folder(folder: Path) -> None:
-    """Bring the names of a folder to the disk, as `fsync` does a file's content."""
-    handle = os.open(folder, os.O_RDONLY)
-    try:
-        os.fsync(handle)
-    finally:
-        os.close(handle)
-
-
-def describe_failure(error: OSError, path: Path) -> str:
-    """Return one line for a failed write and what to do about it."""
-    if error.errno in _FULL:
-        return f"{path}: the disk is full; free some space and start again, the run goes on from its last checkpoint"
-    return f"{path}: {error.strerror or error}; choose another --out"
+        if error.errno in _FULL:
+            advice = "the disk is full; free some space and start again, the run goes on from its last checkpoint"
+            raise StorageError(f"{path}: {advice}") from None
+        raise StorageError(f"{describe_failure(error, path)}; choose another --out") from None

@@ -8,8 +8,7 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-from asrnorm.errors import StorageError
-from asrnorm.training.folder import describe_failure, write_whole
+from asrnorm.training.folder import advising, write_whole
 
 logger = logging.getLogger("asrnorm")
 
@@ -53,20 +52,16 @@ class RunLog:
             self._file.close()
         kept = "".join(f"{json.dumps(row)}\n" for row in read_rows(self._path) if row["step"] <= step)
         write_whole(self._path, kept.encode())
-        try:
+        with advising(self._path):
             self._file = self._path.open("a", encoding="utf-8")
-        except OSError as error:
-            raise StorageError(describe_failure(error, self._path)) from None
 
     def write(self, row: Mapping[str, Any]) -> None:
         """Append the row of a step."""
         if self._path is None:
             return
-        try:
+        with advising(self._path):
             self._file.write(f"{json.dumps(row)}\n")
             self._file.flush()
-        except OSError as error:
-            raise StorageError(describe_failure(error, self._path)) from None
         if self._writer is not None:
             for name, value in flatten(row):
                 if name != "step":
@@ -76,10 +71,8 @@ class RunLog:
         """Bring the rows to the disk; a checkpoint of their step may then be written."""
         if self._path is None:
             return
-        try:
+        with advising(self._path):
             os.fsync(self._file.fileno())
-        except OSError as error:
-            raise StorageError(describe_failure(error, self._path)) from None
 
 
 def read_rows(path: Path) -> list[dict[str, Any]]:

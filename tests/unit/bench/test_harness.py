@@ -3,6 +3,7 @@ import json
 
 import pytest
 
+from asrnorm import storage
 from asrnorm.bench import harness
 from asrnorm.bench.harness import Case, Row, compare, metadata, save
 from asrnorm.errors import InputError
@@ -94,7 +95,7 @@ def test_results_are_written_whole_or_not_at_all(tmp_path, monkeypatch):
     def fail(*args, **kwargs):
         raise OSError("disk full")
 
-    monkeypatch.setattr(harness.os, "fsync", fail)
+    monkeypatch.setattr(storage.os, "fsync", fail)
     with pytest.raises(OSError, match="disk full"):
         save(file, "data", [])
     assert json.loads(file.read_text()) == content

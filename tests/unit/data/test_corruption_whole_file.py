@@ -5,7 +5,7 @@ import os
 import numpy as np
 import pytest
 
-from asrnorm.data.corruption import whole_file
+from asrnorm import storage
 from asrnorm.data.corruption.whole_file import PartialArray, write_text
 from asrnorm.errors import InputError
 
@@ -123,7 +123,7 @@ def test_something_else_under_the_name_is_refused(tmp_path, content):
 
 def test_text_is_written_whole_or_not_at_all(tmp_path, monkeypatch):
     write_text(tmp_path / "r.json", "old")
-    monkeypatch.setattr(whole_file.os, "fsync", refuse(errno.ENOSPC))
+    monkeypatch.setattr(storage.os, "fsync", refuse(errno.ENOSPC))
     with pytest.raises(InputError, match="no space left"):
         write_text(tmp_path / "r.json", "new")
     assert (tmp_path / "r.json").read_text() == "old"

@@ -1,6 +1,7 @@
 """An exported file computes what the run does, says how to use it, and exists whole or not at all."""
 
 import dataclasses
+import errno
 import json
 import subprocess
 import sys
@@ -9,6 +10,7 @@ import numpy as np
 import pytest
 import torch
 
+from asrnorm import storage
 from asrnorm.errors import InputError, MissingDependencyError, StorageError, UnknownNameError, WrongCallError
 from asrnorm.exporting import FORMATS, OnnxFile, ProgramFile, export_run, load_weight_file
 from asrnorm.training import load_run
@@ -183,6 +185,20 @@ def test_a_place_that_cannot_be_written_is_one_line(finished, tmp_path):
     (tmp_path / "file").write_text("")
     with pytest.raises(StorageError, match="choose another --out"):
         export_run(finished, "torch-export", tmp_path / "file" / "m.pt2")
+
+
+def test_a_full_disk_leaves_the_earlier_file_and_its_card(finished, tmp_path, monkeypatch):
+    out = tmp_path / "out"
+    export_run(finished, "torch-export", out / "m.pt2")
+    before = {path.name: path.read_bytes() for path in out.iterdir()}
+
+    def full(handle):
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    monkeypatch.setattr(storage.os, "fsync", full)
+    with pytest.raises(StorageError, match=r"m\.pt2: No space left on device; choose another --out$"):
+        export_run(finished, "torch-export", out / "m.pt2", batch=4)
+    assert {path.name: path.read_bytes() for path in out.iterdir()} == before
 
 
 def test_the_run_is_not_changed_by_its_export(finished, tmp_path):

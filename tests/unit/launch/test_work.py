@@ -25,7 +25,7 @@ def test_a_run_its_evaluations_and_its_analyses_in_their_order(tmp_path):
     assert load_config(job.folder / "launch.yaml") == job.config
     log = (job.folder / "launch.log").read_text().splitlines()
     assert [line.rpartition(" ")[2] for line in log if line.startswith("#")] == ["train", "statistics"]
-    assert not list(job.folder.glob(".*.tmp"))
+    assert not list(job.folder.glob(".*.tmp*"))
 
 
 def test_only_what_is_missing_is_done_again(tmp_path):

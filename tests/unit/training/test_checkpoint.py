@@ -1,4 +1,5 @@
 import dataclasses
+import errno
 import hashlib
 import io
 import pickle
@@ -8,6 +9,7 @@ import numpy as np
 import pytest
 import torch
 
+from asrnorm import storage
 from asrnorm.config import OptimConfig, to_mapping
 from asrnorm.data import ImageSet
 from asrnorm.data.pool import Pool
@@ -198,3 +200,22 @@ def test_a_full_disk_leaves_the_checkpoints_as_they_were(tmp_path, store, pool):
     assert (tmp_path / "checkpoints" / "last.pt").read_bytes() == before
     store.save(state(2), pool)
     assert open_store(tmp_path).load().state["step"] == 2
+
+
+def test_a_checkpoint_that_does_not_reach_the_disk_takes_no_name_from_the_others(tmp_path, store, pool, monkeypatch):
+    for step in (1, 2):
+        store.save(state(step), pool)
+    folder = tmp_path / "checkpoints"
+    before = {path.name: path.read_bytes() for path in folder.iterdir()}
+
+    def full(handle):
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(storage.os, "fsync", full)
+        with pytest.raises(StorageError, match=r"last\.pt: the disk is full; free some space and start again"):
+            store.save(state(3), pool)
+    assert sorted(before) == ["last.pt", "previous.pt"]
+    assert {path.name: path.read_bytes() for path in folder.iterdir()} == before
+    store.save(state(3), pool)
+    assert open_store(tmp_path).load().state["step"] == 3

@@ -1,7 +1,6 @@
-import os
-
 import pytest
 
+from asrnorm import storage
 from asrnorm.errors import InputError, StorageError
 from asrnorm.training.folder import RunFolder, refuse_other, write_whole
 from helpers.tiny_run import Choice, tiny_config
@@ -14,7 +13,7 @@ def test_a_write_that_fails_leaves_the_old_content_and_no_temporary_file(tmp_pat
     def fail(handle):
         raise OSError(28, "No space left on device")
 
-    monkeypatch.setattr(os, "fsync", fail)
+    monkeypatch.setattr(storage.os, "fsync", fail)
     with pytest.raises(StorageError, match="disk is full"):
         write_whole(path, b"new")
     assert path.read_bytes() == b"old"
@@ -22,10 +21,11 @@ def test_a_write_that_fails_leaves_the_old_content_and_no_temporary_file(tmp_pat
 
 
 def test_what_a_killed_process_left_is_removed(tmp_path):
-    for name in (".config.yaml.tmp", ".result.json.4711"):
+    for name in (".config.yaml.4711.tmp.yaml", ".result.json.4711.tmp.json", ".config.yaml.tmp", ".result.json.4711"):
         (tmp_path / name).write_text("")
     (tmp_path / "checkpoints").mkdir()
-    (tmp_path / "checkpoints" / ".last.pt.tmp").write_text("")
+    for name in (".last.pt.4711.tmp.pt", ".last.pt.tmp"):
+        (tmp_path / "checkpoints" / name).write_text("")
     with RunFolder(tmp_path).open(tiny_config(), fresh=False):
         pass
     assert {path.name for path in tmp_path.rglob("*") if path.is_file()} == {"config.yaml", ".lock"}

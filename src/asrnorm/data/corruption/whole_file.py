@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 from PIL import Image
 
 from asrnorm.errors import InputError
+from asrnorm.storage import replacing, sync_folder
 
 _FULL = (errno.ENOSPC, errno.EDQUOT)
 
@@ -101,32 +102,17 @@ def write_image(path: Path, image: Image.Image) -> None:
     """Write a PNG file, and the folders it lies in, whole or not at all."""
     file = BytesIO()
     image.save(file, "PNG")
-    path.parent.mkdir(parents=True, exist_ok=True)
     _write_whole(path, file.getvalue())
 
 
 def _write_whole(path: Path, content: bytes) -> None:
-    hidden = path.with_name(f".{path.name}.{os.getpid()}.partial")
     try:
-        with hidden.open("wb") as file:
-            file.write(content)
-            file.flush()
-            os.fsync(file.fileno())
-        hidden.replace(path)
+        with replacing(path) as temporary:
+            temporary.write_bytes(content)
     except OSError as error:
-        hidden.unlink(missing_ok=True)
         if error.errno in _FULL:
             raise InputError(full_disk(path, len(content))) from None
         raise
-
-
-def sync_folder(folder: Path) -> None:
-    """Make a rename in `folder` survive a power cut."""
-    descriptor = os.open(folder, os.O_RDONLY)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)
 
 
 def full_disk(path: Path, num_bytes: int) -> str:
