@@ -13,9 +13,8 @@ from asrnorm.exporting.base import FORMATS, FileFormat, Subject
 from asrnorm.exporting.card import describe_file
 from asrnorm.exporting.verify import Verdict, verify
 from asrnorm.exporting.weight_file import CARD
-from asrnorm.storage import describe_failure, replacing, sync_file
+from asrnorm.storage import describe_failure, replacing, sync_file, write_whole
 from asrnorm.training import LoadedRun
-from asrnorm.training.folder import write_whole
 
 
 @dataclass(frozen=True)

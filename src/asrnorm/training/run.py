@@ -18,12 +18,12 @@ from asrnorm.data.pool import Pool
 from asrnorm.errors import DivergenceError, InputError
 from asrnorm.models import Classifier
 from asrnorm.models.weight import read_state
-from asrnorm.results import RunResult, read_result, write_result
+from asrnorm.results import RunResult, read_result, to_plain
 from asrnorm.training.assembly import build_like, build_method, build_model, check_config, compile_parts
 from asrnorm.training.checkpoint import CheckpointStore
 from asrnorm.training.distributed import choose_device, from_first, join_world
 from asrnorm.training.environment import describe_environment, record_environment
-from asrnorm.training.folder import RunFolder, advising, run_name, write_whole
+from asrnorm.training.folder import RunFolder, run_name, write_whole
 from asrnorm.training.log import RunLog
 from asrnorm.training.preparation import prepare_model
 from asrnorm.training.selection import Selector, create_measure, hold_out, needs_hold_out, validate
@@ -143,8 +143,7 @@ def _work(config: RunConfig, site: _Site) -> RunResult:
     wall = seconds + trainer.elapsed + time.monotonic() - started
     result = replace(result, wall_seconds=round(wall, 3))
     if site.world.rank == 0:
-        with advising(site.folder.result):
-            write_result(site.folder.result, result)
+        write_whole(site.folder.result, json.dumps(to_plain(result), indent=2).encode())
         site.folder.drop_pool()
     return result
 

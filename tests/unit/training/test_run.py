@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 import torch
 
+from asrnorm import storage
 from asrnorm.errors import DivergenceError, InputError, InterruptedRunError, StorageError, UnknownNameError
 from asrnorm.results import read_result
 from asrnorm.training import load_run, run
@@ -223,6 +224,19 @@ def test_a_full_disk_is_one_line_and_the_run_goes_on_when_there_is_room(tmp_path
     run(config, tmp_path / "a")
     assert model_bytes(tmp_path / "a") == model_bytes(tmp_path / "whole")
     assert logged_steps(tmp_path / "a") == logged_steps(tmp_path / "whole")
+
+
+def test_a_disk_that_is_full_at_the_result_says_so_once(tmp_path, monkeypatch):
+    def full(path):
+        if "result.json" in path.name:
+            raise OSError(errno.ENOSPC, "No space left on device")
+
+    monkeypatch.setattr(storage, "sync_file", full)
+    with pytest.raises(StorageError) as caught:
+        run(tiny_config(steps=2), tmp_path / "a")
+    assert str(caught.value).startswith(f"{tmp_path / 'a' / 'result.json'}: the disk is full; free some space")
+    assert str(caught.value).count("result.json") == 1
+    assert not (tmp_path / "a" / "result.json").exists()
 
 
 def test_a_folder_that_cannot_be_made_is_one_line(tmp_path):
