@@ -143,9 +143,14 @@ def _work(config: RunConfig, site: _Site) -> RunResult:
     wall = seconds + trainer.elapsed + time.monotonic() - started
     result = replace(result, wall_seconds=round(wall, 3))
     if site.world.rank == 0:
-        write_whole(site.folder.result, json.dumps(to_plain(result), indent=2).encode())
+        write_result(site.folder.result, result)
         site.folder.drop_pool()
     return result
+
+
+def write_result(path: Path, result: RunResult) -> None:
+    """Write what a run came to; a full disk is told as to someone who trains."""
+    write_whole(path, json.dumps(to_plain(result), indent=2).encode())
 
 
 def _choose_steps(config: RunConfig, suite: Suite, site: _Site) -> tuple[int, float]:
