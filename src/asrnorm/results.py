@@ -110,3 +110,19 @@ def parse_result(values: object, where: str) -> RunResult:
     except UnknownNameError as error:
         raise InputError(str(error)) from error
     return result
+
+
+def read_log_rows(path: Path) -> list[dict[str, Any]]:
+    """Return the rows of a run's `log.jsonl`, none where there is no log; a line that a kill cut short ends it."""
+    if not path.exists():
+        return []
+    rows = []
+    for line in path.read_text(encoding="utf-8", errors="replace").splitlines():
+        try:
+            row = json.loads(line)
+        except ValueError:
+            break
+        if not isinstance(row, dict) or not isinstance(row.get("step"), int):
+            break
+        rows.append(row)
+    return rows

@@ -2,10 +2,11 @@
 
 import csv
 import io
-import json
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
+
+from asrnorm.results import read_log_rows
 
 LOG_FILE = "log.jsonl"
 CURVES_FILE = "curves.csv"
@@ -21,21 +22,10 @@ def read_log(folder: Path | None) -> list[dict[str, Any]]:
     if folder is None:
         return []
     if (folder / LOG_FILE).is_file():
-        return list(_read_lines(folder / LOG_FILE))
+        return read_log_rows(folder / LOG_FILE)
     if (folder / CURVES_FILE).is_file():
         return list(parse_curves((folder / CURVES_FILE).read_text(encoding="utf-8", errors="replace")))
     return []
-
-
-def _read_lines(path: Path) -> Iterator[dict[str, Any]]:
-    for line in path.read_text(encoding="utf-8", errors="replace").splitlines():
-        try:
-            row = json.loads(line)
-        except ValueError:
-            return
-        if not isinstance(row, dict) or not isinstance(row.get("step"), int):
-            return
-        yield row
 
 
 def format_curves(rows: Sequence[dict[str, Any]]) -> str:

@@ -8,6 +8,7 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
+from asrnorm.results import read_log_rows
 from asrnorm.training.folder import advising, write_whole
 
 logger = logging.getLogger("asrnorm")
@@ -50,7 +51,7 @@ class RunLog:
             return
         if self._file is not None:
             self._file.close()
-        kept = "".join(f"{json.dumps(row)}\n" for row in read_rows(self._path) if row["step"] <= step)
+        kept = "".join(f"{json.dumps(row)}\n" for row in read_log_rows(self._path) if row["step"] <= step)
         write_whole(self._path, kept.encode())
         with advising(self._path):
             self._file = self._path.open("a", encoding="utf-8")
@@ -73,22 +74,6 @@ class RunLog:
             return
         with advising(self._path):
             os.fsync(self._file.fileno())
-
-
-def read_rows(path: Path) -> list[dict[str, Any]]:
-    """Return the rows of a log; a line that a kill cut short ends it."""
-    if not path.exists():
-        return []
-    rows = []
-    for line in path.read_text(encoding="utf-8", errors="replace").splitlines():
-        try:
-            row = json.loads(line)
-        except ValueError:
-            break
-        if not isinstance(row, dict) or not isinstance(row.get("step"), int):
-            break
-        rows.append(row)
-    return rows
 
 
 def flatten(values: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, float]]:

@@ -3,7 +3,8 @@ import json
 import pytest
 
 from asrnorm.errors import StorageError
-from asrnorm.training.log import RunLog, read_rows
+from asrnorm.results import read_log_rows
+from asrnorm.training.log import RunLog
 
 
 def test_rows_after_the_step_and_half_a_line_are_cut(tmp_path):
@@ -12,7 +13,7 @@ def test_rows_after_the_step_and_half_a_line_are_cut(tmp_path):
     with RunLog(path, None, 2) as log:
         log.write({"step": 3, "loss": 0.2})
         log.sync()
-        assert [row["step"] for row in read_rows(path)] == [1, 2, 3]
+        assert [row["step"] for row in read_log_rows(path)] == [1, 2, 3]
         log.cut(1)
         log.write({"step": 2})
     assert path.read_text() == '{"step": 1, "loss": 0.1}\n{"step": 2}\n'
@@ -24,7 +25,7 @@ def test_numbers_come_back_to_the_last_digit(tmp_path):
         log.write({"step": 1, "loss": loss})
     with RunLog(tmp_path / "log.jsonl", None, 1):
         pass
-    assert read_rows(tmp_path / "log.jsonl") == [{"step": 1, "loss": loss}]
+    assert read_log_rows(tmp_path / "log.jsonl") == [{"step": 1, "loss": loss}]
 
 
 def test_other_processes_write_nothing(tmp_path):

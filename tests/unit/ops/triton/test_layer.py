@@ -1,8 +1,4 @@
 import copy
-import os
-import subprocess
-import sys
-from pathlib import Path
 
 import pytest
 import torch
@@ -11,22 +7,17 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from asrnorm import ASRNorm2d, create_model, ops
+from helpers.interpreter import interpret
 from helpers.kernel_case import KernelCase, check, outcome
 
-TESTS = Path(__file__).parents[3]
 HALVES = (torch.float16, torch.bfloat16)
 
 
 def test_the_kernels_equal_the_reference_in_the_interpreter():
-    pytest.importorskip("triton")
-    paths = os.pathsep.join([str(TESTS.parent / "src"), str(TESTS), os.environ.get("PYTHONPATH", "")])
-    environment = {**os.environ, "TRITON_INTERPRET": "1", "PYTHONPATH": paths, "OMP_NUM_THREADS": "1"}
-    command = [sys.executable, str(TESTS / "helpers" / "interpreted_layer.py")]
-    child = subprocess.run(command, env=environment, capture_output=True, text=True, check=False, timeout=900)
-    assert child.returncode == 0, child.stderr[-3000:]
+    found = int(interpret("interpreted_layer"))
     from helpers.interpreted_layer import CASES
 
-    assert int(child.stdout) == len(CASES)
+    assert found == len(CASES)
 
 
 shapes = st.tuples(

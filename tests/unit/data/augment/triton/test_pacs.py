@@ -1,26 +1,14 @@
-import os
-import subprocess
-import sys
-from pathlib import Path
-
 import pytest
 import torch
 
 from asrnorm.data.augment.pacs import PacsDraw, apply_unfused, draw_pacs
 from asrnorm.training.augmentation import augment_images, draw_augmentation
+from helpers.interpreter import interpret
 from helpers.pictures import pictures
-
-TESTS = Path(__file__).parents[4]
 
 
 def test_the_kernels_give_the_bits_of_the_tensor_operations():
-    pytest.importorskip("triton")
-    paths = os.pathsep.join([str(TESTS.parent / "src"), str(TESTS)])
-    environment = {**os.environ, "TRITON_INTERPRET": "1", "PYTHONPATH": paths, "OMP_NUM_THREADS": "1"}
-    command = [sys.executable, str(TESTS / "helpers" / "interpreted_pacs.py")]
-    child = subprocess.run(command, env=environment, capture_output=True, text=True, check=False, timeout=900)
-    assert child.returncode == 0, child.stderr
-    assert int(child.stdout) == 3 * 24 + 8 * 8 + 15 + 2
+    assert int(interpret("interpreted_pacs")) == 3 * 24 + 8 * 8 + 15 + 2
 
 
 def place(drawn):

@@ -1,27 +1,15 @@
-import os
-import subprocess
-import sys
-from pathlib import Path
-
 import pytest
 import torch
 
 from asrnorm.data.augment import RSDA_OPERATIONS, apply_tuple, draw_tuples
 from asrnorm.data.augment.rsda import apply_unread
 from asrnorm.methods.transformation import transform
+from helpers.interpreter import interpret
 from helpers.pictures import pictures
-
-TESTS = Path(__file__).parents[4]
 
 
 def test_the_kernel_gives_the_bits_of_the_tensor_operations():
-    pytest.importorskip("triton")
-    paths = os.pathsep.join([str(TESTS.parent / "src"), str(TESTS)])
-    environment = {**os.environ, "TRITON_INTERPRET": "1", "PYTHONPATH": paths, "OMP_NUM_THREADS": "1"}
-    command = [sys.executable, str(TESTS / "helpers" / "interpreted_rsda.py")]
-    child = subprocess.run(command, env=environment, capture_output=True, text=True, check=False, timeout=900)
-    assert child.returncode == 0, child.stderr
-    assert int(child.stdout) == sum(len(operation.levels) for operation in RSDA_OPERATIONS) + 27 + 26
+    assert int(interpret("interpreted_rsda")) == sum(len(operation.levels) for operation in RSDA_OPERATIONS) + 27 + 26
 
 
 @pytest.mark.gpu
