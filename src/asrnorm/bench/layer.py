@@ -195,8 +195,9 @@ def _case(
     device: torch.device,
     memory: dict[str, tuple[int, int | None]],
 ) -> Case:
+    # A layer of its own: gradients of one that has been called outside keep to the stream of that call.
+    memory[way.name] = _memory(way.make(shape).to(device).train(), way, pairs[0], device)
     layer = way.make(shape).to(device).train()
-    memory[way.name] = _memory(layer, way, pairs[0], device)
     called = torch.compile(layer) if way.compiled else layer
     backend = partial(place.on_backend, way.backend)
 
