@@ -83,12 +83,14 @@ class Method:
         world: the processes of the run; set by the trainer.
         capturable: `loss` is a function of the batch's tensors and of `drawn` alone, shapes included, waits for nothing
             and may be captured as a CUDA graph. A class that brings its own `loss` has to say so anew.
+        keeps_growth: `grow` takes so long, next to writing a checkpoint, that one follows it.
         capture: capture what a grow phase repeats; set by the trainer.
     """
 
     seed: int = 0
     world: World = ALONE
     capturable: bool = True
+    keeps_growth: bool = True
     capture: bool = False
     _own_steps: int = 0
 

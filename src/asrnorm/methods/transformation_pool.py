@@ -47,6 +47,7 @@ class TransformationPool(Method, ABC):
     """
 
     capturable = True
+    keeps_growth = False  # on a GPU a search of Digits takes a tenth of a second, as a checkpoint does
     _search_graph: SearchGraph | None = None
 
     def __init__(

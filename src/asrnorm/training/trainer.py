@@ -115,7 +115,8 @@ class Trainer:
             while self.step < self.stop:
                 grown, batch, rate = self._advance()
                 stopping = self._agree_to_stop(interruption)
-                saving = grown is not None or stopping or self._is_due(self.config.checkpoint_every)
+                kept = grown is not None and self.method.keeps_growth
+                saving = kept or stopping or self._is_due(self.config.checkpoint_every)
                 if (saving or self._has_row()) and self._went_wrong():
                     self._go_back(store, rows)
                     continue
@@ -213,7 +214,7 @@ class Trainer:
             with self.autocast():
                 grown = dict(self.method.grow(self.model, self.pool, self.step))
             self.model.train()
-        # A row of the log tells of the step after growing alone, and a checkpoint follows it.
+        # A row of the log tells of the step after growing alone, and a checkpoint may follow it.
         stop = self.stop if grown is None else self.step + 1
         batch, count = (self._captured and self._captured.run(self.step, stop)) or (self._take_step(), 1)
         self._num_losses += count

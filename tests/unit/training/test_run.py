@@ -14,6 +14,7 @@ from asrnorm import storage
 from asrnorm.errors import DivergenceError, InputError, InterruptedRunError, StorageError, UnknownNameError
 from asrnorm.results import read_result
 from asrnorm.training import load_run, run
+from asrnorm.training.checkpoint import CheckpointStore
 from asrnorm.training.folder import run_name
 from helpers import tiny_run
 from helpers.tiny_run import Choice, ToySuite, logged_steps, tiny_config
@@ -183,6 +184,18 @@ def test_a_signal_stops_after_a_checkpoint_and_the_run_goes_on_to_the_same_end(t
     run(config, tmp_path / "a")
     assert model_bytes(tmp_path / "a") == model_bytes(tmp_path / "whole")
     assert logged_steps(tmp_path / "a") == logged_steps(tmp_path / "whole")
+
+
+@pytest.mark.parametrize(("kept", "steps"), [(True, [0, 8, 15, 22, 30]), (False, [0, 30])])
+def test_a_checkpoint_follows_growing_that_takes_long(tmp_path, monkeypatch, kept, steps):
+    saved = []
+    save = CheckpointStore.save
+    monkeypatch.setattr(
+        CheckpointStore, "save", lambda store, state, pool: saved.append(state["step"]) or save(store, state, pool)
+    )
+    monkeypatch.setattr(tiny_run.ToyGrow, "keeps_growth", kept)
+    run(tiny_config(method=Choice(name="toy_grow", args={"interval": 7, "rounds": 3}), checkpoint_every=1000), tmp_path)
+    assert saved == steps
 
 
 def test_runs_work_in_a_thread_where_no_signal_can_be_caught(tmp_path):
