@@ -179,18 +179,19 @@ def test_bn_test_on_cifar_is_evaluated_in_batches_of_16():
 
 
 @pytest.mark.parametrize(("source", "epoch"), [("photo", 11), ("art_painting", 14), ("cartoon", 16), ("sketch", 27)])
-def test_pacs_from_one_source_is_the_papers(source, epoch):
+def test_pacs_from_one_source_is_the_papers_but_for_what_source_images_chose(source, epoch):
     config = recipe("pacs.rsc_asr", source=source)
     optim = config.optim
-    assert (config.steps, config.batch_size, config.evaluate_every) == (30 * epoch, 128, epoch)
-    assert (optim.name, optim.lr, optim.momentum, optim.nesterov) == ("sgd", 0.004, 0.9, False)
+    assert (config.steps, config.batch_size, config.evaluate_every) == (30 * epoch, 64, epoch)  # 128 with mirror images
+    assert (optim.name, optim.lr, optim.momentum, optim.nesterov) == ("sgd", 0.01, 0.9, False)
     assert (optim.schedule, optim.step_at, optim.step_factor) == ("step", 0.8, 0.1)
     assert optim.weight_decay == 5e-4
-    assert (config.selection, config.augment, config.layers) == ("source-val", "pacs", "resnet-12")
+    assert (config.selection, config.augment, config.layers) == ("source-val", "pacs", "early")
     assert config.weights == "weights/resnet18_imagenet_backbone_fp16.safetensors"
     assert config.norm.args == {"gated_rescale": True}
-    assert config.method.args["version"] == "v1"
+    assert config.method.args["version"] == "v3"
     assert config.suite.args == {"source": source}
+    assert recipe("pacs.erm_asr", source=source).batch_size == 128
 
 
 @pytest.mark.parametrize(("target", "epoch"), [("photo", 58), ("art_painting", 55), ("cartoon", 53), ("sketch", 42)])
@@ -203,7 +204,7 @@ def test_pacs_with_one_domain_left_out_counts_the_other_three(target, epoch):
 
 def test_bn_stays_where_it_is_in_the_pretrained_network():
     assert {recipe(f"pacs.erm_{norm}").layers for norm in ("bn", "bn_test", "bin", "sn")} == {"all"}
-    assert {recipe(f"pacs.erm_{norm}").layers for norm in ("asr", "as", "ar", "in")} == {"resnet-12"}
+    assert {recipe(f"pacs.erm_{norm}").layers for norm in ("asr", "as", "ar", "in")} == {"early"}
 
 
 @pytest.mark.data

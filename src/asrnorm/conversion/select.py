@@ -33,7 +33,7 @@ def choose(sites: list[Site], layers: Layers, kinds: Collection[str], norm: obje
         return [site for site in sites if _agreed(site, [layers(n, site.module) for n in site.names])], "a function"
     if isinstance(layers, str) and layers in PRESETS:
         preset = _automatic(sites, norm) if layers == "auto" else layers
-        label = f"preset {preset!r}" + (", picked for this kind of network" if layers == "auto" else "")
+        label = f"preset {preset!r}" + (", picked for this network" if layers == "auto" else "")
         names = _preset_names(preset, [s.name for s in sites])
         return [site for site in candidates if site.name in names], label
     patterns = [layers] if isinstance(layers, str) else list(layers)
@@ -74,9 +74,11 @@ def _some(names: list[str], most: int = 4) -> str:
 
 
 def _automatic(sites: list[Site], norm: object) -> str:
-    if norm in _STILL_BATCH or not _is_basic_resnet([site.name for site in sites]):
+    # The choice of source images on PACS (study pacs-reading): the late layers of a trained network stay as they are.
+    is_trained = any(isinstance(site.what, Recognized) and site.what.is_trained() for site in sites)
+    if norm in _STILL_BATCH or not is_trained or len(_stages([site.name for site in sites])) < 2:
         return "all"
-    return "resnet-12"
+    return "early"
 
 
 def _is_basic_resnet(names: list[str]) -> bool:
@@ -91,11 +93,7 @@ def _preset_names(preset: str, names: list[str]) -> set[str]:
         return set(names[:1])
     if preset in ("resnet-12", "resnet-12b"):
         return _basic_block_names(preset, names, which="1" if preset == "resnet-12" else "2")
-    stages: dict[str, list[str]] = {}
-    for name in names:
-        match = _STAGE.match(name)
-        if match:
-            stages.setdefault(match.group(0), []).append(name)
+    stages = _stages(names)
     if len(stages) < 2:
         raise ConversionError(
             f"preset {preset!r} needs numbered stages, and {_some(names)} show none; use name patterns"
@@ -107,6 +105,16 @@ def _preset_names(preset: str, names: list[str]) -> set[str]:
     share = len(stages) - 1 if preset == "but-last" else ceil(len(stages) / 2)
     early = list(stages.values())[:share]
     return {*stem, *(name for members in early for name in members)}
+
+
+def _stages(names: list[str]) -> dict[str, list[str]]:
+    """Norms by their stage, in their order."""
+    stages: dict[str, list[str]] = {}
+    for name in names:
+        match = _STAGE.match(name)
+        if match:
+            stages.setdefault(match.group(0), []).append(name)
+    return stages
 
 
 def _basic_block_names(preset: str, names: list[str], which: str) -> set[str]:

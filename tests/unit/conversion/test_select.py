@@ -15,35 +15,47 @@ def resnet18():
     return asrnorm.create_model("resnet18", num_classes=7)
 
 
-def test_auto_takes_resnet_12_on_basic_blocks_and_says_so():
-    model = asrnorm.convert(resnet18(), "asr")
+def trained(name):
+    model = asrnorm.create_model(name, num_classes=7)
+    for module in model.modules():
+        if isinstance(module, nn.BatchNorm2d):
+            module.num_batches_tracked.fill_(10)
+    return model
+
+
+def test_auto_takes_the_early_layers_of_a_trained_network_and_says_so():
+    model = asrnorm.convert(trained("resnet18"), "asr")
     summary = asrnorm.conversion_summary(model)
-    assert summary.chosen_by == "preset 'resnet-12', picked for this kind of network"
+    assert summary.chosen_by == "preset 'early', picked for this network"
     assert [row[0] for row in summary.converted] == [
         "bn1",
         "layer1.0.bn1",
+        "layer1.0.bn2",
         "layer1.1.bn1",
+        "layer1.1.bn2",
         "layer2.0.bn1",
+        "layer2.0.bn2",
         "layer2.0.downsample.1",
         "layer2.1.bn1",
-        "layer3.0.bn1",
-        "layer3.0.downsample.1",
-        "layer3.1.bn1",
-        "layer4.0.bn1",
-        "layer4.0.downsample.1",
-        "layer4.1.bn1",
+        "layer2.1.bn2",
     ]
+    bottlenecks = converted(trained("resnet50"))
+    assert len(bottlenecks) == 1 + 10 + 13
+    assert all(name.startswith(("bn1", "layer1", "layer2")) for name in bottlenecks)
+
+
+def test_auto_takes_all_layers_of_a_fresh_network_and_where_names_show_no_stages():
+    assert len(converted(resnet18())) == 20
+    assert len(converted(asrnorm.create_model("wrn_16_4"))) == 13
+    flat = nn.Sequential(nn.BatchNorm2d(4), nn.ReLU(), nn.BatchNorm2d(4))
+    nn.init.normal_(flat[0].weight)
+    assert converted(flat) == ["0", "2"]
 
 
 @pytest.mark.parametrize("norm", ["bn", "bn_test", "dsbn"])
 def test_auto_takes_all_where_the_batch_still_standardizes(norm):
-    model = asrnorm.convert(resnet18(), norm)
+    model = asrnorm.convert(trained("resnet18"), norm)
     assert len(asrnorm.conversion_summary(model).converted) == 20
-
-
-def test_auto_takes_all_elsewhere():
-    assert len(converted(asrnorm.create_model("wrn_16_4"))) == 13
-    assert len(converted(asrnorm.create_model("resnet50"))) == 53
 
 
 def test_resnet_12b_takes_the_second_norm_of_each_block():
@@ -87,9 +99,9 @@ def test_stages_of_other_families_are_read_from_their_names():
 
 
 def test_a_prefix_before_the_resnet_does_not_matter():
-    model = nn.ModuleDict({"backbone": resnet18()})
+    model = nn.ModuleDict({"backbone": trained("resnet18")})
     names = converted(model)
-    assert len(names) == 12
+    assert len(names) == 10
     assert names[0] == "backbone.bn1"
 
 

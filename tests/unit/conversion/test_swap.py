@@ -214,7 +214,7 @@ def test_the_summary_shows_what_changed_and_is_logged(caplog):
         model = asrnorm.convert(trained(small_net()), "asr")
     text = str(asrnorm.conversion_summary(model))
     assert text in caplog.text
-    assert text.startswith("2 of 3 norm layers converted to 'asr' by preset 'all', picked for this kind of network;")
+    assert text.startswith("2 of 3 norm layers converted to 'asr' by preset 'all', picked for this network;")
     assert "  1  BatchNorm2d -> ASRNorm2d(8, gated_rescale=True)" in text
     assert "running statistics of 2 layers are not used by 'asr'" in text
     before, after = asrnorm.conversion_summary(model).parameters

@@ -72,7 +72,7 @@ def test_create_model_loads_and_converts(tmp_path):
     assert isinstance(model.bn1, ASRNorm2d)
     assert model.bn1.gated_rescale
     assert torch.equal(model.bn1.gamma_bias, source.bn1.weight)
-    assert len(asrnorm.conversion_summary(model).converted) == 12
+    assert len(asrnorm.conversion_summary(model).converted) == 10
     everywhere = asrnorm.create_model("resnet18", norm="in", layers="all", weights=tmp_path / "resnet18.pth")
     assert len(asrnorm.conversion_summary(everywhere).converted) == 20
 

@@ -49,12 +49,12 @@ def test_the_cifar_recipe_draws_a_lambda_to_a_half_without_any_gradient():
     assert round(decay_curve(shorter, "lambda_mu", [36 * epoch])[0], 3) == 0.478
 
 
-def test_on_pacs_the_effect_is_negligible_and_gates_start_lower():
+def test_on_pacs_the_effect_is_small_and_gates_start_lower():
     config = recipe("pacs.rsc_asr", source="photo")
     for name, start in (("lambda_mu", -3.0), ("lambda_gamma", -5.0)):
         first, last = decay_curve(config, name, [0, config.steps])
         assert first == pytest.approx(1 / (1 + math.exp(-start)))
-        assert first < last < 1.05 * first
+        assert first < last < 1.1 * first
 
 
 def test_another_start_and_no_decay_are_followed():

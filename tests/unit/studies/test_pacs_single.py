@@ -21,7 +21,7 @@ def test_rows_that_are_not_in_the_paper_have_no_number_of_it():
 def test_the_parts_of_asr_stand_in_the_same_layers():
     rows = {row.label: row for row in get_study("table3").rows}
     configs = [rows[f"ERM + {n}"].cells["Photo"].runs[0].config(0, "paper") for n in ("IN", "AS", "AR", "ASR-Norm")]
-    assert {config.layers for config in configs} == {"resnet-12"}
+    assert {config.layers for config in configs} == {"early"}
     assert [config.norm.name for config in configs] == ["in", "as", "ar", "asr"]
     assert len({str((config.optim, config.steps, config.batch_size, config.selection)) for config in configs}) == 1
 
