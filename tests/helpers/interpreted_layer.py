@@ -8,8 +8,10 @@ from torch._dynamo.backends.common import aot_autograd
 
 from asrnorm import ops
 from asrnorm.ops import dispatch
+from asrnorm.ops.triton import launch
 from helpers.kernel_case import KernelCase, check, outcome
 
+RELU = {"activation": "relu"}
 GATED = {"gated_rescale": True, "share_rescale_encoder": False, "activation": "relu"}
 CASES = (
     KernelCase((3, 16, 4, 4)),
@@ -30,6 +32,8 @@ CASES = (
     KernelCase((3, 32, 4, 4), "ilm"),
     KernelCase((17, 20, 6, 6), dtype=torch.bfloat16, layout="channels_last"),
     KernelCase((5, 20, 6, 6), dtype=torch.float16, options=GATED),
+    KernelCase((1, 128, 4, 8), options={"stan_ratio": 1}),  # more weights than a program holds at a time
+    KernelCase((260, 5, 2, 1), options=GATED),  # so many samples that they are summed in parts
     # Wider than a program a sample takes: the networks are products over all samples.
     KernelCase((3, 130, 4, 4), layout="channels_last"),
     KernelCase((35, 130, 3, 3), options={**GATED, "per_channel_lambda": True}),
@@ -39,6 +43,24 @@ CASES = (
     KernelCase((2, 130, 4, 4), "ar"),
     KernelCase((2, 130, 4, 4), "in"),
 )
+
+HELD = (
+    KernelCase((2, 16, 8, 8), dtype=torch.bfloat16, layout="channels_last"),
+    KernelCase((2, 48, 9, 7), options=RELU, dtype=torch.bfloat16, layout="channels_last", shift=30.0),
+    KernelCase((2, 24, 12, 8), options=GATED, dtype=torch.float16),
+    KernelCase((2, 16, 12, 11), options=RELU, layout="channels_last", shift=300.0),
+    KernelCase((1, 64, 23, 24), options=RELU, dtype=torch.bfloat16, layout="channels_last"),
+    KernelCase((1, 30, 36, 40), "in", dtype=torch.float16),
+)
+"""Cases whose activations stay in registers on the way forward, whole tiles and padded ones."""
+
+MANY = (
+    *CASES[:6],
+    *(case for case in CASES if case.norm in ("as", "ar", "in") and case.shape[1] < launch.SAMPLE_CHANNELS),
+    KernelCase((260, 5, 2, 1), options=GATED),
+    *HELD[1:3],
+)
+"""Cases that come back in passes over the activations as well as by a program a sample."""
 
 
 def second_derivatives() -> None:
@@ -82,17 +104,27 @@ def compiled() -> None:
         assert one is None or torch.equal(one, other)
 
 
+def check_kernels(case: KernelCase) -> None:
+    """Hold the kernels to the reference in float64."""
+    truth = outcome(case, "reference", double=True)
+    check(case, outcome(case, "triton"), outcome(case, "reference"), truth)
+
+
 def main() -> int:
     """Check every case; return how many there were."""
     dispatch.load_problem()
     dispatch._why_reference = lambda x: None if x.dtype in dispatch._DTYPES else "float64"  # type: ignore[assignment]
     dispatch.kernel_problem = lambda index=0: None  # type: ignore[assignment]
-    for case in CASES:
-        truth = outcome(case, "reference", double=True)
-        check(case, outcome(case, "triton"), outcome(case, "reference"), truth)
+    for case in HELD:
+        assert launch.held_block(launch.planes(case.tensors()[0]), case.dtype.itemsize, 16) is not None, case
+    for case in (*CASES, *HELD):
+        check_kernels(case)
+    for launch.MANY_SAMPLES in (1, 1 << 30):
+        for case in MANY:
+            check_kernels(case)
     second_derivatives()
     compiled()
-    return len(CASES)
+    return len(CASES) + len(HELD)
 
 
 if __name__ == "__main__":

@@ -8,9 +8,18 @@ from torch import Tensor
 SAMPLE_CHANNELS = 128
 """Up to here a sample's program reads all weights of the layer itself."""
 
+MANY_SAMPLES = 256
+"""From here on a GPU is full without more than a few warps a sample."""
+
+HELD = 1 << 17
+"""Bytes of a sample, padded to whole tiles, up to which its program holds it in registers; 0 to read it again."""
+
 _PER_THREAD = 16  # elements of a tile that a thread holds: two 16-byte loads of bfloat16 in flight for each tensor
+_LOAD_BYTES = 16  # the longest load of a thread; what Triton asks a stride to be a multiple of, in elements
+_HELD_BYTES = 256  # of each tensor that a thread holds: 64 registers
 _LARGE = 1 << 16  # elements of a sample from which on more warps pay
 _WARP = 32
+_PART, _MOST_PARTS = 128, 8  # samples of a part of their sum
 
 
 class Planes(NamedTuple):
@@ -111,6 +120,53 @@ def sample_block(p: Planes, most_warps: int) -> Block:
     return Block(channels, positions, warps)
 
 
+def returns_in_passes(p: Planes) -> bool:
+    """Tell whether the way back is faster in passes over the activations, though a sample's program could take it.
+
+    Where samples are many and small, each reads the weights for little work of its own.
+
+    Example:
+        >>> [returns_in_passes(Planes(num, 128, 256, 1, 128)) for num in (128, 512)]
+        [False, True]
+        >>> returns_in_passes(Planes(512, 64, 1024, 1, 64))
+        False
+    """
+    return p.num >= MANY_SAMPLES and p.channels * p.positions < _LARGE
+
+
+class Held(NamedTuple):
+    """Tiles of a sample that is held in registers, their number, and whether it fills them all."""
+
+    block: Block
+    tiles: int
+    full: bool
+
+
+def held_block(p: Planes, itemsize: int, most_warps: int) -> Held | None:
+    """Tiles of a sample that is held; `None` where it takes more than `HELD`, or less than half of its tiles.
+
+    Nor where rows start anywhere, so that values come one by one, with a register each.
+
+    Example:
+        >>> held_block(Planes(8, 64, 1024, 1, 64), 2, 16)
+        Held(block=Block(channels=64, positions=64, warps=16), tiles=16, full=True)
+        >>> held_block(Planes(8, 64, 1025, 1, 64), 2, 16) is None  # a position too many
+        True
+    """
+    if max(p.stride_c, p.stride_s) % _LOAD_BYTES:
+        return None
+    channels = power_of_two(p.channels)
+    whole = channels * power_of_two(p.positions) * itemsize
+    warps = min(most_warps, max(4, whole // (_WARP * _HELD_BYTES)))
+    positions = warps * _WARP * _LOAD_BYTES // itemsize // channels
+    tiles = -(-p.positions // max(1, positions))
+    padded = channels * positions * tiles
+    # Half as many bytes of float32: beyond, the compiler moves registers to memory.
+    if not positions or padded * itemsize * itemsize // 2 > HELD or padded > 2 * p.channels * p.positions:
+        return None
+    return Held(Block(channels, positions, warps), tiles, padded == p.channels * p.positions)
+
+
 def sweep_block(p: Planes) -> Block:
     """Tiles of a program that goes over all positions of some channels of a sample."""
     # 128 bytes of neighboring channels in channels-last; a few rows otherwise.
@@ -134,3 +190,15 @@ def tile_block(p: Planes) -> Block:
         return Block(channels, min(power_of_two(p.positions), 4096 // channels), 4)
     positions = min(power_of_two(p.positions), 1024)
     return Block(min(power_of_two(p.channels), max(1, 4096 // positions)), positions, 4)
+
+
+def sample_parts(num: int) -> int:
+    """Return in how many parts the gradients of the parameters are summed over so many samples.
+
+    A program goes through its samples 64 at a time, which takes long where they are many.
+
+    Example:
+        >>> [sample_parts(num) for num in (1, 128, 256, 512, 5000)]
+        [1, 1, 2, 4, 8]
+    """
+    return max(1, min(_MOST_PARTS, num // _PART))

@@ -16,14 +16,18 @@ from asrnorm.ops.triton.moment import moment_kernel
 from asrnorm.ops.triton.network import decode_kernel, encode_kernel
 from asrnorm.ops.triton.network_back import delta_kernel, hidden_kernel, statistic_kernel
 from asrnorm.ops.triton.parameter import Weights, flat_size
-from asrnorm.ops.triton.sample import sample_back_kernel, sample_kernel
-from asrnorm.ops.triton.weight import weight_kernel
+from asrnorm.ops.triton.sample import sample_kernel
+from asrnorm.ops.triton.sample_back import sample_back_kernel
+from asrnorm.ops.triton.weight import join_kernel, weight_kernel
 
 _FORWARD_WARPS, _BACKWARD_WARPS = 16, 8
+_CROWDED_WARPS = 4  # on the way back of many samples, whose programs wait for each other
 _TILE = 32
-_HELD = 8192  # weights that a sample's program holds at a time
+_MOST_WEIGHTS = 8192  # of a matrix that a sample's program holds at a time
+_WEIGHTS = 1024  # the same by warp
 _TERMS = 32  # of the sums of a network's matrix products that are read at a time
 _SAMPLES = 64  # likewise of the sums over samples
+_JOINED = 512  # numbers of which a program adds up the parts
 
 
 class Shape(NamedTuple):
@@ -36,18 +40,16 @@ class Shape(NamedTuple):
     stan: bool
     rescale: bool
     step: int
-    precision: str
+    itemsize: int
 
     @classmethod
     def of(cls, x: Tensor, w: Weights) -> "Shape":
         """Return the sizes of a layer on `x`."""
         logits = w.logits
         channels_many = logits > 1
-        # Three tensor-core products carry 22 bits of each factor, next to which a 16-bit output's rounding is large.
-        precision = "ieee" if x.dtype == torch.float32 else "tf32x3"
         return cls(
             launch.planes(x), w.hidden, w.rescale_hidden, logits, w.enc_w is not None, w.beta_enc_w is not None,
-            int(channels_many), precision,
+            int(channels_many), x.itemsize,
         )  # fmt: skip
 
     @property
@@ -56,9 +58,14 @@ class Shape(NamedTuple):
         return self.p.channels <= launch.SAMPLE_CHANNELS
 
     @property
+    def per_sample_back(self) -> bool:
+        """Whether a program takes a whole sample on the way back too."""
+        return self.per_sample and not launch.returns_in_passes(self.p)
+
+    @property
     def logit_rows(self) -> int:
         """Rows of the gradients of the lambdas: a sample each, or a sample and a tile of channels."""
-        return self.p.num if self.per_sample or self.step else self.p.num * triton.cdiv(self.p.channels, _TILE)
+        return self.p.num if self.per_sample_back or self.step else self.p.num * triton.cdiv(self.p.channels, _TILE)
 
     def sizes(self) -> tuple[int, int, int, int, int]:
         """Return the sizes as the kernels of the networks take them."""
@@ -69,19 +76,36 @@ class Shape(NamedTuple):
         """Number of channels of all samples together."""
         return self.p.num * self.p.channels
 
-    def sample_options(self, relu: bool, most_warps: int) -> dict[str, Any]:
-        """Return the options of the kernels that take a whole sample."""
+    def sample_options(self, relu: bool) -> dict[str, Any]:
+        """Return the options of the kernel that takes a whole sample."""
+        held = launch.held_block(self.p, self.itemsize, _FORWARD_WARPS)
+        block = held.block if held else launch.sample_block(self.p, _FORWARD_WARPS)
+        options = self._block_options(block, min(_MOST_WEIGHTS, _WEIGHTS * block.warps), relu)
+        return {
+            **options, "TILES": held.tiles if held else 0, "FULL": held is not None and held.full,
+            "RAW": self.per_sample_back,
+            "BLOCKS_H": triton.cdiv(self.H, options["BLOCK_H"]), "BLOCKS_R": triton.cdiv(self.R, options["BLOCK_R"]),
+        }  # fmt: skip
+
+    def sample_back_options(self, relu: bool) -> dict[str, Any]:
+        """Return the options of the kernel that takes a whole sample back."""
+        most_warps = _BACKWARD_WARPS if self.p.num < launch.MANY_SAMPLES else _CROWDED_WARPS
         block = launch.sample_block(self.p, most_warps)
-        most = max(1, _HELD // block.channels)
+        return {**self._block_options(block, _MOST_WEIGHTS, relu), "STAGES": launch.stages(self.p, block)}
+
+    def _block_options(self, block: launch.Block, weights: int, relu: bool) -> dict[str, Any]:
+        rows = max(1, weights // block.channels)
         return {
             "STAN": self.stan, "RESCALE": self.rescale, "STEP": self.step, "RELU": relu,
             "BLOCK_C": block.channels, "BLOCK_S": block.positions, "num_warps": block.warps,
-            "BLOCK_H": min(most, launch.power_of_two(self.H)), "BLOCK_R": min(most, launch.power_of_two(self.R)),
+            "BLOCK_H": min(rows, launch.power_of_two(self.H)), "BLOCK_R": min(rows, launch.power_of_two(self.R)),
         }  # fmt: skip
 
-    def stages(self) -> int:
-        """Return how many tiles the loops of a sample's backward pass have on their way from memory."""
-        return launch.stages(self.p, launch.sample_block(self.p, _BACKWARD_WARPS))
+    @property
+    def precision(self) -> str:
+        """How the products of the wide networks are computed."""
+        # Three tensor-core products carry 22 bits of each factor, next to which a 16-bit output's rounding is large.
+        return "ieee" if self.itemsize == 4 else "tf32x3"
 
     def network_options(self) -> dict[str, Any]:
         """Return the options of the kernels of the networks."""
@@ -99,8 +123,8 @@ class Shape(NamedTuple):
 
 
 Saved = tuple[Tensor, Tensor, Tensor]
-"""Statistics `(2, n, c)`; `(4, n, c)`: outputs of the networks where a program takes a sample, else what was made of
-them; what the hidden units sum up, `(2, n, h)` and `(2, n, r)` in one flat tensor."""
+"""Statistics `(2, n, c)`; `(4, n, c)`: outputs of the networks where a program takes a sample back, else what was made
+of them; what the hidden units sum up, `(2, n, h)` and `(2, n, r)` in one flat tensor."""
 
 
 def forward(x: Tensor, w: Weights, eps_in: float, eps_out: float, relu: bool) -> tuple[Tensor, Tensor, Tensor, Tensor]:
@@ -118,7 +142,7 @@ def forward(x: Tensor, w: Weights, eps_in: float, eps_out: float, relu: bool) ->
         sample_kernel[(p.num,)](
             x, y, stat, vec, hidden, *w.networks(), w.gamma_bias, w.beta_bias,
             p.num, p.channels, p.positions, shape.H, shape.R, p.stride_c, p.stride_s, eps_in, eps_out, nc,
-            **shape.sample_options(relu, _FORWARD_WARPS),
+            **shape.sample_options(relu),
         )  # fmt: skip
         return y, stat, vec, hidden
     moments(x, p, stat, eps_in)
@@ -144,13 +168,13 @@ def backward(dy: Tensor, x: Tensor, saved: Saved, w: Weights, eps_out: float, re
     ws = x.new_empty(floats, dtype=torch.float32)
     if not x.numel():
         return dx, x.new_zeros(flat_size(w), dtype=torch.float32)
-    if shape.per_sample:
+    if shape.per_sample_back:
         n = w.both_encoders()
         sample_back_kernel[(p.num,)](
             x, dy, dx, stat, vec, hidden, ws, n.enc_w, n.mu_w, n.sigma_w, n.lambda_mu, n.lambda_sigma,
             n.beta_enc_w, n.gamma_enc_w, n.beta_w, n.gamma_w, n.lambda_beta, n.lambda_gamma, n.gamma_bias, n.beta_bias,
             p.num, p.channels, p.positions, shape.H, shape.R, p.stride_c, p.stride_s, eps_out, nc,
-            **shape.sample_options(relu, _BACKWARD_WARPS), STAGES=shape.stages(),
+            **shape.sample_back_options(relu),
         )  # fmt: skip
     else:
         sums, back = torch.empty_like(stat), torch.empty_like(stat)
@@ -239,12 +263,19 @@ def tiles(p: launch.Planes, block: launch.Block) -> tuple[int, int, int]:
 def _weight_gradients(ws: Tensor, shape: Shape, w: Weights) -> Tensor:
     C, H, R, L = shape.p.channels, shape.H, shape.R, shape.L
     encoders = 1 if w.shared else 2
-    flat = ws.new_empty(flat_size(w))
-    tiles_c, tiles_h, tiles_r, tiles_l = (triton.cdiv(size, _TILE) for size in (C, H, R, L))
+    size = flat_size(w)
+    parts = launch.sample_parts(shape.p.num)
+    flat = ws.new_empty((parts, size))
+    tiles_c, tiles_h, tiles_r, tiles_l = (triton.cdiv(length, _TILE) for length in (C, H, R, L))
     matrices = 3 * tiles_c * tiles_h + (2 + encoders) * tiles_c * tiles_r
     vectors = 6 * tiles_c + tiles_h + encoders * tiles_r + 4 * tiles_l
-    weight_kernel[(matrices + vectors,)](
+    weight_kernel[(matrices + vectors, parts)](
         ws, flat, shape.p.num, C, H, R, L, shape.logit_rows, shape.nc,
+        triton.cdiv(shape.p.num, parts), triton.cdiv(shape.logit_rows, parts), size,
         STAN=shape.stan, RESCALE=shape.rescale, SHARED=w.shared, TILE=_TILE, BLOCK_N=_SAMPLES, num_warps=8,
     )  # fmt: skip
-    return flat
+    if parts == 1:
+        return flat[0]
+    total = ws.new_empty(size)
+    join_kernel[(triton.cdiv(size, _JOINED),)](flat, total, size, PARTS=parts, BLOCK=_JOINED, num_warps=4)
+    return total

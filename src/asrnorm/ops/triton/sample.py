@@ -1,56 +1,78 @@
-"""A whole sample in one program: statistics, networks, output; and the way back. One launch instead of three.
+"""A whole sample in one program: statistics, networks and output. One launch instead of three.
 
 For layers of few channels, whose weights are small beside a sample: every program reads them all. The activations are
-read twice within one program, the second time from the cache.
+held in registers (`resident.py`) or, where they do not fit, read twice, the second time from the cache.
 """
 
 import triton
 import triton.language as tl
 
-from asrnorm.ops.triton.apply import gradient_sums, input_gradient, rescaled, through_relu
-from asrnorm.ops.triton.gradient import BETA, GAMMA, MU, SIGMA, gradients_of, load_gate, squash, squash_slope
+from asrnorm.ops.triton.apply import rescaled
+from asrnorm.ops.triton.gradient import BETA, GAMMA, MU, SIGMA, load_gate, squash
 from asrnorm.ops.triton.moment import moments
+from asrnorm.ops.triton.resident import held_moments, hold, put_output
+
+
+@triton.jit
+def add_both(a, b, more_a, more_b):
+    """Two sums at a time."""
+    return a + more_a, b + more_b
 
 
 @triton.jit
 def load_encoder(weight, h, c, H, C):
     """Weights `(h, c)` of an encoder."""
-    return tl.load(weight + h[:, None] * C + c[None, :], mask=(h < H)[:, None] & (c < C)[None, :], other=0.0).to(
-        tl.float32
-    )
+    mask = (h < H)[:, None] & (c < C)[None, :]
+    return tl.load(weight + h[:, None] * C + c[None, :], mask=mask, other=0.0).to(tl.float32)
 
 
 @triton.jit
 def load_decoder(weight, h, c, H, C):
-    """Weights `(c, h)` of a decoder."""
-    return tl.load(weight + c[:, None] * H + h[None, :], mask=(c < C)[:, None] & (h < H)[None, :], other=0.0).to(
-        tl.float32
-    )
+    """Weights `(h, c)` of a decoder."""
+    mask = (h < H)[:, None] & (c < C)[None, :]
+    return tl.load(weight + h[:, None] + c[None, :] * H, mask=mask, other=0.0).to(tl.float32)
 
 
 @triton.jit
-def encode_one(stat, w, enc_b, h, H):
-    """What a block of hidden units sums up, `(h,)`."""
-    z = tl.sum(w * stat[None, :], 1)
-    if enc_b is not None:
-        z += tl.load(enc_b + h, mask=h < H, other=0.0).to(tl.float32)
-    return z
+def load_networks(enc_1, enc_2, dec_1, dec_2, h, c, H, C):
+    """Weights of two encoders and two decoders."""
+    first, second = load_encoder(enc_1, h, c, H, C), load_encoder(enc_2, h, c, H, C)
+    return first, second, load_decoder(dec_1, h, c, H, C), load_decoder(dec_2, h, c, H, C)
 
 
 @triton.jit
-def perceive_one(stat, enc_w, enc_b, dec_w, dec_b, hidden, n, c, H, C, BLOCK_H: tl.constexpr):
-    """Output of a network before its squashing, `(c,)`; writes what its hidden units sum up."""
-    raw = tl.zeros(stat.shape, tl.float32)
-    for first in range(0, H, BLOCK_H):
-        h = first + tl.arange(0, BLOCK_H)
-        z = tl.sum(load_encoder(enc_w, h, c, H, C) * stat[None, :], 1)
-        if enc_b is not None:
-            z += tl.load(enc_b + h, mask=h < H, other=0.0).to(tl.float32)
-        tl.store(hidden + n * H + h, z, mask=h < H)
-        raw += tl.sum(load_decoder(dec_w, h, c, H, C) * tl.maximum(z, 0.0)[None, :], 1)
-    if dec_b is not None:
-        raw += tl.load(dec_b + c, mask=c < C, other=0.0).to(tl.float32)
-    return raw
+def load_bias(bias, i, size):
+    """A bias, nothing where there is none."""
+    if bias is not None:
+        return tl.load(bias + i, mask=i < size, other=0.0).to(tl.float32)
+    else:
+        return tl.zeros(i.shape, tl.float32)
+
+
+@triton.jit
+def perceive(
+    mean, std, weights, enc_1, enc_2, dec_1, dec_2, enc_b1, enc_b2, dec_b1, dec_b2, hidden, n, c, N, H, C,
+    BLOCK_H: tl.constexpr, BLOCKS: tl.constexpr,
+):  # fmt: skip
+    """Outputs before their squashing of a network of the mean and one of the std; writes what their units sum up.
+
+    `weights` are the first block of them, which was loaded ahead.
+    """
+    raw_1, raw_2 = load_bias(dec_b1, c, C), load_bias(dec_b2, c, C)
+    for block in tl.static_range(BLOCKS):
+        h = block * BLOCK_H + tl.arange(0, BLOCK_H)
+        z_1, z_2 = tl.reduce((weights[0] * mean[None, :], weights[1] * std[None, :]), 1, add_both)
+        z_1 += load_bias(enc_b1, h, H)
+        z_2 += load_bias(enc_b2, h, H)
+        tl.store(hidden + n * H + h, z_1, mask=h < H)
+        tl.store(hidden + N * H + n * H + h, z_2, mask=h < H)
+        z_1, z_2 = tl.maximum(z_1, 0.0)[:, None], tl.maximum(z_2, 0.0)[:, None]
+        more_1, more_2 = tl.reduce((weights[2] * z_1, weights[3] * z_2), 0, add_both)
+        raw_1 += more_1
+        raw_2 += more_2
+        if block + 1 < BLOCKS:
+            weights = load_networks(enc_1, enc_2, dec_1, dec_2, h + BLOCK_H, c, H, C)
+    return raw_1, raw_2
 
 
 @triton.jit
@@ -67,161 +89,79 @@ def mix_one(raw, stat, logit, c, C, NET: tl.constexpr, STEP: tl.constexpr):
 
 @triton.jit
 def sample_kernel(
-    x, y, stat, raw, hidden,
+    x, y, stat, vec, hidden,
     enc_w, enc_b, mu_w, mu_b, sigma_w, sigma_b, lambda_mu, lambda_sigma,
     beta_enc_w, beta_enc_b, gamma_enc_w, gamma_enc_b, beta_w, beta_b, gamma_w, gamma_b, lambda_beta, lambda_gamma,
     gamma_bias, beta_bias, N, C, S, H, R, stride_c, stride_s, eps_in, eps_out, nc,
     STAN: tl.constexpr, RESCALE: tl.constexpr, STEP: tl.constexpr, RELU: tl.constexpr,
     BLOCK_C: tl.constexpr, BLOCK_S: tl.constexpr, BLOCK_H: tl.constexpr, BLOCK_R: tl.constexpr,
+    BLOCKS_H: tl.constexpr, BLOCKS_R: tl.constexpr, TILES: tl.constexpr, FULL: tl.constexpr, RAW: tl.constexpr,
 ):  # fmt: skip
-    """Write the output of one sample; for the way back its statistics and what its networks' units sum up."""
+    """Write the output of one sample; for the way back its statistics and what its networks' units sum up.
+
+    `TILES` are those of a sample that is held, 0 where it is read again. `RAW` asks for the networks' outputs in `vec`,
+    for `sample_back.py`; else there is what was made of them, for `apply.py`.
+    """
     n = tl.program_id(0).to(tl.int64)
-    c = tl.arange(0, BLOCK_C)
+    c, lane = tl.arange(0, BLOCK_C), tl.arange(0, BLOCK_S)
     mask_c = c < C
     at = n * C + c
     base = n * C * S + c * stride_c
-    mean, variance = moments(x, base, mask_c, S, stride_s, BLOCK_S)
+    place = (c * stride_c)[:, None] + (lane * stride_s)[None, :]
+    if TILES:
+        held = hold(x + n * C * S, place, mask_c, lane, S, stride_s, BLOCK_S, TILES, FULL)
+    # Before anything waits for the activations: the weights come with them.
+    if STAN:
+        stan = load_networks(enc_w, enc_w, mu_w, sigma_w, tl.arange(0, BLOCK_H), c, H, C)
+    if RESCALE:
+        rescale = load_networks(beta_enc_w, gamma_enc_w, beta_w, gamma_w, tl.arange(0, BLOCK_R), c, R, C)
+    gamma = load_bias(gamma_bias, c, C)
+    beta = load_bias(beta_bias, c, C)
+    if TILES:
+        mean, variance = held_moments(held, mask_c, lane, S, BLOCK_S, TILES, FULL)
+    else:
+        mean, variance = moments(x, base, mask_c, S, stride_s, BLOCK_S)
     std = tl.sqrt_rn(variance + eps_in)
     tl.store(stat + at, mean, mask=mask_c)
     tl.store(stat + nc + at, std, mask=mask_c)
     std = tl.where(mask_c, std, 0.0)
     mu, sigma = mean, std
     if STAN:
-        raw_mu = perceive_one(mean, enc_w, enc_b, mu_w, mu_b, hidden, n, c, H, C, BLOCK_H)
-        raw_sigma = perceive_one(std, enc_w, enc_b, sigma_w, sigma_b, hidden + N * H, n, c, H, C, BLOCK_H)
-        tl.store(raw + at, raw_mu, mask=mask_c)
-        tl.store(raw + nc + at, raw_sigma, mask=mask_c)
+        raw_mu, raw_sigma = perceive(
+            mean, std, stan, enc_w, enc_w, mu_w, sigma_w, enc_b, enc_b, mu_b, sigma_b, hidden, n, c, N, H, C,
+            BLOCK_H, BLOCKS_H,
+        )  # fmt: skip
+        if RAW:
+            tl.store(vec + at, raw_mu, mask=mask_c)
+            tl.store(vec + nc + at, raw_sigma, mask=mask_c)
         mu = mix_one(raw_mu, mean, lambda_mu, c, C, MU, STEP)
         sigma = mix_one(raw_sigma, std, lambda_sigma, c, C, SIGMA, STEP)
-    gamma = tl.load(gamma_bias + c, mask=mask_c, other=0.0).to(tl.float32)
-    beta = tl.load(beta_bias + c, mask=mask_c, other=0.0).to(tl.float32)
     if RESCALE:
-        units = hidden + 2 * N * H
-        raw_beta = perceive_one(mean, beta_enc_w, beta_enc_b, beta_w, beta_b, units, n, c, R, C, BLOCK_R)
-        raw_gamma = perceive_one(std, gamma_enc_w, gamma_enc_b, gamma_w, gamma_b, units + N * R, n, c, R, C, BLOCK_R)
-        tl.store(raw + 2 * nc + at, raw_beta, mask=mask_c)
-        tl.store(raw + 3 * nc + at, raw_gamma, mask=mask_c)
+        raw_beta, raw_gamma = perceive(
+            mean, std, rescale, beta_enc_w, gamma_enc_w, beta_w, gamma_w, beta_enc_b, gamma_enc_b, beta_b, gamma_b,
+            hidden + 2 * N * H, n, c, N, R, C, BLOCK_R, BLOCKS_R,
+        )  # fmt: skip
+        if RAW:
+            tl.store(vec + 2 * nc + at, raw_beta, mask=mask_c)
+            tl.store(vec + 3 * nc + at, raw_gamma, mask=mask_c)
         beta += mix_one(raw_beta, mean, lambda_beta, c, C, BETA, STEP)
         gamma += mix_one(raw_gamma, std, lambda_gamma, c, C, GAMMA, STEP)
+    if not RAW:
+        tl.store(vec + at, mu, mask=mask_c)
+        tl.store(vec + nc + at, sigma, mask=mask_c)
+        tl.store(vec + 2 * nc + at, gamma, mask=mask_c)
+        tl.store(vec + 3 * nc + at, beta, mask=mask_c)
     factor = gamma / tl.where(mask_c, sigma + eps_out, 1.0)
-    steps = tl.cdiv(S, BLOCK_S)
-    for step in range(0, steps):
-        # Backwards: what was read last is still in the cache.
-        s = (steps - 1 - step) * BLOCK_S + tl.arange(0, BLOCK_S)
-        mask = mask_c[:, None] & (s < S)[None, :]
-        place = base[:, None] + (s * stride_s)[None, :]
-        z = rescaled(tl.load(x + place, mask=mask, other=0.0).to(tl.float32), mu, factor, beta)
-        if RELU:
-            z = tl.where(z < 0, 0.0, z)
-        tl.store(y + place, z.to(y.dtype.element_ty), mask=mask)
-
-
-@triton.jit
-def learn_back(
-    stat, raw, d_out, enc_w, dec_w, logit, hidden, delta, active, d_hidden, d_logit, n, c, H, C,
-    NET: tl.constexpr, STEP: tl.constexpr, BLOCK_H: tl.constexpr,
-):  # fmt: skip
-    """Gradient of a network's statistic `(c,)`; writes what the gradients of its weights are made of."""
-    learned = squash(raw, NET)
-    d_raw = d_out * squash_slope(raw, learned, NET)
-    d_stat = tl.zeros(stat.shape, tl.float32)
-    if logit is not None:
-        gate = load_gate(logit, c, c < C, STEP)
-        mixed = learned
-        if NET == MU or NET == SIGMA:
-            mixed = learned - stat
-            d_stat = (1.0 - gate) * d_out
-        d_gate = tl.where(c < C, d_out * mixed * gate * (1.0 - gate), 0.0)
-        if STEP == 0:
-            tl.store(d_logit + n, tl.sum(d_gate, 0))
-        else:
-            tl.store(d_logit + n * C + c, d_gate, mask=c < C)
-        d_raw *= gate
-    d_raw = tl.where(c < C, d_raw, 0.0)
-    tl.store(delta + n * C + c, d_raw, mask=c < C)
-    for first in range(0, H, BLOCK_H):
-        h = first + tl.arange(0, BLOCK_H)
-        z = tl.load(hidden + n * H + h, mask=h < H, other=0.0)
-        back = tl.sum(load_decoder(dec_w, h, c, H, C) * d_raw[:, None], 0)
-        back = tl.where(z > 0, back, 0.0)
-        d_stat += tl.sum(load_encoder(enc_w, h, c, H, C) * back[:, None], 0)
-        tl.store(active + n * H + h, tl.maximum(z, 0.0), mask=h < H)
-        tl.store(d_hidden + n * H + h, back, mask=h < H)
-    return d_stat
-
-
-@triton.jit
-def sample_back_kernel(
-    x, dy, dx, stat, raw, hidden, ws,
-    enc_w, mu_w, sigma_w, lambda_mu, lambda_sigma,
-    beta_enc_w, gamma_enc_w, beta_w, gamma_w, lambda_beta, lambda_gamma,
-    gamma_bias, beta_bias, N, C, S, H, R, stride_c, stride_s, eps_out, nc,
-    STAN: tl.constexpr, RESCALE: tl.constexpr, STEP: tl.constexpr, RELU: tl.constexpr,
-    BLOCK_C: tl.constexpr, BLOCK_S: tl.constexpr, BLOCK_H: tl.constexpr, BLOCK_R: tl.constexpr,
-    STAGES: tl.constexpr,
-):  # fmt: skip
-    """Write the input's gradient of one sample, and fill its rows of `ws` (see `weight.py`)."""
-    n = tl.program_id(0).to(tl.int64)
-    c = tl.arange(0, BLOCK_C)
-    mask_c = c < C
-    at = n * C + c
-    base = n * C * S + c * stride_c
-    mean = tl.load(stat + at, mask=mask_c, other=0.0)
-    std = tl.load(stat + nc + at, mask=mask_c, other=0.0)
-    raw_mu, raw_sigma, raw_beta, raw_gamma = mean, std, mean, std
-    mu, sigma = mean, std
-    if STAN:
-        raw_mu = tl.load(raw + at, mask=mask_c, other=0.0)
-        raw_sigma = tl.load(raw + nc + at, mask=mask_c, other=0.0)
-        mu = mix_one(raw_mu, mean, lambda_mu, c, C, MU, STEP)
-        sigma = mix_one(raw_sigma, std, lambda_sigma, c, C, SIGMA, STEP)
-    gamma = tl.load(gamma_bias + c, mask=mask_c, other=0.0).to(tl.float32)
-    beta = tl.load(beta_bias + c, mask=mask_c, other=0.0).to(tl.float32)
-    if RESCALE:
-        raw_beta = tl.load(raw + 2 * nc + at, mask=mask_c, other=0.0)
-        raw_gamma = tl.load(raw + 3 * nc + at, mask=mask_c, other=0.0)
-        beta += mix_one(raw_beta, mean, lambda_beta, c, C, BETA, STEP)
-        gamma += mix_one(raw_gamma, std, lambda_gamma, c, C, GAMMA, STEP)
-    sigma = tl.where(mask_c, sigma, 1.0)
-    factor = gamma / (sigma + eps_out)
-    plain, centered = gradient_sums(x, dy, base, mask_c, mean, mu, factor, beta, S, stride_s, RELU, BLOCK_S, STAGES)
-    d_mu, d_sigma, d_gamma, d_beta = gradients_of(plain, centered, mu, sigma, gamma, eps_out, mean)
-    act = ws + 8 * nc
-    act_r = act + 4 * N * H
-    logit = act_r + 4 * N * R
-    step_l = N if STEP == 0 else nc
-    d_mean, d_std = d_mu, d_sigma
-    if STAN:
-        d_mean = learn_back(
-            mean, raw_mu, d_mu, enc_w, mu_w, lambda_mu, hidden, ws + 2 * nc, act, act + 2 * N * H, logit,
-            n, c, H, C, MU, STEP, BLOCK_H,
-        )  # fmt: skip
-        d_std = learn_back(
-            std, raw_sigma, d_sigma, enc_w, sigma_w, lambda_sigma, hidden + N * H, ws + 3 * nc, act + N * H,
-            act + 3 * N * H, logit + step_l, n, c, H, C, SIGMA, STEP, BLOCK_H,
-        )  # fmt: skip
-    if RESCALE:
-        units = hidden + 2 * N * H
-        d_mean += learn_back(
-            mean, raw_beta, d_beta, beta_enc_w, beta_w, lambda_beta, units, ws + 4 * nc, act_r, act_r + 2 * N * R,
-            logit + 2 * step_l, n, c, R, C, BETA, STEP, BLOCK_R,
-        )  # fmt: skip
-        d_std += learn_back(
-            std, raw_gamma, d_gamma, gamma_enc_w, gamma_w, lambda_gamma, units + N * R, ws + 5 * nc, act_r + N * R,
-            act_r + 3 * N * R, logit + 3 * step_l, n, c, R, C, GAMMA, STEP, BLOCK_R,
-        )  # fmt: skip
-    tl.store(ws + at, mean, mask=mask_c)
-    tl.store(ws + nc + at, std, mask=mask_c)
-    tl.store(ws + 6 * nc + at, d_gamma, mask=mask_c)
-    tl.store(ws + 7 * nc + at, d_beta, mask=mask_c)
-    through_mean, through_std = d_mean / S, d_std / (S * tl.where(mask_c, std, 1.0))
-    steps = tl.cdiv(S, BLOCK_S)
-    for step in tl.range(0, steps, num_stages=STAGES):
-        s = (steps - 1 - step) * BLOCK_S + tl.arange(0, BLOCK_S)
-        mask = mask_c[:, None] & (s < S)[None, :]
-        place = base[:, None] + (s * stride_s)[None, :]
-        value = tl.load(x + place, mask=mask, other=0.0).to(tl.float32)
-        slope = tl.load(dy + place, mask=mask, other=0.0).to(tl.float32)
-        slope = through_relu(slope, rescaled(value, mu, factor, beta), RELU)
-        tile = input_gradient(slope, value, mean, factor, through_mean, through_std)
-        tl.store(dx + place, tile.to(dx.dtype.element_ty), mask=mask)
+    if TILES:
+        put_output(held, y + n * C * S, place, mask_c, lane, mu, factor, beta, S, stride_s, RELU, BLOCK_S, TILES, FULL)
+    else:
+        steps = tl.cdiv(S, BLOCK_S)
+        for step in range(0, steps):
+            # Backwards: what was read last is still in the cache.
+            s = (steps - 1 - step) * BLOCK_S + lane
+            mask = mask_c[:, None] & (s < S)[None, :]
+            spot = base[:, None] + (s * stride_s)[None, :]
+            z = rescaled(tl.load(x + spot, mask=mask, other=0.0).to(tl.float32), mu, factor, beta)
+            if RELU:
+                z = tl.where(z < 0, 0.0, z)
+            tl.store(y + spot, z.to(y.dtype.element_ty), mask=mask)

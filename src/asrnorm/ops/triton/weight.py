@@ -1,5 +1,7 @@
 """Gradients of the parameters: sums over the samples, all of a layer's in one launch, no atomics.
 
+Many samples are summed in parts by programs of their own, and the parts by a second launch, in their order.
+
 Two flat buffers. The workspace `ws` is what the backward kernels leave, a row a sample in every part:
 
     mean, std           (2, n, c)       mu_dec, sigma_dec, beta_dec, gamma_dec deltas  (4, n, c)
@@ -19,10 +21,10 @@ import triton.language as tl
 
 @triton.jit
 def product(
-    acc, ws, left, right, i, j, I, J, N, BLOCK_N: tl.constexpr
+    acc, ws, left, right, i, j, I, J, begin, N, BLOCK_N: tl.constexpr
 ):  # fmt: skip
-    """Add `left^T right`, `(n, i)` and `(n, j)` at those offsets of the workspace, to a tile."""
-    for first in range(0, N, BLOCK_N):
+    """Add `left^T right`, `(n, i)` and `(n, j)` at those offsets of the workspace, to a tile; samples from `begin`."""
+    for first in range(begin, N, BLOCK_N):
         n = first + tl.arange(0, BLOCK_N)
         a = tl.load(ws + left + i[:, None] + n[None, :] * I, mask=(i < I)[:, None] & (n < N)[None, :], other=0.0)
         b = tl.load(ws + right + n[:, None] * J + j[None, :], mask=(n < N)[:, None] & (j < J)[None, :], other=0.0)
@@ -32,12 +34,15 @@ def product(
 
 @triton.jit
 def weight_kernel(
-    ws, out, N, C, H, R, L, logit_rows, nc,
+    ws, out, N, C, H, R, L, logit_rows, nc, share, logit_share, size,
     STAN: tl.constexpr, RESCALE: tl.constexpr, SHARED: tl.constexpr,
     TILE: tl.constexpr, BLOCK_N: tl.constexpr,
 ):  # fmt: skip
-    """One tile of one matrix a program, then one stretch of one vector a program."""
+    """One tile of one matrix a program, then one stretch of one vector a program; a share of the samples each."""
     pid = tl.program_id(0)
+    part = tl.program_id(1)
+    begin, end = part * share, tl.minimum(part * share + share, N)
+    out += part * size
     tiles_c, tiles_h, tiles_r = tl.cdiv(C, TILE), tl.cdiv(H, TILE), tl.cdiv(R, TILE)
     stan, rescale = tiles_c * tiles_h, tiles_c * tiles_r
     encoders = 1 if SHARED else 2
@@ -80,9 +85,9 @@ def weight_kernel(
         tiles_j = tl.cdiv(J, TILE)
         i, j = (tile // tiles_j) * TILE + span, (tile % tiles_j) * TILE + span
         acc = tl.zeros([TILE, TILE], tl.float32)
-        acc = product(acc, ws, left, right, i, j, I, J, N, BLOCK_N)
+        acc = product(acc, ws, left, right, i, j, I, J, begin, end, BLOCK_N)
         if second >= 0:
-            acc = product(acc, ws, second, second_right, i, j, I, J, N, BLOCK_N)
+            acc = product(acc, ws, second, second_right, i, j, I, J, begin, end, BLOCK_N)
         tl.store(out + place + i[:, None] * J + j[None, :], acc, mask=(i < I)[:, None] & (j < J)[None, :])
     else:
         rest = pid - matrices
@@ -107,17 +112,28 @@ def weight_kernel(
         i = tile * TILE + span
         if rest >= first_logit and L == 1:  # one number of many rows: the whole tile is rows
             total = tl.zeros([TILE, BLOCK_N], tl.float32)
-            for first in range(0, logit_rows, TILE * BLOCK_N):
+            last = tl.minimum(part * logit_share + logit_share, logit_rows)
+            for first in range(part * logit_share, last, TILE * BLOCK_N):
                 row = first + span[:, None] * BLOCK_N + tl.arange(0, BLOCK_N)[None, :]
-                total += tl.load(ws + left + row, mask=row < logit_rows, other=0.0)
+                total += tl.load(ws + left + row, mask=row < last, other=0.0)
             tl.store(out + place, tl.sum(tl.sum(total, 1), 0))
         else:
             total = tl.zeros([TILE, BLOCK_N], tl.float32)
-            for first in range(0, N, BLOCK_N):
+            for first in range(begin, end, BLOCK_N):
                 n = first + tl.arange(0, BLOCK_N)
                 at = i[:, None] + n[None, :] * I
-                inside = (i < I)[:, None] & (n < N)[None, :]
+                inside = (i < I)[:, None] & (n < end)[None, :]
                 total += tl.load(ws + left + at, mask=inside, other=0.0)
                 if second >= 0:
                     total += tl.load(ws + second + at, mask=inside, other=0.0)
             tl.store(out + place + i, tl.sum(total, 1), mask=i < I)
+
+
+@triton.jit
+def join_kernel(parts, out, size, PARTS: tl.constexpr, BLOCK: tl.constexpr):
+    """Add up the parts, one after the other."""
+    at = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
+    total = tl.zeros([BLOCK], tl.float32)
+    for part in tl.static_range(PARTS):
+        total += tl.load(parts + part * size + at, mask=at < size, other=0.0)
+    tl.store(out + at, total, mask=at < size)

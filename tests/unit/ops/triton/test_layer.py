@@ -7,6 +7,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from asrnorm import ASRNorm2d, create_model, ops
+from asrnorm.ops.triton import launch
 from helpers.interpreter import interpret
 from helpers.kernel_case import KernelCase, check, outcome
 
@@ -15,9 +16,42 @@ HALVES = (torch.float16, torch.bfloat16)
 
 def test_the_kernels_equal_the_reference_in_the_interpreter():
     found = int(interpret("interpreted_layer"))
-    from helpers.interpreted_layer import CASES
+    from helpers.interpreted_layer import CASES, HELD
 
-    assert found == len(CASES)
+    assert found == len(CASES) + len(HELD)
+
+
+@pytest.mark.gpu
+def test_a_gpu_is_as_exact_with_activations_in_registers():
+    from helpers.interpreted_layer import HELD, RELU
+
+    wide = [
+        KernelCase(shape, "asr", RELU, torch.bfloat16, "channels_last")
+        for shape in ((9, 16, 32, 32), (9, 64, 32, 32), (9, 128, 16, 16), (9, 64, 28, 28), (300, 64, 8, 8))
+    ]
+    for case in (*HELD, *wide):
+        truth = outcome(case, "reference", "cuda", double=True)
+        check(case, outcome(case, "triton", "cuda"), outcome(case, "reference", "cuda"), truth)
+
+
+def test_what_fills_the_registers_is_held_and_no_more():
+    full = launch.held_block(launch.Planes(2, 64, 1024, 1, 64), 2, 16)
+    assert full == (launch.Block(64, 64, 16), 16, True)
+    padded = launch.held_block(launch.Planes(2, 48, 63, 1, 48), 2, 16)
+    assert padded == (launch.Block(64, 16, 4), 4, False)
+
+
+@pytest.mark.parametrize(
+    ("channels", "positions", "itemsize"),
+    [
+        pytest.param(64, 1025, 2, id="too much"),
+        pytest.param(64, 512, 4, id="too much in float32"),
+        pytest.param(16, 31, 2, id="mostly padding"),
+        pytest.param(100, 256, 2, id="rows that start anywhere"),
+    ],
+)
+def test_what_does_not_fit_is_read_again(channels, positions, itemsize):
+    assert launch.held_block(launch.Planes(2, channels, positions, 1, channels), itemsize, 16) is None
 
 
 shapes = st.tuples(
@@ -112,12 +146,13 @@ def test_a_second_derivative_goes_through_the_reference():
 def test_five_hundred_steps_have_the_loss_curve_of_the_reference():
     torch.manual_seed(0)
     start = create_model("wrn_16_4", norm="asr", num_classes=10).cuda().to(memory_format=torch.channels_last)
-    images = torch.rand(16, 64, 3, 32, 32, device="cuda")
-    labels = (images.mean((3, 4)) * 1e4).sum(2).long() % 10
+    labels = torch.randint(10, (16, 64), device="cuda")
+    images = 0.3 * torch.rand(10, 3, 32, 32, device="cuda")[labels] + 0.7 * torch.rand(16, 64, 3, 32, 32, device="cuda")
     curves = []
     for backend in ("reference", "triton", "triton"):
         net = copy.deepcopy(start)
-        optimizer = torch.optim.SGD(net.parameters(), lr=0.02, momentum=0.9)
+        # Without momentum: with it, rounding alone moves the curve by more than an error in a kernel would.
+        optimizer = torch.optim.SGD(net.parameters(), lr=0.02)
         losses = []
         with ops.use_backend(backend):
             for step in range(500):
@@ -130,6 +165,6 @@ def test_five_hundred_steps_have_the_loss_curve_of_the_reference():
         curves.append(torch.stack(losses).float().cpu())
     reference, mine, again = (curve.reshape(-1, 50).mean(1) for curve in curves)
     assert reference[-1] < reference[0] * 0.7, "it learns"
-    # Training is chaotic: two runs of the same kernels drift apart too, for the convolutions add in no fixed order.
+    # Two runs of the same kernels drift apart too, for the convolutions add in no fixed order.
     drift = (mine - again).abs().max()
     assert (mine - reference).abs().max() <= max(3 * drift, 0.05 * reference.max())
