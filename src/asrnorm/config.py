@@ -115,7 +115,7 @@ class RunConfig:
     evaluate_every: int = 0
     evaluate_batch: int = 500
     evaluate_limit: int = 0
-    precision: Literal["float32", "bfloat16", "float64"] = "float32"
+    precision: Literal["float32", "tf32", "bfloat16", "float64"] = "float32"
     adversarial: bool = False
     device: str = "auto"
     compile: bool = False

@@ -1,8 +1,9 @@
 """How images reach a model that is evaluated: device, size, range and precision, the same for every measurement."""
 
-from contextlib import AbstractContextManager, nullcontext
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import Literal, Self, get_args
+from typing import Self, get_args
 
 import numpy as np
 import torch
@@ -11,8 +12,7 @@ from torch import Tensor, nn
 
 from asrnorm.data.augment import resize, to_float
 from asrnorm.errors import InputError, UnknownNameError, describe_unknown
-
-Precision = Literal["float32", "bfloat16", "float64"]
+from asrnorm.precision import Precision, autocast, products, weight_dtype
 
 
 @dataclass(frozen=True)
@@ -23,7 +23,8 @@ class Inference:
         model: takes float images `(n, 3, h, w)` in [0, 1], returns logits.
         device: where it lies.
         dtype: of its parameters, and so of its input.
-        precision: `bfloat16` computes under autocast; the others are what `dtype` says.
+        precision: `bfloat16` computes under autocast, `tf32` in products of fewer digits; the others are what `dtype`
+            says.
         size: height and width to which images are resized; `None` leaves them.
 
     Example:
@@ -52,7 +53,7 @@ class Inference:
         Args:
             model: lies on `device` already.
             device: that of the model's parameters where `None`.
-            precision: `float32` and `float64` must be the model's own.
+            precision: all but `bfloat16` must be the model's own; `tf32` is for a model in float32.
             size: see the class.
 
         Raises:
@@ -62,11 +63,11 @@ class Inference:
         if precision not in get_args(Precision):
             raise UnknownNameError(describe_unknown("precision", precision, get_args(Precision)))
         parameter = next((p for p in model.parameters() if p.is_floating_point()), None)
-        fallback = torch.float64 if precision == "float64" else torch.float32
-        dtype = fallback if parameter is None else parameter.dtype
-        if precision != "bfloat16" and dtype != getattr(torch, precision):
+        wanted = weight_dtype(precision)
+        dtype = wanted if parameter is None else parameter.dtype
+        if precision != "bfloat16" and dtype != wanted:
             name = str(dtype).removeprefix("torch.")
-            raise InputError(f"cannot evaluate a {name} model in {precision}; convert it: model.to(torch.{precision})")
+            raise InputError(f"cannot evaluate a {name} model in {precision}; convert it: model.to({wanted})")
         if device is None:
             device = "cpu" if parameter is None else parameter.device
         return cls(model, torch.device(device), dtype, precision, size)
@@ -87,8 +88,8 @@ class Inference:
             logits: Tensor = self.model(images)
         return logits
 
-    def autocast(self) -> AbstractContextManager[object]:
+    @contextmanager
+    def autocast(self) -> Iterator[None]:
         """Return the context in which the model is to be called."""
-        if self.precision != "bfloat16":
-            return nullcontext()
-        return torch.autocast(self.device.type, dtype=torch.bfloat16)
+        with products(self.precision, self.device), autocast(self.precision, self.device):
+            yield

@@ -14,6 +14,7 @@ from asrnorm.methods import METHODS, Method, create_method, keyed_generator
 from asrnorm.models import MODELS, Classifier, create_model
 from asrnorm.models.normalized import NormalizedInput
 from asrnorm.norms import NORMS
+from asrnorm.precision import weight_dtype
 from asrnorm.world import World
 
 _PARTS = ("features", "embed", "classify")  # what methods call of a model
@@ -90,7 +91,7 @@ def build_method(config: RunConfig, device: torch.device, world: World) -> Metho
 
 def run_dtype(config: RunConfig) -> torch.dtype:
     """Return the dtype of a run's weights and images; `bfloat16` is autocast over float32."""
-    return torch.float64 if config.precision == "float64" else torch.float32
+    return weight_dtype(config.precision)
 
 
 def compile_parts(model: Classifier) -> None:

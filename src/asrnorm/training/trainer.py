@@ -2,7 +2,7 @@
 
 import time
 from collections.abc import Callable
-from contextlib import AbstractContextManager, nullcontext
+from contextlib import AbstractContextManager
 from typing import Any
 
 import torch
@@ -13,6 +13,7 @@ from asrnorm.data.pool import Pool
 from asrnorm.errors import DivergenceError, InterruptedRunError
 from asrnorm.methods import Batch, Method, keyed_generator
 from asrnorm.models import Classifier
+from asrnorm.precision import autocast, products
 from asrnorm.training.assembly import run_dtype
 from asrnorm.training.batch import Batches
 from asrnorm.training.capture import CapturedSteps
@@ -108,6 +109,7 @@ class Trainer:
         self.model.train()
         shown = self.world.rank == 0
         with (
+            products(self.config.precision, self.device),
             log(self.step) as rows,
             RunProgress(label, self.stop, self.step, shown=shown) as progress,
             Interruption() as interruption,
@@ -154,9 +156,7 @@ class Trainer:
 
     def autocast(self) -> AbstractContextManager[object]:
         """Return the precision in which the model is called."""
-        if self.config.precision != "bfloat16":
-            return nullcontext()
-        return torch.autocast(self.device.type, dtype=torch.bfloat16)
+        return autocast(self.config.precision, self.device)
 
     def resume(self, store: CheckpointStore) -> bool:
         """Take up the last checkpoint, the same on every process; `False` where there is none."""

@@ -58,5 +58,5 @@ def test_without_pretrained_weights_the_same_layers_are_converted(monkeypatch, t
     monkeypatch.setenv("ASRNORM_DATA", str(tmp_path))
     model = loop._model(recipe("pacs.rsc_asr", source="photo"), CPU)
     found = [module for module in model.modules() if isinstance(module, ASRNorm2d)]
-    assert len(found) == 12
+    assert len(found) == 10
     assert all(module.gated_rescale for module in found)

@@ -58,6 +58,13 @@ def test_bfloat16_computes_under_autocast_from_float32():
     assert inference.logits(images).dtype == torch.bfloat16
 
 
+def test_tf32_is_for_models_in_float32():
+    probe, images = Probe(), torch.rand(2, 3, 8, 8)
+    assert torch.equal(Inference.of(probe, precision="tf32").logits(images), Inference.of(probe).logits(images))
+    with pytest.raises(InputError, match=r"float64 model in tf32; convert it: model\.to\(torch\.float32\)"):
+        Inference.of(Probe().double(), precision="tf32")
+
+
 def test_a_precision_that_is_not_the_model_s_is_refused():
     with pytest.raises(InputError, match=r"float32 model in float64; convert it: model\.to\(torch\.float64\)"):
         Inference.of(Probe(), precision="float64")

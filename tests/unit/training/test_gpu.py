@@ -17,7 +17,7 @@ pytestmark = pytest.mark.gpu
 CUDA = torch.device("cuda", 0)
 
 
-@pytest.mark.parametrize("precision", ["float32", "bfloat16", "float64"])
+@pytest.mark.parametrize("precision", ["float32", "tf32", "bfloat16", "float64"])
 @pytest.mark.parametrize("norm", ["bn", "asr"])
 def test_every_precision_learns_the_toy(precision, norm, tmp_path):
     config = tiny_config(
@@ -28,7 +28,7 @@ def test_every_precision_learns_the_toy(precision, norm, tmp_path):
     assert next(load_run(tmp_path / "a", device="cpu").model.parameters()).device.type == "cpu"
 
 
-@pytest.mark.parametrize("precision", ["float32", "bfloat16", "float64"])
+@pytest.mark.parametrize("precision", ["float32", "tf32", "bfloat16", "float64"])
 def test_a_pretrained_network_is_prepared_as_on_the_cpu(precision, tmp_path):
     config = pretrained_config(write_weights(tmp_path / "w.pt"), precision=precision, augment="pacs")
     suite, models = ToySuite(), []
