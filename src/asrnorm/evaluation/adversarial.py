@@ -13,12 +13,13 @@ from torch import Tensor
 
 from asrnorm.data import FileSet, ImageSet
 from asrnorm.errors import InputError
-from asrnorm.evaluation.inference import Inference, Precision
+from asrnorm.evaluation.inference import Inference
 from asrnorm.evaluation.score import check_labels
 from asrnorm.evaluation.shard import iterate_batches
 from asrnorm.methods import keyed_generator
 from asrnorm.methods.mode import evaluating
 from asrnorm.models import Classifier
+from asrnorm.precision import Precision
 from asrnorm.world import ALONE, World
 
 _LEVELS = 255  # of a pixel

@@ -13,10 +13,11 @@ from torch import Tensor, nn
 
 from asrnorm.data import Suite
 from asrnorm.errors import InputError
-from asrnorm.evaluation.inference import Inference, Precision
+from asrnorm.evaluation.inference import Inference
 from asrnorm.evaluation.score import evaluation_size
 from asrnorm.evaluation.shard import iterate_batches, thin
 from asrnorm.methods.mode import evaluating
+from asrnorm.precision import Precision
 
 PER_DOMAIN = 200
 

@@ -11,8 +11,9 @@ from torch import nn
 
 from asrnorm.data.image import read_image
 from asrnorm.errors import InputError
-from asrnorm.evaluation.inference import Inference, Precision
+from asrnorm.evaluation.inference import Inference
 from asrnorm.methods.mode import evaluating
+from asrnorm.precision import Precision
 
 
 class Prediction(NamedTuple):

@@ -11,10 +11,11 @@ from torch import nn
 
 from asrnorm.data import FileSet, ImageSet, Suite
 from asrnorm.errors import InputError
-from asrnorm.evaluation.inference import Inference, Precision
+from asrnorm.evaluation.inference import Inference
 from asrnorm.evaluation.metric import Tally
 from asrnorm.evaluation.shard import iterate_batches, thin
 from asrnorm.methods.mode import evaluating
+from asrnorm.precision import Precision
 from asrnorm.results import DomainScore
 from asrnorm.world import ALONE, World
 
