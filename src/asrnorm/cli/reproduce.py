@@ -2,6 +2,7 @@
 
 import dataclasses
 from collections.abc import Callable, Mapping, Sequence
+from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, cast, get_args
 
@@ -46,6 +47,10 @@ def reproduce(
     runs: Annotated[Path, typer.Option(help="Where the run folders lie.")] = Path("runs"),
     out: Annotated[Path | None, typer.Option(help="Folder of the report.", show_default="reports/<study>")] = None,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Show what would run, and stop.")] = False,
+    row: Annotated[
+        list[str] | None,
+        typer.Option(help="Run only what rows of this label need, * for any text; may be given again."),
+    ] = None,
     ignore_kept: Annotated[
         bool, typer.Option("--ignore-kept", help="Train also the runs whose results are kept in results/.")
     ] = False,
@@ -56,8 +61,8 @@ def reproduce(
 ) -> None:
     """Run what a table or figure of the paper needs and is not done yet, then write its report.
 
-    Example: `asrnorm reproduce table1 --scale short --seeds 3`. Killed, it is started again with the same command. Kept
-    results (`results/`) count as done.
+    Example: `asrnorm reproduce table1 --scale short --seeds 3 --row 'RSDA*'`. Killed, it is started again with the
+    same command. Kept results (`results/`) count as done.
     """
     import_modules(modules)
     from asrnorm.launch import gather_jobs
@@ -71,7 +76,7 @@ def reproduce(
     chosen = tuple(range(changed.seeds if seeds is None else seeds))
     kept = None if ignore_kept else find_kept()
     try:
-        planned = plan(changed, seeds=chosen, scale=size, runs=runs.absolute(), kept=kept)
+        planned = plan(choose_rows(changed, row or ()), seeds=chosen, scale=size, runs=runs.absolute(), kept=kept)
         jobs = gather_jobs(planned, imports=tuple(modules or ()))
     except InputError as error:  # a value of --set that a field does not take
         raise WrongCallError(str(error)) from error
@@ -94,6 +99,25 @@ def reproduce(
     if outcome is not None and outcome.failed:
         _print_failures(outcome)
         raise typer.Exit(1)
+
+
+def choose_rows(study: "Study", patterns: Sequence[str]) -> "Study":
+    """Return a study with the rows whose labels match, all of them where nothing is asked for.
+
+    Raises:
+        UnknownNameError: a pattern that matches no row.
+
+    Example:
+        >>> from asrnorm.studies import get_study
+        >>> [row.label for row in choose_rows(get_study("table3"), ["rsc*"]).rows]
+        ['RSC', 'RSC + ASR-Norm']
+    """
+    labels = [row.label for row in study.rows]
+    for pattern in patterns:
+        if not any(fnmatchcase(label.lower(), pattern.lower()) for label in labels):
+            raise UnknownNameError(describe_unknown(f"row of study {study.name!r},", pattern, labels))
+    rows = [row for row in study.rows if any(fnmatchcase(row.label.lower(), text.lower()) for text in patterns)]
+    return dataclasses.replace(study, rows=tuple(rows)) if patterns else study
 
 
 def change_runs(study: "Study", assignments: Mapping[str, Any]) -> "Study":

@@ -128,6 +128,13 @@ def test_a_setting_changes_every_run_and_where_its_result_is_looked_for(tmp_path
     assert set(reports[0][0].cells) == {("BN", "Avg.")}
 
 
+def test_only_what_the_rows_asked_for_need_is_run_and_the_report_has_all(tmp_path, reports, launches, capsys):
+    words = ["reproduce", "mini", "--scale", "smoke", "--runs", str(tmp_path), "--row", "bn*"]
+    assert main(words) == 0
+    assert [job.config.norm.name for job in launches[0][0]] == ["bn"]
+    assert [row.label for row in reports[0][0].study.rows] == ["BN", "BN-Test", "ASR"]
+
+
 def test_seeds_and_workers_and_ray_reach_the_launch(tmp_path, reports, launches, monkeypatch, capsys):
     opened = []
     cluster = SimpleNamespace(slots=lambda: 5)
@@ -170,6 +177,7 @@ def test_missing_weights_are_told_with_a_file_that_can_be_had(tmp_path, monkeypa
         (["mini", "--set", "optim.lr=x"], "lr must be float"),
         (["mini", "--set", "lr=1"], "unknown setting of this command 'lr'"),
         (["mini", "--set", "seed=1"], "unknown setting of this command 'seed'"),
+        (["mini", "--row", "BN-Tset"], "unknown row of study 'mini', 'BN-Tset'; did you mean 'BN-Test'"),
         (["mini", "--seeds", "0"], "seeds"),
         (["mini", "--scale", "smoke", "--slurm", "fast"], "'fast' is not of the form name=value"),
         (["mini", "--ray", "auto", "--slurm", "timeout_min=5"], "leave one out"),
