@@ -13,8 +13,9 @@ from asrnorm.errors import ConversionError, describe_unknown
 
 Layers = str | Sequence[str] | Callable[[str, nn.Module], bool]
 
-# Norms that standardize by the batch as before: nothing is lost by exchanging every layer.
-_STILL_BATCH = ("bn", "bn_test", "dsbn")
+STILL_BATCH = ("bn", "bn_test", "dsbn")
+"""Norms that standardize by the batch as before: nothing is lost by exchanging every layer."""
+
 PRESETS = ("auto", "all", "but-last", "early", "first", "resnet-12", "resnet-12b", "stages")
 
 _BLOCK_NORM = re.compile(r"(?:^|\.)layer(\d+)\.(\d+)\.bn([123])$")
@@ -76,7 +77,7 @@ def _some(names: list[str], most: int = 4) -> str:
 def _automatic(sites: list[Site], norm: object) -> str:
     # The choice of source images on PACS (study pacs-reading): the late layers of a trained network stay as they are.
     is_trained = any(isinstance(site.what, Recognized) and site.what.is_trained() for site in sites)
-    if norm in _STILL_BATCH or not is_trained or len(_stages([site.name for site in sites])) < 2:
+    if norm in STILL_BATCH or not is_trained or len(_stages([site.name for site in sites])) < 2:
         return "all"
     return "early"
 

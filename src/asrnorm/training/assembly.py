@@ -7,6 +7,7 @@ import torch
 
 from asrnorm.config import RunConfig
 from asrnorm.conversion import convert
+from asrnorm.conversion.select import STILL_BATCH, Layers
 from asrnorm.data import SUITES, Suite
 from asrnorm.diagnosis import data_folder
 from asrnorm.errors import InputError
@@ -74,10 +75,23 @@ def build_like(
         if "gated_rescale" in NORMS.options(config.norm.name):
             # Decided at the start by whether the norms it replaced were trained, which these are not.
             norm_options.setdefault("gated_rescale", any(name.endswith("lambda_beta") for name in state))
-        convert(model, config.norm.name, layers=config.layers, **norm_options)
+        convert(model, config.norm.name, layers=_converted_layers(config, state), **norm_options)
     placed = _place(model, config, suite, device)
     placed.load_state_dict(state)
     return placed
+
+
+def _converted_layers(config: RunConfig, state: dict[str, torch.Tensor]) -> Layers:
+    """Which layers a run had converted; `auto` chose among trained norms, which those of a new model are not."""
+    if config.layers != "auto" or config.norm.name in STILL_BATCH:
+        return config.layers
+
+    def is_converted(name: str, norm: torch.nn.Module) -> bool:
+        places = (f"{name}.", f"backbone.{name}.")  # the second in a model that normalizes its input
+        found = {key.removeprefix(place) for place in places for key in state if key.startswith(place)}
+        return found != norm.state_dict().keys()
+
+    return is_converted
 
 
 def build_method(config: RunConfig, device: torch.device, world: World) -> Method:

@@ -12,6 +12,7 @@ import torch
 
 from asrnorm import storage
 from asrnorm.errors import DivergenceError, InputError, InterruptedRunError, StorageError, UnknownNameError
+from asrnorm.norms import NORMS
 from asrnorm.results import read_result
 from asrnorm.training import load_run, run
 from asrnorm.training.checkpoint import CheckpointStore
@@ -140,7 +141,11 @@ def test_a_run_that_is_not_done_cannot_be_loaded(tmp_path):
         load_run(tmp_path)
 
 
-def test_a_converted_network_loads_without_the_file_it_started_from(tmp_path):
+@pytest.mark.parametrize(
+    ("norm", "layers", "count"),
+    [("asr", "first", 1), ("asr", "auto", 10), ("bn_test", "auto", 20)],
+)
+def test_a_converted_network_loads_without_the_file_it_started_from(tmp_path, norm, layers, count):
     from asrnorm.models import create_model
 
     network = create_model("resnet18", num_classes=3)
@@ -151,9 +156,9 @@ def test_a_converted_network_loads_without_the_file_it_started_from(tmp_path):
     torch.save(network.state_dict(), weights)
     config = tiny_config(
         model=Choice(name="resnet18"),
-        norm=Choice(name="asr"),
+        norm=Choice(name=norm),
         weights=str(weights),
-        layers="first",
+        layers=layers,
         steps=1,
         batch_size=4,
         suite=Choice(name="toy", args={"count": 8}),
@@ -162,7 +167,8 @@ def test_a_converted_network_loads_without_the_file_it_started_from(tmp_path):
     weights.unlink()
     model = load_run(tmp_path / "a", device="cpu").model
     assert sum(p.numel() for p in model.parameters()) == result.num_parameters
-    assert model.get_submodule("backbone.bn1").gated_rescale
+    assert sum(type(module) is NORMS[norm] for module in model.modules()) == count
+    assert norm != "asr" or model.get_submodule("backbone.bn1").gated_rescale
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])

@@ -1,0 +1,38 @@
+"""Models of runs, at their start and from what they left."""
+
+import pytest
+import torch
+
+from asrnorm.models import create_model
+from asrnorm.norms import NORMS
+from asrnorm.training.assembly import build_like, build_model
+from helpers.tiny_run import Choice, ToySuite, tiny_config
+
+CPU = torch.device("cpu")
+
+
+@pytest.fixture
+def weights(tmp_path):
+    network = create_model("resnet18", num_classes=3)
+    for module in network.modules():
+        if isinstance(module, torch.nn.BatchNorm2d):
+            torch.nn.init.uniform_(module.weight)
+    torch.save(network.state_dict(), tmp_path / "weights.pt")
+    return tmp_path / "weights.pt"
+
+
+@pytest.mark.parametrize("normalized", [False, True])
+@pytest.mark.parametrize(
+    ("norm", "count"), [("asr", 10), ("in", 10), ("gn", 10), ("sn", 10), ("bin", 10), ("ilm", 10), ("bn_test", 20)]
+)
+def test_layers_that_were_picked_are_those_of_the_start(weights, norm, count, normalized, monkeypatch):
+    suite = ToySuite()
+    if normalized:
+        monkeypatch.setattr(ToySuite, "mean", (0.5, 0.5, 0.5))
+        monkeypatch.setattr(ToySuite, "std", (0.2, 0.2, 0.2))
+    config = tiny_config(model=Choice(name="resnet18"), norm=Choice(name=norm), weights=str(weights), layers="auto")
+    first = build_model(config, suite, 3, CPU).eval()
+    again = build_like(config, suite, 3, CPU, first.state_dict()).eval()
+    assert sum(type(module) is NORMS[norm] for module in again.modules()) == count
+    images = torch.rand(2, 3, 64, 64)
+    assert torch.equal(first(images), again(images))
