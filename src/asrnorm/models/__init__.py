@@ -10,6 +10,7 @@ from asrnorm.models.base import MODELS as MODELS
 from asrnorm.models.base import Classifier as Classifier
 from asrnorm.models.digits_convnet import DigitsConvNet as DigitsConvNet
 from asrnorm.models.resnet import ResNet as ResNet
+from asrnorm.models.timm_network import TimmNetwork as TimmNetwork
 from asrnorm.models.weight import WeightReport as WeightReport
 from asrnorm.models.weight import load_weights as load_weights
 from asrnorm.models.wideresnet import WideResNet as WideResNet

@@ -18,6 +18,16 @@ class Classifier(nn.Module, ABC):
 
     num_classes: int
 
+    @property
+    def loadable(self) -> nn.Module:
+        """The module whose keys a file of pretrained weights has."""
+        return self
+
+    @property
+    def head(self) -> str:
+        """Name in `loadable` of the classifier, which a file may lack or have for other classes."""
+        return "fc"
+
     @abstractmethod
     def features(self, x: Tensor) -> Tensor:
         """Return the last spatial map `(n, c, h, w)` of images `(n, 3, h, w)`; RSC masks it."""

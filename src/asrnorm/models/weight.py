@@ -13,7 +13,6 @@ from asrnorm.errors import InputError
 logger = logging.getLogger("asrnorm")
 
 _RUNNING = ("running_mean", "running_var", "num_batches_tracked")
-_HEAD = ("fc.weight", "fc.bias")
 
 
 @dataclass(frozen=True)
@@ -55,19 +54,21 @@ def load_weights(model: nn.Module, path: str | Path) -> WeightReport:
         InputError: the file is missing, damaged, or for another network.
     """
     state = read_state(Path(path))
-    own = model.state_dict()
-    head = {key for key in _HEAD if key in own and (key not in state or state[key].shape != own[key].shape)}
-    state = {key: value for key, value in state.items() if key not in head and not (key in _HEAD and key not in own)}
+    network = getattr(model, "loadable", model)
+    own = network.state_dict()
+    of_head = [f"{getattr(model, 'head', 'fc')}.{name}" for name in ("weight", "bias")]
+    head = {key for key in of_head if key in own and (key not in state or state[key].shape != own[key].shape)}
+    state = {key: value for key, value in state.items() if key not in head and not (key in of_head and key not in own)}
     missing = own.keys() - state.keys() - head
     absent_statistics = {key for key in missing if key.rsplit(".", 1)[-1] in _RUNNING}
     wrong = [key for key in state.keys() & own.keys() if state[key].shape != own[key].shape]
     strange = (missing - absent_statistics) | (state.keys() - own.keys()) | set(wrong)
     if strange:
         raise InputError(
-            f"{path}: not the weights of this {type(model).__name__}: {len(strange)} keys differ, such as "
+            f"{path}: not the weights of this {type(network).__name__}: {len(strange)} keys differ, such as "
             f"{', '.join(sorted(strange)[:3])}; load into a model built with norm='bn', then convert it"
         )
-    model.load_state_dict(state, strict=False)
+    network.load_state_dict(state, strict=False)
     means = sum(key.endswith("running_mean") for key in absent_statistics)
     report = WeightReport(str(path), bool(head), means)
     logger.info("%s", report)

@@ -6,7 +6,7 @@ from asrnorm.models.base import classifier_head
 from asrnorm.models.normalized import NormalizedInput
 
 
-@pytest.mark.parametrize("name", MODELS.names())
+@pytest.mark.parametrize("name", sorted({*MODELS.names()} - {"timm"}))
 def test_the_head_of_every_network_gives_its_logits(name):
     model = create_model(name, norm="asr", num_classes=64)  # as many as a norm has channels
     head = classifier_head(NormalizedInput(model, (0.5,) * 3, (0.5,) * 3))

@@ -61,7 +61,7 @@ def test_number_of_norm_layers(name, norms):
     assert sum(isinstance(module, NormLayer) for module in model.modules()) == norms
 
 
-@pytest.mark.parametrize("name", MODELS.names())
+@pytest.mark.parametrize("name", sorted({*MODELS.names()} - {"timm"}))
 def test_forward_is_the_composition_of_the_three_parts(name):
     model = asrnorm.create_model(name, num_classes=5).eval()
     size = IMAGE_SIZE.get(name, 32)

@@ -1,0 +1,78 @@
+"""Networks of timm in three parts: any of them whose features are maps `(n, c, h, w)`."""
+
+from typing import Any
+
+from torch import Tensor, nn
+
+from asrnorm.conversion import convert
+from asrnorm.errors import InputError, MissingDependencyError
+from asrnorm.models.base import MODELS, Classifier, NormFactory
+
+
+class TimmNetwork(Classifier):
+    """A network that timm knows by name.
+
+    Args:
+        architecture: timm's name, such as `resnet50` or `tf_efficientnet_lite0`.
+        num_classes: outputs.
+
+    Raises:
+        MissingDependencyError: timm is not installed.
+        InputError: timm has no such network.
+    """
+
+    def __init__(self, architecture: str, *, num_classes: int = 1000) -> None:
+        super().__init__()
+        self.architecture, self.num_classes = architecture, num_classes
+        self.network = _create(architecture, num_classes)
+
+    @property
+    def loadable(self) -> nn.Module:
+        """What a file of timm's weights has the keys of."""
+        return self.network
+
+    @property
+    def head(self) -> str:
+        """Name of the classifier in timm's network."""
+        classifier = self.network.get_classifier()
+        return next(name for name, module in self.network.named_modules() if module is classifier)
+
+    def features(self, x: Tensor) -> Tensor:
+        """Return timm's features; they must be maps."""
+        maps: Tensor = self.network.forward_features(x)
+        if maps.ndim != 4:
+            raise InputError(f"timm's {self.architecture} has features of shape {tuple(maps.shape)}, not maps")
+        return maps
+
+    def embed(self, maps: Tensor) -> Tensor:
+        """Return the pooled features, as timm's head sees them."""
+        pooled: Tensor = self.network.forward_head(maps, pre_logits=True)
+        return pooled
+
+    def classify(self, embedding: Tensor) -> Tensor:
+        """Return the logits."""
+        logits: Tensor = self.network.get_classifier()(embedding)
+        return logits
+
+
+@MODELS.register("timm")
+def timm_network(
+    *, norm_layer: NormFactory | None = None, architecture: str = "resnet50", num_classes: int = 1000
+) -> TimmNetwork:
+    """Any network of timm that has maps, by its name there; needs timm."""
+    model = TimmNetwork(architecture, num_classes=num_classes)
+    if norm_layer is not None:
+        convert(model, norm_layer, layers="all")
+    return model
+
+
+def _create(architecture: str, num_classes: int) -> Any:
+    try:
+        import timm
+    except ImportError:
+        raise MissingDependencyError("model 'timm' needs timm: pip install 'asrnorm[vision]'") from None
+    try:
+        return timm.create_model(architecture, pretrained=False, num_classes=num_classes)
+    except (RuntimeError, ValueError) as error:
+        first = (str(error).splitlines() or [type(error).__name__])[0]
+        raise InputError(f"timm cannot make {architecture!r}: {first}") from error
