@@ -40,11 +40,10 @@ def pacs_reading() -> Study:
     baselines = [
         *(reading(f"ERM, BN, lr {rate:g}", "pacs.erm_bn", {"optim.lr": rate}, "BatchNorm") for rate in RATES[:2]),
         *(
-            reading(f"RSC {version}, BN, lr {rate:g}", "pacs.rsc_bn", {"optim.lr": rate, **fields}, "BatchNorm")
-            for (version, fields), rate in (
-                *product([("v1", VERSIONS["v1"])], RATES[:2]),
-                (("v3", VERSIONS["v3"]), 0.01),
+            reading(
+                f"RSC {version}, BN, lr {rate:g}", "pacs.rsc_bn", {"optim.lr": rate, **VERSIONS[version]}, "BatchNorm"
             )
+            for version, rate in (("v1", RATES[0]), ("v1", RATES[1]), ("v3", RATES[0]))
         ),
     ]
     converted = [
