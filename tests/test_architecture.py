@@ -32,7 +32,7 @@ MAY_IMPORT = {
     "precision": set(),
     "sharing": set(),
     "methods": {"models", "data", "world", "graph"},
-    "evaluation": {"models", "data", "methods", "world", "precision"},
+    "evaluation": {"models", "data", "methods", "world", "graph", "precision"},
     "training": {"norms", "conversion", "models", "data", "methods", "evaluation", "world", "graph", "precision"},
     "exporting": {"ops", "norms", "models", "data", "evaluation", "training"},
     "recipes": set(),

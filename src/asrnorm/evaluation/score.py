@@ -11,6 +11,7 @@ from torch import nn
 
 from asrnorm.data import FileSet, ImageSet, Suite
 from asrnorm.errors import InputError
+from asrnorm.evaluation.forward import Forward
 from asrnorm.evaluation.inference import Inference
 from asrnorm.evaluation.metric import Tally
 from asrnorm.evaluation.shard import iterate_batches, thin
@@ -83,13 +84,17 @@ def score(
         0.75
     """
     inference = Inference.of(model, device=device, precision=precision, size=resize)
+    return _score(inference, Forward(inference), data, name, batch_size, world)
+
+
+def _score(
+    inference: Inference, forward: Forward, data: ImageSet | FileSet, name: str, batch_size: int, world: World
+) -> DomainScore:
     # Apple's GPUs have no float64.
     tally = Tally("cpu" if inference.device.type == "mps" else inference.device)
-    with evaluating(model):
+    with evaluating(inference.model):
         for _, images, labels in iterate_batches(data, batch_size, world):
-            images_nchw = inference.to_input(images)
-            with torch.inference_mode():
-                logits = inference.logits(images_nchw)
+            logits = forward(inference.to_input(images))
             check_labels(labels, logits.shape[-1], name)
             tally.update(logits, torch.from_numpy(labels.copy()))
     return tally.result(name, world)
@@ -124,18 +129,11 @@ def score_suite(
         InputError: as `score`, or the source is missing.
     """
     size = evaluation_size(suite) if resize == "auto" else resize
+    inference = Inference.of(model, device=device, precision=precision, size=size)
+    forward = Forward(inference)
 
     def score_one(name: str, data: ImageSet | FileSet) -> DomainScore:
-        domain = score(
-            model,
-            thin(data, limit),
-            name=name,
-            batch_size=batch_size,
-            device=device,
-            precision=precision,
-            resize=size,
-            world=world,
-        )
+        domain = _score(inference, forward, thin(data, limit), name, batch_size, world)
         if report is not None:
             report(domain)
         return domain

@@ -1,0 +1,106 @@
+"""A model on many batches: which calls are replayed, and that they give the same."""
+
+from dataclasses import replace
+
+import pytest
+import torch
+from torch import nn
+
+from asrnorm import create_model
+from asrnorm.evaluation import forward as module
+from asrnorm.evaluation.forward import Forward
+from asrnorm.evaluation.inference import Inference
+
+
+class StandIn:
+    """A graph that computes when it is replayed, into the same memory."""
+
+    made: list["StandIn"]
+
+    def __init__(self, function):
+        self.function, self.output, self.replays = function, function(), 0
+        StandIn.made.append(self)
+
+    def replay(self):
+        self.replays += 1
+        self.output.copy_(self.function())
+
+
+@pytest.fixture
+def graphs(monkeypatch):
+    StandIn.made = []
+    monkeypatch.setattr(module, "capture", lambda function, device, *, what: StandIn(function))
+    return StandIn.made
+
+
+def pretend_cuda(model):
+    """Calls as on a GPU, computed on the CPU."""
+    inference = Inference.of(model.eval())
+    forward = Forward(inference)
+    forward._is_refused = Forward(replace(inference, device=torch.device("cuda")))._is_refused
+    return forward
+
+
+def net():
+    return nn.Sequential(nn.Flatten(), nn.Linear(12, 5))
+
+
+def test_from_the_ninth_batch_of_a_shape_on_a_graph_is_replayed_with_the_same_logits(graphs):
+    model = net()
+    forward = pretend_cuda(model)
+    batches = [torch.rand(4, 3, 2, 2) for _ in range(12)]
+    found = [forward(images) for images in batches]
+    for images, logits in zip(batches, found, strict=True):
+        assert torch.equal(logits, model(images))
+    assert [graph.replays for graph in graphs] == [4]
+
+
+def test_another_shape_starts_anew_and_weights_may_change_in_between(graphs):
+    model = net()
+    forward = pretend_cuda(model)
+    for _ in range(10):
+        forward(torch.rand(4, 3, 2, 2))
+    images = torch.rand(3, 3, 2, 2)
+    for _ in range(10):
+        assert torch.equal(forward(images), model(images))
+    with torch.no_grad():
+        model[1].weight.mul_(2)
+    assert torch.equal(forward(images), model(images))
+    assert [graph.replays for graph in graphs] == [2, 3]
+
+
+def test_a_model_that_cannot_be_captured_is_called(monkeypatch):
+    tried = []
+    monkeypatch.setattr(module, "capture", lambda function, device, *, what: tried.append(what))
+    model = net()
+    forward = pretend_cuda(model)
+    images = torch.rand(4, 3, 2, 2)
+    for _ in range(20):
+        assert torch.equal(forward(images), model(images))
+    assert tried == ["the evaluation"]
+
+
+def test_hooks_of_a_model_run_on_every_batch(graphs):
+    model, seen = net(), []
+    model[1].register_forward_hook(lambda *_: seen.append(1))
+    forward = pretend_cuda(model)
+    for _ in range(20):
+        forward(torch.rand(4, 3, 2, 2))
+    assert len(seen) == 20
+    assert graphs == []
+
+
+@pytest.mark.gpu
+@pytest.mark.parametrize(
+    ("norm", "precision"), [("bn", "bfloat16"), ("asr", "bfloat16"), ("asr", "tf32"), ("bn_test", "float32")]
+)
+def test_a_gpu_gives_the_logits_of_eager_calls(norm, precision):
+    model = create_model("wrn_16_4", norm=norm).cuda().eval()
+    inference = Inference.of(model, precision=precision)
+    forward = Forward(inference)
+    batches = [torch.rand(32, 3, 32, 32, device="cuda") for _ in range(12)]
+    found = [forward(images) for images in batches]
+    assert forward._graph is not None
+    with torch.no_grad():
+        for images, logits in zip(batches, found, strict=True):
+            assert torch.equal(logits, inference.logits(images))
