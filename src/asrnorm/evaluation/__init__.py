@@ -1,10 +1,10 @@
 """What a model is worth: scores by domain, accuracy under attack, single predictions, and the lambdas it learned."""
 
-from asrnorm.evaluation.adversarial import ATTACKS as ATTACKS
-from asrnorm.evaluation.adversarial import Attack as Attack
-from asrnorm.evaluation.adversarial import SemanticAscent as SemanticAscent
-from asrnorm.evaluation.adversarial import SignedSteps as SignedSteps
 from asrnorm.evaluation.adversarial import score_attacks as score_attacks
+from asrnorm.evaluation.attack import ATTACKS as ATTACKS
+from asrnorm.evaluation.attack import Attack as Attack
+from asrnorm.evaluation.attack import SemanticAscent as SemanticAscent
+from asrnorm.evaluation.attack import SignedSteps as SignedSteps
 from asrnorm.evaluation.lambdas import collect_lambdas as collect_lambdas
 from asrnorm.evaluation.learned_statistics import learned_statistics as learned_statistics
 from asrnorm.evaluation.metric import Tally as Tally

@@ -1,7 +1,7 @@
 """A model called on batch after batch of one shape: on a GPU, as a CUDA graph once there are enough of them."""
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 
 from asrnorm.evaluation.inference import Inference
 from asrnorm.graph import Graph, capture
@@ -24,8 +24,7 @@ class Forward:
         self._calls = 0
         self._images: Tensor | None = None
         self._graph: Graph[Tensor] | None = None
-        # A graph runs no Python again, so none of a user's hooks.
-        self._is_refused = inference.device.type != "cuda" or _has_hooks(inference.model)
+        self._is_refused = not can_be_captured(inference)
 
     def __call__(self, images: Tensor) -> Tensor:
         """Return the logits of images as `Inference.to_input` gives them, without gradients."""
@@ -50,8 +49,10 @@ class Forward:
         self._is_refused = self._graph is None
 
 
-def _has_hooks(model: nn.Module) -> bool:
-    return any(module._forward_hooks or module._forward_pre_hooks for module in model.modules())
+def can_be_captured(inference: Inference) -> bool:
+    """Tell whether a graph may stand for calls of a model: it runs no Python again, so none of a user's hooks."""
+    hooks = (module._forward_hooks or module._forward_pre_hooks for module in inference.model.modules())
+    return inference.device.type == "cuda" and not any(hooks)
 
 
 def _alike(one: Tensor, other: Tensor) -> bool:

@@ -3,6 +3,8 @@
 Madry et al., 2018; Goodfellow et al., 2015 (FGSM).
 """
 
+from typing import NamedTuple
+
 import torch
 import torch.nn.functional as F
 from torch import Tensor
@@ -10,6 +12,41 @@ from torch import Tensor
 from asrnorm.errors import InputError
 from asrnorm.methods.mode import evaluating
 from asrnorm.models import Classifier
+
+
+class Ball(NamedTuple):
+    """Images no further than a radius from given ones in any value, and in [0, 1].
+
+    Attributes:
+        center: the given ones, `(n, 3, h, w)`.
+        lowest: the least that each value may be.
+        highest: the most.
+        radius: in every value.
+    """
+
+    center: Tensor
+    lowest: Tensor
+    highest: Tensor
+    radius: float
+
+    @classmethod
+    def around(cls, images: Tensor, radius: float) -> "Ball":
+        """Return the ball of a radius around images.
+
+        Example:
+            >>> Ball.around(torch.tensor([0.0, 0.5]), 0.25).lowest
+            tensor([0.0000, 0.2500])
+        """
+        return cls(images, (images - radius).clamp(0, 1), (images + radius).clamp(0, 1), radius)
+
+    def draw(self, generator: torch.Generator | None = None) -> Tensor:
+        """Return images drawn uniformly, with a generator on their device."""
+        shape, like = self.center.shape, self.center
+        return self.at(torch.rand(shape, generator=generator, dtype=like.dtype, device=like.device))
+
+    def at(self, noise: Tensor) -> Tensor:
+        """Return the images that numbers from [0, 1) stand for."""
+        return (self.center + self.radius * (2 * noise.to(self.center) - 1)).clamp(self.lowest, self.highest)
 
 
 def perturb(
@@ -58,13 +95,10 @@ def perturb(
     """
     if epsilon < 0 or step_size < 0 or steps < 0:
         raise InputError(f"epsilon {epsilon}, step_size {step_size} and steps {steps} must not be negative")
-    images = images.detach().to(next(model.parameters()).dtype)
-    lowest, highest = (images - epsilon).clamp(0, 1), (images + epsilon).clamp(0, 1)
-    x = images
+    ball = Ball.around(images.detach().to(next(model.parameters()).dtype), epsilon)
+    x = images = ball.center
     if random_start:
-        if noise is None:
-            noise = torch.rand(images.shape, generator=generator, dtype=images.dtype, device=images.device)
-        x = (images + epsilon * (2 * noise.to(images) - 1)).clamp(lowest, highest)
+        x = ball.draw(generator) if noise is None else ball.at(noise)
     with evaluating(model):
         with torch.no_grad():
             worst, worst_losses = images, _losses(model, images, labels) if keep_worst else None
@@ -76,12 +110,12 @@ def perturb(
                 (gradient,) = torch.autograd.grad(losses.sum(), x)
             x = x.detach()
             if worst_losses is not None:
-                worst, worst_losses = _worse(worst, worst_losses, x, losses.detach())
-            x = (x + step_size * gradient.sign()).clamp(lowest, highest)
+                worst, worst_losses = worse(worst, worst_losses, x, losses.detach())
+            x = (x + step_size * gradient.sign()).clamp(ball.lowest, ball.highest)
         if worst_losses is None:
             return x
         with torch.no_grad():
-            return _worse(worst, worst_losses, x, _losses(model, x, labels))[0]
+            return worse(worst, worst_losses, x, _losses(model, x, labels))[0]
 
 
 def fgsm(model: Classifier, images: Tensor, labels: Tensor, *, epsilon: float) -> Tensor:
@@ -102,6 +136,7 @@ def _losses(model: Classifier, images: Tensor, labels: Tensor) -> Tensor:
     return F.cross_entropy(model(images), labels, reduction="none")
 
 
-def _worse(images: Tensor, losses: Tensor, others: Tensor, their_losses: Tensor) -> tuple[Tensor, Tensor]:
+def worse(images: Tensor, losses: Tensor, others: Tensor, their_losses: Tensor) -> tuple[Tensor, Tensor]:
+    """Return of each two images the one with the higher loss, the first where they are equal, and its loss."""
     higher = their_losses > losses
     return torch.where(higher[:, None, None, None], others, images), torch.where(higher, their_losses, losses)

@@ -1,7 +1,7 @@
 """Figures: corruptions and attacks named in studies are those that results have."""
 
 from asrnorm.data.corruption import CORRUPTIONS
-from asrnorm.evaluation.adversarial import ATTACKS
+from asrnorm.evaluation.attack import ATTACKS
 from asrnorm.studies import get_study
 from asrnorm.studies.cifar10c_norm import ATTACKS as NAMED
 from asrnorm.studies.domain import matches
