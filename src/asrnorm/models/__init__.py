@@ -22,7 +22,7 @@ def list_models() -> tuple[str, ...]:
 
     Example:
         >>> list_models()
-        ('digits_convnet', 'resnet18', 'resnet50', 'wrn_16_4', 'wrn_40_2', 'wrn_40_4')
+        ('digits_convnet', 'resnet18', 'resnet50', 'timm', 'wrn_16_4', 'wrn_40_2', 'wrn_40_4')
     """
     return MODELS.names()
 

@@ -18,15 +18,9 @@ class Classifier(nn.Module, ABC):
 
     num_classes: int
 
-    @property
-    def loadable(self) -> nn.Module:
-        """The module whose keys a file of pretrained weights has."""
-        return self
-
-    @property
-    def head(self) -> str:
-        """Name in `loadable` of the classifier, which a file may lack or have for other classes."""
-        return "fc"
+    def loadable(self) -> tuple[nn.Module, str]:
+        """Return the module whose keys a file of pretrained weights has, and the name of its classifier there."""
+        return self, "fc"
 
     @abstractmethod
     def features(self, x: Tensor) -> Tensor:

@@ -26,16 +26,10 @@ class TimmNetwork(Classifier):
         self.architecture, self.num_classes = architecture, num_classes
         self.network = _create(architecture, num_classes)
 
-    @property
-    def loadable(self) -> nn.Module:
-        """What a file of timm's weights has the keys of."""
-        return self.network
-
-    @property
-    def head(self) -> str:
-        """Name of the classifier in timm's network."""
+    def loadable(self) -> tuple[nn.Module, str]:
+        """Return timm's network and what it calls its classifier."""
         classifier = self.network.get_classifier()
-        return next(name for name, module in self.network.named_modules() if module is classifier)
+        return self.network, next(name for name, module in self.network.named_modules() if module is classifier)
 
     def features(self, x: Tensor) -> Tensor:
         """Return timm's features; they must be maps."""

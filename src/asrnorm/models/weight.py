@@ -9,6 +9,7 @@ import torch
 from torch import Tensor, nn
 
 from asrnorm.errors import InputError
+from asrnorm.models.base import Classifier
 
 logger = logging.getLogger("asrnorm")
 
@@ -54,9 +55,9 @@ def load_weights(model: nn.Module, path: str | Path) -> WeightReport:
         InputError: the file is missing, damaged, or for another network.
     """
     state = read_state(Path(path))
-    network = getattr(model, "loadable", model)
+    network, classifier = model.loadable() if isinstance(model, Classifier) else (model, "fc")
     own = network.state_dict()
-    of_head = [f"{getattr(model, 'head', 'fc')}.{name}" for name in ("weight", "bias")]
+    of_head = [f"{classifier}.{name}" for name in ("weight", "bias")]
     head = {key for key in of_head if key in own and (key not in state or state[key].shape != own[key].shape)}
     state = {key: value for key, value in state.items() if key not in head and not (key in of_head and key not in own)}
     missing = own.keys() - state.keys() - head

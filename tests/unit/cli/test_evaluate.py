@@ -1,7 +1,6 @@
 """`asrnorm evaluate`: tables for people, a file for programs, one line for what is wrong."""
 
 import json
-import sys
 from dataclasses import asdict
 from types import SimpleNamespace
 
@@ -98,10 +97,9 @@ def test_another_suite_with_its_options(run, tmp_path, registered):
 
 
 def test_attacks_where_asked_for(run, tmp_path, monkeypatch):
-    attack = SimpleNamespace(perturb=lambda model, images, labels, **options: 0 * images)
-    ascent = SimpleNamespace(Ascent=lambda **options: SimpleNamespace(climb=lambda model, images, labels: images))
-    monkeypatch.setitem(sys.modules, "asrnorm.methods.attack", attack)
-    monkeypatch.setitem(sys.modules, "asrnorm.methods.ascent", ascent)
+    ascent = SimpleNamespace(climb=lambda model, images, labels: images)
+    monkeypatch.setattr("asrnorm.evaluation.attack.perturb", lambda model, images, labels, **options: 0 * images)
+    monkeypatch.setattr("asrnorm.evaluation.attack.Ascent", lambda **options: ascent)
     file = tmp_path / "scores.json"
     result = call(run.folder, "--set", "adversarial=true", "--json", file)
     assert result.exit_code == 0, result.output

@@ -125,8 +125,6 @@ def test_what_cannot_be_attacked_is_refused(calls):
 
 def test_real_attacks_leave_less_the_stronger_they_are():
     """A margin of some levels between quarters: half a level changes nothing, many change all."""
-    pytest.importorskip("asrnorm.methods.attack", reason="the attacks are not there")
-    pytest.importorskip("asrnorm.methods.ascent", reason="the ascent is not there")
     model, data = Quarters(), make_images(40)
     clean = score(model, data, name="toy").accuracy
     attacks = (*ATTACKS, SignedSteps(64, 1), SignedSteps(64, 10), SemanticAscent(lr=1000, penalty=0))
