@@ -37,8 +37,8 @@ def erm(norm: str) -> RunConfig:
         augment="cifar",
         evaluate_batch=BN_TEST_BATCH if norm == "bn_test" else 500,
         adversarial=True,  # table 7
-        checkpoint_every=5 * STEPS_PER_EPOCH,
-        log_every=100,
+        checkpoint_every=20 * STEPS_PER_EPOCH,
+        log_every=STEPS_PER_EPOCH,
         lambda_every=STEPS_PER_EPOCH,
     )
 

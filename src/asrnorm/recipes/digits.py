@@ -102,7 +102,7 @@ def rda(norm: str) -> RunConfig:
         vary(erm(norm), "rda", tuple_length=3),
         suite=Choice(name="digits", args={"subset": "rsda"}),
         steps=1_000_000,
-        checkpoint_every=10_000,
+        checkpoint_every=50_000,
         log_every=500,
         lambda_every=5_000,
     )
