@@ -15,6 +15,7 @@ from asrnorm.data.cache import EntryWriter, cache_folder, describe_files, open_e
 from asrnorm.data.image_set import ImageSet
 from asrnorm.data.reader.array import open_npy
 from asrnorm.data.reader.cifar import SIDE, read_cifar_binary, read_cifar_python
+from asrnorm.data.split import split_stratified
 from asrnorm.errors import InputError, UnknownNameError, describe_unknown
 
 CLASSES = ("airplane", "automobile", "bird", "cat", "deer", "dog", "frog", "horse", "ship", "truck")
@@ -39,6 +40,7 @@ EXTRA = ("speckle_noise", "gaussian_blur", "spatter", "saturate")
 # The paper averages over all 19; AugMix, ME-ADA and TTT over the standard 15.
 CHOICES = {"all": STANDARD + EXTRA, "standard": STANDARD}
 NUM_SEVERITIES = 5
+NUM_TRAIN = 50_000
 
 _TRAIN = tuple(f"data_batch_{number}" for number in range(1, 6))
 _TEST = ("test_batch",)
@@ -51,6 +53,7 @@ class CIFAR10C(Suite):
     Args:
         root: the data folder; `None` is `ASRNORM_DATA`.
         corruptions: `all` (19) or `standard` (the 15 that some tables are restricted to).
+        held_out: so many training images, the classes in balance, are validation images instead, always the same ones.
 
     Example:
         >>> CIFAR10C().classes[3], [round(value, 3) for value in CIFAR10C.mean]
@@ -61,11 +64,14 @@ class CIFAR10C(Suite):
     mean = (125.3 / 255, 123.0 / 255, 113.9 / 255)
     std = (63.0 / 255, 62.1 / 255, 66.7 / 255)
 
-    def __init__(self, *, root: str | Path | None = None, corruptions: str = "all") -> None:
+    def __init__(self, *, root: str | Path | None = None, corruptions: str = "all", held_out: int = 0) -> None:
         super().__init__(root=root)
+        if not 0 <= held_out <= NUM_TRAIN // 2:
+            raise InputError(f"held_out of suite 'cifar10c' must be from 0 to {NUM_TRAIN // 2:,}, not {held_out:,}")
         if corruptions not in CHOICES:
             raise UnknownNameError(describe_unknown("corruptions of suite 'cifar10c',", corruptions, CHOICES))
         self.corruptions = CHOICES[corruptions]
+        self.held_out = held_out
 
     @property
     def classes(self) -> tuple[str, ...]:
@@ -96,11 +102,16 @@ class CIFAR10C(Suite):
         return source, *(self._corruption_part(name) for name in self.corruptions)
 
     def load_train(self) -> ImageSet:
-        """Return the 50,000 training images."""
-        return self._open_batches("train", _TRAIN)
+        """Return the 50,000 training images, less those held out."""
+        images = self._open_batches("train", _TRAIN)
+        return images.take(self._split(images)[1]) if self.held_out else images
 
-    def load_validation(self) -> None:
-        """Return nothing: the protocol trains on all and keeps the last checkpoint."""
+    def load_validation(self) -> ImageSet | None:
+        """Return the images held out; by default none: the protocol trains on all and keeps the last checkpoint."""
+        if not self.held_out:
+            return None
+        images = self._open_batches("train", _TRAIN)
+        return images.take(self._split(images)[0])
 
     def load_source_test(self) -> ImageSet:
         """Return the 10,000 clean test images."""
@@ -120,6 +131,10 @@ class CIFAR10C(Suite):
         count = len(labels) // NUM_SEVERITIES
         rows = slice((int(severity) - 1) * count, int(severity) * count)
         return ImageSet(images[rows], labels[rows])
+
+    def _split(self, images: ImageSet) -> list[NDArray[np.int64]]:
+        keys = [str(row) for row in range(len(images))]
+        return split_stratified(keys, images.labels.tolist(), [self.held_out / len(images)], seed=0)
 
     @cached_property
     def _labels(self) -> NDArray[np.int64]:

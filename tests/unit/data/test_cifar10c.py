@@ -26,6 +26,22 @@ def test_batches_come_in_order(tmp_path, write):
     assert suite.validation is None
 
 
+def test_images_held_out_are_the_same_ones_and_no_longer_trained_on(root):
+    suite, again = (create_suite("cifar10c", root=root, held_out=20) for _ in range(2))
+    assert (len(suite.train), len(suite.validation)) == (80, 20)
+    assert suite.validation.class_counts(10).tolist() == [2] * 10
+    np.testing.assert_array_equal(suite.validation.images, again.validation.images)
+    both = np.concatenate([suite.train.images, suite.validation.images]).reshape(100, -1)
+    whole = np.asarray(create_suite("cifar10c", root=root).train.images).reshape(100, -1)
+    assert sorted(map(bytes, both)) == sorted(map(bytes, whole))
+
+
+@pytest.mark.parametrize("count", [-1, 25_001])
+def test_too_many_held_out_are_refused(count):
+    with pytest.raises(InputError, match="held_out of suite 'cifar10c' must be from 0 to 25,000"):
+        create_suite("cifar10c", held_out=count)
+
+
 def test_a_severity_is_a_mapped_part_of_the_published_array(root):
     suite = create_suite("cifar10c", root=root)
     assert suite.target_names == tuple(f"{name}/{s}" for name in ("snow", "fog") for s in range(1, 6))
