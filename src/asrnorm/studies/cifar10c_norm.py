@@ -55,6 +55,32 @@ def table5() -> Study:
     )
 
 
+@STUDIES.register("cifar-erm")
+def cifar_erm() -> Study:
+    """Table 5 without ADA: what the norms alone are worth on CIFAR-10-C."""
+    return Study(
+        name="cifar-erm",
+        title="CIFAR-10-C, norms with ERM",
+        caption="Accuracy by severity after training on CIFAR-10 with ERM and different norms.",
+        columns=COLUMNS,
+        rows=(
+            level_row("ERM + BN", "cifar10c.erm_bn", ERM_PRINTED, copied_from="M-ADA"),
+            *bn_test_rows("cifar10c.erm_bn", "ERM + "),
+            level_row("ERM + IN", "cifar10c.erm_in"),
+            level_row("ERM + SN (IN, LN)", "cifar10c.erm_sn_in_ln"),
+            level_row("ERM + AR", "cifar10c.erm_ar"),
+            level_row("ERM + AS", "cifar10c.erm_as"),
+            level_row("ERM + ASR-Norm", "cifar10c.erm_asr", ERM_ASR_PRINTED),
+        ),
+        comparisons=tuple(
+            Comparison(row="ERM + ASR-Norm", against=f"ERM + {norm}")
+            for norm in ("BN", "IN", "SN (IN, LN)", "AR", "AS")
+        ),
+        footnotes=(SMALLER_NETWORK, "The paper has the rows BN and ASR-Norm, in table 2."),
+        suite="cifar10c",
+    )
+
+
 @STUDIES.register("table6")
 def table6() -> Study:
     """Table 6: Brier score by severity on CIFAR-10-C."""

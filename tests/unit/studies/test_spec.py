@@ -14,6 +14,7 @@ PUBLIC = [
     *(f"table{number}" for number in range(1, 11)),
     *(f"fig-{name}" for name in ("corruptions", "lambda-cifar", "lambda-pacs", "levels", "samples", "tsne")),
     "ablation-residual",
+    "cifar-erm",
     "cifar-reading",
     "pacs-architecture",
     "pacs-reading",
