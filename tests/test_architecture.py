@@ -25,7 +25,7 @@ MAY_IMPORT = {
     "ops": set(),
     "norms": {"ops"},
     "conversion": {"norms"},
-    "models": {"norms", "conversion"},
+    "models": {"ops", "norms", "conversion"},
     "data": set(),
     "world": set(),
     "graph": set(),

@@ -11,6 +11,7 @@ from asrnorm.errors import InputError
 from asrnorm.models.base import MODELS, Classifier, NormFactory
 from asrnorm.norms import NoNorm
 from asrnorm.norms.base import norm_relu
+from asrnorm.ops import max_pool_2x2
 
 _IMAGE_SIZE = 32
 _MAP_SIZE = 5  # 32 -> 28 -> 14 -> 10 -> 5
@@ -53,8 +54,8 @@ class DigitsConvNet(Classifier):
         """Return the second pooled map, `(n, 128, 5, 5)`."""
         if tuple(x.shape[1:]) != (3, _IMAGE_SIZE, _IMAGE_SIZE):
             raise InputError(f"DigitsConvNet: expected images (N, 3, 32, 32), got shape {tuple(x.shape)}")
-        x = F.max_pool2d(norm_relu(self.norm1, self.conv1(x)), 2)
-        return F.max_pool2d(norm_relu(self.norm2, self.conv2(x)), 2)
+        x = max_pool_2x2(norm_relu(self.norm1, self.conv1(x)))
+        return max_pool_2x2(norm_relu(self.norm2, self.conv2(x)))
 
     def embed(self, maps: Tensor) -> Tensor:
         """Return the second hidden layer after its ReLU."""

@@ -1,6 +1,6 @@
 """Functions on tensors: the mathematics of the norm layers, without modules or parameters."""
 
-from asrnorm.ops import dispatch, reference
+from asrnorm.ops import dispatch, pool, reference
 
 ACTIVATIONS = reference.ACTIVATIONS
 Dense = reference.Dense
@@ -13,6 +13,7 @@ compute_dtype = reference.compute_dtype
 full_precision = reference.full_precision
 learned_rescaling = reference.learned_rescaling
 learned_standardization = reference.learned_standardization
+max_pool_2x2 = pool.max_pool_2x2
 per_channel = reference.per_channel
 pool_moments = reference.pool_moments
 standardize_rescale = dispatch.standardize_rescale
