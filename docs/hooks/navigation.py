@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from mkdocs.config.defaults import MkDocsConfig
     from mkdocs.structure.files import Files
+    from mkdocs.structure.pages import Page
 
 # Section, then titles with patterns of pages. `None` takes the page's own heading, "" its name in the registry.
 LAYOUT: tuple[tuple[str, tuple[tuple[str | None, str], ...]], ...] = (
@@ -121,3 +122,10 @@ def _matches(page: str, pattern: str) -> bool:
     if pattern == "**/*.md":
         return True
     return PurePosixPath(page).match(pattern) and page.count("/") == pattern.count("/")
+
+
+def on_page_markdown(markdown: str, page: "Page", config: "MkDocsConfig", files: "Files") -> str:  # noqa: ARG001
+    """Give the tables of studies and of results the room of the contents beside them."""
+    if page.file.src_uri.startswith(("studies/", "results.")):
+        page.meta.setdefault("hide", ["toc"])
+    return markdown
