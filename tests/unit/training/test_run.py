@@ -204,6 +204,15 @@ def test_a_checkpoint_follows_growing_that_takes_long(tmp_path, monkeypatch, kep
     assert saved == steps
 
 
+def test_a_checkpoint_is_written_with_a_row_where_the_last_is_old(tmp_path, monkeypatch):
+    saved = []
+    save = CheckpointStore.save
+    monkeypatch.setattr(CheckpointStore, "save", lambda *words: saved.append(words[1]["step"]) or save(*words))
+    monkeypatch.setattr("asrnorm.training.trainer._MOST_LOST", 0.0)
+    run(tiny_config(checkpoint_every=1000, log_every=7, lambda_every=0, steps=30), tmp_path)
+    assert saved == [0, 7, 14, 21, 28, 30]
+
+
 def test_runs_work_in_a_thread_where_no_signal_can_be_caught(tmp_path):
     results = []
     thread = threading.Thread(target=lambda: results.append(run(tiny_config(steps=2), tmp_path / "a")))
