@@ -8,6 +8,7 @@ import hashlib
 import io
 import logging
 import pickle
+import time
 import warnings
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -25,6 +26,7 @@ from asrnorm.training.pool_part import DamagedError, PartStore
 logger = logging.getLogger("asrnorm")
 
 SCHEMA = 1
+_MOST_LOST = 300.0  # seconds of work that a crash may cost, where the steps between checkpoints take longer
 NAMES = ("last.pt", "previous.pt")
 _DIGITS = 64  # of a SHA-256 in hex
 
@@ -51,6 +53,12 @@ class CheckpointStore:
         self._config = config
         self._parts = PartStore(pool_folder)
         self._named: dict[str, list[str]] = {}  # the parts that each readable checkpoint needs
+        self._saved = time.monotonic()
+
+    @property
+    def is_old(self) -> bool:
+        """Whether so much was done since the last checkpoint, by the clock, that a crash would be dear."""
+        return time.monotonic() - self._saved > _MOST_LOST
 
     def is_empty(self) -> bool:
         """Tell whether the run has no checkpoint yet, readable or not: it starts afresh."""
@@ -72,6 +80,7 @@ class CheckpointStore:
                 self._named["previous.pt"] = self._named["last.pt"]
         self._named["last.pt"] = [part["name"] for part in parts]
         self._parts.prune(name for names in self._named.values() for name in names)
+        self._saved = time.monotonic()
 
     def load(self, only: str | None = None) -> Loaded | None:
         """Return the newest checkpoint that can be read, `None` where there is none.

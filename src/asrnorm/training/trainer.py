@@ -28,7 +28,6 @@ from asrnorm.training.selection import Selector
 from asrnorm.training.sync import synchronize
 from asrnorm.world import World
 
-_MOST_LOST = 300.0  # seconds of work that a crash may cost, where the steps between checkpoints take longer
 _AGREE_EVERY = 10  # steps between two questions to the other processes whether to stop
 
 _ADVICE = "the last good checkpoint is kept, try a lower optim.lr"
@@ -76,7 +75,7 @@ class Trainer:
         )
         self.step = 0
         self.elapsed = 0.0
-        self._started = self._saved = time.monotonic()
+        self._started = time.monotonic()
         # Where a look at the loss costs nothing, it is looked at before every update. A GPU would have to be waited
         # for: there it is looked at now and then, and the way to a bad one is gone again, carefully.
         self._careful = self.device.type == "cpu"
@@ -119,7 +118,9 @@ class Trainer:
                 grown, batch, rate = self._advance()
                 stopping = self._agree_to_stop(interruption)
                 kept = grown is not None and self.method.keeps_growth
-                saving = kept or stopping or self._is_due(self.config.checkpoint_every) or self._has_much_to_lose()
+                # Processes, whose clocks differ, keep to the schedule.
+                late = self.world.size == 1 and self._has_row() and store.is_old
+                saving = kept or late or stopping or self._is_due(self.config.checkpoint_every)
                 if (saving or self._has_row()) and self._went_wrong():
                     self._go_back(store, rows)
                     continue
@@ -200,11 +201,6 @@ class Trainer:
     def _save(self, store: CheckpointStore) -> None:
         if self.world.rank == 0:
             store.save(self._state(), self.pool)
-        self._saved = time.monotonic()
-
-    def _has_much_to_lose(self) -> bool:
-        """Tell whether the last checkpoint is old; processes, whose clocks differ, keep to the schedule."""
-        return self.world.size == 1 and self._has_row() and time.monotonic() - self._saved > _MOST_LOST
 
     def _clock(self) -> float:
         now = time.monotonic()

@@ -208,7 +208,7 @@ def test_a_checkpoint_is_written_with_a_row_where_the_last_is_old(tmp_path, monk
     saved = []
     save = CheckpointStore.save
     monkeypatch.setattr(CheckpointStore, "save", lambda *words: saved.append(words[1]["step"]) or save(*words))
-    monkeypatch.setattr("asrnorm.training.trainer._MOST_LOST", 0.0)
+    monkeypatch.setattr("asrnorm.training.checkpoint._MOST_LOST", 0.0)
     run(tiny_config(checkpoint_every=1000, log_every=7, lambda_every=0, steps=30), tmp_path)
     assert saved == [0, 7, 14, 21, 28, 30]
 
