@@ -2,11 +2,15 @@
 
 import inspect
 from collections.abc import Callable, Iterator, Mapping
-from typing import Any, Generic, TypeVar
+from numbers import Integral, Real
+from types import NoneType, UnionType
+from typing import Any, Generic, TypeVar, get_args, get_type_hints
 
-from asrnorm.errors import UnknownNameError, describe_unknown
+from asrnorm.errors import InputError, UnknownNameError, describe_unknown
 
 T = TypeVar("T", bound=Callable[..., Any])
+
+_PLAIN: dict[Any, Any] = {bool: bool, int: Integral, float: Real, str: str, NoneType: NoneType}
 
 
 class Registry(Generic[T]):
@@ -75,8 +79,27 @@ class Registry(Generic[T]):
 
         Raises:
             UnknownNameError: the name or one of the options is unknown.
+            InputError: text where a number is wanted, and the like.
         """
-        known = self.options(name)
-        for option in options:
+        known, kinds = self.options(name), self._kinds(name)
+        for option, value in options.items():
             if option not in known:
                 raise UnknownNameError(describe_unknown(f"option of {self.kind} {name!r},", option, known))
+            wanted = kinds.get(option, ())
+            if wanted and not any(_is_a(value, kind) for kind in wanted):
+                words = " or ".join("null" if kind is NoneType else kind.__name__ for kind in wanted)
+                raise InputError(f"option {option!r} of {self.kind} {name!r} must be {words}, not {value!r}")
+
+    def _kinds(self, name: str) -> dict[str, tuple[Any, ...]]:
+        """What options must be that are numbers, text or null and nothing else."""
+        entry = self[name]
+        try:
+            hints = get_type_hints(entry.__init__ if inspect.isclass(entry) else entry)
+        except NameError:  # of a type that is imported for type checkers alone
+            return {}
+        kinds = {option: get_args(hint) if isinstance(hint, UnionType) else (hint,) for option, hint in hints.items()}
+        return {option: found for option, found in kinds.items() if all(kind in _PLAIN for kind in found)}
+
+
+def _is_a(value: object, kind: Any) -> bool:
+    return isinstance(value, _PLAIN[kind]) and (kind is bool or not isinstance(value, bool))

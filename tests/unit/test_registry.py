@@ -1,6 +1,9 @@
+import re
+
+import numpy as np
 import pytest
 
-from asrnorm.errors import UnknownNameError
+from asrnorm.errors import InputError, UnknownNameError
 from asrnorm.registry import Registry
 
 
@@ -44,3 +47,47 @@ def test_it_lists_and_describes(shapes):
     assert len(shapes) == 1
     assert "square" in shapes
     assert shapes.summary("square") == "A square."
+
+
+@pytest.mark.parametrize(
+    ("options", "line"),
+    [
+        ({"count": "abc"}, "option 'count' of thing 'typed' must be int, not 'abc'"),
+        ({"count": 2.5}, "option 'count' of thing 'typed' must be int, not 2.5"),
+        ({"count": True}, "option 'count' of thing 'typed' must be int, not True"),
+        ({"share": "x"}, "option 'share' of thing 'typed' must be float, not 'x'"),
+        ({"most": "x"}, "option 'most' of thing 'typed' must be int or null, not 'x'"),
+        ({"loud": 1}, "option 'loud' of thing 'typed' must be bool, not 1"),
+        ({"word": 5}, "option 'word' of thing 'typed' must be str, not 5"),
+    ],
+)
+def test_options_of_another_kind_are_one_line(options, line):
+    with pytest.raises(InputError, match=f"^{re.escape(line)}$"):
+        typed().check("typed", options)
+
+
+def test_numbers_are_taken_as_python_takes_them_and_other_kinds_are_left_to_the_entry():
+    typed().check(
+        "typed",
+        {"count": np.int64(3), "share": 2, "most": None, "loud": False, "word": "a", "sizes": "?", "names": ["a"]},
+    )
+
+
+def typed():
+    things = Registry("thing")
+
+    @things.register("typed")
+    class Typed:
+        def __init__(
+            self,
+            *,
+            count: int = 0,
+            share: float = 0.5,
+            most: int | None = None,
+            loud: bool = False,
+            word: str = "",
+            sizes: tuple[int, ...] = (),
+            names: list[str] | None = None,
+        ) -> None: ...
+
+    return things
