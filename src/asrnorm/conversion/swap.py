@@ -43,7 +43,8 @@ def convert(
         model: any network. A single norm layer is allowed: use the returned one.
         norm: a registry name, or a factory that takes `num_features`, `device` and `dtype`.
         layers: a preset (`"auto"`, `"all"`, `"first"`, `"early"`, `"but-last"`, `"stages"`, `"resnet-12"`,
-            `"resnet-12b"`), a name pattern or several (`"layer1.*"`), or a function of name and module.
+            `"resnet-12b"`), a name pattern or several (`"layer1.*"`), or a function of name and module. `"auto"` takes
+            `"early"` in a trained network whose names show stages, else `"all"`.
         kinds: which norms presets and wildcards may choose: `"batch"` (2d, 3d, sync, frozen), `"batch1d"`, `"group"`,
             `"instance"`, `"layer2d"`. An exact name or a function may choose any of them.
         optimizer: gets the new parameters in place of the old ones, in the same groups.

@@ -27,8 +27,8 @@ def pacs_architecture() -> Study:
         footnotes=(
             "Nothing was chosen for this network: rate, epochs and decay are those of the ResNet-18, and the layers "
             "are those that asrnorm.convert takes in any trained network.",
-            "The weights are those of timm's tf_efficientnet_lite0.in1k, in timm's keys; the input is normalized as "
-            "for the ResNet-18.",
+            "The weights are timm's tf_efficientnet_lite0.in1k, the model.safetensors of that name under timm/ on the "
+            "Hugging Face hub; the input is normalized as for the ResNet-18.",
         ),
         seeds=3,
         suite="pacs",
