@@ -5,8 +5,9 @@ import torch
 import torch.nn.functional as F
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+from torch import nn
 
-from asrnorm import ASRNorm2d, create_model, ops
+from asrnorm import ASRNorm2d, ops
 from asrnorm.ops.triton import launch
 from helpers.interpreter import interpret
 from helpers.kernel_case import KernelCase, check, outcome
@@ -142,17 +143,27 @@ def test_a_second_derivative_goes_through_the_reference():
     assert found[1][0].abs().max() > 0
 
 
+def make_network():
+    def block(inputs, channels):
+        convolution = nn.Conv2d(inputs, channels, 3, padding=1, bias=False)
+        return convolution, ASRNorm2d(channels, activation="relu"), nn.AvgPool2d(2)
+
+    # A program a sample, held in registers or not, and passes over a wide layer.
+    layers = [*block(3, 32), *block(32, 64), *block(64, 256)]
+    return nn.Sequential(*layers, nn.AdaptiveAvgPool2d(1), nn.Flatten(), nn.Linear(256, 10))
+
+
 @pytest.mark.gpu
 def test_five_hundred_steps_have_the_loss_curve_of_the_reference():
     torch.manual_seed(0)
-    start = create_model("wrn_16_4", norm="asr", num_classes=10).cuda().to(memory_format=torch.channels_last)
+    start = make_network().cuda().to(memory_format=torch.channels_last)
     labels = torch.randint(10, (16, 64), device="cuda")
-    images = 0.3 * torch.rand(10, 3, 32, 32, device="cuda")[labels] + 0.7 * torch.rand(16, 64, 3, 32, 32, device="cuda")
+    images = 0.8 * torch.rand(10, 3, 32, 32, device="cuda")[labels] + 0.2 * torch.rand(16, 64, 3, 32, 32, device="cuda")
     curves = []
     for backend in ("reference", "triton", "triton"):
         net = copy.deepcopy(start)
-        # Without momentum: with it, rounding alone moves the curve by more than an error in a kernel would.
-        optimizer = torch.optim.SGD(net.parameters(), lr=0.02)
+        # Slowly and without momentum: else rounding alone moves the curve by more than an error in a kernel would.
+        optimizer = torch.optim.SGD(net.parameters(), lr=0.015)
         losses = []
         with ops.use_backend(backend):
             for step in range(500):
@@ -164,7 +175,7 @@ def test_five_hundred_steps_have_the_loss_curve_of_the_reference():
                 losses.append(loss.detach())
         curves.append(torch.stack(losses).float().cpu())
     reference, mine, again = (curve.reshape(-1, 50).mean(1) for curve in curves)
-    assert reference[-1] < reference[0] * 0.7, "it learns"
+    assert reference[-1] < reference[0] * 0.8, "it learns"
     # Two runs of the same kernels drift apart too, for the convolutions add in no fixed order.
     drift = (mine - again).abs().max()
-    assert (mine - reference).abs().max() <= max(3 * drift, 0.05 * reference.max())
+    assert (mine - reference).abs().max() <= max(3 * drift, 0.02 * reference.max())
