@@ -1,4 +1,4 @@
-"""Adam on a GPU: torch's own fused step, and a kernel for each large tensor of a small network.
+"""Adam on a GPU: torch's own fused step, and one launch for all large tensors of a small network.
 
 torch's fused step lets one block go through 65,536 values of a tensor, one part after the other. In a large network
 many blocks do so at once. In a small one, as the Digits ConvNet, most of the GPU stands idle for the 100 microseconds
@@ -13,7 +13,7 @@ import torch
 from torch import Tensor
 
 _LARGE = 1 << 13  # values from which a block takes longer than a launch
-_MOST_LAUNCHES = 16  # more would cost more than they save
+_MOST_TENSORS = 16  # of a launch; a network of more has blocks enough for torch's step
 OLDEST = (7, 0)
 """Compute capability from which Triton makes code."""
 
@@ -23,32 +23,31 @@ class LargeAdam(torch.optim.Adam):
 
     @torch.no_grad()
     def step(self, closure: Callable[[], Any] | None = None) -> Any:
-        """Do a step, the large tensors first and one by one."""
-        large = [(group, value) for group in self.param_groups for value in group["params"] if self._is_large(value)]
-        is_small_network = 0 < len(large) <= _MOST_LAUNCHES
-        kernel = _find_kernel(large[0][1].device) if is_small_network and closure is None else None
+        """Do a step, the large tensors first."""
+        large = [[value for value in group["params"] if self._is_large(value)] for group in self.param_groups]
+        every = [value for values in large for value in values]
+        is_small_network = 0 < len(every) <= _MOST_TENSORS
+        kernel = _find_kernel(every[0].device) if is_small_network and closure is None else None
         if kernel is None:
             return super().step(closure)
-        gradients = [value.grad for _, value in large]
-        for group, parameter in large:
-            state = self.state[parameter]
-            kernel(
-                parameter,
-                parameter.grad,
-                state["exp_avg"],
-                state["exp_avg_sq"],
-                group["lr"],
-                state["step"],
-                betas=group["betas"],
-                eps=group["eps"],
-                weight_decay=group["weight_decay"],
-            )
-            parameter.grad = None  # torch's step leaves it alone
-        torch._foreach_add_([self.state[parameter]["step"] for _, parameter in large], 1)
+        gradients = [value.grad for value in every]
+        for group, values in zip(self.param_groups, large, strict=True):
+            if values:
+                self._take(kernel, group, values)
+        for value in every:
+            value.grad = None  # torch's step leaves it alone
         super().step()
-        for (_, parameter), gradient in zip(large, gradients, strict=True):
-            parameter.grad = gradient
+        for value, gradient in zip(every, gradients, strict=True):
+            value.grad = gradient
         return None
+
+    def _take(self, kernel: Callable[..., None], group: dict[str, Any], values: list[Tensor]) -> None:
+        states = [self.state[value] for value in values]
+        means, squares, steps = ([state[name] for state in states] for name in ("exp_avg", "exp_avg_sq", "step"))
+        gradients = [value.grad for value in values]
+        options = {name: group[name] for name in ("betas", "eps", "weight_decay")}
+        kernel(values, gradients, means, squares, steps, group["lr"], **options)
+        torch._foreach_add_(steps, 1)
 
     def _is_large(self, parameter: Tensor) -> bool:
         gradient = parameter.grad
@@ -66,7 +65,7 @@ def _find_kernel(device: torch.device) -> Callable[..., None] | None:
     if torch.cuda.get_device_capability(device) < OLDEST:
         return None
     try:
-        from asrnorm.training.triton.adam import adam_step
+        from asrnorm.training.triton.adam import adam_steps
     except Exception:  # a broken binary wheel may raise anything
         return None
-    return adam_step
+    return adam_steps

@@ -1,6 +1,7 @@
-"""Adam's step on one tensor: one pass over memory, a program for every few values."""
+"""Adam's step on several tensors in one launch: one pass over memory, a program for every few values."""
 
 import math
+from collections.abc import Sequence
 
 import torch
 import triton
@@ -12,22 +13,10 @@ _BLOCK = 1024
 
 @triton.jit
 def _step(
-    parameter_ptr,
-    gradient_ptr,
-    mean_ptr,
-    square_ptr,
-    lr_ptr,
-    step_ptr,
-    count,
-    rest1,
-    log_beta1,
-    rest2,
-    log_beta2,
-    eps,
-    decay,
-    BLOCK: tl.constexpr,
-):
-    place = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
+    parameter_ptr, gradient_ptr, mean_ptr, square_ptr, lr_ptr, step_ptr, first, count,
+    rest1, log_beta1, rest2, log_beta2, eps, decay, BLOCK: tl.constexpr,
+):  # fmt: skip
+    place = first + tl.arange(0, BLOCK)
     inside = place < count
     # The corrections in float64: in the first steps 1 - beta ** t is small against 1.
     number = (tl.load(step_ptr) + 1).to(tl.float64)
@@ -47,34 +36,52 @@ def _step(
     tl.store(parameter_ptr + place, parameter - size * mean / (tl.sqrt(square) / correction2 + eps), mask=inside)
 
 
-def adam_step(
-    parameter: Tensor,
-    gradient: Tensor,
-    mean: Tensor,
-    square: Tensor,
+@triton.jit
+def _steps(
+    parameters, gradients, means, squares, steps, counts, lr_ptr,
+    rest1, log_beta1, rest2, log_beta2, eps, decay, BLOCK: tl.constexpr,
+):  # fmt: skip
+    """A block of one of the tensors, which lie one after the other in the grid."""
+    block = tl.program_id(0)
+    for index in tl.static_range(len(parameters)):
+        blocks = tl.cdiv(counts[index], BLOCK)
+        if (block >= 0) & (block < blocks):
+            _step(
+                parameters[index], gradients[index], means[index], squares[index], lr_ptr, steps[index],
+                block * BLOCK, counts[index], rest1, log_beta1, rest2, log_beta2, eps, decay, BLOCK,
+            )  # fmt: skip
+        block -= blocks
+
+
+def adam_steps(
+    parameters: Sequence[Tensor],
+    gradients: Sequence[Tensor],
+    means: Sequence[Tensor],
+    squares: Sequence[Tensor],
+    steps: Sequence[Tensor],
     lr: Tensor,
-    step: Tensor,
     *,
     betas: tuple[float, float],
     eps: float,
     weight_decay: float,
 ) -> None:
-    """Do Adam's step on one tensor, in place; nothing is read back, and `step` is left to the caller to count.
+    """Do Adam's step on some tensors, in place; nothing is read back, and `steps` are left to the caller to count.
 
     Args:
-        parameter: float32 and dense.
-        gradient: of the same strides, as the two that follow.
-        mean: running mean of the gradients.
-        square: running mean of their squares.
-        lr: float32, one element on the device.
-        step: steps done before this one, likewise.
+        parameters: float32 and dense, all on one device.
+        gradients: of the same strides, as the two that follow.
+        means: running means of the gradients.
+        squares: running means of their squares.
+        steps: done before this one; float32, one element each, on the device.
+        lr: likewise, one for all.
         betas: of the two means.
         eps: added to the denominator.
         weight_decay: times the parameter is added to the gradient.
     """
-    count = parameter.numel()
+    counts = tuple(parameter.numel() for parameter in parameters)
     factors = [number for beta in betas for number in (1 - beta, math.log(beta))]
-    with torch.cuda.device(parameter.device):
-        _step[(triton.cdiv(count, _BLOCK),)](
-            parameter, gradient, mean, square, lr, step, count, *factors, eps, weight_decay, BLOCK=_BLOCK
+    tensors = (tuple(kind) for kind in (parameters, gradients, means, squares, steps))
+    with torch.cuda.device(parameters[0].device):
+        _steps[(sum(triton.cdiv(count, _BLOCK) for count in counts),)](
+            *tensors, counts, lr, *factors, eps, weight_decay, BLOCK=_BLOCK
         )
