@@ -18,6 +18,7 @@ _PER_THREAD = 16  # elements of a tile that a thread holds: two 16-byte loads of
 _LOAD_BYTES = 16  # the longest load of a thread; what Triton asks a stride to be a multiple of, in elements
 _HELD_BYTES = 256  # of each tensor that a thread holds: 64 registers
 _LARGE = 1 << 16  # elements of a sample from which on more warps pay
+_SHORT = 256  # positions that two warps go over
 _WARP = 32
 _PART, _MOST_PARTS = 128, 8  # samples of a part of their sum
 
@@ -172,7 +173,8 @@ def sweep_block(p: Planes) -> Block:
     # 128 bytes of neighboring channels in channels-last; a few rows otherwise.
     channels = min(power_of_two(p.channels), 64 if p.stride_c == 1 else 8)
     positions = min(power_of_two(p.positions), 4096 // channels)
-    return Block(channels, positions, 4)
+    # A short way has many programs, which are faster where fewer threads share their sums at the end.
+    return Block(channels, positions, 2 if p.positions <= _SHORT else 4)
 
 
 def stages(p: Planes, block: Block) -> int:
@@ -186,7 +188,7 @@ def stages(p: Planes, block: Block) -> int:
 def tile_block(p: Planes) -> Block:
     """Tiles of a program that takes just one."""
     if p.stride_c == 1:
-        channels = min(power_of_two(p.channels), 64)
+        channels = min(power_of_two(p.channels), 128)
         return Block(channels, min(power_of_two(p.positions), 4096 // channels), 4)
     positions = min(power_of_two(p.positions), 1024)
     return Block(min(power_of_two(p.channels), max(1, 4096 // positions)), positions, 4)
@@ -195,7 +197,7 @@ def tile_block(p: Planes) -> Block:
 def sample_parts(num: int) -> int:
     """Return in how many parts the gradients of the parameters are summed over so many samples.
 
-    A program goes through its samples 64 at a time, which takes long where they are many.
+    A program goes through its samples 32 at a time, which takes long where they are many.
 
     Example:
         >>> [sample_parts(num) for num in (1, 128, 256, 512, 5000)]

@@ -26,7 +26,7 @@ _TILE = 32
 _MOST_WEIGHTS = 8192  # of a matrix that a sample's program holds at a time
 _WEIGHTS = 1024  # the same by warp
 _TERMS = 32  # of the sums of a network's matrix products that are read at a time
-_SAMPLES = 64  # likewise of the sums over samples
+_SAMPLES = 32  # likewise of the sums over samples
 _JOINED = 512  # numbers of which a program adds up the parts
 
 
@@ -272,7 +272,8 @@ def _weight_gradients(ws: Tensor, shape: Shape, w: Weights) -> Tensor:
     weight_kernel[(matrices + vectors, parts)](
         ws, flat, shape.p.num, C, H, R, L, shape.logit_rows, shape.nc,
         triton.cdiv(shape.p.num, parts), triton.cdiv(shape.logit_rows, parts), size,
-        STAN=shape.stan, RESCALE=shape.rescale, SHARED=w.shared, TILE=_TILE, BLOCK_N=_SAMPLES, num_warps=8,
+        STAN=shape.stan, RESCALE=shape.rescale, SHARED=w.shared, TILE=_TILE, BLOCK_N=_SAMPLES,
+        PRECISION=shape.precision, num_warps=8 if shape.precision == "ieee" else 4,
     )  # fmt: skip
     if parts == 1:
         return flat[0]

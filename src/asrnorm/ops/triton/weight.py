@@ -21,14 +21,14 @@ import triton.language as tl
 
 @triton.jit
 def product(
-    acc, ws, left, right, i, j, I, J, begin, N, BLOCK_N: tl.constexpr
+    acc, ws, left, right, i, j, I, J, begin, N, BLOCK_N: tl.constexpr, PRECISION: tl.constexpr
 ):  # fmt: skip
     """Add `left^T right`, `(n, i)` and `(n, j)` at those offsets of the workspace, to a tile; samples from `begin`."""
     for first in range(begin, N, BLOCK_N):
         n = first + tl.arange(0, BLOCK_N)
         a = tl.load(ws + left + i[:, None] + n[None, :] * I, mask=(i < I)[:, None] & (n < N)[None, :], other=0.0)
         b = tl.load(ws + right + n[:, None] * J + j[None, :], mask=(n < N)[:, None] & (j < J)[None, :], other=0.0)
-        acc = tl.dot(a, b, acc, input_precision="ieee")
+        acc = tl.dot(a, b, acc, input_precision=PRECISION)
     return acc
 
 
@@ -36,7 +36,7 @@ def product(
 def weight_kernel(
     ws, out, N, C, H, R, L, logit_rows, nc, share, logit_share, size,
     STAN: tl.constexpr, RESCALE: tl.constexpr, SHARED: tl.constexpr,
-    TILE: tl.constexpr, BLOCK_N: tl.constexpr,
+    TILE: tl.constexpr, BLOCK_N: tl.constexpr, PRECISION: tl.constexpr,
 ):  # fmt: skip
     """One tile of one matrix a program, then one stretch of one vector a program; a share of the samples each."""
     pid = tl.program_id(0)
@@ -85,9 +85,9 @@ def weight_kernel(
         tiles_j = tl.cdiv(J, TILE)
         i, j = (tile // tiles_j) * TILE + span, (tile % tiles_j) * TILE + span
         acc = tl.zeros([TILE, TILE], tl.float32)
-        acc = product(acc, ws, left, right, i, j, I, J, begin, end, BLOCK_N)
+        acc = product(acc, ws, left, right, i, j, I, J, begin, end, BLOCK_N, PRECISION)
         if second >= 0:
-            acc = product(acc, ws, second, second_right, i, j, I, J, begin, end, BLOCK_N)
+            acc = product(acc, ws, second, second_right, i, j, I, J, begin, end, BLOCK_N, PRECISION)
         tl.store(out + place + i[:, None] * J + j[None, :], acc, mask=(i < I)[:, None] & (j < J)[None, :])
     else:
         rest = pid - matrices
