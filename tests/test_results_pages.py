@@ -5,7 +5,9 @@ from pathlib import Path
 
 import pytest
 
+from asrnorm.report import pictures
 from asrnorm.report.markdown import rewrite
+from asrnorm.studies import get_study, list_studies
 
 ROOT = Path(__file__).parents[1]
 BLOCKS = ("<!-- results:", "<!-- study:")
@@ -15,12 +17,29 @@ PAGES = [
     if any(block in page.read_text() for block in BLOCKS)
 ]
 KEPT = sorted((ROOT / "results").glob("*.jsonl"))
+FIGURES = [(name, figure) for name in list_studies() for figure in get_study(name).figures]
+DRAW = "run: python -m asrnorm.report.pictures, then python -m asrnorm.report.markdown"
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda p: p.name)
 def test_the_docs_show_the_kept_results(page):
     text = page.read_text()
-    assert rewrite(text, ROOT / "results") == text, "run: python -m asrnorm.report.markdown"
+    assert rewrite(text, ROOT / "results", page) == text, "run: python -m asrnorm.report.markdown"
+
+
+@pytest.mark.parametrize(("name", "figure"), FIGURES, ids="--".join)
+def test_the_pictures_are_of_the_kept_results(name, figure):
+    path = ROOT / pictures.PLACE / pictures.file_name(name, figure)
+    found = pictures.collect_kept(get_study(name), ROOT / "results")
+    if path.exists():  # not drawn again: another matplotlib gives other bytes
+        assert pictures.read_fingerprint(path) == pictures.fingerprint(found), f"of other results; {DRAW}"
+    else:
+        assert pictures.try_figure(figure, found) is None, f"it can be drawn and is not there; {DRAW}"
+
+
+def test_every_picture_is_of_a_study():
+    names = {pictures.file_name(name, figure) for name, figure in FIGURES}
+    assert {path.name for path in (ROOT / pictures.PLACE).iterdir()} <= names, DRAW
 
 
 @pytest.mark.parametrize("path", KEPT, ids=lambda p: p.name)

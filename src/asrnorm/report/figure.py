@@ -17,6 +17,8 @@ MARKERS = ("o", "s", "^", "D", "v", "P", "X")
 DASHES: tuple[Any, ...] = ("-", (0, (6, 2)), (0, (4, 1, 1, 1)), (0, (8, 2, 2, 2)), (0, (2, 1)))
 INK = "#1b1b1c"  # of axes and letters; a color that nothing else has, so that a page can put its own in its place
 _BLUE = PALETTE[0].lower()  # too dark on a dark page, which has a lighter one
+# What reads on white and on black, in place of what does not.
+ANY_GROUND = {INK: "#808080", "#6b6b6b": "#808080", _BLUE: "#2c88c8"}
 FORMATS = ("svg", "pdf", "png")
 _STYLE = {
     "font.size": 10,
@@ -55,11 +57,16 @@ def canvas(width: float, height: float, **grid: Any) -> Iterator[tuple[Any, Any]
         yield figure, figure.subplots(**grid)
 
 
-def to_svg(figure: Any) -> str:
-    """Return a figure as the text of an SVG element, with a transparent ground."""
+def to_svg(figure: Any, dpi: float = 100) -> str:
+    """Return a figure as the text of an SVG element, with a transparent ground.
+
+    Args:
+        figure: of matplotlib.
+        dpi: of those parts that are set to be drawn as pixels.
+    """
     buffer = io.StringIO()
     with _matplotlib().rc_context(_STYLE):
-        figure.savefig(buffer, format="svg", transparent=True, metadata={"Date": None})
+        figure.savefig(buffer, format="svg", dpi=dpi, transparent=True, metadata={"Date": None})
     text = buffer.getvalue()
     return text[text.index("<svg") :].rstrip()
 
@@ -74,6 +81,21 @@ def for_page(svg: str, prefix: str) -> str:
     svg = svg.replace(INK, "currentColor").replace(_BLUE, f"var(--blue, {_BLUE})")
     svg = re.sub(r'\bid="', f'id="{prefix}-', svg)
     return re.sub(r'(href="#|url\(#)', rf"\g<1>{prefix}-", svg)
+
+
+def for_image(svg: str) -> str:
+    """Return an SVG for a file that pages show as an image: it reads on any ground, since it cannot ask for the page's.
+
+    Places are rounded to a hundredth of a point.
+
+    Example:
+        >>> for_image('<path d="M 1.23456 7" style="stroke: #1b1b1c"/>')
+        '<path d="M 1.23 7" style="stroke: #808080"/>'
+    """
+    for color, other in ANY_GROUND.items():
+        svg = svg.replace(color, other)
+    places = re.compile(r'(?<= )(?:d|x|y)="[^"]*"')
+    return places.sub(lambda match: re.sub(r"(\.\d\d)\d+", r"\1", match.group()), svg)
 
 
 def save(figure: Any, folder: Path, name: str) -> list[Path]:

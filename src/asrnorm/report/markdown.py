@@ -3,7 +3,8 @@
 A page names a file of results in a comment, `<!-- results: demo.jsonl -->`; what stands between it and
 `<!-- end results -->` is written from that file by `python -m asrnorm.report.markdown` and held to it by a test.
 `<!-- study: table3 -->` up to `<!-- end study -->` is a study, ours against the paper's, from all files of results;
-`<!-- study: table3 short -->` is of another scale than the paper's.
+`<!-- study: table3 short -->` is of another scale than the paper's. What `python -m asrnorm.report.pictures` has drawn
+of a study is shown with it.
 """
 
 import json
@@ -72,7 +73,7 @@ def _joined(results: list[dict[str, Any]], key: str, most: int | None = None) ->
     return ", ".join(dict.fromkeys(str(result[key])[:most] for result in results))
 
 
-def render_study(name: str, folder: Path, scale: str = "paper") -> str:
+def render_study(name: str, folder: Path, scale: str = "paper", page: Path | None = None) -> str:
     """Return a study from kept results alone: the table, the paper's numbers in brackets, the tests with n and p.
 
     Where nothing is kept, a line says so at the paper's scale, and there is nothing at the others.
@@ -80,7 +81,8 @@ def render_study(name: str, folder: Path, scale: str = "paper") -> str:
     Args:
         name: of the study.
         folder: of the kept results.
-        scale: of the runs.
+        scale: of the runs; pictures are of the paper's.
+        page: the file that it is for, from which links to its pictures start; without it they are left out.
     """
     if scale not in get_args(Scale):
         raise UnknownNameError(describe_unknown("scale", scale, get_args(Scale)))
@@ -94,20 +96,30 @@ def render_study(name: str, folder: Path, scale: str = "paper") -> str:
     sheet = replace(sheet, notes=tuple(note for note in sheet.notes if note not in found.study.footnotes))
     parts = [overview(sheet, counts=True), legend(found, sheet)]
     parts += [f"**Warning:** {text}." for text in found.warnings]
+    if page is not None and scale == "paper":
+        from asrnorm.report.pictures import show_pictures  # needs NumPy, which those who build the site may lack
+
+        parts += show_pictures(found.study, folder, page)
     if found.tests:
         parts += [comparisons(found.tests, sheet), TESTS_NOTE]
     return "\n\n".join(parts)
 
 
-def rewrite(text: str, folder: Path) -> str:
-    """Return a page with every table written anew from the files in `folder`."""
+def rewrite(text: str, folder: Path, page: Path | None = None) -> str:
+    """Return a page with every table written anew from the files in `folder`.
+
+    Args:
+        text: of the page.
+        folder: of the kept results.
+        page: where it lies, for links to pictures.
+    """
 
     def block(match: re.Match[str]) -> str:
         lines = (folder / match.group(2)).read_text(encoding="utf-8").splitlines()
         return f"{match.group(1)}{render([json.loads(line) for line in lines])}\n{match.group(3)}"
 
     def study(match: re.Match[str]) -> str:
-        body = render_study(match.group(2), folder, match.group(3) or "paper")
+        body = render_study(match.group(2), folder, match.group(3) or "paper", page)
         return f"{match.group(1)}{body}{chr(10) if body else ''}{match.group(4)}"
 
     return _STUDY.sub(study, _BLOCK.sub(block, text))
@@ -118,7 +130,7 @@ def main(root: Path) -> int:
     changed = 0
     for page in sorted([*root.glob("docs/**/*.md"), root / "README.md"]):
         text = page.read_text()
-        new = rewrite(text, root / "results")
+        new = rewrite(text, root / "results", page)
         if new != text:
             page.write_text(new)
             changed += 1

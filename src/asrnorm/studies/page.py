@@ -1,7 +1,8 @@
 """One page of the docs for each study, written from the study itself: nobody types a number twice.
 
 `python -m asrnorm.studies.page` writes `docs/studies/*.md`; a test holds the pages to the code. The blocks of results
-on them are left as they are: `python -m asrnorm.report.markdown` writes those from the kept results.
+on them are left as they are: `python -m asrnorm.report.pictures` draws the figures of the kept results, then
+`python -m asrnorm.report.markdown` writes the blocks.
 """
 
 import re
@@ -56,8 +57,8 @@ for any run; figures of lambdas show it.
 ## A study of one's own
 
 A function in `src/asrnorm/studies` that returns a `Study` and carries `@STUDIES.register("name")`. Pages here are
-written from the studies, `python -m asrnorm.studies.page`, and the results on them from the kept ones,
-`python -m asrnorm.report.markdown`.
+written from the studies, `python -m asrnorm.studies.page`; the results on them are the kept ones, figures first,
+`python -m asrnorm.report.pictures`, then tables, `python -m asrnorm.report.markdown`.
 """
 
 
@@ -96,7 +97,8 @@ def render_page(study: Study) -> str:
         if lines:
             parts += [f"## {heading}", "\n".join(f"- {line}" for line in lines)]
     if study.figures:
-        parts.append(f"Figures: {', '.join(f'`{figure}`' for figure in study.figures)}.")
+        where = ", in the report and, once they can be drawn from kept results, above" if study.rows else ""
+        parts.append(f"Figures: {', '.join(f'`{figure}`' for figure in study.figures)}{where}.")
     return "\n\n".join(parts) + "\n"
 
 

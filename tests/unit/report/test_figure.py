@@ -50,3 +50,12 @@ def test_on_a_page_letters_take_the_pages_color_and_names_do_not_clash():
 
 def test_the_palette_is_told_apart_in_gray_by_markers():
     assert len(figure.MARKERS) == len(figure.PALETTE) == len(set(figure.MARKERS))
+
+
+def test_in_an_image_letters_read_on_white_and_on_black():
+    with figure.canvas(3, 2) as (drawing, axes):
+        axes.plot([0, 1, 3], [0, 1.23456, 2], color=figure.PALETTE[0])
+        svg = figure.for_image(figure.to_svg(drawing))
+    assert not any(color in svg for color in figure.ANY_GROUND)
+    assert not re.search(r' d="[^"]*\.\d{3}', svg)
+    assert re.search(r"scale\(0\.\d{3}", svg)  # of letters, left as it was

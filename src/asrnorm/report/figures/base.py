@@ -5,6 +5,7 @@ from importlib import import_module
 from pathlib import Path
 from typing import Any
 
+from asrnorm.config import content_hash, run_name
 from asrnorm.errors import AsrnormError
 from asrnorm.registry import Registry
 from asrnorm.report.figure import MARKERS, PALETTE
@@ -40,6 +41,18 @@ def records_of(collected: Collected, row: Row) -> Iterator[RunRecord]:
             if record.config_hash not in seen:
                 seen.add(record.config_hash)
                 yield record
+
+
+def diverged_folders(collected: Collected, row: Row) -> Iterator[Path]:
+    """Yield the folders of the runs of a row that broke, or of what is kept of them."""
+    for column, cell in row.cells.items():
+        for seed in collected.diverged.get((row.label, column), ()):
+            for spec in cell.runs:
+                config = spec.config(seed, collected.scale)  # type: ignore[arg-type]
+                here = collected.runs / run_name(config) if collected.runs else None
+                kept = collected.details.get(content_hash(config))
+                if folder := here if here and here.is_dir() else kept:
+                    yield folder
 
 
 def legend_beside(figure: Any, handles: list[Any], marker_scale: float = 1.0) -> None:

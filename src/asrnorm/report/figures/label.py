@@ -2,6 +2,7 @@
 
 import math
 from collections.abc import Iterator, Mapping, Sequence
+from functools import partial
 from typing import Any
 
 Box = tuple[float, float, float, float]  # left, bottom, right, top
@@ -35,10 +36,12 @@ def place_labels(axes: Any, anchors: Mapping[str, Point], colors: Mapping[str, s
         in_points = (half[0] / scale, half[1] / scale)
         x, y = axes.transData.transform(anchor)
 
-        def cost(move: Point, x: float = x, y: float = y, half: Point = half) -> tuple[float, float]:
-            return _cost(_around(x + move[0] * scale, y + move[1] * scale, half), taken, inside, move)
+        def cost(move: Point, x: float = x, y: float = y, half: Point = half) -> float:
+            return _cost(_around(x + move[0] * scale, y + move[1] * scale, half), taken, inside)
 
-        best = min(offsets(in_points), key=cost)
+        # Of those that cover the least, the nearest; among these the first.
+        nearest = sorted(offsets(in_points), key=partial(_distance, half=in_points))
+        best = min(nearest, key=cost)
         if _distance(best, in_points) > _LEADER:
             style["arrowprops"] = {
                 "arrowstyle": "-",
@@ -80,15 +83,15 @@ def overlap(one: Box, other: Box) -> float:
     return max(0, width) * max(0, height)
 
 
-def _cost(box: Box, taken: Sequence[Box], inside: Box, move: Point) -> tuple[float, float]:
-    """Area that is covered or cut off; among equals `min` takes the first, which is the nearest."""
+def _cost(box: Box, taken: Sequence[Box], inside: Box) -> float:
+    """Area that is covered or cut off."""
     area = (box[2] - box[0]) * (box[3] - box[1])
-    return sum(overlap(box, other) for other in taken) + area - overlap(box, inside), round(math.hypot(*move) / 12)
+    return sum(overlap(box, other) for other in taken) + area - overlap(box, inside)
 
 
-def _distance(move: Point, half: Point) -> float:
-    """From the marker to the edge of the label."""
-    return math.hypot(max(0.0, abs(move[0]) - half[0]), max(0.0, abs(move[1]) - half[1]))
+def _distance(move: Point, half: Point) -> int:
+    """From the marker to the edge of the label, in whole points, so that equal gaps are equal."""
+    return round(math.hypot(max(0.0, abs(move[0]) - half[0]), max(0.0, abs(move[1]) - half[1])))
 
 
 def _around(x: float, y: float, half: Point) -> Box:

@@ -7,7 +7,7 @@ from statistics import mean
 from typing import Any
 
 from asrnorm.report.figure import DASHES, INK, canvas
-from asrnorm.report.figures.base import FIGURES, NothingToDrawError, legend_beside, look, records_of
+from asrnorm.report.figures.base import FIGURES, NothingToDrawError, look, records_of
 from asrnorm.report.log import Points, lambda_curves, read_log, thin
 from asrnorm.report.run_section import identify
 from asrnorm.studies import Row
@@ -16,35 +16,45 @@ from asrnorm.studies.decay import START, decay_curve
 
 _TITLES = {f"lambda_{name}": rf"$\lambda_\{name}$" for name in ("mu", "sigma", "beta", "gamma")}
 _MOST_LAYERS = 12  # thin lines behind the named ones
+_SEEN = 0.1  # a lambda that moves less than this is a flat line on an axis from 0 to 1
+
+Curves = dict[str, dict[str, Points]]  # by lambda and layer
 
 
 @FIGURES.register("lambdas")
 def lambdas(collected: Collected, out: Path) -> Any:  # noqa: ARG001
     """Every lambda over the steps: first, middle and last layer, the mean of all, and the curve of weight decay alone.
 
-    The seeds of a run are averaged. A row with several runs, as one a source, shows its first.
+    The seeds of a run are averaged. A row with several runs, as one a source, shows the first that has curves. All rows
+    share the axis of a kind of lambda, from 0 to 1 unless it moves too little to be seen there.
     """
-    chosen = {row.label: _first_run(collected, row) for row in collected.study.rows}
-    curves = {label: _average([lambda_curves(read_log(r.folder)) for r in runs]) for label, runs in chosen.items()}
-    curves = {label: found for label, found in curves.items() if found}
-    if not curves:
+    chosen = {row.label: runs for row in collected.study.rows if (runs := _first_run(collected, row))}
+    if not chosen:
         raise NothingToDrawError("no run with a log that has lambdas is done")
+    curves = {label: _average([found for _, found in runs]) for label, runs in chosen.items()}
     names = list(dict.fromkeys(name for found in curves.values() for name in found))
-    grid = {"nrows": len(curves), "ncols": len(names), "sharey": True, "squeeze": False}
-    with canvas(2.9 * len(names) + 2.2, 2.5 * len(curves) + 0.4, **grid) as (figure, panels):
+    grid = {"nrows": len(curves), "ncols": len(names), "sharey": "col", "squeeze": False}
+    with canvas(2.5 * len(names) + 0.5, 2.3 * len(curves) + 0.8, **grid) as (figure, panels):
         handles: dict[str, Any] = {}
-        for line, (label, found) in zip(panels, curves.items(), strict=True):
+        for line, (label, runs) in zip(panels, chosen.items(), strict=True):
             for axes, name in zip(line, names, strict=True):
-                handles |= _draw(axes, found.get(name, {}), _decay(chosen[label][0], name))
-                axes.set_ylim(-0.02, 1.02)
+                handles |= _draw(axes, curves[label].get(name, {}), _decay(runs[0][0], name))
                 axes.grid(axis="y")
-            line[0].set_ylabel(_wrap(label + _options(chosen[label][0])), fontsize=9)
-        for axes, name in zip(panels[0], names, strict=True):
-            axes.set_title(_TITLES.get(name, name))
-        for axes in panels[-1]:
-            axes.set_xlabel("step")
-        legend_beside(figure, list(handles.values()))
+            line[0].set_ylabel(f"{_wrap(label)}\n{_describe([record for record, _ in runs])}", fontsize=9)
+        for column, name in zip(panels.T, names, strict=True):
+            column[0].set_title(_TITLES.get(name, name) + ", axis enlarged" * _is_still(column))
+            if not _is_still(column):
+                column[0].set_ylim(-0.02, 1.02)
+            column[-1].set_xlabel("step")
+        columns = len(handles) if len(names) > 3 else 3
+        figure.legend(handles=list(handles.values()), loc="outside upper center", ncols=columns, fontsize=9)
         return figure
+
+
+def _is_still(column: Sequence[Any]) -> bool:
+    """Whether all lines of the panels stay so near to each other that an axis from 0 to 1 would show one."""
+    values = [value for axes in column for line in axes.get_lines() for value in line.get_ydata()]
+    return bool(max(values) - min(values) < _SEEN)
 
 
 def _draw(axes: Any, layers: dict[str, Points], decay: Points) -> dict[str, Any]:
@@ -82,21 +92,24 @@ def _decay(record: RunRecord, name: str) -> Points:
     return list(zip(steps, decay_curve(config, name, steps), strict=True))
 
 
-def _first_run(collected: Collected, row: Row) -> list[RunRecord]:
-    records = list(records_of(collected, row))
-    return [record for record in records if identify(record.spec) == identify(records[0].spec)]
+def _first_run(collected: Collected, row: Row) -> list[tuple[RunRecord, Curves]]:
+    """The seeds of one run, those with curves."""
+    chosen: list[tuple[RunRecord, Curves]] = []
+    for record in records_of(collected, row):
+        if chosen and identify(record.spec) != identify(chosen[0][0].spec):
+            continue
+        if curves := lambda_curves(read_log(record.folder)):
+            chosen.append((record, curves))
+    return chosen
 
 
-def _average(seeds: Sequence[dict[str, dict[str, Points]]]) -> dict[str, dict[str, Points]]:
-    full = [one for one in seeds if one]
-    if not full:
-        return {}
+def _average(seeds: Sequence[Curves]) -> Curves:
     return {
         name: {
-            layer: _mean_curve([one[name][layer] for one in full if layer in one.get(name, {})])
-            for layer in full[0][name]
+            layer: _mean_curve([one[name][layer] for one in seeds if layer in one.get(name, {})])
+            for layer in seeds[0][name]
         }
-        for name in full[0]
+        for name in seeds[0]
     }
 
 
@@ -113,9 +126,11 @@ def _columns(points: Points) -> tuple[tuple[float, ...], tuple[float, ...]]:
     return steps, values
 
 
-def _options(record: RunRecord) -> str:
-    source = record.spec.options.get("source")
-    return f" ({source})" if source else ""
+def _describe(records: Sequence[RunRecord]) -> str:
+    """Source and seeds: rows may have been kept of different ones."""
+    source = str(records[0].spec.options.get("source", "")).replace("_", " ")
+    seeds = ", ".join(str(record.seed) for record in records)
+    return f"{source}{', ' * bool(source)}{'seed' if len(records) == 1 else 'mean of seeds'} {seeds}"
 
 
 def _wrap(text: str) -> str:

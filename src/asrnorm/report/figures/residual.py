@@ -1,15 +1,14 @@
 """Loss with and without the residual terms: what ends in NaN, and where."""
 
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from importlib import import_module
 from itertools import takewhile
 from pathlib import Path
 from typing import Any
 
-from asrnorm.config import content_hash, run_name
 from asrnorm.report.figure import DASHES, canvas
-from asrnorm.report.figures.base import FIGURES, NothingToDrawError, look, records_of
+from asrnorm.report.figures.base import FIGURES, NothingToDrawError, diverged_folders, look, records_of
 from asrnorm.report.log import Points, curve, read_log, thin
 from asrnorm.studies import Row
 from asrnorm.studies.collect import Collected
@@ -17,13 +16,16 @@ from asrnorm.studies.collect import Collected
 
 @FIGURES.register("residual")
 def residual(collected: Collected, out: Path) -> Any:  # noqa: ARG001
-    """Loss over the steps, a panel a comparison, every seed a line; a cross where the loss is no longer finite."""
+    """Loss over the steps, a panel a comparison, every seed a line; a cross where the loss is no longer finite.
+
+    A comparison with one of its sides alone has no panel.
+    """
     rows = {row.label: row for row in collected.study.rows}
     pairs: list[tuple[str, ...]] = [(pair.row, pair.against) for pair in collected.study.comparisons] or [tuple(rows)]
     losses = {label: _losses(collected, row) for label, row in rows.items()}
-    pairs = [pair for pair in pairs if any(losses[label] for label in pair)]
+    pairs = [pair for pair in pairs if all(losses[label] for label in pair)]
     if not pairs:
-        raise NothingToDrawError("no run with a log is there")
+        raise NothingToDrawError("no run with a log is there on both sides of a comparison")
     with canvas(3.5 * len(pairs) + 0.6, 3.4, ncols=len(pairs), squeeze=False) as (figure, panels):
         for axes, pair in zip(panels[0], pairs, strict=True):
             title = _shared(pair)
@@ -72,22 +74,10 @@ def _losses(collected: Collected, row: Row) -> list[tuple[Points, bool]]:
     for record in records_of(collected, row):
         if record.folder is not None:
             folders[record.folder] = False
-    folders |= dict.fromkeys(_diverged(collected, row), True)
+    folders |= dict.fromkeys(diverged_folders(collected, row), True)
     found = [(curve(read_log(folder), "loss"), broken) for folder, broken in folders.items()]
     kept = [(points, broken) for points, broken in found if points or broken]
     return [(points, broken or not math.isfinite(points[-1][1])) for points, broken in kept]
-
-
-def _diverged(collected: Collected, row: Row) -> Iterator[Path]:
-    """Folders of the runs that broke, or of what is kept of them."""
-    for column, cell in row.cells.items():
-        for seed in collected.diverged.get((row.label, column), ()):
-            for spec in cell.runs:
-                config = spec.config(seed, collected.scale)  # type: ignore[arg-type]
-                here = collected.runs / run_name(config) if collected.runs else None
-                kept = collected.details.get(content_hash(config))
-                if folder := here if here and here.is_dir() else kept:
-                    yield folder
 
 
 def _shared(labels: Sequence[str]) -> str:

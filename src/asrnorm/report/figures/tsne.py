@@ -46,6 +46,8 @@ def tsne(collected: Collected, out: Path) -> Any:  # noqa: ARG001
             axes.set_xticks([])
             axes.set_yticks([])
         legend_beside(figure, handles, marker_scale=2)
+        figure.legends[0].set_title(f"seed {record.seed}", prop={"size": 9})
+        figure.legends[0].set_alignment("left")
         return figure
 
 

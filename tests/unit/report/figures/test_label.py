@@ -50,3 +50,14 @@ def test_a_line_leads_to_a_label_that_had_to_go_away():
         place_labels(axes, {"a label": (0.5, 0.5)}, {"a label": "gray"}, [(0.3, 0.35, 0.7, 0.65)])
         (note,) = axes.texts
         assert note.arrow_patch is not None
+
+
+def test_a_wide_label_stands_beside_its_point_rather_than_far_above_it():
+    anchors = {"a label that is rather wide": (0.4, 0.5)}
+    with canvas(8, 4) as (_, axes):
+        axes.set_xlim(0, 1)
+        axes.set_ylim(0, 1)
+        place_labels(axes, anchors, dict.fromkeys(anchors, "gray"), [(0.4, 0.5, 0.4, 0.5), (0.3, 0.6, 0.5, 0.6)])
+        (note,) = axes.texts
+        assert note.arrow_patch is None
+        assert note.xyann[1] == 0

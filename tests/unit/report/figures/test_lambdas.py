@@ -32,3 +32,32 @@ def test_lambdas_average_the_seeds(tmp_path):
     drawn = lines_by_label(FIGURES["lambdas"](collected, tmp_path).axes[0])["first layer"][0].get_ydata()
     moved = rows[0]["lambdas"]["layer1.norm"]["lambda_mu"]
     assert drawn[0] == pytest.approx(moved - 0.05)
+
+
+def rewrite_lambdas(collected, change):
+    for cell in collected.cells.values():
+        for record in cell.records:
+            path = record.folder / "log.jsonl"
+            rows = [json.loads(line) for line in path.read_text().splitlines()]
+            for row in rows:
+                for layer in row.get("lambdas", {}).values():
+                    layer.update({name: change(name, value) for name, value in layer.items()})
+            path.write_text("".join(f"{json.dumps(row)}\n" for row in rows))
+
+
+def test_an_axis_is_enlarged_where_a_lambda_hardly_moves_and_says_so(tmp_path):
+    collected = found("fig-lambda-pacs", tmp_path, seeds=(0,))
+    rewrite_lambdas(collected, lambda name, value: 0.7 * value if name == "lambda_mu" else 0.05 + value % 0.001)
+    figure = FIGURES["lambdas"](collected, tmp_path)
+    titles = [axes.get_title() for axes in figure.axes[:4]]
+    assert ["axis enlarged" in title for title in titles] == [False, True, True, True]
+    assert figure.axes[0].get_ylim() == (-0.02, 1.02)
+    low, high = figure.axes[1].get_ylim()
+    assert (low, high) == figure.axes[5].get_ylim()  # with and without decay
+    assert high - low < 0.1
+
+
+def test_source_and_seeds_stand_beside_a_row(tmp_path):
+    figure = FIGURES["lambdas"](found("fig-lambda-pacs", tmp_path, seeds=(0, 1)), tmp_path)
+    label = figure.axes[4].get_ylabel()
+    assert label.replace("\n", " ") == "RSC + ASR-Norm, no decay on lambdas art painting, mean of seeds 0, 1"

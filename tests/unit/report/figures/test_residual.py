@@ -19,3 +19,10 @@ def test_residual_marks_where_a_run_broke(tmp_path):
     texts = [[text.get_text() for text in axes.texts] for axes in figure.axes]
     assert texts == [[], ["NaN"], []]
     assert [text.get_text() for text in figure.axes[1].get_legend().get_texts()] == ["as it is", "no residual"]
+
+
+def test_a_comparison_with_one_side_alone_has_no_panel(tmp_path):
+    study = get_study("ablation-residual")
+    make_up_runs(study, tmp_path, seeds=[0], skip=lambda spec, seed: bool(spec.overrides) and "pacs" in spec.recipe)
+    figure = FIGURES["residual"](collect(study, runs=tmp_path, scale="smoke", seeds=[0]), tmp_path)
+    assert [axes.get_title().split(",")[0] for axes in figure.axes] == ["Digits", "CIFAR-10"]
