@@ -3,7 +3,8 @@
 A page names a file of results in a comment, `<!-- results: demo.jsonl -->`; what stands between it and
 `<!-- end results -->` is written from that file by `python -m asrnorm.report.markdown` and held to it by a test.
 `<!-- study: table3 -->` up to `<!-- end study -->` is a study, ours against the paper's, from all files of results;
-`<!-- study: table3 short -->` is of another scale than the paper's. What `python -m asrnorm.report.pictures` has drawn
+`<!-- study: table3 short -->` is of another scale than the paper's; `<!-- overview: table3 -->` up to
+`<!-- end overview -->` is its table alone. What `python -m asrnorm.report.pictures` has drawn
 of a study is shown with it.
 """
 
@@ -18,11 +19,12 @@ from typing import Any, cast, get_args
 
 from asrnorm.config import Scale
 from asrnorm.errors import UnknownNameError, describe_unknown
-from asrnorm.report.entry import lay_out
+from asrnorm.report.entry import Sheet, lay_out
 from asrnorm.report.table import TESTS_NOTE, comparisons, legend, overview
-from asrnorm.studies import collect, get_study
+from asrnorm.studies import Collected, collect, get_study
 
 _STUDY = re.compile(r"(<!-- study: (\S+)(?: (\S+))? -->\n).*?(<!-- end study -->)", re.DOTALL)
+_OVERVIEW = re.compile(r"(<!-- overview: (\S+) -->\n).*?(<!-- end overview -->)", re.DOTALL)
 _BLOCK = re.compile(r"(<!-- results: (\S+) -->\n).*?(<!-- end results -->)", re.DOTALL)
 
 
@@ -86,14 +88,11 @@ def render_study(name: str, folder: Path, scale: str = "paper", page: Path | Non
     """
     if scale not in get_args(Scale):
         raise UnknownNameError(describe_unknown("scale", scale, get_args(Scale)))
-    # A folder that is not there: what lies about in `runs/` has no place in the docs.
-    found = collect(get_study(name), runs=folder / "no-runs", kept=folder, scale=cast(Scale, scale))
+    found = _collect_kept(name, folder, cast(Scale, scale))
     if not found.cells and not found.diverged:
         asked = f"`asrnorm reproduce {name}`, then `asrnorm report {name} --keep`"
         return f"No result is kept at the paper's scale yet: {asked}." if scale == "paper" else ""
-    sheet = lay_out(found)
-    # The study's own notes stand on its page.
-    sheet = replace(sheet, notes=tuple(note for note in sheet.notes if note not in found.study.footnotes))
+    sheet = _lay_out(found)
     parts = [overview(sheet, counts=True), legend(found, sheet)]
     parts += [f"**Warning:** {text}." for text in found.warnings]
     if page is not None and scale == "paper":
@@ -103,6 +102,31 @@ def render_study(name: str, folder: Path, scale: str = "paper", page: Path | Non
     if found.tests:
         parts += [comparisons(found.tests, sheet), TESTS_NOTE]
     return "\n\n".join(parts)
+
+
+def render_overview(name: str, folder: Path) -> str:
+    """Return a study's table at the paper's scale and where its numbers come from, for a page that says more itself.
+
+    Args:
+        name: of the study.
+        folder: of the kept results.
+    """
+    found = _collect_kept(name, folder, "paper")
+    sheet = _lay_out(found)
+    # Where all cells have as many seeds, the last line says it of all.
+    counts = len({cell.n for cell in found.cells.values()}) > 1
+    return f"{overview(sheet, counts=counts)}\n\n{legend(found, sheet)}"
+
+
+def _collect_kept(name: str, folder: Path, scale: Scale) -> Collected:
+    # A folder that is not there: what lies about in `runs/` has no place in the docs.
+    return collect(get_study(name), runs=folder / "no-runs", kept=folder, scale=scale)
+
+
+def _lay_out(found: Collected) -> Sheet:
+    """The study's cells without its own notes, which stand on its page."""
+    sheet = lay_out(found)
+    return replace(sheet, notes=tuple(note for note in sheet.notes if note not in found.study.footnotes))
 
 
 def rewrite(text: str, folder: Path, page: Path | None = None) -> str:
@@ -122,7 +146,10 @@ def rewrite(text: str, folder: Path, page: Path | None = None) -> str:
         body = render_study(match.group(2), folder, match.group(3) or "paper", page)
         return f"{match.group(1)}{body}{chr(10) if body else ''}{match.group(4)}"
 
-    return _STUDY.sub(study, _BLOCK.sub(block, text))
+    def table(match: re.Match[str]) -> str:
+        return f"{match.group(1)}{render_overview(match.group(2), folder)}\n{match.group(3)}"
+
+    return _OVERVIEW.sub(table, _STUDY.sub(study, _BLOCK.sub(block, text)))
 
 
 def main(root: Path) -> int:

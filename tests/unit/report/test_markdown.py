@@ -54,6 +54,23 @@ def test_a_study_block_is_written_from_kept_results(tmp_path):
     assert rewrite(text, kept) == text
 
 
+def test_an_overview_is_the_table_alone_with_counts_only_where_they_differ(tmp_path):
+    runs, kept = tmp_path / "runs", tmp_path / "results"
+    study = get_study("table3")
+    make_up_runs(study, runs, scale="paper", seeds=range(3))
+    keep(study, runs=runs, kept=kept, seeds=range(3))
+    page = "<!-- overview: table3 -->\nOutdated\n<!-- end overview -->\nafter"
+    text = rewrite(page, kept)
+    assert "| ERM | " in text
+    assert ", n 3" not in text
+    assert "84 results, n = 3 a cell" in text
+    assert "| row | against |" not in text
+    assert text.endswith("<!-- end overview -->\nafter")
+    lines = (kept / "table3.jsonl").read_text().splitlines(keepends=True)
+    (kept / "table3.jsonl").write_text("".join(lines[1:]))
+    assert ", n 3" in rewrite(page, kept)
+
+
 def test_a_study_block_of_an_unknown_scale_is_refused(tmp_path):
     with pytest.raises(UnknownNameError, match="unknown scale 'long'"):
         rewrite("<!-- study: table3 long -->\n<!-- end study -->", tmp_path)
