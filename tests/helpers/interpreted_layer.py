@@ -62,6 +62,9 @@ MANY = (
 )
 """Cases that come back in passes over the activations as well as by a program a sample."""
 
+FEW = (*CASES[:4], *HELD[1:3], KernelCase((2, 64, 24, 28), options=RELU, layout="channels_last"))
+"""Cases that go both ways in passes as well as by a program a sample; the last only so, it is large."""
+
 
 def second_derivatives() -> None:
     """Check that they flow through the reference, and are not silently zero."""
@@ -121,6 +124,9 @@ def main() -> int:
         check_kernels(case)
     for launch.MANY_SAMPLES in (1, 1 << 30):
         for case in MANY:
+            check_kernels(case)
+    for launch.SPREAD in (1, 1 << 17):
+        for case in FEW:
             check_kernels(case)
     second_derivatives()
     compiled()

@@ -11,6 +11,12 @@ SAMPLE_CHANNELS = 128
 MANY_SAMPLES = 256
 """From here on a GPU is full without more than a few warps a sample."""
 
+FEW_SAMPLES = 64
+"""Up to here a program a sample leaves half of a GPU idle."""
+
+SPREAD = 1 << 17
+"""Bytes of a sample from which on that costs more than the launches of several passes."""
+
 HELD = 1 << 17
 """Bytes of a sample, padded to whole tiles, up to which its program holds it in registers; 0 to read it again."""
 
@@ -18,6 +24,7 @@ _PER_THREAD = 16  # elements of a tile that a thread holds: two 16-byte loads of
 _LOAD_BYTES = 16  # the longest load of a thread; what Triton asks a stride to be a multiple of, in elements
 _HELD_BYTES = 256  # of each tensor that a thread holds: 64 registers
 _LARGE = 1 << 16  # elements of a sample from which on more warps pay
+_PROGRAMS = 256  # that fill a GPU
 _SHORT = 256  # positions that two warps go over
 _WARP = 32
 _PART, _MOST_PARTS = 128, 8  # samples of a part of their sum
@@ -135,6 +142,16 @@ def returns_in_passes(p: Planes) -> bool:
     return p.num >= MANY_SAMPLES and p.channels * p.positions < _LARGE
 
 
+def spreads(p: Planes, itemsize: int) -> bool:
+    """Tell whether passes over the activations are faster though weights are few: samples are few and large.
+
+    Example:
+        >>> [spreads(Planes(num, 64, 784, 1, 64), 4) for num in (32, 500)]
+        [True, False]
+    """
+    return p.num <= FEW_SAMPLES and p.channels * p.positions * itemsize >= SPREAD
+
+
 class Held(NamedTuple):
     """Tiles of a sample that is held in registers, their number, and whether it fills them all."""
 
@@ -172,6 +189,8 @@ def sweep_block(p: Planes) -> Block:
     """Tiles of a program that goes over all positions of some channels of a sample."""
     # 128 bytes of neighboring channels in channels-last; a few rows otherwise.
     channels = min(power_of_two(p.channels), 64 if p.stride_c == 1 else 8)
+    while channels > 8 and p.num <= FEW_SAMPLES and p.num * p.channels < _PROGRAMS * channels:
+        channels //= 2
     positions = min(power_of_two(p.positions), 4096 // channels)
     # A short way has many programs, which are faster where fewer threads share their sums at the end.
     return Block(channels, positions, 2 if p.positions <= _SHORT else 4)

@@ -1,7 +1,7 @@
 """The order of the launches of a layer: forward, backward, and the gradients of its parameters.
 
-Two ways to the same numbers: a program a sample (`sample.py`) where the weights are small, and otherwise passes over
-the activations with the networks between them (`moment.py`, `network.py`, `apply.py`).
+Two ways to the same numbers: a program a sample (`sample.py`) where the weights are small and samples not few, and
+otherwise passes over the activations with the networks between them (`moment.py`, `network.py`, `apply.py`).
 """
 
 from typing import Any, NamedTuple
@@ -55,7 +55,7 @@ class Shape(NamedTuple):
     @property
     def per_sample(self) -> bool:
         """Whether a program takes a whole sample."""
-        return self.p.channels <= launch.SAMPLE_CHANNELS
+        return self.p.channels <= launch.SAMPLE_CHANNELS and not launch.spreads(self.p, self.itemsize)
 
     @property
     def per_sample_back(self) -> bool:
