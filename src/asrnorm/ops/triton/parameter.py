@@ -1,5 +1,6 @@
 """The parameters of a layer: one by one as the kernels take them, and in the groups of the reference."""
 
+from functools import lru_cache
 from typing import Any, NamedTuple
 
 from torch import Tensor
@@ -70,19 +71,32 @@ def flat_size(w: Weights) -> int:
 
 def split_gradients(flat: Tensor, w: Weights) -> Weights:
     """Return the gradient of every parameter, as views of the flat tensor; `None` where there is no parameter."""
-    C, H, R, L = w.gamma_bias.numel(), w.hidden, w.rescale_hidden, w.logits
     encoders = 1 if w.shared else 2
-    sizes = {"mu_w": C * H, "sigma_w": C * H, "enc_w": H * C, "beta_w": C * R, "gamma_w": C * R, "beta_enc_w": R * C}
-    sizes |= {"gamma_enc_w": (encoders - 1) * R * C, "mu_b": C, "sigma_b": C, "beta_b": C, "gamma_b": C}
-    sizes |= {"gamma_bias": C, "beta_bias": C, "enc_b": H, "beta_enc_b": R, "gamma_enc_b": (encoders - 1) * R}
-    sizes |= {"lambda_mu": L, "lambda_sigma": L, "lambda_beta": L, "lambda_gamma": L}
-    parts = dict(zip(sizes, flat.split(list(sizes.values())), strict=True))
-    grads: dict[str, Any] = {}
-    for name, value in w._asdict().items():
-        grads[name] = None if value is None else parts[name].view(value.shape)
-        if value is not None and value.dtype != flat.dtype:
-            grads[name] = grads[name].to(value.dtype)
-    return Weights(**grads)
+    parts = flat.split(_sizes(w.gamma_bias.numel(), w.hidden, w.rescale_hidden, w.logits, encoders))
+    pairs = zip(w, _PLACES, strict=True)
+    grads: list[Any] = [None if value is None else _as(parts[place], value) for value, place in pairs]
+    return Weights(*grads)
+
+
+_ORDER = (
+    "mu_w", "sigma_w", "enc_w", "beta_w", "gamma_w", "beta_enc_w", "gamma_enc_w",
+    "mu_b", "sigma_b", "beta_b", "gamma_b", "gamma_bias", "beta_bias", "enc_b", "beta_enc_b", "gamma_enc_b",
+    "lambda_mu", "lambda_sigma", "lambda_beta", "lambda_gamma",
+)  # fmt: skip
+_PLACES = tuple(_ORDER.index(name) for name in Weights._fields)
+
+
+@lru_cache(maxsize=256)
+def _sizes(C: int, H: int, R: int, L: int, encoders: int) -> list[int]:
+    """How many numbers each part of the flat tensor has, in its order."""
+    second = encoders - 1
+    return [C * H, C * H, H * C, C * R, C * R, R * C, second * R * C, *[C] * 6, H, R, second * R, *[L] * 4]
+
+
+def _as(part: Tensor, value: Tensor) -> Tensor:
+    """A part in the shape and dtype of its parameter."""
+    shaped = part if part.shape == value.shape else part.view(value.shape)
+    return shaped if value.dtype == part.dtype else shaped.to(value.dtype)
 
 
 def standardize_nets(w: Weights) -> reference.StandardizeNets | None:

@@ -89,7 +89,7 @@ def channel_moments(x: Tensor) -> Tensor:
     stat = x.new_empty((2, p.num, p.channels), dtype=torch.float32)
     if x.numel():
         block = launch.sweep_block(p)
-        variance_kernel[(p.num, triton.cdiv(p.channels, block.channels))](
+        variance_kernel[(p.num, launch.count_blocks(p.channels, block.channels))](
             x, stat, p.channels, p.positions, p.stride_c, p.stride_s, p.num * p.channels,
             BLOCK_C=block.channels, BLOCK_S=block.positions, ONCE=p.positions <= block.positions,
             num_warps=block.warps,
@@ -171,7 +171,7 @@ def rescale_backward(dy: Tensor, x: Tensor, vec: Tensor, eps_out: float, relu: b
     dx, sums = torch.empty_like(x), vec.new_empty((2, p.num, p.channels))
     if x.numel():
         block = launch.sweep_block(p)
-        rescale_back_kernel[(p.num, triton.cdiv(p.channels, block.channels))](
+        rescale_back_kernel[(p.num, launch.count_blocks(p.channels, block.channels))](
             x, dy, vec, sums, dx, p.channels, p.positions, p.stride_c, p.stride_s, eps_out, p.num * p.channels,
             RELU=relu, BLOCK_C=block.channels, BLOCK_S=block.positions,
             STAGES=launch.stages(p, block), num_warps=block.warps,
