@@ -17,7 +17,8 @@ from asrnorm.diagnosis import BACKEND_VARIABLE, LEAST_FUSED_CAPABILITY
 
 Fused = Callable[..., Tensor]
 """`apply_fused` of `triton/rsda.py`, which takes images, ops, levels, the values of the grids, and units for float
-images; or of `triton/pacs.py`, which takes images, what was drawn, the size, and a table for float results."""
+images; or of `triton/pacs.py`, which takes images, what was drawn, the size, and a table for float results; or
+`resize_fused` of `triton/resize.py`, which takes images and the size."""
 
 
 class _Kernels(NamedTuple):
@@ -28,6 +29,7 @@ class _Kernels(NamedTuple):
     pacs: Fused
     pacs_pixels: int
     pacs_taps: int
+    resize: Fused
 
 
 def find_fused(images: Tensor) -> Fused | None:
@@ -59,6 +61,20 @@ def find_fused_pacs(images: Tensor, size: tuple[int, int]) -> Fused | None:
     return kernels.pacs if taps <= kernels.pacs_taps else None
 
 
+def find_fused_resize(images: Tensor, size: tuple[int, int]) -> Fused | None:
+    """Return the kernel that resizes whole images, or `None` where tensor operations have to.
+
+    Example:
+        >>> find_fused_resize(torch.zeros(2, 3, 32, 32, dtype=torch.uint8), (30, 30)) is None  # no GPU
+        True
+    """
+    kernels = _find(images)
+    if kernels is None or min(*size, *images.shape[2:]) < 1:
+        return None
+    taps = max(num_taps(limit, out) for limit, out in zip(images.shape[2:], size, strict=True))
+    return kernels.resize if taps <= kernels.pacs_taps else None
+
+
 def _find(images: Tensor) -> _Kernels | None:
     if images.device.type != "cuda" or os.environ.get(BACKEND_VARIABLE) == "reference":
         return None
@@ -73,11 +89,12 @@ def _load(device: torch.device) -> _Kernels | None:
         _warn(f"compute capability {capability[0]}.{capability[1]} is too old for Triton")
         return None
     try:
-        from asrnorm.data.augment.triton import pacs, rsda
+        from asrnorm.data.augment.triton import pacs, resize, rsda
     except Exception as error:  # a broken binary wheel may raise anything
         _warn(f"Triton cannot be imported ({error})")
         return None
-    return _Kernels(rsda.apply_fused, rsda.MOST_PIXELS, pacs.apply_fused, pacs.MOST_PIXELS, pacs.MOST_TAPS)
+    fused_pacs = pacs.apply_fused, pacs.MOST_PIXELS, pacs.MOST_TAPS
+    return _Kernels(rsda.apply_fused, rsda.MOST_PIXELS, *fused_pacs, resize.resize_fused)
 
 
 def _warn(reason: str) -> None:

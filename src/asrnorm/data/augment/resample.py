@@ -38,14 +38,17 @@ def whole(images: Tensor) -> Boxes:
 
 
 def resize(images: Tensor, size: tuple[int, int]) -> Tensor:
-    """Resize to `(height, width)` as `Image.resize(..., BILINEAR)`, rows first.
+    """Resize to `(height, width)` as `Image.resize(..., BILINEAR)`, rows first; on a GPU by a kernel where it can.
 
     Example:
         >>> resize(torch.tensor([0, 100], dtype=torch.uint8).expand(1, 3, 1, 2), (1, 4))[0, 0].tolist()
         [[0, 25, 75, 100]]
     """
+    from asrnorm.data.augment.backend import find_fused_resize  # which asks this module how many taps there are
+
     check_images(images)
-    return resize_boxes(images, whole(images), size)
+    fused = find_fused_resize(images, size)
+    return resize_boxes(images, whole(images), size) if fused is None else fused(images, size)
 
 
 def resize_boxes(images: Tensor, boxes: Boxes, size: tuple[int, int], flip: Tensor | None = None) -> Tensor:
@@ -79,6 +82,19 @@ def num_taps(limit: int, out: int) -> int:
         (3, 2)
     """
     return math.ceil(2 * max(1.0, limit / out))
+
+
+def shared_taps(length: int, out: int) -> tuple[Tensor, Tensor]:
+    """Return the first input of every output, `(out,)`, and the weights of its taps, `(out, k)`, of a whole axis.
+
+    Example:
+        >>> first, weights = shared_taps(2, 4)
+        >>> first.tolist(), (weights / 2**22).tolist()
+        ([0, 0, 0, 1], [[1.0, 0.0], [0.75, 0.25], [0.25, 0.75], [1.0, 0.0]])
+    """
+    start, whole_axis = torch.zeros(1, dtype=torch.int64), torch.full((1,), length)
+    index_k, weight_k = _taps(start, whole_axis, length, out)
+    return index_k[0, :, 0], weight_k[0]
 
 
 def _taps(start: Tensor, length: Tensor, limit: int, out: int) -> tuple[Tensor, Tensor]:

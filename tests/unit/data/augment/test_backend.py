@@ -54,6 +54,14 @@ def test_the_environment_can_ask_for_the_reference(gpu):
     gpu.setenv("ASRNORM_BACKEND", "reference")
     assert backend.find_fused(OnCuda()) is None
     assert backend.find_fused_pacs(OnCuda(), (30, 30)) is None
+    assert backend.find_fused_resize(OnCuda(), (30, 30)) is None
+
+
+def test_whole_images_are_resized_by_a_kernel_unless_they_shrink_much(gpu):
+    pytest.importorskip("triton")
+    assert backend.find_fused_resize(OnCuda(227), (222, 222)).__name__ == "resize_fused"
+    assert backend.find_fused_resize(OnCuda(227), (100, 222)) is None
+    assert backend.find_fused_resize(OnCuda(8), (8, 0)) is None
 
 
 def test_without_triton_there_is_one_warning_that_says_why(gpu):
