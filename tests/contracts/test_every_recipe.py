@@ -112,7 +112,8 @@ def test_growing_methods_grow_at_every_scale():
 def test_scales_shrink():
     for name in list_recipes():
         paper, short, smoke = (built()[name, scale] for scale in SCALES)
-        assert paper.steps > short.steps > smoke.steps
+        is_short_already = paper.suite.name == "digits" and paper.steps == 10_001
+        assert paper.steps > short.steps > smoke.steps or (is_short_already and short.steps == paper.steps)
         assert smoke.steps <= 10
         assert smoke.batch_size * smoke.steps <= 64
         assert 0 < smoke.evaluate_limit <= 64
@@ -153,7 +154,8 @@ def test_digits_rsda_is_the_papers(norm):
 )
 def test_the_ada_family_on_digits_is_the_original_protocols(method, expected):
     config = recipe(f"digits.{method}_none")
-    assert (config.steps, config.batch_size, config.shuffle) == (10_001, 32, False)
+    assert (config.steps, config.batch_size) == (10_001, 32)
+    assert config.shuffle == (method in ("me_ada", "m_ada"))
     assert (config.optim.name, config.optim.lr) == ("adam", 1e-4)
     assert config.suite.args == {"subset": "ada"}
     assert expected.items() <= config.method.args.items()

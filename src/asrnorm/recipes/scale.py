@@ -22,6 +22,7 @@ def at_scale(
     scale: Scale,
     *,
     short_by: int = 5,
+    short_from: int = 0,
     smoke_model: Choice | None = None,
     smoke_size: int | None = None,
 ) -> RunConfig:
@@ -32,6 +33,7 @@ def at_scale(
         scale: `paper` leaves it as it is; `short` divides the steps by `short_by`, and the schedule follows, while
             searches and ascents keep their intervals; `smoke` takes six steps.
         short_by: so many times fewer steps in `short`.
+        short_from: steps from which on that is done; a recipe of fewer is short already.
         smoke_model: a smaller network for `smoke`.
         smoke_size: the suite's option `size` in `smoke`, where it has one.
 
@@ -41,7 +43,7 @@ def at_scale(
         15640
     """
     if scale == "short":
-        return replace(config, scale=scale, steps=config.steps // short_by)
+        return replace(config, scale=scale, steps=config.steps // (short_by if config.steps >= short_from else 1))
     if scale == "smoke":
         suite_args = config.suite.args if smoke_size is None else {**config.suite.args, "size": smoke_size}
         suite = replace(config.suite, args=suite_args)

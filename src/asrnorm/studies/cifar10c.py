@@ -56,14 +56,17 @@ def level_row(
 
 
 def bn_test_rows(recipe: str = "cifar10c.ada_bn", prefix: str = "ADA + ") -> tuple[Row, ...]:
-    """Return BN-Test at several batch sizes: the BN run, scored again with the statistics of the test batch."""
-    return tuple(
-        level_row(
-            f"{prefix}BN-Test ({size})",
-            recipe,
-            evaluation=Evaluation(name=f"bn_test-{size}", overrides={"norm": "bn_test", "evaluate_batch": size}),
-        )
+    """Return BN-Test at several batch sizes: the BN run, scored again with the statistics of the test batch.
+
+    Without the attacks, which no table has of it and which take longer than all the corruptions.
+    """
+    evaluations = (
+        Evaluation(name=f"bn_test-{size}", overrides={"norm": "bn_test", "evaluate_batch": size, "adversarial": False})
         for size in BN_TEST_BATCHES
+    )
+    return tuple(
+        level_row(f"{prefix}BN-Test ({size})", recipe, evaluation=evaluation)
+        for size, evaluation in zip(BN_TEST_BATCHES, evaluations, strict=True)
     )
 
 
