@@ -120,6 +120,8 @@ class ASRNorm2d(TracksBatch):
     def _check_options(self, stan_ratio: int, rescale_ratio: int, rescale_features: int | None) -> None:
         if self.num_features < 1:
             raise InputError(f"{self.label()}: num_features must be at least 1")
+        if not self.eps >= 0:
+            raise InputError(f"{self.label()}: eps must be at least 0, not {self.eps}")
         if min(stan_ratio, rescale_ratio, 1 if rescale_features is None else rescale_features) < 1:
             raise InputError(f"{self.label()}: ratios and rescale_features must be at least 1")
         if self.statistics not in STATISTICS:

@@ -69,7 +69,7 @@ class NormLayer(nn.Module):
         if count == 1:
             raise InputError(
                 f"{self.label()}: one value per {over} in shape {_show(x)}, nothing to standardize by; "
-                "use larger maps, or norm 'asr' or 'as', or leave this layer as it was"
+                "use larger maps, or leave this layer as it was"
             )
 
     def affine_pair(self) -> tuple[Tensor | None, Tensor | None]:

@@ -7,6 +7,7 @@ import torch
 from torch import Tensor, nn
 
 from asrnorm.methods import Batch
+from asrnorm.norms import ASRNorm2d
 
 
 def find_not_finite(model: nn.Module) -> str | None:
@@ -49,19 +50,34 @@ def describe_origin(model: nn.Module, batch: Batch, compute: Callable[[], object
     if before := find_not_finite(model):
         return f"{before} not finite already, from the step before"
     found: list[str] = []
+    points: list[str] = []
     handles = [module.register_forward_hook(_watch(name, found)) for name, module in model.named_modules() if name]
+    for name, module in model.named_modules():
+        if isinstance(module, ASRNorm2d) and module.statistics == "instance":
+            handles.append(module.register_forward_hook(_watch_size(name, points)))
     try:
         compute()
     finally:
         for handle in handles:
             handle.remove()
-    return f"the output of layer {found[0]} went first" if found else "every layer is finite, the loss alone is not"
+    origin = f"the output of layer {found[0]} went first" if found else "every layer is finite, the loss alone is not"
+    if points:
+        origin += f"; {len(points)} norm layers from {points[0]!r} on see maps of 1x1, which need larger images"
+    return origin
 
 
 def _watch(name: str, found: list[str]) -> Callable[..., None]:
     def note(module: nn.Module, inputs: Any, output: Any) -> None:  # noqa: ARG001
         if not found and isinstance(output, Tensor) and not _is_finite(output):
             found.append(f"{name!r} ({type(module).__name__})")
+
+    return note
+
+
+def _watch_size(name: str, points: list[str]) -> Callable[..., None]:
+    def note(module: nn.Module, inputs: tuple[Tensor, ...], output: Any) -> None:  # noqa: ARG001
+        if inputs[0].shape[2:].numel() == 1 and name not in points:
+            points.append(name)
 
     return note
 

@@ -121,6 +121,7 @@ def test_reset_parameters_gives_a_fresh_layer():
         ({"rescale": False, "gated_rescale": True}, "gated_rescale gates the learned rescaling"),
         ({"residual": False, "statistics": "batch"}, "enters by the residual term"),
         ({"stan_ratio": 0}, "must be at least 1"),
+        ({"eps": -1.0}, "eps must be at least 0, not -1.0"),
         ({"rescale_features": 0}, "must be at least 1"),
     ],
 )

@@ -37,3 +37,11 @@ def test_running_statistics_count():
     assert find_not_finite(model) is None
     model.running_var[0] = float("nan")
     assert find_not_finite(model) == "the running statistics 'running_var' are"
+
+
+def test_maps_of_one_position_are_pointed_out():
+    model, images = nn.Sequential(nn.Conv2d(3, 4, 6), ASRNorm2d(4), nn.Flatten()), torch.rand(2, 3, 6, 6)
+    model[1].gamma_bias.data.fill_(3e38)
+    model[1].beta_bias.data.fill_(3e38)
+    expected = "layer '1' (ASRNorm2d) went first; 1 norm layers from '1' on see maps of 1x1, which need larger images"
+    assert describe(model, images) == f"the output of {expected}"
