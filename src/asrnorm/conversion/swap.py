@@ -71,7 +71,7 @@ def convert(
     sites = find_sites(model)
     chosen, chosen_by = choose(sites, layers, kinds, norm)
     check_choice(model, sites, chosen, kinds)
-    options = _with_safe_default(norm, chosen, options)
+    given, options = options, _with_safe_default(norm, chosen, options)
     label = norm if isinstance(norm, str) else getattr(norm, "__name__", repr(norm))
     summary = ConversionSummary(label, chosen_by)
     before = _count(model)
@@ -82,7 +82,7 @@ def convert(
         _put(site, new)
         summary.converted.append((" = ".join(site.names), type(site.module).__name__, repr_line(new)))
     summary.left = [(s.name, type(s.module).__name__, why_left(s, kinds)) for s in sites if s not in chosen]
-    summary.notes += notes_on(built, label)
+    summary.notes += [*notes_on(built, label), *_note_on_loading(layers, chosen_by, given, options)]
     if optimizer is not None:
         summary.notes += exchange(optimizer, [(site.name, site.module, new) for site, new in built])
     summary.parameters = before, _count(model)
@@ -164,6 +164,18 @@ def _with_safe_default(norm: Any, chosen: list[Site], options: dict[str, Any]) -
         return options
     # Paper: directly replacing BN in a trained network fails, since the next layers expect its scale.
     return {**options, "gated_rescale": any(_recognized(site).is_trained() for site in chosen)}
+
+
+def _note_on_loading(layers: Layers, chosen_by: str, given: dict[str, Any], options: dict[str, Any]) -> list[str]:
+    """How a fresh network takes a state dict of this one, where its training decided what was made of it."""
+    decided = [] if "gated_rescale" in given or not options.get("gated_rescale") else ["gated_rescale=True"]
+    if layers == "auto" and "'early'" in chosen_by:
+        decided.insert(0, "layers='early'")
+    if not decided:
+        return []
+    return [
+        f"to load a state dict of this into a network that is not trained yet, convert that with {', '.join(decided)}"
+    ]
 
 
 def _recognized(site: Site) -> Recognized:

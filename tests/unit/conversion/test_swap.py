@@ -234,3 +234,24 @@ def test_a_cumulative_average_that_is_not_kept_is_said():
 def test_dropping_affine_values_is_said():
     model = asrnorm.convert(trained(small_net()), "none")
     assert any("affine values of 2 layers are not used" in note for note in asrnorm.conversion_summary(model).notes)
+
+
+def test_the_summary_says_how_a_fresh_network_takes_the_state():
+    model = asrnorm.convert(trained(small_net()), "asr")
+    assert any("convert that with gated_rescale=True" in note for note in asrnorm.conversion_summary(model).notes)
+    fresh = asrnorm.convert(small_net(), "asr", gated_rescale=True)
+    fresh.load_state_dict(model.state_dict())
+    given = asrnorm.conversion_summary(asrnorm.convert(trained(small_net()), "asr", gated_rescale=True))
+    assert not any("state dict" in note for note in given.notes)
+
+
+def test_layers_that_were_picked_for_a_trained_network_are_named_for_loading():
+    network = asrnorm.create_model("resnet18", num_classes=3)
+    for module in network.modules():
+        if isinstance(module, nn.BatchNorm2d):
+            nn.init.uniform_(module.weight)
+    asrnorm.convert(network, "asr")
+    (note,) = (note for note in asrnorm.conversion_summary(network).notes if "state dict" in note)
+    assert note.endswith("convert that with layers='early', gated_rescale=True")
+    fresh = asrnorm.convert(asrnorm.create_model("resnet18", num_classes=3), "asr", layers="early", gated_rescale=True)
+    fresh.load_state_dict(network.state_dict())
