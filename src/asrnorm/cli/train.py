@@ -73,6 +73,9 @@ def _resolve(
     changes: dict[str, str],
 ) -> RunConfig:
     targets = ",".join(target) if target else None
+    for name, place in {"seed": "--seed", "scale": "--scale", "recipe": "the first argument"}.items():
+        if name in changes:
+            raise typer.BadParameter(f"--set {name}={changes[name]}: {place} says that")
     if config_file is None:
         if recipe is None:
             raise typer.BadParameter("give a recipe, such as digits.rsda_asr, or --config FILE")

@@ -40,6 +40,11 @@ def check_config(config: RunConfig) -> None:
         raise InputError("calibrate needs a pretrained network whose norms are converted: weights, and a norm but bn")
     if config.optim.norm_warmup_steps and config.weights is None:
         raise InputError("optim.norm_warmup_steps lets a pretrained network wait: it needs weights")
+    if config.layers != "auto" and config.weights is None:
+        raise InputError(
+            f"layers={config.layers} chooses norms of a pretrained network: it needs weights; without them every norm "
+            f"is {config.norm.name!r}"
+        )
     create_method(config.method.name, **config.method.args)  # its constructor checks the values of its options
 
 

@@ -3,9 +3,10 @@
 import pytest
 import torch
 
+from asrnorm.errors import InputError
 from asrnorm.models import create_model
 from asrnorm.norms import NORMS
-from asrnorm.training.assembly import build_like, build_model
+from asrnorm.training.assembly import build_like, build_model, check_config
 from helpers.tiny_run import Choice, ToySuite, tiny_config
 
 CPU = torch.device("cpu")
@@ -36,3 +37,8 @@ def test_layers_that_were_picked_are_those_of_the_start(weights, norm, count, no
     assert sum(type(module) is NORMS[norm] for module in again.modules()) == count
     images = torch.rand(2, 3, 64, 64)
     assert torch.equal(first(images), again(images))
+
+
+def test_layers_without_weights_to_convert_are_refused():
+    with pytest.raises(InputError, match="layers=erly chooses norms of a pretrained network: it needs weights"):
+        check_config(tiny_config(layers="erly"))
