@@ -16,6 +16,7 @@ from asrnorm.fingerprint import difference, digest
 
 Selection = Literal["last", "source-val", "shifted-val", "oracle"]
 Scale = Literal["paper", "short", "smoke"]
+_DEVICES = ("auto", "cpu", "cuda", "mps")
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -88,7 +89,7 @@ class RunConfig:
         evaluate_batch: images in an evaluation batch; changes numbers for `bn_test` only.
         evaluate_limit: only so many images of each domain are evaluated, spread evenly over it; 0 takes all.
         adversarial: also report accuracy under attack.
-        device: `auto` is a GPU where there is one.
+        device: cpu, cuda or mps, with a number as in `cuda:1` or without; `auto` is a GPU where there is one.
         capture: on a CUDA device, replay whole steps as graphs where the method allows it.
         checkpoint_every: steps between checkpoints.
         log_every: steps between rows of the log.
@@ -131,6 +132,8 @@ class RunConfig:
         for name in ("evaluate_every", "evaluate_limit", "lambda_every", "calibrate", "reestimate"):
             if getattr(self, name) < 0:
                 raise InputError(f"{name} must be at least 0, not {getattr(self, name)}")
+        if self.device.partition(":")[0] not in _DEVICES:
+            raise InputError(f"device {self.device!r} cannot be used: it must be one of {', '.join(_DEVICES)}")
 
 
 def to_mapping(config: RunConfig) -> dict[str, Any]:

@@ -4,7 +4,7 @@ import inspect
 from collections.abc import Callable, Iterator, Mapping
 from numbers import Integral, Real
 from types import NoneType, UnionType
-from typing import Any, Generic, TypeVar, get_args, get_type_hints
+from typing import Any, Generic, TypeVar, get_args, get_origin, get_type_hints
 
 from asrnorm.errors import InputError, UnknownNameError, describe_unknown
 
@@ -87,19 +87,36 @@ class Registry(Generic[T]):
                 raise UnknownNameError(describe_unknown(f"option of {self.kind} {name!r},", option, known))
             wanted = kinds.get(option, ())
             if wanted and not any(_is_a(value, kind) for kind in wanted):
-                words = " or ".join("null" if kind is NoneType else kind.__name__ for kind in wanted)
+                words = " or ".join(_name(kind) for kind in wanted)
                 raise InputError(f"option {option!r} of {self.kind} {name!r} must be {words}, not {value!r}")
 
     def _kinds(self, name: str) -> dict[str, tuple[Any, ...]]:
-        """What options must be that are numbers, text or null and nothing else."""
+        """What options must be that are numbers, text, null or so many of these, and nothing else."""
         entry = self[name]
         try:
             hints = get_type_hints(entry.__init__ if inspect.isclass(entry) else entry)
         except NameError:  # of a type that is imported for type checkers alone
             return {}
         kinds = {option: get_args(hint) if isinstance(hint, UnionType) else (hint,) for option, hint in hints.items()}
-        return {option: found for option, found in kinds.items() if all(kind in _PLAIN for kind in found)}
+        return {option: found for option, found in kinds.items() if all(_is_checked(kind) for kind in found)}
+
+
+def _is_checked(kind: Any) -> bool:
+    if get_origin(kind) is tuple:
+        return all(part in _PLAIN for part in get_args(kind))  # not `tuple[int, ...]`, which the entry checks
+    return kind in _PLAIN
+
+
+def _name(kind: Any) -> str:
+    if get_origin(kind) is tuple:
+        return f"[{', '.join(_name(part) for part in get_args(kind))}]"
+    return "null" if kind is NoneType else str(kind.__name__)
 
 
 def _is_a(value: object, kind: Any) -> bool:
+    if get_origin(kind) is tuple:
+        parts = get_args(kind)
+        if not isinstance(value, list | tuple) or len(value) != len(parts):
+            return False
+        return all(_is_a(one, part) for one, part in zip(value, parts, strict=True))
     return isinstance(value, _PLAIN[kind]) and (kind is bool or not isinstance(value, bool))

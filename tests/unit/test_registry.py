@@ -59,6 +59,12 @@ def test_it_lists_and_describes(shapes):
         ({"most": "x"}, "option 'most' of thing 'typed' must be int or null, not 'x'"),
         ({"loud": 1}, "option 'loud' of thing 'typed' must be bool, not 1"),
         ({"word": 5}, "option 'word' of thing 'typed' must be str, not 5"),
+        ({"pair": 3}, "option 'pair' of thing 'typed' must be [int, int], not 3"),
+        ({"pair": "ab"}, "option 'pair' of thing 'typed' must be [int, int], not 'ab'"),
+        ({"pair": [4]}, "option 'pair' of thing 'typed' must be [int, int], not [4]"),
+        ({"pair": [4, "x"]}, "option 'pair' of thing 'typed' must be [int, int], not [4, 'x']"),
+        ({"pair": [4, True]}, "option 'pair' of thing 'typed' must be [int, int], not [4, True]"),
+        ({"side": [2.5, 3]}, "option 'side' of thing 'typed' must be int or [int, int], not [2.5, 3]"),
     ],
 )
 def test_options_of_another_kind_are_one_line(options, line):
@@ -71,6 +77,11 @@ def test_numbers_are_taken_as_python_takes_them_and_other_kinds_are_left_to_the_
         "typed",
         {"count": np.int64(3), "share": 2, "most": None, "loud": False, "word": "a", "sizes": "?", "names": ["a"]},
     )
+
+
+@pytest.mark.parametrize("options", [{"pair": [4, 8]}, {"pair": (4, np.int64(8))}, {"side": 3}, {"side": [3, 4]}])
+def test_a_pair_is_taken_as_list_or_tuple(options):
+    typed().check("typed", options)
 
 
 def typed():
@@ -86,6 +97,8 @@ def typed():
             most: int | None = None,
             loud: bool = False,
             word: str = "",
+            pair: tuple[int, int] = (1, 2),
+            side: int | tuple[int, int] = 1,
             sizes: tuple[int, ...] = (),
             names: list[str] | None = None,
         ) -> None: ...

@@ -1,6 +1,8 @@
 """A `.pt2` file of torch.export."""
 
+import logging
 import os
+import warnings
 import zipfile
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -13,6 +15,7 @@ import torch
 from asrnorm.audit.form import Form
 from asrnorm.audit.subject import ModuleSubject
 from asrnorm.errors import InputError
+from asrnorm.models.weight import is_pickle_refusal
 
 _PICKLED = ("custom_obj", "opaque_obj")  # members of an archive that torch unpickles without looking
 _FORCE = "TORCH_FORCE_WEIGHTS_ONLY_LOAD"
@@ -52,13 +55,17 @@ def _open(path: Path) -> Any:
             pickled = [name for name in archive.namelist() if Path(name).name.startswith(_PICKLED)]
         if pickled:
             raise InputError(f"{path}: holds pickled objects ({pickled[0]}), which could run code; export it without")
-        with _weights_only():
+        with _weights_only(), _silence():
             return torch.export.load(path)
     except InputError:
         raise
     except Exception as error:  # a damaged archive fails anywhere in torch's reader
+        if is_pickle_refusal(error):
+            text = "holds more than tensors, or is no file of torch.export; it is not loaded"
+            raise InputError(f"{path}: {text}") from error
         line = (str(error).splitlines() or [type(error).__name__])[0]
-        raise InputError(f"{path}: not a file of torch.export that this torch can read ({line})") from error
+        reason = "" if "warnings above" in line else f" ({line})"  # which are silenced
+        raise InputError(f"{path}: not a file of torch.export that this torch can read{reason}") from error
 
 
 @contextmanager
@@ -73,3 +80,16 @@ def _weights_only() -> Iterator[None]:
             del os.environ[_FORCE]
         else:
             os.environ[_FORCE] = before
+
+
+@contextmanager
+def _silence() -> Iterator[None]:
+    """Keep torch's warnings and the tracebacks that it logs off the screen: one line of ours says what is wrong."""
+    log = logging.getLogger("torch.export")
+    before = log.level
+    log.setLevel(logging.CRITICAL + 1)
+    try:
+        with warnings.catch_warnings(action="ignore"):
+            yield
+    finally:
+        log.setLevel(before)

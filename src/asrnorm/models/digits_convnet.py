@@ -25,6 +25,9 @@ class DigitsConvNet(Classifier):
         num_classes: outputs.
         channels: of the two convolutions.
         hidden: width of the two hidden layers.
+
+    Raises:
+        InputError: a size below 1.
     """
 
     def __init__(
@@ -36,6 +39,9 @@ class DigitsConvNet(Classifier):
         hidden: int = 1024,
     ) -> None:
         super().__init__()
+        if min(num_classes, hidden, *channels) < 1:
+            given = f"num_classes={num_classes}, channels={list(channels)}, hidden={hidden}"
+            raise InputError(f"digits_convnet: sizes must be at least 1, not {given}")
         self.num_classes = num_classes
         self.conv1 = nn.Conv2d(3, channels[0], 5)
         self.norm1 = norm_layer(channels[0])

@@ -2,6 +2,7 @@
 
 import logging
 import pickle
+import warnings
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -85,18 +86,25 @@ def read_state(path: Path) -> dict[str, Tensor]:
             from safetensors.torch import load_file
 
             return load_file(path)
-        content = torch.load(path, map_location="cpu", weights_only=True)
-    except (OSError, RuntimeError, EOFError, ValueError, pickle.UnpicklingError) as error:
-        raise InputError(f"{path}: damaged, or not a file of weights ({_first_line(error)})") from error
-    except Exception as error:  # safetensors has its own error class, which is imported only where it is installed
-        if type(error).__name__ != "SafetensorError":
-            raise
-        raise InputError(f"{path}: damaged, or not a safetensors file ({_first_line(error)})") from error
+        with warnings.catch_warnings(action="ignore"):  # on pickle protocols and the like, of files that are refused
+            content = torch.load(path, map_location="cpu", weights_only=True)
+    except ImportError:
+        raise
+    except Exception as error:  # damage shows anywhere in the readers, and safetensors has an error class of its own
+        if is_pickle_refusal(error):
+            raise InputError(f"{path}: holds more than tensors, or is no weights file; it is not loaded") from error
+        kind = "safetensors file" if path.suffix == ".safetensors" else "file of weights"
+        raise InputError(f"{path}: damaged, or not a {kind} ({_first_line(error)})") from error
     if isinstance(content, dict) and isinstance(content.get("state_dict"), dict):
         content = content["state_dict"]
     if not isinstance(content, dict) or not all(isinstance(value, Tensor) for value in content.values()):
         raise InputError(f"{path}: holds no state dict")
     return {str(key): value for key, value in content.items()}
+
+
+def is_pickle_refusal(error: Exception) -> bool:
+    """Whether torch refused to unpickle: its message then advises to load the file unsafely, and is not passed on."""
+    return isinstance(error, pickle.UnpicklingError) or "weights_only" in str(error)
 
 
 def _first_line(error: Exception) -> str:

@@ -102,7 +102,9 @@ def test_a_hostile_pickle_does_not_run(tmp_path, monkeypatch):
     torch.save({"conv1.weight": _Hostile()}, "hostile.pth")
     Path("plain.pth").write_bytes(pickle.dumps(_Hostile(), protocol=2))
     for name in ("hostile.pth", "plain.pth"):
-        with pytest.raises(InputError, match=f"{name}: damaged, or not a file of weights"):
+        with pytest.raises(
+            InputError, match=f"^{name}: holds more than tensors, or is no weights file; it is not loaded$"
+        ):
             load_weights(asrnorm.create_model("resnet18"), name)
     assert not Path("pwned").exists()
 
@@ -114,9 +116,26 @@ def test_truncated_files_are_refused_in_one_line(tmp_path, suffix, keep):
     state = backbone(trained_resnet18())
     torch.save(state, path) if suffix == "pth" else save_file(state, path)
     path.write_bytes(path.read_bytes()[:keep])
-    with pytest.raises(InputError, match=rf"weights\.{suffix}: damaged, or not a ") as caught:
+    with pytest.raises(InputError, match=rf"weights\.{suffix}: (damaged, or not a |holds more than tensors)") as caught:
         load_weights(asrnorm.create_model("resnet18"), path)
     assert "\n" not in str(caught.value)
+
+
+def test_nothing_advises_to_load_a_file_unsafely(tmp_path, recwarn):
+    torch.jit.save(torch.jit.trace(torch.nn.Linear(2, 2), torch.zeros(1, 2)), tmp_path / "script.pth")
+    (tmp_path / "protocol.pth").write_bytes(b"\x80\x2cnothing")
+    recwarn.clear()  # of what torch says of TorchScript
+    for name in ("script.pth", "protocol.pth"):
+        with pytest.raises(InputError, match=r"it is not loaded$"):
+            load_weights(asrnorm.create_model("resnet18"), tmp_path / name)
+    assert not recwarn.list
+
+
+@pytest.mark.parametrize("content", [b"\x80\x02u.", b"\x80\x02h\x05.", b"\x80\x02]K\x01s."], ids=repr)
+def test_a_broken_pickle_is_one_line_whatever_the_reader_raises(tmp_path, content):
+    (tmp_path / "broken.pth").write_bytes(content)
+    with pytest.raises(InputError, match=r"broken\.pth: "):
+        load_weights(asrnorm.create_model("resnet18"), tmp_path / "broken.pth")
 
 
 def test_a_missing_file_and_a_file_of_something_else(tmp_path):
