@@ -1,6 +1,7 @@
 """`asrnorm VERB`: the application, its error lines and its exit status.
 
-Exit status 0: done. 1: the work failed. 2: the call was wrong. An error is one line; `--debug` shows the traceback.
+Exit status 0: done. 1: the work failed. 2: the call was wrong. An error is one line; `--debug` shows the traceback,
+and one that nobody foresaw always does.
 """
 
 import sys
@@ -78,6 +79,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
         if debug:
             traceback.print_exc()
         return _report(error)
+    except Exception as error:
+        traceback.print_exc()
+        return _say(_explain_unforeseen(error), FAILED)
     if status == _INTERRUPTED:
         return _say("interrupted", FAILED)
     return status if isinstance(status, int) else OK
@@ -90,9 +94,20 @@ def _report(error: BaseException) -> int:
         message = error.format_message()  # type: ignore[attr-defined]
         if not message:  # no command was given: typer has shown the help
             return WRONG_CALL
-        hint = "; see asrnorm --help" if isinstance(error, _UsageError) else ""
+        context = getattr(error, "ctx", None)  # of the command that was called wrongly, where it got that far
+        command = context.command_path if context else "asrnorm"
+        hint = f"; see {command} --help" if isinstance(error, _UsageError) else ""
         return _say(message.rstrip(".") + hint, WRONG_CALL)
     return _say(str(error), WRONG_CALL if isinstance(error, UnknownNameError | WrongCallError) else FAILED)
+
+
+def _explain_unforeseen(error: Exception) -> str:
+    kind = type(error).__name__
+    if kind in ("MemoryError", "OutOfMemoryError"):  # torch has one of its own, and is not imported here
+        return f"{kind}: the memory of this machine or of its GPU did not suffice"
+    return (
+        f"{kind}: a bug in asrnorm, or in a file of your own that it ran; the traceback above belongs in a bug report"
+    )
 
 
 def _say(message: str, status: int) -> int:

@@ -6,7 +6,9 @@ from typing import TYPE_CHECKING, Annotated, Any, cast, get_args
 
 import typer
 from rich.console import Console
+from rich.measure import Measurement
 from rich.table import Table
+from rich.text import Text
 
 from asrnorm.cli.own_module import Modules, import_modules
 from asrnorm.cli.run_folder import KEPT, find_kept
@@ -15,6 +17,8 @@ from asrnorm.errors import UnknownNameError, WrongCallError, describe_unknown
 
 if TYPE_CHECKING:
     from asrnorm.studies import Collected
+
+_ENDLESS = 10_000  # columns: room to measure a table in
 
 
 def report(
@@ -109,18 +113,31 @@ def _print(found: "Collected") -> None:
     if not sheet.rows:
         return
     table = Table(box=None, pad_edge=False, title=found.study.title, title_justify="left")
-    table.add_column("", no_wrap=True)
+    table.add_column("")
     for column in sheet.columns:
-        table.add_column(column, justify="right")
+        table.add_column(Text(column), justify="right")  # as Text: rich would take brackets in a string for markup
     for row in sheet.rows:
         words = []
         for entry in sheet.of(row):
             ours = show_measured(entry.measured, entry.decimals) if entry.measured else entry.state
             ours = ours.replace("absent", "-")
             words.append(f"{ours}\n({show_printed(entry.printed, entry.decimals)})" if entry.printed else ours)
-        table.add_row(row.label, *words)
-    Console().print(table)
+        table.add_row(Text(row.label), *(Text(word) for word in words))
+    _print_uncut(table)
     typer.echo("mean ± standard deviation (n - 1)" + ("; in brackets the paper's numbers" if found.printed else ""))
+
+
+def _print_uncut(table: Table) -> None:
+    """Print a table whose words stay whole: folded between them on a terminal, as wide as it is where there is none."""
+    console = Console()
+    endless = console.options.update(max_width=_ENDLESS)
+    whole = Measurement.get(console, endless, table).maximum
+    if console.is_terminal and whole > console.width:
+        for column in table.columns:
+            column.min_width = max(Measurement.get(console, endless, cell).minimum for cell in column.cells)
+            column.min_width = max(column.min_width, Measurement.get(console, endless, column.header).minimum)
+        whole = Measurement.get(console, endless, table).minimum
+    Console(width=max(console.width, whole)).print(table, crop=False)
 
 
 def _describe(found: "Collected", files: list[Path]) -> dict[str, Any]:

@@ -1,12 +1,13 @@
 """A folder of runs as a study of its own: what is in it, recipe by domain, without the paper's numbers."""
 
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
 from asrnorm.config import RunConfig, content_hash, load_config
 from asrnorm.errors import AsrnormError, InputError
+from asrnorm.report.row_label import label_rows
 from asrnorm.results import RunResult, read_result
 from asrnorm.studies import Cell, Measure, Row, RunSpec, Study
 from asrnorm.studies.collect import Collected, Measured, RunRecord
@@ -48,7 +49,7 @@ def collect_folder(folder: Path) -> Collected:
     for one in found:
         groups.setdefault(content_hash(replace(one.config, seed=0)), []).append(one)
     measures = _measures([one.result for one in found])
-    labels = _label(groups)
+    labels = label_rows({key: members[0].config for key, members in groups.items()})
     rows, cells = [], {}
     for key, members in groups.items():
         spec = _specify(members[0].config)
@@ -83,24 +84,6 @@ def collect_folder(folder: Path) -> Collected:
 def _specify(config: RunConfig) -> RunSpec:
     options = {key: value for key, value in config.suite.args.items() if key in ("source", "target") and value}
     return RunSpec(recipe=config.recipe, options=options, overrides={"config": content_hash(replace(config, seed=0))})
-
-
-def _label(groups: Mapping[str, Sequence[_Found]]) -> dict[str, str]:
-    """Recipe and source; scale and hash too where that does not tell rows apart."""
-    mixed = len({members[0].config.scale for members in groups.values()}) > 1
-    labels = {}
-    for key, members in groups.items():
-        config = members[0].config
-        source = config.suite.args.get("source")
-        names = source if isinstance(source, str) else ", ".join(source or ())
-        words = [
-            config.recipe,
-            f"from {names}" if names else "",
-            f"({config.scale})" if mixed else "",
-        ]
-        labels[key] = " ".join(word for word in words if word)
-    texts = list(labels.values())
-    return {key: text if texts.count(text) == 1 else f"{text} [{key}]" for key, text in labels.items()}
 
 
 def _measures(results: Iterable[RunResult]) -> dict[str, Measure]:

@@ -99,6 +99,59 @@ def test_work_that_fails_is_one_line_with_status_1_and_a_traceback_only_on_deman
     assert err.endswith("asrnorm: weights.pth: damaged or so\n")
 
 
+@pytest.mark.parametrize(
+    ("words", "command"),
+    [
+        (("lst",), "asrnorm"),
+        (("list",), "asrnorm list"),
+        (("export", "run", "--jsn"), "asrnorm export"),
+        (("data", "corrupt", "cifar10c", "--jsn"), "asrnorm data corrupt"),
+    ],
+    ids=" ".join,
+)
+def test_the_hint_names_the_command_that_was_called(run, words, command):
+    assert run(*words)[2].endswith(f"; see {command} --help\n")
+
+
+@pytest.mark.parametrize(
+    ("error", "line"),
+    [
+        (
+            ZeroDivisionError("division by zero"),
+            "asrnorm: ZeroDivisionError: a bug in asrnorm, or in a file of your own",
+        ),
+        (MemoryError(), "asrnorm: MemoryError: the memory of this machine or of its GPU did not suffice"),
+    ],
+)
+def test_an_error_that_nobody_foresaw_keeps_its_traceback_and_ends_in_a_line(run, monkeypatch, error, line):
+    def fail():
+        raise error
+
+    command = next(c for c in app.registered_commands if c.name == "doctor")
+    monkeypatch.setattr(command, "callback", fail)
+    status, _, err = run("doctor")
+    assert status == 1
+    assert err.startswith("Traceback")
+    assert err.splitlines()[-1].startswith(line)
+
+
+@pytest.mark.parametrize(
+    ("setting", "said"),
+    [
+        ("device=meta", "device 'meta' cannot be used: it must be one of auto, cpu, cuda, mps"),
+        ("model.channels=3", "option 'channels' of model 'digits_convnet' must be [int, int], not 3"),
+        ("model.channels=[4,x]", "option 'channels' of model 'digits_convnet' must be [int, int], not [4, 'x']"),
+    ],
+)
+def test_a_wrong_setting_is_one_line(run, monkeypatch, tmp_path, setting, said):
+    monkeypatch.chdir(tmp_path)
+    status, _, err = run("train", "digits_mini.erm_asr", "--scale", "smoke", "--set", setting)
+    assert status != 0
+    assert err.startswith("asrnorm: ")
+    assert err.endswith(f"{said}\n")
+    assert err.count("\n") == 1
+
+
 def test_an_interrupt_is_not_a_traceback(run, monkeypatch):
     def interrupt():
         raise KeyboardInterrupt

@@ -1,4 +1,5 @@
 import json
+import re
 import subprocess
 import sys
 
@@ -6,6 +7,7 @@ import pytest
 
 from asrnorm.cli.main import main
 from asrnorm.studies import get_study
+from helpers import made_up_run
 from helpers.made_up_run import make_up_runs
 
 
@@ -98,3 +100,45 @@ def test_other_numbers_are_told_and_left(place, capsys):
     assert main(words) == 0
     assert "warning: 1 were kept with other numbers and stay as they were" in capsys.readouterr().err
     assert path.read_text() == before
+
+
+def wide_folder(tmp_path, monkeypatch):
+    """A folder of runs with more domains than 80 columns hold."""
+    names = tuple(f"field_trial_{number}" for number in range(12))
+    monkeypatch.setitem(made_up_run.DOMAINS, "pacs", names)
+    make_up_runs(get_study("table3"), tmp_path / "runs", seeds=[0, 1])
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("COLUMNS", "80")
+    return names
+
+
+def test_in_a_pipe_nothing_is_cut_or_folded(tmp_path, monkeypatch, capsys):
+    names = wide_folder(tmp_path, monkeypatch)
+    assert main(["report", "runs"]) == 0
+    lines = capsys.readouterr().out.splitlines()
+    (heading,) = [line for line in lines if names[0] in line]
+    assert all(name in heading for name in names)
+    (row,) = [line for line in lines if "pacs.rsc_asr from photo" in line]
+    assert row.count("±") == len(names) + 2
+    assert "…" not in "".join(lines)
+
+
+def test_on_a_narrow_terminal_words_stay_whole(tmp_path, monkeypatch, capsys):
+    names = wide_folder(tmp_path, monkeypatch)
+    assert main(["report", "runs"]) == 0
+    numbers = set(re.findall(r"\d+\.\d+", capsys.readouterr().out))
+    monkeypatch.setenv("FORCE_COLOR", "1")  # which rich takes for a terminal
+    monkeypatch.setenv("TERM", "dumb")
+    assert main(["report", "runs"]) == 0
+    shown = capsys.readouterr().out
+    words = re.sub(r"\x1b\[[0-9;]*m", "", shown).split()
+    assert {*numbers, *names, "pacs.rsc_asr"} <= set(words)
+    assert "…" not in shown
+
+
+def test_brackets_in_a_name_are_shown(tmp_path, monkeypatch, capsys):
+    monkeypatch.setitem(made_up_run.DOMAINS, "pacs", ("domain [bold]",))
+    make_up_runs(get_study("table3"), tmp_path / "runs", seeds=[0])
+    monkeypatch.chdir(tmp_path)
+    assert main(["report", "runs"]) == 0
+    assert "domain [bold]" in capsys.readouterr().out
