@@ -39,7 +39,8 @@ def replacing(path: Path) -> Iterator[Path]:
     The folder of `path` is made. After an error, of whatever kind, nothing is left and what was there stays.
 
     Raises:
-        OSError: as the system gave it, for a caller that knows more to say than `write_whole` does.
+        OSError: as the system gave it, for a caller that knows more to say than `write_whole` does; it names `path`
+            where it named the temporary file or, as on a full disk, none.
 
     Example:
         >>> from tempfile import TemporaryDirectory
@@ -56,10 +57,20 @@ def replacing(path: Path) -> Iterator[Path]:
         sync_file(temporary)
         temporary.replace(path)
         sync_folder(path.parent)
-    except BaseException:
+    except BaseException as error:
         with suppress(OSError):  # what went wrong before is what is reported
             temporary.unlink(missing_ok=True)
+        if isinstance(error, OSError):
+            _name_file(error, temporary, path)
         raise
+
+
+def _name_file(error: OSError, temporary: Path, path: Path) -> None:
+    if error.errno is None or error.filename not in (None, temporary, str(temporary)):
+        return
+    error.filename = str(path)
+    if error.filename2 is not None:  # of a rename, the same name again
+        del error.filename2
 
 
 def sync_file(path: Path) -> None:

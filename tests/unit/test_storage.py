@@ -137,3 +137,22 @@ def test_a_folder_that_cannot_be_brought_to_the_disk_is_an_error(tmp_path, monke
 def test_systems_that_sync_no_folders_are_written_to_all_the_same(tmp_path, monkeypatch, call, code):
     monkeypatch.setattr(storage.os, call, refuse(code))
     sync_folder(tmp_path)
+
+
+@pytest.mark.parametrize("code", [errno.ENOSPC, errno.EIO])
+def test_an_error_without_a_name_is_given_that_of_the_file(old, monkeypatch, code):
+    monkeypatch.setattr(storage.os, "fsync", refuse(code))
+    with pytest.raises(OSError, match="page") as caught, replacing(old) as temporary:
+        temporary.write_bytes(b"new")
+    assert str(caught.value) == f"[Errno {code}] {os.strerror(code)}: {str(old)!r}"
+
+
+def test_an_error_of_the_temporary_file_is_given_the_name_of_the_file(tmp_path):
+    with pytest.raises(IsADirectoryError) as caught, replacing(tmp_path) as temporary:
+        temporary.write_bytes(b"new")
+    assert str(caught.value) == f"[Errno {errno.EISDIR}] {os.strerror(errno.EISDIR)}: {str(tmp_path)!r}"
+
+
+def test_an_error_of_another_file_keeps_its_name(old):
+    with pytest.raises(FileNotFoundError, match="nothing-here"), replacing(old):
+        Path("nothing-here").read_bytes()

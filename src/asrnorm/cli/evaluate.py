@@ -2,6 +2,7 @@
 
 import json
 import math
+import os
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -17,8 +18,8 @@ from asrnorm.cli.own_module import Modules, import_modules
 from asrnorm.cli.run_folder import open_run, read_assignments
 from asrnorm.cli.score_table import print_attacks, print_scores
 from asrnorm.config import RunConfig, content_hash, override
-from asrnorm.errors import InputError
-from asrnorm.storage import replacing
+from asrnorm.errors import InputError, StorageError
+from asrnorm.storage import describe_failure, write_whole
 
 if TYPE_CHECKING:
     from asrnorm.data import Suite
@@ -60,7 +61,7 @@ def evaluate(
     if name is not None:
         check_name(name)
     if json_file is not None:
-        json_file.parent.mkdir(parents=True, exist_ok=True)
+        _check_place(json_file)
     import_modules(modules)
     loaded = open_run(run)
     config = override(loaded.config, assignments)
@@ -92,10 +93,21 @@ def evaluate(
         attacks = score_attacks(loaded.model, images, name=scores.source.name, seed=config.seed, **form)
         print_attacks(attacks, scores.source)
     if json_file is not None:
-        with replacing(json_file) as temporary:
-            temporary.write_text(json.dumps(_describe(run, loaded.config, config, scores, attacks), indent=2))
+        write_whole(json_file, json.dumps(_describe(run, loaded.config, config, scores, attacks), indent=2))
     if name is not None:
         keep_result(run, name, config, scores, attacks, time.monotonic() - started)
+
+
+def _check_place(file: Path) -> None:
+    """Make the folder of a file, and refuse a place where it could not be written, before the work is done."""
+    if file.is_dir():
+        raise InputError(f"{file}: a folder; give --json a file, such as {file / 'scores.json'}")
+    try:
+        file.parent.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise StorageError(describe_failure(error, file)) from None
+    if not os.access(file.parent, os.W_OK | os.X_OK):
+        raise StorageError(f"{file}: nothing can be written in its folder; give --json another place")
 
 
 def _analyze(run: Path, loaded: "LoadedRun", config: RunConfig, suite: "Suite") -> None:

@@ -48,7 +48,8 @@ def predict(
     ):
         if isinstance(found, InputError):
             num_failed += 1
-            typer.echo("asrnorm: " + " ".join(str(found).split()), err=True)
+            hint = f"; predict wants image files, such as {path}/*.jpg" if path.is_dir() else ""
+            typer.echo("asrnorm: " + " ".join(f"{found}{hint}".split()), err=True)
         elif as_json:
             typer.echo(json.dumps({"image": str(path), "class": found.label, "probability": found.probability}))
         else:

@@ -134,6 +134,13 @@ class Suite(abc.ABC):
             _ = self.targets[name]
         return self
 
+    def check_files(self) -> None:  # noqa: B027
+        """Refuse, before a run starts, files that its evaluation could not read; nothing is done for published data.
+
+        Raises:
+            InputError: with the file.
+        """
+
     def require_source(self) -> None:
         """Refuse to go on without the source domain.
 

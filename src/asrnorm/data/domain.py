@@ -1,6 +1,6 @@
 """Which domains are trained on and which are held out, from what the user names."""
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 
 from asrnorm.errors import InputError, UnknownNameError, describe_unknown
 
@@ -30,9 +30,7 @@ def choose_domains(
         (('art', 'sketch'), ('photo',))
     """
     sources, targets = split_names(source), split_names(target)
-    for name in (*sources, *targets):
-        if name not in known:
-            raise UnknownNameError(describe_unknown(f"domain of suite {suite!r},", name, known))
+    check_domains(known, (*sources, *targets), suite=suite)
     if not sources and not targets:
         raise InputError(f"suite {suite!r}: choose source= or target= among {', '.join(known)}")
     if both := sorted(set(sources) & set(targets)):
@@ -43,6 +41,23 @@ def choose_domains(
         side = "source" if not chosen_sources else "target"
         raise InputError(f"suite {suite!r}: no {side} domain is left of {', '.join(known)}")
     return chosen_sources, chosen_targets
+
+
+def check_domains(known: Iterable[str], names: Iterable[str], *, suite: str) -> None:
+    """Refuse names of domains that are not known.
+
+    Raises:
+        UnknownNameError: with the nearest known name and all of them.
+
+    Example:
+        >>> check_domains(["dawn", "dusk"], ["dsk"], suite="folder")
+        Traceback (most recent call last):
+        asrnorm.errors.UnknownNameError: unknown domain of suite 'folder', 'dsk'; did you mean 'dusk'? Known: dawn, dusk
+    """
+    there = tuple(known)
+    for name in names:
+        if name not in there:
+            raise UnknownNameError(describe_unknown(f"domain of suite {suite!r},", name, there))
 
 
 def split_names(names: Names) -> tuple[str, ...]:

@@ -15,7 +15,7 @@ from pathlib import Path
 
 import numpy as np
 from numpy.typing import NDArray
-from PIL import Image, ImageOps
+from PIL import Image, ImageOps, UnidentifiedImageError
 
 from asrnorm.errors import InputError
 
@@ -102,6 +102,10 @@ def _decode(path: Path, size: tuple[int, int] | None, resample: Image.Resampling
         raise
     except FileNotFoundError:
         raise InputError(f"{path}: no such file") from None
+    except IsADirectoryError:
+        raise InputError(f"{path}: a folder, not an image file") from None
+    except UnidentifiedImageError:
+        raise InputError(f"{path}: cannot be read as an image: of no known format, or damaged at its start") from None
     except Exception as error:  # decoders raise nearly anything on a broken file, SyntaxError and struct.error included
         raise InputError(f"{path}: cannot be read as an image: {_first_line(error, path)}") from None
     if size is not None and (rgb.height, rgb.width) != size:
@@ -150,5 +154,7 @@ def _quiet() -> Iterator[None]:
 
 
 def _first_line(error: Exception, path: Path) -> str:
-    lines = str(error).replace(repr(str(path)), "it").replace(str(path), "it").splitlines()
+    if isinstance(error, OSError) and error.strerror:  # the system's, which repeats the path
+        return error.strerror
+    lines = str(error).replace(repr(str(path)), "the file").replace(str(path), "the file").splitlines()
     return lines[0] if lines else type(error).__name__

@@ -11,13 +11,17 @@ from numpy.typing import NDArray
 
 from asrnorm.data.base import IMAGENET_MEAN, IMAGENET_STD, SUITES, Data, Part, Suite
 from asrnorm.data.cache import EntryWriter, cache_folder, describe_files, open_entry
-from asrnorm.data.domain import Names, choose_domains, split_names
+from asrnorm.data.domain import Names, check_domains, choose_domains, split_names
 from asrnorm.data.file_set import FileSet
 from asrnorm.data.folder_listing import Sample, collect_classes, list_images
 from asrnorm.data.image import read_images
 from asrnorm.data.image_set import ImageSet, concatenate
 from asrnorm.data.split import split_stratified
 from asrnorm.errors import InputError
+
+_ROOT_HINT = (
+    "give --set suite.root=FOLDER (in Python root=), a folder <domain>/<class>/<image>, or a .csv or .jsonl file"
+)
 
 
 class _Index(NamedTuple):
@@ -102,7 +106,7 @@ class ImageFolder(Suite):
     def parts(self) -> tuple[Part, ...]:
         """Return the domains with their numbers of images."""
         if self._root is None:
-            return (Part("images", "source", False, "your own: give root= a folder <domain>/<class>/<image>"),)
+            return (Part("images", "source", False, f"they are your own; {_ROOT_HINT}"),)
         counts = {name: f"{len(samples):,} images in {self.root}" for name, samples in self._index.samples.items()}
         sides = zip(("source", "target"), self._roles, strict=True)
         return tuple(Part(name, role, True, counts[name]) for role, names in sides for name in names)
@@ -127,14 +131,26 @@ class ImageFolder(Suite):
         """Return all images of a domain."""
         return self._open_domain(name, np.arange(len(self._index.samples[name])))
 
+    def check_files(self) -> None:
+        """Decode all domains into the cache, which the evaluation would do; of a set too large for it, find the files.
+
+        Raises:
+            InputError: an image that cannot be read, or nothing is held out of the source.
+        """
+        self.prepare()
+        for data in (self.source_test, *self.targets.values()):
+            if isinstance(data, FileSet):
+                describe_files(data.paths)
+
     @cached_property
     def _index(self) -> _Index:
         if self._root is None:
-            raise InputError("suite 'folder': give root= a folder <domain>/<class>/<image> or a .csv or .jsonl file")
+            raise InputError(f"suite 'folder': {_ROOT_HINT}")
         samples = list_images(self.root)
         chosen = {*split_names(self._source), *split_names(self._target)}
+        check_domains(dict.fromkeys(sample.domain for sample in samples), chosen, suite="folder")
         if self._source and self._target:  # a domain that is not used need not have the classes of the others
-            samples = [sample for sample in samples if sample.domain in chosen] or samples
+            samples = [sample for sample in samples if sample.domain in chosen]
         classes = collect_classes(samples, self.root)
         by_domain: dict[str, list[Sample]] = {}
         for sample in samples:

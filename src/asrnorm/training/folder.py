@@ -15,8 +15,10 @@ from asrnorm.storage import describe_failure, replacing
 _FULL = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EFBIG})
 _HELD = frozenset({errno.EACCES, errno.EAGAIN})
 _TEMPORARY = (".*.tmp*", ".result.json.*")
-_OWN = ("result.json", "divergence.json", "model.safetensors", "config.yaml", "env.json", "log.jsonl")
+_OWN = ("result.json", "divergence.json", "model.safetensors", "env.json", "log.jsonl")
 _OWN_FOLDERS = ("checkpoints", "pool", "events", "choice", "evaluations", "analyses")
+_LAUNCHER = ("launch.yaml",)  # which `asrnorm reproduce` writes before it starts a run
+_LOGS = frozenset({".log", ".out", ".err"})  # where a shell, a scheduler or `asrnorm reproduce` sends what a run says
 
 
 class RunFolder:
@@ -48,10 +50,11 @@ class RunFolder:
             fresh: remove what an earlier run left.
 
         Raises:
-            InputError: the folder holds another run, or another process is at work in it.
+            InputError: the folder holds another run or other things, or another process is at work in it.
             StorageError: the folder cannot be written.
         """
         with advising(self.path):
+            self._refuse_foreign()
             self.path.mkdir(parents=True, exist_ok=True)
             lock = (self.path / ".lock").open("ab")
         with lock:
@@ -73,6 +76,31 @@ class RunFolder:
                 write_whole(self.config, dump_config(config).encode())
             yield
 
+    def _refuse_foreign(self) -> None:
+        """Refuse, before anything is written or removed, a folder that is no run's and holds what no run leaves.
+
+        Hidden files and single files of a run are taken: a process that was killed before its config leaves them.
+        """
+        if self._has_config():
+            return
+        if self.path == Path():  # which is what pathlib makes of an empty string
+            raise InputError("--out: an empty path, or the current folder; give the run a folder of its own")
+        expected = {*_OWN, *_OWN_FOLDERS, *_LAUNCHER, self.config.name}
+        found = sorted(path.name for path in self.path.iterdir()) if self.path.is_dir() else []
+        for name in found:
+            if not name.startswith(".") and name not in expected and Path(name).suffix not in _LOGS:
+                raise InputError(
+                    f"{self.path}: not the folder of a run, it holds {name} and no config.yaml of a run; "
+                    "choose another --out"
+                )
+
+    def _has_config(self) -> bool:
+        """Tell whether there is a config of a run; one that another version wrote counts, that of other tools not."""
+        if not self.config.is_file():
+            return False
+        lines = self.config.read_bytes().splitlines()
+        return all(any(line.startswith(field) for line in lines) for field in (b"recipe:", b"suite:"))
+
     def drop_pool(self) -> None:
         """Remove the grown images, which only a run that is to go on needs; what cannot be removed stays.
 
@@ -82,13 +110,17 @@ class RunFolder:
         shutil.rmtree(self.pool, ignore_errors=True)
 
     def clear(self) -> None:
-        """Remove the files of a run, and nothing else; the result first, since it says that the rest is there."""
+        """Remove the files of a run, and nothing else.
+
+        The result first, since it says that the rest is there; the config last, since it says whose folder this is.
+        """
         with advising(self.path):
             for name in _OWN:
                 (self.path / name).unlink(missing_ok=True)
             for name in _OWN_FOLDERS:
                 if (self.path / name).exists():
                     shutil.rmtree(self.path / name)
+            self.config.unlink(missing_ok=True)
 
 
 def refuse_other(mine: RunConfig, theirs: RunConfig, path: Path) -> None:

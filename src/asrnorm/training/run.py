@@ -121,6 +121,7 @@ def load_run(folder: str | Path, device: str = "auto") -> LoadedRun:
 def _work(config: RunConfig, site: _Site) -> RunResult:
     suite = create_suite(config.suite.name, **config.suite.args)
     suite.require_source()
+    suite.check_files()
     commit = ""
     if site.world.rank == 0:
         facts = {**describe_environment(site.device, site.world), "classes": list(suite.classes)}

@@ -1,6 +1,8 @@
 """`asrnorm evaluate`: tables for people, a file for programs, one line for what is wrong."""
 
+import errno
 import json
+import os
 from dataclasses import asdict
 from types import SimpleNamespace
 
@@ -12,7 +14,7 @@ from typer.testing import CliRunner
 from asrnorm.cli.evaluate import evaluate
 from asrnorm.config import content_hash
 from asrnorm.data import SUITES
-from asrnorm.errors import AsrnormError, InputError, UnknownNameError
+from asrnorm.errors import AsrnormError, InputError, StorageError, UnknownNameError
 from asrnorm.evaluation import score_suite
 from helpers.finished_run import QuarterNet, install_run
 from helpers.toy_suite import ToySuite
@@ -183,3 +185,36 @@ def test_nan_weights_are_one_line_with_the_domain(run):
         run.model.norm.weight.fill_(float("nan"))
     caught = call(run.folder).exception
     assert str(caught).startswith("domain 'home': NaN or infinite logits for 30 of 30 images")
+
+
+def refuse_work(monkeypatch):
+    monkeypatch.setattr("asrnorm.evaluation.score_suite", lambda *a, **o: pytest.fail("the run was evaluated"))
+
+
+def test_a_folder_for_the_file_is_refused_before_the_work(run, tmp_path, monkeypatch):
+    refuse_work(monkeypatch)
+    caught = call(run.folder, "--json", tmp_path).exception
+    assert isinstance(caught, InputError)
+    assert str(caught) == f"{tmp_path}: a folder; give --json a file, such as {tmp_path / 'scores.json'}"
+
+
+def test_a_place_where_no_file_can_be_is_refused_before_the_work(run, tmp_path, monkeypatch):
+    refuse_work(monkeypatch)
+    (tmp_path / "file").write_text("")
+    caught = call(run.folder, "--json", tmp_path / "file" / "scores.json").exception
+    assert isinstance(caught, StorageError)
+    assert str(caught).startswith(f"{tmp_path / 'file' / 'scores.json'}: ")
+    monkeypatch.setattr("asrnorm.cli.evaluate.os.access", lambda place, mode: not mode & os.W_OK)
+    caught = call(run.folder, "--json", tmp_path / "scores.json").exception
+    assert isinstance(caught, StorageError)
+    assert "nothing can be written" in str(caught)
+
+
+def test_a_full_disk_is_a_line_with_the_file(run, tmp_path, monkeypatch):
+    def fail(handle):
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    monkeypatch.setattr("asrnorm.storage.os.fsync", fail)
+    caught = call(run.folder, "--json", tmp_path / "scores.json").exception
+    assert isinstance(caught, StorageError)
+    assert str(caught) == f"{tmp_path / 'scores.json'}: No space left on device"

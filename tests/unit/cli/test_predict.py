@@ -74,3 +74,14 @@ def test_no_such_run_is_refused_before_the_images_are_looked_at(tmp_path):
 def test_importing_the_commands_does_not_load_torch():
     code = "import sys, asrnorm.cli.predict, asrnorm.cli.evaluate; sys.exit('torch' in sys.modules)"
     assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
+
+
+def test_a_folder_and_a_text_are_answered_by_name(run, tmp_path):
+    (tmp_path / "photos").mkdir()
+    (tmp_path / "notes.txt").write_text("buy milk")
+    result = call(run, tmp_path / "photos", tmp_path / "notes.txt")
+    assert result.exit_code == 1
+    folder, text = result.stderr.splitlines()
+    wanted = f"predict wants image files, such as {tmp_path}/photos/*.jpg"
+    assert folder == f"asrnorm: {tmp_path}/photos: a folder, not an image file; {wanted}"
+    assert text.startswith(f"asrnorm: {tmp_path}/notes.txt: cannot be read as an image: of no known format")

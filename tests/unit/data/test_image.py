@@ -1,5 +1,6 @@
 """Decoding: by content, upright, opaque, eight bits; and one line for what cannot be decoded."""
 
+import errno
 import struct
 import threading
 import warnings
@@ -137,8 +138,23 @@ def test_a_truncated_file_is_one_line(tmp_path, kind):
 def test_other_files_are_one_line(tmp_path, data):
     path = tmp_path / "note.jpg"
     path.write_bytes(data)
-    with pytest.raises(InputError, match=r"note\.jpg: cannot be read as an image: cannot identify image file it"):
+    with pytest.raises(InputError) as caught:
         read_image(path)
+    assert str(caught.value) == f"{path}: cannot be read as an image: of no known format, or damaged at its start"
+
+
+def test_a_folder_and_a_file_that_may_not_be_read_are_one_line(tmp_path, monkeypatch):
+    with pytest.raises(InputError) as caught:
+        read_image(tmp_path)
+    assert str(caught.value) == f"{tmp_path}: a folder, not an image file"
+
+    def refuse(path, formats):
+        raise PermissionError(errno.EACCES, "Permission denied", str(path))
+
+    monkeypatch.setattr("asrnorm.data.image.Image.open", refuse)
+    with pytest.raises(InputError) as caught:
+        read_image(tmp_path / "a.png")
+    assert str(caught.value) == f"{tmp_path / 'a.png'}: cannot be read as an image: Permission denied"
 
 
 def test_a_missing_file_is_one_line(tmp_path):

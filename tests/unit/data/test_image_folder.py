@@ -89,6 +89,8 @@ def test_a_table_serves_as_root(root):
     [
         ({}, InputError, "choose source= or target= among art, photo, sketch"),
         ({"source": "photos"}, UnknownNameError, "did you mean 'photo'"),
+        ({"source": "art", "target": "sktch"}, UnknownNameError, "mean 'sketch'[?] Known: art, photo, sketch"),
+        ({"source": "art", "target": "photo,x"}, UnknownNameError, "'x'; known: art, photo, sketch"),
         ({"source": "art", "validation": 1.0}, InputError, "held-out fractions"),
     ],
 )
@@ -105,8 +107,10 @@ def test_a_wrong_size_is_refused_at_once():
 def test_without_a_root_it_says_what_to_give():
     suite = create_suite("folder", source="art")
     assert [part.present for part in suite.parts()] == [False]
-    with pytest.raises(InputError, match="give root="):
+    with pytest.raises(InputError, match=r"lacks its source images: they are your own; give --set suite\.root=FOLDER"):
         _ = suite.train
+    with pytest.raises(InputError, match=r"suite 'folder': give --set suite\.root=FOLDER"):
+        _ = suite.classes
 
 
 def test_a_bad_image_is_named_and_nothing_is_cached(root):
@@ -124,3 +128,26 @@ def test_an_unused_domain_may_have_other_classes(root):
     assert create_suite("folder", root=root, source="art", target="photo", size=8).classes == ("cat", "dog")
     with pytest.raises(InputError, match="art lacks robot"):
         _ = create_suite("folder", root=root, source="art", size=8).classes
+
+
+def test_files_are_checked_for_the_targets_and_the_source_test(root):
+    create_suite("folder", root=root, source="art", size=8).check_files()
+    with pytest.raises(InputError, match="nothing is held out"):
+        create_suite("folder", root=root, source="art", size=8, validation=0).check_files()
+    bad = root / "sketch" / "dog" / "0.png"
+    bad.write_bytes(b"no")
+    create_suite("folder", root=root, source="art", target="photo", size=8).check_files()  # not used
+    with pytest.raises(InputError, match=r"sketch/dog/0\.png: cannot be read as an image"):
+        create_suite("folder", root=root, source="art", size=8).check_files()
+
+
+def test_files_that_stay_files_are_only_looked_for(root, monkeypatch):
+    (root / "table.csv").write_text(
+        "path,label,domain\n"
+        + "".join(f"art/cat/{row}.png,cat,art\n" for row in range(9))
+        + "photo/cat/0.png,cat,photo\nphoto/cat/gone.png,cat,photo\n"
+    )
+    monkeypatch.setattr("asrnorm.data.image._decode", lambda *arguments: pytest.fail("an image was decoded"))
+    create_suite("folder", root=root, source="art", size=8, max_gigabytes=0).check_files()
+    with pytest.raises(InputError, match=r"gone\.png: No such file"):
+        create_suite("folder", root=root / "table.csv", source="art", size=8, max_gigabytes=0).check_files()

@@ -1,3 +1,5 @@
+from pathlib import Path
+
 import pytest
 
 from asrnorm import storage
@@ -36,3 +38,64 @@ def test_lists_and_tuples_are_one_thing():
     refuse_other(mine, theirs, "a")
     with pytest.raises(InputError, match="differs in steps: 3 here, 4 there"):
         refuse_other(mine, tiny_config(steps=4, model=theirs.model), "a")
+
+
+def take(path, **options):
+    with RunFolder(path).open(tiny_config(), **{"fresh": False, **options}):
+        pass
+
+
+@pytest.mark.parametrize("fresh", [False, True])
+@pytest.mark.parametrize("config", [None, "theme: dark\n"], ids=["no config", "config of another tool"])
+def test_a_folder_of_other_things_is_refused_and_left_as_it_is(tmp_path, fresh, config):
+    (tmp_path / "events").mkdir()
+    (tmp_path / "events" / "concert.txt").write_text("mine")
+    (tmp_path / "notes.txt").write_text("mine")
+    if config is not None:
+        (tmp_path / "config.yaml").write_text(config)
+    before = sorted(tmp_path.rglob("*"))
+    with pytest.raises(InputError) as caught:
+        take(tmp_path, fresh=fresh)
+    line = "not the folder of a run, it holds notes.txt and no config.yaml of a run; choose another --out"
+    assert str(caught.value) == f"{tmp_path}: {line}"
+    assert sorted(tmp_path.rglob("*")) == before
+
+
+@pytest.mark.parametrize("fresh", [False, True])
+def test_an_empty_path_is_refused(tmp_path, monkeypatch, fresh):
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(InputError, match="--out: an empty path"):
+        take(Path(), fresh=fresh)
+    assert not list(tmp_path.iterdir())
+
+
+def test_the_current_folder_is_taken_where_it_is_of_the_run(tmp_path, monkeypatch):
+    take(tmp_path)
+    monkeypatch.chdir(tmp_path)
+    take(Path())
+
+
+@pytest.mark.parametrize(
+    "name", [".lock", ".config.yaml.4711.tmp.yaml", "env.json", "log.jsonl", "launch.yaml", "launch.log", "slurm-7.out"]
+)
+def test_what_an_earlier_attempt_or_a_launcher_leaves_is_taken(tmp_path, name):
+    (tmp_path / name).write_text("")
+    (tmp_path / "checkpoints").mkdir()
+    take(tmp_path)
+    assert (tmp_path / "config.yaml").exists()
+
+
+def test_starting_over_that_is_killed_leaves_a_folder_that_can_be_started_over(tmp_path, monkeypatch):
+    take(tmp_path)
+    (tmp_path / "notes.txt").write_text("mine")
+    (tmp_path / "checkpoints").mkdir()
+
+    def kill(path):
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patch:
+        patch.setattr("asrnorm.training.folder.shutil.rmtree", kill)
+        with pytest.raises(KeyboardInterrupt):
+            take(tmp_path, fresh=True)
+    take(tmp_path, fresh=True)
+    assert (tmp_path / "notes.txt").read_text() == "mine"

@@ -18,6 +18,7 @@ from asrnorm.training import load_run, run
 from asrnorm.training.checkpoint import CheckpointStore
 from asrnorm.training.folder import run_name
 from helpers import tiny_run
+from helpers.published import write_folder
 from helpers.tiny_run import Choice, ToySuite, logged_steps, tiny_config
 
 run_module = import_module("asrnorm.training.run")  # the package has a function of that name
@@ -323,3 +324,22 @@ def test_float64_and_bfloat16_run(tmp_path):
     assert load_run(tmp_path / "a", device="cpu").model.get_submodule("backbone.conv").weight.dtype == torch.float64
     result = run(tiny_config(steps=3, precision="bfloat16"), tmp_path / "b")
     assert np.isfinite(result.average_accuracy)
+
+
+def test_a_damaged_image_of_a_target_is_named_before_the_first_step(tmp_path, monkeypatch):
+    write_folder(tmp_path / "own", domains=("day", "dusk"))
+    (tmp_path / "own" / "dusk" / "cat" / "0.png").write_bytes(b"no")
+    monkeypatch.setattr(run_module, "_train", lambda *arguments: pytest.fail("training began"))
+    suite = Choice(name="folder", args={"root": str(tmp_path / "own"), "source": "day", "size": 8})
+    with pytest.raises(InputError, match=r"dusk/cat/0\.png: cannot be read as an image"):
+        run(tiny_config(suite=suite), tmp_path / "a")
+
+
+def test_targets_of_other_suites_are_not_opened_before_the_first_step(tmp_path, monkeypatch):
+    def begin(*arguments):
+        raise InterruptedRunError("training began")
+
+    monkeypatch.setattr(run_module, "_train", begin)
+    monkeypatch.setattr(ToySuite, "load_target", lambda suite, name: pytest.fail("a target was opened"))
+    with pytest.raises(InterruptedRunError, match="training began"):
+        run(tiny_config(), tmp_path / "a")
