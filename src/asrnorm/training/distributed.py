@@ -14,11 +14,14 @@ from asrnorm.world import ALONE, World
 T = TypeVar("T")
 
 
+_DEVICES = ("cpu", "cuda", "mps")
+
+
 def choose_device(name: str) -> torch.device:
     """Return the device of this process: `auto` is a GPU where there is one, the process's own under `torchrun`.
 
     Raises:
-        InputError: a device that this machine does not have.
+        InputError: a device that this machine does not have, or of a kind that is not known here.
 
     Example:
         >>> choose_device("cpu")
@@ -30,6 +33,8 @@ def choose_device(name: str) -> torch.device:
         device = torch.device(name)
     except RuntimeError as error:
         raise InputError(f"device {name!r}: {str(error).splitlines()[0]}") from None
+    if device.type not in _DEVICES:
+        raise InputError(f"device {name!r} cannot be used: it must be one of auto, {', '.join(_DEVICES)}")
     if device.type == "cuda":
         if not torch.cuda.is_available():
             raise InputError(f"device {name!r}: this machine has no CUDA device that torch can use; set device=cpu")
