@@ -16,7 +16,7 @@ from asrnorm.data.augment.resample import num_taps
 from asrnorm.data.augment.triton.byte import write_byte
 from asrnorm.data.augment.triton.enhance import blend, gray_of
 from asrnorm.data.augment.triton.hue import turn_hue
-from asrnorm.data.augment.triton.resample import find_taps, weigh
+from asrnorm.data.augment.triton.resample import find_taps, locate_tile, weigh
 
 # Twice the sum of so many bytes fits into 32 bits.
 MOST_PIXELS = 1 << 22
@@ -111,13 +111,7 @@ def _crop(
     COLUMNS: tl.constexpr,
     UNIT: tl.constexpr,
 ):
-    ACROSS: tl.constexpr = (OUT_W + COLUMNS - 1) // COLUMNS
-    TILES: tl.constexpr = ACROSS * ((OUT_H + ROWS - 1) // ROWS)
-    sample = (tl.program_id(0) // TILES).to(tl.int64)
-    tile = tl.program_id(0) % TILES
-    row = (tile // ACROSS) * ROWS + tl.arange(0, ROWS)[:, None]
-    column = (tile % ACROSS) * COLUMNS + tl.arange(0, COLUMNS)[None, :]
-    inside = (row < OUT_H) & (column < OUT_W)
+    sample, row, column, inside = locate_tile(OUT_H, OUT_W, ROWS, COLUMNS)
     near = tl.minimum(column, OUT_W - 1)
     row_taps = taps + sample * 2 * (TAPS + 1) * SPAN
     red, green, blue = weigh(

@@ -51,6 +51,18 @@ def _triangle(index, last, center, sharpness):
 
 
 @triton.jit
+def locate_tile(OUT_H: tl.constexpr, OUT_W: tl.constexpr, ROWS: tl.constexpr, COLUMNS: tl.constexpr):
+    """The sample of a program, the rows `(r, 1)` and columns `(1, c)` of its tile, and which of them lie inside."""
+    ACROSS: tl.constexpr = (OUT_W + COLUMNS - 1) // COLUMNS
+    TILES: tl.constexpr = ACROSS * ((OUT_H + ROWS - 1) // ROWS)
+    sample = (tl.program_id(0) // TILES).to(tl.int64)
+    tile = tl.program_id(0) % TILES
+    row = (tile // ACROSS) * ROWS + tl.arange(0, ROWS)[:, None]
+    column = (tile % ACROSS) * COLUMNS + tl.arange(0, COLUMNS)[None, :]
+    return sample, row, column, (row < OUT_H) & (column < OUT_W)
+
+
+@triton.jit
 def weigh(
     image,
     row_taps,

@@ -8,7 +8,7 @@ import triton.language as tl
 from torch import Tensor
 
 from asrnorm.data.augment.resample import num_taps, shared_taps
-from asrnorm.data.augment.triton.resample import weigh
+from asrnorm.data.augment.triton.resample import locate_tile, weigh
 
 _TILE, _WARPS = 1024, 8  # pixels and warps a program, as in `pacs.py`
 
@@ -19,13 +19,7 @@ def _resize(
     IMAGE_H: tl.constexpr, IMAGE_W: tl.constexpr, OUT_H: tl.constexpr, OUT_W: tl.constexpr, SPAN: tl.constexpr,
     TAPS: tl.constexpr, ROW_TAPS: tl.constexpr, COLUMN_TAPS: tl.constexpr, ROWS: tl.constexpr, COLUMNS: tl.constexpr,
 ):  # fmt: skip
-    ACROSS: tl.constexpr = (OUT_W + COLUMNS - 1) // COLUMNS
-    TILES: tl.constexpr = ACROSS * ((OUT_H + ROWS - 1) // ROWS)
-    sample = (tl.program_id(0) // TILES).to(tl.int64)
-    tile = tl.program_id(0) % TILES
-    row = (tile // ACROSS) * ROWS + tl.arange(0, ROWS)[:, None]
-    column = (tile % ACROSS) * COLUMNS + tl.arange(0, COLUMNS)[None, :]
-    inside = (row < OUT_H) & (column < OUT_W)
+    sample, row, column, inside = locate_tile(OUT_H, OUT_W, ROWS, COLUMNS)
     red, green, blue = weigh(
         images + sample * image_n, taps, taps + (TAPS + 1) * SPAN,
         tl.minimum(row, OUT_H - 1), tl.minimum(column, OUT_W - 1), inside, ROW_TAPS,
