@@ -33,7 +33,7 @@ def choose(sites: list[Site], layers: Layers, kinds: Collection[str], norm: obje
     if callable(layers):
         return [site for site in sites if _agreed(site, [layers(n, site.module) for n in site.names])], "a function"
     if isinstance(layers, str) and layers in PRESETS:
-        preset = _automatic(sites, norm) if layers == "auto" else layers
+        preset = pick_preset(sites, norm) if layers == "auto" else layers
         label = f"preset {preset!r}" + (", picked for this network" if layers == "auto" else "")
         names = _preset_names(preset, [s.name for s in sites])
         return [site for site in candidates if site.name in names], label
@@ -74,7 +74,8 @@ def _some(names: list[str], most: int = 4) -> str:
     return ", ".join(names[:most]) + (f" ... ({len(names)} in all)" if len(names) > most else "")
 
 
-def _automatic(sites: list[Site], norm: object) -> str:
+def pick_preset(sites: list[Site], norm: object) -> str:
+    """Return the preset that `auto` stands for in a network."""
     # The choice of source images on PACS (study pacs-reading): the late layers of a trained network stay as they are.
     is_trained = any(isinstance(site.what, Recognized) and site.what.is_trained() for site in sites)
     if norm in STILL_BATCH or not is_trained or len(_stages([site.name for site in sites])) < 2:

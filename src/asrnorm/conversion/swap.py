@@ -12,7 +12,7 @@ from asrnorm.conversion.kind import DEFAULT_KINDS, KINDS, Recognized, default_fa
 from asrnorm.conversion.optimizer import exchange
 from asrnorm.conversion.refusal import check_arguments, check_choice, refuse_wrapped
 from asrnorm.conversion.replace import build_replacement, original_of, restore_original
-from asrnorm.conversion.select import Layers, choose
+from asrnorm.conversion.select import Layers, choose, pick_preset
 from asrnorm.conversion.site import Site, find_sites
 from asrnorm.conversion.summary import ConversionSummary, notes_on, repr_line, why_left
 from asrnorm.errors import ConversionError
@@ -71,6 +71,7 @@ def convert(
     sites = find_sites(model)
     chosen, chosen_by = choose(sites, layers, kinds, norm)
     check_choice(model, sites, chosen, kinds)
+    picked = pick_preset(sites, norm) if layers == "auto" else "all"
     given, options = options, _with_safe_default(norm, chosen, options)
     label = norm if isinstance(norm, str) else getattr(norm, "__name__", repr(norm))
     summary = ConversionSummary(label, chosen_by)
@@ -82,7 +83,7 @@ def convert(
         _put(site, new)
         summary.converted.append((" = ".join(site.names), type(site.module).__name__, repr_line(new)))
     summary.left = [(s.name, type(s.module).__name__, why_left(s, kinds)) for s in sites if s not in chosen]
-    summary.notes += [*notes_on(built, label), *_note_on_loading(layers, chosen_by, given, options)]
+    summary.notes += [*notes_on(built, label), *_note_on_loading(picked, given, options)]
     if optimizer is not None:
         summary.notes += exchange(optimizer, [(site.name, site.module, new) for site, new in built])
     summary.parameters = before, _count(model)
@@ -166,11 +167,11 @@ def _with_safe_default(norm: Any, chosen: list[Site], options: dict[str, Any]) -
     return {**options, "gated_rescale": any(_recognized(site).is_trained() for site in chosen)}
 
 
-def _note_on_loading(layers: Layers, chosen_by: str, given: dict[str, Any], options: dict[str, Any]) -> list[str]:
+def _note_on_loading(picked: str, given: dict[str, Any], options: dict[str, Any]) -> list[str]:
     """How a fresh network takes a state dict of this one, where its training decided what was made of it."""
     decided = [] if "gated_rescale" in given or not options.get("gated_rescale") else ["gated_rescale=True"]
-    if layers == "auto" and "'early'" in chosen_by:
-        decided.insert(0, "layers='early'")
+    if picked != "all":  # which a network that is not trained gets too
+        decided.insert(0, f"layers={picked!r}")
     if not decided:
         return []
     return [
