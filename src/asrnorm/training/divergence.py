@@ -62,7 +62,7 @@ def describe_origin(model: nn.Module, batch: Batch, compute: Callable[[], object
             handle.remove()
     origin = f"the output of layer {found[0]} went first" if found else "every layer is finite, the loss alone is not"
     if points:
-        origin += f"; {len(points)} norm layers from {points[0]!r} on see maps of 1x1, which need larger images"
+        origin += f"; norm layers with maps of 1x1: {len(points)}, the first {points[0]!r}; use larger images"
     return origin
 
 

@@ -43,5 +43,5 @@ def test_maps_of_one_position_are_pointed_out():
     model, images = nn.Sequential(nn.Conv2d(3, 4, 6), ASRNorm2d(4), nn.Flatten()), torch.rand(2, 3, 6, 6)
     model[1].gamma_bias.data.fill_(3e38)
     model[1].beta_bias.data.fill_(3e38)
-    expected = "layer '1' (ASRNorm2d) went first; 1 norm layers from '1' on see maps of 1x1, which need larger images"
+    expected = "layer '1' (ASRNorm2d) went first; norm layers with maps of 1x1: 1, the first '1'; use larger images"
     assert describe(model, images) == f"the output of {expected}"
