@@ -47,9 +47,7 @@ def list_images(root: Path) -> list[Sample]:
     if root.is_file():
         return _read_table(root)
     if not root.is_dir():
-        raise InputError(
-            f"{root}: no such folder; give root= a folder <domain>/<class>/<image> or a .csv or .jsonl file"
-        )
+        raise InputError(f"{root}: no such folder; expected a folder <domain>/<class>/<image> or a .csv or .jsonl file")
     samples: list[Sample] = []
     for domain in _folders(root):
         for label in _folders(domain):

@@ -36,7 +36,7 @@ def test_a_link_upwards_ends(tmp_path):
 @pytest.mark.parametrize(
     ("make", "message"),
     [
-        (lambda root: root.rmdir(), "no such folder; give root="),
+        (lambda root: root.rmdir(), "no such folder; expected a folder"),
         (lambda _: None, "no images in it; expected <domain>/<class>/<image>"),
         (lambda root: (root / "photo" / "dog").mkdir(parents=True), r"photo/dog: no image in it"),
         (lambda root: Image.new("L", (2, 2)).save(root / "x.png"), "no images in it; expected"),
