@@ -1,6 +1,8 @@
 """`asrnorm report`: what is known of a study, or of a folder of runs, as tables, figures and one page."""
 
 import json
+from collections import Counter
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, cast, get_args
 
@@ -17,6 +19,7 @@ from asrnorm.errors import UnknownNameError, WrongCallError, describe_unknown
 
 if TYPE_CHECKING:
     from asrnorm.studies import Collected
+    from asrnorm.studies.plan import Task
 
 _ENDLESS = 10_000  # columns: room to measure a table in
 
@@ -65,8 +68,21 @@ def report(
     for warning in found.warnings:
         typer.echo(f"warning: {warning}", err=True)
     if found.missing:
-        typer.echo(f"{len(found.missing)} runs are missing: asrnorm reproduce {what} --scale {scale} makes them")
+        typer.echo(f"missing: {count_tasks(found.missing)}; asrnorm reproduce {what} --scale {scale} makes them")
     typer.echo(f"report: {files[-1]}")
+
+
+def count_tasks(tasks: Sequence["Task"]) -> str:
+    """Say how many runs there are among tasks, and how many evaluations and analyses of runs.
+
+    Example:
+        >>> from types import SimpleNamespace
+        >>> count_tasks([SimpleNamespace(kind=kind) for kind in ("run", "evaluation", "evaluation")])
+        '1 run, 2 evaluations'
+    """
+    counts = Counter[str](task.kind for task in tasks)
+    words = {"run": ("run", "runs"), "evaluation": ("evaluation", "evaluations"), "analysis": ("analysis", "analyses")}
+    return ", ".join(f"{counts[kind]} {pair[counts[kind] > 1]}" for kind, pair in words.items() if counts[kind])
 
 
 def _find(what: str, scale: str, runs: Path, seeds: int | None) -> "Collected":
