@@ -136,11 +136,12 @@ def validate(model: nn.Module, suite: Suite, config: RunConfig, device: torch.de
 
 
 def _shift(data: Data, suite_name: str) -> dict[str, Data]:
+    from asrnorm.evaluation.shard import thin
     from asrnorm.evaluation.shift import shift_images
 
     if isinstance(data, FileSet):
-        rows = range(min(len(data), _SHIFTED_IMAGES))
-        data = ImageSet(np.stack([data.read(row) for row in rows]), data.labels[: len(rows)])
+        data = thin(data, _SHIFTED_IMAGES)
+        data = ImageSet(np.stack([data.read(row) for row in range(len(data))]), data.labels)
     shifted = shift_images(np.asarray(data.images), suite_name, _HOLD_OUT_SEED)
     return {name: ImageSet(images, data.labels) for name, images in shifted.items()}
 

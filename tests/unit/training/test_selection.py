@@ -1,6 +1,7 @@
 import numpy as np
 import pytest
 import torch
+from PIL import Image
 
 from asrnorm.data import FileSet, ImageSet
 from asrnorm.errors import InputError
@@ -79,6 +80,25 @@ def test_each_rule_measures_what_it_says():
     assert measure("source-val") == pytest.approx(accuracy(suite.validation))
     assert measure("oracle") == pytest.approx(np.mean([accuracy(suite.targets[name]) for name in suite.targets]))
     assert 0 <= measure("shifted-val") <= 1
+
+
+def test_files_sorted_by_class_are_shifted_in_all_classes(tmp_path, monkeypatch):
+    monkeypatch.setattr("asrnorm.training.selection._SHIFTED_IMAGES", 6)
+    labels = np.arange(12) // 4
+    for row, label in enumerate(labels):
+        Image.new("RGB", (8, 8), tuple(200 * np.eye(3, dtype=int)[label])).save(tmp_path / f"{row}.png")
+    files = FileSet(tuple(tmp_path / f"{row}.png" for row in range(12)), labels, (8, 8))
+    seen = set()
+
+    class Brightest(torch.nn.Module):
+        def forward(self, images):
+            logits = images.mean((2, 3))
+            seen.update(logits.argmax(1).tolist())
+            return logits
+
+    measure = create_measure("shifted-val", ToySuite(), files, tiny_config(), CPU, ALONE)
+    measure(Brightest())
+    assert seen == {0, 1, 2}
 
 
 def test_a_rule_without_images_is_refused():
