@@ -60,28 +60,34 @@ def _search(desk: Desk) -> dict[str, Any]:
 
     def count_wrong(ops: Tensor, levels: Tensor) -> Tensor:
         wrong = []
-        for number, (op, level) in enumerate(zip(ops, levels, strict=True)):
+        for op, level in zip(ops, levels, strict=True):
 
             def judge(op: Tensor = op, level: Tensor = level) -> int:
                 changed = _to_nhwc(apply_tuple(images, op, level))
                 return int((desk.predict(changed).argmax(1) != labels).sum())
 
-            wrong.append(desk.recall(f"search/{count}/{number}", count, judge))
+            wrong.append(desk.recall(f"search/{count}/{_join(_list_operations(op, level))}", count, judge))
         return torch.tensor(wrong)
 
     found = method.search(count_wrong, 0)
-    operations = [
-        (RSDA_OPERATIONS[int(op)].name, RSDA_OPERATIONS[int(op)].levels[int(level)])
-        for op, level in zip(found.ops, found.levels, strict=True)
-    ]
+    operations = _list_operations(found.ops, found.levels)
     return {"operations": operations, "candidates": plan.candidates, "num_images": count, "wrong": found.wrong}
 
 
 def _read(desk: Desk, operations: list[tuple[str, float]]) -> Reading:
-    part = "tuple/" + "+".join(f"{name}={level:g}" for name, level in operations)
+    part = f"tuple/{_join(operations)}"
     images = desk.pictures.images
     values = desk.recall(part, len(images), lambda: desk.read(desk.predict(apply_operations(images, operations))))
     return Reading(**values)
+
+
+def _list_operations(ops: Tensor, levels: Tensor) -> list[tuple[str, float]]:
+    pairs = [(RSDA_OPERATIONS[op], level) for op, level in zip(ops.tolist(), levels.tolist(), strict=True)]
+    return [(operation.name, operation.levels[level]) for operation, level in pairs]
+
+
+def _join(operations: Sequence[tuple[str, float]]) -> str:
+    return "+".join(f"{name}={level:g}" for name, level in operations)
 
 
 def _to_nchw(images: NDArray[np.uint8]) -> Tensor:

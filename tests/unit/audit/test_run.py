@@ -129,6 +129,18 @@ def test_two_models_see_the_same_images_and_each_other_s_tuple(pictures):
     assert set(both.models[0].search.accuracy) == {"net", "blunt"}
 
 
+@pytest.mark.parametrize("seed", range(3))
+def test_a_search_among_more_candidates_does_not_believe_those_of_a_smaller_one(pictures, tmp_path, seed):
+    few, many = (dataclasses.replace(PLAN, candidates=count, seed=seed, corruptions=()) for count in (4, 9))
+
+    def search(plan, ledger):
+        options = {"ledger": ledger, "workers": 1, "progress": False}
+        return run_audit([subject()], pictures, [OUTPUTS], plan, **options).models[0].search
+
+    search(few, tmp_path / "ledger.jsonl")
+    assert search(many, tmp_path / "ledger.jsonl") == search(many, None)
+
+
 def test_a_fixed_batch_size_changes_nothing(pictures):
     fixed = subject()
     fixed.form = fixed.module.form = dataclasses.replace(fixed.form, batch=5)
