@@ -59,6 +59,7 @@ def keep_result(
         missing=tuple(scores.missing),
         average_accuracy=scores.average_accuracy,
         adversarial=dict(attacks),
+        validation={},  # the run's is of the model as it was trained
         wall_seconds=round(seconds, 3),
     )
     path = run / "evaluations" / f"{name}.json"

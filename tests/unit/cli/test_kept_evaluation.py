@@ -44,6 +44,8 @@ def test_another_norm_and_batch_are_kept_under_their_own_hash(tmp_path, toys, ca
     assert kept.config_hash == content_hash(override(config, {"norm": "bn_test", "evaluate_batch": 5}))
     assert kept.source.num_samples == result.source.num_samples == 10  # at most 12, evenly spread over 30
     assert kept.source.nll != result.source.nll
+    assert result.validation
+    assert not kept.validation  # measured with the norm of the run, not with this one
 
 
 def test_without_a_name_all_images_are_scored_and_nothing_is_kept(tmp_path, toys, capsys):
