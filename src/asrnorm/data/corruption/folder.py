@@ -2,22 +2,18 @@
 
 import hashlib
 import os
-import warnings
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-from PIL import Image, ImageOps
+from PIL import Image
 
 from asrnorm.data.corruption.apply import corrupt
-from asrnorm.data.corruption.base import CORRUPTIONS, Pixels
+from asrnorm.data.corruption.base import CORRUPTIONS
 from asrnorm.data.corruption.progress import ImageProgress
 from asrnorm.data.corruption.whole_file import write_image
+from asrnorm.data.image import ENDINGS, read_image
 from asrnorm.errors import InputError
-
-SUFFIXES = frozenset([".bmp", ".gif", ".jpeg", ".jpg", ".png", ".ppm", ".tif", ".tiff", ".webp"])
-_SIXTEEN_BITS = ("I", "I;16", "I;16B", "I;16L", "I;16N")
 
 
 def corrupt_folder(
@@ -34,7 +30,8 @@ def corrupt_folder(
     """Corrupt every image below `src` and write it as PNG to the same place below `dst`.
 
     An image's randomness is keyed by its path below `src`, so that adding or removing other images changes nothing.
-    Transparent parts become black, 16 bits become 8, and a rotation noted in EXIF is carried out.
+    Files are read as everywhere else: transparent parts become white, 16 bits become 8, and a rotation noted in EXIF is
+    carried out.
 
     Args:
         src: folder of images, of any sizes and depth of tree.
@@ -63,7 +60,7 @@ def corrupt_folder(
     with ImageProgress(len(images), shown=progress) as bar:
         bar.begin(name)
         for path, destination in zip(images, destinations, strict=True):
-            pixels = read_rgb(source / path)
+            pixels = read_image(source / path)
             index = int.from_bytes(hashlib.blake2b(path.as_posix().encode(), digest_size=8).digest(), "little")
             corrupted = corrupt(
                 pixels[None], name, severity=severity, seed=seed, preset=preset, indices=[index], **options
@@ -83,35 +80,11 @@ def find_images(folder: Path) -> list[Path]:
     if not folder.is_dir():
         raise InputError(f"{folder} is no folder: give one with images in it")
     images = sorted(
-        path.relative_to(folder) for path in folder.rglob("*") if path.suffix.lower() in SUFFIXES and path.is_file()
+        path.relative_to(folder) for path in folder.rglob("*") if path.suffix.lower() in ENDINGS and path.is_file()
     )
     if not images:
-        raise InputError(f"{folder} has no images ({', '.join(sorted(SUFFIXES))})")
+        raise InputError(f"{folder} has no images ({', '.join(sorted(ENDINGS))})")
     return images
-
-
-def read_rgb(path: Path) -> Pixels:
-    """Return an image file as uint8 `hwc` in RGB.
-
-    Raises:
-        InputError: it cannot be decoded, or is suspiciously large.
-    """
-    try:
-        with warnings.catch_warnings():
-            warnings.simplefilter("error", Image.DecompressionBombWarning)
-            with Image.open(path) as image:
-                upright = ImageOps.exif_transpose(image)
-                if upright.mode in _SIXTEEN_BITS:
-                    high_byte = np.asarray(upright).astype(np.int64).clip(0, 65535) >> 8
-                    upright = Image.fromarray(high_byte.astype(np.uint8))
-                if upright.has_transparency_data:
-                    upright = upright.convert("RGBA")
-                    upright = Image.alpha_composite(Image.new("RGBA", upright.size, (0, 0, 0, 255)), upright)
-                return np.array(upright.convert("RGB"))
-    except (Image.DecompressionBombError, Image.DecompressionBombWarning):
-        raise InputError(f"{path} has too many pixels to be safe: shrink it, or leave it out") from None
-    except (OSError, ValueError, SyntaxError, EOFError) as error:
-        raise InputError(f"{path} cannot be read as an image ({error}): repair or remove it") from None
 
 
 def _refuse_clashes(images: Sequence[Path], destinations: Sequence[Path]) -> None:
