@@ -1,7 +1,9 @@
 """Images that stay in their files and are decoded one by one: for folders that do not fit in memory."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Self
 
 import numpy as np
 from numpy.typing import NDArray
@@ -44,3 +46,8 @@ class FileSet:
     def read(self, row: int) -> NDArray[np.uint8]:
         """Decode one image to uint8 `(h, w, 3)`."""
         return read_image(self.paths[row], size=self.image_size)
+
+    def take(self, rows: slice | NDArray[np.integer] | Sequence[int]) -> Self:
+        """Return some of the images."""
+        chosen = np.arange(len(self))[rows]
+        return type(self)(tuple(self.paths[row] for row in chosen), self.labels[chosen], self.image_size)

@@ -20,10 +20,7 @@ def thin(data: ImageSet | FileSet, limit: int) -> ImageSet | FileSet:
     """
     if limit <= 0 or len(data) <= limit:
         return data
-    rows = slice(None, None, -(-len(data) // limit))
-    if isinstance(data, ImageSet):
-        return data.take(rows)
-    return FileSet(data.paths[rows], data.labels[rows], data.image_size)
+    return data.take(slice(None, None, -(-len(data) // limit)))
 
 
 def iterate_batches(

@@ -79,7 +79,7 @@ def hold_out(data: Data) -> tuple[Data, Data]:
     share = min(HELD_OUT_IMAGES / len(data), HELD_OUT_SHARE)
     keys = [str(row) for row in range(len(data))]
     held, kept = split_stratified(keys, data.labels.tolist(), [share], seed=_HOLD_OUT_SEED)
-    return _take(data, kept), _take(data, held)
+    return data.take(kept), data.take(held)
 
 
 def create_measure(
@@ -136,17 +136,12 @@ def validate(model: nn.Module, suite: Suite, config: RunConfig, device: torch.de
 
 
 def _shift(data: Data, suite_name: str) -> dict[str, Data]:
-    from asrnorm.evaluation.shard import thin
+    from asrnorm.evaluation.shard import iterate_batches, thin
     from asrnorm.evaluation.shift import shift_images
 
     if isinstance(data, FileSet):
-        data = thin(data, _SHIFTED_IMAGES)
-        data = ImageSet(np.stack([data.read(row) for row in range(len(data))]), data.labels)
+        few = thin(data, _SHIFTED_IMAGES)
+        _, images, _ = next(iterate_batches(few, len(few)))
+        data = ImageSet(images, few.labels)
     shifted = shift_images(np.asarray(data.images), suite_name, _HOLD_OUT_SEED)
-    return {name: ImageSet(images, data.labels) for name, images in shifted.items()}
-
-
-def _take(data: Data, rows: np.ndarray) -> Data:
-    if isinstance(data, ImageSet):
-        return data.take(rows)
-    return FileSet(tuple(data.paths[row] for row in rows), data.labels[rows], data.image_size)
+    return {name: ImageSet(changed, data.labels) for name, changed in shifted.items()}

@@ -21,6 +21,13 @@ def test_an_image_is_that_of_its_file(tmp_path):
     assert data.class_counts(3).tolist() == [1, 1, 0]
 
 
+@pytest.mark.parametrize("rows", [slice(None, None, 2), np.array([0, 2]), [0, 2]])
+def test_some_of_the_images(rows):
+    data = FileSet(tuple(Path(f"{name}.png") for name in "abc"), np.array([5, 6, 7]), (4, 6)).take(rows)
+    assert [path.stem for path in data.paths] == ["a", "c"]
+    assert (data.labels.tolist(), data.image_size) == ([5, 7], (4, 6))
+
+
 @pytest.mark.parametrize("labels", [np.zeros(2, np.int64), np.zeros(1, np.int32)])
 def test_labels_that_do_not_fit_are_refused(labels):
     with pytest.raises(InputError, match="FileSet: expected 1 int64 labels"):
