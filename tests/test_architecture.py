@@ -15,6 +15,7 @@ FLOOR = {
     "diagnosis",
     "errors",
     "fingerprint",
+    "lock",
     "registry",
     "results",
     "schedule",

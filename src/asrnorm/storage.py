@@ -8,6 +8,7 @@ from pathlib import Path
 
 from asrnorm.errors import StorageError
 
+DISK_FULL = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EFBIG})  # what the system calls it
 _NO_FOLDER_SYNC = frozenset({errno.EINVAL, errno.ENOTSUP, errno.EOPNOTSUPP})
 
 

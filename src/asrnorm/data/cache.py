@@ -5,7 +5,6 @@ the arrays were made from, and their SHA-256. It is built beside its place under
 entry is whole or absent. An entry whose fingerprint or bytes do not fit is built again.
 """
 
-import errno
 import hashlib
 import json
 import os
@@ -18,14 +17,13 @@ from typing import Any
 import numpy as np
 from numpy.typing import DTypeLike, NDArray
 
-from asrnorm.data.lock import hold_lock
 from asrnorm.data.reader.array import open_npy
 from asrnorm.errors import AsrnormError, InputError, StorageError
-from asrnorm.storage import sync_folder
+from asrnorm.lock import hold_lock
+from asrnorm.storage import DISK_FULL, sync_folder
 
 VERSION = 1  # of the layout; raise it and every entry is built again
 _RECORD = "entry.json"
-_FULL = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EFBIG})
 _verified: set[tuple[str, int, int]] = set()  # files whose SHA-256 this process has checked: path, inode, mtime
 
 
@@ -114,9 +112,11 @@ def open_entry(
         return arrays
     try:
         folder.mkdir(parents=True, exist_ok=True)
-        with hold_lock(folder / f"{name}.lock"):
+        with hold_lock(folder / f"{name}.lock") as held:
             arrays = _open(place, wanted)  # another process may have built it while this one waited
             if arrays is None:
+                if held:
+                    _remove_leftovers(place)
                 _build(place, wanted, build)
                 arrays = _open(place, wanted)
     except AsrnormError:
@@ -145,10 +145,13 @@ def describe_files(paths: Iterable[Path]) -> str:
     return digest.hexdigest()
 
 
-def _build(place: Path, wanted: Mapping[str, Any], build: Callable[[EntryWriter], None]) -> None:
-    # The lock is held: whatever else lies under this name was left by a process that was killed.
+def _remove_leftovers(place: Path) -> None:
+    """Remove what lies under the names of unfinished entries: where the lock is held, killed processes left it."""
     for leftover in place.parent.glob(f"{place.name}.partial-*"):
         shutil.rmtree(leftover, ignore_errors=True)
+
+
+def _build(place: Path, wanted: Mapping[str, Any], build: Callable[[EntryWriter], None]) -> None:
     partial = Path(tempfile.mkdtemp(prefix=f"{place.name}.partial-", dir=place.parent))
     try:
         writer = EntryWriter(partial)
@@ -189,6 +192,6 @@ def _open_array(path: Path, entry: Mapping[str, Any]) -> NDArray[Any]:
 
 
 def _explain(error: OSError, place: Path) -> str:
-    if error.errno in _FULL:
+    if error.errno in DISK_FULL:
         return f"{place}: the disk is full; free some space, or set ASRNORM_CACHE to a folder on another disk"
     return f"{place}: {error.strerror or error}; set ASRNORM_CACHE to a folder that can be written"

@@ -1,6 +1,5 @@
 """A job: one run with all that is to be made of it, and which of that is there already."""
 
-import fcntl
 import json
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
@@ -9,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from asrnorm.config import RunConfig, content_hash, override
 from asrnorm.errors import AsrnormError
+from asrnorm.lock import take_lock
 from asrnorm.results import read_result
 from asrnorm.studies.spec import ANALYSIS_FILES, DIVERGENCE_FILE, Evaluation
 
@@ -103,10 +103,10 @@ class Job:
         """Tell whether another process, here or on a machine that shares the folder, is at work on the run."""
         try:
             with (self.folder / ".lock").open("rb") as lock:
-                fcntl.flock(lock, fcntl.LOCK_SH | fcntl.LOCK_NB)
+                take_lock(lock, shared=True)
         except BlockingIOError:
             return True
-        except OSError:  # no such folder yet, or a file system without locks
+        except OSError:  # no such folder yet
             return False
         return False
 

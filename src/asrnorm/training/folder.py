@@ -1,7 +1,5 @@
 """The folder of a run: where its files lie, who may write them, and what to do where they cannot be written."""
 
-import errno
-import fcntl
 import shutil
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -10,10 +8,9 @@ from pathlib import Path
 from asrnorm.config import RunConfig, content_hash, dump_config, first_difference, load_config
 from asrnorm.config import run_name as run_name
 from asrnorm.errors import InputError, StorageError
-from asrnorm.storage import describe_failure, replacing
+from asrnorm.lock import take_lock
+from asrnorm.storage import DISK_FULL, describe_failure, replacing
 
-_FULL = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EFBIG})
-_HELD = frozenset({errno.EACCES, errno.EAGAIN})
 _TEMPORARY = (".*.tmp*", ".result.json.*")
 _OWN = ("result.json", "divergence.json", "model.safetensors", "env.json", "log.jsonl")
 _OWN_FOLDERS = ("checkpoints", "pool", "events", "choice", "evaluations", "analyses")
@@ -59,10 +56,9 @@ class RunFolder:
             lock = (self.path / ".lock").open("ab")
         with lock:
             try:
-                fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            except OSError as error:
-                if error.errno in _HELD:  # other errors: a file system without locks
-                    raise InputError(f"{self.path}: another process is at work on this run; let it finish") from None
+                take_lock(lock)
+            except BlockingIOError:
+                raise InputError(f"{self.path}: another process is at work on this run; let it finish") from None
             if fresh:
                 self.clear()
             elif self.config.exists():
@@ -163,7 +159,7 @@ def advising(path: Path) -> Iterator[None]:
     try:
         yield
     except OSError as error:
-        if error.errno in _FULL:
+        if error.errno in DISK_FULL:
             advice = "the disk is full; free some space and start again, the run goes on from its last checkpoint"
             raise StorageError(f"{path}: {advice}") from None
         raise StorageError(f"{describe_failure(error, path)}; choose another --out") from None

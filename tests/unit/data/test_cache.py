@@ -227,6 +227,24 @@ def test_a_waiting_process_takes_over_from_one_that_is_killed(tmp_path):
     assert names(tmp_path / "cache") == ["entry", "entry.lock"], "what the killed one left is removed"
 
 
+def test_without_locks_two_build_the_same_and_neither_removes_the_other_s(tmp_path, monkeypatch):
+    def refuse(*_):
+        raise OSError(errno.ENOLCK, "no locks")
+
+    monkeypatch.setattr("fcntl.flock", refuse)
+
+    def build(writer):
+        writer.add("x", np.arange(3))
+
+    def build_around_another(writer):
+        open_entry("e", fingerprint={"a": 1}, build=build, folder=tmp_path)
+        build(writer)
+
+    found = open_entry("e", fingerprint={"a": 1}, build=build_around_another, folder=tmp_path)
+    assert found["x"].tolist() == [0, 1, 2]
+    assert names(tmp_path) == ["e", "e.lock"]
+
+
 def _is_waiting(pid):
     """Whether the process sits in flock, where Linux tells; elsewhere a second has to do."""
     try:

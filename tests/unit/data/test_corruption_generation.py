@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from asrnorm.data.corruption import corrupt, generate_cifar10c, generate_corrupted
-from asrnorm.data.corruption.generation import read_cifar10_test
+from asrnorm.data.corruption.generation import _Record, read_cifar10_test
 from asrnorm.errors import InputError, UnknownNameError
 
 IMAGES = np.random.default_rng(0).integers(0, 256, (12, 32, 32, 3), dtype=np.uint8)
@@ -21,7 +21,7 @@ def generate(out, **options):
 
 
 def names(folder):
-    return sorted(path.name for path in folder.iterdir())
+    return sorted(path.name for path in folder.iterdir() if path.name != ".generated.json.lock")
 
 
 def test_the_layout_is_the_published_one(tmp_path):
@@ -79,6 +79,14 @@ def test_a_damaged_file_is_named_and_left_alone(tmp_path):
     with pytest.raises(InputError, match=r"fog\.npy is no uint8 array"):
         generate(tmp_path)
     assert names(tmp_path) == ["fog.npy"]
+
+
+def test_two_processes_keep_each_other_s_entries(tmp_path):
+    record, other = (_Record(tmp_path / "generated.json", 0) for _ in range(2))
+    for name, mine in (("snow", record), ("fog", other)):
+        (tmp_path / f"{name}.npy").write_bytes(b"x")
+        mine.enter(name, tmp_path / f"{name}.npy", 0.0, skipped=False)
+    assert sorted(_Record(tmp_path / "generated.json", 0).files) == ["fog", "snow"]
 
 
 def test_a_damaged_record_is_named(tmp_path):

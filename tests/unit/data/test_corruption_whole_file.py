@@ -51,7 +51,7 @@ def test_an_error_leaves_nothing(tmp_path, error):
 
 
 @pytest.mark.parametrize("call", ["posix_fallocate", "pwrite", "fsync"])
-@pytest.mark.parametrize("code", [errno.ENOSPC, errno.EDQUOT])
+@pytest.mark.parametrize("code", [errno.ENOSPC, errno.EDQUOT, errno.EFBIG])
 def test_a_full_disk_is_one_line_and_leaves_nothing(tmp_path, monkeypatch, call, code):
     target = PartialArray(tmp_path / "a.npy", (4, 2, 3))
     monkeypatch.setattr(os, call, refuse(code), raising=False)
@@ -112,6 +112,14 @@ def test_a_file_that_was_finished_while_waiting_for_its_lock_is_not_overwritten(
         target.write_rows(0, ROWS)
     assert (tmp_path / "other.npy").read_bytes() == b"finished by the other"
     assert len(calls) == 2
+
+
+def test_a_file_system_without_locks_is_no_obstacle(tmp_path, monkeypatch):
+    monkeypatch.setattr(fcntl, "flock", refuse(errno.ENOLCK))
+    target = PartialArray(tmp_path / "a.npy", (4, 2, 3))
+    with target.filling():
+        target.write_rows(0, ROWS)
+    np.testing.assert_array_equal(np.load(target.path), ROWS)
 
 
 @pytest.mark.parametrize("content", [b"", b"\x93NUMPY", b"x" * 5000])

@@ -22,6 +22,7 @@ from asrnorm.data.corruption.published import NUM_IMAGES, PUBLISHED_MD5, RANDOM
 from asrnorm.data.corruption.severity import SEVERITIES
 from asrnorm.data.corruption.whole_file import PartialArray, write_text
 from asrnorm.errors import InputError
+from asrnorm.lock import hold_lock
 
 RECORD = "generated.json"
 _PIECE = 500  # images: small enough for a lively bar, large enough that handing them over costs nothing
@@ -181,12 +182,15 @@ class _Record:
     def __init__(self, path: Path, seed: int) -> None:
         self.path = path
         self.seed = seed
+        self.files = self._read()
+
+    def _read(self) -> dict[str, Mapping[str, Any]]:
         try:
-            self.files: dict[str, Mapping[str, Any]] = dict(json.loads(path.read_text())["files"])
+            return dict(json.loads(self.path.read_text())["files"])
         except FileNotFoundError:
-            self.files = {}
+            return {}
         except (ValueError, KeyError, TypeError):
-            raise InputError(f"{path} cannot be read: remove it, or use another folder") from None
+            raise InputError(f"{self.path} cannot be read: remove it, or use another folder") from None
 
     def check_seed(self, name: str) -> None:
         made_with = self.files.get(name, {}).get("seed", self.seed)
@@ -200,8 +204,10 @@ class _Record:
         with path.open("rb") as file:
             md5 = hashlib.file_digest(file, lambda: hashlib.md5(usedforsecurity=False)).hexdigest()
         if not skipped:
-            self.files[name] = {"md5": md5, "seed": self.seed} | _versions()
-            write_text(self.path, json.dumps({"schema": 1, "files": self.files}, indent=1) + "\n")
+            # Another process may have made other corruptions meanwhile.
+            with hold_lock(self.path.with_name(f".{self.path.name}.lock")):
+                self.files = self._read() | {name: {"md5": md5, "seed": self.seed} | _versions()}
+                write_text(self.path, json.dumps({"schema": 1, "files": self.files}, indent=1) + "\n")
         elif self.files.get(name, {}).get("md5", md5) != md5:
             raise InputError(f"{path} has changed since it was generated: remove it, and run again")
         return GeneratedFile(name, path, md5, seconds, skipped, md5 == PUBLISHED_MD5.get(name))

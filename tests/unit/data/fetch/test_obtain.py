@@ -1,3 +1,4 @@
+import errno
 import fcntl
 import gzip
 import io
@@ -169,6 +170,25 @@ def test_two_processes_do_not_fetch_the_same_set_at_once(server, root):
         fcntl.flock(held, fcntl.LOCK_EX)
         with pytest.raises(FetchError, match="another process is fetching it"):
             obtain("toy", root, policy=QUICK)
+
+
+def test_a_file_system_without_locks_is_no_obstacle(server, root, monkeypatch):
+    def refuse(*_):
+        raise OSError(errno.ENOLCK, "no locks")
+
+    monkeypatch.setattr(fcntl, "flock", refuse)
+    server.pages["/toy.tar.gz"] = Page(TAR)
+    (root / ".fetch" / "toy" / "tmpother").mkdir(parents=True)
+    obtain("toy", root, policy=QUICK)
+    assert tree(root) == WHOLE
+    assert (root / ".fetch" / "toy" / "tmpother").is_dir()  # another process may be at work there
+
+
+def test_a_refused_archive_does_not_stay(server, root):
+    server.pages["/toy.tar.gz"] = Page(pack({"other.bin": b"not of the set"}))
+    with pytest.raises(FetchError):
+        obtain("toy", root, policy=QUICK)
+    assert tree(root) == {}
 
 
 def test_a_small_disk_is_refused_in_one_line(server, root, monkeypatch):
