@@ -61,8 +61,7 @@ def load_subject(
         raise InputError(f"{model}: no such model; give {_FORMS}")
     if place in LIBRARIES:
         network, form = build_from_library(place, name, weights, form)
-        source = repr(network).encode()
-        return ModuleSubject(model, network, form, device=chosen, kind=place, source=source)
+        return ModuleSubject(model, network, form, device=chosen, kind=place)
     torch.manual_seed(seed)
     network, source = _call(model, place, name)
     if weights is not None:
@@ -102,7 +101,7 @@ def _load_file(path: Path, form: Form, device: torch.device) -> Subject:
 
 
 def _call(model: str, place: str, name: str) -> tuple[nn.Module, bytes]:
-    """Return what a function returns, and the code of its file."""
+    """Return what a function returns, and its name with the code of its file."""
     try:
         module = _import_file(Path(place)) if place.endswith(".py") else import_module(place)
     except InputError:
@@ -119,7 +118,7 @@ def _call(model: str, place: str, name: str) -> tuple[nn.Module, bytes]:
     if not isinstance(network, nn.Module):
         raise InputError(f"{model}: {name}() returned {type(network).__name__}, not an nn.Module")
     file = getattr(module, "__file__", None)
-    return network, Path(file).read_bytes() if file else b""
+    return network, name.encode() + (Path(file).read_bytes() if file else b"")
 
 
 def _import_file(path: Path) -> ModuleType:

@@ -1,6 +1,7 @@
 """One interface for whatever is audited: a network in this process, or a file that something else runs."""
 
 import hashlib
+import inspect
 from abc import ABC, abstractmethod
 
 import torch
@@ -159,8 +160,6 @@ class ModuleSubject(Subject):
         super().__init__(name, kind, form, _fingerprint(network, source))
         if not exported:
             network.to(device).eval()
-        for parameter in network.parameters():
-            parameter.requires_grad_(False)  # attacks need gradients of images alone: half the work
         dtype = next((p.dtype for p in network.parameters() if p.is_floating_point()), torch.float32)
         self.device = torch.device(device)
         self.num_parameters = sum(parameter.numel() for parameter in network.parameters())
@@ -183,9 +182,20 @@ class ModuleSubject(Subject):
 
 
 def _fingerprint(network: nn.Module, source: bytes) -> str:
+    """Return a hash of weights, structure and code: networks with equal weights may still compute different things."""
     digest = hashlib.sha256(source)
+    digest.update(repr(network).encode())
+    for kind in sorted({type(module) for module in network.modules()}, key=lambda kind: kind.__qualname__):
+        digest.update(f"{kind.__qualname__}\n{_read_code(kind)}".encode())
     for name, value in sorted(network.state_dict().items()):
         if isinstance(value, Tensor) and not value.is_quantized:
             digest.update(f"{name}{tuple(value.shape)}{value.dtype}".encode())
             digest.update(value.detach().cpu().contiguous().flatten().view(torch.uint8).numpy().tobytes())
     return digest.hexdigest()[:16]
+
+
+def _read_code(kind: type) -> str:
+    try:
+        return inspect.getsource(kind)
+    except (OSError, TypeError):  # made in an interactive session, or compiled
+        return ""

@@ -8,6 +8,8 @@ import pytest
 import torch
 from torch import nn
 
+import asrnorm
+from asrnorm.audit import ModuleSubject
 from asrnorm.audit.form import Form
 from asrnorm.audit.load import load_subject
 from asrnorm.errors import InputError, MissingDependencyError
@@ -45,6 +47,35 @@ def test_the_fingerprint_follows_weights_and_code(file):
     assert load(f"{file}:random_net", seed=1).fingerprint != first.fingerprint
     file.write_text(MODULE + "\n# another forward\n")
     assert load(f"{file}:random_net").fingerprint != first.fingerprint
+
+
+def test_two_functions_of_a_file_are_two_models(file):
+    file.write_text(MODULE + "\n\ndef other_net():\n    return random_net()\n")
+    assert load(f"{file}:other_net").fingerprint != load(f"{file}:random_net").fingerprint
+
+
+def test_equal_weights_do_not_make_equal_networks():
+    class Halved(nn.ReLU):
+        def forward(self, images):
+            return super().forward(images) / 2
+
+    def make(activation):
+        torch.manual_seed(0)
+        return nn.Sequential(nn.Conv2d(3, 4, 3), nn.BatchNorm2d(4), activation, nn.AdaptiveAvgPool2d(1), nn.Flatten())
+
+    networks = [make(nn.ReLU()), make(nn.Hardswish()), make(Halved()), asrnorm.convert(make(nn.ReLU()), "bn_test")]
+    assert len({ModuleSubject("net", network).fingerprint for network in networks}) == 4
+    assert ModuleSubject("net", make(nn.ReLU())).fingerprint == ModuleSubject("other", networks[0]).fingerprint
+
+
+def test_what_is_trained_of_a_network_is_left_to_its_owner():
+    network = ColorNet()
+    next(network.parameters()).requires_grad_(False)
+    before = [parameter.requires_grad for parameter in network.parameters()]
+    ModuleSubject("net", network).probe((32, 32))
+    assert [parameter.requires_grad for parameter in network.parameters()] == before
+    assert any(before)
+    assert all(parameter.grad is None for parameter in network.parameters())
 
 
 def test_weights_must_fit_whole(file, tmp_path):

@@ -81,7 +81,7 @@ def test_what_cannot_be_made_is_named_with_the_fix(pictures):
 
 
 def test_a_killed_audit_goes_on_to_the_same_result(pictures, tmp_path):
-    whole = audit(pictures, subject())
+    whole = audit(pictures, subject(Counted()))
     network = Counted(most=9)
     with pytest.raises(KeyboardInterrupt):
         audit(pictures, subject(network), ledger=tmp_path / "ledger.jsonl")
