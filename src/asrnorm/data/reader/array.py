@@ -1,9 +1,7 @@
-"""NumPy's `.npy` and `.npz` files without pickles, and without trust in their headers."""
+"""NumPy's `.npy` files without pickles, and without trust in their headers."""
 
 import io
 import math
-import zipfile
-import zlib
 from pathlib import Path
 from typing import Any
 
@@ -12,7 +10,6 @@ from numpy.typing import NDArray
 
 from asrnorm.errors import InputError
 
-MOST_BYTES = 1 << 33
 _MOST_HEADER = 1 << 16
 
 
@@ -42,51 +39,6 @@ def open_npy(path: Path) -> NDArray[Any]:
         raise InputError(f"{path}: {error.strerror or error}") from None
     except Exception as error:  # the header is Python text: its parser raises tokenizer and syntax errors
         raise InputError(f"{path}: not a readable .npy file ({_first_line(error)})") from None
-
-
-def read_npz(path: Path, *, names: tuple[str, ...]) -> dict[str, NDArray[Any]]:
-    """Return the named arrays of a `.npz` file.
-
-    Raises:
-        InputError: not a `.npz` file, a name that is not in it, damaged, or with Python objects inside.
-
-    Example:
-        >>> from tempfile import TemporaryDirectory
-        >>> with TemporaryDirectory() as folder:
-        ...     np.savez_compressed(f"{folder}/x.npz", images=np.ones(2))
-        ...     read_npz(Path(folder) / "x.npz", names=("images",))["images"].tolist()
-        [1.0, 1.0]
-    """
-    try:
-        with zipfile.ZipFile(path) as archive:
-            return {name: _read_member(path, archive, name) for name in names}
-    except InputError:
-        raise
-    except (zipfile.BadZipFile, zlib.error, EOFError):
-        raise InputError(f"{path}: not a .npz file, or a damaged one; fetch it again") from None
-    except OSError as error:
-        raise InputError(f"{path}: {error.strerror or error}") from None
-    except Exception as error:  # zipfile and the header's parser raise nearly anything on damaged input
-        raise InputError(f"{path}: not a readable .npz file ({_first_line(error)})") from None
-
-
-def _read_member(path: Path, archive: zipfile.ZipFile, name: str) -> NDArray[Any]:
-    known = {info.filename.removesuffix(".npy"): info for info in archive.infolist()}
-    if name not in known:
-        raise InputError(f"{path}: expected an array {name!r}, found {', '.join(sorted(known)) or 'none'}")
-    if known[name].compress_type not in (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED):
-        raise InputError(f"{path}: array {name!r} is packed in a way that NumPy does not write")
-    with archive.open(known[name]) as stream:
-        head = stream.read(_MOST_HEADER)
-        shape, dtype, start = _read_header(head)
-        size = math.prod(shape) * dtype.itemsize
-        if size > MOST_BYTES:
-            raise InputError(f"{path}: array {name!r} of shape {shape} would take {size:,} bytes")
-        data = bytearray(head[start:])
-        while len(data) <= size and (block := stream.read(1 << 20)):  # what the archive claims need not be there
-            data += block
-    _check_size(path, shape, dtype, len(data))
-    return np.frombuffer(data, dtype).reshape(shape)
 
 
 def _read_header(head: bytes) -> tuple[tuple[int, ...], np.dtype[Any], int]:

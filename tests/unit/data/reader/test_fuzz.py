@@ -6,7 +6,6 @@ import io
 import pickle
 import tempfile
 import tracemalloc
-import zipfile
 from pathlib import Path
 
 import numpy as np
@@ -16,7 +15,7 @@ from hypothesis import strategies as st
 from scipy.io import savemat
 
 from asrnorm.data.folder_listing import list_images
-from asrnorm.data.reader.array import open_npy, read_npz
+from asrnorm.data.reader.array import open_npy
 from asrnorm.data.reader.cifar import read_cifar_binary, read_cifar_python
 from asrnorm.data.reader.idx import read_idx
 from asrnorm.data.reader.libsvm import read_usps
@@ -31,12 +30,6 @@ MOST_MEMORY = 48 << 20
 def npy_bytes(array):
     stream = io.BytesIO()
     np.save(stream, array)
-    return stream.getvalue()
-
-
-def npz_bytes(save):
-    stream = io.BytesIO()
-    save(stream, images=noise(4, 5))
     return stream.getvalue()
 
 
@@ -86,8 +79,6 @@ FORMATS = {
     "mat": (read_digit_mat, mat_bytes(compress=True), "test_32x32.mat", check_digits),
     "mat.plain": (read_digit_mat, mat_bytes(compress=False), "test_32x32.mat", check_digits),
     "npy": (open_npy, npy_bytes(noise(4, 5)), "fog.npy", nothing),
-    "npz": (lambda p: read_npz(p, names=("images",)), npz_bytes(np.savez), "x.npz", nothing),
-    "npz.deflated": (lambda p: read_npz(p, names=("images",)), npz_bytes(np.savez_compressed), "x.npz", nothing),
     "listing": (lambda p: read_listing(p, labels=range(1, 8)), LISTING, "photo_train_kfold.txt", check_entries),
     "csv": (list_images, TABLE, "table.csv", check_samples),
     "jsonl": (list_images, LINES, "table.jsonl", check_samples),
@@ -152,18 +143,6 @@ def test_an_absurd_size_in_an_idx_header_takes_no_memory(size, tmp_path):
     path.write_bytes(bytes([0, 0, 8, 3]) + size * 3 + b"abc")
     with pytest.raises(InputError, match="the file holds 3"):
         read_idx(path, ndim=3)
-
-
-def test_a_bomb_inside_an_npz_is_not_unpacked(tmp_path):
-    path = tmp_path / "bomb.npz"
-    with zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED) as archive:
-        archive.writestr("images.npy", npy_bytes(noise(4)) + bytes(200 << 20))
-    tracemalloc.start()
-    with pytest.raises(InputError, match="header promises 4 bytes"):
-        read_npz(path, names=("images",))
-    peak = tracemalloc.get_traced_memory()[1]
-    tracemalloc.stop()
-    assert peak < MOST_MEMORY
 
 
 def test_a_bomb_in_gzip_is_not_unpacked_beyond_the_limit(tmp_path, monkeypatch):
