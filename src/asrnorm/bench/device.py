@@ -9,7 +9,6 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
 import torch
-from torch import Tensor
 
 from asrnorm import ops
 from asrnorm.bench.harness import Case, compare
@@ -132,13 +131,3 @@ def copy_bandwidth(device: torch.device, repeats: int = 10, size: int = _COPY_BY
     case = Case(lambda: target.copy_(source), 2 * size, str(device))
     (row,) = compare("copy", {"copy": case}, baseline="copy", repeats=repeats)
     return row.per_second
-
-
-def tensor_bytes(*tensors: Tensor) -> int:
-    """Return how many bytes the elements take.
-
-    Example:
-        >>> tensor_bytes(torch.zeros(3), torch.zeros(2, dtype=torch.bfloat16))
-        16
-    """
-    return sum(tensor.numel() * tensor.element_size() for tensor in tensors)

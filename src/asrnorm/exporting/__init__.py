@@ -10,13 +10,3 @@ from asrnorm.exporting.program_file import ProgramFile as ProgramFile
 from asrnorm.exporting.verify import Verdict as Verdict
 from asrnorm.exporting.weight_file import WeightFile as WeightFile
 from asrnorm.exporting.weight_file import load_weight_file as load_weight_file
-
-
-def list_formats() -> tuple[str, ...]:
-    """Return the names of all file formats.
-
-    Example:
-        >>> list_formats()
-        ('onnx', 'safetensors', 'torch-export')
-    """
-    return FORMATS.names()

@@ -30,8 +30,7 @@ FROST_FILES = {
     "frost5.jpg": "5fc6a19df4a429ba68abdcc8f8a4278d4c9f81c9ccafd2c92ab0c8cf8992ebd2",
     "frost6.jpg": "1f92b2f48408748085b68dd81d816ef239f42cef3029c25d041fcb6760fb4f25",
 }
-FROST_WHEELS = ("imagecorruptions", "imgcorr", "imagecorruptions-imaug")  # distributions on PyPI that carry them
-FROST_PACKAGES = ("imagecorruptions", "imgcorr")  # what those install
+FROST_PACKAGES = ("imagecorruptions", "imgcorr")  # what the wheels install
 FROST_FOLDER = "frost"  # below ASRNORM_DATA
 # Paper: the script draws from the first five of its six pictures.
 _NUM_DRAWN = 5

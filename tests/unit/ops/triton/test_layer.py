@@ -12,8 +12,6 @@ from asrnorm.ops.triton import launch
 from helpers.interpreter import interpret
 from helpers.kernel_case import KernelCase, check, outcome
 
-HALVES = (torch.float16, torch.bfloat16)
-
 
 def test_the_kernels_equal_the_reference_in_the_interpreter():
     found = int(interpret("interpreted_layer"))
