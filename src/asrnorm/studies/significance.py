@@ -82,8 +82,8 @@ def pooled_p(ours: Summary, theirs: Summary, *, better: Better = "higher") -> fl
     """Return p of the one-sided two-sample t-test with pooled variance; `None` below three values a side.
 
     Example:
-        >>> round(pooled_p(printed_summary(86.9, 0.5, 5), printed_summary(86.3, 0.4, 5)), 3)
-        0.049
+        >>> round(pooled_p(summarize([3.0, 4.0, 5.0, 4.0]), summarize([1.0, 2.0, 3.0])), 4)
+        0.0164
     """
     if _undecided(ours, theirs):
         return None
@@ -126,22 +126,6 @@ def paired_p(ours: Mapping[int, float], theirs: Mapping[int, float], *, better: 
         return None
     summary = summarize([ours[seed] - theirs[seed] for seed in seeds])
     return _tail(summary.mean, _variance(summary) / summary.n, summary.n - 1, better)
-
-
-def printed_summary(mean: float, deviation: float, n: int, *, ddof: int = 0) -> Summary:
-    """Return printed numbers as a summary, whose deviation is over n - 1.
-
-    Args:
-        mean: as printed.
-        deviation: as printed after the plus-minus sign.
-        n: number of runs.
-        ddof: of the printed deviation; the paper's is 0.
-
-    Example:
-        >>> round(printed_summary(91.4, 0.1, 5).deviation, 4)
-        0.1118
-    """
-    return Summary(mean=mean, deviation=deviation * math.sqrt((n - ddof) / (n - 1)), n=n)
 
 
 def bootstrap_interval(

@@ -10,12 +10,12 @@ from scipy import stats
 from asrnorm.errors import InputError
 from asrnorm.studies import get_study
 from asrnorm.studies.significance import (
+    Summary,
     bootstrap_interval,
     compare,
     correct_holm,
     paired_p,
     pooled_p,
-    printed_summary,
     summarize,
     welch_p,
 )
@@ -23,6 +23,11 @@ from asrnorm.studies.significance import (
 OURS = [52.8, 49.1, 57.0, 51.2, 54.4]
 THEIRS = [47.4, 51.9, 44.0, 46.6]
 samples = st.lists(st.floats(-100, 100).map(lambda x: round(x, 3)), min_size=3, max_size=8)
+
+
+def printed_summary(mean, deviation, n, *, ddof=0):
+    """Printed numbers as a summary, whose deviation is over n - 1; `ddof` is that of the printed one."""
+    return Summary(mean=mean, deviation=deviation * math.sqrt((n - ddof) / (n - 1)), n=n)
 
 
 def test_the_paper_s_p_values_against_as_follow_from_its_printed_numbers():
