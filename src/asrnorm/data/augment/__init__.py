@@ -16,8 +16,6 @@ from asrnorm.data.augment.compose import (
 from asrnorm.data.augment.crop import random_crop_flip
 from asrnorm.data.augment.enhance import brightness, color, contrast, grayscale, sharpness
 from asrnorm.data.augment.hue import shift_hue
-from asrnorm.data.augment.jitter import JitterRange, color_jitter, random_grayscale
-from asrnorm.data.augment.random_box import random_resized_crop
 from asrnorm.data.augment.resample import resize
 from asrnorm.data.augment.rsda import IDENTITY, RSDA_OPERATIONS, apply_named, apply_tuple, draw_tuples
 from asrnorm.data.augment.tone import autocontrast, shift_channel, solarize
@@ -33,7 +31,6 @@ __all__ = [
     "RSDA_OPERATIONS",
     "Augmentation",
     "Compose",
-    "JitterRange",
     "Resize",
     "ToFloat",
     "apply_named",
@@ -41,13 +38,10 @@ __all__ = [
     "autocontrast",
     "brightness",
     "color",
-    "color_jitter",
     "contrast",
     "draw_tuples",
     "grayscale",
     "random_crop_flip",
-    "random_grayscale",
-    "random_resized_crop",
     "resize",
     "sharpness",
     "shift_channel",

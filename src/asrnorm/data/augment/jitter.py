@@ -8,7 +8,7 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from asrnorm.data.augment.batch import check_generator, check_images, in_pieces
+from asrnorm.data.augment.batch import check_images, in_pieces
 from asrnorm.data.augment.enhance import blend, luma, mean_luma
 from asrnorm.data.augment.hue import hue_steps, turn_hue
 
@@ -96,30 +96,3 @@ def _blend(x_nchw: Tensor, kind: Tensor, factor: Tensor) -> Tensor:
     gray = luma(x_nchw)
     degenerate = torch.where(kind == CONTRAST, mean_luma(gray), gray).masked_fill_(kind == BRIGHTNESS, 0)
     return blend(degenerate, x_nchw, factor).floor_()
-
-
-def color_jitter(images: Tensor, generator: torch.Generator, spread: JitterRange = JitterRange()) -> Tensor:  # noqa: B008
-    """Draw for each sample and apply, as `ColorJitter`.
-
-    Example:
-        >>> images = torch.full((2, 3, 4, 4), 100, dtype=torch.uint8)
-        >>> color_jitter(images, torch.Generator().manual_seed(0)).shape
-        torch.Size([2, 3, 4, 4])
-    """
-    check_images(images)
-    check_generator(images, generator)
-    return jitter_colors(images, draw_jitter(images.shape[0], generator, spread))
-
-
-def random_grayscale(images: Tensor, generator: torch.Generator, probability: float = 0.1) -> Tensor:
-    """Make each sample gray with the given probability, as `RandomGrayscale`.
-
-    Example:
-        >>> images = torch.tensor([200, 100, 0], dtype=torch.uint8).view(1, 3, 1, 1)
-        >>> random_grayscale(images, torch.Generator().manual_seed(0), probability=1.0).flatten().tolist()
-        [118, 118, 118]
-    """
-    check_images(images)
-    check_generator(images, generator)
-    chosen = torch.rand(images.shape[0], generator=generator, device=images.device) < probability
-    return torch.where(chosen.view(-1, 1, 1, 1), luma(images.float()).to(torch.uint8), images)

@@ -1,12 +1,11 @@
-"""torchvision's `RandomResizedCrop` on batches: the rule by which a box is drawn, and the crop itself."""
+"""torchvision's `RandomResizedCrop` on batches: the rule by which a box is drawn."""
 
 import math
 
 import torch
 from torch import Tensor
 
-from asrnorm.data.augment.batch import check_generator, check_images
-from asrnorm.data.augment.resample import Boxes, resize_boxes
+from asrnorm.data.augment.resample import Boxes
 from asrnorm.errors import InputError
 
 _ATTEMPTS = 10
@@ -74,27 +73,3 @@ def _largest(height: int, width: int, ratio: tuple[float, float]) -> tuple[int, 
     if width / height > ratio[1]:
         return height, min(width, round(height * ratio[1]))
     return height, width
-
-
-def random_resized_crop(
-    images: Tensor,
-    generator: torch.Generator,
-    size: tuple[int, int] = (222, 222),
-    *,
-    scale: tuple[float, float] = (0.8, 1.0),
-    ratio: tuple[float, float] = (3 / 4, 4 / 3),
-    flip: float = 0.0,
-) -> Tensor:
-    """Cut a random box out of each image, resize it as Pillow does, and mirror it with probability `flip`.
-
-    Example:
-        >>> images = torch.zeros(2, 3, 40, 30, dtype=torch.uint8)
-        >>> random_resized_crop(images, torch.Generator().manual_seed(0), (20, 20), flip=0.5).shape
-        torch.Size([2, 3, 20, 20])
-    """
-    check_images(images)
-    check_generator(images, generator)
-    n, _, h, w = images.shape
-    boxes = draw_boxes(n, h, w, generator, scale=scale, ratio=ratio)
-    mirrored = torch.rand(n, generator=generator, device=images.device) < flip
-    return resize_boxes(images, boxes, size, mirrored)

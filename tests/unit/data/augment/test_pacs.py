@@ -1,16 +1,11 @@
 import pytest
 import torch
 
-from asrnorm.data.augment import (
-    Compose,
-    ToFloat,
-    color_jitter,
-    pacs,
-    random_grayscale,
-    random_resized_crop,
-    to_float,
-)
+from asrnorm.data.augment import Compose, ToFloat, grayscale, pacs, to_float
+from asrnorm.data.augment.jitter import draw_jitter, jitter_colors
 from asrnorm.data.augment.pacs import PacsDraw, apply_pacs, apply_unfused, draw_pacs, random_pacs
+from asrnorm.data.augment.random_box import draw_boxes
+from asrnorm.data.augment.resample import resize_boxes
 from helpers.pictures import pictures
 
 SIZE = (20, 18)
@@ -23,12 +18,26 @@ def generator(seed=0):
 def test_it_is_the_chain_of_its_steps_with_their_draws():
     images = pictures(24, 21)
 
-    def crop(images, generator):
-        return random_resized_crop(images, generator, SIZE, flip=0.5)
+    def crop_and_flip(images, generator):
+        boxes = draw_boxes(len(images), 24, 21, generator)
+        return resize_boxes(images, boxes, SIZE, torch.rand(len(images), generator=generator) < 0.5)
+
+    def jitter(images, generator):
+        return jitter_colors(images, draw_jitter(len(images), generator))
+
+    def gray(images, generator):
+        chosen = torch.rand(len(images), generator=generator) < 0.1
+        return torch.where(chosen.view(-1, 1, 1, 1), grayscale(images), images)
 
     for seed in range(3):
-        expected = Compose((crop, color_jitter, random_grayscale))(images, generator(seed))
+        expected = Compose((crop_and_flip, jitter, gray))(images, generator(seed))
         assert torch.equal(random_pacs(images, generator(seed), SIZE), expected)
+
+
+def test_flips_and_grays_come_with_their_probabilities_a_sample():
+    drawn = draw_pacs(5000, (24, 21), generator())
+    assert abs(drawn.flip.float().mean() - 0.5) < 0.03
+    assert abs(drawn.gray.float().mean() - 0.1) < 0.02
 
 
 def test_floats_are_rounded_to_bytes_first():

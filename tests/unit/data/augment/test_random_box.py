@@ -4,8 +4,9 @@ import pytest
 import torch
 from scipy import stats
 
-from asrnorm.data.augment import pillow, random_resized_crop
+from asrnorm.data.augment import pillow
 from asrnorm.data.augment.random_box import draw_boxes
+from asrnorm.data.augment.resample import resize_boxes
 from asrnorm.errors import InputError
 from helpers.pictures import difference, one_by_one, pictures
 
@@ -40,9 +41,10 @@ def test_boxes_lie_inside_the_image():
 
 def test_crops_equal_pillow_with_the_same_boxes():
     images = pictures(227, 227)
-    result = random_resized_crop(images, torch.Generator().manual_seed(5), flip=1.0)
-    boxes = torch.stack(draw_boxes(8, 227, 227, torch.Generator().manual_seed(5)), 1)
-    expected = one_by_one(images, lambda image, box: pillow.resize_box(image, box, (222, 222), True), boxes.tolist())
+    boxes = draw_boxes(8, 227, 227, torch.Generator().manual_seed(5))
+    result = resize_boxes(images, boxes, (222, 222), torch.ones(8, dtype=torch.bool))
+    rows = torch.stack(boxes, 1).tolist()
+    expected = one_by_one(images, lambda image, box: pillow.resize_box(image, box, (222, 222), True), rows)
     assert difference(result, expected) == 0
 
 
