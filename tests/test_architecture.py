@@ -12,6 +12,7 @@ FLOOR = {
     "coercion",
     "commit",
     "config",
+    "cores",
     "diagnosis",
     "errors",
     "fingerprint",

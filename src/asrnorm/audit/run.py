@@ -1,6 +1,5 @@
 """The audit itself: every part measured once, kept as it comes, and put together."""
 
-import os
 import time
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -16,6 +15,7 @@ from asrnorm.audit.plan import Plan
 from asrnorm.audit.progress import AuditProgress
 from asrnorm.audit.result import Audit, ModelAudit, Reading
 from asrnorm.audit.subject import Subject
+from asrnorm.cores import count_cores
 from asrnorm.data.corruption import corrupt
 from asrnorm.data.corruption.crew import Order, hire_couriers
 from asrnorm.errors import AsrnormError, InputError
@@ -59,7 +59,7 @@ def run_audit(
     with AuditProgress(total, shown=progress) as bar:
         desks = [Desk(subject, pictures, own, plan, book, bar) for subject, own in zip(subjects, outputs, strict=True)]
         clean = [desk.look_at_clean() for desk in desks]
-        corrupted = _measure_corruptions(desks, usable, plan, workers or os.cpu_count() or 1)
+        corrupted = _measure_corruptions(desks, usable, plan, workers or count_cores())
         attacks = [attack.measure_attacks(desk) for desk in desks]
         found = search.measure_searches(desks)
     models = tuple(

@@ -5,7 +5,6 @@ keep their high byte (as Pillow does with 16-bit color), EXIF rotation is applie
 than a camera makes is refused before they are allocated.
 """
 
-import os
 import warnings
 from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -17,6 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 from PIL import Image, ImageOps, UnidentifiedImageError
 
+from asrnorm.cores import count_cores
 from asrnorm.errors import InputError
 
 # A photograph of 89 megapixels fills 256 MiB; Pillow's own default limit.
@@ -63,7 +63,7 @@ def read_images(
         >>> list(read_images([], size=(8, 8)))
         []
     """
-    with _quiet(), ThreadPoolExecutor(num_threads or os.cpu_count() or 1) as pool:
+    with _quiet(), ThreadPoolExecutor(num_threads or count_cores()) as pool:
         for start in range(0, len(paths), _BLOCK):
             block = paths[start : start + _BLOCK]
             yield np.stack(list(pool.map(lambda path: _decode(path, size), block)))

@@ -6,6 +6,7 @@ import threading
 from collections.abc import Mapping, Sequence
 from contextlib import ExitStack
 
+from asrnorm.cores import count_cores
 from asrnorm.errors import InputError
 from asrnorm.launch.executor import Ended
 from asrnorm.launch.job import Job
@@ -110,10 +111,3 @@ class LocalExecutor:
         if ended.status == "failed":
             self._failed.add(job)
         self._ended.put((worker, ended))
-
-
-def count_cores() -> int:
-    """Return how many cores this process may use."""
-    if hasattr(os, "sched_getaffinity"):
-        return len(os.sched_getaffinity(0))
-    return os.cpu_count() or 1

@@ -2,9 +2,9 @@ from pathlib import Path
 
 import pytest
 
+from asrnorm.cores import count_cores
 from asrnorm.errors import InputError
 from asrnorm.launch import LocalExecutor, launch
-from asrnorm.launch.local import count_cores
 from asrnorm.sharing import service
 from helpers.fake_job import Lines, fake_job, starts
 from helpers.fake_mps import FakeMps

@@ -13,6 +13,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from asrnorm.cores import count_cores
 from asrnorm.data.corruption.apply import corrupt, list_corruptions
 from asrnorm.data.corruption.base import CORRUPTIONS, Pixels
 from asrnorm.data.corruption.crew import Piece, Run, hire
@@ -109,7 +110,7 @@ def generate_corrupted(
     for name in sorted(finished):
         record.check_seed(name)
     waiting = len(names) - len(finished)
-    workers = min(workers or _num_cores(), max(1, waiting * number // _PIECE))
+    workers = min(workers or count_cores(), max(1, waiting * number // _PIECE))
     files = []
     with ImageProgress(waiting * number, shown=progress) as bar, hire(images_nhwc, workers if waiting else 1) as run:
         files.append(_write_labels(PartialArray(folder / "labels.npy", (number,)), labels_n, record))
@@ -170,10 +171,6 @@ def _write_labels(target: PartialArray, labels_n: NDArray[np.uint8], record: "_R
 def _describe(file: GeneratedFile) -> str:
     how = "there already" if file.skipped else f"{file.seconds:.1f} s"
     return f"{file.name}: {how}{', equal to the published file' if file.published else ''}"
-
-
-def _num_cores() -> int:
-    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
 class _Record:
