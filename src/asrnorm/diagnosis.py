@@ -11,6 +11,8 @@ from importlib import import_module, metadata
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from asrnorm.errors import first_line
+
 MINIMUM_PYTHON = (3, 11)
 MINIMUM_TORCH = (2, 11)
 
@@ -204,8 +206,8 @@ def _try_import(module: str) -> tuple[Any, str]:
     try:
         return importer(module), ""
     except Exception as error:  # a broken binary wheel may raise anything
-        first_line = (str(error).splitlines() or [""])[0]
-        return None, "not installed" if isinstance(error, ModuleNotFoundError) and error.name == module else first_line
+        absent = isinstance(error, ModuleNotFoundError) and error.name == module
+        return None, "not installed" if absent else first_line(error)
 
 
 def _version(distribution: str) -> str | None:

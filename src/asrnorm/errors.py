@@ -7,6 +7,8 @@ Every error raised on purpose derives from `AsrnormError`, so that the command l
 import difflib
 from collections.abc import Iterable
 
+_LONGEST = 300  # of a line that quotes another error, whose text may hold a whole file
+
 
 class AsrnormError(Exception):
     """Base of all errors that this package raises on purpose."""
@@ -53,6 +55,17 @@ class InterruptedRunError(AsrnormError):
 
 class MissingDependencyError(AsrnormError, ImportError):
     """An optional library that the call needs and this machine lacks."""
+
+
+def first_line(error: object) -> str:
+    r"""Return the first line of an error's text, cut where it is very long; its class where it says nothing.
+
+    Example:
+        >>> first_line(ValueError("no kernel\nand many more lines")), first_line(EOFError())
+        ('no kernel', 'EOFError')
+    """
+    lines = str(error).strip().splitlines()
+    return lines[0][:_LONGEST] if lines else type(error).__name__
 
 
 def describe_unknown(kind: str, name: str, known: Iterable[str]) -> str:

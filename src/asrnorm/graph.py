@@ -15,6 +15,8 @@ from typing import Generic, TypeVar
 import torch
 from torch import Tensor
 
+from asrnorm.errors import first_line
+
 logger = logging.getLogger("asrnorm")
 
 T = TypeVar("T")
@@ -91,7 +93,7 @@ def _capture(function: Callable[[], T], stream: torch.cuda.Stream, what: str) ->
 
 
 def _refuse(what: str, reason: object) -> None:
-    first = str(reason).strip().partition("\n")[0].rstrip(".")
+    first = first_line(reason).rstrip(".")
     logger.warning("%s is not captured as a CUDA graph, and slower for it: %s", what, first)
 
 

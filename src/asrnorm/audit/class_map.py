@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from asrnorm.errors import InputError
+from asrnorm.errors import InputError, first_line
 
 _MOST_NAMED = 4
 
@@ -57,7 +57,7 @@ def _read(file: Path) -> dict[str, int]:
     except FileNotFoundError:
         raise InputError(f"{file}: no such file") from None
     except (OSError, ValueError, RecursionError) as error:
-        raise InputError(f"{file}: not JSON ({(str(error).splitlines() or [''])[0]})") from None
+        raise InputError(f"{file}: not JSON ({first_line(error)})") from None
     outputs = _to_outputs(content)
     if not outputs:
         raise InputError(f"{file}: expected a list of names, or a mapping of names to outputs")

@@ -14,7 +14,7 @@ import torch
 
 from asrnorm.audit.form import Form
 from asrnorm.audit.subject import ModuleSubject
-from asrnorm.errors import InputError
+from asrnorm.errors import InputError, first_line
 from asrnorm.models.weight import is_pickle_refusal
 
 _PICKLED = ("custom_obj", "opaque_obj")  # members of an archive that torch unpickles without looking
@@ -63,7 +63,7 @@ def _open(path: Path) -> Any:
         if is_pickle_refusal(error):
             text = "holds more than tensors, or is no file of torch.export; it is not loaded"
             raise InputError(f"{path}: {text}") from error
-        line = (str(error).splitlines() or [type(error).__name__])[0]
+        line = first_line(error)
         reason = "" if "warnings above" in line else f" ({line})"  # which are silenced
         raise InputError(f"{path}: not a file of torch.export that this torch can read{reason}") from error
 

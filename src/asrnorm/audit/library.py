@@ -10,7 +10,7 @@ from torch import Tensor, nn
 
 from asrnorm.audit.form import Form
 from asrnorm.data.base import IMAGENET_MEAN, IMAGENET_STD
-from asrnorm.errors import InputError, MissingDependencyError
+from asrnorm.errors import InputError, MissingDependencyError, first_line
 from asrnorm.models.weight import read_state
 
 LIBRARIES = ("torchvision", "timm")
@@ -45,8 +45,7 @@ def build_from_library(library: str, name: str, weights: str | None, form: Form)
     except InputError:
         raise
     except Exception as error:  # unknown name, unknown weights, no network to fetch them over: each its own class
-        line = (str(error).splitlines() or [type(error).__name__])[0]
-        raise InputError(f"{library}:{name} with weights {weights!r} cannot be built ({line})") from error
+        raise InputError(f"{library}:{name} with weights {weights!r} cannot be built ({first_line(error)})") from error
     if form.mean is not None:
         return network, form
     own = getattr(network, "pretrained_cfg", None) or {}

@@ -14,7 +14,7 @@ from torch import nn
 from asrnorm.audit.form import Form
 from asrnorm.audit.library import LIBRARIES, build_from_library, load_strictly, read_weights
 from asrnorm.audit.subject import ModuleSubject, Subject
-from asrnorm.errors import InputError
+from asrnorm.errors import InputError, first_line
 
 _FORMS = "a run folder, torchvision:NAME, timm:NAME, package.module:function, file.py:function, a .pt2 or an .onnx file"
 _WEIGHTS_ALONE = (".pt", ".pth", ".bin", ".ckpt", ".safetensors")
@@ -135,5 +135,5 @@ def _import_file(path: Path) -> ModuleType:
 
 
 def _describe(error: Exception) -> str:
-    line = (str(error).splitlines() or [""])[0]
-    return f"{type(error).__name__}: {line}" if line else type(error).__name__
+    name, line = type(error).__name__, first_line(error)
+    return name if line == name else f"{name}: {line}"

@@ -12,7 +12,7 @@ from torch import Tensor
 
 from asrnorm.audit.form import Form
 from asrnorm.audit.subject import Subject
-from asrnorm.errors import InputError, MissingDependencyError
+from asrnorm.errors import InputError, MissingDependencyError, first_line
 
 _DTYPES = {"tensor(float)": np.float32, "tensor(float16)": np.float16, "tensor(double)": np.float64}
 
@@ -69,5 +69,4 @@ def _open(path: Path, device: torch.device) -> Any:
     try:
         return runtime.InferenceSession(str(path), options, providers=[*providers, "CPUExecutionProvider"])
     except Exception as error:  # onnxruntime has a class of its own for each kind of failure
-        line = (str(error).splitlines() or [""])[0]
-        raise InputError(f"{path}: not an ONNX file that onnxruntime can run ({line})") from error
+        raise InputError(f"{path}: not an ONNX file that onnxruntime can run ({first_line(error)})") from error

@@ -12,7 +12,7 @@ import torch
 
 from asrnorm import ops
 from asrnorm.bench.harness import Case, compare
-from asrnorm.errors import InputError
+from asrnorm.errors import InputError, first_line
 from asrnorm.ops.dispatch import Backend, kernel_problem
 
 logger = logging.getLogger("asrnorm")
@@ -103,8 +103,7 @@ def attempt(name: str, make: Callable[[], Case]) -> dict[str, Case]:
         case = make()
         case.run()
     except Exception as error:
-        first = (str(error).splitlines() or [""])[0]
-        logger.warning("bench: %s is left out: %s: %s", name, type(error).__name__, first[:200])
+        logger.warning("bench: %s is left out: %s: %s", name, type(error).__name__, first_line(error))
         return {}
     logger.info("bench: %s is ready after %.0f s", name, time.monotonic() - start)
     return {name: case}

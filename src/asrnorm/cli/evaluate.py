@@ -18,7 +18,7 @@ from asrnorm.cli.own_module import Modules, import_modules
 from asrnorm.cli.run_folder import open_run, read_assignments
 from asrnorm.cli.score_table import print_attacks, print_scores
 from asrnorm.config import RunConfig, content_hash, override
-from asrnorm.errors import InputError, StorageError
+from asrnorm.errors import InputError, StorageError, first_line
 from asrnorm.storage import describe_failure, write_whole
 
 if TYPE_CHECKING:
@@ -161,7 +161,7 @@ def _move(loaded: "LoadedRun", device: str) -> None:
     try:
         loaded.model.to(device)
     except (RuntimeError, AssertionError) as error:  # what torch raises for a device that is not there
-        raise InputError(f"device {device!r} cannot be used: {str(error).splitlines()[0]}") from error
+        raise InputError(f"device {device!r} cannot be used: {first_line(error)}") from error
 
 
 def _shorten(names: tuple[str, ...], most: int = 4) -> str:

@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from PIL import Image, ImageOps, UnidentifiedImageError
 
 from asrnorm.cores import count_cores
-from asrnorm.errors import InputError
+from asrnorm.errors import InputError, first_line
 
 # A photograph of 89 megapixels fills 256 MiB; Pillow's own default limit.
 MOST_PIXELS = 89_478_485
@@ -102,7 +102,7 @@ def _decode(path: Path, size: tuple[int, int] | None) -> NDArray[np.uint8]:
     except UnidentifiedImageError:
         raise InputError(f"{path}: cannot be read as an image: of no known format, or damaged at its start") from None
     except Exception as error:  # decoders raise nearly anything on a broken file, SyntaxError and struct.error included
-        raise InputError(f"{path}: cannot be read as an image: {_first_line(error, path)}") from None
+        raise InputError(f"{path}: cannot be read as an image: {_reason(error, path)}") from None
     if size is not None and (rgb.height, rgb.width) != size:
         rgb = rgb.resize((size[1], size[0]), Image.Resampling.BILINEAR)
     return np.asarray(rgb, dtype=np.uint8)
@@ -148,8 +148,7 @@ def _quiet() -> Iterator[None]:
         yield
 
 
-def _first_line(error: Exception, path: Path) -> str:
+def _reason(error: Exception, path: Path) -> str:
     if isinstance(error, OSError) and error.strerror:  # the system's, which repeats the path
         return error.strerror
-    lines = str(error).replace(repr(str(path)), "the file").replace(str(path), "the file").splitlines()
-    return lines[0] if lines else type(error).__name__
+    return first_line(error).replace(repr(str(path)), "the file").replace(str(path), "the file")

@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 from torch.export import ExportedProgram
 
-from asrnorm.errors import InputError, WrongCallError
+from asrnorm.errors import InputError, WrongCallError, first_line
 from asrnorm.exporting.base import FORMATS, FileFormat, Network, Subject
 from asrnorm.exporting.trace import INPUT, open_axes, trace
 
@@ -74,7 +74,7 @@ def _translate(program: ExportedProgram, subject: Subject) -> Any:
                 dynamic_shapes=open_axes(subject),  # known to the program, but not by name
             )
     except (RuntimeError, ValueError) as error:
-        raise InputError(f"PyTorch's exporter failed: {str(error).splitlines()[0]}") from error
+        raise InputError(f"PyTorch's exporter failed: {first_line(error)}") from error
     finally:
         for talker, level in zip(talkers, levels, strict=True):
             talker.setLevel(level)

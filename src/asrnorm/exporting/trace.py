@@ -7,7 +7,7 @@ from torch import Tensor, nn
 from torch.export import Dim, ExportedProgram
 
 from asrnorm import ops
-from asrnorm.errors import InputError
+from asrnorm.errors import InputError, first_line
 from asrnorm.exporting.base import Subject
 
 INPUT = "images"
@@ -54,7 +54,7 @@ def trace(subject: Subject) -> ExportedProgram:
         except RuntimeError as error:
             own = "x".join(map(str, subject.run.suite.image_size))
             raise InputError(
-                f"the network takes no images of {height}x{width}; it was trained on {own} ({_first_line(error)})"
+                f"the network takes no images of {height}x{width}; it was trained on {own} ({first_line(error)})"
             ) from error
         program = torch.export.export(_Named(subject.model).eval(), (images,), dynamic_shapes=open_axes(subject))
     refuse_foreign_operators(program)
@@ -82,7 +82,3 @@ def _forget_origin(program: ExportedProgram) -> None:
         if isinstance(module, torch.fx.GraphModule):
             for node in module.graph.nodes:
                 node.meta.pop("stack_trace", None)
-
-
-def _first_line(error: Exception) -> str:
-    return (str(error).splitlines() or [type(error).__name__])[0]

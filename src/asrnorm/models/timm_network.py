@@ -5,7 +5,7 @@ from typing import Any
 from torch import Tensor, nn
 
 from asrnorm.conversion import convert
-from asrnorm.errors import InputError, MissingDependencyError
+from asrnorm.errors import InputError, MissingDependencyError, first_line
 from asrnorm.models.base import MODELS, Classifier, NormFactory
 
 
@@ -68,5 +68,4 @@ def _create(architecture: str, num_classes: int) -> Any:
     try:
         return timm.create_model(architecture, pretrained=False, num_classes=num_classes)
     except (RuntimeError, ValueError) as error:
-        first = (str(error).splitlines() or [type(error).__name__])[0]
-        raise InputError(f"timm cannot make {architecture!r}: {first}") from error
+        raise InputError(f"timm cannot make {architecture!r}: {first_line(error)}") from error

@@ -9,7 +9,7 @@ from pathlib import Path
 import torch
 from torch import Tensor, nn
 
-from asrnorm.errors import InputError
+from asrnorm.errors import InputError, first_line
 from asrnorm.models.base import Classifier
 
 logger = logging.getLogger("asrnorm")
@@ -94,7 +94,7 @@ def read_state(path: Path) -> dict[str, Tensor]:
         if is_pickle_refusal(error):
             raise InputError(f"{path}: holds more than tensors, or is no weights file; it is not loaded") from error
         kind = "safetensors file" if path.suffix == ".safetensors" else "file of weights"
-        raise InputError(f"{path}: damaged, or not a {kind} ({_first_line(error)})") from error
+        raise InputError(f"{path}: damaged, or not a {kind} ({first_line(error)})") from error
     if isinstance(content, dict) and isinstance(content.get("state_dict"), dict):
         content = content["state_dict"]
     if not isinstance(content, dict) or not all(isinstance(value, Tensor) for value in content.values()):
@@ -105,7 +105,3 @@ def read_state(path: Path) -> dict[str, Tensor]:
 def is_pickle_refusal(error: Exception) -> bool:
     """Whether torch refused to unpickle: its message then advises to load the file unsafely, and is not passed on."""
     return isinstance(error, pickle.UnpicklingError) or "weights_only" in str(error)
-
-
-def _first_line(error: Exception) -> str:
-    return (str(error).splitlines() or [type(error).__name__])[0]

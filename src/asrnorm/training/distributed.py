@@ -8,7 +8,7 @@ from typing import Any, TypeVar
 import torch
 import torch.distributed as distributed
 
-from asrnorm.errors import InputError
+from asrnorm.errors import InputError, first_line
 from asrnorm.world import ALONE, World
 
 T = TypeVar("T")
@@ -32,7 +32,7 @@ def choose_device(name: str) -> torch.device:
     try:
         device = torch.device(name)
     except RuntimeError as error:
-        raise InputError(f"device {name!r}: {str(error).splitlines()[0]}") from None
+        raise InputError(f"device {name!r}: {first_line(error)}") from None
     if device.type not in _DEVICES:
         raise InputError(f"device {name!r} cannot be used: it must be one of auto, {', '.join(_DEVICES)}")
     if device.type == "cuda":

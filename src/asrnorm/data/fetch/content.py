@@ -11,7 +11,7 @@ from importlib import import_module
 from pathlib import Path
 from typing import Any
 
-from asrnorm.errors import InputError, MissingDependencyError
+from asrnorm.errors import InputError, MissingDependencyError, first_line
 
 CLASSES = ("dog", "elephant", "giraffe", "guitar", "horse", "house", "person")
 MAX_TEXT = 256 << 20
@@ -45,7 +45,7 @@ def digit_mat(path: Path, images: int) -> str:
         x, y = found["X"], found["y"]
         good = x.shape == (32, 32, 3, images) and x.dtype == "uint8" and y.size == images and y.max() <= 10
     except Exception as error:  # loadmat raises anything on damaged files
-        raise InputError(f"{path.name}: cannot be read as a MATLAB file ({_line(error)})") from error
+        raise InputError(f"{path.name}: cannot be read as a MATLAB file ({first_line(error)})") from error
     if not good:
         raise InputError(f"{path.name}: X is {x.shape} {x.dtype}, (32, 32, 3, {images}) uint8 expected")
     return f"{images} images; not the published bytes"
@@ -73,7 +73,7 @@ def _read_labels(path: Path) -> set[str]:
         rows = [line.split() for line in path.read_text("ascii").splitlines() if line.strip()]
         return {name for name, label in rows if label in tuple("0123456789")}
     except (OSError, ValueError) as error:
-        raise InputError(f"{path.name}: {_line(error)}") from error
+        raise InputError(f"{path.name}: {first_line(error)}") from error
 
 
 def npy_images(path: Path, shape: tuple[int, ...]) -> str:
@@ -84,7 +84,7 @@ def npy_images(path: Path, shape: tuple[int, ...]) -> str:
         array = np.load(path, mmap_mode="r", allow_pickle=False)
         found = (array.shape, str(array.dtype))
     except Exception as error:  # np.load raises anything on damaged files
-        raise InputError(f"{path.name}: cannot be read as .npy ({_line(error)})") from error
+        raise InputError(f"{path.name}: cannot be read as .npy ({first_line(error)})") from error
     if found != (shape, "uint8"):
         raise InputError(f"{path.name}: {found[0]} {found[1]}, {shape} uint8 expected")
     return "generated"
@@ -134,7 +134,7 @@ def _safetensors_shapes(path: Path) -> dict[str, tuple[int, ...]]:
             raise ValueError(f"{size} bytes, {end} expected")
         return {key: tuple(entry["shape"]) for key, entry in header.items()}
     except (OSError, ValueError, KeyError, TypeError, AttributeError, IndexError, struct.error) as error:
-        raise InputError(f"{path.name}: cannot be read as safetensors ({_line(error)})") from error
+        raise InputError(f"{path.name}: cannot be read as safetensors ({first_line(error)})") from error
 
 
 def _torch_shapes(path: Path) -> dict[str, tuple[int, ...]]:
@@ -144,7 +144,7 @@ def _torch_shapes(path: Path) -> dict[str, tuple[int, ...]]:
         state: Any = torch.load(path, map_location="cpu", weights_only=True)
         return {key: tuple(value.shape) for key, value in state.items()}
     except Exception as error:  # torch.load raises anything on damaged files
-        raise InputError(f"{path.name}: cannot be read as PyTorch weights ({_line(error)})") from error
+        raise InputError(f"{path.name}: cannot be read as PyTorch weights ({first_line(error)})") from error
 
 
 def _check_images(folder: Path, names: set[str]) -> None:
@@ -163,13 +163,9 @@ def _image_problem(path: Path) -> str:
             stream.seek(max(0, size - 12))
             tail = stream.read()
     except OSError as error:
-        return "missing" if isinstance(error, FileNotFoundError) else _line(error)
+        return "missing" if isinstance(error, FileNotFoundError) else first_line(error)
     if head.startswith(b"\x89PNG\r\n\x1a\n"):
         return "" if b"IEND" in tail else "cut short"
     if head[:4] == b"RIFF" and head[8:12] == b"WEBP":
         return "" if size >= 8 + int.from_bytes(head[4:8], "little") else "cut short"
     return "" if head.startswith((b"\xff\xd8\xff", b"GIF8", b"BM")) else "not an image"
-
-
-def _line(error: object) -> str:
-    return (str(error).splitlines() or [""])[0][:160] or type(error).__name__

@@ -19,7 +19,7 @@ from urllib.parse import urlsplit
 
 from asrnorm.data.fetch.checksum import matches
 from asrnorm.data.fetch.partial_file import PartialFile
-from asrnorm.errors import FetchError
+from asrnorm.errors import FetchError, first_line
 
 CHUNK = 256 << 10
 LARGEST = 16 << 30  # where the size is not known beforehand
@@ -132,7 +132,7 @@ def read_json(url: str, policy: Policy | None = None) -> Any:
         with _open(request, policy or Policy()) as answer:
             return json.loads(answer.read(_MOST_JSON))
     except (_MirrorError, ValueError, http.client.HTTPException, OSError) as error:
-        raise FetchError(f"{url}: {_first_line(error)}") from error
+        raise FetchError(f"{url}: {first_line(error)}") from error
 
 
 def _from_mirror(
@@ -193,7 +193,7 @@ def _transfer(url: str, part: PartialFile, digest: str, size: int | None, progre
             raise _MirrorError("has no more than what is here already", again=True) from error
         raise _MirrorError(f"HTTP {error.code}", again=error.code in (408, 425, 429) or error.code >= 500) from error
     except (http.client.HTTPException, TimeoutError, ConnectionError) as error:
-        raise _MirrorError(f"connection broke ({_first_line(error)})", again=True) from error
+        raise _MirrorError(f"connection broke ({first_line(error)})", again=True) from error
 
 
 def _open(request: urllib.request.Request, patience: Policy) -> Any:
@@ -204,7 +204,7 @@ def _open(request: urllib.request.Request, patience: Policy) -> Any:
         raise
     except urllib.error.URLError as error:
         nameless = isinstance(error.reason, socket.gaierror)
-        reason = "cannot be reached" if nameless else f"cannot be reached ({_first_line(error.reason)})"
+        reason = "cannot be reached" if nameless else f"cannot be reached ({first_line(error.reason)})"
         raise _MirrorError(reason, unreachable=True) from error
 
 
@@ -253,11 +253,7 @@ def _read(answer: Any) -> bytes:
     try:
         return bytes(answer.read(CHUNK))
     except (OSError, http.client.HTTPException) as error:
-        raise _MirrorError(f"connection broke ({_first_line(error)})", again=True) from error
-
-
-def _first_line(error: object) -> str:
-    return (str(error).splitlines() or [type(error).__name__])[0][:200] or type(error).__name__
+        raise _MirrorError(f"connection broke ({first_line(error)})", again=True) from error
 
 
 def _silent(done: int, total: int | None) -> None:

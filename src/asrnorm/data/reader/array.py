@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from asrnorm.errors import InputError
+from asrnorm.errors import InputError, first_line
 
 _MOST_HEADER = 1 << 16
 
@@ -38,7 +38,7 @@ def open_npy(path: Path) -> NDArray[Any]:
     except OSError as error:
         raise InputError(f"{path}: {error.strerror or error}") from None
     except Exception as error:  # the header is Python text: its parser raises tokenizer and syntax errors
-        raise InputError(f"{path}: not a readable .npy file ({_first_line(error)})") from None
+        raise InputError(f"{path}: not a readable .npy file ({first_line(error)})") from None
 
 
 def _read_header(head: bytes) -> tuple[tuple[int, ...], np.dtype[Any], int]:
@@ -65,7 +65,3 @@ def _check_size(path: Path, shape: tuple[int, ...], dtype: np.dtype[Any], held: 
             f"{path}: the header promises {size:,} bytes ({dtype}, shape {shape}), the file holds {held:,}; "
             "fetch the file again"
         )
-
-
-def _first_line(error: Exception) -> str:
-    return (str(error).splitlines() or [type(error).__name__])[0][:200]

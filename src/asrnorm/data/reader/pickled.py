@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 
 from asrnorm.data.reader.stream import read_bytes
-from asrnorm.errors import InputError
+from asrnorm.errors import InputError, first_line
 
 _ALLOWED = frozenset(
     {
@@ -161,8 +161,7 @@ def read_pickled(path: Path, limit: int) -> Any:
         if isinstance(value, dict):
             return {key: item.to_array() if isinstance(item, _Array) else item for key, item in value.items()}
     except Exception as error:  # damaged pickles raise nearly anything
-        reason = (str(error).splitlines() or [type(error).__name__])[0][:200]
-        raise InputError(f"{path}: not a pickle of plain data and byte arrays ({reason})") from None
+        raise InputError(f"{path}: not a pickle of plain data and byte arrays ({first_line(error)})") from None
     return value
 
 
