@@ -7,10 +7,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from asrnorm.config import RunConfig, content_hash, override
-from asrnorm.errors import AsrnormError
 from asrnorm.lock import take_lock
-from asrnorm.results import read_result
 from asrnorm.studies.spec import ANALYSIS_FILES, DIVERGENCE_FILE, Evaluation
+from asrnorm.studies.store import holds_result
 
 if TYPE_CHECKING:
     from asrnorm.studies.plan import Plan
@@ -143,11 +142,5 @@ def _assignment(name: str, value: Any) -> str:
 
 
 def _is_there(piece: Piece, config_hash: str | None) -> bool:
-    if not piece.product.is_file():
-        return False
-    if config_hash is None:
-        return True
-    try:  # an evaluation of that name may be of an earlier study, under another config
-        return read_result(piece.product).config_hash == config_hash
-    except AsrnormError:
-        return False
+    # An evaluation of that name may be of an earlier study, under another config.
+    return piece.product.is_file() if config_hash is None else holds_result(piece.product, config_hash)

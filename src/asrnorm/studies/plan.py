@@ -6,11 +6,9 @@ from pathlib import Path
 from typing import Literal
 
 from asrnorm.config import RunConfig, Scale, content_hash, run_name
-from asrnorm.errors import AsrnormError
-from asrnorm.results import read_result
 from asrnorm.studies.curve import CURVES_FILE
 from asrnorm.studies.spec import ANALYSIS_FILES, DIVERGENCE_FILE, RunSpec, Study
-from asrnorm.studies.store import Store, find_results
+from asrnorm.studies.store import Store, find_results, holds_result
 
 State = Literal["done", "kept", "partial", "pending"]
 Kind = Literal["run", "evaluation", "analysis"]
@@ -147,7 +145,7 @@ def _plan_dependents(spec: RunSpec, run: Task, scale: Scale) -> Iterator[Task]:
     if spec.evaluation is not None:
         config = spec.scored_config(run.seed, scale)
         output = run.folder / "evaluations" / f"{spec.evaluation.name}.json"
-        done = _holds(output, content_hash(config))
+        done = holds_result(output, content_hash(config))
         yield _dependent(run, "evaluation", replace(spec, analyses=()), config, output, done)
     for name in spec.analyses:
         output = run.folder / ANALYSIS_FILES[name]
@@ -167,14 +165,6 @@ def _dependent(run: Task, kind: Kind, spec: RunSpec, config: RunConfig, output: 
         state="done" if done and run.state == "done" else "pending",
         needs=run.key,
     )
-
-
-def _holds(path: Path, identity: str) -> bool:
-    """Whether a result is there and of this config: an evaluation's name says less than its hash."""
-    try:
-        return path.exists() and read_result(path).config_hash == identity
-    except AsrnormError:
-        return False
 
 
 def _mark_kept(tasks: Sequence[Task], store: Store, with_logs: bool) -> dict[str, Task]:

@@ -85,6 +85,19 @@ def find_results(runs: Path, kept: Path | None = None) -> Store:
     return Store(results=found, problems=tuple(problems), details=details)
 
 
+def holds_result(path: Path, config_hash: str) -> bool:
+    """Tell whether a whole result of this config lies there; an evaluation's name says less than its hash.
+
+    Example:
+        >>> holds_result(Path("nowhere"), "0123456789")
+        False
+    """
+    try:
+        return read_result(path).config_hash == config_hash
+    except AsrnormError:
+        return False
+
+
 def find_details(kept: Path) -> dict[str, Path]:
     """Return the folders of what is kept of runs besides their results, by the hash at the end of their names."""
     return {path.name.rpartition("--")[2]: path for path in sorted(kept.glob(f"{DETAILS}/*--*")) if path.is_dir()}
