@@ -12,13 +12,13 @@ from numpy.typing import NDArray
 
 from asrnorm.data.base import SUITES, Part, Suite, find_first
 from asrnorm.data.cache import EntryWriter, cache_folder, describe_files, open_entry
+from asrnorm.data.fetch.cifar_package import CLASSES
 from asrnorm.data.image_set import ImageSet
 from asrnorm.data.reader.array import open_npy
 from asrnorm.data.reader.cifar import SIDE, read_cifar_binary, read_cifar_python
 from asrnorm.data.split import split_stratified
 from asrnorm.errors import InputError, UnknownNameError, describe_unknown
 
-CLASSES = ("airplane", "automobile", "bird", "cat", "deer", "dog", "frog", "horse", "ship", "truck")
 STANDARD = (
     "gaussian_noise",
     "shot_noise",

@@ -13,13 +13,13 @@ from numpy.typing import NDArray
 from asrnorm.data.base import IMAGENET_MEAN, IMAGENET_STD, SUITES, Part, Suite
 from asrnorm.data.cache import EntryWriter, cache_folder, describe_files, open_entry
 from asrnorm.data.domain import Names, choose_domains
+from asrnorm.data.fetch.content import CLASSES
 from asrnorm.data.image import read_images
 from asrnorm.data.image_set import ImageSet, concatenate
 from asrnorm.data.reader.listing import read_listing
 from asrnorm.errors import InputError
 
 DOMAINS = ("art_painting", "cartoon", "photo", "sketch")
-CLASSES = ("dog", "elephant", "giraffe", "guitar", "horse", "house", "person")
 SIZE = (227, 227)
 SPLITS = ("train", "crossval", "test")
 
