@@ -38,10 +38,6 @@ class ToySuite(Suite):
     def sources(self):
         return ("home",)
 
-    @property
-    def target_names(self):
-        return tuple(part.name for part in self.parts() if part.role == "target" and part.present)
-
     def parts(self):
         targets = (Part(name, "target", name != "absent", "in memory") for name in self._targets)
         return Part("home", "source", True, "in memory"), *targets

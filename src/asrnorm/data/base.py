@@ -71,9 +71,9 @@ class Suite(abc.ABC):
         """Names of the domains trained on, one unless several are mixed."""
 
     @property
-    @abc.abstractmethod
     def target_names(self) -> tuple[str, ...]:
-        """Names of the target domains that are present, in reporting order."""
+        """Names of the target domains that are present, in reporting order: that of `parts()`, unless overridden."""
+        return tuple(part.name for part in self.parts() if part.role == "target" and part.present)
 
     @abc.abstractmethod
     def parts(self) -> tuple[Part, ...]:

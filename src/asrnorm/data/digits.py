@@ -91,13 +91,8 @@ class Digits(Suite):
         """MNIST."""
         return ("mnist",)
 
-    @property
-    def target_names(self) -> tuple[str, ...]:
-        """The targets that are there, in the order of the paper's table."""
-        return tuple(part.name for part in self.parts() if part.role == "target" and part.present)
-
     def parts(self) -> tuple[Part, ...]:
-        """Return what is there and what is missing, from file names alone."""
+        """Return what is there and what is missing, from file names alone; targets as in the paper's table."""
         mnist = self._mnist_files()
         parts = [self._part("mnist", "source", mnist, "MNIST/raw/{train,t10k}-{images-idx3,labels-idx1}-ubyte")]
         parts.append(self._part("svhn", "target", self._mat_files("svhn"), "svhn/test_32x32.mat"))

