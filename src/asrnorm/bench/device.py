@@ -12,12 +12,12 @@ import torch
 
 from asrnorm import ops
 from asrnorm.bench.harness import Case, compare
+from asrnorm.diagnosis import BACKEND_VARIABLE
 from asrnorm.errors import InputError, first_line
 from asrnorm.ops.dispatch import Backend, kernel_problem
 
 logger = logging.getLogger("asrnorm")
 
-_BACKEND = "ASRNORM_BACKEND"
 _WARMUP = 3  # calls before a capture: workspaces, kernels and the optimizer's state must exist
 _COPY_BYTES = 1 << 30
 
@@ -51,17 +51,17 @@ def on_backend(name: Backend) -> Iterator[None]:
         ...     os.environ["ASRNORM_BACKEND"]
         'reference'
     """
-    before = os.environ.get(_BACKEND)
+    before = os.environ.get(BACKEND_VARIABLE)
     if name == "reference":
-        os.environ[_BACKEND] = name
+        os.environ[BACKEND_VARIABLE] = name
     try:
         with ops.use_backend(name):
             yield
     finally:
         if before is not None:
-            os.environ[_BACKEND] = before
+            os.environ[BACKEND_VARIABLE] = before
         elif name == "reference":
-            del os.environ[_BACKEND]
+            del os.environ[BACKEND_VARIABLE]
 
 
 def has_fused() -> bool:
