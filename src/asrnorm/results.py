@@ -67,13 +67,18 @@ def to_plain(result: RunResult) -> dict[str, Any]:
     return {"schema": values.pop("schema"), **values}
 
 
+def format_result(result: RunResult) -> str:
+    """Return the text of a `result.json`."""
+    return json.dumps(to_plain(result), indent=2)
+
+
 def write_result(path: Path, result: RunResult) -> None:
     """Write a result under its final name only when it is whole.
 
     Raises:
         StorageError: the disk is full or the place cannot be written; what was there stays.
     """
-    write_whole(path, json.dumps(to_plain(result), indent=2))
+    write_whole(path, format_result(result))
 
 
 def read_result(path: Path) -> RunResult:

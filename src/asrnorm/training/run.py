@@ -18,7 +18,7 @@ from asrnorm.data.pool import Pool
 from asrnorm.errors import DivergenceError, InputError
 from asrnorm.models import Classifier
 from asrnorm.models.weight import read_state
-from asrnorm.results import RunResult, read_result, to_plain
+from asrnorm.results import RunResult, format_result, read_result
 from asrnorm.training.assembly import build_like, build_method, build_model, check_config, compile_parts
 from asrnorm.training.checkpoint import CheckpointStore
 from asrnorm.training.distributed import choose_device, from_first, join_world
@@ -151,7 +151,7 @@ def _work(config: RunConfig, site: _Site) -> RunResult:
 
 def write_result(path: Path, result: RunResult) -> None:
     """Write what a run came to; a full disk is told as to someone who trains."""
-    write_whole(path, json.dumps(to_plain(result), indent=2).encode())
+    write_whole(path, format_result(result).encode())
 
 
 def _choose_steps(config: RunConfig, suite: Suite, site: _Site) -> tuple[int, float]:
