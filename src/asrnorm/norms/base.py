@@ -121,6 +121,22 @@ def norm_relu(norm: nn.Module, x: Tensor) -> Tensor:
     return F.relu(norm(x))
 
 
+def weigh_newest(momentum: float | None, num_batches: Tensor | None) -> float:
+    """Return what the newest batch weighs in running statistics: without momentum, as much as each before it.
+
+    Args:
+        momentum: the weight; `None` averages over all batches, as `torch.optim.swa_utils.update_bn` asks for.
+        num_batches: how many there have been, the newest too.
+
+    Example:
+        >>> weigh_newest(0.1, None), weigh_newest(None, torch.tensor(4))
+        (0.1, 0.25)
+    """
+    if momentum is not None:
+        return momentum
+    return 0.0 if num_batches is None else 1 / float(num_batches)
+
+
 def spatial_size(x: Tensor) -> int:
     """Return the number of positions of a map, one where `x` has no spatial axes."""
     size = 1
@@ -132,6 +148,13 @@ def spatial_size(x: Tensor) -> int:
 def affine_parameters(num_features: int, **factory: Any) -> tuple[nn.Parameter, nn.Parameter]:
     """Return a gain of ones and a bias of zeros."""
     return nn.Parameter(torch.ones(num_features, **factory)), nn.Parameter(torch.zeros(num_features, **factory))
+
+
+def reset_affine(layer: nn.Module) -> None:
+    """Put gain and bias back to ones and zeros."""
+    with torch.no_grad():
+        layer.weight.fill_(1.0)  # type: ignore[operator]
+        layer.bias.zero_()  # type: ignore[operator]
 
 
 def join_processes(mean_nc: Tensor, variance_nc: Tensor, process_sum: ProcessSum) -> tuple[Tensor, Tensor, Tensor]:

@@ -3,13 +3,15 @@
 Ioffe and Szegedy, 2015; Nado et al., 2020 (statistics of the test batch); Chang et al., 2019 (domain-specific).
 """
 
+import operator
+
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
 from asrnorm import ops
-from asrnorm.errors import InputError
-from asrnorm.norms.base import NORMS, NormLayer, ProcessSum, join_processes, spatial_size
+from asrnorm.errors import InputError, InputTypeError
+from asrnorm.norms.base import NORMS, NormLayer, ProcessSum, join_processes, spatial_size, weigh_newest
 
 
 @NORMS.register("bn")
@@ -21,7 +23,7 @@ class BatchNorm(NormLayer, nn.BatchNorm2d):
     Args:
         num_features: C.
         eps: added to the variance.
-        momentum: weight of the newest batch in the running statistics.
+        momentum: weight of the newest batch in the running statistics; `None` averages over all batches.
         device: where the parameters lie.
         dtype: their dtype.
 
@@ -35,7 +37,7 @@ class BatchNorm(NormLayer, nn.BatchNorm2d):
         num_features: int,
         *,
         eps: float = 1e-5,
-        momentum: float = 0.1,
+        momentum: float | None = 0.1,
         device: torch.device | str | None = None,
         dtype: torch.dtype | None = None,
     ) -> None:
@@ -65,7 +67,9 @@ class BatchNorm(NormLayer, nn.BatchNorm2d):
     def _normalize_over_processes(self, x: Tensor, process_sum: ProcessSum) -> Tensor:
         assert self.running_mean is not None
         assert self.running_var is not None
-        momentum = 0.1 if self.momentum is None else self.momentum
+        if self.num_batches_tracked is not None:
+            self.num_batches_tracked.add_(1)
+        momentum = weigh_newest(self.momentum, self.num_batches_tracked)
         with ops.full_precision(x):
             mean, variance, samples = join_processes(*ops.channel_moments(x), process_sum)
             with torch.no_grad():
@@ -73,8 +77,6 @@ class BatchNorm(NormLayer, nn.BatchNorm2d):
                 unbiased = variance * (count / (count - 1))
                 self.running_mean.lerp_(mean[0].to(self.running_mean.dtype), momentum)
                 self.running_var.lerp_(unbiased[0].to(self.running_var.dtype), momentum)
-                if self.num_batches_tracked is not None:
-                    self.num_batches_tracked.add_(1)
             gain, bias = self.weight.to(mean.dtype), self.bias.to(mean.dtype)
             return ops.standardize_rescale(x, mean, torch.sqrt(variance + self.eps), gain, bias, eps=0.0)
 
@@ -109,7 +111,7 @@ class DomainBatchNorm(NormLayer):
         num_features: C.
         num_domains: how many domains.
         eps: added to the variance.
-        momentum: weight of the newest batch in the running statistics.
+        momentum: weight of the newest batch in the running statistics; `None` averages over all batches.
         device: where the parameters lie.
         dtype: their dtype.
 
@@ -127,7 +129,7 @@ class DomainBatchNorm(NormLayer):
         *,
         num_domains: int = 1,
         eps: float = 1e-5,
-        momentum: float = 0.1,
+        momentum: float | None = 0.1,
         device: torch.device | str | None = None,
         dtype: torch.dtype | None = None,
     ) -> None:
@@ -180,6 +182,13 @@ def set_domain(model: nn.Module, domain: int | Tensor) -> int:
     layers = [module for module in model.modules() if isinstance(module, DomainBatchNorm)]
     if not layers:
         raise InputError(f"{type(model).__name__} has no dsbn layer to set a domain for")
+    if not isinstance(domain, Tensor):
+        try:
+            domain = operator.index(domain)
+        except TypeError:
+            raise InputTypeError(
+                f"set_domain takes one number, or a tensor with one for each sample, not {type(domain).__name__}"
+            ) from None
     lowest, highest = (domain, domain) if isinstance(domain, int) else map(int, domain.aminmax())
     for layer in layers:
         if lowest < 0 or highest >= len(layer.domains):
@@ -195,5 +204,5 @@ def _batch_norm(
     layer: nn.BatchNorm2d, x: Tensor, mean: Tensor | None, variance: Tensor | None, from_batch: bool
 ) -> Tensor:
     with ops.full_precision(x):
-        momentum = 0.1 if layer.momentum is None else layer.momentum
+        momentum = weigh_newest(layer.momentum, layer.num_batches_tracked) if from_batch and mean is not None else 0.0
         return F.batch_norm(x, mean, variance, layer.weight, layer.bias, from_batch, momentum, layer.eps)

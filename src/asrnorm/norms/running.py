@@ -6,13 +6,13 @@ import torch
 from torch import Tensor
 
 from asrnorm import ops
-from asrnorm.norms.base import NormLayer, join_processes, spatial_size
+from asrnorm.norms.base import NormLayer, join_processes, spatial_size, weigh_newest
 
 
 class TracksBatch(NormLayer):
     """A norm layer that keeps running statistics under the names that `torch.nn.BatchNorm2d` gives them."""
 
-    momentum: float = 0.1
+    momentum: float | None = 0.1
     running_mean: Tensor
     running_var: Tensor
     num_batches_tracked: Tensor
@@ -30,7 +30,9 @@ class TracksBatch(NormLayer):
         self.running_var.fill_(1.0)
         self.num_batches_tracked.zero_()
 
-    def batch_moments(self, x: Tensor, mean_nc: Tensor, variance_nc: Tensor) -> tuple[Tensor, Tensor]:
+    def batch_moments(
+        self, x: Tensor, mean_nc: Tensor, variance_nc: Tensor, *, track: bool = True
+    ) -> tuple[Tensor, Tensor]:
         """Return mean and variance of the batch, `(1, c)` each; in evaluation the running ones.
 
         Args:
@@ -38,6 +40,7 @@ class TracksBatch(NormLayer):
             mean_nc: means of its samples' channels.
             variance_nc: their variances; what is tracked is joined from these as they are, and corrected to the
                 unbiased estimate as BatchNorm does where they are biased.
+            track: let the running statistics follow.
         """
         if not self.training or x.shape[0] == 0:
             dtype = mean_nc.dtype
@@ -48,11 +51,14 @@ class TracksBatch(NormLayer):
             mean, variance = ops.pool_moments(mean_nc, variance_nc, dim=0)
         else:
             mean, variance, samples = join_processes(mean_nc, variance_nc, self.process_sum)
+        if not track:
+            return mean, variance
         with torch.no_grad():
-            self.running_mean.lerp_(mean[0].to(self.running_mean.dtype), self.momentum)
-            tracked = self.tracked_variance(variance, samples * spatial_size(x))[0]
-            self.running_var.lerp_(tracked.to(self.running_var.dtype), self.momentum)
             self.num_batches_tracked.add_(1)
+            momentum = weigh_newest(self.momentum, self.num_batches_tracked)
+            self.running_mean.lerp_(mean[0].to(self.running_mean.dtype), momentum)
+            tracked = self.tracked_variance(variance, samples * spatial_size(x))[0]
+            self.running_var.lerp_(tracked.to(self.running_var.dtype), momentum)
         return mean, variance
 
     def tracked_variance(self, variance: Tensor, count: int | Tensor) -> Tensor:
