@@ -11,6 +11,7 @@ from torch import Tensor, nn
 from asrnorm import ops
 from asrnorm.errors import InputError
 from asrnorm.norms.base import NORMS, affine_parameters, spatial_size
+from asrnorm.norms.dense import read_dense
 from asrnorm.norms.running import TracksBatch
 
 Statistics = Literal["instance", "batch", "layer"]
@@ -197,20 +198,22 @@ class ASRNorm2d(TracksBatch):
             >>> [value.shape for value in ASRNorm2d(4).learned_statistics(torch.randn(2, 4, 3, 3))]
             [torch.Size([2, 4]), torch.Size([2, 4])]
         """
+        self.check_input(x)
         nets = self.standardize_nets()
         if nets is None:
             return None
         with ops.full_precision(x):
-            return ops.learned_standardization(*ops.channel_stats(x, self.eps), nets, self._native(x))
+            native = self._native(x, track=False)  # to look is not to train
+            return ops.learned_standardization(*ops.channel_stats(x, self.eps), nets, native)
 
     def standardize_nets(self) -> ops.StandardizeNets | None:
         """Return the weights of the standardization networks as `asrnorm.ops` takes them."""
         if not self.standardize:
             return None
         return ops.StandardizeNets(
-            _dense(self.stan_encoder),
-            _dense(self.mu_decoder),
-            _dense(self.sigma_decoder),
+            read_dense(self.stan_encoder),
+            read_dense(self.mu_decoder),
+            read_dense(self.sigma_decoder),
             self.lambda_mu if self.residual else None,
             self.lambda_sigma if self.residual else None,
         )
@@ -221,21 +224,21 @@ class ASRNorm2d(TracksBatch):
             return None
         shared = self.share_rescale_encoder
         return ops.RescaleNets(
-            _dense(self.rescale_encoder if shared else self.beta_encoder),
-            _dense(self.rescale_encoder if shared else self.gamma_encoder),
-            _dense(self.beta_decoder),
-            _dense(self.gamma_decoder),
+            read_dense(self.rescale_encoder if shared else self.beta_encoder),
+            read_dense(self.rescale_encoder if shared else self.gamma_encoder),
+            read_dense(self.beta_decoder),
+            read_dense(self.gamma_decoder),
             self.lambda_beta if self.gated_rescale else None,
             self.lambda_gamma if self.gated_rescale else None,
         )
 
-    def _native(self, x: Tensor) -> tuple[Tensor, Tensor] | None:
+    def _native(self, x: Tensor, *, track: bool = True) -> tuple[Tensor, Tensor] | None:
         if self.statistics == "instance":
             return None
         with ops.full_precision(x):
             moments = ops.channel_moments(x)
             if self.statistics == "batch":
-                mean, variance = self.batch_moments(x, *moments)
+                mean, variance = self.batch_moments(x, *moments, track=track)
             else:
                 mean, variance = ops.pool_moments(*moments, dim=1)
             return mean, torch.sqrt(variance + self.eps)
@@ -246,7 +249,3 @@ class ASRNorm2d(TracksBatch):
         defaults |= {"share_rescale_encoder": True, "statistics": "instance", "eps": 1e-5, "activation": None}
         changed = [f"{k}={getattr(self, k)!r}" for k, v in defaults.items() if getattr(self, k) != v]
         return ", ".join([str(self.num_features), *changed])
-
-
-def _dense(linear: nn.Linear) -> ops.Dense:
-    return ops.Dense(linear.weight, linear.bias)

@@ -7,7 +7,7 @@ import torch
 from torch import Tensor, nn
 
 from asrnorm import ops
-from asrnorm.norms.base import NORMS, affine_parameters, spatial_size
+from asrnorm.norms.base import NORMS, affine_parameters, reset_affine, spatial_size
 from asrnorm.norms.running import TracksBatch
 
 
@@ -23,7 +23,7 @@ class BatchInstanceNorm(TracksBatch):
     Args:
         num_features: C.
         eps: added to the variances.
-        momentum: weight of the newest batch in the running statistics.
+        momentum: weight of the newest batch in the running statistics; `None` averages over all batches.
         device: where the parameters lie.
         dtype: their dtype.
 
@@ -37,7 +37,7 @@ class BatchInstanceNorm(TracksBatch):
         num_features: int,
         *,
         eps: float = 1e-5,
-        momentum: float = 0.1,
+        momentum: float | None = 0.1,
         device: torch.device | str | None = None,
         dtype: torch.dtype | None = None,
     ) -> None:
@@ -46,6 +46,13 @@ class BatchInstanceNorm(TracksBatch):
         self.weight, self.bias = affine_parameters(num_features, device=device, dtype=dtype)
         self.gate = nn.Parameter(torch.ones(num_features, device=device, dtype=dtype))
         self.start_tracking(device=device, dtype=dtype)
+
+    def reset_parameters(self) -> None:
+        """Put every parameter back to a fresh start, and forget all batches."""
+        reset_affine(self)
+        with torch.no_grad():
+            self.gate.fill_(1.0)
+        self.reset_tracking()
 
     def forward(self, x: Tensor) -> Tensor:
         """Return the normalized activations."""

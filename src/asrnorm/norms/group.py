@@ -10,7 +10,7 @@ from torch import Tensor
 
 from asrnorm import ops
 from asrnorm.errors import InputError
-from asrnorm.norms.base import NORMS, NormLayer, affine_parameters, spatial_size
+from asrnorm.norms.base import NORMS, NormLayer, affine_parameters, reset_affine, spatial_size
 
 
 @NORMS.register("gn")
@@ -47,6 +47,10 @@ class GroupNorm(NormLayer):
         self.weight, self.bias = affine_parameters(num_features, device=device, dtype=dtype)
 
     fuses_relu = True
+
+    def reset_parameters(self) -> None:
+        """Put every parameter back to a fresh start."""
+        reset_affine(self)
 
     def forward(self, x: Tensor, activation: str | None = None) -> Tensor:
         """Return the normalized activations; `activation="relu"` applies it too."""
@@ -121,7 +125,7 @@ def group_norm(
     with ops.full_precision(x):
         dtype = ops.compute_dtype(x)
         y = F.group_norm(x.to(dtype), num_groups, gain.to(dtype), bias.to(dtype), eps).to(x.dtype)
-        if x.ndim == 4 and x.is_contiguous(memory_format=torch.channels_last):
+        if is_channels_last(x):
             y = y.contiguous(memory_format=torch.channels_last)
         return F.relu(y) if activation == "relu" else y
 
@@ -137,6 +141,14 @@ def _by_kernels(x: Tensor, num_groups: int, gain: Tensor, bias: Tensor, eps: flo
         whole = mean_nc.reshape(shape).shape
         mean, std = (part.expand(whole).reshape(mean_nc.shape) for part in (mean, std))
         return ops.standardize_rescale(x, mean, std, gain, bias, eps=0.0, activation=activation)
+
+
+def is_channels_last(x: Tensor) -> bool:
+    """Tell whether maps lie so; under `torch.vmap`, which hides how tensors lie, they are taken not to."""
+    try:
+        return x.ndim == 4 and x.is_contiguous(memory_format=torch.channels_last)
+    except RuntimeError:
+        return False
 
 
 def largest_divisor(number: int, limit: int) -> int:

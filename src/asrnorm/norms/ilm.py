@@ -8,7 +8,8 @@ from torch import Tensor, nn
 
 from asrnorm import ops
 from asrnorm.errors import InputError
-from asrnorm.norms.base import NORMS, NormLayer, affine_parameters, spatial_size
+from asrnorm.norms.base import NORMS, NormLayer, affine_parameters, reset_affine, spatial_size
+from asrnorm.norms.dense import read_dense
 from asrnorm.norms.group import largest_divisor
 
 
@@ -55,6 +56,12 @@ class ILMNorm(NormLayer):
         self.bias_decoder = nn.Linear(hidden, groups, bias=False, device=device, dtype=dtype)
         self.weight, self.bias = affine_parameters(num_features, device=device, dtype=dtype)
 
+    def reset_parameters(self) -> None:
+        """Put every parameter back to a fresh start."""
+        for linear in (self.encoder, self.weight_decoder, self.bias_decoder):
+            linear.reset_parameters()
+        reset_affine(self)
+
     def forward(self, x: Tensor) -> Tensor:
         """Return the normalized activations."""
         self.check_input(x)
@@ -72,8 +79,8 @@ class ILMNorm(NormLayer):
             return ops.standardize_rescale(x, mean_nc, std, gain, bias, eps=0.0)
 
     def _decode(self, statistic: Tensor, decoder: nn.Linear) -> Tensor:
-        hidden = torch.relu(nn.functional.linear(statistic, self.encoder.weight.to(statistic.dtype)))
-        decoded = nn.functional.linear(hidden, decoder.weight.to(statistic.dtype))
+        encode, decode = (read_dense(linear).weight.to(statistic.dtype) for linear in (self.encoder, decoder))
+        decoded = nn.functional.linear(torch.relu(nn.functional.linear(statistic, encode)), decode)
         return decoded.repeat_interleave(self.group_size, dim=1)
 
     def extra_repr(self) -> str:

@@ -7,7 +7,7 @@ import torch
 from torch import Tensor, nn
 
 from asrnorm import ops
-from asrnorm.norms.base import NORMS, affine_parameters, spatial_size
+from asrnorm.norms.base import NORMS, affine_parameters, reset_affine, spatial_size
 from asrnorm.norms.running import TracksBatch
 
 
@@ -24,7 +24,7 @@ class SwitchNorm(TracksBatch):
         num_features: C.
         batch: mix BN in; without it the layer does not look at other samples (`sn_in_ln`).
         eps: added to the mixed variance.
-        momentum: weight of the newest batch in the running statistics.
+        momentum: weight of the newest batch in the running statistics; `None` averages over all batches.
         device: where the parameters lie.
         dtype: their dtype.
 
@@ -39,7 +39,7 @@ class SwitchNorm(TracksBatch):
         *,
         batch: bool = True,
         eps: float = 1e-5,
-        momentum: float = 0.1,
+        momentum: float | None = 0.1,
         device: torch.device | str | None = None,
         dtype: torch.dtype | None = None,
     ) -> None:
@@ -51,6 +51,15 @@ class SwitchNorm(TracksBatch):
         self.var_logits = nn.Parameter(torch.ones(count, device=device, dtype=dtype))
         if batch:
             self.start_tracking(device=device, dtype=dtype)
+
+    def reset_parameters(self) -> None:
+        """Put every parameter back to a fresh start, and forget all batches."""
+        reset_affine(self)
+        with torch.no_grad():
+            self.mean_logits.fill_(1.0)
+            self.var_logits.fill_(1.0)
+        if self.batch:
+            self.reset_tracking()
 
     def forward(self, x: Tensor) -> Tensor:
         """Return the normalized activations."""

@@ -139,3 +139,13 @@ def test_repr_shows_what_differs_from_the_defaults():
     assert (
         ASRNorm2d(8, gated_rescale=True, activation="relu").extra_repr() == "8, gated_rescale=True, activation='relu'"
     )
+
+
+def test_looking_at_what_is_learned_does_not_train():
+    layer = ASRNorm2d(4, statistics="batch")
+    x = torch.randn(6, 4, 3, 3)
+    before = {name: value.clone() for name, value in layer.named_buffers()}
+    layer.learned_statistics(x)
+    assert all(torch.equal(value, before[name]) for name, value in layer.named_buffers())
+    with pytest.raises(InputError, match="expected 4 channels"):
+        layer.learned_statistics(torch.randn(2, 5, 3, 3))

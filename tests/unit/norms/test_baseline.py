@@ -1,11 +1,13 @@
 """The baselines against PyTorch's own layers, and what only they do."""
 
+import numpy as np
 import pytest
 import torch
 from torch import nn
 
-from asrnorm.errors import InputError
+from asrnorm.errors import InputError, InputTypeError
 from asrnorm.norms import (
+    NORMS,
     BatchInstanceNorm,
     BatchNorm,
     BatchNormTest,
@@ -15,6 +17,7 @@ from asrnorm.norms import (
     InstanceNorm,
     LayerNorm,
     SwitchNorm,
+    create_norm,
     set_domain,
 )
 
@@ -164,3 +167,60 @@ def test_ilm_gain_is_shared_in_a_key_group():
     gain = (layer(x).amax((2, 3)) - layer(x).amin((2, 3))) / (x.amax((2, 3)) - x.amin((2, 3))) * x.std((2, 3))
     torch.testing.assert_close(gain[:, :16], gain[:, :1].expand(2, 16), rtol=1e-3, atol=1e-3)
     torch.testing.assert_close(gain[:, 16:], gain[:, 16:17].expand(2, 16), rtol=1e-3, atol=1e-3)
+
+
+@pytest.mark.parametrize("name", ["bn", "bn_test", "sn", "bin"])
+def test_without_momentum_all_batches_weigh_the_same(name):
+    torch.manual_seed(0)
+    data = [5 + 2 * torch.randn(16, 3, 8, 8) for _ in range(5)]
+    model = nn.Sequential(create_norm(name, 3, momentum=None))
+    for batch in data:
+        model(batch)
+    torch.testing.assert_close(model[0].running_mean, torch.stack(data).mean((0, 1, 3, 4)))
+    variance = torch.stack([batch.var((0, 2, 3)) for batch in data]).mean(0)
+    torch.testing.assert_close(model[0].running_var, variance, rtol=0.05, atol=0)
+
+
+@pytest.mark.parametrize("name", ["bn", "bn_test", "dsbn"])
+def test_averaged_weights_get_the_statistics_that_pytorch_gives(name):
+    data = [5 + 2 * torch.randn(16, 3, 8, 8) for _ in range(5)]
+    ours, theirs = nn.Sequential(create_norm(name, 3)), nn.Sequential(nn.BatchNorm2d(3))
+    for model in (ours, theirs):
+        torch.optim.swa_utils.update_bn(data, model)
+    state = ours[0].domains[0] if name == "dsbn" else ours[0]
+    torch.testing.assert_close(state.running_mean, theirs[0].running_mean)
+    torch.testing.assert_close(state.running_var, theirs[0].running_var)
+
+
+@pytest.mark.parametrize("name", sorted(NORMS))
+def test_the_usual_loop_resets_every_parameter_and_statistic(name):
+    torch.manual_seed(0)
+    fresh, used = create_norm(name, 64), create_norm(name, 64)
+    with torch.no_grad():
+        for value in used.state_dict().values():
+            value.fill_(3)
+    for module in used.modules():
+        if hasattr(module, "reset_parameters"):
+            module.reset_parameters()
+    for key, value in used.state_dict().items():
+        drawn = fresh.state_dict()[key].unique().numel() > 1  # of a linear layer
+        assert bool((value != 3).all()) if drawn else torch.equal(value, fresh.state_dict()[key]), key
+
+
+@pytest.mark.parametrize("name", sorted(set(NORMS) - {"bn", "bn_test", "dsbn", "sn", "bin"}))
+def test_mapped_over_another_axis(name):
+    layer = create_norm(name, 4)
+    x = torch.randn(3, 2, 4, 5, 5)
+    torch.testing.assert_close(torch.vmap(layer)(x), torch.stack([layer(part) for part in x]))
+
+
+@pytest.mark.parametrize("domain", [np.int64(1), torch.tensor([1, 1])])
+def test_a_domain_may_be_any_whole_number_or_one_for_each_sample(domain):
+    layer = create_norm("dsbn", 4, num_domains=2)
+    assert set_domain(layer, domain) == 1
+    assert layer(torch.randn(2, 4, 3, 3)).shape == (2, 4, 3, 3)
+
+
+def test_another_kind_of_domain_is_refused():
+    with pytest.raises(InputTypeError, match="set_domain takes one number"):
+        set_domain(create_norm("dsbn", 4), [0, 1])
