@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from torch import Tensor, nn
-from torch.optim import Optimizer
+from torch.optim import LBFGS, Optimizer
 
 from asrnorm.norms import NormLayer
 
@@ -35,6 +35,9 @@ def exchange(optimizer: Optimizer, pairs: Sequence[tuple[str, nn.Module, nn.Modu
         if not known and trainable:
             _append(optimizer.param_groups[0], name, trainable)
             notes.append(f"{name}: its predecessor was not in the optimizer; added to the first parameter group")
+    if isinstance(optimizer, LBFGS):  # its state is of all parameters in one vector, whose length has changed
+        optimizer.state.clear()
+        optimizer._numel_cache = None
     return notes
 
 
@@ -51,10 +54,11 @@ def _replace_in_groups(
     waiting = dict(rest)
     known = False
     for group in optimizer.param_groups:
-        names = group.get("param_names")
-        parameters, group["params"] = group["params"], []
+        names = list(group["param_names"]) if "param_names" in group else None
+        parameters = list(group["params"])
+        group["params"].clear()  # the list itself stays: L-BFGS keeps hold of it
         if names is not None:
-            group["param_names"] = []
+            group["param_names"].clear()
         for index, parameter in enumerate(parameters):
             if id(parameter) not in gone:
                 group["params"].append(parameter)
@@ -72,7 +76,7 @@ def _replace_in_groups(
 def _append(group: dict[str, Any], name: str, parameters: dict[str, Any]) -> None:
     group["params"].extend(parameters.values())
     if "param_names" in group:
-        group["param_names"].extend(f"{name}.{key}" for key in parameters)
+        group["param_names"].extend(f"{name}.{key}" if name else key for key in parameters)
 
 
 def _successors(old: nn.Module, new: nn.Module) -> dict[Tensor, Tensor]:

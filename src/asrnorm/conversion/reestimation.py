@@ -40,6 +40,7 @@ def reestimate(model: nn.Module, batches: Iterable[Images], *, num_batches: int 
     if not norms:
         raise ConversionError(f"{type(model).__name__} has no norm that keeps running statistics")
     momenta = [norm.momentum for norm in norms]
+    before = [{name: value.clone() for name, value in norm.named_buffers(recurse=False)} for norm in norms]
     modes = [(module, module.training) for module in model.modules()]
     calls = dict.fromkeys(norms, 0)
 
@@ -57,6 +58,11 @@ def reestimate(model: nn.Module, batches: Iterable[Images], *, num_batches: int 
         with torch.no_grad():
             for images in place_images(model, batches, num_batches):
                 model(images)
+    except BaseException:
+        for norm, values in zip(norms, before, strict=True):
+            for name, value in values.items():
+                getattr(norm, name).copy_(value)
+        raise
     finally:
         for handle in handles:
             handle.remove()

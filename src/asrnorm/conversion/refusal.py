@@ -1,6 +1,6 @@
 """What cannot be converted, each with the way out."""
 
-from collections.abc import Collection
+from collections.abc import Collection, Sequence
 from typing import Any
 
 import torch
@@ -15,16 +15,35 @@ from asrnorm.norms import NORMS
 _WRAPPERS = ("DistributedDataParallel", "DataParallel", "FullyShardedDataParallel", "FSDPModule")
 
 
-def check_arguments(model: nn.Module, norm: Any, kinds: Collection[str], options: dict[str, Any]) -> None:
+def check_arguments(
+    model: nn.Module, norm: Any, layers: Any, kinds: Collection[str], optimizer: Any, options: dict[str, Any]
+) -> None:
     """Refuse a wrong call before anything is looked at."""
     if not isinstance(model, nn.Module):
         raise InputTypeError(f"convert takes a torch.nn.Module, not {type(model).__name__}")
     refuse_wrapped(model)
-    for kind in [kinds] if isinstance(kinds, str) else kinds:
+    refuse_other_optimizer(optimizer)
+    patterns = [layers] if isinstance(layers, str) else layers
+    if not callable(layers) and not (
+        isinstance(patterns, Sequence) and all(isinstance(pattern, str) for pattern in patterns)
+    ):
+        raise InputTypeError(
+            f"layers takes a preset, a name pattern or several, or a function of name and module, not {layers!r}"
+        )
+    for kind in kinds:
         if kind not in KINDS:
             raise UnknownNameError(describe_unknown("kind of norm", kind, KINDS))
     if isinstance(norm, str):
         NORMS.check(norm, options)
+
+
+def refuse_other_optimizer(optimizer: Any) -> None:
+    """Refuse what has no groups of parameters to exchange some in."""
+    if optimizer is not None and not hasattr(optimizer, "param_groups"):
+        raise InputTypeError(
+            f"optimizer takes one torch.optim.Optimizer, not {type(optimizer).__name__}; of several, "
+            "make those that train norm layers after the conversion"
+        )
 
 
 def refuse_wrapped(model: nn.Module) -> None:
@@ -55,6 +74,11 @@ def check_choice(model: nn.Module, sites: list[Site], chosen: list[Site], kinds:
         raise ConversionError("the chosen layers are converted already; asrnorm.revert(model) first")
     others = sorted({s.what.kind for s in sites if isinstance(s.what, Recognized)} - set(kinds))
     hint = f"; it has norms of kind {', '.join(others)}: add kinds={others!r}" if others else ""
+    reasons = [
+        f"{s.name} ({type(s.module).__name__}): {s.what.reason}" for s in sites if isinstance(s.what, Unsupported)
+    ]
+    if reasons:
+        hint += f"; not {reasons[0]}" + (f", and {len(reasons) - 1} more" if reasons[1:] else "")
     raise ConversionError(f"{type(model).__name__} has no norm layer to convert{hint}")
 
 

@@ -1,6 +1,7 @@
 """Build the layer that takes another's place, and keep the old one out of sight so that it can come back."""
 
 import copy
+import inspect
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
@@ -65,11 +66,15 @@ def build_replacement(
     like: dict[str, Any],
 ) -> nn.Module:
     """Return a new layer with the old one's values, device, dtype, training flag and hooks."""
-    arguments = {**inherited_options(factory, what), **what.factory(like), **options}
+    eps = {"eps": what.eps} if what.eps is not None and "eps" in options_of(factory) else {}
+    arguments = {**eps, **what.factory(like), **options}
     make = NORMS[factory] if isinstance(factory, str) else factory
     norm = make(what.num_features, **arguments)
-    if isinstance(norm, NormLayer):
-        norm.inherit(what.weight, what.bias, what.running_mean, what.running_var, what.num_batches_tracked)
+    inherit_values(norm, what)
+    if what.running_mean is not None and hasattr(old, "momentum") and "momentum" not in options:
+        for module in norm.modules():
+            if getattr(module, "running_mean", None) is not None and hasattr(module, "momentum"):
+                module.momentum = what.momentum  # type: ignore[assignment]
     new = norm
     if what.drop is not None or what.act is not None:
         new = NormAct(norm, _own(what.drop), _own(what.act))
@@ -81,13 +86,43 @@ def build_replacement(
     return new
 
 
-def inherited_options(factory: str | Callable[..., nn.Module], what: Recognized) -> dict[str, Any]:
-    """Return eps and momentum of the old layer where the new one takes them."""
-    if not isinstance(factory, str):
-        return {}
-    known = NORMS.options(factory)
-    inherited = {"eps": what.eps, "momentum": what.momentum}
-    return {name: value for name, value in inherited.items() if name in known and value is not None}
+def options_of(factory: str | Callable[..., nn.Module]) -> set[str]:
+    """Return the names of the options that a norm takes, registered or not; none where Python cannot tell.
+
+    Example:
+        >>> sorted(options_of(nn.GroupNorm))
+        ['affine', 'bias', 'device', 'dtype', 'eps', 'num_channels', 'num_groups']
+    """
+    if isinstance(factory, str):
+        return set(NORMS.options(factory))
+    try:
+        return set(inspect.signature(factory).parameters)
+    except (TypeError, ValueError):
+        return set()
+
+
+def inherit_values(norm: nn.Module, what: Recognized) -> None:
+    """Give a new layer what the old one learned, as far as it has places for it."""
+    values = (what.weight, what.bias, what.running_mean, what.running_var, what.num_batches_tracked)
+    if isinstance(norm, NormLayer):
+        norm.inherit(*values)
+        return
+    names = ("weight", "bias", "running_mean", "running_var", "num_batches_tracked")
+    with torch.no_grad():
+        for name, value in zip(names, values, strict=True):
+            own = getattr(norm, name, None)
+            if isinstance(own, Tensor) and value is not None and own.numel() == value.numel():
+                own.copy_(value.reshape(own.shape))
+                if isinstance(own, nn.Parameter):
+                    own.requires_grad_(value.requires_grad)
+
+
+def has_affine(norm: nn.Module) -> bool:
+    """Tell whether a layer has places for the gain and bias of another."""
+    if isinstance(norm, NormLayer):
+        inner = [module for module in norm.modules() if isinstance(module, NormLayer)]
+        return any(value is not None for module in inner for value in module.affine_pair())
+    return any(isinstance(getattr(norm, name, None), nn.Parameter) for name in ("weight", "bias"))
 
 
 def original_of(module: nn.Module) -> Original | None:

@@ -35,7 +35,7 @@ def choose(sites: list[Site], layers: Layers, kinds: Collection[str], norm: obje
     if isinstance(layers, str) and layers in PRESETS:
         preset = pick_preset(sites, norm) if layers == "auto" else layers
         label = f"preset {preset!r}" + (", picked for this network" if layers == "auto" else "")
-        names = _preset_names(preset, [s.name for s in sites])
+        names = _preset_names(preset, [site.name for site in (candidates if preset == "first" else sites)])
         return [site for site in candidates if site.name in names], label
     patterns = [layers] if isinstance(layers, str) else list(layers)
     chosen = [site for site in sites if any(_matches(site, pattern, candidates) for pattern in patterns)]
@@ -65,6 +65,8 @@ def _refuse_idle_patterns(patterns: list[str], sites: list[Site]) -> None:
     names = [name for site in sites for name in site.names]
     for pattern in patterns:
         if not any(fnmatchcase(name, pattern) for name in names):
+            if pattern in PRESETS:
+                raise ConversionError(f"{pattern!r} is a preset, which stands alone: layers={pattern!r}")
             if not set(pattern) & set("*?[."):
                 raise ConversionError(describe_unknown("preset or norm layer", pattern, [*PRESETS, *names[:8]]))
             raise ConversionError(f"pattern {pattern!r} matches no norm layer; they are called {_some(names)}")

@@ -7,9 +7,8 @@ from itertools import groupby
 from torch import nn
 
 from asrnorm.conversion.kind import Recognized, Unsupported
-from asrnorm.conversion.replace import NormAct, has_state_hooks
+from asrnorm.conversion.replace import NormAct, has_affine, has_state_hooks
 from asrnorm.conversion.site import Site
-from asrnorm.norms import NormLayer
 
 
 @dataclass
@@ -76,15 +75,15 @@ def notes_on(built: list[tuple[Site, nn.Module]], norm: str) -> list[str]:
     found = {
         "gated": sum(bool(getattr(new, "gated_rescale", False)) for _, new in old_and_new),
         "running": sum(what.running_mean is not None and not _tracks(new) for what, new in old_and_new),
-        "affine": sum(what.weight is not None and not _has_affine(new) for what, new in old_and_new),
-        "momentum": sum(_averages_all(site) and hasattr(_norm_of(new), "momentum") for site, new in built),
+        "affine": sum(what.weight is not None and not has_affine(new) for what, new in old_and_new),
+        "fresh": sum(what.running_mean is None and _tracks(new) for what, new in old_and_new),
         "frozen": sum(what.weight is not None and not what.weight.requires_grad for what, _ in old_and_new),
     }
     wording = {
         "gated": "the learned rescaling of {} is gated (gated_rescale=True), to keep the scale of trained activations",
         "running": f"running statistics of {{}} are not used by {norm!r}",
         "affine": f"affine values of {{}} are not used by {norm!r}",
-        "momentum": "{} averaged over all batches (momentum=None); the new ones weigh the newest by .1",
+        "fresh": "{} had no running statistics, and the new ones start with 0 and 1: train, or asrnorm.reestimate",
         "frozen": "affine values of {} were frozen and stay frozen; learned networks are trainable",
     }
     notes = [wording[key].format(count_layers(count)) for key, count in found.items() if count]
@@ -96,17 +95,8 @@ def _norm_of(module: nn.Module) -> nn.Module:
     return module.norm if isinstance(module, NormAct) else module
 
 
-def _averages_all(site: Site) -> bool:
-    what = site.what
-    return isinstance(what, Recognized) and what.running_mean is not None and what.momentum is None
-
-
 def _tracks(norm: nn.Module) -> bool:
     return any(getattr(module, "running_mean", None) is not None for module in norm.modules())
-
-
-def _has_affine(norm: nn.Module) -> bool:
-    return not isinstance(norm, NormLayer) or any(True for _ in norm.parameters())
 
 
 def count_layers(count: int) -> str:

@@ -10,13 +10,12 @@ from torch.optim import Optimizer
 
 from asrnorm.conversion.kind import DEFAULT_KINDS, KINDS, Recognized, default_factory, recognize
 from asrnorm.conversion.optimizer import exchange
-from asrnorm.conversion.refusal import check_arguments, check_choice, refuse_wrapped
-from asrnorm.conversion.replace import build_replacement, original_of, restore_original
+from asrnorm.conversion.refusal import check_arguments, check_choice, refuse_other_optimizer, refuse_wrapped
+from asrnorm.conversion.replace import build_replacement, options_of, original_of, restore_original
 from asrnorm.conversion.select import Layers, choose, pick_preset
 from asrnorm.conversion.site import Site, find_sites
 from asrnorm.conversion.summary import ConversionSummary, notes_on, repr_line, why_left
 from asrnorm.errors import ConversionError
-from asrnorm.norms import NORMS
 
 logger = logging.getLogger("asrnorm")
 
@@ -65,7 +64,8 @@ def convert(
           (stan_encoder): Linear(in_features=8, out_features=4, bias=True)
           ...
     """
-    check_arguments(model, norm, kinds, options)
+    kinds = (kinds,) if isinstance(kinds, str) else tuple(kinds)
+    check_arguments(model, norm, layers, kinds, optimizer, options)
     if recognize(model) is not None:
         return _convert_alone(model, norm, optimizer, options)
     sites = find_sites(model)
@@ -114,9 +114,13 @@ def revert(model: nn.Module, *, optimizer: Optimizer | None = None) -> nn.Module
         True
     """
     refuse_wrapped(model)
+    refuse_other_optimizer(optimizer)
     own = original_of(model)
     if own is not None:
-        return restore_original(model, own)
+        alone = restore_original(model, own)
+        if optimizer is not None:
+            exchange(optimizer, [("", model, alone)])
+        return alone
     pairs: list[tuple[str, nn.Module, Any]] = []
     for prefix, parent in list(model.named_modules()):
         for child_name, child in list(parent._modules.items()):
@@ -160,7 +164,7 @@ def _convert_alone(layer: nn.Module, norm: Any, optimizer: Optimizer | None, opt
 
 
 def _with_safe_default(norm: Any, chosen: list[Site], options: dict[str, Any]) -> dict[str, Any]:
-    takes_gate = isinstance(norm, str) and "gated_rescale" in NORMS.options(norm)
+    takes_gate = "gated_rescale" in options_of(norm)
     if not takes_gate or "gated_rescale" in options or options.get("rescale") is False:
         return options
     # Paper: directly replacing BN in a trained network fails, since the next layers expect its scale.

@@ -5,6 +5,7 @@ import torch
 from torch import nn
 
 import asrnorm
+from asrnorm.errors import InputTypeError
 
 
 def net():
@@ -102,3 +103,40 @@ def test_revert_puts_the_old_parameters_back():
     assert [id(p) for p in in_groups(optimizer)] == names
     assert torch.equal(optimizer.state[model[1].weight]["momentum_buffer"], momentum)
     step(model, optimizer)
+
+
+def test_lbfgs_trains_the_new_layers_and_forgets_its_history():
+    model = net()
+    optimizer = torch.optim.LBFGS(model.parameters(), lr=0.1)
+    x = torch.randn(4, 3, 9, 9)
+
+    def closure():
+        optimizer.zero_grad()
+        loss = (model(x) - 1).square().mean()
+        loss.backward()
+        return loss
+
+    optimizer.step(closure)
+    asrnorm.convert(model, "asr", optimizer=optimizer)
+    before = [parameter.clone() for parameter in model[1].parameters()]
+    optimizer.step(closure)
+    assert any(not torch.equal(old, new) for old, new in zip(before, model[1].parameters(), strict=True))
+
+
+def test_a_single_layer_is_given_back_to_the_optimizer():
+    norm = nn.BatchNorm2d(8)
+    optimizer = torch.optim.SGD(norm.parameters(), lr=0.1)
+    converted = asrnorm.convert(norm, "asr", optimizer=optimizer)
+    assert asrnorm.revert(converted, optimizer=optimizer) is norm
+    assert {id(parameter) for parameter in in_groups(optimizer)} == {id(parameter) for parameter in norm.parameters()}
+
+
+def test_several_optimizers_are_refused_before_anything_changes():
+    model = net()
+    optimizers = [torch.optim.SGD(model.parameters(), lr=0.1)]
+    with pytest.raises(InputTypeError, match="optimizer takes one"):
+        asrnorm.convert(model, "asr", optimizer=optimizers)
+    assert isinstance(model[1], nn.BatchNorm2d)
+    asrnorm.convert(model, "asr")
+    with pytest.raises(InputTypeError, match="optimizer takes one"):
+        asrnorm.revert(model, optimizer=optimizers)

@@ -55,3 +55,16 @@ def test_a_model_without_running_statistics_and_no_images_are_refused():
         asrnorm.reestimate(nn.Sequential(nn.GroupNorm(1, 3)), [torch.randn(1, 3, 4, 4)])
     with pytest.raises(InputError, match="no images"):
         asrnorm.reestimate(nn.Sequential(nn.BatchNorm2d(3)), [])
+
+
+def test_what_fails_midway_changes_nothing():
+    model = trained(small_net())
+    before = {name: value.clone() for name, value in model.named_buffers()}
+
+    def broken():
+        yield torch.randn(4, 3, 12, 12)
+        raise OSError("the disk is gone")
+
+    with pytest.raises(OSError, match="the disk is gone"):
+        asrnorm.reestimate(model, broken())
+    assert all(torch.equal(value, before[name]) for name, value in model.named_buffers())

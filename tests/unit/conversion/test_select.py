@@ -1,10 +1,12 @@
 """Which layers the presets and patterns choose."""
 
+import re
+
 import pytest
 from torch import nn
 
 import asrnorm
-from asrnorm.errors import ConversionError
+from asrnorm.errors import ConversionError, InputTypeError
 
 
 def converted(model, **choice):
@@ -142,3 +144,29 @@ def test_a_pattern_that_matches_nothing_is_refused_with_examples():
 def test_wildcards_respect_the_kinds():
     model = nn.Sequential(nn.BatchNorm2d(4), nn.BatchNorm1d(4))
     assert converted(model, layers="*") == ["0"]
+
+
+def test_a_kind_in_one_word_is_that_kind_alone():
+    model = nn.Sequential(nn.BatchNorm2d(4), nn.BatchNorm1d(4))
+    assert converted(model, kinds="batch1d") == ["1"]
+
+
+def test_the_first_is_the_first_that_can_be_converted():
+    model = nn.Sequential(nn.GroupNorm(1, 4), nn.BatchNorm2d(4), nn.BatchNorm2d(4))
+    assert converted(model, layers="first") == ["1"]
+
+
+def test_a_preset_among_patterns_is_said_to_stand_alone():
+    with pytest.raises(ConversionError, match="'early' is a preset, which stands alone: layers='early'"):
+        asrnorm.convert(resnet18(), "asr", layers=["early"])
+
+
+@pytest.mark.parametrize("layers", [None, re.compile("bn"), [1], 3])
+def test_layers_of_another_type_are_refused(layers):
+    with pytest.raises(InputTypeError, match="layers takes a preset"):
+        asrnorm.convert(resnet18(), "asr", layers=layers)
+
+
+def test_why_nothing_can_be_converted_is_said():
+    with pytest.raises(ConversionError, match=r"no norm layer to convert; not 0 \(LazyBatchNorm2d\): .*, and 1 more"):
+        asrnorm.convert(nn.Sequential(nn.LazyBatchNorm2d(), nn.LazyBatchNorm2d()), "asr")

@@ -13,7 +13,7 @@ from torch import nn
 
 import asrnorm
 from asrnorm.errors import ConversionError, InputTypeError, UnknownNameError
-from asrnorm.norms import ASRNorm2d, BatchNorm
+from asrnorm.norms import ASRNorm2d, BatchNorm, NormLayer
 from helpers.small_net import small_net, trained
 
 
@@ -226,9 +226,53 @@ def test_the_summary_of_an_unconverted_model_is_refused():
         asrnorm.conversion_summary(small_net())
 
 
-def test_a_cumulative_average_that_is_not_kept_is_said():
-    model = asrnorm.convert(nn.Sequential(nn.BatchNorm2d(8, momentum=None)), "bin")
-    assert any("averaged over all batches" in note for note in asrnorm.conversion_summary(model).notes)
+@pytest.mark.parametrize("momentum", [None, 0.01])
+@pytest.mark.parametrize(("norm", "options"), [("bin", {}), ("bn", {}), ("asr", {"statistics": "batch"})])
+def test_the_momentum_is_inherited(momentum, norm, options):
+    model = nn.Sequential(nn.BatchNorm2d(8, momentum=momentum))
+    assert asrnorm.convert(model, norm, **options)[0].momentum == momentum
+    if norm != "asr":
+        model = nn.Sequential(nn.BatchNorm2d(8, momentum=momentum))
+        assert asrnorm.convert(model, norm, momentum=0.5)[0].momentum == 0.5
+
+
+def test_running_statistics_that_start_anew_are_said():
+    model = asrnorm.convert(nn.Sequential(nn.BatchNorm2d(8, track_running_stats=False)), "bn")
+    assert "1 layer had no running statistics" in str(asrnorm.conversion_summary(model))
+    model = asrnorm.convert(nn.Sequential(nn.BatchNorm2d(8)), "bn")
+    assert "had no running statistics" not in str(asrnorm.conversion_summary(model))
+
+
+def test_a_class_is_converted_to_as_its_name_is():
+    torch.manual_seed(0)
+    model = trained(nn.Sequential(nn.Conv2d(3, 8, 3), nn.BatchNorm2d(8, eps=1e-3)))
+    by_class = asrnorm.convert(copy.deepcopy(model), ASRNorm2d)[1]
+    by_name = asrnorm.convert(model, "asr")[1]
+    assert by_class.gated_rescale
+    assert by_class.eps == 1e-3
+    assert by_class.extra_repr() == by_name.extra_repr()
+
+
+def test_a_foreign_norm_takes_the_affine_values_too():
+    model = trained(small_net())
+    weight, bias = model[1].weight.clone(), model[1].bias.clone()
+    model[1].bias.requires_grad_(False)
+    asrnorm.convert(model, lambda c, device, dtype: nn.GroupNorm(4, c, device=device, dtype=dtype), layers="1")
+    assert torch.equal(model[1].weight, weight)
+    assert torch.equal(model[1].bias, bias)
+    assert not model[1].bias.requires_grad
+    assert "affine values of 1 layer are not used" not in str(asrnorm.conversion_summary(model))
+
+
+def test_affine_values_without_a_place_are_said():
+    class Scaled(NormLayer):
+        def __init__(self, num_features, *, device=None, dtype=None):
+            super().__init__()
+            self.num_features = num_features
+            self.scale = nn.Parameter(torch.ones(num_features, device=device, dtype=dtype))
+
+    model = asrnorm.convert(trained(small_net()), Scaled, layers="1")
+    assert "affine values of 1 layer are not used by 'Scaled'" in str(asrnorm.conversion_summary(model))
 
 
 def test_dropping_affine_values_is_said():
