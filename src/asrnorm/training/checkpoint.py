@@ -10,6 +10,7 @@ import logging
 import pickle
 import time
 import warnings
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -29,6 +30,7 @@ SCHEMA = 1
 _MOST_LOST = 300.0  # seconds of work that a crash may cost, where the steps between checkpoints take longer
 NAMES = ("last.pt", "previous.pt")
 _DIGITS = 64  # of a SHA-256 in hex
+_PLAIN = (int, float, bool, str, type(None))  # exactly these: numpy's numbers are some of them by inheritance
 
 
 class Loaded(NamedTuple):
@@ -73,7 +75,9 @@ class CheckpointStore:
         parts = self._parts.save(pool)
         whole = {"schema": SCHEMA, "config": to_mapping(self._config), "parts": parts, **state}
         with advising(self._last), replacing(self._last) as temporary:
-            temporary.write_bytes(pack(whole))
+            data = pack(whole)
+            refuse_unreadable(whole, data)
+            temporary.write_bytes(data)
             sync_file(temporary)  # on the disk before the one that was last gives up its name
             if "last.pt" in self._named:  # a damaged one must not take the place of the good previous one
                 self._last.replace(self._previous)
@@ -118,6 +122,36 @@ def pack(state: dict[str, Any]) -> bytes:
     torch.save(state, buffer)
     data = buffer.getvalue()
     return data + hashlib.sha256(data).hexdigest().encode()
+
+
+def refuse_unreadable(state: dict[str, Any], data: bytes) -> None:
+    """Refuse a state that `unpack` would not read, when it is written and not when it is needed.
+
+    Raises:
+        InputError: names the first thing in it that is neither tensor nor number, text, list or dict.
+    """
+    foreign = next(_foreign(state, ""), None)
+    if foreign is None:
+        return
+    try:
+        torch.load(io.BytesIO(data[:-_DIGITS]), map_location="cpu", weights_only=True)
+    except pickle.UnpicklingError:
+        place, kind = foreign
+        raise InputError(
+            f"the state of the run has {kind.__module__}.{kind.__qualname__} at {place}, which no checkpoint may hold: "
+            "return tensors, numbers, text, and lists and dicts of them from state_dict()"
+        ) from None
+
+
+def _foreign(value: object, place: str) -> Iterator[tuple[str, type]]:
+    if isinstance(value, dict):
+        for key, part in value.items():
+            yield from _foreign(part, f"{place}.{key}" if place else str(key))
+    elif isinstance(value, list | tuple):
+        for index, part in enumerate(value):
+            yield from _foreign(part, f"{place}[{index}]")
+    elif not isinstance(value, Tensor) and type(value) not in _PLAIN:
+        yield place, type(value)
 
 
 def unpack(path: Path) -> dict[str, Any]:

@@ -219,3 +219,20 @@ def test_a_checkpoint_that_does_not_reach_the_disk_takes_no_name_from_the_others
     assert {path.name: path.read_bytes() for path in folder.iterdir()} == before
     store.save(state(3), pool)
     assert open_store(tmp_path).load().state["step"] == 3
+
+
+@pytest.mark.parametrize(
+    ("value", "kind"),
+    [(np.zeros(3), "numpy.ndarray"), (np.float64(1), "numpy.float64"), (random.Random(), "random.Random")],
+)
+def test_a_state_that_could_not_be_read_again_is_refused_when_it_is_written(tmp_path, store, pool, value, kind):
+    store.save(state(1), pool)
+    with pytest.raises(InputError, match=rf"{kind} at method\.seen\[1\]"):
+        store.save({**state(2), "method": {"seen": [1, value]}}, pool)
+    assert open_store(tmp_path).load().state["step"] == 1
+
+
+def test_what_can_be_read_again_is_written(tmp_path, store, pool):
+    kept = {"shape": torch.Size([2]), "pair": (1, None), "name": "x", "flag": True, "bits": torch.tensor([True])}
+    store.save({**state(1), "method": kept}, pool)
+    assert open_store(tmp_path).load().state["method"]["shape"] == torch.Size([2])
