@@ -52,6 +52,10 @@ class Batch(NamedTuple):
         return drawn[self.offset : self.offset + len(self.labels)]
 
 
+_STEPS = "own_steps"
+_PARTS = ("features", "embed", "classify")
+
+
 class Images(Protocol):
     """What a grow phase sees of the training images: the source, and the domains grown so far."""
 
@@ -99,6 +103,12 @@ class Method:
         if "loss" in cls.__dict__:
             cls.capturable = cls.__dict__.get("capturable", False)
             cls.loss = _for_any_loop(cls.loss)  # type: ignore[method-assign]
+        if "grow" in cls.__dict__:
+            cls.grow = _naming_parts(cls.grow)  # type: ignore[method-assign]
+        if "state_dict" in cls.__dict__:
+            cls.state_dict = _with_steps(cls.state_dict)  # type: ignore[method-assign]
+        if "load_state_dict" in cls.__dict__:
+            cls.load_state_dict = _taking_steps(cls.load_state_dict)  # type: ignore[method-assign]
 
     def as_batch(self, batch: Any) -> Batch:
         """Return a `Batch`; a pair of images and labels, as a user's own loop has it, gets the next step."""
@@ -149,11 +159,15 @@ class Method:
         return {}
 
     def state_dict(self) -> dict[str, Any]:
-        """Return all that a resumed run needs: tensors, numbers, strings, and lists and dicts of them."""
-        return {}
+        """Return all that a resumed run needs: tensors, numbers, strings, and lists and dicts of them.
+
+        The steps counted in a loop of the user's own are added, whatever a subclass returns.
+        """
+        return {_STEPS: self._own_steps} if self._own_steps else {}
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
         """Take up what `state_dict` returned."""
+        self._own_steps = state.get(_STEPS, 0)
 
     def generator(self, step: int, purpose: str, device: torch.device | str = "cpu") -> torch.Generator:
         """Return the generator of one purpose in one step, the same on every process and after every resume."""
@@ -189,11 +203,21 @@ def _for_any_loop(loss: Callable[..., Tensor]) -> Callable[..., Tensor]:
 
     @wraps(loss)
     def checked(self: Method, model: nn.Module, batch: Any) -> Tensor:
+        return loss(self, model, self.as_batch(batch))
+
+    return _naming_parts(checked)
+
+
+def _naming_parts(function: Callable[..., Any]) -> Callable[..., Any]:
+    """Say in one line that a network lacks one of the three parts which the method calls."""
+
+    @wraps(function)
+    def checked(self: Method, model: nn.Module, *arguments: Any) -> Any:
         try:
-            return loss(self, model, self.as_batch(batch))
+            return function(self, model, *arguments)
         except AttributeError as error:
-            lacking = [part for part in ("features", "embed", "classify") if not hasattr(model, part)]
-            if not lacking:
+            lacking = [part for part in _PARTS if not hasattr(model, part)]
+            if error.name not in lacking:
                 raise
             raise InputError(
                 f"{type(self).__name__} looks inside the network, and {type(model).__name__} has no "
@@ -201,3 +225,20 @@ def _for_any_loop(loss: Callable[..., Tensor]) -> Callable[..., Tensor]:
             ) from error
 
     return checked
+
+
+def _with_steps(state_dict: Callable[..., dict[str, Any]]) -> Callable[..., dict[str, Any]]:
+    @wraps(state_dict)
+    def counted(self: Method) -> dict[str, Any]:
+        return {**Method.state_dict(self), **state_dict(self)}
+
+    return counted
+
+
+def _taking_steps(load_state_dict: Callable[..., None]) -> Callable[..., None]:
+    @wraps(load_state_dict)
+    def counted(self: Method, state: dict[str, Any]) -> None:
+        load_state_dict(self, {name: value for name, value in state.items() if name != _STEPS})
+        Method.load_state_dict(self, state)
+
+    return counted

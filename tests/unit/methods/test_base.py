@@ -1,10 +1,13 @@
 """What every method's loss takes: a batch of the trainer, or a pair of a user's own loop."""
 
+import numpy as np
 import pytest
 import torch
 from torch import nn
 
 import asrnorm
+from asrnorm.data import ImageSet
+from asrnorm.data.pool import Pool
 from asrnorm.errors import InputError
 from asrnorm.methods import METHODS, Batch
 
@@ -48,3 +51,31 @@ def test_an_error_of_the_networks_own_is_not_taken_for_a_missing_part():
 
     with pytest.raises(AttributeError, match="nothing"):
         asrnorm.create_method("rsc").loss(Broken(), (torch.rand(2, 3, 8, 8), torch.zeros(2, dtype=torch.long)))
+
+
+def test_a_plain_network_with_an_error_of_its_own_is_not_blamed_for_parts_it_need_not_have():
+    class Broken(nn.Module):
+        def forward(self, x):
+            return self.nothing(x)
+
+    with pytest.raises(AttributeError, match="nothing"):
+        asrnorm.create_method("rda").loss(Broken(), (torch.rand(2, 3, 8, 8), torch.zeros(2, dtype=torch.long)))
+
+
+@pytest.mark.parametrize("name", ["ada", "me_ada", "m_ada"])
+def test_a_network_without_the_parts_is_refused_when_domains_are_grown_too(name):
+    pool = Pool(ImageSet(np.zeros((8, 8, 8, 3), np.uint8), np.arange(8)))
+    model = nn.Sequential(nn.Flatten(), nn.Linear(3 * 8 * 8, 10))
+    with pytest.raises(InputError, match="looks inside the network, and Sequential has no features, embed, classify"):
+        asrnorm.create_method(name).grow(model, pool, 100)
+
+
+@pytest.mark.parametrize("name", METHODS.names())
+def test_the_steps_of_an_own_loop_go_on_after_a_resume(name):
+    model, batch = small(), (torch.rand(8, 3, 32, 32), torch.arange(8) % 10)
+    method, resumed = asrnorm.create_method(name, seed=3), asrnorm.create_method(name, seed=3)
+    for _ in range(2):
+        method.loss(model, batch)
+    resumed.load_state_dict(method.state_dict())
+    torch.testing.assert_close(resumed.loss(model, batch), method.loss(model, batch), rtol=0, atol=0)
+    assert resumed.state_dict()["own_steps"] == 3
