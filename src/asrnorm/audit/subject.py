@@ -8,7 +8,7 @@ import torch
 from torch import Tensor, nn
 
 from asrnorm.audit.form import Form, are_probabilities, find_answer, to_logits
-from asrnorm.errors import AsrnormError, InputError
+from asrnorm.errors import AsrnormError, InputError, first_line
 
 _NO_GRADIENTS = "the file has no gradients"
 
@@ -81,9 +81,8 @@ class Subject(ABC):
         except AsrnormError as error:
             raise InputError(f"{self.name} {error}") from error
         except Exception as error:  # someone else's code: anything can come
-            line = (str(error).splitlines() or [""])[0]
             raise InputError(
-                f"{self.name} raised {type(error).__name__} on images {tuple(images.shape)}: {line}; "
+                f"{self.name} raised {type(error).__name__} on images {tuple(images.shape)}: {first_line(error)}; "
                 "try another --size, or call it yourself"
             ) from error
 

@@ -74,6 +74,9 @@ class Inference:
 
     def to_input(self, images: NDArray[np.uint8]) -> Tensor:
         """Return uint8 images `(n, h, w, 3)` as the model takes them; they travel to the device as uint8."""
+        if images.ndim != 4 or images.shape[3] != 3:
+            hint = "; for a single image add the batch axis with images[None]" if images.ndim == 3 else ""
+            raise InputError(f"expected images (n, h, w, 3), got shape {images.shape}{hint}")
         images_nhwc = torch.from_numpy(np.array(images, order="C"))  # a copy: torch takes no read-only memory
         if self.device.type == "cuda":
             images_nhwc = images_nhwc.pin_memory()

@@ -74,3 +74,11 @@ def test_a_precision_that_is_not_the_model_s_is_refused():
 
 def test_a_model_without_parameters_is_taken_to_be_on_the_cpu():
     assert Inference.of(nn.Flatten()).device.type == "cpu"
+
+
+@pytest.mark.parametrize(
+    ("shape", "line"), [((8, 8, 3), r"add the batch axis with images\[None\]"), ((2, 3, 8, 8), r"\(2, 3, 8, 8\)$")]
+)
+def test_images_of_another_shape_are_refused_in_one_line(shape, line):
+    with pytest.raises(InputError, match=r"expected images \(n, h, w, 3\), got shape .*" + line):
+        Inference.of(Probe()).to_input(np.zeros(shape, np.uint8))
