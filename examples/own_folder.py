@@ -34,13 +34,13 @@ def draw_domains(root: Path, count: int = 10) -> None:
 def main() -> None:
     root = Path(sys.argv[1] if len(sys.argv) > 1 else "own_images")
     draw_domains(root)
-    suite = asrnorm.create_suite("folder", root=root, source="day", size=32)
+    suite = asrnorm.create_suite("folder", root=root, source="day", size=64)
     print(f"classes: {', '.join(suite.classes)}; source: {', '.join(suite.sources)}")
     print(f"train {len(suite.train)}, validation {len(suite.validation)} images")
     for name in suite.target_names:
         print(f"target {name}: {len(suite.targets[name])} images")
     print("now train on the day and see how it does at night:")
-    print(f"asrnorm train folder.rsda_asr --set suite.root={root} --set suite.size=32 --source day --scale smoke")
+    print(f"asrnorm train folder.rsda_asr --set suite.root={root} --source day --scale smoke")
 
 
 if __name__ == "__main__":
