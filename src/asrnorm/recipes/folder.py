@@ -19,7 +19,7 @@ def erm(norm: str, *, source: Names = None, target: Names = None) -> RunConfig:
         recipe=f"folder.erm_{norm}",
         suite=Choice(name="folder", args=names),
         # Without pretrained weights, since no file of them comes with the package. With
-        # weights=weights/resnet18_imagenet_backbone_fp16.safetensors a few hundred steps do.
+        # weights=weights/resnet18-f37072fd.pth a few hundred steps do.
         model=Choice(name="resnet18"),
         norm=Choice(name=norm),
         method=Choice(name="erm"),
