@@ -12,6 +12,8 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).parents[1]
+# In a message 'asrnorm[data]', in a checkout '.[data]'.
+EXTRA = r"'(?:asrnorm|\.)\[([\w,-]+)\]'"
 
 
 @pytest.fixture(scope="module")
@@ -51,9 +53,9 @@ def test_the_extras_that_are_spoken_of_exist_and_the_reader_is_told_of_all():
     extras = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["optional-dependencies"]
     readme = (ROOT / "README.md").read_text()
     pages = [readme, *(path.read_text() for folder in ("docs", "src") for path in (ROOT / folder).rglob("*.[mp][dy]"))]
-    named = {name for text in pages for words in re.findall(r"asrnorm\[([\w,-]+)\]", text) for name in words.split(",")}
+    named = {name for text in pages for words in re.findall(EXTRA, text) for name in words.split(",")}
     assert named <= set(extras)
-    assert set(extras) - {"dev", "docs"} <= set(re.findall(r"asrnorm\[([\w-]+)\]", readme))
+    assert set(extras) - {"dev", "docs"} <= set(re.findall(EXTRA, readme))
 
 
 def test_it_imports_and_runs_outside_the_tree(wheel, tmp_path):
