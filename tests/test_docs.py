@@ -1,10 +1,13 @@
 """The docs are true: pages exist for every norm, links lead somewhere, code blocks run."""
 
+import dataclasses
 import re
 from pathlib import Path
 
 import pytest
 
+from asrnorm.config import OptimConfig, RunConfig
+from asrnorm.fingerprint import UNHASHED
 from asrnorm.methods import METHODS
 from asrnorm.norms import NORMS
 
@@ -48,3 +51,36 @@ def test_every_method_has_a_page_with_its_four_parts(name):
     text = (ROOT / "docs" / "methods" / f"{name}.md").read_text()
     assert all(heading in text for heading in HEADINGS)
     assert f"]({name}.md)" in (ROOT / "docs" / "methods" / "index.md").read_text()
+
+
+def written(value):
+    """Return a default as the pages write it."""
+    if isinstance(value, bool):
+        return "on" if value else "off"
+    return "none" if value is None else str(value)
+
+
+def table_of_fields(heading):
+    """Return the rows under a heading of the page on training: the names in the first cell, and the other cells."""
+    text = (ROOT / "docs" / "training.md").read_text()
+    section = text.split(f"\n## {heading}\n")[1].split("\n## ")[0]
+    rows = [line.strip("| ").split(" | ") for line in section.splitlines() if line.startswith("| `")]
+    return [(re.findall(r"`([\w.]+)`", row[0]), row) for row in rows]
+
+
+def test_every_field_of_a_run_is_listed_once_with_its_default():
+    rows = table_of_fields("What `--set` takes")
+    listed = [name for names, _ in rows for name in names if "." not in name]
+    fields = {field.name: field for field in dataclasses.fields(RunConfig)}
+    assert sorted([*listed, "optim"]) == sorted(fields)
+    assert any(names == ["optim.FIELD"] for names, _ in rows)
+    for names, (first, default, *_) in rows:
+        if len(names) > 1 or names[0].startswith("optim"):
+            continue  # without a default of their own
+        assert default.strip("`") == written(fields[names[0]].default)
+        assert first.endswith("*") == (names[0] in UNHASHED)
+
+
+def test_every_field_of_the_optimizer_is_listed():
+    listed = [name for names, _ in table_of_fields("Optimizer") for name in names]
+    assert sorted(listed) == sorted(field.name for field in dataclasses.fields(OptimConfig))
