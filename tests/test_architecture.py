@@ -1,6 +1,8 @@
 """Who may import whom, and how long a file may be: the picture in ARCHITECTURE.md, enforced."""
 
 import ast
+import re
+from fnmatch import fnmatch
 from pathlib import Path
 
 import pytest
@@ -131,3 +133,33 @@ def test_files_are_short_and_named_for_what_they_hold(path):
 def test_every_room_has_its_arrows():
     rooms = {room(path) for path in FILES} - FLOOR
     assert rooms == set(MAY_IMPORT)
+
+
+def listed_files() -> dict[str, set[str]]:
+    """Return what the table of ARCHITECTURE.md lists: room to names of files and folders."""
+    found: dict[str, set[str]] = {}
+    here = ""
+    for line in (PACKAGE.parents[1] / "ARCHITECTURE.md").read_text().splitlines():
+        cells = line.strip("| ").split(" | ") if line.startswith("|") else []
+        if line.startswith("| |"):
+            cells = ["", *line[3:].strip("| ").split(" | ")]
+        if len(cells) == 3 and cells[1].startswith("`"):
+            here = cells[0].strip("`") or here
+            found.setdefault(here, set()).update(re.findall(r"`([^`]+)`", cells[1]))
+    return found
+
+
+def test_the_table_lists_every_file():
+    listed = listed_files()
+    for path in FILES:
+        parts = path.relative_to(PACKAGE).parts
+        if path.stem.startswith("__"):
+            continue
+        rows = listed["floor" if path.stem in FLOOR and len(parts) == 1 else parts[0].removesuffix(".py")]
+        name = f"{parts[1]}/" if len(parts) > 2 else parts[-1]
+        assert any(fnmatch(name, pattern) for pattern in rows), "/".join(parts)
+
+
+def test_the_picture_names_every_room_and_the_floor():
+    picture = (PACKAGE.parents[1] / "ARCHITECTURE.md").read_text().split("```")[1]
+    assert (set(MAY_IMPORT) | FLOOR) - {""} <= set(re.findall(r"\w+", picture))
