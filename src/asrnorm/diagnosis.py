@@ -26,7 +26,8 @@ OPTIONAL = (
     ("skimage", "scikit-image", "no suite digits_mini, no demo", "pip install 'asrnorm[data]'"),
     ("matplotlib", "matplotlib", "no figures, no digits_mini, no demo", "pip install 'asrnorm[data]'"),
     ("tensorboard", "tensorboard", "runs keep log.jsonl alone", "pip install 'asrnorm[tensorboard]'"),
-    ("ray", "ray", "runs stay on this machine", "pip install 'asrnorm[ray]'"),
+    ("ray", "ray", "no runs on a Ray cluster", "pip install 'asrnorm[ray]'"),
+    ("submitit", "submitit", "no runs through Slurm", "pip install 'asrnorm[slurm]'"),
     ("onnxscript", "onnxscript", "no export to ONNX", "pip install 'asrnorm[onnx]'"),
     ("onnxruntime", "onnxruntime", "exported ONNX files cannot be run here", "pip install 'asrnorm[onnx]'"),
 )

@@ -2,10 +2,14 @@ import importlib
 import os
 import subprocess
 import sys
+import tomllib
+from pathlib import Path
 
 import pytest
 
 from asrnorm import diagnosis
+
+ROOT = Path(__file__).parents[2]
 
 
 def by_name():
@@ -32,12 +36,20 @@ def refuse(monkeypatch, name, error):
     monkeypatch.setattr(diagnosis, "import_module", importer)
 
 
-def test_a_missing_library_comes_with_the_command_that_installs_it(monkeypatch):
-    refuse(monkeypatch, "ray", ModuleNotFoundError("No module named 'ray'", name="ray"))
+@pytest.mark.parametrize(("library", "extra"), [("ray", "ray"), ("submitit", "slurm")])
+def test_a_missing_library_comes_with_the_command_that_installs_it(monkeypatch, library, extra):
+    refuse(monkeypatch, library, ModuleNotFoundError(f"No module named {library!r}", name=library))
     monkeypatch.setattr(diagnosis, "_version", lambda name: None)
-    finding = by_name()["ray"]
+    finding = by_name()[library]
     assert finding.state == "missing"
-    assert finding.remedy == "pip install 'asrnorm[ray]'"
+    assert finding.remedy == f"pip install 'asrnorm[{extra}]'"
+
+
+def test_every_extra_of_a_user_is_looked_at():
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+    remedies = {remedy for *_, remedy in diagnosis.OPTIONAL}
+    extras = set(project["optional-dependencies"]) - {"dev", "docs"}
+    assert remedies == {f"pip install 'asrnorm[{extra}]'" for extra in extras}
 
 
 def test_a_library_that_is_installed_and_fails_to_import_is_broken(monkeypatch):
