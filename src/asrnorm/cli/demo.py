@@ -27,7 +27,8 @@ def demo(
 ) -> None:
     """Train on MNIST digits alone, three ways, and see which holds up on digits of four other kinds.
 
-    Example: `asrnorm demo`. Minutes on two CPU cores; no download. Started again, it goes on where it stopped.
+    Example: `asrnorm demo`. One to three minutes on two CPU cores; no download. Started again, it goes on where it
+    stopped.
     """
     from asrnorm.data import create_suite
     from asrnorm.recipes import recipe
