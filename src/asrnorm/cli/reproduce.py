@@ -15,7 +15,6 @@ from asrnorm.cli.executor_choice import open_executor
 from asrnorm.cli.own_module import Modules, import_modules
 from asrnorm.cli.run_folder import find_kept, read_assignments
 from asrnorm.config import RunConfig, Scale
-from asrnorm.diagnosis import data_folder
 from asrnorm.errors import InputError, UnknownNameError, WrongCallError, describe_unknown
 
 if TYPE_CHECKING:
@@ -152,6 +151,7 @@ def check_data(configs: Sequence[RunConfig]) -> None:
         InputError: what is missing, and how to get it.
     """
     from asrnorm.data import create_suite
+    from asrnorm.data.fetch.weight_file import find_weights
 
     suites = {repr(config.suite): config.suite for config in configs}
     for choice in suites.values():
@@ -161,20 +161,7 @@ def check_data(configs: Sequence[RunConfig]) -> None:
             part = suite.missing[0]
             raise InputError(f"suite {choice.name!r} has no target, such as {part.name}: {part.detail}")
     for name in {config.weights for config in configs if config.weights}:
-        path = data_folder() / Path(name).expanduser()  # an absolute path stays as it is
-        if not path.is_file():
-            raise InputError(f"{path}: no such file of weights{_advise(name)}")
-
-
-def _advise(weights: str) -> str:
-    """Return how to get a file of weights, or another that does: the published ones have names of their own."""
-    from asrnorm.data.fetch.catalog import CATALOG
-
-    for name, known in CATALOG.items():
-        files = [file.path for layout in known.layouts for file in layout]
-        if weights in files:
-            return f"; try: asrnorm data fetch {name}, and --set weights={files[0]}"
-    return ""
+        find_weights(name)
 
 
 def _run(jobs: Sequence["Job"], todo: Sequence["Job"], open_place: Callable[[], "Executor"]) -> "Outcome":

@@ -1,6 +1,5 @@
 """From a config to the things it names: checked first, then made, on the device and in the precision of the run."""
 
-from pathlib import Path
 from typing import Any
 
 import torch
@@ -9,7 +8,7 @@ from asrnorm.config import RunConfig
 from asrnorm.conversion import convert
 from asrnorm.conversion.select import STILL_BATCH, Layers
 from asrnorm.data import SUITES, Suite
-from asrnorm.diagnosis import data_folder
+from asrnorm.data.fetch.weight_file import find_weights
 from asrnorm.errors import InputError
 from asrnorm.methods import METHODS, Method, create_method, keyed_generator
 from asrnorm.models import MODELS, Classifier, create_model
@@ -50,10 +49,7 @@ def check_config(config: RunConfig) -> None:
 
 def build_model(config: RunConfig, suite: Suite, num_classes: int, device: torch.device) -> Classifier:
     """Return the model of a run at its start: initialized from the seed alone, or from the weights it names."""
-    path = None
-    if config.weights is not None:
-        path = Path(config.weights).expanduser()
-        path = path if path.is_absolute() else data_folder() / path
+    path = None if config.weights is None else find_weights(config.weights)
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(keyed_generator(config.seed, "model").initial_seed())
         model = create_model(

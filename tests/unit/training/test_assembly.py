@@ -6,6 +6,7 @@ import torch
 from asrnorm.errors import InputError
 from asrnorm.models import create_model
 from asrnorm.norms import NORMS
+from asrnorm.recipes import recipe
 from asrnorm.training.assembly import build_like, build_model, check_config
 from helpers.tiny_run import Choice, ToySuite, tiny_config
 
@@ -42,3 +43,10 @@ def test_layers_that_were_picked_are_those_of_the_start(weights, norm, count, no
 def test_layers_without_weights_to_convert_are_refused():
     with pytest.raises(InputError, match="layers=erly chooses norms of a pretrained network: it needs weights"):
         check_config(tiny_config(layers="erly"))
+
+
+def test_weights_that_are_not_there_are_told_with_a_file_that_can_be_had(tmp_path, monkeypatch):
+    monkeypatch.setenv("ASRNORM_DATA", str(tmp_path))
+    config = tiny_config(model=Choice(name="resnet18"), weights=recipe("pacs.erm_asr").weights)
+    with pytest.raises(InputError, match=r"no such file of weights; try: asrnorm data fetch resnet18, and --set weig"):
+        build_model(config, ToySuite(), 3, CPU)
