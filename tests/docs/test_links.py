@@ -10,7 +10,7 @@ import pytest
 ROOT = Path(__file__).parents[2]
 PAGES = sorted([*ROOT.glob("*.md"), *ROOT.glob("docs/**/*.md")])
 LINK = re.compile(r"\]\(\s*<?(?!https?:|mailto:)([^)\s>#]*)(?:#([^)\s>]*))?>?(?:\s+\"[^\"]*\")?\s*\)")
-FENCE = re.compile(r"^(\s*)(```|~~~).*?^\1\2\s*$", re.MULTILINE | re.DOTALL)
+FENCE = re.compile(r"^([ \t]*)(```|~~~).*?^\1\2\s*$", re.MULTILINE | re.DOTALL)
 CODE = re.compile(r"`[^`\n]+`")
 
 
