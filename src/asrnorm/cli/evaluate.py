@@ -58,6 +58,8 @@ def evaluate(
     assignments = read_assignments(settings or [], _CHANGEABLE)
     if suite is not None:
         assignments = {"suite": suite, **assignments}
+    if statistics and (name is not None or set(assignments) - {"device"}):
+        raise typer.BadParameter("--statistics is of the run as it was scored: leave out --as, --suite and --set")
     if name is not None:
         check_name(name)
     if json_file is not None:
@@ -127,12 +129,10 @@ def _analyze(run: Path, loaded: "LoadedRun", config: RunConfig, suite: "Suite") 
 
 
 def _choose_suite(loaded: "LoadedRun", config: RunConfig) -> "Suite":
-    if config.suite == loaded.config.suite:
-        chosen: Suite = loaded.suite
-        return chosen
     from asrnorm.data import create_suite
 
-    suite = create_suite(config.suite.name, **config.suite.args)
+    same = config.suite == loaded.config.suite
+    suite: Suite = loaded.suite if same else create_suite(config.suite.name, **config.suite.args)
     if suite.classes != loaded.classes:
         raise InputError(
             f"the run knows the classes {_shorten(loaded.classes)}, "
@@ -150,6 +150,8 @@ def _change_norm(loaded: "LoadedRun", config: RunConfig) -> None:
             f"a trained network keeps its norm: {loaded.config.norm.name!r} cannot become {config.norm.name!r}; "
             "only 'bn' can become 'bn_test'"
         )
+    if config.norm.args not in ({}, loaded.config.norm.args):
+        raise InputError("bn_test has the options that the run's bn was trained with: leave norm.OPTION out")
     from asrnorm.conversion import convert
 
     convert(loaded.model, "bn_test", layers="all", **loaded.config.norm.args)

@@ -3,6 +3,7 @@
 import json
 import os
 import platform
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -11,6 +12,7 @@ import torch
 
 import asrnorm
 from asrnorm.commit import find_commit
+from asrnorm.errors import InputError
 from asrnorm.training.folder import write_whole
 from asrnorm.world import World
 
@@ -58,3 +60,21 @@ def record_environment(path: Path, now: dict[str, Any]) -> dict[str, Any]:
         resumed.append(difference)
     write_whole(path, json.dumps(first, indent=2).encode())
     return first
+
+
+def refuse_other_classes(path: Path, classes: Sequence[str]) -> None:
+    """Refuse to go on with a run whose images have other classes now: its outputs would stand for the wrong ones.
+
+    Raises:
+        InputError: `env.json` names other classes, or these in another order.
+    """
+    try:
+        begun = json.loads(path.read_text())["classes"]
+    except (OSError, ValueError, KeyError, TypeError):
+        return
+    if list(begun) != list(classes):
+        gone = ", ".join(name for name in begun if name not in classes) or "none"
+        new = ", ".join(name for name in classes if name not in begun) or "none"
+        raise InputError(
+            f"{path.parent}: the run was begun with other classes (gone: {gone}; new: {new}); start over with --fresh"
+        )

@@ -22,7 +22,7 @@ from asrnorm.results import RunResult, format_result, read_result
 from asrnorm.training.assembly import build_like, build_method, build_model, check_config, compile_parts
 from asrnorm.training.checkpoint import CheckpointStore
 from asrnorm.training.distributed import choose_device, from_first, join_world
-from asrnorm.training.environment import describe_environment, record_environment
+from asrnorm.training.environment import describe_environment, record_environment, refuse_other_classes
 from asrnorm.training.folder import RunFolder, run_name, write_whole
 from asrnorm.training.log import RunLog
 from asrnorm.training.preparation import prepare_model
@@ -123,6 +123,7 @@ def _work(config: RunConfig, site: _Site) -> RunResult:
     suite.require_source()
     suite.check_files()
     commit = ""
+    refuse_other_classes(site.folder.environment, suite.classes)
     if site.world.rank == 0:
         facts = {**describe_environment(site.device, site.world), "classes": list(suite.classes)}
         commit = record_environment(site.folder.environment, facts)["commit"]

@@ -135,6 +135,7 @@ def test_bn_can_take_the_statistics_of_the_test_batch(run, tmp_path):
     [
         (("--set", "optim.lr=1"), UnknownNameError, "unknown setting of this command 'optim'; .*nown: adversarial"),
         (("--set", "norm=asr"), InputError, "keeps its norm: 'bn' cannot become 'asr'"),
+        (("--set", "norm=bn_test", "--set", "norm.eps=100"), InputError, "leave norm.OPTION out"),
         (("--set", "precision=float8"), UnknownNameError, "unknown value 'float8'"),
         (("--set", "evaluate_batch=0"), InputError, "evaluate_batch must be at least 1"),
         (("--set", "device=nowhere"), InputError, "device 'nowhere' cannot be used"),
@@ -218,3 +219,17 @@ def test_a_full_disk_is_a_line_with_the_file(run, tmp_path, monkeypatch):
     caught = call(run.folder, "--json", tmp_path / "scores.json").exception
     assert isinstance(caught, StorageError)
     assert str(caught) == f"{tmp_path / 'scores.json'}: No space left on device"
+
+
+@pytest.mark.parametrize("words", [("--as", "x"), ("--suite", "toy"), ("--set", "evaluate_limit=2")])
+def test_statistics_are_of_the_run_as_it_was_scored(run, words):
+    result = call(run.folder, "--statistics", *words)
+    assert result.exit_code == 2
+    assert "leave out --as, --suite and --set" in " ".join(result.output.split())
+
+
+def test_images_whose_classes_have_changed_are_refused(run, monkeypatch):
+    monkeypatch.setattr(type(run.suite), "classes", ("b", "c", "d", "e"))
+    caught = call(run.folder).exception
+    with pytest.raises(InputError, match="the run knows the classes a, b, c, d, suite 'toy' has b, c, d, e"):
+        raise caught

@@ -1,8 +1,10 @@
 import json
 
+import pytest
 import torch
 
-from asrnorm.training.environment import describe_environment, record_environment
+from asrnorm.errors import InputError
+from asrnorm.training.environment import describe_environment, record_environment, refuse_other_classes
 from asrnorm.world import ALONE
 
 
@@ -22,3 +24,20 @@ def test_a_damaged_file_is_written_anew(tmp_path):
     (tmp_path / "env.json").write_text("{")
     here = describe_environment(torch.device("cpu"), ALONE)
     assert record_environment(tmp_path / "env.json", here)["commit"] == here["commit"]
+
+
+@pytest.mark.parametrize(
+    ("now", "change"),
+    [
+        (["dog", "zcat"], r"gone: cat; new: zcat"),
+        (["cat", "dog", "elk"], r"gone: none; new: elk"),
+        (["dog", "cat"], r"gone: none; new: none"),
+    ],
+)
+def test_other_classes_are_refused(tmp_path, now, change):
+    path = tmp_path / "env.json"
+    refuse_other_classes(path, now)  # of a run that has not begun
+    record_environment(path, {"commit": "", "classes": ["cat", "dog"]})
+    refuse_other_classes(path, ["cat", "dog"])
+    with pytest.raises(InputError, match=rf"begun with other classes \({change}\); start over with --fresh"):
+        refuse_other_classes(path, now)
