@@ -148,10 +148,12 @@ def _read_table(path: Path) -> list[Sample]:
     samples = [_to_sample(path, number, row) for number, row in rows]
     if not samples:
         raise InputError(f"{path}: no images in it")
-    keys = [sample.key for sample in samples]
-    if len(set(keys)) < len(keys):
-        repeated = next(key for key in keys if keys.count(key) > 1)
-        raise InputError(f"{path}: {repeated} is named more than once")
+    seen: set[str] = set()
+    for sample in samples:
+        place = os.path.realpath(sample.path)  # whatever the spelling: a copy could be trained on and chosen by
+        if place in seen:
+            raise InputError(f"{path}: {sample.key} is named more than once")
+        seen.add(place)
     return samples
 
 

@@ -137,6 +137,13 @@ class ImageFolder(Suite):
         Raises:
             InputError: an image that cannot be read, or nothing is held out of the source.
         """
+        shares = zip(("validation", "test"), self._fractions, (self.validation, self.source_test), strict=False)
+        for name, share, held in shares:
+            if share and held is not None and len(held) == 0:
+                raise InputError(
+                    f"{self.root}: the classes of the source have too few images for {name}={share:g} to hold one out; "
+                    "give it a larger share, or 0"
+                )
         self.prepare()
         for data in (self.source_test, *self.targets.values()):
             if isinstance(data, FileSet):

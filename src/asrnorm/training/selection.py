@@ -79,6 +79,8 @@ def hold_out(data: Data) -> tuple[Data, Data]:
     share = min(HELD_OUT_IMAGES / len(data), HELD_OUT_SHARE)
     keys = [str(row) for row in range(len(data))]
     held, kept = split_stratified(keys, data.labels.tolist(), [share], seed=_HOLD_OUT_SEED)
+    if not len(held):
+        raise InputError("the classes have too few training images to hold one out to choose by; use selection=last")
     return data.take(kept), data.take(held)
 
 

@@ -89,6 +89,8 @@ def test_absolute_paths_and_numbers_as_labels_are_taken(tmp_path):
         ("t.csv", "path,label,domain\n1.png,dog\n", "line 2: no usable domain"),
         ("t.csv", "path,label,domain\n1.png, ,art\n", "line 2: no usable label"),
         ("t.csv", "path,label,domain\n1.png,a,b\n1.png,a,b\n", "1.png is named more than once"),
+        ("t.csv", "path,label,domain\n1.png,a,b\n./1.png,a,b\n", "./1.png is named more than once"),
+        ("t.csv", "path,label,domain\n1.png,a,b\nx/../1.png,c,d\n", "1.png is named more than once"),
         ("t.jsonl", '{"path": "1.png"}\n', "line 1: no usable label"),
         ("t.jsonl", "\n[1]\n", "line 2: expected an object"),
         ("t.jsonl", "{", "line 1: not JSON"),

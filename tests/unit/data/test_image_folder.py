@@ -141,6 +141,13 @@ def test_files_are_checked_for_the_targets_and_the_source_test(root):
         create_suite("folder", root=root, source="art", size=8).check_files()
 
 
+@pytest.mark.parametrize(("options", "name"), [({}, "validation"), ({"validation": 0.5, "test": 0.01}, "test")])
+def test_a_share_that_holds_nothing_out_is_refused_before_training(tmp_path, options, name):
+    write_folder(tmp_path / "few", domains=("art", "photo"), count=2 if name == "test" else 1)
+    with pytest.raises(InputError, match=f"too few images for {name}=.* to hold one out"):
+        create_suite("folder", root=tmp_path / "few", source="art", size=8, **options).check_files()
+
+
 def test_files_that_stay_files_are_only_looked_for(root, monkeypatch):
     (root / "table.csv").write_text(
         "path,label,domain\n"

@@ -55,6 +55,12 @@ def test_the_hold_out_of_files_is_the_same_rows(tmp_path):
     assert not set(kept.paths) & set(held.paths)
 
 
+def test_classes_of_one_image_leave_none_to_choose_by():
+    data = ImageSet(np.zeros((4, 2, 2, 3), np.uint8), np.arange(4))
+    with pytest.raises(InputError, match="too few training images to hold one out"):
+        hold_out(data)
+
+
 def test_only_rules_that_look_at_the_source_need_one_and_only_without_a_validation_split():
     without, having = ToySuite(validation=False), ToySuite()
     assert needs_hold_out(tiny_config(selection="source-val", evaluate_every=5), without)
