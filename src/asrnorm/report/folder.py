@@ -11,7 +11,7 @@ from asrnorm.report.row_label import label_rows
 from asrnorm.results import RunResult, read_result
 from asrnorm.studies import Cell, Measure, Row, RunSpec, Study
 from asrnorm.studies.collect import Collected, Measured, RunRecord
-from asrnorm.studies.domain import read_measure
+from asrnorm.studies.domain import describe_missing, find_missing, read_measure
 from asrnorm.studies.significance import FEWEST, summarize
 
 AVERAGE, SOURCE = "unseen, average", "source"
@@ -49,13 +49,17 @@ def collect_folder(folder: Path) -> Collected:
     for one in found:
         groups.setdefault(content_hash(replace(one.config, seed=0)), []).append(one)
     measures = _measures([one.result for one in found])
+    gone = {
+        column: frozenset[str]().union(*(find_missing(measure, one.result) for one in found))
+        for column, measure in measures.items()
+    }
     labels = label_rows({key: members[0].config for key, members in groups.items()})
     rows, cells = [], {}
     for key, members in groups.items():
         spec = _specify(members[0].config)
         rows.append(Row(label=labels[key], cells={c: Cell(measure=m, runs=(spec,)) for c, m in measures.items()}))
         for column, measure in measures.items():
-            measured = _measure(measure, members, spec)
+            measured = _measure(measure, members, spec, gone[column])
             if measured is not None:
                 cells[labels[key], column] = measured
     scales = list(dict.fromkeys(one.result.scale for one in found))
@@ -76,7 +80,8 @@ def collect_folder(folder: Path) -> Collected:
         printed={},
         tests=(),
         missing=(),
-        warnings=(*_warn(found, scales), *problems),
+        warnings=(*_warn(found, scales, gone[AVERAGE]), *problems),
+        footnotes=tuple(describe_missing(study, gone)),
         runs=folder,
     )
 
@@ -92,14 +97,17 @@ def _measures(results: Iterable[RunResult]) -> dict[str, Measure]:
     if names and all(re.fullmatch(r".+/[1-5]", name) for name in names):
         columns = {f"Level {level}": Measure(quantity="accuracy", domains=(f"*/{level}",)) for level in levels}
     else:
-        columns = {name: Measure(quantity="accuracy", domains=(name,)) for name in names[:_MOST_COLUMNS]}
+        columns = {
+            f"{name} (domain)" if name in (SOURCE, AVERAGE) else name: Measure(quantity="accuracy", domains=(name,))
+            for name in names[:_MOST_COLUMNS]
+        }
     return {SOURCE: Measure(quantity="accuracy", on_source=True), **columns, AVERAGE: Measure(quantity="accuracy")}
 
 
-def _measure(measure: Measure, members: Sequence[_Found], spec: RunSpec) -> Measured | None:
+def _measure(measure: Measure, members: Sequence[_Found], spec: RunSpec, without: frozenset[str]) -> Measured | None:
     values, records = {}, []
     for one in sorted(members, key=lambda member: member.result.seed):
-        value = read_measure(measure, one.result)
+        value = read_measure(measure, one.result, without)
         if value is not None and one.result.seed not in values:
             values[one.result.seed] = value
             records.append(_record(one, spec))
@@ -129,9 +137,11 @@ def _record(one: _Found, spec: RunSpec) -> RunRecord:
     )
 
 
-def _warn(found: Sequence[_Found], scales: Sequence[str]) -> list[str]:
+def _warn(found: Sequence[_Found], scales: Sequence[str], gone: frozenset[str]) -> list[str]:
     commits = list(dict.fromkeys(one.result.commit for one in found))
     warnings = []
+    if len({frozenset(domain.name for domain in one.result.domains) - gone for one in found}) > 1:
+        warnings.append("runs were scored on different domains: their averages do not compare")
     if len(scales) > 1:
         warnings.append(f"runs of {len(scales)} scales stand in one table: {', '.join(scales)}")
     if len(commits) > 1:

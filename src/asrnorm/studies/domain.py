@@ -45,7 +45,8 @@ def matches(measure: Measure, domain: str) -> bool:
         >>> matches(Measure(quantity="accuracy", domains=("*/5",)), "fog/5")
         True
     """
-    return not measure.domains or any(fnmatchcase(domain, pattern) for pattern in measure.domains)
+    # A folder of the user's own may be called `cam [night]`, which as a pattern is another name.
+    return not measure.domains or any(domain == name or fnmatchcase(domain, name) for name in measure.domains)
 
 
 def find_missing(measure: Measure, result: RunResult) -> set[str]:

@@ -57,6 +57,40 @@ def test_runs_of_other_settings_are_rows_of_their_own(runs):
     assert sorted(labels) == ["digits.rsda_asr, batch_size=4", "digits.rsda_asr, batch_size=8"]
 
 
+def change_result(folder, **changes):
+    result = read_result(folder / "result.json")
+    write_result(folder / "result.json", dataclasses.replace(result, **changes))
+
+
+def test_averages_leave_out_what_another_run_lacks(runs):
+    for folder in runs.glob("digits.rsda_asr*"):
+        result = read_result(folder / "result.json")
+        change_result(folder, domains=result.domains[3:], missing=("svhn", "mnist_m", "syn"))
+    found = collect_folder(runs)
+    for row in found.study.rows:
+        assert found.cells[row.label, "unseen, average"].mean == found.cells[row.label, "usps"].mean
+    assert any("Not there: mnist_m, svhn, syn" in note for note in found.footnotes)
+    assert not any("different domains" in warning for warning in found.warnings)
+
+
+def test_runs_on_other_domains_are_warned_of(runs):
+    for folder in runs.glob("digits.rsda_asr*"):
+        change_result(folder, domains=read_result(folder / "result.json").domains[:2])
+    assert any("different domains" in warning for warning in collect_folder(runs).warnings)
+
+
+def test_domains_may_have_any_name(runs):
+    folder = sorted(runs.iterdir())[0]
+    first, second, *rest = read_result(folder / "result.json").domains
+    named = (dataclasses.replace(first, name="cam [night]"), dataclasses.replace(second, name="source", accuracy=0.1))
+    change_result(folder, domains=(*named, *rest))
+    found = collect_folder(folder)
+    label = found.study.rows[0].label
+    assert found.cells[label, "cam [night]"].mean == pytest.approx(100 * first.accuracy)
+    assert found.cells[label, "source (domain)"].mean == pytest.approx(10)
+    assert found.cells[label, "source"].mean == pytest.approx(100 * read_result(folder / "result.json").source.accuracy)
+
+
 def test_cifar10c_is_shown_by_level(tmp_path):
     make_up_runs(get_study("table6"), tmp_path, seeds=[0])
     found = collect_folder(tmp_path)
