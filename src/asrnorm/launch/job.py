@@ -86,6 +86,7 @@ class Job:
         if self.has_diverged():
             return ()
         hashes = {evaluation.name: self._hash_of(evaluation.overrides) for evaluation in self.evaluations}
+        hashes["train"] = content_hash(self.config)
         pieces = [piece for piece in self.pieces() if piece.label not in self.kept]
         return tuple(piece for piece in pieces if not _is_there(piece, hashes.get(piece.label)))
 

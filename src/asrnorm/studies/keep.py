@@ -91,7 +91,12 @@ def keep(
     # Details first: a line says that all of the run is there.
     for path, content in new:
         write_whole(path, content)
+    known = {identity for hashes in sorts.values() for identity in hashes}
+    outdated = (_evaluations(study, set(sorts["replaced"]), chosen, scale) - known) & before.keys()
+    for identity in outdated:  # of the training that gives way
+        del files[before[identity]][identity]
     changed = {before.get(identity, own) for sort in ("added", "replaced") for identity in sorts[sort]}
+    changed |= {before[identity] for identity in outdated}
     for path in changed | ({own} & files.keys()):  # its own also where lines were added to it by hand
         text = format_lines(files[path].values())
         if not path.exists() or path.read_bytes() != text.encode():
@@ -114,6 +119,18 @@ def _sort(kept: RunResult | None, new: RunResult, renew: bool) -> str:
     if is_same(kept, new):
         return "same"
     return "replaced" if renew and (kept.commit != new.commit or kept.commit.endswith("+")) else "differing"
+
+
+def _evaluations(study: Study, runs: set[str], seeds: Sequence[int], scale: Scale) -> set[str]:
+    """Hashes of all evaluations that this study or any other makes of these runs."""
+    every = [study, *(get_study(name) for name in list_studies())]
+    specs = {spec for one in every for spec in iterate_specs(one) if spec.evaluation}
+    pairs = [(spec, seed) for spec in specs for seed in seeds] if runs else []
+    return {
+        content_hash(spec.scored_config(seed, scale))
+        for spec, seed in pairs
+        if content_hash(spec.config(seed, scale)) in runs
+    }
 
 
 def _drawn(study: Study, seeds: Sequence[int], scale: Scale) -> set[str]:

@@ -8,7 +8,7 @@ from typing import Literal
 from asrnorm.config import RunConfig, Scale, content_hash, run_name
 from asrnorm.studies.curve import CURVES_FILE
 from asrnorm.studies.spec import ANALYSIS_FILES, DIVERGENCE_FILE, RunSpec, Study
-from asrnorm.studies.store import Store, find_results, holds_result
+from asrnorm.studies.store import Store, find_results, holds_result, is_same
 
 State = Literal["done", "kept", "partial", "pending"]
 Kind = Literal["run", "evaluation", "analysis"]
@@ -128,7 +128,8 @@ def _plan_run(spec: RunSpec, seed: int, scale: Scale, runs: Path, folders: dict[
     output = folder / "result.json"
     if spec.may_diverge and not output.exists() and (folder / DIVERGENCE_FILE).exists():
         output = folder / DIVERGENCE_FILE
-    state: State = "done" if output.exists() else "partial" if folder.exists() else "pending"
+    whole = output.exists() if output.name == DIVERGENCE_FILE else holds_result(output, content_hash(config))
+    state: State = "done" if whole else "partial" if folder.exists() else "pending"
     return Task(
         key=name,
         kind="run",
@@ -177,7 +178,10 @@ def _mark_kept(tasks: Sequence[Task], store: Store, with_logs: bool) -> dict[str
         identity = content_hash(run.config)
         found = {task.key: taken for task in rest if (taken := _take_kept(task, identity, store))}
         if run.state == "done":
-            marked |= {key: task for key, task in found.items() if task.state != "done"}
+            # What was made of another training of the run does not stand beside this one.
+            here, line = store.results.get(identity), store.lines.get(identity)
+            if here is None or line is None or is_same(here.result, line):
+                marked |= {key: task for key, task in found.items() if task.state != "done"}
         elif len(found) == len(rest) and (taken := _take_kept(run, identity, store, with_logs)):
             marked |= {run.key: taken, **found}
     return {key: replace(task, state="kept") for key, task in marked.items()}

@@ -37,11 +37,13 @@ class Store:
 
     Attributes:
         details: folders of what else is kept of runs, by the hash of their config.
+        lines: the kept results, also of runs whose folders are there.
     """
 
     results: Mapping[str, Found]
     problems: tuple[str, ...] = ()
     details: Mapping[str, Path] = field(default_factory=dict)
+    lines: Mapping[str, RunResult] = field(default_factory=dict)
 
 
 def find_results(runs: Path, kept: Path | None = None) -> Store:
@@ -82,7 +84,8 @@ def find_results(runs: Path, kept: Path | None = None) -> Store:
             problems.append(f"{where}: run {identity} has other numbers in {first}, which count; remove one")
             continue
         found.setdefault(identity, Found(result=result, folder=details.get(identity), kept=True))
-    return Store(results=found, problems=tuple(problems), details=details)
+    lines = {identity: result for identity, (_, result) in seen.items()}
+    return Store(results=found, problems=tuple(problems), details=details, lines=lines)
 
 
 def holds_result(path: Path, config_hash: str) -> bool:
@@ -139,7 +142,8 @@ def parse_line(line: bytes, where: str) -> RunResult:
         raise InputError(f"{where}: not a line of JSON ({error}); mend or remove it") from None
     if not re.fullmatch(r"[0-9a-f]{10}", result.config_hash):
         raise InputError(f"{where}: {result.config_hash!r} is not the hash of a config; mend or remove the line")
-    accuracies = [result.average_accuracy, *(domain.accuracy for domain in (result.source, *result.domains))]
+    accuracies = [domain.accuracy for domain in (result.source, *result.domains)]
+    accuracies += [result.average_accuracy] if result.domains else []  # of none there is no average
     if not all(0 <= value <= 1 for value in accuracies):
         raise InputError(f"{where}: an accuracy that is not between 0 and 1; mend or remove the line")
     return result

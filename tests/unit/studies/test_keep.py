@@ -1,6 +1,7 @@
 """Keeping: results outlive their run folders, once each, and nothing is lost or overwritten unasked."""
 
 import json
+import math
 from dataclasses import replace
 
 import numpy as np
@@ -8,6 +9,7 @@ import pytest
 
 from asrnorm.config import content_hash, run_name
 from asrnorm.errors import InputError
+from asrnorm.results import read_result, write_result
 from asrnorm.studies import ANALYSIS_FILES, Cell, Evaluation, Measure, Row, RunSpec, Study, get_study, keep, plan
 from asrnorm.studies.curve import read_log
 from asrnorm.studies.keep import COMPONENTS, reduce_statistics
@@ -111,6 +113,27 @@ def test_a_replaced_run_stays_in_the_file_it_was_kept_in(place):
     put_result(place["runs"], BN, 0, {"usps": 0.9}, commit="b" * 40)
     keep(study_of(BN, name="other"), renew=True, **place)
     assert set(texts(place["kept"])) == {"mini.jsonl"}
+
+
+def test_evaluations_of_a_replaced_run_go_with_it(place):
+    study = study_of(BN, BN_TEST)
+    keep(study, **place)
+    for path in place["runs"].glob("*/evaluations/*.json"):
+        path.unlink()
+    put_result(place["runs"], BN, 0, {"usps": 0.9}, commit="b" * 40)
+    states = {task.key: task.state for task in plan(study, seeds=[0], scale="paper", **place).tasks}
+    assert sorted(states.values()) == ["done", "pending"]  # the kept one is of the other training
+    keep(study, renew=True, **place)
+    left = find_results(place["runs"] / "no", place["kept"]).results
+    assert content_hash(BN_TEST.scored_config(0, "paper")) not in left
+    assert content_hash(BN_TEST.scored_config(1, "paper")) in left
+
+
+def test_a_run_without_targets_is_kept_and_read_again(place):
+    path = put_result(place["runs"], ASR, 0, USPS) / "result.json"
+    write_result(path, replace(read_result(path), domains=(), average_accuracy=math.nan))
+    keep(study_of(ASR), **place)
+    assert len(keep(study_of(ASR), **place).same) == 2
 
 
 @pytest.mark.parametrize(

@@ -5,6 +5,7 @@ from dataclasses import replace
 import pytest
 
 from asrnorm.config import content_hash, run_name
+from asrnorm.launch.job import gather_jobs
 from asrnorm.studies import ANALYSIS_FILES, Cell, Evaluation, Measure, Row, RunSpec, Study, get_study, plan
 from asrnorm.studies.keep import format_lines
 from helpers.study_case import make_result, put_result
@@ -59,6 +60,15 @@ def test_states_come_from_folders_alone(tmp_path):
     assert [task.state for task in whole.tasks] == ["done", "pending"]
     assert (whole.count("done"), len(whole.todo)) == (1, 1)
     assert tasks_of(tmp_path, BN, scale="short")[0].state == "pending"
+
+
+def test_a_result_that_cannot_be_read_is_not_done(tmp_path):
+    folder = tmp_path / run_name(BN.config(0, "smoke"))
+    folder.mkdir()
+    (folder / "result.json").touch()
+    assert [task.state for task in tasks_of(tmp_path, BN)] == ["partial"]
+    (job,) = gather_jobs(plan(study_of(BN), seeds=[0], scale="smoke", runs=tmp_path))
+    assert [piece.label for piece in job.missing()] == ["train"]
 
 
 def test_a_finished_run_is_found_under_another_folder_name(tmp_path):
