@@ -16,6 +16,7 @@ from asrnorm.cli.own_module import Modules, import_modules
 from asrnorm.cli.run_folder import find_kept, read_assignments
 from asrnorm.config import RunConfig, Scale
 from asrnorm.errors import InputError, UnknownNameError, WrongCallError, describe_unknown
+from asrnorm.fingerprint import UNHASHED
 
 if TYPE_CHECKING:
     from asrnorm.launch import Executor, Job, Outcome
@@ -138,7 +139,9 @@ def change_runs(study: "Study", assignments: Mapping[str, Any]) -> "Study":
             changed = tuple(replace(spec, overrides={**spec.overrides, **assignments}) for spec in cell.runs)
             cells[column] = replace(cell, runs=changed)
         rows.append(replace(row, cells=cells))
-    return replace(study, rows=tuple(rows))
+    said = ", ".join(f"{name}={value}" for name, value in assignments.items() if name not in UNHASHED)
+    notes = (f"Not the study's own setting: every run of ours has {said}.",) if said else ()
+    return replace(study, rows=tuple(rows), footnotes=(*notes, *study.footnotes))
 
 
 def check_data(configs: Sequence[RunConfig]) -> None:

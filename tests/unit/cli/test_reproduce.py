@@ -126,6 +126,9 @@ def test_a_setting_changes_every_run_and_where_its_result_is_looked_for(tmp_path
     (jobs, _) = launches[0]
     assert [job.config.optim.lr for job in jobs] == [0.5, 0.5]
     assert set(reports[0][0].cells) == {("BN", "Avg.")}
+    assert reports[0][0].footnotes[0] == "Not the study's own setting: every run of ours has optim.lr=0.5."
+    plain = reports[0][0].study
+    assert reproduce.change_runs(plain, {"device": "cpu"}).footnotes == plain.footnotes
 
 
 def test_only_what_the_rows_asked_for_need_is_run_and_the_report_has_all(tmp_path, reports, launches, capsys):
