@@ -175,6 +175,10 @@ def run_name(config: RunConfig) -> str:
     return f"{config.recipe}--s{config.seed}--{content_hash(config)}"
 
 
+# Domains, which may be called 01 or on.
+_NAMES = {"suite.source": "source", "suite.target": "target"}
+
+
 def override(config: RunConfig, assignments: Mapping[str, Any]) -> RunConfig:
     """Return the config with fields replaced, as `--set a.b=value` does.
 
@@ -191,7 +195,10 @@ def override(config: RunConfig, assignments: Mapping[str, Any]) -> RunConfig:
     # `method=rsda` before `method.interval=500`, in whatever order they come: it sets all options back.
     for path, value in sorted(assignments.items(), key=lambda item: item[0].count(".")):
         parsed = parse(value) if isinstance(value, str) else value
-        _assign(values, path, parsed)
+        if path in _NAMES and isinstance(parsed, int | float):
+            values["suite"]["args"][_NAMES[path]] = str(value)
+        else:
+            _assign(values, path, parsed)
     return from_mapping(values, "--set")
 
 

@@ -19,6 +19,7 @@ from asrnorm.config import (
     to_mapping,
 )
 from asrnorm.errors import InputError, UnknownNameError
+from asrnorm.recipes import recipe
 from helpers.sample_config import make
 
 # --- override ---------------------------------------------------------------------------------------------------------
@@ -231,3 +232,9 @@ def test_a_file_that_cannot_be_read_is_one_line(tmp_path):
 def test_configs_cannot_be_changed_in_place():
     with pytest.raises(dataclasses.FrozenInstanceError):
         make().steps = 1
+
+
+@pytest.mark.parametrize("name", ["01", "2020", "on", "1.5"])
+def test_a_domain_that_reads_as_a_number_stays_a_name(name):
+    changed = override(recipe("folder.erm_bn", source="a"), {"suite.source": name, "suite.target": name})
+    assert (changed.suite.args["source"], changed.suite.args["target"]) == (name, name)
