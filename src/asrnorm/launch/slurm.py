@@ -49,7 +49,10 @@ class SlurmExecutor:
 
     def submit(self, job: Job) -> None:
         """Hand a job to Slurm."""
-        self._running[job] = self._executor.submit(work_there, job, *forwarded())
+        try:
+            self._running[job] = self._executor.submit(work_there, job, *forwarded())
+        except self._submitit.core.utils.FailedJobError as error:  # sbatch's own words
+            raise InputError(f"--slurm: {last_line(error)}") from None
 
     def collect(self) -> list[Ended]:
         """Return the jobs that have ended."""
@@ -64,7 +67,8 @@ class SlurmExecutor:
                 handle.cancel()
 
     def close(self) -> None:
-        """Leave nothing to do: what was handed over has ended, or was cancelled."""
+        """Cancel what has not ended, as where Slurm refused a later job."""
+        self.stop()
 
     def _settle(self, job: Job, handle: Any) -> Ended:
         try:

@@ -4,6 +4,7 @@ import os
 import signal
 import sys
 import threading
+from types import SimpleNamespace
 
 import pytest
 
@@ -75,3 +76,18 @@ def test_without_submitit_or_slurm_one_line_says_so(tmp_path, monkeypatch):
     monkeypatch.setitem(sys.modules, "submitit", None)
     with pytest.raises(MissingDependencyError, match=r"pip install 'asrnorm\[slurm\]'"):
         SlurmExecutor(tmp_path, {})
+
+
+def test_a_job_that_slurm_refuses_is_one_line_and_the_others_are_cancelled(tmp_path, monkeypatch):
+    executor, cancelled = open_executor(tmp_path), []
+    handed = SimpleNamespace(cancel=lambda: cancelled.append("first"), done=lambda: False)
+
+    def submit(*_):
+        if executor._running:
+            raise executor._submitit.core.utils.FailedJobError("sbatch said:\nsbatch: error: invalid partition")
+        return handed
+
+    monkeypatch.setattr(executor._executor, "submit", submit)
+    with pytest.raises(InputError, match="--slurm: sbatch: error: invalid partition"):
+        launch([fake_job(tmp_path / "a"), fake_job(tmp_path / "b")], executor, view=Lines())
+    assert cancelled == ["first"]
