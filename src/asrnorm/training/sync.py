@@ -4,14 +4,18 @@ A norm that looks at the batch would see a part of it only. Its layers are given
 processes, and join their moments with it: forward, backward and running statistics are those of a single process.
 """
 
+import logging
 from typing import Any
 
 import torch
 import torch.distributed as distributed
 from torch import Tensor, nn
+from torch.nn.modules.batchnorm import _BatchNorm
 
 from asrnorm.norms.base import NormLayer
 from asrnorm.world import World
+
+logger = logging.getLogger("asrnorm")
 
 
 def synchronize(model: nn.Module, world: World) -> int:
@@ -29,6 +33,14 @@ def synchronize(model: nn.Module, world: World) -> int:
     layers = [module for module in model.modules() if isinstance(module, NormLayer) and hasattr(module, "running_mean")]
     for layer in layers:
         layer.process_sum = sum_over_processes
+    own = (NormLayer, nn.SyncBatchNorm)
+    foreign = [module for module in model.modules() if isinstance(module, _BatchNorm) and not isinstance(module, own)]
+    if foreign and world.rank == 0:
+        logger.warning(
+            "%d batch norms are not this package's: each process has the statistics of its own part of the batch, and "
+            "the first one's are kept",
+            len(foreign),
+        )
     return len(layers)
 
 

@@ -8,8 +8,10 @@ from pathlib import Path
 import pytest
 import torch
 from safetensors.torch import load_file
+from torch import nn
 
 from asrnorm.models import create_model
+from asrnorm.norms import create_norm
 from asrnorm.training import run
 from asrnorm.training.sync import synchronize
 from asrnorm.world import World
@@ -95,3 +97,14 @@ def test_only_norms_that_look_at_the_batch_are_changed():
     counts = {name: synchronize(create_model("digits_convnet", norm=name), both) for name in ("bn", "sn", "asr", "in")}
     assert counts == {"bn": 2, "sn": 2, "asr": 0, "in": 0}
     assert synchronize(create_model("digits_convnet", norm="bn"), World()) == 0
+
+
+def test_batch_norms_that_stay_apart_are_warned_of(caplog):
+    caplog.set_level("WARNING", logger="asrnorm")
+    model = nn.Sequential(nn.BatchNorm2d(3), create_norm("bn", 3), nn.SyncBatchNorm(3))
+    assert synchronize(model, World(0, 2)) == 1
+    assert "1 batch norms are not this package's" in caplog.text
+    caplog.clear()
+    synchronize(model, World(1, 2))
+    synchronize(create_norm("bn", 3), World(0, 2))
+    assert not caplog.text
