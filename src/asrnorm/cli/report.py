@@ -68,7 +68,9 @@ def report(
     for warning in found.warnings:
         typer.echo(f"warning: {warning}", err=True)
     if found.missing:
-        typer.echo(f"missing: {count_tasks(found.missing)}; asrnorm reproduce {what} --scale {scale} makes them")
+        command = f"asrnorm reproduce {what} --scale {scale}"
+        command += ("" if runs == Path("runs") else f" --runs {runs}") + (f" --seeds {seeds}" if seeds else "")
+        typer.echo(f"missing: {count_tasks(found.missing)}; {command} makes them")
     typer.echo(f"report: {files[-1]}")
 
 
