@@ -231,6 +231,7 @@ def list_studies() -> tuple[str, ...]:
 
 
 def _place(name: str) -> tuple[int, int, str]:
-    if name.startswith("table"):
-        return 0, int(name.removeprefix("table")), name
+    number = name.removeprefix("table")
+    if number != name and number.isdecimal():
+        return 0, int(number), name
     return (1 if name.startswith("fig-") else 2), 0, name

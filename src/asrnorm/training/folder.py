@@ -152,7 +152,7 @@ def advising(path: Path) -> Iterator[None]:
 
     Example:
         >>> with advising(Path("log.jsonl")):
-        ...     raise OSError(errno.EACCES, "Permission denied")
+        ...     raise OSError(13, "Permission denied")
         Traceback (most recent call last):
         asrnorm.errors.StorageError: log.jsonl: Permission denied; choose another --out
     """

@@ -8,6 +8,7 @@ from asrnorm.config import Scale, content_hash
 from asrnorm.errors import UnknownNameError
 from asrnorm.studies import ANALYSIS_FILES, get_study, list_studies
 from asrnorm.studies.plan import iterate_specs
+from asrnorm.studies.spec import STUDIES
 from asrnorm.training.assembly import check_config
 
 PUBLIC = [
@@ -100,3 +101,9 @@ def test_statistics_are_wanted_of_the_runs_of_table_3():
 def test_without_the_residual_a_run_may_diverge():
     for spec in iterate_specs(get_study("ablation-residual")):
         assert spec.may_diverge == (spec.config(0, "paper").norm.args.get("residual") is False)
+
+
+def test_a_study_of_one_s_own_may_be_called_a_table(monkeypatch):
+    monkeypatch.setitem(STUDIES._entries, "table-own", STUDIES["table1"])
+    assert list_studies()[:2] == ("table1", "table2")
+    assert "table-own" in list_studies()[10:]
