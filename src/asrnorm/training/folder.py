@@ -59,6 +59,8 @@ class RunFolder:
                 take_lock(lock)
             except BlockingIOError:
                 raise InputError(f"{self.path}: another process is at work on this run; let it finish") from None
+            except OSError as error:
+                raise StorageError(f"{describe_failure(error, self.path)}; choose another --out") from None
             if fresh:
                 self.clear()
             elif self.config.exists():

@@ -1,3 +1,4 @@
+import errno
 from pathlib import Path
 
 import pytest
@@ -99,3 +100,17 @@ def test_starting_over_that_is_killed_leaves_a_folder_that_can_be_started_over(t
             take(tmp_path, fresh=True)
     take(tmp_path, fresh=True)
     assert (tmp_path / "notes.txt").read_text() == "mine"
+
+
+def test_a_lock_that_fails_is_one_line_and_a_disk_without_locks_no_obstacle(tmp_path, monkeypatch):
+    def refuse(*_):
+        raise OSError(number, "refused")
+
+    monkeypatch.setattr("fcntl.flock", refuse)
+    number = errno.ENOLCK
+    with RunFolder(tmp_path / "a").open(tiny_config(), fresh=False):
+        pass
+    number = errno.EIO
+    folder = RunFolder(tmp_path / "a")
+    with pytest.raises(StorageError, match="a: refused; choose another --out"), folder.open(tiny_config(), fresh=False):
+        pass

@@ -180,6 +180,8 @@ def _workplace(root: Path, entry: PublicSet) -> Iterator[Path]:
             held = take_lock(lock)
         except BlockingIOError:
             raise FetchError(f"{entry.name}: another process is fetching it into {root}; wait for that one") from None
+        except OSError as error:
+            raise FetchError(f"{root}: cannot be locked ({error.strerror}); set ASRNORM_DATA") from None
         for stale in work.glob("tmp*") if held else ():  # left by a process that was killed
             shutil.rmtree(stale, ignore_errors=True)
         try:

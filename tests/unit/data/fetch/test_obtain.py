@@ -184,6 +184,15 @@ def test_a_file_system_without_locks_is_no_obstacle(server, root, monkeypatch):
     assert (root / ".fetch" / "toy" / "tmpother").is_dir()  # another process may be at work there
 
 
+def test_a_lock_that_fails_is_one_line(server, root, monkeypatch):
+    def refuse(*_):
+        raise OSError(errno.EIO, "Input/output error")
+
+    monkeypatch.setattr(fcntl, "flock", refuse)
+    with pytest.raises(FetchError, match=r"cannot be locked \(Input/output error\)"):
+        obtain("toy", root, policy=QUICK)
+
+
 def test_a_refused_archive_does_not_stay(server, root):
     server.pages["/toy.tar.gz"] = Page(pack({"other.bin": b"not of the set"}))
     with pytest.raises(FetchError):
