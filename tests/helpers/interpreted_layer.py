@@ -125,7 +125,7 @@ def main() -> int:
     for launch.MANY_SAMPLES in (1, 1 << 30):
         for case in MANY:
             check_kernels(case)
-    for launch.SPREAD in (1, 1 << 17):
+    for launch.SPREAD in (1, 1 << 18):
         for case in FEW:
             check_kernels(case)
     second_derivatives()

@@ -11,10 +11,17 @@ from asrnorm.errors import InputError
 from asrnorm.models.base import MODELS, Classifier, NormFactory
 from asrnorm.norms import NoNorm
 from asrnorm.norms.base import norm_relu
-from asrnorm.ops import max_pool_2x2
+from asrnorm.ops import convolve_images, max_pool_2x2
 
 _IMAGE_SIZE = 32
 _MAP_SIZE = 5  # 32 -> 28 -> 14 -> 10 -> 5
+
+
+class ImageConv2d(nn.Conv2d):
+    """The first convolution: strides of 1, no padding."""
+
+    def _conv_forward(self, input: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:  # noqa: A002
+        return convolve_images(input, weight, bias)
 
 
 class DigitsConvNet(Classifier):
@@ -43,7 +50,7 @@ class DigitsConvNet(Classifier):
             given = f"num_classes={num_classes}, channels={list(channels)}, hidden={hidden}"
             raise InputError(f"digits_convnet: sizes must be at least 1, not {given}")
         self.num_classes = num_classes
-        self.conv1 = nn.Conv2d(3, channels[0], 5)
+        self.conv1 = ImageConv2d(3, channels[0], 5)
         self.norm1 = norm_layer(channels[0])
         self.conv2 = nn.Conv2d(channels[0], channels[1], 5)
         self.norm2 = norm_layer(channels[1])

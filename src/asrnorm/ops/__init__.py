@@ -1,6 +1,6 @@
 """Functions on tensors: the mathematics of the norm layers, without modules or parameters."""
 
-from asrnorm.ops import dispatch, pool, reference
+from asrnorm.ops import convolve, dispatch, pool, reference
 
 ACTIVATIONS = reference.ACTIVATIONS
 Dense = reference.Dense
@@ -10,6 +10,7 @@ asr_norm = dispatch.asr_norm
 channel_moments = reference.channel_moments
 channel_stats = reference.channel_stats
 compute_dtype = reference.compute_dtype
+convolve_images = convolve.convolve_images
 full_precision = reference.full_precision
 learned_rescaling = reference.learned_rescaling
 learned_standardization = reference.learned_standardization

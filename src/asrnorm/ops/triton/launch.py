@@ -11,10 +11,10 @@ SAMPLE_CHANNELS = 128
 MANY_SAMPLES = 256
 """From here on a GPU is full without more than a few warps a sample."""
 
-FEW_SAMPLES = 64
-"""Up to here a program a sample leaves half of a GPU idle."""
+FEW_SAMPLES = 32
+"""Up to here a program a sample leaves three quarters of a GPU idle."""
 
-SPREAD = 1 << 17
+SPREAD = 1 << 18
 """Bytes of a sample from which on that costs more than the launches of several passes."""
 
 HELD = 1 << 17
@@ -156,7 +156,7 @@ def spreads(p: Planes, itemsize: int) -> bool:
     """Tell whether passes over the activations are faster though weights are few: samples are few and large.
 
     Example:
-        >>> [spreads(Planes(num, 64, 784, 1, 64), 4) for num in (32, 500)]
+        >>> [spreads(Planes(num, 64, 3136, 1, 64), 2) for num in (32, 64)]
         [True, False]
     """
     return p.num <= FEW_SAMPLES and p.channels * p.positions * itemsize >= SPREAD

@@ -1,0 +1,66 @@
+from itertools import product
+
+import pytest
+import torch
+import torch.nn.functional as F
+
+from asrnorm import create_model, ops
+from helpers.interpreted_convolve import LAYOUTS, SHAPES, compare, second_derivative
+from helpers.interpreter import interpret
+
+# Ten bits of each factor; a sum of up to 25,088 products of them.
+TF32 = 2e-3
+
+
+def test_the_kernels_convolve_as_float64_does_in_the_interpreter():
+    assert int(interpret("interpreted_convolve")) == len(SHAPES) * len(LAYOUTS) ** 2 * 2
+
+
+def test_elsewhere_it_is_pytorch_s():
+    x, weight, bias = torch.randn(2, 3, 9, 9), torch.randn(4, 3, 5, 5), torch.randn(4)
+    assert torch.equal(ops.convolve_images(x, weight, bias), F.conv2d(x, weight, bias))
+    assert torch.equal(ops.convolve_images(x, weight), F.conv2d(x, weight))
+
+
+def test_the_first_convolution_keeps_its_hooks_and_its_weights_names():
+    net = create_model("digits_convnet", norm="none")
+    seen = []
+    net.conv1.register_forward_hook(lambda module, inputs, output: seen.append(output.shape))
+    net(torch.rand(2, 3, 32, 32))
+    assert seen == [(2, 64, 28, 28)]
+    assert {"conv1.weight", "conv1.bias"} <= set(net.state_dict())
+
+
+@pytest.mark.gpu
+@pytest.mark.parametrize(("images", "kernel"), [*SHAPES, ((32, 3, 32, 32), (64, 5, 5)), ((500, 3, 32, 32), (64, 5, 5))])
+@pytest.mark.parametrize("layouts", list(product(LAYOUTS, LAYOUTS)))
+def test_a_gpu_convolves_as_float64_does(images, kernel, layouts):
+    compare(images, kernel, layouts, True, "cuda", TF32)
+
+
+@pytest.mark.gpu
+def test_a_gpu_has_second_derivatives_of_it():
+    second_derivative("cuda", TF32)
+
+
+@pytest.mark.gpu
+def test_gradients_are_the_same_to_the_bit_each_time():
+    net = create_model("digits_convnet", norm="none").cuda().to(memory_format=torch.channels_last)
+    images = torch.rand(32, 3, 32, 32, device="cuda")
+    first, second = (torch.autograd.grad(net.conv1(images).square().sum(), list(net.conv1.parameters())) for _ in "ab")
+    assert all(torch.equal(a, b) for a, b in zip(first, second, strict=True))
+
+
+@pytest.mark.gpu
+@pytest.mark.parametrize("change", ["autocast", "no tf32", "contiguous", "float64"])
+def test_a_gpu_leaves_to_pytorch_what_the_kernels_do_not_take(change, monkeypatch):
+    conv = create_model("digits_convnet", norm="none").conv1.cuda()
+    images = torch.rand(4, 3, 32, 32, device="cuda")
+    if change != "contiguous":
+        conv = conv.to(memory_format=torch.channels_last)
+    if change == "no tf32":
+        monkeypatch.setattr(torch.backends.cudnn, "allow_tf32", False)
+    if change == "float64":
+        conv, images = conv.double(), images.double()
+    with torch.autocast("cuda", torch.bfloat16, enabled=change == "autocast"):
+        assert torch.equal(conv(images), F.conv2d(images, conv.weight, conv.bias))
