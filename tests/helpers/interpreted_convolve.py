@@ -1,4 +1,4 @@
-"""The kernels for convolutions of images in Triton's interpreter beside PyTorch's; a process of its own.
+"""The kernels for convolutions in Triton's interpreter beside PyTorch's; a process of its own.
 
 Prints how many cases were compared.
 """
@@ -9,13 +9,15 @@ from itertools import product
 import torch
 import torch.nn.functional as F
 
-# Images, then output channels and the sides of the kernel.
+# Maps, then output channels and the sides of the kernel.
 SHAPES = (
     ((2, 3, 9, 8), (8, 5, 5)),
     ((1, 1, 4, 4), (3, 4, 4)),
     ((3, 3, 6, 7), (20, 3, 2)),
     ((2, 4, 5, 5), (17, 1, 5)),
     ((5, 3, 32, 32), (64, 5, 5)),
+    ((3, 16, 6, 6), (20, 3, 3)),
+    ((2, 64, 7, 6), (128, 5, 5)),
 )
 LAYOUTS = (torch.contiguous_format, torch.channels_last)
 

@@ -11,17 +11,17 @@ from asrnorm.errors import InputError
 from asrnorm.models.base import MODELS, Classifier, NormFactory
 from asrnorm.norms import NoNorm
 from asrnorm.norms.base import norm_relu
-from asrnorm.ops import convolve_images, max_pool_2x2
+from asrnorm.ops import convolve_small, max_pool_2x2
 
 _IMAGE_SIZE = 32
 _MAP_SIZE = 5  # 32 -> 28 -> 14 -> 10 -> 5
 
 
-class ImageConv2d(nn.Conv2d):
-    """The first convolution: strides of 1, no padding."""
+class SmallConv2d(nn.Conv2d):
+    """A convolution with a stride of 1 and no padding."""
 
     def _conv_forward(self, input: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:  # noqa: A002
-        return convolve_images(input, weight, bias)
+        return convolve_small(input, weight, bias)
 
 
 class DigitsConvNet(Classifier):
@@ -50,9 +50,9 @@ class DigitsConvNet(Classifier):
             given = f"num_classes={num_classes}, channels={list(channels)}, hidden={hidden}"
             raise InputError(f"digits_convnet: sizes must be at least 1, not {given}")
         self.num_classes = num_classes
-        self.conv1 = ImageConv2d(3, channels[0], 5)
+        self.conv1 = SmallConv2d(3, channels[0], 5)
         self.norm1 = norm_layer(channels[0])
-        self.conv2 = nn.Conv2d(channels[0], channels[1], 5)
+        self.conv2 = SmallConv2d(channels[0], channels[1], 5)
         self.norm2 = norm_layer(channels[1])
         self.fc1 = nn.Linear(channels[1] * _MAP_SIZE**2, hidden)
         self.fc2 = nn.Linear(hidden, hidden)

@@ -1,4 +1,4 @@
-"""Convolutions of images, which have few channels."""
+"""Convolutions of small networks."""
 
 import torch
 import torch.nn.functional as F
@@ -6,23 +6,27 @@ from torch import Tensor
 
 from asrnorm.ops.dispatch import takes_kernels
 
-_MOST_TERMS = 128  # of a sum: channels times the kernel's area; what a program holds at a time
-_MOST_CHANNELS = 128  # of the output
+FEW_TERMS = 128
+"""Channels times the area of a kernel up to which the sums of an output are short: those of images."""
+
+_FEW_POSITIONS = 1 << 13  # of all outputs, as of a small batch
+_MOST_CHANNELS = 128  # of the output, which a program holds at a time
 
 
-def convolve_images(x: Tensor, weight: Tensor, bias: Tensor | None = None) -> Tensor:
+def convolve_small(x: Tensor, weight: Tensor, bias: Tensor | None = None) -> Tensor:
     """Return `F.conv2d(x, weight, bias)`; on a GPU by kernels where they can.
 
-    cuDNN is made for many channels: a sum over the 75 terms of a 5x5 square of colors takes it several times as long as
-    the bytes do. The kernels take float32 in channels-last where convolutions may have TF32 products.
+    cuDNN is made for many channels and large batches. A sum over the 75 terms of a 5x5 square of colors takes it
+    several times as long as the bytes do, and so do the gradients of weights and bias over a batch of 32 small maps.
+    The kernels take float32 in channels-last where convolutions may have TF32 products.
 
     Args:
-        x: images, `(n, c, h, w)`.
+        x: maps, `(n, c, h, w)`.
         weight: `(out, c, height, width)`.
         bias: `(out,)`.
 
     Example:
-        >>> convolve_images(torch.ones(1, 3, 6, 6), torch.ones(2, 3, 5, 5)).shape
+        >>> convolve_small(torch.ones(1, 3, 6, 6), torch.ones(2, 3, 5, 5)).shape
         torch.Size([1, 2, 2, 2])
     """
     if not _fits(x, weight) or not takes_kernels(x):
@@ -41,11 +45,12 @@ def _fits(x: Tensor, weight: Tensor) -> bool:
         return False
     if x.dtype != torch.float32 or weight.dtype != torch.float32 or x.ndim != 4 or not x.numel():
         return False
-    if weight[0].numel() > _MOST_TERMS or len(weight) > _MOST_CHANNELS:
-        return False
-    if x.shape[1] != weight.shape[1] or x.shape[2] < weight.shape[2] or x.shape[3] < weight.shape[3]:
+    height, width = x.shape[2] - weight.shape[2] + 1, x.shape[3] - weight.shape[3] + 1
+    if x.shape[1] != weight.shape[1] or min(height, width) < 1:
         return False  # PyTorch says what is wrong
-    return _lies_channels_last(x) or _lies_channels_last(weight)
+    if len(weight) > _MOST_CHANNELS or not (_lies_channels_last(x) or _lies_channels_last(weight)):
+        return False
+    return weight[0].numel() <= FEW_TERMS or (torch.is_grad_enabled() and len(x) * height * width <= _FEW_POSITIONS)
 
 
 def _lies_channels_last(x: Tensor) -> bool:

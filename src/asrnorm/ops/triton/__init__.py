@@ -4,5 +4,5 @@
 for all samples, `sample.py` and `sample_back.py` everything at once for one sample a program, `resident.py` activations
 that the first of them holds in registers, `weight.py` the gradients of the parameters. `launch.py` has the block
 sizes, `layer.py` the order of launches, `plane.py` the two halves apart for other norms, and `library.py` what PyTorch
-is told of it. `convolve.py` and `pool.py` are no part of the layer: the ConvNet's first convolution and its pooling.
+is told of it. `convolve.py` and `pool.py` are no part of the layer: the ConvNet's convolutions and its pooling.
 """

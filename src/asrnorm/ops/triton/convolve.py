@@ -1,24 +1,27 @@
-"""Convolutions of images, which have few channels: each output position's square as a row of a matrix product.
+"""Convolutions of small networks: each output position's square as a row of a matrix product.
 
-The rows are gathered from the image, which the cache of a multiprocessor holds, and never written. The gradient of the
-weights is summed in parts, a program a part, and then over the parts: in the same order each time.
+The rows are gathered from the maps, which a cache holds, and never written. The gradient of the weights is summed in
+parts, a program a part and some terms, and then over the parts: in the same order each time.
 """
 
 from typing import Any
 
 import torch
+import torch.nn.functional as F
 import triton
 import triton.language as tl
 from torch import Tensor
 
+from asrnorm.ops.convolve import FEW_TERMS
 from asrnorm.ops.triton import launch
 
 _POSITIONS = 128  # of a program's output
 _TERMS = 16  # of a product at a time
 _PART_POSITIONS = 32  # of a part's sum at a time
-_PARTS = 128  # programs that fill a GPU
+_PART_TERMS = 64  # of a program, where they are not few
+_PROGRAMS = 128  # that fill a GPU
 _WARPS = 8
-_ELEMENTS = 32  # of the weights that a program sums over the parts
+_SUMMED = 4096  # values that a program sums over the parts
 
 
 @triton.jit
@@ -68,10 +71,10 @@ def part_kernel(
     C: tl.constexpr, KH: tl.constexpr, KW: tl.constexpr, LAST: tl.constexpr,
     BLOCK_P: tl.constexpr, BLOCK_O: tl.constexpr, BLOCK_K: tl.constexpr,
 ):  # fmt: skip
-    """Write what some positions add to the gradients: a row of each term, and one of the bias."""
+    """Write what some positions add to the gradients of some terms; the first program of a part adds the bias's."""
     K: tl.constexpr = C * KH * KW
-    part = tl.program_id(0)
-    k = tl.arange(0, BLOCK_K)
+    part, block = tl.program_id(0), tl.program_id(1)
+    k = block * BLOCK_K + tl.arange(0, BLOCK_K)
     o = tl.arange(0, BLOCK_O)
     term = term_of(k, stride_c, stride_h, stride_w, C, KH, KW, LAST)
     total = tl.zeros([BLOCK_K, BLOCK_O], tl.float32)
@@ -84,10 +87,12 @@ def part_kernel(
         inside = (p < count)[:, None] & (o < O)[None, :]
         slopes = tl.load(dy + p.to(tl.int64)[:, None] * O + o[None, :], mask=inside, other=0.0)
         total = tl.dot(columns, slopes, total, input_precision="tf32")
-        plain += tl.sum(slopes, 0)
+        if block == 0:
+            plain += tl.sum(slopes, 0)
     base = parts + part * ((K + 1) * O)
     tl.store(base + k[:, None] * O + o[None, :], total, mask=(k < K)[:, None] & (o < O)[None, :])
-    tl.store(base + K * O + o, plain, mask=o < O)
+    if block == 0:
+        tl.store(base + K * O + o, plain, mask=o < O)
 
 
 @triton.jit
@@ -117,13 +122,15 @@ def _shape(x: Tensor, weight: Tensor) -> dict[str, Any]:
 
 
 class Convolve(torch.autograd.Function):
-    """The convolution of images with dense weights, channels-last."""
+    """A convolution with dense weights, channels-last."""
 
     @staticmethod
     def forward(ctx: Any, x: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:
-        """Return the maps."""
+        """Return the maps: of long sums PyTorch's."""
         ctx.save_for_backward(x, weight)
         ctx.has_bias = bias is not None
+        if weight[0].numel() > FEW_TERMS:
+            return F.conv2d(x, weight, bias).contiguous(memory_format=torch.channels_last)
         shape = _shape(x, weight)
         size = (len(x), shape["O"], shape["OH"], shape["OW"])
         y = torch.empty(size, dtype=x.dtype, device=x.device, memory_format=torch.channels_last)
@@ -135,7 +142,7 @@ class Convolve(torch.autograd.Function):
 
     @staticmethod
     def backward(ctx: Any, dy: Tensor) -> tuple[Tensor | None, Tensor | None, Tensor | None]:
-        """Return the gradients; those of the images, and all that are to be differentiated again, are PyTorch's."""
+        """Return the gradients; those of the maps, and all that are to be differentiated again, are PyTorch's."""
         x, weight = ctx.saved_tensors
         wanted = [*ctx.needs_input_grad[:2], ctx.has_bias and ctx.needs_input_grad[2]]
         if torch.is_grad_enabled():
@@ -149,30 +156,32 @@ def _by_pytorch(
     dy: Tensor, x: Tensor, weight: Tensor, wanted: list[bool]
 ) -> tuple[Tensor | None, Tensor | None, Tensor | None]:
     sizes = [len(weight)] if wanted[2] else None
-    found = torch.ops.aten.convolution_backward(dy, x, weight, sizes, [1, 1], [0, 0], [1, 1], False, [0, 0], 1, wanted)
-    d_x, d_weight, d_bias = found
+    d_x, d_weight, d_bias = torch.ops.aten.convolution_backward(
+        dy, x, weight, sizes, [1, 1], [0, 0], [1, 1], False, [0, 0], 1, wanted
+    )
     return d_x, d_weight, d_bias
 
 
 def _weight_gradients(dy: Tensor, x: Tensor, weight: Tensor) -> tuple[Tensor, Tensor]:
     dy = dy.contiguous(memory_format=torch.channels_last)
-    shape = _shape(x, weight)
     terms, outputs = weight[0].numel(), len(weight)
     count = dy.numel() // outputs
-    tiles = launch.count_blocks(count, _PART_POSITIONS * _PARTS)
+    block = max(16, launch.power_of_two(terms)) if terms <= FEW_TERMS else _PART_TERMS
+    blocks = launch.count_blocks(terms, block)
+    tiles = launch.count_blocks(count, _PART_POSITIONS * max(1, _PROGRAMS // blocks))
     num = launch.count_blocks(count, _PART_POSITIONS * tiles)
     parts = torch.empty((num, terms + 1, outputs), dtype=torch.float32, device=x.device)
+    options = {"BLOCK_P": _PART_POSITIONS, "BLOCK_K": block, "num_warps": _WARPS, "num_stages": 3 if blocks > 1 else 2}
+    part_kernel[num, blocks](x, dy, parts, count, tiles, **_shape(x, weight), **options)
     d_weight, d_bias = torch.empty_like(weight), torch.empty(outputs, dtype=weight.dtype, device=x.device)
-    options = {"BLOCK_P": _PART_POSITIONS, "BLOCK_K": max(16, launch.power_of_two(terms))}
-    part_kernel[(num,)](x, dy, parts, count, tiles, **shape, **options, num_warps=_WARPS, num_stages=2)
-    grid = (launch.count_blocks((terms + 1) * outputs, _ELEMENTS),)
-    total_kernel[grid](
-        parts, d_weight, d_bias, num, outputs, terms, BLOCK_N=launch.power_of_two(num), BLOCK=_ELEMENTS, num_warps=4
-    )
+    rows = launch.power_of_two(num)
+    values = max(1, _SUMMED // rows)
+    grid = (launch.count_blocks((terms + 1) * outputs, values),)
+    total_kernel[grid](parts, d_weight, d_bias, num, outputs, terms, BLOCK_N=rows, BLOCK=values, num_warps=4)
     return d_weight, d_bias
 
 
 def convolve(x: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:
-    """Return the convolution of images `(n, c, h, w)` with dense weights, stride 1, no padding, in channels-last."""
+    """Return the convolution of maps `(n, c, h, w)` with dense weights, stride 1, no padding, in channels-last."""
     maps: Tensor = Convolve.apply(x, weight, bias)
     return maps
