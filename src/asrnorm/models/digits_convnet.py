@@ -18,7 +18,10 @@ _MAP_SIZE = 5  # 32 -> 28 -> 14 -> 10 -> 5
 
 
 class SmallConv2d(nn.Conv2d):
-    """A convolution with a stride of 1 and no padding."""
+    """A convolution with a stride of 1 and no padding, by kernels where they can."""
+
+    def __init__(self, in_channels: int, out_channels: int, kernel_size: int) -> None:
+        super().__init__(in_channels, out_channels, kernel_size)
 
     def _conv_forward(self, input: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:  # noqa: A002
         return convolve_small(input, weight, bias)

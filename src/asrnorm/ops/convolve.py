@@ -41,7 +41,9 @@ def convolve_small(x: Tensor, weight: Tensor, bias: Tensor | None = None) -> Ten
 
 
 def _fits(x: Tensor, weight: Tensor) -> bool:
-    if x.device.type != "cuda" or torch.is_autocast_enabled("cuda") or not torch.backends.cudnn.allow_tf32:
+    if x.device.type != "cuda" or torch.compiler.is_compiling():
+        return False
+    if torch.is_autocast_enabled("cuda") or not torch.backends.cudnn.allow_tf32:
         return False
     if x.dtype != torch.float32 or weight.dtype != torch.float32 or x.ndim != 4 or not x.numel():
         return False
