@@ -62,19 +62,28 @@ def record_environment(path: Path, now: dict[str, Any]) -> dict[str, Any]:
     return first
 
 
-def refuse_other_classes(path: Path, classes: Sequence[str]) -> None:
-    """Refuse to go on with a run whose images have other classes now: its outputs would stand for the wrong ones.
+def refuse_other_data(path: Path, classes: Sequence[str], num_images: int) -> None:
+    """Refuse to go on with a run whose images are others now.
+
+    Other classes: its outputs would stand for the wrong ones. More or fewer images: what is held out would move, and
+    images be trained on that the first part of the run was chosen by.
 
     Raises:
-        InputError: `env.json` names other classes, or these in another order.
+        InputError: `env.json` names other classes, these in another order, or another number of source images.
     """
     try:
-        begun = json.loads(path.read_text())["classes"]
+        begun = json.loads(path.read_text())
+        before, count = list(begun["classes"]), begun.get("images", num_images)
     except (OSError, ValueError, KeyError, TypeError):
         return
-    if list(begun) != list(classes):
-        gone = ", ".join(name for name in begun if name not in classes) or "none"
-        new = ", ".join(name for name in classes if name not in begun) or "none"
+    if before != list(classes):
+        gone = ", ".join(name for name in before if name not in classes) or "none"
+        new = ", ".join(name for name in classes if name not in before) or "none"
         raise InputError(
             f"{path.parent}: the run was begun with other classes (gone: {gone}; new: {new}); start over with --fresh"
+        )
+    if count != num_images:
+        raise InputError(
+            f"{path.parent}: the run was begun with {count:,} images of the source, there are {num_images:,} now; "
+            "bring back those that it was begun with, or start over with --fresh"
         )

@@ -22,7 +22,7 @@ from asrnorm.results import RunResult, format_result, read_result
 from asrnorm.training.assembly import build_like, build_method, build_model, check_config, compile_parts
 from asrnorm.training.checkpoint import CheckpointStore
 from asrnorm.training.distributed import choose_device, from_first, join_world
-from asrnorm.training.environment import describe_environment, record_environment, refuse_other_classes
+from asrnorm.training.environment import describe_environment, record_environment, refuse_other_data
 from asrnorm.training.folder import RunFolder, run_name, write_whole
 from asrnorm.training.log import RunLog
 from asrnorm.training.preparation import prepare_model
@@ -123,9 +123,10 @@ def _work(config: RunConfig, site: _Site) -> RunResult:
     suite.require_source()
     suite.check_files()
     commit = ""
-    refuse_other_classes(site.folder.environment, suite.classes)
+    num_images = len(suite.train) + len(suite.validation or ())
+    refuse_other_data(site.folder.environment, suite.classes, num_images)
     if site.world.rank == 0:
-        facts = {**describe_environment(site.device, site.world), "classes": list(suite.classes)}
+        facts = describe_environment(site.device, site.world) | {"classes": list(suite.classes), "images": num_images}
         commit = record_environment(site.folder.environment, facts)["commit"]
     stop, seconds = config.steps, 0.0
     selector: Selector | None = None

@@ -4,7 +4,7 @@ import pytest
 import torch
 
 from asrnorm.errors import InputError
-from asrnorm.training.environment import describe_environment, record_environment, refuse_other_classes
+from asrnorm.training.environment import describe_environment, record_environment, refuse_other_data
 from asrnorm.world import ALONE
 
 
@@ -36,8 +36,16 @@ def test_a_damaged_file_is_written_anew(tmp_path):
 )
 def test_other_classes_are_refused(tmp_path, now, change):
     path = tmp_path / "env.json"
-    refuse_other_classes(path, now)  # of a run that has not begun
+    refuse_other_data(path, now, 10)  # of a run that has not begun
     record_environment(path, {"commit": "", "classes": ["cat", "dog"]})
-    refuse_other_classes(path, ["cat", "dog"])
+    refuse_other_data(path, ["cat", "dog"], 10)
     with pytest.raises(InputError, match=rf"begun with other classes \({change}\); start over with --fresh"):
-        refuse_other_classes(path, now)
+        refuse_other_data(path, now, 10)
+
+
+def test_another_number_of_images_is_refused(tmp_path):
+    path = tmp_path / "env.json"
+    record_environment(path, {"commit": "", "classes": ["cat", "dog"], "images": 1200})
+    refuse_other_data(path, ["cat", "dog"], 1200)
+    with pytest.raises(InputError, match=r"begun with 1,200 images of the source, there are 1,201 now"):
+        refuse_other_data(path, ["cat", "dog"], 1201)
