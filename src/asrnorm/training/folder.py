@@ -61,7 +61,7 @@ class RunFolder:
                 raise InputError(f"{self.path}: another process is at work on this run; let it finish") from None
             except OSError as error:
                 raise StorageError(f"{describe_failure(error, self.path)}; choose another --out") from None
-            if fresh:
+            if fresh or not self._has_begun():
                 self.clear()
             elif self.config.exists():
                 refuse_other(config, load_config(self.config), self.config)
@@ -91,6 +91,10 @@ class RunFolder:
                     f"{self.path}: not the folder of a run, it holds {name} and no config.yaml of a run; "
                     "choose another --out"
                 )
+
+    def _has_begun(self) -> bool:
+        """Tell whether a run left more than what it was to be: a wrong option may stop it before its first step."""
+        return any((self.path / name).exists() for name in (*_OWN, *_OWN_FOLDERS) if name != self.environment.name)
 
     def _has_config(self) -> bool:
         """Tell whether there is a config of a run; one that another version wrote counts, that of other tools not."""

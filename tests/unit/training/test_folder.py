@@ -114,3 +114,15 @@ def test_a_lock_that_fails_is_one_line_and_a_disk_without_locks_no_obstacle(tmp_
     folder = RunFolder(tmp_path / "a")
     with pytest.raises(StorageError, match="a: refused; choose another --out"), folder.open(tiny_config(), fresh=False):
         pass
+
+
+def test_a_config_that_came_to_nothing_makes_way_for_another(tmp_path):
+    folder, wrong, right = RunFolder(tmp_path / "run"), tiny_config(steps=7), tiny_config(steps=8)
+    with folder.open(wrong, fresh=False):
+        folder.environment.write_text("{}")  # and then a wrong option stops the run
+    with folder.open(right, fresh=False):
+        assert "steps: 8" in folder.config.read_text()
+        assert not folder.environment.exists()
+    folder.log.write_text("{}\n")
+    with pytest.raises(InputError, match="of another run, which differs in steps"), folder.open(wrong, fresh=False):
+        pass
