@@ -1,3 +1,4 @@
+import pytest
 import torch
 from torch import nn
 
@@ -37,6 +38,21 @@ def test_running_statistics_count():
     assert find_not_finite(model) is None
     model.running_var[0] = float("nan")
     assert find_not_finite(model) == "the running statistics 'running_var' are"
+
+
+@pytest.mark.parametrize("value", [float("nan"), float("inf"), -float("inf")])
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16, torch.float64])
+def test_one_value_among_many_is_found(value, dtype):
+    model = nn.Sequential(*(nn.Linear(7, 7) for _ in range(9))).to(dtype)
+    assert find_not_finite(model) is None
+    model[5].bias.data[3] = value
+    assert find_not_finite(model) == "the weights '5.bias' are"
+
+
+def test_large_values_are_finite_though_their_sum_is_not():
+    model = nn.Linear(4, 4)
+    model.weight.data.fill_(3e38)
+    assert find_not_finite(model) is None
 
 
 def test_maps_of_one_position_are_pointed_out():
