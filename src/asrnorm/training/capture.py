@@ -22,7 +22,7 @@ Do = Callable[[Mapping[str, Tensor]], Batch]
 
 _METHOD = "method."
 _MOST_STEPS = 128  # in a window
-_FIRST_STEPS = 8  # in the first one, which shows how long a step takes
+_FIRST_STEPS = 8  # in one that the device waits for, as after a row of the log; then twice as many each time
 _SECONDS = 0.2  # that a window should take: two may be under way when an interruption is noticed
 
 
@@ -160,7 +160,9 @@ class CapturedStep:
         The device is not waited for, but where it is two windows behind.
         """
         self._wait()
-        count = max(1, min(count, len(self._table), round(_SECONDS / self._seconds)))
+        is_idle = not self._windows or self._windows[-1][1].query()
+        most = _FIRST_STEPS if is_idle else 2 * self._windows[-1][2]
+        count = max(1, min(count, most, len(self._table), round(_SECONDS / self._seconds)))
         self._table.write([self._draw(number) for number in range(step, step + count)])
         self._index.zero_()
         start, stop = (torch.cuda.Event(enable_timing=True) for _ in range(2))

@@ -78,6 +78,9 @@ class Instant:
 
     def synchronize(self): ...
 
+    def query(self):
+        return False  # the device is at work still
+
     def elapsed_time(self, other):  # noqa: ARG002
         return 50.0  # milliseconds: windows of a few steps
 
@@ -157,6 +160,19 @@ def test_windows_end_where_something_else_is_due(stand_in, tmp_path):
     assert {5, 7, 8, 10, 14, 15, 16, 20, 21, 22, 40} <= ends  # rows, checkpoints, and before and after each growing
     steps = [number for step, count in stand_in for number in range(step, step + count)]
     assert steps == list(range(STEPS))
+
+
+@pytest.mark.parametrize(
+    ("idle", "lengths"), [(False, [8, 8, 16, 32, 64, 72]), (True, [8] * 25)], ids=["at work", "waiting"]
+)
+def test_windows_begin_short_where_the_device_waits_and_grow_where_it_does_not(
+    idle, lengths, stand_in, monkeypatch, tmp_path
+):
+    monkeypatch.setattr(Instant, "query", lambda self: idle)
+    monkeypatch.setattr(Instant, "elapsed_time", lambda self, other: 0.1)
+    config = plain_config("erm", steps=200, log_every=200, checkpoint_every=200, lambda_every=0)
+    fit(captured(make(config)), tmp_path)
+    assert [count for _, count in stand_in] == lengths
 
 
 @pytest.mark.parametrize("stop", [3, 7, 8, 13])
