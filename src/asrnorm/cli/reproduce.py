@@ -136,7 +136,7 @@ def change_runs(study: "Study", assignments: Mapping[str, Any]) -> "Study":
     for row in study.rows:
         cells = {}
         for column, cell in row.cells.items():
-            changed = tuple(replace(spec, overrides={**spec.overrides, **assignments}) for spec in cell.runs)
+            changed = tuple(replace(spec, assignments=assignments) for spec in cell.runs)
             cells[column] = replace(cell, runs=changed)
         rows.append(replace(row, cells=cells))
     said = ", ".join(f"{name}={value}" for name, value in assignments.items() if name not in UNHASHED)

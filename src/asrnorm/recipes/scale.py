@@ -47,11 +47,19 @@ def at_scale(
     if scale == "smoke":
         suite_args = config.suite.args if smoke_size is None else {**config.suite.args, "size": smoke_size}
         suite = replace(config.suite, args=suite_args)
-        return replace(_shrink(config), suite=suite, model=smoke_model or config.model)
+        return replace(shrink(config), suite=suite, model=smoke_model or config.model)
     return config
 
 
-def _shrink(config: RunConfig) -> RunConfig:
+def shrink(config: RunConfig) -> RunConfig:
+    """Return a config of six small steps, whatever it asks of each option; shrunk again, it stays the same.
+
+    Example:
+        >>> from asrnorm.recipes.cifar10c import ada
+        >>> small = shrink(ada("bn"))
+        >>> small.steps, small.method.args["ascent_steps"], small == shrink(small)
+        (6, 2, True)
+    """
     args = {name: min(value, _SMOKE_OPTIONS.get(name, value)) for name, value in config.method.args.items()}
     if "growth" in args:
         args |= {"growth": "volpi", "count": 16}  # the one rule that does not take the whole set

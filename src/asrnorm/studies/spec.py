@@ -7,6 +7,7 @@ from typing import Any, Literal
 
 from asrnorm.config import RunConfig, Scale, content_hash, override
 from asrnorm.recipes import recipe
+from asrnorm.recipes.scale import shrink
 from asrnorm.registry import Registry
 
 Unit = Literal["percent", "plain", "millions"]
@@ -59,7 +60,8 @@ class RunSpec:
     Attributes:
         recipe: its name.
         options: keyword arguments of the recipe, `source` and `target`.
-        overrides: as `--set`.
+        overrides: as `--set`; what is large of them is cut at smoke scale.
+        assignments: as `--set`, by who runs the study; they hold at every scale.
         evaluation: how the finished run is scored again, where the cell needs that.
         analyses: further files that are made of the finished run; keys of `ANALYSIS_FILES`.
         may_diverge: a loss that is not finite is an outcome too, kept in `DIVERGENCE_FILE` and not tried again.
@@ -74,17 +76,24 @@ class RunSpec:
     recipe: str
     options: Mapping[str, Any] = field(default_factory=dict)
     overrides: Mapping[str, Any] = field(default_factory=dict)
+    assignments: Mapping[str, Any] = field(default_factory=dict)
     evaluation: Evaluation | None = None
     analyses: tuple[str, ...] = ()
     may_diverge: bool = False
 
     def __hash__(self) -> int:
-        return hash((self.recipe, *sorted(self.options), *sorted(self.overrides), self.analyses))
+        names = (*sorted(self.options), *sorted(self.overrides), *sorted(self.assignments))
+        return hash((self.recipe, names, self.analyses))
 
     def config(self, seed: int, scale: Scale) -> RunConfig:
         """Return the config of the run itself."""
-        built: RunConfig = recipe(self.recipe, scale=scale, seed=seed, **self.options, **self.overrides)
-        return built
+        given = {**self.overrides, **self.assignments}
+        built: RunConfig = recipe(self.recipe, scale=scale, seed=seed, **self.options, **given)
+        if scale != "smoke":
+            return built
+        # Source and target have been taken by the recipe, whose steps follow them.
+        last = {name: value for name, value in self.assignments.items() if name not in ("suite.source", "suite.target")}
+        return override(shrink(built), last)
 
     def scored_config(self, seed: int, scale: Scale) -> RunConfig:
         """Return the config under which it is scored; its content hash names the result."""

@@ -34,7 +34,7 @@ def test_a_run_that_many_cells_share_is_one_task(tmp_path):
 def test_names_of_a_recipe_do_not_make_it_another_run(tmp_path):
     same = RunSpec(recipe="digits.erm_bn", overrides={"log_every": 7})
     assert len(tasks_of(tmp_path, BN, same)) == 1
-    assert len(tasks_of(tmp_path, BN, RunSpec(recipe="digits.erm_bn", overrides={"steps": 7}))) == 2
+    assert len(tasks_of(tmp_path, BN, RunSpec(recipe="digits.erm_bn", overrides={"optim.lr": 0.5}))) == 2
 
 
 def test_what_depends_on_a_run_names_it_and_comes_after(tmp_path):

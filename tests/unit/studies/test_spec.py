@@ -8,7 +8,7 @@ from asrnorm.config import Scale, content_hash
 from asrnorm.errors import UnknownNameError
 from asrnorm.studies import ANALYSIS_FILES, get_study, list_studies
 from asrnorm.studies.plan import iterate_specs
-from asrnorm.studies.spec import STUDIES
+from asrnorm.studies.spec import STUDIES, RunSpec
 from asrnorm.training.assembly import check_config
 
 PUBLIC = [
@@ -107,3 +107,20 @@ def test_a_study_of_one_s_own_may_be_called_a_table(monkeypatch):
     monkeypatch.setitem(STUDIES._entries, "table-own", STUDIES["table1"])
     assert list_studies()[:2] == ("table1", "table2")
     assert "table-own" in list_studies()[10:]
+
+
+def test_what_a_study_asks_for_is_cut_at_smoke_scale_and_what_a_user_asks_for_is_not():
+    growing = {"method.growth": "me_ada", "method.rounds": 2}
+    spec = RunSpec(recipe="cifar10c.ada_asr", overrides=growing, assignments={"steps": 9, "method.ascent_steps": 3})
+    smoke, paper = spec.config(0, "smoke"), spec.config(0, "paper")
+    assert [smoke.method.args[name] for name in ("growth", "rounds", "ascent_steps")] == ["volpi", 1, 3]
+    assert [paper.method.args[name] for name in ("growth", "rounds", "ascent_steps")] == ["me_ada", 2, 3]
+    assert smoke.steps == paper.steps == 9
+
+
+@pytest.mark.parametrize("study", list_studies())
+def test_a_smoke_run_of_a_study_is_small(study):
+    for spec in iterate_specs(get_study(study)):
+        config = spec.config(0, "smoke")
+        assert (config.steps, config.batch_size) == (6, 8)
+        assert config.method.args.get("growth", "volpi") == "volpi"
