@@ -61,10 +61,14 @@ class RunFolder:
                 raise InputError(f"{self.path}: another process is at work on this run; let it finish") from None
             except OSError as error:
                 raise StorageError(f"{describe_failure(error, self.path)}; choose another --out") from None
-            if fresh or not self._has_begun():
+            if fresh:
                 self.clear()
             elif self.config.exists():
-                refuse_other(config, load_config(self.config), self.config)
+                theirs = load_config(self.config)
+                if content_hash(theirs) != content_hash(config) and self._came_to_nothing(theirs):
+                    self.clear()
+                else:
+                    refuse_other(config, theirs, self.config)
             first_pass = RunFolder(self.choice)
             places = [(place.path, place.checkpoints, place.pool) for place in (self, first_pass)]
             for folder in (folder for folders in places for folder in folders):
@@ -92,9 +96,14 @@ class RunFolder:
                     "choose another --out"
                 )
 
-    def _has_begun(self) -> bool:
-        """Tell whether a run left more than what it was to be: a wrong option may stop it before its first step."""
-        return any((self.path / name).exists() for name in (*_OWN, *_OWN_FOLDERS) if name != self.environment.name)
+    def _came_to_nothing(self, config: RunConfig) -> bool:
+        """Tell whether all there is of a run is a config that it wrote itself: a wrong option stopped it at the start.
+
+        A config that somebody wrote by hand is left alone.
+        """
+        left = [name for name in (*_OWN, *_OWN_FOLDERS) if (self.path / name).exists()]
+        is_own = self.config.read_bytes() == dump_config(config).encode()
+        return is_own and set(left) <= {self.environment.name}
 
     def _has_config(self) -> bool:
         """Tell whether there is a config of a run; one that another version wrote counts, that of other tools not."""

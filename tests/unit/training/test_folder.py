@@ -126,3 +126,16 @@ def test_a_config_that_came_to_nothing_makes_way_for_another(tmp_path):
     folder.log.write_text("{}\n")
     with pytest.raises(InputError, match="of another run, which differs in steps"), folder.open(wrong, fresh=False):
         pass
+
+
+def test_a_config_written_by_hand_is_never_replaced(tmp_path):
+    folder, mine = RunFolder(tmp_path / "run"), tiny_config(steps=7)
+    with folder.open(mine, fresh=False):
+        pass
+    text = "# the good one\n" + folder.config.read_text()
+    folder.config.write_text(text)
+    with folder.open(mine, fresh=False):
+        assert folder.config.read_text() == text
+    with pytest.raises(InputError, match="of another run"), folder.open(tiny_config(steps=8), fresh=False):
+        pass
+    assert folder.config.read_text() == text
