@@ -89,7 +89,7 @@ class RunSpec:
         """Return the config of the run itself."""
         given = {**self.overrides, **self.assignments}
         built: RunConfig = recipe(self.recipe, scale=scale, seed=seed, **self.options, **given)
-        if scale != "smoke":
+        if scale != "smoke" or not self.overrides:
             return built
         # Source and target have been taken by the recipe, whose steps follow them.
         last = {name: value for name, value in self.assignments.items() if name not in ("suite.source", "suite.target")}
