@@ -18,7 +18,7 @@ _MAP_SIZE = 5  # 32 -> 28 -> 14 -> 10 -> 5
 
 
 class SmallConv2d(nn.Conv2d):
-    """A convolution with a stride of 1 and no padding, by kernels where they can."""
+    """A convolution with a stride of 1 and no padding, by kernels where they are asked for."""
 
     def __init__(self, in_channels: int, out_channels: int, kernel_size: int) -> None:
         super().__init__(in_channels, out_channels, kernel_size)

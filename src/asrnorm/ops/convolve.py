@@ -4,7 +4,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from asrnorm.ops.dispatch import takes_kernels
+from asrnorm.ops.dispatch import asks_for_kernels, takes_kernels
 
 FEW_TERMS = 128
 """Channels times the area of a kernel up to which the sums of an output are short: those of images."""
@@ -14,7 +14,9 @@ _MOST_CHANNELS = 128  # of the output, which a program holds at a time
 
 
 def convolve_small(x: Tensor, weight: Tensor, bias: Tensor | None = None) -> Tensor:
-    """Return `F.conv2d(x, weight, bias)`; on a GPU by kernels where they can.
+    """Return `F.conv2d(x, weight, bias)`; on a GPU by kernels where they can and are asked for by name.
+
+    By name, as with `ASRNORM_BACKEND=triton`, since so far they were held to float64 in Triton's interpreter alone.
 
     cuDNN is made for many channels and large batches. A sum over the 75 terms of a 5x5 square of colors takes it
     several times as long as the bytes do, and so do the gradients of weights and bias over a batch of 32 small maps.
@@ -29,7 +31,7 @@ def convolve_small(x: Tensor, weight: Tensor, bias: Tensor | None = None) -> Ten
         >>> convolve_small(torch.ones(1, 3, 6, 6), torch.ones(2, 3, 5, 5)).shape
         torch.Size([1, 2, 2, 2])
     """
-    if not _fits(x, weight) or not takes_kernels(x):
+    if not (asks_for_kernels() and _fits(x, weight) and takes_kernels(x)):
         return F.conv2d(x, weight, bias)
     from asrnorm.ops.triton import launch
 

@@ -5,6 +5,7 @@ import torch
 import torch.nn.functional as F
 
 from asrnorm import create_model, ops
+from asrnorm.ops import convolve
 from helpers.interpreted_convolve import LAYOUTS, SHAPES, compare, second_derivative
 from helpers.interpreter import interpret
 
@@ -32,6 +33,17 @@ def test_a_convolution_keeps_its_hooks_and_the_names_of_its_weights():
     assert {"conv1.weight", "conv1.bias"} <= set(net.state_dict())
 
 
+def test_the_kernels_are_taken_only_where_they_are_asked_for_by_name(monkeypatch):
+    asked = []
+    monkeypatch.setattr(convolve, "_fits", lambda x, weight: True)
+    monkeypatch.setattr(convolve, "takes_kernels", lambda x: asked.append(x) and False)
+    x, weight = torch.randn(2, 3, 9, 9), torch.randn(4, 3, 5, 5)
+    for backend, times in (("auto", 0), ("reference", 0), ("triton", 1)):
+        with ops.use_backend(backend):
+            assert torch.equal(ops.convolve_small(x, weight), F.conv2d(x, weight))
+        assert len(asked) == times
+
+
 @pytest.mark.gpu
 @pytest.mark.parametrize(("images", "kernel"), [*SHAPES, *DIGITS])
 @pytest.mark.parametrize("layouts", list(product(LAYOUTS, LAYOUTS)))
@@ -48,7 +60,8 @@ def test_a_gpu_has_second_derivatives_of_it():
 def test_gradients_are_the_same_to_the_bit_each_time():
     net = create_model("digits_convnet", norm="none").cuda().to(memory_format=torch.channels_last)
     images = torch.rand(32, 3, 32, 32, device="cuda")
-    first, second = (torch.autograd.grad(net(images).square().sum(), list(net.parameters())) for _ in "ab")
+    with ops.use_backend("triton"):
+        first, second = (torch.autograd.grad(net(images).square().sum(), list(net.parameters())) for _ in "ab")
     assert all(torch.equal(a, b) for a, b in zip(first, second, strict=True))
 
 
@@ -63,5 +76,16 @@ def test_a_gpu_leaves_to_pytorch_what_the_kernels_do_not_take(change, monkeypatc
         monkeypatch.setattr(torch.backends.cudnn, "allow_tf32", False)
     if change == "float64":
         conv, images = conv.double(), images.double()
-    with torch.autocast("cuda", torch.bfloat16, enabled=change == "autocast"):
+    with ops.use_backend("triton"), torch.autocast("cuda", torch.bfloat16, enabled=change == "autocast"):
         assert torch.equal(conv(images), F.conv2d(images, conv.weight, conv.bias))
+
+
+@pytest.mark.gpu
+def test_the_convnet_is_the_same_by_kernels_and_by_pytorch():
+    net = create_model("digits_convnet", norm="none").cuda().to(memory_format=torch.channels_last)
+    images, found = torch.rand(32, 3, 32, 32, device="cuda"), []
+    for backend in ("triton", "reference"):
+        with ops.use_backend(backend):
+            found.append(torch.autograd.grad(net(images).square().sum(), list(net.parameters())))
+    for mine, theirs in zip(*found, strict=True):
+        assert (mine - theirs).abs().max() <= TF32 * theirs.abs().max()
