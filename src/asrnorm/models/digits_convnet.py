@@ -18,7 +18,7 @@ _MAP_SIZE = 5  # 32 -> 28 -> 14 -> 10 -> 5
 
 
 class SmallConv2d(nn.Conv2d):
-    """A convolution with a stride of 1 and no padding, by kernels where they are asked for."""
+    """A convolution with a stride of 1 and no padding, by kernels where they are faster."""
 
     def __init__(self, in_channels: int, out_channels: int, kernel_size: int) -> None:
         super().__init__(in_channels, out_channels, kernel_size)
@@ -55,7 +55,7 @@ class DigitsConvNet(Classifier):
         self.num_classes = num_classes
         self.conv1 = SmallConv2d(3, channels[0], 5)
         self.norm1 = norm_layer(channels[0])
-        self.conv2 = SmallConv2d(channels[0], channels[1], 5)
+        self.conv2 = nn.Conv2d(channels[0], channels[1], 5)
         self.norm2 = norm_layer(channels[1])
         self.fc1 = nn.Linear(channels[1] * _MAP_SIZE**2, hidden)
         self.fc2 = nn.Linear(hidden, hidden)

@@ -1,26 +1,21 @@
-"""Convolutions of small networks."""
+"""The convolution that takes in the images of a small network."""
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from asrnorm.ops.dispatch import asks_for_kernels, takes_kernels
+from asrnorm.ops.dispatch import takes_kernels
 
-FEW_TERMS = 128
-"""Channels times the area of a kernel up to which the sums of an output are short: those of images."""
-
-_FEW_POSITIONS = 1 << 13  # of all outputs, as of a small batch
+_FEW_TERMS = 128  # channels times the area of a kernel, the terms of an output: those of images
 _MOST_CHANNELS = 128  # of the output, which a program holds at a time
 
 
 def convolve_small(x: Tensor, weight: Tensor, bias: Tensor | None = None) -> Tensor:
-    """Return `F.conv2d(x, weight, bias)`; on a GPU by kernels where they can and are asked for by name.
+    """Return `F.conv2d(x, weight, bias)`; on a GPU by kernels where its sums are short.
 
-    By name, as with `ASRNORM_BACKEND=triton`, since so far they were held to float64 in Triton's interpreter alone.
-
-    cuDNN is made for many channels and large batches. A sum over the 75 terms of a 5x5 square of colors takes it
-    several times as long as the bytes do, and so do the gradients of weights and bias over a batch of 32 small maps.
-    The kernels take float32 in channels-last where convolutions may have TF32 products.
+    cuDNN is made for many channels. A sum over the 75 terms of a 5x5 square of colors takes it several times as long
+    as the bytes do, and so do the gradients of weights and bias. The kernels take float32 in channels-last where
+    convolutions may have TF32 products.
 
     Args:
         x: maps, `(n, c, h, w)`.
@@ -31,7 +26,7 @@ def convolve_small(x: Tensor, weight: Tensor, bias: Tensor | None = None) -> Ten
         >>> convolve_small(torch.ones(1, 3, 6, 6), torch.ones(2, 3, 5, 5)).shape
         torch.Size([1, 2, 2, 2])
     """
-    if not (asks_for_kernels() and _fits(x, weight) and takes_kernels(x)):
+    if not (_fits(x, weight) and takes_kernels(x)):
         return F.conv2d(x, weight, bias)
     from asrnorm.ops.triton import launch
 
@@ -54,7 +49,7 @@ def _fits(x: Tensor, weight: Tensor) -> bool:
         return False  # PyTorch says what is wrong
     if len(weight) > _MOST_CHANNELS or not (_lies_channels_last(x) or _lies_channels_last(weight)):
         return False
-    return weight[0].numel() <= FEW_TERMS or (torch.is_grad_enabled() and len(x) * height * width <= _FEW_POSITIONS)
+    return weight[0].numel() <= _FEW_TERMS
 
 
 def _lies_channels_last(x: Tensor) -> bool:

@@ -101,17 +101,6 @@ def _why_reference(x: Tensor) -> str | None:
     return None
 
 
-def asks_for_kernels() -> bool:
-    """Say whether the kernels were asked for by name, and are not merely taken where they can be.
-
-    Example:
-        >>> with use_backend("triton"):
-        ...     asks_for_kernels()
-        True
-    """
-    return _backend == "triton"
-
-
 def takes_kernels(x: Tensor) -> bool:
     """Say whether the kernels compute a call on `x`; warn once where they should and cannot.
 

@@ -1,26 +1,23 @@
-"""Convolutions of small networks: each output position's square as a row of a matrix product.
+"""Convolutions with short sums: each output position's square as a row of a matrix product.
 
 The rows are gathered from the maps, which a cache holds, and never written. The gradient of the weights is summed in
-parts, a program a part and some terms, and then over the parts: in the same order each time.
+parts, a program a part, and then over the parts: in the same order each time.
 """
 
 from typing import Any
 
 import torch
-import torch.nn.functional as F
 import triton
 import triton.language as tl
 from torch import Tensor
 
-from asrnorm.ops.convolve import FEW_TERMS
 from asrnorm.ops.triton import launch
 
 _POSITIONS = 128  # of a program's output
 _TERMS = 16  # of a product at a time
 _PART_POSITIONS = 32  # of a part's sum at a time
-_PART_TERMS = 64  # of a program, where they are not few
 _PROGRAMS = 128  # that fill a GPU
-_WARPS = 8
+_WARPS = 4
 _SUMMED = 4096  # values that a program sums over the parts
 
 
@@ -71,10 +68,10 @@ def part_kernel(
     C: tl.constexpr, KH: tl.constexpr, KW: tl.constexpr, LAST: tl.constexpr,
     BLOCK_P: tl.constexpr, BLOCK_O: tl.constexpr, BLOCK_K: tl.constexpr,
 ):  # fmt: skip
-    """Write what some positions add to the gradients of some terms; the first program of a part adds the bias's."""
+    """Write what some positions add to the gradients of weights and bias."""
     K: tl.constexpr = C * KH * KW
-    part, block = tl.program_id(0), tl.program_id(1)
-    k = block * BLOCK_K + tl.arange(0, BLOCK_K)
+    part = tl.program_id(0)
+    k = tl.arange(0, BLOCK_K)
     o = tl.arange(0, BLOCK_O)
     term = term_of(k, stride_c, stride_h, stride_w, C, KH, KW, LAST)
     total = tl.zeros([BLOCK_K, BLOCK_O], tl.float32)
@@ -87,12 +84,10 @@ def part_kernel(
         inside = (p < count)[:, None] & (o < O)[None, :]
         slopes = tl.load(dy + p.to(tl.int64)[:, None] * O + o[None, :], mask=inside, other=0.0)
         total = tl.dot(columns, slopes, total, input_precision="tf32")
-        if block == 0:
-            plain += tl.sum(slopes, 0)
+        plain += tl.sum(slopes, 0)
     base = parts + part * ((K + 1) * O)
     tl.store(base + k[:, None] * O + o[None, :], total, mask=(k < K)[:, None] & (o < O)[None, :])
-    if block == 0:
-        tl.store(base + K * O + o, plain, mask=o < O)
+    tl.store(base + K * O + o, plain, mask=o < O)
 
 
 @triton.jit
@@ -126,11 +121,9 @@ class Convolve(torch.autograd.Function):
 
     @staticmethod
     def forward(ctx: Any, x: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:
-        """Return the maps: of long sums PyTorch's."""
+        """Return the maps."""
         ctx.save_for_backward(x, weight)
         ctx.has_bias = bias is not None
-        if weight[0].numel() > FEW_TERMS:
-            return F.conv2d(x, weight, bias).contiguous(memory_format=torch.channels_last)
         shape = _shape(x, weight)
         size = (len(x), shape["O"], shape["OH"], shape["OW"])
         y = torch.empty(size, dtype=x.dtype, device=x.device, memory_format=torch.channels_last)
@@ -166,13 +159,12 @@ def _weight_gradients(dy: Tensor, x: Tensor, weight: Tensor) -> tuple[Tensor, Te
     dy = dy.contiguous(memory_format=torch.channels_last)
     terms, outputs = weight[0].numel(), len(weight)
     count = dy.numel() // outputs
-    block = max(16, launch.power_of_two(terms)) if terms <= FEW_TERMS else _PART_TERMS
-    blocks = launch.count_blocks(terms, block)
-    tiles = launch.count_blocks(count, _PART_POSITIONS * max(1, _PROGRAMS // blocks))
+    block = max(16, launch.power_of_two(terms))
+    tiles = launch.count_blocks(count, _PART_POSITIONS * _PROGRAMS)
     num = launch.count_blocks(count, _PART_POSITIONS * tiles)
     parts = torch.empty((num, terms + 1, outputs), dtype=torch.float32, device=x.device)
-    options = {"BLOCK_P": _PART_POSITIONS, "BLOCK_K": block, "num_warps": _WARPS, "num_stages": 3 if blocks > 1 else 2}
-    part_kernel[num, blocks](x, dy, parts, count, tiles, **_shape(x, weight), **options)
+    options = {"BLOCK_P": _PART_POSITIONS, "BLOCK_K": block, "num_warps": _WARPS, "num_stages": 2}
+    part_kernel[num,](x, dy, parts, count, tiles, **_shape(x, weight), **options)
     d_weight, d_bias = torch.empty_like(weight), torch.empty(outputs, dtype=weight.dtype, device=x.device)
     rows = launch.power_of_two(num)
     values = max(1, _SUMMED // rows)

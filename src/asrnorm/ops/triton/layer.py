@@ -20,6 +20,7 @@ from asrnorm.ops.triton.sample_back import sample_back_kernel
 from asrnorm.ops.triton.weight import join_kernel, weight_kernel
 
 _FORWARD_WARPS, _BACKWARD_WARPS = 16, 8
+_ROW_WARPS, _ROW_CHANNELS = 32, 64
 _CROWDED_WARPS = 4  # on the way back of many samples, whose programs wait for each other
 _TILE = 32
 _MOST_WEIGHTS = 8192  # of a matrix that a sample's program holds at a time
@@ -79,7 +80,10 @@ class Shape(NamedTuple):
     def sample_options(self, relu: bool) -> dict[str, Any]:
         """Return the options of the kernel that takes a whole sample."""
         held = launch.held_block(self.p, self.itemsize, _FORWARD_WARPS)
-        block = held.block if held else launch.sample_block(self.p, _FORWARD_WARPS)
+        # Where a channel's positions lie in a row, longer rows of a tile are worth more warps, until registers run out.
+        in_rows = self.p.stride_s == 1 and self.p.channels <= _ROW_CHANNELS
+        most_warps = _ROW_WARPS if in_rows else _FORWARD_WARPS
+        block = held.block if held else launch.sample_block(self.p, most_warps)
         options = self._block_options(block, min(_MOST_WEIGHTS, _WEIGHTS * block.warps), relu)
         return {
             **options, "TILES": held.tiles if held else 0, "FULL": held is not None and held.full,
