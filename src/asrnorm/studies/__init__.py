@@ -9,6 +9,7 @@ from asrnorm.studies import digits as digits
 from asrnorm.studies import figure as figure
 from asrnorm.studies import pacs_architecture as pacs_architecture
 from asrnorm.studies import pacs_multi as pacs_multi
+from asrnorm.studies import pacs_multi_reading as pacs_multi_reading
 from asrnorm.studies import pacs_reading as pacs_reading
 from asrnorm.studies import pacs_single as pacs_single
 from asrnorm.studies.collect import Collected as Collected

@@ -7,8 +7,8 @@ another program. The two first columns are what a choice may look at; the unseen
 from collections.abc import Mapping
 from itertools import product
 
-from asrnorm.studies.pacs_single import ACCURACY, SOURCES, single_source_runs
-from asrnorm.studies.spec import STUDIES, Cell, Measure, Row, Study
+from asrnorm.studies.pacs_single import ACCURACY, MADE_OF, SOURCES, single_source_runs
+from asrnorm.studies.spec import STUDIES, Cell, Measure, Row, RunSpec, Study
 
 CHOOSE_BY = {"source-val": "Source, held out", "shifted-val": "Source, shifted"}
 COLUMNS = (*CHOOSE_BY.values(), *SOURCES, "Unseen")
@@ -110,6 +110,7 @@ def pacs_reading() -> Study:
             "ASR-Norm in the norms that open a stage (stages), at the paper's rate, comes nearest to the paper's "
             "average of 68.1, with ERM and with RSC. Held-out and shifted images of the source put it behind early, so "
             "it is shown and not taken.",
+            MADE_OF,
         ),
         seeds=2,
         suite="pacs",
@@ -125,7 +126,17 @@ def reading(label: str, recipe: str, overrides: Mapping[str, object], group: str
         overrides: what makes the reading, as `--set`.
         group: heading of the rows it stands among.
     """
-    runs = single_source_runs(recipe, overrides)
+    return reading_row(label, single_source_runs(recipe, overrides), group)
+
+
+def reading_row(label: str, runs: Mapping[str, RunSpec], group: str = "") -> Row:
+    """Return a row with what a choice may look at, then the unseen domains.
+
+    Args:
+        label: of the row.
+        runs: by column.
+        group: heading of the rows it stands among.
+    """
     every = tuple(runs.values())
     cells = {
         column: Cell(measure=Measure(quantity="validation", rule=rule), runs=every)

@@ -1,10 +1,14 @@
+import pytest
+
+from asrnorm.config import content_hash
 from asrnorm.studies import collect, get_study
 from asrnorm.studies.pacs_reading import CHOOSE_BY, COLUMNS
 from helpers.study_case import put_result
 
 
-def test_what_may_be_chosen_by_stands_first_and_is_of_the_source():
-    study = get_study("pacs-reading")
+@pytest.mark.parametrize("name", ["pacs-reading", "pacs-multi-reading"])
+def test_what_may_be_chosen_by_stands_first_and_is_of_the_source(name):
+    study = get_study(name)
     assert study.columns[:2] == tuple(CHOOSE_BY.values())
     for row in study.rows:
         assert set(row.cells) == set(COLUMNS)
@@ -12,8 +16,9 @@ def test_what_may_be_chosen_by_stands_first_and_is_of_the_source():
         assert len(row.cells["Unseen"].runs) == 4
 
 
-def test_rows_are_different_runs():
-    study = get_study("pacs-reading")
+@pytest.mark.parametrize("name", ["pacs-reading", "pacs-multi-reading"])
+def test_rows_are_different_runs(name):
+    study = get_study(name)
     first = [row.cells["Photo"].runs[0].config(0, "paper") for row in study.rows]
     assert len({str(config) for config in first}) == len(study.rows)
 
@@ -26,3 +31,14 @@ def test_validation_is_averaged_over_the_sources(tmp_path):
     found = collect(study, runs=tmp_path, seeds=[0])
     assert abs(found.cells[row.label, "Source, held out"].mean - 15) < 1e-9
     assert (row.label, "Source, shifted") not in found.cells
+
+
+def test_what_table_4_is_of_stands_among_its_readings():
+    def hashes(row):
+        return {content_hash(run.config(0, "paper")) for run in row.cells[list(row.cells)[-1]].runs}
+
+    readings = set().union(*map(hashes, get_study("pacs-multi-reading").rows))
+    printed = {row.label: row for row in get_study("table4").rows}
+    for label in ("ERM", "RSC", "RSC + ASR-Norm"):
+        assert len(hashes(printed[label])) == 4
+        assert hashes(printed[label]) <= readings

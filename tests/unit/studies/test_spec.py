@@ -18,6 +18,7 @@ PUBLIC = [
     "cifar-erm",
     "cifar-reading",
     "pacs-architecture",
+    "pacs-multi-reading",
     "pacs-reading",
 ]
 FIGURES = {"levels", "lambdas", "tsne", "corruptions", "samples", "complexity", "residual"}
