@@ -89,7 +89,7 @@ def bench_step(
     compiled: Annotated[bool, typer.Option("--compile/--no-compile", help="Also what torch.compile makes.")] = True,
     repeats: Repeats = 20,
 ) -> None:
-    """Measure a whole training step, and a forward pass in evaluation, against the fastest with BatchNorm.
+    """Measure a whole training step against the fastest with BatchNorm, and a forward pass in evaluation.
 
     Example: `asrnorm bench step --device cuda --only "WRN-40-4, batch 128" --json bench/results/step-wrn--h200.json`
     """
