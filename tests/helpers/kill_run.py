@@ -148,8 +148,8 @@ def outcome(folder):
     del result["wall_seconds"]
     logs = {str(path.relative_to(folder)): rows(path) for path in folder.rglob("log.jsonl")}
     named = [part["name"] for part in unpack(folder / "checkpoints" / "last.pt")["parts"]]  # digests of what grew
-    parts = [*named, *(path.name for path in folder.rglob("part-*"))]
-    left = sorted(path.name for path in folder.rglob(".*") if path.name != ".lock")
+    parts = [*named, *sorted(path.name for path in folder.rglob("part-*"))]
+    left = sorted(path.name for path in folder.rglob(".*") if path.name not in (".lock", ".launch.lock"))
     return {
         "model": (folder / "model.safetensors").read_bytes(),
         "logs": logs,

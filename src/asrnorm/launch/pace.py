@@ -57,11 +57,11 @@ class PaceKeeper:
         if not self._seconds:
             return None
         mean = sum(self._seconds.values()) / len(self._seconds)
-        work = 0.0
-        for job in (*board.running, *board.waiting):
+        work, rest = 0.0, (*board.running, *board.waiting, *board.elsewhere)
+        for job in rest:
             step = read_position(job)[1]
             work += (job.config.steps - step) * self._seconds.get(job.config.recipe, mean)
-        return work / max(1, min(board.slots, len(board.running) + len(board.waiting)))
+        return work / max(1, min(board.slots, len(rest)))
 
 
 def read_position(job: Job) -> tuple[str, int]:

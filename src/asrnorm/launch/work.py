@@ -12,12 +12,14 @@ from asrnorm.config import dump_config
 from asrnorm.errors import AsrnormError
 from asrnorm.launch.executor import Ended
 from asrnorm.launch.job import Job, Piece
+from asrnorm.lock import take_lock
 from asrnorm.storage import replacing
 
 # What a worker is to do: go on, stop after a checkpoint, stop at once.
 Wish = Literal["go on", "stop", "stop at once"]
 
 LOG = "launch.log"
+_LOCK = ".launch.lock"
 _SECONDS = 0.1  # between two looks at a process
 _LONGEST = 300  # characters of an error line
 _FORWARDED = ("ASRNORM_DATA", "ASRNORM_CACHE", "PYTHONPATH")
@@ -34,7 +36,12 @@ def work(job: Job, environment: Mapping[str, str], wish: Callable[[], Wish], pla
         place: the working directory of the processes.
     """
     try:
-        return _work(job, environment, wish, place)
+        job.folder.mkdir(parents=True, exist_ok=True)
+        with (job.folder / _LOCK).open("ab") as lock:  # against other launches, for evaluations too
+            take_lock(lock)
+            return _work(job, environment, wish, place)
+    except BlockingIOError:
+        return Ended(job, "busy")
     except (AsrnormError, OSError) as error:
         return Ended(job, "failed", _shorten(str(error)))
 
@@ -61,6 +68,8 @@ def _work(job: Job, environment: Mapping[str, str], wish: Callable[[], Wish], pl
         error = _run(job, piece, environment, wish, place)
         if error is not None and job.has_diverged():
             return Ended(job, "done")
+        if error is not None and piece.label == "train" and job.is_busy():  # by a command of its own, meanwhile
+            return Ended(job, "busy")
         if error is not None:
             return Ended(job, "failed" if wish() == "go on" else "stopped", error)
     left = job.missing()

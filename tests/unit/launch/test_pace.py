@@ -52,6 +52,8 @@ def test_rate_and_time_left_follow_the_clock(tmp_path, monkeypatch):
     pace = keeper.look(running)
     assert (pace.step, pace.steps, pace.rate) == (40, 100, pytest.approx(2.0))
     assert keeper.seconds_left(board) == pytest.approx((60 + 50) / 2 / 2)
+    board.elsewhere[fake_job(tmp_path / "c", steps=30)] = 0.0  # what another launch does is waited for too
+    assert keeper.seconds_left(board) == pytest.approx((60 + 50 + 30) / 2 / 2)
     keeper.forget([running])
     now[0] += 10
     write_log(running.folder, 30)  # at another try, from an earlier checkpoint

@@ -69,6 +69,27 @@ def test_a_folder_that_cannot_be_made_is_a_failure_of_that_job_alone(tmp_path):
     assert "file" in ended.error
 
 
+def test_of_two_launches_one_does_a_job(tmp_path):
+    job = fake_job(tmp_path / "a", steps=100, pause=0.02)
+    ended = []
+    first = threading.Thread(target=lambda: ended.append(do(job)))
+    first.start()
+    while not (job.folder / "launch.log").exists():
+        time.sleep(0.01)
+    assert do(job).status == "busy"
+    first.join()
+    assert [one.status for one in ended] == ["done"]
+    assert do(job).status == "done"
+    assert len(starts(job)) == 1
+
+
+def test_a_run_that_somebody_trains_by_hand_is_busy_and_has_not_failed(tmp_path, monkeypatch):
+    job = fake_job(tmp_path / "a", failures=1)
+    looks = iter([False, True])  # taken between the launch's look and its process
+    monkeypatch.setattr(type(job), "is_busy", lambda self: next(looks))
+    assert do(job).status == "busy"
+
+
 def test_a_divergence_that_may_be_ends_the_job(tmp_path):
     assert do(fake_job(tmp_path / "a", diverge=True, may_diverge=True, analyses=["statistics"])).status == "done"
     assert do(fake_job(tmp_path / "b", diverge=True)).status == "failed"
