@@ -10,6 +10,7 @@ VARIABLE = "ASRNORM_COMMIT"
 """Names the commit where the source tree was copied without, or beside, its repository."""
 
 _GIT_SECONDS = 10
+_DIGITS = 12
 
 
 def find_commit() -> str:
@@ -26,6 +27,17 @@ def find_commit() -> str:
         return version
     changed = _git(package, "status", "--porcelain", "--untracked-files=no", ".")
     return f"{commit}+" if changed else commit
+
+
+def shorten_commit(commit: str) -> str:
+    """Return the first digits of a commit, with `+` where files differed from it.
+
+    Example:
+        >>> shorten_commit("699d2a08edc286938191f4db09b9db7da0461f82+"), shorten_commit("47563b9+")
+        ('699d2a08edc2+', '47563b9+')
+    """
+    digits = commit.removesuffix("+")
+    return digits[:_DIGITS] + commit[len(digits) :]
 
 
 def _git(folder: Path, *words: str) -> str | None:

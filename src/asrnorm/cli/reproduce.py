@@ -78,6 +78,8 @@ def reproduce(
     try:
         planned = plan(choose_rows(changed, row or ()), seeds=chosen, scale=size, runs=runs.absolute(), kept=kept)
         jobs = gather_jobs(planned, imports=tuple(modules or ()))
+        if settings:
+            check_configs([job.config for job in jobs])
     except InputError as error:  # a value of --set that a field does not take
         raise WrongCallError(str(error)) from error
     todo = [job for job in jobs if job.missing()]
@@ -142,6 +144,18 @@ def change_runs(study: "Study", assignments: Mapping[str, Any]) -> "Study":
     said = ", ".join(f"{name}={value}" for name, value in assignments.items() if name not in UNHASHED)
     notes = (f"Not the study's own setting: every run of ours has {said}.",) if said else ()
     return replace(study, rows=tuple(rows), footnotes=(*notes, *study.footnotes))
+
+
+def check_configs(configs: Sequence[RunConfig]) -> None:
+    """Refuse options that no registry knows, before a process is started for each run to say so.
+
+    Raises:
+        InputError: as that of a single training.
+    """
+    from asrnorm.training.assembly import check_config
+
+    for config in configs:
+        check_config(config)
 
 
 def check_data(configs: Sequence[RunConfig]) -> None:

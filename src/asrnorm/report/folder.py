@@ -5,6 +5,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
+from asrnorm.commit import shorten_commit
 from asrnorm.config import RunConfig, content_hash, load_config
 from asrnorm.errors import AsrnormError, InputError
 from asrnorm.report.row_label import label_rows
@@ -145,7 +146,7 @@ def _warn(found: Sequence[_Found], scales: Sequence[str], gone: frozenset[str]) 
     if len(scales) > 1:
         warnings.append(f"runs of {len(scales)} scales stand in one table: {', '.join(scales)}")
     if len(commits) > 1:
-        names = ", ".join(commit[:12] + "+" * commit.endswith("+") for commit in commits)
+        names = ", ".join(map(shorten_commit, commits))
         warnings.append(f"runs of {len(commits)} commits stand in one table: {names}")
     seeds: dict[str, set[int]] = {}
     for one in found:

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from statistics import mean
 
+from asrnorm.commit import shorten_commit
 from asrnorm.config import dump_config
 from asrnorm.errors import AsrnormError
 from asrnorm.report.cell_table import scrolling
@@ -90,7 +91,7 @@ def _seeds(records: Sequence[RunRecord]) -> str:
     lines = []
     for record in records:
         result = record.result
-        commit = record.commit[:12] + "+" * record.commit.endswith("+")
+        commit = shorten_commit(record.commit)
         words = [
             str(record.seed),
             f"{100 * result.average_accuracy:.1f}",

@@ -4,6 +4,7 @@ import csv
 import io
 from collections.abc import Iterator, Sequence
 
+from asrnorm.commit import shorten_commit
 from asrnorm.report.entry import (
     DASH,
     Entry,
@@ -44,7 +45,7 @@ CSV_COLUMNS = (
 
 
 def to_csv(collected: Collected) -> str:
-    """Return one line a cell, numbers in full, empty where there is none."""
+    """Return one line a cell, numbers in full, empty where there is none; p-values in the order of their rivals."""
     sheet = lay_out(collected)
     buffer = io.StringIO()
     writer = csv.DictWriter(buffer, CSV_COLUMNS, lineterminator="\n")
@@ -58,7 +59,8 @@ def to_csv(collected: Collected) -> str:
 
 
 def _record(entry: Entry) -> dict[str, object]:
-    measured, printed, test = entry.measured, entry.printed, _first_p(entry)
+    measured, printed = entry.measured, entry.printed
+    tests = [test for test in entry.tests if test.pooled is not None]
     record: dict[str, object] = {"row": entry.row, "column": entry.column, "state": entry.state}
     if measured is not None:
         record |= {
@@ -77,13 +79,10 @@ def _record(entry: Entry) -> dict[str, object]:
             "copied_from": printed.copied_from,
             "note": printed.note,
         }
-    if test is not None:
-        record |= {"p": test.pooled, "p_against": test.against}
+    if tests:
+        record |= {"p": ";".join(str(test.pooled) for test in tests)}
+        record |= {"p_against": ";".join(test.against for test in tests)}
     return record | {"difference": entry.difference}
-
-
-def _first_p(entry: Entry) -> TestResult | None:
-    return next((test for test in entry.tests if test.pooled is not None), None)
 
 
 def _joined(values: object) -> str:
@@ -192,12 +191,12 @@ def legend(collected: Collected, sheet: Sheet) -> str:
 def provenance(collected: Collected) -> str:
     """Return the commits, selections and numbers of runs behind the table; empty where nothing is measured.
 
-    Commits are shown by their first twelve digits.
+    Commits are shown by their first twelve digits, and with `+` where files differed from them.
     """
     records = {record.config_hash: record for cell in collected.cells.values() for record in cell.records}
     if not records:
         return ""
-    commits = dict.fromkeys(record.commit[:12] for record in records.values())
+    commits = dict.fromkeys(shorten_commit(record.commit) for record in records.values())
     selections = dict.fromkeys(record.result.selection for record in records.values())
     counts = sorted({cell.n for cell in collected.cells.values()})
     seeds = f"{counts[0]}" if len(counts) == 1 else f"{counts[0]} to {counts[-1]}"

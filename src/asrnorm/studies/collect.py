@@ -10,6 +10,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import get_args
 
+from asrnorm.commit import shorten_commit
 from asrnorm.config import Scale, content_hash
 from asrnorm.results import RunResult
 from asrnorm.studies.domain import describe_missing, find_missing, read_measure, restrict_printed
@@ -244,10 +245,10 @@ def _warn(
         yield _SMALLER[scale]
     commits = sorted({record.commit for cell in cells.values() for record in cell.records})
     if len(commits) > 1:
-        names = ", ".join(commit[:12] + "+" * commit.endswith("+") for commit in commits)
+        names = ", ".join(map(shorten_commit, commits))
         yield f"runs of {len(commits)} commits stand in one table: {names}"
     elif commits and commits[0].endswith("+"):
-        yield f"the runs were made from files that differ from commit {commits[0][:12]}"
+        yield f"the runs were made from files that differ from commit {shorten_commit(commits[0]).removesuffix('+')}"
     counts = sorted({cell.n for cell in cells.values()})
     if counts and counts[0] < FEWEST:
         yield f"fewer than {FEWEST} seeds in some cells: no p-value there"

@@ -7,12 +7,15 @@ import json
 import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
+from math import isclose
 from pathlib import Path
+from statistics import fmean
 
 from asrnorm.errors import AsrnormError, InputError
 from asrnorm.results import RunResult, parse_result, read_result, to_plain
 
 DETAILS = "details"
+_ROUNDING = 1e-9
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -146,6 +149,8 @@ def parse_line(line: bytes, where: str) -> RunResult:
     accuracies += [result.average_accuracy] if result.domains else []  # of none there is no average
     if not all(0 <= value <= 1 for value in accuracies):
         raise InputError(f"{where}: an accuracy that is not between 0 and 1; mend or remove the line")
+    if result.domains and not isclose(fmean(accuracies[1:-1]), result.average_accuracy, abs_tol=_ROUNDING):
+        raise InputError(f"{where}: an average that is not that of its domains; mend or remove the line")
     return result
 
 

@@ -178,6 +178,7 @@ def test_missing_weights_are_told_with_a_file_that_can_be_had(tmp_path, monkeypa
         (["tabel1"], "unknown study 'tabel1'; did you mean 'table1'"),
         (["mini", "--scale", "tiny"], "unknown scale 'tiny'"),
         (["mini", "--set", "optim.lr=x"], "lr must be float"),
+        (["mini", "--set", "norm.foo=3"], "unknown option of norm"),
         (["mini", "--set", "lr=1"], "unknown setting of this command 'lr'"),
         (["mini", "--set", "seed=1"], "unknown setting of this command 'seed'"),
         (["mini", "--row", "BN-Tset"], "unknown row of study 'mini', 'BN-Tset'; did you mean 'BN-Test'"),

@@ -23,6 +23,14 @@ def test_csv_has_a_line_a_cell_and_full_numbers(small):
     assert tested["p_against"] == "RSDA"
 
 
+def test_csv_has_the_p_values_of_all_comparisons(small):
+    first = small.tests[0]
+    several = replace(small, tests=(first, replace(first, against="ERM", pooled=0.25)))
+    rows = csv.DictReader(io.StringIO(to_csv(several)))
+    tested = next(row for row in rows if row["p"])
+    assert (tested["p"], tested["p_against"]) == (f"{first.pooled};0.25", "RSDA;ERM")
+
+
 def test_markdown_shows_ours_the_papers_and_what_is_missing(small):
     lines = overview(lay_out(small)).splitlines()
     assert lines[0] == "|  | SVHN | USPS | Avg. |"

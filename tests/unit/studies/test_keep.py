@@ -164,6 +164,7 @@ def test_a_torn_line_is_one_error_and_nothing_is_rewritten(place, line, said):
     ("change", "said"),
     [
         ({"average_accuracy": 94.6}, "not between 0 and 1"),
+        ({"average_accuracy": 0.987}, "an average that is not that of its domains"),
         ({"config_hash": "../../etc"}, "not the hash of a config"),
         ({"seed": "0"}, "seed must be int"),
     ],
