@@ -78,7 +78,7 @@ class Trainer:
         self._started = time.monotonic()
         # Where a look at the loss costs nothing, it is looked at before every update. A GPU would have to be waited
         # for: there it is looked at now and then, and the way to a bad one is gone again, carefully.
-        self._careful = self.device.type == "cpu"
+        self._careful_until = stop if self.device.type == "cpu" else 0
         self._loss_sum = torch.zeros((), dtype=torch.float64, device=self.device)
         self._global_generators = [torch.default_generator]  # `torch.manual_seed` costs a millisecond
         if self.device.type == "cuda":
@@ -147,7 +147,7 @@ class Trainer:
         with self.autocast():
             # Weighed before the backward pass: batch statistics carry gradients from one process to the others.
             loss = self.method.loss(self.model, batch) * share
-        if self._careful:
+        if self.step < self._careful_until:
             self._refuse_bad(loss, batch)
         loss.backward()
         used = [parameter for parameter in self.model.parameters() if parameter.grad is not None]
@@ -218,7 +218,8 @@ class Trainer:
             self.model.train()
         # A row of the log tells of the step after growing alone, and a checkpoint may follow it.
         stop = self.stop if grown is None else self.step + 1
-        batch, count = (self._captured and self._captured.run(self.step, stop)) or (self._take_step(), 1)
+        captured = self._captured if self.step >= self._careful_until else None
+        batch, count = (captured and captured.run(self.step, stop)) or (self._take_step(), 1)
         self._num_losses += count
         self.step += count
         return grown, batch, self.config.optim.lr * rate_factor(self.config.optim, self.step - 1, self.config.steps)
@@ -289,12 +290,11 @@ class Trainer:
         raise DivergenceError(f"step {self.step + 1:,}: the loss is {float(loss.detach())}; {origin}; {_ADVICE}")
 
     def _go_back(self, store: CheckpointStore, rows: RunLog) -> None:
-        """Go back to the last checkpoint, and look at every loss from there on."""
-        if self._careful:
+        """Go back to the last checkpoint, and look at every loss from there to here."""
+        if self.step <= self._careful_until:
             what = find_not_finite(self.model) or "the loss is"
             raise DivergenceError(f"step {self.step:,}: {what} not finite after it; {_ADVICE}")
-        self._careful = True
-        self._captured = None
+        self._careful_until = self.step
         self.resume(store)
         rows.cut(self.step)
         self.model.train()

@@ -122,7 +122,7 @@ def captured(trainer):
     _keep_on_device(trainer.optimizer)
     parts = (trainer.config, trainer.model, trainer.method, trainer.optimizer, trainer.batches)
     trainer._captured = CapturedSteps(*parts, trainer.update, trainer._loss_sum, trainer._seed_layers)
-    trainer._careful = False
+    trainer._careful_until = 0
     return trainer
 
 
@@ -142,6 +142,26 @@ def test_steps_of_a_window_are_the_steps_themselves(method, augment, stand_in, t
     plain = outcome(fit(make(config), tmp_path / "plain"), tmp_path / "plain")
     assert_equal(outcome(fit(captured(make(config)), tmp_path / "window"), tmp_path / "window"), plain)
     assert max(count for _, count in stand_in) > 1
+
+
+def test_after_a_bad_loss_that_does_not_come_again_steps_are_captured_again(stand_in, tmp_path, monkeypatch):
+    config = plain_config("erm")
+    plain = outcome(fit(make(config), tmp_path / "plain"), tmp_path / "plain")
+    trainer, bad = captured(make(config)), []
+    went_wrong = trainer._went_wrong
+
+    def once():
+        if trainer.step < 10 or bad:
+            return went_wrong()
+        bad.append(trainer.step)
+        return True
+
+    monkeypatch.setattr(trainer, "_went_wrong", once)
+    assert_equal(outcome(fit(trainer, tmp_path / "window"), tmp_path / "window"), plain)
+    first, again = [step for step, _ in stand_in if step < bad[0]], [step for step, _ in stand_in if step >= bad[0]]
+    assert bad == [10]
+    assert len(first) == len(set(first))  # the way back to it goes step by step
+    assert again
 
 
 def test_groups_that_wait_and_warm_up_in_a_window_are_where_they_would_be(stand_in, tmp_path):
