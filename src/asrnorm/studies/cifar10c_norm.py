@@ -19,7 +19,7 @@ ATTACKS = (
     *(f"{kind}-{level}" for kind in ("fgsm", "pgd10") for level in ("0.5", "1", "2", "8")),
     *("ada25-1", "ada25-20"),
 )
-# Paper: "several adversarial updates", nothing else. Nearest to it is the ascent that ADA trains with.
+# Paper: "several adversarial updates", nothing else. Nearest to it is an ascent such as ADA's.
 LIKELY_ATTACK = "ada25-1"
 _SN_DEVIATION = "the deviations of this row are those of the ADA+ASR row, digit for digit"
 _SN_P_VALUE = "does not follow from the printed deviations, which are another row's"
@@ -124,9 +124,10 @@ def table7() -> Study:
         comparisons=(Comparison(row=OURS, against="ADA + BN"), Comparison(row=OURS, against="ADA + IN")),
         footnotes=(
             'The paper\'s attack is "several adversarial updates" and nothing more is known of it, so only the order '
-            f"of the rows can be compared. Ours in that column is ADA's own ascent ({LIKELY_ATTACK}: 25 steps); the "
-            "other columns are FGSM and PGD of ten steps within so many levels of a pixel, and ADA's ascent with a "
-            "longer step.",
+            f"of the rows can be compared. Ours in that column is an ascent such as ADA's ({LIKELY_ATTACK}: 25 steps "
+            "of a 32nd of an image's gradient, as in M-ADA's code; the recipes train with 5/128 of it, rounded to "
+            "bytes). The other columns are FGSM and PGD of ten steps within so many levels of a pixel, and the ascent "
+            "with a longer step.",
         ),
         suite="cifar10c",
         transposed=True,
