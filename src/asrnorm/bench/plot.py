@@ -86,8 +86,7 @@ def _panel(axes: Any, rows: Rows, axis: str, value: str) -> None:
         axes.set_xscale("log", base=2)
         axes.set_yscale("log")
     else:
-        axes.margins(y=0.2)
-        axes.set_ylim(bottom=0)
+        axes.set_ylim(0, 1.15 * axes.dataLim.ymax)
     axes.tick_params(colors=_GRAY, labelsize=7)
     for spine in axes.spines.values():
         spine.set_color(_GRAY)

@@ -10,6 +10,7 @@ Point = tuple[float, float]
 
 _GAP = 8.0  # points between a marker and its label
 _LEADER = 20.0  # points from which on a line leads from the label to its marker
+_LOOKS = 50  # along such a line, for what it goes through
 
 
 def place_labels(axes: Any, anchors: Mapping[str, Point], colors: Mapping[str, str], obstacles: Sequence[Box]) -> None:
@@ -27,6 +28,7 @@ def place_labels(axes: Any, anchors: Mapping[str, Point], colors: Mapping[str, s
     frame = axes.get_window_extent()
     inside: Box = (frame.x0, frame.y0, frame.x1, frame.y1)
     taken = [_on_screen(axes, box) for box in obstacles]
+    written: list[Box] = []
     for text, anchor in anchors.items():
         style = {"textcoords": "offset points", "fontsize": 8, "ha": "center", "va": "center", "linespacing": 1.05}
         trial = axes.annotate(text, anchor, (0, 0), **style)
@@ -37,7 +39,9 @@ def place_labels(axes: Any, anchors: Mapping[str, Point], colors: Mapping[str, s
         x, y = axes.transData.transform(anchor)
 
         def cost(move: Point, x: float = x, y: float = y, half: Point = half) -> float:
-            return _cost(_around(x + move[0] * scale, y + move[1] * scale, half), taken, inside)
+            box = _around(x + move[0] * scale, y + move[1] * scale, half)
+            struck = sum(strikes((x, y), box, other) for other in written) * half[0] * half[1]
+            return _cost(box, taken, inside) + struck
 
         # Of those that cover the least, the nearest; among these the first.
         nearest = sorted(offsets(in_points), key=partial(_distance, half=in_points))
@@ -51,7 +55,8 @@ def place_labels(axes: Any, anchors: Mapping[str, Point], colors: Mapping[str, s
                 "shrinkB": 4,
             }
         axes.annotate(text, anchor, best, **style)
-        taken.append(_around(x + best[0] * scale, y + best[1] * scale, half))
+        written.append(_around(x + best[0] * scale, y + best[1] * scale, half))
+        taken.append(written[-1])
 
 
 def offsets(half: Point) -> Iterator[Point]:
@@ -87,6 +92,19 @@ def _cost(box: Box, taken: Sequence[Box], inside: Box) -> float:
     """Area that is covered or cut off."""
     area = (box[2] - box[0]) * (box[3] - box[1])
     return sum(overlap(box, other) for other in taken) + area - overlap(box, inside)
+
+
+def strikes(point: Point, box: Box, other: Box) -> bool:
+    """Tell whether the line from a point to the middle of a label goes through another label.
+
+    Example:
+        >>> [strikes((0, 0), (8, 8, 10, 10), other) for other in ((4, 4, 5, 5), (4, 0, 5, 1))]
+        [True, False]
+    """
+    middle = ((box[0] + box[2]) / 2, (box[1] + box[3]) / 2)
+    shares = [step / _LOOKS for step in range(_LOOKS + 1)]
+    line = [tuple(a + share * (b - a) for a, b in zip(point, middle, strict=True)) for share in shares]
+    return any(other[0] <= x <= other[2] and other[1] <= y <= other[3] for x, y in line)
 
 
 def _distance(move: Point, half: Point) -> int:
