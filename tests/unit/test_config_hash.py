@@ -31,8 +31,9 @@ def test_weights_are_known_by_their_name_not_their_folder():
     assert first_difference(a, c) == "weights: 'r18.pth' here, 'r50.pth' there"
 
 
-def test_a_users_images_are_known_by_their_folder():
-    a, b = (make(suite=Choice(name="folder", args={"root": root})) for root in ("/mine", "/yours"))
+@pytest.mark.parametrize("suite", ["folder", "a_suite_of_ones_own"])
+def test_a_users_images_are_known_by_their_folder(suite):
+    a, b = (make(suite=Choice(name=suite, args={"root": root})) for root in ("/mine", "/yours"))
     assert content_hash(a) != content_hash(b)
     assert first_difference(a, b) == "suite.args.root: '/mine' here, '/yours' there"
 
