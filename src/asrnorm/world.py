@@ -50,16 +50,16 @@ class World:
         distributed.all_reduce(total)
         return total
 
-    def average_gradients(self, parameters: list[torch.nn.Parameter], weight: float) -> None:
-        """Replace each gradient by the sum over the processes of `weight` times theirs.
+    def sum_gradients(self, parameters: list[torch.nn.Parameter]) -> None:
+        """Replace each gradient by the sum over the processes.
 
-        With `weight` the process's share of the global batch, that is the gradient of the global mean loss.
-        Reduced here rather than by DDP's hooks: methods call parts of the model, which those hooks do not see.
+        Of losses that are each process's share of the global mean, that is the gradient of the global mean. Reduced
+        here rather than by DDP's hooks: methods call parts of the model, which those hooks do not see.
         """
         if self.size == 1:
             return
         gradients = [p.grad if p.grad is not None else torch.zeros_like(p) for p in parameters]
-        flat = torch.cat([gradient.flatten() for gradient in gradients]) * weight
+        flat = torch.cat([gradient.flatten() for gradient in gradients])
         distributed.all_reduce(flat)
         start = 0
         for parameter, gradient in zip(parameters, gradients, strict=True):

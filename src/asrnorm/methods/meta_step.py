@@ -19,9 +19,9 @@ def meta_loss(model: Classifier, batch: Batch, is_source: Tensor, *, inner_lr: f
     $L_s$ and $L_g$ are means over the source and the grown images of the global batch. A batch that has but one kind
     gives its plain mean.
 
-    Each process returns a value whose gradient, weighted by its share of the global batch and summed over the
-    processes, is that of the formula. Both forward passes update running statistics, of the source and of the grown
-    images in turn; the second with the weights of the inner step.
+    Each process returns a value that, times its share of the global batch, adds up to the formula over the processes;
+    the trainer multiplies it before it goes back. Both forward passes update running statistics, of the source and of
+    the grown images in turn; the second with the weights of the inner step.
 
     Args:
         model: in training mode.
@@ -50,7 +50,7 @@ def meta_loss(model: Classifier, batch: Batch, is_source: Tensor, *, inner_lr: f
         source_loss, list(parameters.values()), create_graph=True, allow_unused=True, materialize_grads=True
     )
     if world.size > 1:
-        gradients = _sum_over_processes(gradients, share)
+        gradients = _sum_over_processes(gradients)
     adapted = {
         name: value - inner_lr * gradient for (name, value), gradient in zip(parameters.items(), gradients, strict=True)
     }
@@ -63,28 +63,25 @@ def _total_loss(logits: Tensor, labels: Tensor) -> Tensor:
     return F.cross_entropy(logits, labels, reduction="sum")
 
 
-def _sum_over_processes(gradients: tuple[Tensor, ...], share: float) -> tuple[Tensor, ...]:
-    flat = _SumOverProcesses.apply(torch.cat([gradient.flatten() for gradient in gradients]), share)
+def _sum_over_processes(gradients: tuple[Tensor, ...]) -> tuple[Tensor, ...]:
+    flat = _SumOverProcesses.apply(torch.cat([gradient.flatten() for gradient in gradients]))
     parts = flat.split([gradient.numel() for gradient in gradients])
     return tuple(part.view_as(gradient) for part, gradient in zip(parts, gradients, strict=True))
 
 
 class _SumOverProcesses(torch.autograd.Function):
-    """Sum of a tensor over the processes, and of its gradient.
-
-    The loss of each process is divided by its share of the batch, since gradients are multiplied by it when they are
-    joined; here, where gradients of several processes meet before that, both have to be accounted for.
-    """
+    """Sum of a tensor over the processes, and of its gradient."""
 
     @staticmethod
-    def forward(ctx: Any, tensor: Tensor, share: float) -> Tensor:
-        ctx.share = share
-        total = tensor.clone()
-        distributed.all_reduce(total)
-        return total
+    def forward(ctx: Any, tensor: Tensor) -> Tensor:  # noqa: ARG004
+        return _total(tensor)
 
     @staticmethod
-    def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor, None]:
-        total = gradients[0] * ctx.share
-        distributed.all_reduce(total)
-        return total / ctx.share, None
+    def backward(ctx: Any, *gradients: Tensor) -> Tensor:  # noqa: ARG004
+        return _total(gradients[0])
+
+
+def _total(tensor: Tensor) -> Tensor:
+    total = tensor.clone()
+    distributed.all_reduce(total)
+    return total

@@ -151,7 +151,7 @@ class Trainer:
             self._refuse_bad(loss, batch)
         loss.backward()
         used = [parameter for parameter in self.model.parameters() if parameter.grad is not None]
-        self.world.average_gradients(used, 1.0)
+        self.world.sum_gradients(used)
         self.optimizer.step()
         self.optimizer.zero_grad(set_to_none=True)
         return loss.detach()

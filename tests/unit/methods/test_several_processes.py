@@ -42,11 +42,10 @@ def everything(world):
         losses, gradients = [], []
         for step in STEPS:
             model.zero_grad()
-            loss = method.loss(model, Batch(images[own], labels[own], step, own.start, 8))
+            loss = method.loss(model, Batch(images[own], labels[own], step, own.start, 8)) * len(labels[own]) / 8
             loss.backward()
-            weight = len(labels[own]) / 8
-            world.average_gradients(list(model.parameters()), weight)
-            losses.append(world.sum(loss.detach() * weight))
+            world.sum_gradients(list(model.parameters()))
+            losses.append(world.sum(loss.detach()))
             gradients.append(torch.cat([p.grad.flatten() for p in model.parameters()]))
         result[name] = found, method.state_dict(), torch.stack(losses), torch.stack(gradients)
     return result

@@ -41,9 +41,10 @@ def meta_gradient(world, sources):
     model, (images, labels) = SmoothNet(), random_images(BATCH)
     own = world.share(BATCH)
     batch = Batch(images[own], labels[own], offset=own.start, total=BATCH)
-    meta_loss(model, batch, (torch.arange(BATCH) < sources)[own], inner_lr=0.5, world=world).backward()
+    loss = meta_loss(model, batch, (torch.arange(BATCH) < sources)[own], inner_lr=0.5, world=world)
+    (loss * len(batch.labels) / BATCH).backward()
     parameters = list(model.parameters())
-    world.average_gradients(parameters, len(batch.labels) / BATCH)
+    world.sum_gradients(parameters)
     return [parameter.grad for parameter in parameters]
 
 
