@@ -5,9 +5,9 @@ Decided anew for every call, by the device and dtype of the input. `ASRNORM_BACK
 
 import os
 import warnings
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from typing import Literal
+from typing import Literal, TypeVar
 
 import torch
 from torch import Tensor
@@ -21,6 +21,17 @@ Backend = Literal["auto", "reference", "triton"]
 
 _DTYPES = (torch.float32, torch.float16, torch.bfloat16)
 _warned: set[str] = set()
+
+F = TypeVar("F", bound=Callable[..., object])
+
+
+def _constant(function: F) -> F:
+    """Mark what the compiler may ask once, as `torch.compiler.assume_constant_result` does.
+
+    That one imports the whole compiler, which takes as long as importing torch, for everybody who imports a norm.
+    """
+    function._dynamo_marked_constant = True  # type: ignore[attr-defined]
+    return function
 
 
 def _checked(name: str, where: str) -> str:
@@ -52,7 +63,7 @@ def use_backend(name: Backend) -> Iterator[None]:
         _backend = before
 
 
-@torch.compiler.assume_constant_result
+@_constant
 def kernel_problem(index: int = 0) -> str | None:
     """Return why the kernels cannot run on a CUDA device, `None` where they can.
 
@@ -71,7 +82,7 @@ def kernel_problem(index: int = 0) -> str | None:
 _problem: list[str | None] = []
 
 
-@torch.compiler.assume_constant_result
+@_constant
 def load_problem() -> str | None:
     """Import the kernels once; return why that is not possible, `None` where it is."""
     if not _problem:
@@ -84,7 +95,7 @@ def load_problem() -> str | None:
     return _problem[0]
 
 
-@torch.compiler.assume_constant_result
+@_constant
 def _is_exporting() -> bool:
     """Tell whether a file is being made. Traced, torch 2.11 would answer yes to the compiler too."""
     return torch.compiler.is_exporting()

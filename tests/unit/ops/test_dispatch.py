@@ -82,3 +82,16 @@ def test_without_triton_it_falls_back_and_says_what_to_install(monkeypatch):
 
 def test_double_precision_is_the_references():
     assert "torch.float64" in str(dispatch._why_reference(type("X", (OnGpu,), {"dtype": torch.float64})()))
+
+
+def test_importing_the_norms_does_not_import_the_compiler():
+    words = "import sys, asrnorm.norms; print('torch._dynamo' in sys.modules)"
+    done = subprocess.run([sys.executable, "-c", words], capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == "False"
+
+
+def test_what_the_compiler_may_ask_once_is_marked_as_torch_marks_it():
+    marked = torch.compiler.assume_constant_result(lambda: None)
+    for function in (dispatch.kernel_problem, dispatch.load_problem, dispatch._is_exporting):
+        assert vars(function).items() >= vars(marked).items()
+        assert vars(marked)
