@@ -86,7 +86,7 @@ class RunConfig:
         selection: which checkpoint is reported; `oracle` looks at the targets and is labelled so.
         evaluate_every: steps between evaluations for the selection; 0 evaluates at the end alone.
         evaluate_batch: images in an evaluation batch; changes numbers for `bn_test` only.
-        evaluate_limit: only so many images of each domain are evaluated, spread evenly over it; 0 takes all.
+        evaluate_limit: at most so many images of each domain are evaluated, spread evenly over it; 0 takes all.
         adversarial: also report accuracy under attack.
         device: cpu, cuda or mps, with a number as in `cuda:1` or without; `auto` is a GPU where there is one.
         capture: on a CUDA device, replay whole steps as graphs where the method allows it.

@@ -22,7 +22,7 @@ LOG = "launch.log"
 _LOCK = ".launch.lock"
 _SECONDS = 0.1  # between two looks at a process
 _LONGEST = 300  # characters of an error line
-_FORWARDED = ("ASRNORM_DATA", "ASRNORM_CACHE", "PYTHONPATH")
+_FORWARDED = ("ASRNORM_DATA", "ASRNORM_CACHE", "ASRNORM_BACKEND", "ASRNORM_COMMIT", "PYTHONPATH")
 _LEASH = str(Path(__file__).with_name("leash.py"))
 
 

@@ -118,20 +118,6 @@ def perturb(
             return worse(worst, worst_losses, x, _losses(model, x, labels))[0]
 
 
-def fgsm(model: Classifier, images: Tensor, labels: Tensor, *, epsilon: float) -> Tensor:
-    """Return images one signed step of `epsilon` away: the fast gradient sign method.
-
-    Example:
-        >>> from asrnorm.models import create_model
-        >>> model = create_model("digits_convnet", channels=(2, 4), hidden=8)
-        >>> fgsm(model, torch.rand(2, 3, 32, 32), torch.tensor([3, 8]), epsilon=1 / 255).shape
-        torch.Size([2, 3, 32, 32])
-    """
-    return perturb(
-        model, images, labels, epsilon=epsilon, step_size=epsilon, steps=1, random_start=False, keep_worst=False
-    )
-
-
 def _losses(model: Classifier, images: Tensor, labels: Tensor) -> Tensor:
     return F.cross_entropy(model(images), labels, reduction="none")
 

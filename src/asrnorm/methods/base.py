@@ -79,8 +79,9 @@ class Images(Protocol):
 class Method:
     """Empirical risk minimization, which the other methods change.
 
-    A method holds no reference to model or data. Randomness comes from `generator(step, purpose)`, never from a global
-    one, so that a resumed or distributed run draws what an uninterrupted one would.
+    A method holds no reference to model or data, but for graphs that it has captured. Randomness comes from
+    `generator(step, purpose)`, never from a global one, so that a resumed or distributed run draws what an
+    uninterrupted one would.
 
     Attributes:
         seed: of the run; set by the trainer.

@@ -7,6 +7,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
+from asrnorm.errors import InputError
 from asrnorm.methods.attack import perturb
 from asrnorm.methods.base import METHODS, Batch, Method, draw_key
 from asrnorm.methods.noise import uniform_noise
@@ -22,6 +23,9 @@ class PGD(Method):
         ascent_steps: steps of the attack.
         ascent_lr: size of one signed step.
         random_start: start at a point drawn uniformly from the ball.
+
+    Raises:
+        InputError: a negative size.
 
     Example:
         >>> round(255 * PGD().epsilon)
@@ -39,6 +43,9 @@ class PGD(Method):
         random_start: bool = True,
     ) -> None:
         super().__init__()
+        if min(epsilon, ascent_lr, ascent_steps) < 0:
+            given = f"epsilon={epsilon:g}, ascent_lr={ascent_lr:g}, ascent_steps={ascent_steps}"
+            raise InputError(f"pgd: nothing may be negative, got {given}")
         self.epsilon, self.ascent_steps, self.ascent_lr = epsilon, ascent_steps, ascent_lr
         self.random_start = random_start
 

@@ -86,7 +86,7 @@ VERSIONS = {
 """By the date of their release: 24 August, 11 September and 2 November 2020."""
 
 
-def drop_to_exceed(drop_n: Tensor, share: float | Tensor) -> Tensor:
+def drop_to_exceed(drop_n: Tensor, share: Tensor) -> Tensor:
     """Return the drop that a sample must exceed to keep its mask, a scalar on the same device.
 
     It is at place `round(n * share)` of the drops in descending order. At a share of 1 there is no such place; every
@@ -94,15 +94,12 @@ def drop_to_exceed(drop_n: Tensor, share: float | Tensor) -> Tensor:
 
     Args:
         drop_n: of all samples of the global batch, none negative.
-        share: of the batch; a tensor, float64 and on the same device, is not read.
+        share: of the batch, float64 and on the same device; it is not read.
 
     Example:
-        >>> drop_to_exceed(torch.tensor([0.0, 0.5, 0.25, 0.75]), 0.5)
+        >>> drop_to_exceed(torch.tensor([0.0, 0.5, 0.25, 0.75]), torch.tensor(0.5, dtype=torch.float64))
         tensor(0.2500)
     """
     ranked = drop_n.sort(descending=True).values
-    if isinstance(share, Tensor):
-        index = (len(drop_n) * share).round().long().clamp(max=len(drop_n))
-        return torch.cat([ranked, ranked.new_zeros(1)]).index_select(0, index.view(1)).squeeze(0)
-    place = round(len(drop_n) * share)
-    return drop_n.new_zeros(()) if place >= len(drop_n) else ranked[place]
+    index = (len(drop_n) * share).round().long().clamp(max=len(drop_n))
+    return torch.cat([ranked, ranked.new_zeros(1)]).index_select(0, index.view(1)).squeeze(0)

@@ -60,7 +60,8 @@ def shrink(config: RunConfig) -> RunConfig:
         >>> small.steps, small.method.args["ascent_steps"], small == shrink(small)
         (6, 2, True)
     """
-    args = {name: min(value, _SMOKE_OPTIONS.get(name, value)) for name, value in config.method.args.items()}
+    given = config.method.args
+    args = {**given, **{name: min(given[name], most) for name, most in _SMOKE_OPTIONS.items() if name in given}}
     if "growth" in args:
         args |= {"growth": "volpi", "count": 16}  # the one rule that does not take the whole set
     return replace(

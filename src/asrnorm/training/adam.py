@@ -5,12 +5,15 @@ many blocks do so at once. In a small one, as the Digits ConvNet, most of the GP
 that this takes, where memory would allow 30.
 """
 
+import os
 from collections.abc import Callable
 from functools import lru_cache
 from typing import Any
 
 import torch
 from torch import Tensor
+
+from asrnorm.diagnosis import BACKEND_VARIABLE
 
 _LARGE = 1 << 13  # values from which a block takes longer than a launch
 _MOST_TENSORS = 16  # of a launch; a network of more has blocks enough for torch's step
@@ -62,7 +65,7 @@ class LargeAdam(torch.optim.Adam):
 @lru_cache(maxsize=16)
 def _find_kernel(device: torch.device) -> Callable[..., None] | None:
     """The kernel where there is Triton; torch's step needs none, and is no other Adam."""
-    if torch.cuda.get_device_capability(device) < OLDEST:
+    if os.environ.get(BACKEND_VARIABLE) == "reference" or torch.cuda.get_device_capability(device) < OLDEST:
         return None
     try:
         from asrnorm.training.triton.adam import adam_steps

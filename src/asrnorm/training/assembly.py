@@ -33,8 +33,6 @@ def check_config(config: RunConfig) -> None:
     METHODS.check(config.method.name, config.method.args)
     if config.seed < 0:
         raise InputError(f"seed must be at least 0, not {config.seed}")
-    if min(config.evaluate_every, config.lambda_every) < 0:
-        raise InputError("evaluate_every and lambda_every must be at least 0")
     if config.calibrate and (config.weights is None or config.norm.name == "bn"):
         raise InputError("calibrate needs a pretrained network whose norms are converted: weights, and a norm but bn")
     if config.optim.norm_warmup_steps and config.weights is None:

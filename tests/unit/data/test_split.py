@@ -56,3 +56,8 @@ def test_a_file_that_is_added_moves_few_others():
 def test_shares_that_leave_nothing_are_refused(fractions):
     with pytest.raises(InputError, match="held-out fractions"):
         split_stratified(keys(4), [0] * 4, fractions, seed=0)
+
+
+def test_of_a_small_class_one_image_is_held_however_small_the_share():
+    held, rest = split_stratified([str(row) for row in range(23)], [0] * 20 + [1] * 3, [0.1], seed=0)
+    assert [sum(int(row) >= 20 for row in part) for part in (held, rest)] == [1, 2]

@@ -78,6 +78,14 @@ def test_samples_of_one_bin_are_averaged_before_their_gap_is_taken(confidences, 
     assert measure(logits, torch.tensor([1, 0])).ece == pytest.approx(expected, abs=1e-11)
 
 
+def test_a_confidence_on_an_edge_is_in_the_bin_below():
+    # Five fifteenths, and a little more than that: two bins, in which one is right and the other wrong.
+    logits = torch.stack([torch.zeros(3, dtype=torch.float64), torch.tensor([0.36, 0.32, 0.32]).double().log()])
+    confidence = logits.softmax(1).amax(1)
+    assert float(confidence[0]) == 5 / 15
+    assert measure(logits, torch.tensor([0, 1])).ece == pytest.approx(float(1 - confidence[0] + confidence[1]) / 2)
+
+
 @given(predictions(most=200))
 def test_against_torchmetrics(batch):
     functional = pytest.importorskip("torchmetrics.functional.classification")

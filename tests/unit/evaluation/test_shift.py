@@ -9,6 +9,7 @@ from asrnorm.evaluation.shift import (
     SELECTION_SHIFTS,
     TARGET_SHIFTS,
     TRAINING_TRANSFORMS,
+    _lens,
     apply_shift,
     shift_images,
 )
@@ -162,3 +163,13 @@ def test_refusals_say_what_is_known():
         apply_shift(images / 255, "gamma")
     with pytest.raises(InputError, match=r"expected images \(n, h, w, 3\)"):
         apply_shift(images.transpose(0, 3, 1, 2), "gamma")
+
+
+@pytest.mark.parametrize(("drawn", "strength"), [((0.1, 0.0), 0.25), ((0.9, 0.0), -0.3)])
+def test_a_lens_leaves_the_middles_of_the_sides_where_they_are(drawn, strength):
+    ramp = torch.linspace(-1 + 1 / 33, 1 - 1 / 33, 33)
+    column = ramp.expand(1, 1, 33, 33)
+    found = _lens(column, torch.tensor([drawn]))[0, 0, 16]  # the row in the middle
+    inside = ramp.abs() < 0.8
+    torch.testing.assert_close(found[inside], (ramp * (1 + strength * ramp**2) / (1 + strength))[inside])
+    assert abs(found[-1] - ramp[-1]) < 0.05

@@ -112,6 +112,15 @@ def test_another_seed_draws_other_rows():
     assert not torch.equal(one, two)
 
 
+def test_another_round_draws_other_rows():
+    pool = random_pool(30)
+    pool.append(torch.zeros(30, 3, 4, 4), torch.zeros(30, dtype=torch.long))
+    method = create_method("ada", count=20, interval=100)
+    one, two = (method.starting_rows(pool, step) for step in (200, 300))
+    assert not torch.equal(one, two)
+    assert torch.equal(one, method.starting_rows(pool, 200))
+
+
 def test_wrong_options_are_answered_before_any_work():
     with pytest.raises(UnknownNameError, match="did you mean 'volpi'"):
         create_method("ada", growth="volpy")

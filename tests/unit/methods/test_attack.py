@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from asrnorm.errors import InputError
-from asrnorm.methods.attack import fgsm, perturb
+from asrnorm.methods.attack import perturb
 from helpers.smooth_net import SmoothNet, assert_untouched, everything, random_images
 
 
@@ -75,12 +75,16 @@ def test_the_worst_image_of_all_that_were_passed_is_kept():
     assert (kept > passed[-1]).any()
 
 
-def test_fgsm_is_one_signed_step():
+def test_one_step_of_the_whole_radius_is_a_signed_one():
     model, (images, labels) = SmoothNet(), random_images(5)
     inside = 0.2 + 0.6 * images
     x = inside.clone().requires_grad_()
     F.cross_entropy(model(x), labels).backward()
-    torch.testing.assert_close(fgsm(model, inside, labels, epsilon=0.1), inside + 0.1 * x.grad.sign())
+    one = {"epsilon": 0.1, "step_size": 0.1, "steps": 1, "random_start": False}
+    found = perturb(model, inside, labels, **one, keep_worst=False)
+    torch.testing.assert_close(found, inside + 0.1 * x.grad.sign())
+    worse = losses(model, perturb(model, inside, labels, **one), labels)
+    torch.testing.assert_close(worse, torch.maximum(losses(model, found, labels), losses(model, inside, labels)))
 
 
 def test_more_steps_and_wider_balls_find_worse_images():

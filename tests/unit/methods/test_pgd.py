@@ -1,6 +1,8 @@
+import pytest
 import torch
 import torch.nn.functional as F
 
+from asrnorm.errors import InputError
 from asrnorm.methods import Batch, create_method
 from asrnorm.methods.attack import perturb
 from helpers.smooth_net import SmoothNet, random_images
@@ -46,3 +48,9 @@ def test_the_defaults_are_the_original_protocol():
     method = create_method("pgd")
     assert (method.epsilon * 255, method.ascent_lr * 255, method.ascent_steps) == (8, 2, 10)
     assert method.random_start
+
+
+@pytest.mark.parametrize("wrong", [{"epsilon": -0.1}, {"ascent_lr": -1.0}, {"ascent_steps": -1}])
+def test_negative_options_are_refused_before_a_run(wrong):
+    with pytest.raises(InputError, match="nothing may be negative"):
+        create_method("pgd", **wrong)

@@ -74,10 +74,10 @@ def test_the_smallest_maps_are_masked_without_an_error(version):
 def test_the_drop_to_exceed_leaves_the_stated_share_above():
     drop = torch.rand(128, dtype=torch.float64)
     for share in (0.0, 0.3, 1 / 3, 0.5, 1.0):
-        assert int((drop > drop_to_exceed(drop, share)).sum()) == round(128 * share)
+        assert int((drop > drop_to_exceed(drop, torch.tensor(share, dtype=torch.float64))).sum()) == round(128 * share)
 
 
 def test_samples_without_a_drop_never_keep_their_mask():
     drop = torch.tensor([0.0, 0.2, 0.0, 0.0])
-    assert (drop > drop_to_exceed(drop, 1.0)).tolist() == [False, True, False, False]
-    assert (drop > drop_to_exceed(drop, 0.5)).tolist() == [False, True, False, False]
+    assert (drop > drop_to_exceed(drop, torch.tensor(1.0, dtype=torch.float64))).tolist() == [False, True, False, False]
+    assert (drop > drop_to_exceed(drop, torch.tensor(0.5, dtype=torch.float64))).tolist() == [False, True, False, False]

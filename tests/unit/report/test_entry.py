@@ -55,6 +55,13 @@ def test_lower_is_best_where_the_measure_says_so(small):
     assert not sheet.entries["RSDA + ASR-Norm", "SVHN"].best
 
 
+def test_numbers_that_are_printed_alike_are_both_best(small):
+    first, second = small.cells["ERM", "SVHN"], small.cells["RSDA", "SVHN"]
+    alike = {("ERM", "SVHN"): replace(first, mean=90.02), ("RSDA", "SVHN"): replace(second, mean=90.04)}
+    sheet = lay_out(replace(small, cells={**small.cells, **alike}))
+    assert {row for (row, column), entry in sheet.entries.items() if column == "SVHN" and entry.best} == {"ERM", "RSDA"}
+
+
 def test_a_diverged_cell_is_an_outcome_not_a_gap(small):
     sheet = lay_out(replace(small, diverged={("ADA", "SVHN"): (0, 2)}))
     assert sheet.entries["ADA", "SVHN"].state == "diverged"

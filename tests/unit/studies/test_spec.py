@@ -1,11 +1,13 @@
 """Studies: all that the public contract names are there, and every run behind a cell can be made."""
 
+from dataclasses import replace
 from typing import get_args
 
 import pytest
 
 from asrnorm.config import Scale, content_hash
 from asrnorm.errors import UnknownNameError
+from asrnorm.recipes import RECIPES, recipe
 from asrnorm.studies import ANALYSIS_FILES, get_study, list_studies
 from asrnorm.studies.plan import iterate_specs
 from asrnorm.studies.spec import STUDIES, RunSpec
@@ -117,6 +119,20 @@ def test_what_a_study_asks_for_is_cut_at_smoke_scale_and_what_a_user_asks_for_is
     assert [smoke.method.args[name] for name in ("growth", "rounds", "ascent_steps")] == ["volpi", 1, 3]
     assert [paper.method.args[name] for name in ("growth", "rounds", "ascent_steps")] == ["me_ada", 2, 3]
     assert smoke.steps == paper.steps == 9
+
+
+def test_options_that_are_null_are_no_size_to_cut():
+    spec = RunSpec(recipe="pacs.rsc_asr", options={"source": "photo"}, overrides={"method.margin": None})
+    assert spec.config(0, "smoke").method.args["margin"] is None
+
+
+def test_a_smoke_run_of_one_s_own_recipe_is_as_small_as_that_says(monkeypatch):
+    def own(*, scale="paper"):
+        return replace(recipe("digits_mini.erm_bn", scale=scale), recipe="own", steps=50)
+
+    monkeypatch.setitem(RECIPES._entries, "own", own)
+    assert RunSpec(recipe="own").config(0, "smoke").steps == 50
+    assert RunSpec(recipe="own", overrides={"optim.lr": 0.5}).config(0, "smoke").steps == 6
 
 
 @pytest.mark.parametrize("study", list_studies())
