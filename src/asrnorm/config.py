@@ -88,7 +88,8 @@ class RunConfig:
         evaluate_batch: images in an evaluation batch; changes numbers for `bn_test` only.
         evaluate_limit: at most so many images of each domain are evaluated, spread evenly over it; 0 takes all.
         adversarial: also report accuracy under attack.
-        device: cpu, cuda or mps, with a number as in `cuda:1` or without; `auto` is a GPU where there is one.
+        device: cpu or cuda, with a number as in `cuda:1` or without, or mps to evaluate; `auto` is a GPU where there is
+            one.
         capture: on a CUDA device, replay whole steps as graphs where the method allows it.
         checkpoint_every: steps between checkpoints.
         log_every: steps between rows of the log.

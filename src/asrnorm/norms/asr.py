@@ -129,8 +129,7 @@ class ASRNorm2d(TracksBatch):
             raise InputError(
                 f"{self.label()}: statistics must be one of {', '.join(STATISTICS)}, not {self.statistics!r}"
             )
-        if self.activation not in ops.ACTIVATIONS:
-            raise InputError(f"{self.label()}: activation must be None or 'relu', not {self.activation!r}")
+        self.check_activation(self.activation)
         if self.gated_rescale and not self.rescale:
             raise InputError(
                 f"{self.label()}: gated_rescale gates the learned rescaling, which rescale=False leaves out"
@@ -178,6 +177,7 @@ class ASRNorm2d(TracksBatch):
             activation: `"relu"` applies it here, where the layer itself has none.
         """
         self.check_input(x)
+        self.check_activation(activation)
         if not self.standardize and self.statistics == "instance":
             self.refuse_single_element(x, spatial_size(x), "channel")
         return ops.asr_norm(

@@ -12,6 +12,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
+from asrnorm import ops
 from asrnorm.errors import InputError, InputTypeError
 from asrnorm.registry import Registry
 
@@ -71,6 +72,15 @@ class NormLayer(nn.Module):
                 f"{self.label()}: one value per {over} in shape {_show(x)}, nothing to standardize by; "
                 "use larger maps, or leave this layer as it was"
             )
+
+    def check_activation(self, activation: str | None) -> None:
+        """Refuse what no layer applies to its output.
+
+        Raises:
+            InputError: neither `None` nor `"relu"`.
+        """
+        if activation not in ops.ACTIVATIONS:
+            raise InputError(f"{self.label()}: activation must be None or 'relu', not {activation!r}")
 
     def affine_pair(self) -> tuple[Tensor | None, Tensor | None]:
         """Return the static gain and bias `(c,)`, or `None` for each that the layer lacks."""

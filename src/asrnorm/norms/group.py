@@ -55,6 +55,7 @@ class GroupNorm(NormLayer):
     def forward(self, x: Tensor, activation: str | None = None) -> Tensor:
         """Return the normalized activations; `activation="relu"` applies it too."""
         self.check_input(x)
+        self.check_activation(activation)
         group_size = self.num_features // self.num_groups * spatial_size(x)
         self.refuse_single_element(x, group_size, "group" if self.num_groups < self.num_features else "channel")
         return group_norm(x, self.num_groups, self.weight, self.bias, self.eps, activation)

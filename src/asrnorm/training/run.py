@@ -70,6 +70,8 @@ def run(config: RunConfig, out: str | Path | None = None, fresh: bool = False, w
     """
     check_config(config)
     device = choose_device(config.device)
+    if device.type == "mps":
+        raise InputError("device 'mps': training sums in float64, which Apple's GPUs do not have; set device=cpu")
     folder = RunFolder(Path("runs") / run_name(config) if out is None else Path(out))
     with (
         nullcontext(world) if world is not None else join_world(device) as processes,

@@ -86,8 +86,8 @@ def test_a_second_conversion_of_other_layers_adds_to_the_first():
 def test_conversions_on_top_of_each_other_revert_to_the_first_original():
     model = small_net()
     original = model[1]
-    asrnorm.convert(model, "bn_test", layers="1")
-    asrnorm.convert(model, "asr", layers="1")
+    for norm in ("bn_test", "in", "asr"):
+        asrnorm.convert(model, norm, layers="1", kinds=("batch", "instance"))
     asrnorm.revert(model)
     assert model[1] is original
 

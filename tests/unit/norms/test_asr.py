@@ -6,7 +6,7 @@ import pytest
 import torch
 
 from asrnorm.errors import InputError
-from asrnorm.norms import ARNorm2d, ASNorm2d, ASRNorm2d, BatchNorm, InstanceNorm
+from asrnorm.norms import ARNorm2d, ASNorm2d, ASRNorm2d, BatchNorm, InstanceNorm, create_norm
 
 
 def sigmoid(logit):
@@ -149,3 +149,11 @@ def test_looking_at_what_is_learned_does_not_train():
     assert all(torch.equal(value, before[name]) for name, value in layer.named_buffers())
     with pytest.raises(InputError, match="expected 4 channels"):
         layer.learned_statistics(torch.randn(2, 5, 3, 3))
+
+
+@pytest.mark.parametrize("norm", ["asr", "as", "ar", "in", "gn", "ln"])
+def test_an_activation_that_no_layer_applies_is_refused_where_it_is_called_with(norm):
+    layer, x = create_norm(norm, 32), torch.randn(2, 32, 4, 4)
+    torch.testing.assert_close(layer(x, activation="relu"), torch.relu(layer(x)))
+    with pytest.raises(InputError, match="activation must be None or 'relu', not 'gelu'"):
+        layer(x, activation="gelu")

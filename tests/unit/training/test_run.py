@@ -343,3 +343,9 @@ def test_targets_of_other_suites_are_not_opened_before_the_first_step(tmp_path, 
     monkeypatch.setattr(ToySuite, "load_target", lambda suite, name: pytest.fail("a target was opened"))
     with pytest.raises(InterruptedRunError, match="training began"):
         run(tiny_config(), tmp_path / "a")
+
+
+def test_training_on_a_device_without_float64_is_refused_before_anything_is_written(tmp_path):
+    with pytest.raises(InputError, match="float64, which Apple's GPUs do not have; set device=cpu"):
+        run(dataclasses.replace(tiny_config(), device="mps"), out=tmp_path / "a")
+    assert not (tmp_path / "a").exists()
