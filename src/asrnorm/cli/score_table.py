@@ -9,12 +9,12 @@ from rich.table import Table
 
 if TYPE_CHECKING:
     from asrnorm.evaluation import SuiteScore
-    from asrnorm.results import DomainScore
+    from asrnorm.results import DomainScore, RunResult
 
 _METRICS = ("accuracy %", "brier", "brier_sum", "nll", "ece")
 
 
-def print_scores(scores: "SuiteScore") -> None:
+def print_scores(scores: "SuiteScore | RunResult") -> None:
     """Print the source, the targets and their average, and what is missing."""
     console = Console(highlight=False)
     by_severity = bool(scores.domains) and all("/" in domain.name for domain in scores.domains)

@@ -100,19 +100,10 @@ def _split(assignment: str) -> tuple[str, str]:
 
 
 def _print(result: "RunResult") -> None:
-    from rich.console import Console
-    from rich.table import Table
+    from asrnorm.cli.score_table import print_attacks, print_scores
 
-    table = Table(box=None, pad_edge=False)
-    table.add_column("domain", no_wrap=True)
-    for heading in ("accuracy", "brier", "nll", "ece", "images"):
-        table.add_column(heading, justify="right")
-    for domain in (result.source, *result.domains):
-        numbers = (domain.accuracy, domain.brier, domain.nll, domain.ece)
-        table.add_row(domain.name, *(f"{number:.4f}" for number in numbers), f"{domain.num_samples:,}")
-    console = Console()
-    console.print(table)
-    unseen = f"average over {len(result.domains)} unseen domains: {result.average_accuracy:.4f}"
-    chosen = "" if result.selection == "last" else f" (chosen by {result.selection} at step {result.steps:,})"
-    missing = f"; missing: {', '.join(result.missing)}" if result.missing else ""
-    console.print(f"{unseen}{chosen}{missing}", highlight=False, markup=False)
+    print_scores(result)
+    if result.adversarial:
+        print_attacks(result.adversarial, result.source)
+    if result.selection != "last":
+        typer.echo(f"chosen by {result.selection} at step {result.steps:,}")

@@ -39,7 +39,7 @@ def test_a_config_trains_and_the_table_has_every_domain(config_file, tmp_path):
     done = call("--config", config_file, "--out", str(tmp_path / "a"))
     assert done.exit_code == 0
     assert {"plain", "dark", "noisy"} <= set(done.stdout.split())
-    assert "average over 2 unseen domains" in done.stdout
+    assert "average accuracy on 2 unseen domains" in done.stdout
     assert (tmp_path / "a" / "result.json").exists()
     again = call("--config", str(tmp_path / "a" / "config.yaml"), "--out", str(tmp_path / "a"))
     assert again.stdout == done.stdout
