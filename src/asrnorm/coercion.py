@@ -9,6 +9,9 @@ from typing import Any, Literal, get_args, get_origin, get_type_hints
 
 from asrnorm.errors import InputError, UnknownNameError, describe_unknown
 
+NAMES = ("source", "target", "root")
+"""Options of suites that name domains and folders, which may be called 01, 1e3 or on."""
+
 # YAML 1.1 takes 1e-4 for text, since it has no point.
 _EXPONENT = re.compile(r"[+-]?\d+(\.\d*)?[eE][+-]?\d+")
 
@@ -105,8 +108,11 @@ def _convert(hint: Any, value: Any, where: str) -> Any:
 
 def _convert_option(value: Any, where: str) -> Any:
     """Return an option of a choice, whose type only its registry knows, if it can be stored and hashed."""
+    is_name = where.rpartition(".")[2] in NAMES
+    if is_name and isinstance(value, int | float) and not isinstance(value, bool):
+        return str(value)
     if isinstance(value, str):
-        return float(value) if _EXPONENT.fullmatch(value) else value
+        return float(value) if _EXPONENT.fullmatch(value) and not is_name else value
     if isinstance(value, list | tuple):
         return [_convert_option(part, where) for part in value]
     if isinstance(value, Mapping):

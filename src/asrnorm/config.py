@@ -6,11 +6,12 @@ two folders with one hash hold the same run.
 
 import dataclasses
 import math
+import os
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Literal
 
-from asrnorm.coercion import build, match_number, parse
+from asrnorm.coercion import NAMES, build, match_number, parse
 from asrnorm.errors import InputError, UnknownNameError, describe_unknown
 from asrnorm.fingerprint import difference, digest
 
@@ -132,6 +133,10 @@ class RunConfig:
         for name in ("evaluate_every", "evaluate_limit", "lambda_every", "calibrate", "reestimate"):
             if getattr(self, name) < 0:
                 raise InputError(f"{name} must be at least 0, not {getattr(self, name)}")
+        root = self.suite.args.get("root")
+        if isinstance(root, str | Path):  # a run may be opened from another folder
+            args = {**self.suite.args, "root": os.path.normpath(Path(root).expanduser().absolute())}
+            object.__setattr__(self, "suite", dataclasses.replace(self.suite, args=args))
 
 
 def to_mapping(config: RunConfig) -> dict[str, Any]:
@@ -176,8 +181,7 @@ def run_name(config: RunConfig) -> str:
     return f"{config.recipe}--s{config.seed}--{content_hash(config)}"
 
 
-# Domains, which may be called 01 or on.
-_NAMES = {"suite.source": "source", "suite.target": "target"}
+_NAMES = {f"suite.{name}": name for name in NAMES}
 
 
 def override(config: RunConfig, assignments: Mapping[str, Any]) -> RunConfig:

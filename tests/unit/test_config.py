@@ -238,3 +238,21 @@ def test_configs_cannot_be_changed_in_place():
 def test_a_domain_that_reads_as_a_number_stays_a_name(name):
     changed = override(recipe("folder.erm_bn", source="a"), {"suite.source": name, "suite.target": name})
     assert (changed.suite.args["source"], changed.suite.args["target"]) == (name, name)
+
+
+@pytest.mark.parametrize("text", ["2024", "1e3", "on", "01"])
+def test_domains_and_folders_may_be_called_like_numbers(text, tmp_path):
+    named = {"suite.source": text, "suite.target": f"{text},x", "suite.root": f"/{text}"}
+    config = override(make(), named)
+    expected = {"source": text, "target": f"{text},x", "root": f"/{text}"}
+    assert {name: config.suite.args[name] for name in expected} == expected
+    (tmp_path / "config.yaml").write_text(dump_config(config))
+    assert load_config(tmp_path / "config.yaml") == config
+    assert override(make(), {"suite.root": text}).suite.args["root"].endswith(f"/{text}")
+
+
+def test_a_relative_root_is_that_of_the_folder_in_which_it_was_given(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    config = override(make(), {"suite.root": "line/../photos"})
+    assert config.suite.args["root"] == str(tmp_path / "photos")
+    assert override(make(), {"suite.root": str(tmp_path / "photos")}) == config

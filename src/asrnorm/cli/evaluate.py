@@ -131,8 +131,10 @@ def _analyze(run: Path, loaded: "LoadedRun", config: RunConfig, suite: "Suite") 
 def _choose_suite(loaded: "LoadedRun", config: RunConfig) -> "Suite":
     from asrnorm.data import create_suite
 
-    same = config.suite == loaded.config.suite
-    suite: Suite = loaded.suite if same else create_suite(config.suite.name, **config.suite.args)
+    theirs, mine = loaded.config.suite, config.suite
+    # Read at the size of the run: resized to it from another one, images are not what they were in training.
+    size = {"size": theirs.args["size"]} if mine.name == theirs.name == "folder" and "size" in theirs.args else {}
+    suite: Suite = loaded.suite if mine == theirs else create_suite(mine.name, **{**size, **mine.args})
     if suite.classes != loaded.classes:
         raise InputError(
             f"the run knows the classes {_shorten(loaded.classes)}, "

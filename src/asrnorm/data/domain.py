@@ -8,7 +8,7 @@ Names = str | Sequence[str] | None
 
 
 def choose_domains(
-    known: Sequence[str], source: Names, target: Names, *, suite: str
+    known: Sequence[str], source: Names, target: Names, *, suite: str, needs_target: bool = True
 ) -> tuple[tuple[str, ...], tuple[str, ...]]:
     """Return the source and the target domains.
 
@@ -20,6 +20,7 @@ def choose_domains(
         source: one name, several, or several with commas between.
         target: likewise.
         suite: the suite's name, for messages.
+        needs_target: refuse a choice that leaves no target.
 
     Raises:
         UnknownNameError: a domain that is not known.
@@ -37,7 +38,7 @@ def choose_domains(
         raise InputError(f"suite {suite!r}: {', '.join(both)} cannot be source and target at once")
     chosen_sources = sources or tuple(name for name in known if name not in targets)
     chosen_targets = targets or tuple(name for name in known if name not in sources)
-    if not chosen_sources or not chosen_targets:
+    if not chosen_sources or (needs_target and not chosen_targets):
         side = "source" if not chosen_sources else "target"
         raise InputError(f"suite {suite!r}: no {side} domain is left of {', '.join(known)}")
     return chosen_sources, chosen_targets

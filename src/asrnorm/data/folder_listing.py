@@ -4,7 +4,7 @@ import csv
 import io
 import json
 import os
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -25,12 +25,13 @@ class Sample(NamedTuple):
     domain: str
 
 
-def list_images(root: Path) -> list[Sample]:
+def list_images(root: Path, domains: Collection[str] | None = None) -> list[Sample]:
     """Return the images under `root`, or those that the table `root` names, in a fixed order.
 
     Args:
         root: a folder `<domain>/<class>/<image>`, or a `.csv` or `.jsonl` file with the columns path, label, domain;
             relative paths start at the table's folder.
+        domains: those that are looked at; by default all.
 
     Raises:
         InputError: nothing there, an unreadable folder, an empty class, or a line that cannot be understood.
@@ -45,17 +46,28 @@ def list_images(root: Path) -> list[Sample]:
         [('photo', 'dog', 'photo/dog/1.jpg')]
     """
     if root.is_file():
-        return _read_table(root)
+        return [sample for sample in _read_table(root) if domains is None or sample.domain in domains]
     if not root.is_dir():
         raise InputError(f"{root}: no such folder; expected a folder <domain>/<class>/<image> or a .csv or .jsonl file")
     samples: list[Sample] = []
-    for domain in _folders(root):
+    for domain in (folder for folder in _folders(root) if domains is None or folder.name in domains):
         for label in _folders(domain):
             images = _images_of_class(label)
             samples += [Sample(path, path.relative_to(root).as_posix(), label.name, domain.name) for path in images]
     if not samples:
         raise InputError(f"{root}: no images in it; expected <domain>/<class>/<image>")
     return samples
+
+
+def list_domains(root: Path) -> tuple[str, ...]:
+    """Return the names of the folders under `root`, or of the domains that the table `root` names.
+
+    Raises:
+        InputError: as `list_images`.
+    """
+    if root.is_dir():
+        return tuple(folder.name for folder in _folders(root))
+    return tuple(dict.fromkeys(sample.domain for sample in list_images(root)))
 
 
 def list_labeled(root: Path) -> list[Sample]:

@@ -13,7 +13,7 @@ from asrnorm.data.base import IMAGENET_MEAN, IMAGENET_STD, SUITES, Data, Part, S
 from asrnorm.data.cache import EntryWriter, cache_folder, describe_files, open_entry
 from asrnorm.data.domain import Names, check_domains, choose_domains, split_names
 from asrnorm.data.file_set import FileSet
-from asrnorm.data.folder_listing import Sample, collect_classes, list_images
+from asrnorm.data.folder_listing import Sample, collect_classes, list_domains, list_images
 from asrnorm.data.image import read_images
 from asrnorm.data.image_set import ImageSet, concatenate
 from asrnorm.data.split import split_stratified
@@ -153,11 +153,10 @@ class ImageFolder(Suite):
     def _index(self) -> _Index:
         if self._root is None:
             raise InputError(f"suite 'folder': {_ROOT_HINT}")
-        samples = list_images(self.root)
         chosen = {*split_names(self._source), *split_names(self._target)}
-        check_domains(dict.fromkeys(sample.domain for sample in samples), chosen, suite="folder")
-        if self._source and self._target:  # a domain that is not used need not have the classes of the others
-            samples = [sample for sample in samples if sample.domain in chosen]
+        check_domains(list_domains(self.root), chosen, suite="folder")
+        # A domain that is not used need not have the classes of the others, nor images.
+        samples = list_images(self.root, chosen if self._source and self._target else None)
         classes = collect_classes(samples, self.root)
         by_domain: dict[str, list[Sample]] = {}
         for sample in samples:
@@ -170,7 +169,8 @@ class ImageFolder(Suite):
 
     @cached_property
     def _roles(self) -> tuple[tuple[str, ...], tuple[str, ...]]:
-        return choose_domains(tuple(self._index.samples), self._source, self._target, suite="folder")
+        known = tuple(self._index.samples)
+        return choose_domains(known, self._source, self._target, suite="folder", needs_target=False)
 
     @cached_property
     def _in_memory(self) -> bool:

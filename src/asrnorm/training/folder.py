@@ -38,6 +38,11 @@ class RunFolder:
         self.result = path / "result.json"
         self.divergence = path / "divergence.json"
 
+    def is_done(self) -> bool:
+        """Tell whether there is a result; where the model is lost and a checkpoint is not, it is made of that again."""
+        lost = not self.model.exists() and any(self.checkpoints.glob("*.pt"))
+        return self.result.exists() and not lost
+
     @contextmanager
     def open(self, config: RunConfig, *, fresh: bool) -> Iterator[None]:
         """Make the folder and keep other processes out of it for the length of a `with` block.

@@ -78,7 +78,7 @@ def run(config: RunConfig, out: str | Path | None = None, fresh: bool = False, w
         folder.open(config, fresh=fresh) if processes.rank == 0 else nullcontext(),
         _own_generators(device),
     ):
-        if from_first(processes.rank == 0 and folder.result.exists(), processes):
+        if from_first(processes.rank == 0 and folder.is_done(), processes):
             result = read_result(folder.result)
             if processes.rank == 0:
                 folder.drop_pool()

@@ -109,6 +109,8 @@ def create_measure(
         "resize": evaluation_size(suite),
     }
     if rule == "oracle":
+        if not suite.target_names:
+            raise InputError(f"suite {suite.name!r} has no target for selection=oracle to look at")
         return lambda model: float(score_suite(model, suite, **settings).average_accuracy)
     if images is None:
         raise InputError(f"suite {suite.name!r} has no validation images for selection={rule}")

@@ -158,3 +158,19 @@ def test_files_that_stay_files_are_only_looked_for(root, monkeypatch):
     create_suite("folder", root=root, source="art", size=8, max_gigabytes=0).check_files()
     with pytest.raises(InputError, match=r"gone\.png: No such file"):
         create_suite("folder", root=root / "table.csv", source="art", size=8, max_gigabytes=0).check_files()
+
+
+def test_the_images_of_one_place_are_enough_to_train_on(root):
+    for source in ("art,photo,sketch", ["art", "photo", "sketch"]):
+        suite = create_suite("folder", root=root, source=source, size=8)
+        assert (len(suite.sources), suite.target_names, suite.targets) == (3, (), {})
+        suite.check_files()
+        assert len(suite.train) > 0
+
+
+def test_an_unused_domain_may_be_empty(root):
+    (root / "scratch" / "todo").mkdir(parents=True)
+    suite = create_suite("folder", root=root, source="art", target="photo", size=8)
+    assert suite.domains == ("art", "photo")
+    with pytest.raises(UnknownNameError, match="did you mean 'sketch'"):
+        _ = create_suite("folder", root=root, source="art", target="sketc", size=8).sources

@@ -141,9 +141,7 @@ def test_a_checkpoint_of_another_config_is_refused_by_the_field_that_differs(tmp
 
 def test_fields_that_change_no_number_may_differ(tmp_path, store, pool):
     store.save(state(1), pool)
-    changed = open_store(
-        tmp_path, log_every=9, checkpoint_every=3, device="auto", suite=Choice(name="toy", args={"root": "elsewhere"})
-    )
+    changed = open_store(tmp_path, log_every=9, checkpoint_every=3, device="auto")
     assert changed.load().state["step"] == 1
 
 

@@ -349,3 +349,23 @@ def test_training_on_a_device_without_float64_is_refused_before_anything_is_writ
     with pytest.raises(InputError, match="float64, which Apple's GPUs do not have; set device=cpu"):
         run(dataclasses.replace(tiny_config(), device="mps"), out=tmp_path / "a")
     assert not (tmp_path / "a").exists()
+
+
+def test_a_model_that_was_lost_is_made_again_of_the_last_checkpoint(tmp_path):
+    first = run(tiny_config(), out=tmp_path / "a")
+    bytes_before, steps = model_bytes(tmp_path / "a"), logged_steps(tmp_path / "a")
+    (tmp_path / "a" / "model.safetensors").unlink()
+    again = run(tiny_config(), out=tmp_path / "a")
+    assert dataclasses.replace(again, wall_seconds=0) == dataclasses.replace(first, wall_seconds=0)
+    assert model_bytes(tmp_path / "a") == bytes_before
+    assert logged_steps(tmp_path / "a") == steps
+
+
+def test_the_targets_cannot_choose_where_there_are_none(tmp_path):
+    write_folder(tmp_path / "own", domains=("here",))
+    suite = Choice(name="folder", args={"root": str(tmp_path / "own"), "source": "here", "size": 8})
+    config = tiny_config(suite=suite, model=Choice(name="wrn_16_4"), steps=2, evaluate_every=1)
+    with pytest.raises(InputError, match="no target for selection=oracle"):
+        run(dataclasses.replace(config, selection="oracle"), out=tmp_path / "a")
+    result = run(config, out=tmp_path / "b")
+    assert (result.domains, result.source.name) == ((), "here")
