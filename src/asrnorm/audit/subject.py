@@ -2,7 +2,10 @@
 
 import hashlib
 import inspect
+import sys
 from abc import ABC, abstractmethod
+from collections.abc import Iterable
+from pathlib import Path
 
 import torch
 from torch import Tensor, nn
@@ -11,6 +14,7 @@ from asrnorm.audit.form import Form, are_probabilities, find_answer, to_logits
 from asrnorm.errors import AsrnormError, InputError, first_line
 
 _NO_GRADIENTS = "the file has no gradients"
+_INSTALLED = frozenset({"site-packages", "dist-packages"})
 
 
 class Subject(ABC):
@@ -184,13 +188,34 @@ def _fingerprint(network: nn.Module, source: bytes) -> str:
     """Return a hash of weights, structure and code: networks with equal weights may still compute different things."""
     digest = hashlib.sha256(source)
     digest.update(repr(network).encode())
-    for kind in sorted({type(module) for module in network.modules()}, key=lambda kind: kind.__qualname__):
+    kinds = {kind for module in network.modules() for kind in type(module).__mro__ if kind is not object}
+    for kind in sorted(kinds, key=lambda kind: (kind.__module__, kind.__qualname__)):
         digest.update(f"{kind.__qualname__}\n{_read_code(kind)}".encode())
+    for path in _own_files(kinds):
+        digest.update(path.read_bytes())
     for name, value in sorted(network.state_dict().items()):
         if isinstance(value, Tensor) and not value.is_quantized:
             digest.update(f"{name}{tuple(value.shape)}{value.dtype}".encode())
             digest.update(value.detach().cpu().contiguous().flatten().view(torch.uint8).numpy().tobytes())
     return digest.hexdigest()[:16]
+
+
+def _own_files(kinds: Iterable[type]) -> list[Path]:
+    """Return the files of all modules that lie beside a user's own classes: what their code calls may be there."""
+    files = {
+        name: Path(file)
+        for name, module in list(sys.modules.items())
+        if (file := getattr(module, "__file__", None)) and Path(file).suffix == ".py" and Path(file).is_file()
+    }
+    own = {name: path for name, path in files.items() if not _INSTALLED & set(path.parts) and not _is_shipped(name)}
+    named = {kind.__module__ for kind in kinds if kind.__module__ in own}
+    homes = {own[name].parents[max(0, name.count(".") - 1)] for name in named}  # the whole package, or a file's folder
+    return sorted(path for path in set(own.values()) if homes & set(path.parents))
+
+
+def _is_shipped(name: str) -> bool:
+    top = name.partition(".")[0]
+    return top in sys.stdlib_module_names or top in ("asrnorm", "torch", "__main__")
 
 
 def _read_code(kind: type) -> str:

@@ -22,7 +22,23 @@ from asrnorm.errors import InputError, first_line
 # A photograph of 89 megapixels fills 256 MiB; Pillow's own default limit.
 MOST_PIXELS = 89_478_485
 ENDINGS = frozenset(
-    {".jpg", ".jpeg", ".png", ".webp", ".bmp", ".tif", ".tiff", ".gif", ".ppm", ".pgm", ".jp2", ".avif"}
+    {
+        ".jpg",
+        ".jpeg",
+        ".jpe",
+        ".jfif",
+        ".png",
+        ".webp",
+        ".bmp",
+        ".dib",
+        ".tif",
+        ".tiff",
+        ".gif",
+        ".jp2",
+        ".j2k",
+        ".avif",
+    }
+    | {".ppm", ".pgm", ".pnm", ".pbm"}
 )
 # Raster formats only: Pillow hands an EPS file to Ghostscript, and formats without a signature take anything.
 _FORMATS = ("JPEG", "MPO", "PNG", "WEBP", "BMP", "TIFF", "GIF", "PPM", "JPEG2000", "AVIF")
@@ -112,10 +128,11 @@ def _to_rgb(image: Image.Image, path: Path) -> Image.Image:
     if image.width * image.height > MOST_PIXELS:
         raise InputError(f"{path}: {image.width}x{image.height} pixels, more than {MOST_PIXELS:,}; make it smaller")
     image.load()
+    wide = image.mode == "I" and image.format == "TIFF"  # 32 bits; a PNG of 16 may come in this mode too
     with suppress(Exception):  # a broken EXIF block is no reason to refuse the picture
         image = ImageOps.exif_transpose(image)
     if image.mode.startswith(("I", "F")):
-        return Image.fromarray(_to_eight_bits(np.asarray(image), path)).convert("RGB")
+        return Image.fromarray(_to_eight_bits(np.asarray(image), path, wide=wide)).convert("RGB")
     if image.mode in _TRANSPARENT or "transparency" in image.info:
         layer = image.convert("RGBA")
         white = Image.new("RGBA", layer.size, "white")
@@ -123,11 +140,11 @@ def _to_rgb(image: Image.Image, path: Path) -> Image.Image:
     return image.convert("RGB")
 
 
-def _to_eight_bits(values: NDArray[np.generic], path: Path) -> NDArray[np.uint8]:
+def _to_eight_bits(values: NDArray[np.generic], path: Path, *, wide: bool) -> NDArray[np.uint8]:
     low, high = (float(values.min()), float(values.max())) if values.size else (0.0, 0.0)
     if values.dtype.kind == "f" and low >= 0 and high <= 1:
         return np.rint(values.astype(np.float32) * 255).astype(np.uint8)
-    if values.dtype.kind in "iu" and low >= 0 and high <= 65535:
+    if values.dtype.kind in "iu" and low >= 0 and high <= 65535 and not wide:
         return (values.astype(np.uint32) >> 8).astype(np.uint8)
     raise InputError(
         f"{path}: pixel values from {low:g} to {high:g} have no agreed meaning; convert it to 8 or 16 bits"

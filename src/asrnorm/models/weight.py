@@ -70,6 +70,9 @@ def load_weights(model: nn.Module, path: str | Path) -> WeightReport:
             f"{path}: not the weights of this {type(network).__name__}: {len(strange)} keys differ, such as "
             f"{', '.join(sorted(strange)[:3])}; load into a model built with norm='bn', then convert it"
         )
+    bad = sorted(key for key, value in state.items() if value.is_floating_point() and not bool(value.isfinite().all()))
+    if bad:
+        raise InputError(f"{path}: values that are not finite, such as in {bad[0]}; the file is of a failed training")
     network.load_state_dict(state, strict=False)
     means = sum(key.endswith("running_mean") for key in absent_statistics)
     report = WeightReport(str(path), bool(head), means)

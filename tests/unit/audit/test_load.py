@@ -1,5 +1,6 @@
 """Every form of a model comes to one interface; what cannot be loaded is one line."""
 
+import importlib
 import pickle
 import sys
 from types import ModuleType, SimpleNamespace
@@ -209,3 +210,30 @@ def test_a_file_of_weights_tells_a_library_the_number_of_classes(monkeypatch, tm
     subject = load("torchvision:net", weights=str(tmp_path / "w.pth"))
     assert subject.num_classes == 7
     assert torch.equal(subject.module.network[2].weight, network[2].weight)
+
+
+def test_the_fingerprint_follows_base_classes_and_what_lies_beside_them(tmp_path, monkeypatch):
+    package = tmp_path / "ownpackage"
+    (package / "nets").mkdir(parents=True)
+    base = "from torch import nn\nfrom ownpackage.scale import SCALE\nclass Base(nn.Module):\n"
+    parts = {
+        "nets/base.py": base + "    def forward(self, x):\n        return SCALE * x.mean((2, 3))\n",
+        "nets/zoo.py": "from ownpackage.nets.base import Base\nclass Net(Base):\n    pass\n",
+        "scale.py": "SCALE = 1.0\n",
+    }
+    monkeypatch.syspath_prepend(str(tmp_path))
+    monkeypatch.setattr(sys, "dont_write_bytecode", True)
+
+    def fingerprint(**changes):
+        for name, text in parts.items():
+            (package / name).write_text(text + changes.get(name.rpartition("/")[2].removesuffix(".py"), ""))
+        for name in [name for name in sys.modules if name.startswith("ownpackage")]:
+            del sys.modules[name]
+        importlib.invalidate_caches()
+        return ModuleSubject("net", importlib.import_module("ownpackage.nets.zoo").Net()).fingerprint
+
+    first = fingerprint()
+    assert fingerprint() == first
+    assert (
+        len({first, fingerprint(base="# other\n"), fingerprint(scale="SCALE = 2.0\n"), fingerprint(zoo="\n#\n")}) == 4
+    )

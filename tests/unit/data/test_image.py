@@ -191,3 +191,13 @@ def test_lanczos_on_bytes_equals_pillow_and_grey_is_replicated():
         expected = np.asarray(Image.fromarray(image).resize((32, 32), Image.Resampling.LANCZOS))
         for channel in range(3):
             np.testing.assert_array_equal(out[..., channel], expected)
+
+
+def test_integers_of_32_bits_are_refused_and_of_16_are_not(tmp_path):
+    gray = np.arange(256, dtype=np.int32).reshape(16, 16)
+    Image.fromarray(gray).save(tmp_path / "wide.tif")
+    with pytest.raises(InputError, match=r"wide\.tif: pixel values from 0 to 255 have no agreed meaning"):
+        read_image(tmp_path / "wide.tif")
+    for name in ("short.tif", "short.png"):
+        Image.fromarray((gray << 8).astype(np.uint16)).save(tmp_path / name)
+        np.testing.assert_array_equal(read_image(tmp_path / name)[..., 0], gray)

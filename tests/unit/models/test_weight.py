@@ -156,3 +156,11 @@ def test_the_published_backbone_loads():
     report = load_weights(model, path)
     assert (report.fresh_head, report.fresh_statistics) == (True, 20)
     assert model.bn1.weight.std() > 0.05
+
+
+def test_weights_of_a_failed_training_are_refused_by_name(tmp_path):
+    state = trained_resnet18().state_dict()
+    state["layer1.0.conv1.weight"][0, 0, 0, 0] = float("nan")
+    torch.save(state, tmp_path / "resnet18.pth")
+    with pytest.raises(InputError, match=r"not finite, such as in layer1\.0\.conv1\.weight"):
+        asrnorm.create_model("resnet18", weights=tmp_path / "resnet18.pth")
