@@ -22,23 +22,7 @@ from asrnorm.errors import InputError, first_line
 # A photograph of 89 megapixels fills 256 MiB; Pillow's own default limit.
 MOST_PIXELS = 89_478_485
 ENDINGS = frozenset(
-    {
-        ".jpg",
-        ".jpeg",
-        ".jpe",
-        ".jfif",
-        ".png",
-        ".webp",
-        ".bmp",
-        ".dib",
-        ".tif",
-        ".tiff",
-        ".gif",
-        ".jp2",
-        ".j2k",
-        ".avif",
-    }
-    | {".ppm", ".pgm", ".pnm", ".pbm"}
+    ".jpg .jpeg .jpe .jfif .png .webp .bmp .tif .tiff .gif .ppm .pgm .pnm .pbm .jp2 .j2k .avif".split()  # noqa: SIM905
 )
 # Raster formats only: Pillow hands an EPS file to Ghostscript, and formats without a signature take anything.
 _FORMATS = ("JPEG", "MPO", "PNG", "WEBP", "BMP", "TIFF", "GIF", "PPM", "JPEG2000", "AVIF")

@@ -154,7 +154,8 @@ class ImageFolder(Suite):
         if self._root is None:
             raise InputError(f"suite 'folder': {_ROOT_HINT}")
         chosen = {*split_names(self._source), *split_names(self._target)}
-        check_domains(list_domains(self.root), chosen, suite="folder")
+        if known := list_domains(self.root):  # of none, the listing says what is expected
+            check_domains(known, chosen, suite="folder")
         # A domain that is not used need not have the classes of the others, nor images.
         samples = list_images(self.root, chosen if self._source and self._target else None)
         classes = collect_classes(samples, self.root)
