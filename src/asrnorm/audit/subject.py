@@ -209,7 +209,8 @@ def _own_files(kinds: Iterable[type]) -> list[Path]:
     }
     own = {name: path for name, path in files.items() if not _INSTALLED & set(path.parts) and not _is_shipped(name)}
     named = {kind.__module__ for kind in kinds if kind.__module__ in own}
-    homes = {own[name].parents[max(0, name.count(".") - 1)] for name in named}  # the whole package, or a file's folder
+    # The whole package of a class, or the folder of a file that is in none.
+    homes = {[*own[name].parents][: max(1, name.count("."))][-1] for name in named}
     return sorted(path for path in set(own.values()) if homes & set(path.parents))
 
 

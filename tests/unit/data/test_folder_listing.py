@@ -118,3 +118,11 @@ def test_domains_with_other_classes_are_shown(tmp_path):
     write_folder(tmp_path, domains=("photo",), classes=("dog", "horse", "pig"), count=1)
     with pytest.raises(InputError, match="different classes: art lacks horse, pig; photo lacks cat"):
         collect_classes(list_images(tmp_path), tmp_path)
+
+
+@pytest.mark.parametrize("ending", [".jfif", ".JPE", ".pnm", ".j2k"])
+def test_rarer_endings_of_the_same_formats_are_listed(ending, tmp_path):
+    (tmp_path / "day" / "nut").mkdir(parents=True)
+    (tmp_path / "day" / "nut" / f"1{ending}").touch()
+    (tmp_path / "day" / "nut" / "notes.txt").touch()
+    assert [sample.key for sample in list_images(tmp_path)] == [f"day/nut/1{ending}"]

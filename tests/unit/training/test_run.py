@@ -18,7 +18,6 @@ from asrnorm.training import load_run, run
 from asrnorm.training.checkpoint import CheckpointStore
 from asrnorm.training.folder import run_name
 from helpers import tiny_run
-from helpers.published import write_folder
 from helpers.tiny_run import Choice, ToySuite, logged_steps, tiny_config
 
 run_module = import_module("asrnorm.training.run")  # the package has a function of that name
@@ -324,48 +323,3 @@ def test_float64_and_bfloat16_run(tmp_path):
     assert load_run(tmp_path / "a", device="cpu").model.get_submodule("backbone.conv").weight.dtype == torch.float64
     result = run(tiny_config(steps=3, precision="bfloat16"), tmp_path / "b")
     assert np.isfinite(result.average_accuracy)
-
-
-def test_a_damaged_image_of_a_target_is_named_before_the_first_step(tmp_path, monkeypatch):
-    write_folder(tmp_path / "own", domains=("day", "dusk"))
-    (tmp_path / "own" / "dusk" / "cat" / "0.png").write_bytes(b"no")
-    monkeypatch.setattr(run_module, "_train", lambda *arguments: pytest.fail("training began"))
-    suite = Choice(name="folder", args={"root": str(tmp_path / "own"), "source": "day", "size": 8})
-    with pytest.raises(InputError, match=r"dusk/cat/0\.png: cannot be read as an image"):
-        run(tiny_config(suite=suite), tmp_path / "a")
-
-
-def test_targets_of_other_suites_are_not_opened_before_the_first_step(tmp_path, monkeypatch):
-    def begin(*arguments):
-        raise InterruptedRunError("training began")
-
-    monkeypatch.setattr(run_module, "_train", begin)
-    monkeypatch.setattr(ToySuite, "load_target", lambda suite, name: pytest.fail("a target was opened"))
-    with pytest.raises(InterruptedRunError, match="training began"):
-        run(tiny_config(), tmp_path / "a")
-
-
-def test_training_on_a_device_without_float64_is_refused_before_anything_is_written(tmp_path):
-    with pytest.raises(InputError, match="float64, which Apple's GPUs do not have; set device=cpu"):
-        run(dataclasses.replace(tiny_config(), device="mps"), out=tmp_path / "a")
-    assert not (tmp_path / "a").exists()
-
-
-def test_a_model_that_was_lost_is_made_again_of_the_last_checkpoint(tmp_path):
-    first = run(tiny_config(), out=tmp_path / "a")
-    bytes_before, steps = model_bytes(tmp_path / "a"), logged_steps(tmp_path / "a")
-    (tmp_path / "a" / "model.safetensors").unlink()
-    again = run(tiny_config(), out=tmp_path / "a")
-    assert dataclasses.replace(again, wall_seconds=0) == dataclasses.replace(first, wall_seconds=0)
-    assert model_bytes(tmp_path / "a") == bytes_before
-    assert logged_steps(tmp_path / "a") == steps
-
-
-def test_the_targets_cannot_choose_where_there_are_none(tmp_path):
-    write_folder(tmp_path / "own", domains=("here",))
-    suite = Choice(name="folder", args={"root": str(tmp_path / "own"), "source": "here", "size": 8})
-    config = tiny_config(suite=suite, model=Choice(name="wrn_16_4"), steps=2, evaluate_every=1)
-    with pytest.raises(InputError, match="no target for selection=oracle"):
-        run(dataclasses.replace(config, selection="oracle"), out=tmp_path / "a")
-    result = run(config, out=tmp_path / "b")
-    assert (result.domains, result.source.name) == ((), "here")
