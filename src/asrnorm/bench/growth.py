@@ -14,6 +14,7 @@ from asrnorm.bench import step
 from asrnorm.bench.harness import Case, Row, compare
 from asrnorm.bench.layer import Shape, Way
 from asrnorm.conversion import convert
+from asrnorm.errors import UnknownNameError, describe_unknown
 from asrnorm.models import create_model
 
 MIDDLE = Shape("growth", 128, 128, 32, 32)
@@ -22,22 +23,35 @@ AXES: dict[str, tuple[int, ...]] = {
     "HW": (49, 196, 1024, 3136, 12544),
     "N": (1, 8, 32, 128, 512),
 }
+NETWORK_AXIS = "layers"
 COUNTS = (0, 1, 5, 13, 25, 37)
 QUICK_AXES: dict[str, tuple[int, ...]] = {"C": (4, 8), "HW": (4, 16), "N": (1, 2)}
 
 _KEEP = ("asr, fused", "asr, reference", layers.BASELINE, layers.GROUP_NORM)
 
 
-def run(device: str = "cpu", *, quick: bool = False, repeats: int = 10) -> Iterator[list[Row]]:
-    """Measure one layer along every axis, then a WRN-40-4 step with more and more ASR layers; yield rows by point."""
+def run(device: str = "cpu", *, quick: bool = False, only: str = "", repeats: int = 10) -> Iterator[list[Row]]:
+    """Measure one layer along every axis, then a WRN-40-4 step with more and more ASR layers; yield rows by point.
+
+    Args:
+        device: to measure on.
+        quick: small shapes, few values.
+        only: one axis, `C`, `HW`, `N` or `layers`; all where empty.
+        repeats: timed rounds.
+
+    Raises:
+        UnknownNameError: there is no such axis.
+    """
+    if only and only not in (known := (*AXES, NETWORK_AXIS)):
+        raise UnknownNameError(describe_unknown("axis", only, known))
     target = place.require(device)
     cuda = place.is_cuda(target)
     bandwidth = place.copy_bandwidth(target, 2 if quick else 10, 1 << (20 if quick else 30 if cuda else 26))
     ways = tuple(way for way in layers.ways(cuda, place.has_fused()) if way.name in _KEEP)
     for axis, values in (QUICK_AXES if quick else AXES).items():
-        for value in values:
+        for value in values if only in ("", axis) else ():
             yield _point(axis, value, target, bandwidth, ways, quick, repeats)
-    for count in (1,) if quick else COUNTS:
+    for count in ((1,) if quick else COUNTS) if only in ("", NETWORK_AXIS) else ():
         yield _network(count, target, quick, repeats)
 
 
@@ -97,7 +111,7 @@ def _network(count: int, device: torch.device, quick: bool, repeats: int) -> lis
     for row in rows:
         peak = memory[row.path]
         extra = {
-            "axis": "layers",
+            "axis": NETWORK_AXIS,
             "value": count,
             "ms": row.milliseconds(net.batch),
             "times_baseline": 1 / row.ratio,

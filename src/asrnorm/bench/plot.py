@@ -93,13 +93,16 @@ def _panel(axes: Any, rows: Rows, axis: str, value: str) -> None:
 
 
 def main(root: Path) -> int:
-    """Draw the figure of every stored growth measurement of a source tree; return how many."""
-    files = sorted((root / "bench" / "results").glob("growth--*.json"))
-    for file in files:
-        target = root / "docs" / "assets" / f"{file.stem}.svg"
+    """Draw a figure of all `growth...--<machine>.json` of a source tree for every machine; return how many."""
+    rows: dict[str, Rows] = {}
+    for file in sorted((root / "bench" / "results").glob("growth*--*.json")):
+        machine = file.stem.partition("--")[2]
+        rows.setdefault(machine, []).extend(json.loads(file.read_text())["rows"])
+    for machine, found in rows.items():
+        target = root / "docs" / "assets" / f"growth--{machine}.svg"
         target.parent.mkdir(parents=True, exist_ok=True)
-        target.write_text(draw(json.loads(file.read_text())["rows"]))
-    return len(files)
+        target.write_text(draw(found))
+    return len(rows)
 
 
 if __name__ == "__main__":

@@ -62,7 +62,9 @@ def bench_layers(
     sweep: Annotated[
         bool, typer.Option("--sweep", help="Instead: how time and memory grow with C, HW, N and the number of layers.")
     ] = False,
-    only: Annotated[str, typer.Option(help="Only the inputs whose name holds this text.")] = "",
+    only: Annotated[
+        str, typer.Option(help="Only the inputs whose name holds this text; with --sweep one of C, HW, N, layers.")
+    ] = "",
     repeats: Repeats = 20,
 ) -> None:
     """Measure one norm layer, forward and backward, against BatchNorm and the floor of its memory traffic.
@@ -73,7 +75,7 @@ def bench_layers(
 
     chosen = _choose(device)
     if sweep:
-        _report("growth", growth.run(chosen, quick=quick, repeats=repeats), json_file)
+        _report("growth", growth.run(chosen, quick=quick, only=only, repeats=repeats), json_file)
         return
     known = layer.GPU_SHAPES if chosen.startswith("cuda") else layer.CPU_SHAPES
     shapes = _matching(known, only)

@@ -1,5 +1,8 @@
+import pytest
+
 from asrnorm.bench import growth
 from asrnorm.bench.growth import COUNTS, MIDDLE, norm_names, run, shape_at
+from asrnorm.errors import UnknownNameError
 from asrnorm.models import create_model
 
 
@@ -17,8 +20,15 @@ def test_the_network_is_converted_layer_by_layer():
     assert names[-1] == "norm"
 
 
-def test_every_axis_has_its_points(monkeypatch):
+def test_every_axis_has_its_points():
     rows = [row for part in run(quick=True) for row in part]
     found = {(row.extra["axis"], row.extra["value"]) for row in rows}
     assert found == {("C", 4), ("C", 8), ("HW", 4), ("HW", 16), ("N", 1), ("N", 2), ("layers", 1)}
     assert {row.path for row in rows if row.extra["axis"] == "layers"} == {"bn", "asr"}
+
+
+def test_one_axis_can_be_measured_alone():
+    rows = [row for part in run(quick=True, only="N") for row in part]
+    assert {(row.extra["axis"], row.extra["value"]) for row in rows} == {("N", 1), ("N", 2)}
+    with pytest.raises(UnknownNameError, match=r"axis 'layer'; did you mean 'layers'"):
+        next(run(quick=True, only="layer"))

@@ -17,10 +17,16 @@ def test_points_are_sorted_and_what_was_not_measured_is_left_out():
     assert list(series(ROWS, "C", "peak_mb")) == ["asr, fused"]
 
 
-def test_the_figure_is_drawn_beside_the_docs(tmp_path):
+def test_one_figure_is_drawn_of_all_files_of_a_machine(tmp_path):
     pytest.importorskip("matplotlib")
     results = tmp_path / "bench" / "results"
     results.mkdir(parents=True)
     (results / "growth--h200.json").write_text(json.dumps({"rows": ROWS}))
     assert main(tmp_path) == 1
-    assert (tmp_path / "docs" / "assets" / "growth--h200.svg").read_text().startswith("<svg")
+    whole = (tmp_path / "docs" / "assets" / "growth--h200.svg").read_text()
+    assert whole.startswith("<svg")
+    by_axis = {last: [row for row in ROWS if (row["extra"]["axis"] == "layers") is last] for last in (False, True)}
+    (results / "growth--h200.json").write_text(json.dumps({"rows": by_axis[False]}))
+    (results / "growth-layers--h200.json").write_text(json.dumps({"rows": by_axis[True]}))
+    assert main(tmp_path) == 1
+    assert (tmp_path / "docs" / "assets" / "growth--h200.svg").read_text() == whole
