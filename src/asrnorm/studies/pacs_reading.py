@@ -105,8 +105,8 @@ def pacs_reading() -> Study:
             "ASR-Norm or better, and six points and more behind it on unseen domains. The paper has the sample's "
             "statistics, which are kept.",
             "Running statistics of the source are estimated before training, which forgets them; the row shows that.",
-            "The epochs of the rows called oracle are chosen by the targets, as no user can: how much of a gap to "
-            "published numbers that could explain.",
+            "The epochs of the rows called oracle are chosen by the targets, as no user can. That alone is worth 1.6 "
+            "points to BatchNorm, which the paper's table 3 has at 60.7, and 1.8 to ASR-Norm.",
             "RSC's third version joins each batch with its mirror image: 64 images make a batch of 128, and in the "
             "steps of 30 epochs they go 15 times through the set. Of 128 images (v3 of 128) it is 30 times, in batches "
             "of 256, and no better on shifted images, so 64 are kept.",
