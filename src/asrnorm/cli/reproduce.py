@@ -1,10 +1,9 @@
-"""`asrnorm reproduce`: all runs of a table or figure that are not done yet, then its report."""
+"""`asrnorm reproduce`: all runs of tables and figures that are not done yet, then their reports."""
 
 import dataclasses
-from collections.abc import Callable, Mapping, Sequence
-from fnmatch import fnmatchcase
+from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, cast, get_args
+from typing import TYPE_CHECKING, Annotated, cast, get_args
 
 import typer
 from rich.console import Console
@@ -14,9 +13,9 @@ from rich.text import Text
 from asrnorm.cli.executor_choice import open_executor
 from asrnorm.cli.own_module import Modules, import_modules
 from asrnorm.cli.run_folder import find_kept, read_assignments
+from asrnorm.cli.study_choice import change_runs, check_configs, check_data, choose_rows, expand_names
 from asrnorm.config import RunConfig, Scale
 from asrnorm.errors import InputError, UnknownNameError, WrongCallError, describe_unknown
-from asrnorm.fingerprint import UNHASHED
 
 if TYPE_CHECKING:
     from asrnorm.launch import Executor, Job, Outcome
@@ -24,8 +23,14 @@ if TYPE_CHECKING:
 
 
 def reproduce(
-    study: Annotated[str, typer.Argument(help="Name of a study; see `asrnorm list studies`.", show_default=False)],
-    seeds: Annotated[int | None, typer.Option(min=1, help="Seeds 0 to N-1.", show_default="the study's")] = None,
+    study: Annotated[
+        list[str],
+        typer.Argument(
+            help="Names of studies, see `asrnorm list studies`; paper: all tables and figures of the paper.",
+            show_default=False,
+        ),
+    ],
+    seeds: Annotated[int | None, typer.Option(min=1, help="Seeds 0 to N-1.", show_default="each study's")] = None,
     scale: Annotated[str, typer.Option(help="paper, short or smoke.")] = "paper",
     workers: Annotated[
         int | None,
@@ -45,7 +50,12 @@ def reproduce(
         ),
     ] = None,
     runs: Annotated[Path, typer.Option(help="Where the run folders lie.")] = Path("runs"),
-    out: Annotated[Path | None, typer.Option(help="Folder of the report.", show_default="reports/<study>")] = None,
+    out: Annotated[
+        Path | None,
+        typer.Option(
+            help="Folder of the report; of several studies, folder of their folders.", show_default="reports/<study>"
+        ),
+    ] = None,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Show what would run, and stop.")] = False,
     row: Annotated[
         list[str] | None,
@@ -59,10 +69,11 @@ def reproduce(
     ] = None,
     modules: Modules = None,
 ) -> None:
-    """Run what a table or figure of the paper needs and is not done yet, then write its report.
+    """Run what tables or figures of the paper need and is not done yet, then write their reports.
 
-    Example: `asrnorm reproduce table1 --scale short --seeds 3 --row 'RSDA*'`. Killed, it is started again with the
-    same command. Kept results (`results/`) count as done.
+    Example: `asrnorm reproduce table1 --scale short --seeds 3 --row 'RSDA*'`, or `asrnorm reproduce table5 table6
+    table7`, whose runs then share the workers. Killed, it is started again with the same command. Kept results
+    (`results/`) count as done.
     """
     import_modules(modules)
     from asrnorm.launch import gather_jobs
@@ -72,12 +83,16 @@ def reproduce(
         raise UnknownNameError(describe_unknown("scale", scale, get_args(Scale)))
     size = cast(Scale, scale)
     fields = [field.name for field in dataclasses.fields(RunConfig) if field.name not in ("recipe", "scale", "seed")]
-    changed = change_runs(get_study(study), read_assignments(settings or (), fields))
-    chosen = tuple(range(changed.seeds if seeds is None else seeds))
+    assignments = read_assignments(settings or (), fields)
+    studies = [change_runs(get_study(name), assignments) for name in expand_names(study)]
+    chosen = {own.name: tuple(range(own.seeds if seeds is None else seeds)) for own in studies}
     kept = None if ignore_kept else find_kept()
     try:
-        planned = plan(choose_rows(changed, row or ()), seeds=chosen, scale=size, runs=runs.absolute(), kept=kept)
-        jobs = gather_jobs(planned, imports=tuple(modules or ()))
+        plans = [
+            plan(own, seeds=chosen[own.name], scale=size, runs=runs.absolute(), kept=kept)
+            for own in choose_rows(studies, row or ())
+        ]
+        jobs = gather_jobs(*plans, imports=tuple(modules or ()))
         if settings:
             check_configs([job.config for job in jobs])
     except InputError as error:  # a value of --set that a field does not take
@@ -86,7 +101,7 @@ def reproduce(
     if ray is not None and slurm is not None:
         raise typer.BadParameter("--ray and --slurm are two places to run in: leave one out")
     if dry_run:
-        for problem in planned.problems:
+        for problem in dict.fromkeys(problem for planned in plans for problem in planned.problems):
             typer.echo(f"warning: {problem}", err=True)
         _print_plan(jobs)
         return
@@ -97,88 +112,12 @@ def reproduce(
         raise InputError(
             f"stopped with {len(outcome.done)} of {len(jobs)} runs done; started again, the rest go on where they were"
         )
-    _write_report(changed, runs, kept, size, chosen, out or Path("reports", study))
+    for own in studies:
+        place = (out or Path("reports")) / own.name if out is None or len(studies) > 1 else out
+        _write_report(own, runs, kept, size, chosen[own.name], place)
     if outcome is not None and outcome.failed:
         _print_failures(outcome)
         raise typer.Exit(1)
-
-
-def choose_rows(study: "Study", patterns: Sequence[str]) -> "Study":
-    """Return a study with the rows whose labels match, all of them where nothing is asked for.
-
-    Raises:
-        UnknownNameError: a pattern that matches no row.
-
-    Example:
-        >>> from asrnorm.studies import get_study
-        >>> [row.label for row in choose_rows(get_study("table3"), ["rsc*"]).rows]
-        ['RSC', 'RSC + ASR-Norm']
-    """
-    labels = [row.label for row in study.rows]
-    for pattern in patterns:
-        if not any(fnmatchcase(label.lower(), pattern.lower()) for label in labels):
-            raise UnknownNameError(describe_unknown(f"row of study {study.name!r},", pattern, labels))
-    rows = [row for row in study.rows if any(fnmatchcase(row.label.lower(), text.lower()) for text in patterns)]
-    return dataclasses.replace(study, rows=tuple(rows)) if patterns else study
-
-
-def change_runs(study: "Study", assignments: Mapping[str, Any]) -> "Study":
-    """Return a study with fields of all its runs replaced, so that their results are looked for under those too.
-
-    Example:
-        >>> from asrnorm.studies import get_study
-        >>> study = change_runs(get_study("table3"), {"steps": "7"})
-        >>> next(iter(study.rows[-1].cells.values())).runs[0].config(0, "paper").steps
-        7
-    """
-    if not assignments:
-        return study
-    replace = dataclasses.replace
-    rows = []
-    for row in study.rows:
-        cells = {}
-        for column, cell in row.cells.items():
-            changed = tuple(replace(spec, assignments=assignments) for spec in cell.runs)
-            cells[column] = replace(cell, runs=changed)
-        rows.append(replace(row, cells=cells))
-    said = ", ".join(f"{name}={value}" for name, value in assignments.items() if name not in UNHASHED)
-    notes = (f"Not the study's own setting: every run of ours has {said}.",) if said else ()
-    return replace(study, rows=tuple(rows), footnotes=(*notes, *study.footnotes))
-
-
-def check_configs(configs: Sequence[RunConfig]) -> None:
-    """Refuse options that no registry knows, before a process is started for each run to say so.
-
-    Raises:
-        InputError: as that of a single training.
-    """
-    from asrnorm.training.assembly import check_config
-
-    for config in configs:
-        check_config(config)
-
-
-def check_data(configs: Sequence[RunConfig]) -> None:
-    """Refuse to start where the data of a run is not there.
-
-    Args:
-        configs: of the runs that are to start.
-
-    Raises:
-        InputError: what is missing, and how to get it.
-    """
-    from asrnorm.data import create_suite
-    from asrnorm.data.fetch.weight_file import find_weights
-
-    suites = {repr(config.suite): config.suite for config in configs}
-    for choice in suites.values():
-        suite = create_suite(choice.name, **choice.args)
-        suite.require_source()
-        if not suite.target_names and suite.missing:
-            part = suite.missing[0]
-            raise InputError(f"suite {choice.name!r} has no target, such as {part.name}: {part.detail}")
-    for name in {config.weights for config in configs if config.weights}:
-        find_weights(name)
 
 
 def _run(jobs: Sequence["Job"], todo: Sequence["Job"], open_place: Callable[[], "Executor"]) -> "Outcome":

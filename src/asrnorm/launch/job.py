@@ -114,13 +114,21 @@ class Job:
         return content_hash(override(self.config, overrides))
 
 
-def gather_jobs(plan: "Plan", imports: tuple[str, ...] = ()) -> tuple[Job, ...]:
-    """Return a job for every run folder of a plan, with the evaluations and analyses that its tasks ask for.
+def gather_jobs(*plans: "Plan", imports: tuple[str, ...] = ()) -> tuple[Job, ...]:
+    """Return a job for every run folder of the plans, with the evaluations and analyses that their tasks ask for.
 
     Args:
-        plan: what a study needs.
+        plans: what studies need; a run that several of them need is one job.
         imports: see `Job`.
     """
+    jobs: dict[Path, Job] = {}
+    for plan in plans:
+        for folder, job in _jobs_of(plan, imports).items():
+            jobs[folder] = _join(jobs[folder], job) if folder in jobs else job
+    return tuple(jobs.values())
+
+
+def _jobs_of(plan: "Plan", imports: tuple[str, ...]) -> dict[Path, Job]:
     jobs: dict[Path, Job] = {}
     for task in plan.tasks:  # a run comes before what is made of it
         if task.kind == "run":
@@ -135,7 +143,19 @@ def gather_jobs(plan: "Plan", imports: tuple[str, ...] = ()) -> tuple[Job, ...]:
         elif task.analysis is not None:
             job = replace(job, analyses=(*job.analyses, task.analysis))
         jobs[task.folder] = replace(job, kept=job.kept | {label}) if task.state == "kept" else job
-    return tuple(jobs.values())
+    return jobs
+
+
+def _join(one: Job, other: Job) -> Job:
+    """Return the job of a run that two studies need, each in its way."""
+    return replace(
+        one,
+        evaluations=(*one.evaluations, *(extra for extra in other.evaluations if extra not in one.evaluations)),
+        analyses=tuple(dict.fromkeys((*one.analyses, *other.analyses))),
+        # Where either has to train it, since what it needs of it is not kept, everything is made of that training.
+        kept=one.kept | other.kept if one.is_kept and other.is_kept else frozenset(),
+        may_diverge=one.may_diverge or other.may_diverge,
+    )
 
 
 def _assignment(name: str, value: Any) -> str:

@@ -1,6 +1,7 @@
 """`asrnorm reproduce`: from a study to its runs and its report."""
 
 import sys
+from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -8,8 +9,8 @@ import numpy as np
 import pytest
 
 import asrnorm
-from asrnorm.cli import reproduce
 from asrnorm.cli.main import main
+from asrnorm.cli.study_choice import change_runs, check_data
 from asrnorm.config import content_hash
 from asrnorm.errors import InputError
 from asrnorm.launch import Failure, Outcome
@@ -128,7 +129,7 @@ def test_a_setting_changes_every_run_and_where_its_result_is_looked_for(tmp_path
     assert set(reports[0][0].cells) == {("BN", "Avg.")}
     assert reports[0][0].footnotes[0] == "Not the study's own setting: every run of ours has optim.lr=0.5."
     plain = reports[0][0].study
-    assert reproduce.change_runs(plain, {"device": "cpu"}).footnotes == plain.footnotes
+    assert change_runs(plain, {"device": "cpu"}).footnotes == plain.footnotes
 
 
 def test_only_what_the_rows_asked_for_need_is_run_and_the_report_has_all(tmp_path, reports, launches, capsys):
@@ -136,6 +137,36 @@ def test_only_what_the_rows_asked_for_need_is_run_and_the_report_has_all(tmp_pat
     assert main(words) == 0
     assert [job.config.norm.name for job in launches[0][0]] == ["bn"]
     assert [row.label for row in reports[0][0].study.rows] == ["BN", "BN-Test", "ASR"]
+
+
+def test_several_studies_are_one_launch_and_a_report_each(tmp_path, reports, launches, monkeypatch, capsys):
+    bn, scored, _ = mini().rows
+    for name, row, seeds in (("one", bn, 1), ("two", scored, 2)):
+        monkeypatch.setitem(
+            STUDIES._entries, name, lambda n=name, r=row, s=seeds: replace(mini(), name=n, rows=(r,), seeds=s)
+        )
+    words = [
+        "reproduce",
+        "one",
+        "two",
+        "one",
+        "--scale",
+        "smoke",
+        "--runs",
+        str(tmp_path),
+        "--out",
+        str(tmp_path / "o"),
+    ]
+    assert main(words) == 0
+    ((jobs, _),) = launches
+    assert [(job.config.seed, [extra.name for extra in job.evaluations]) for job in jobs] == [
+        (0, ["bn_test-8"]),
+        (1, ["bn_test-8"]),
+    ]
+    assert [(made.study.name, out) for made, out in reports] == [(n, tmp_path / "o" / n) for n in ("one", "two")]
+    assert main([*words, "--row", "BN-*", "--dry-run"]) == 0
+    assert main([*words, "--row", "ASR"]) == 2
+    assert "unknown row of study 'one', 'two', 'ASR'" in capsys.readouterr().err
 
 
 def test_seeds_and_workers_and_ray_reach_the_launch(tmp_path, reports, launches, monkeypatch, capsys):
@@ -166,10 +197,10 @@ def test_missing_weights_are_told_with_a_file_that_can_be_had(tmp_path, monkeypa
     weights = recipe("pacs.erm_asr").weights
     config = recipe("digits_mini.erm_bn", weights=weights)
     with pytest.raises(InputError, match=r"no such file of weights; try: asrnorm data fetch resnet18, and --set weig"):
-        reproduce.check_data([config])
+        check_data([config])
     (tmp_path / weights).parent.mkdir()
     (tmp_path / weights).touch()
-    reproduce.check_data([config])
+    check_data([config])
 
 
 @pytest.mark.parametrize(

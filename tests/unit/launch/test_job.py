@@ -108,3 +108,20 @@ def test_kept_results_leave_nothing_to_do_unless_a_piece_of_the_run_is_not_kept(
     write_result(tmp_path / "runs" / "mine" / "result.json", result(plain))
     assert job_of(again).missing() == ()
     assert not job_of(again).is_kept
+
+
+def test_a_run_of_two_studies_is_one_job_and_kept_only_where_both_have_what_they_need(tmp_path):
+    plain, scored = RunSpec(recipe="digits_mini.erm_bn"), RunSpec(recipe="digits_mini.erm_bn", evaluation=BN_TEST)
+    kept = tmp_path / "results"
+    kept.mkdir()
+
+    def job_of(*configs):
+        (kept / "mini.jsonl").write_text(format_lines([result(config) for config in configs]))
+        where = {"seeds": [0], "scale": "smoke", "runs": tmp_path / "runs", "kept": kept}
+        (job,) = gather_jobs(*(plan(study(spec), **where) for spec in (plain, scored, scored)))
+        return job
+
+    run, again = scored.config(0, "smoke"), scored.scored_config(0, "smoke")
+    assert [piece.label for piece in job_of().missing()] == ["train", "bn_test-16"]
+    assert [piece.label for piece in job_of(run).missing()] == ["train", "bn_test-16"]
+    assert job_of(run, again).missing() == ()
