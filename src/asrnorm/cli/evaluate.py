@@ -1,10 +1,9 @@
 """`asrnorm evaluate`: what a finished run is worth on every domain of a suite."""
 
 import json
-import math
 import os
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict
 from pathlib import Path
@@ -16,7 +15,7 @@ from rich.console import Console
 from asrnorm.cli.kept_evaluation import check_name, keep_result, keep_statistics
 from asrnorm.cli.own_module import Modules, import_modules
 from asrnorm.cli.run_folder import open_run, read_assignments
-from asrnorm.cli.score_table import print_attacks, print_scores
+from asrnorm.cli.score_table import print_attacks, print_places, print_scores
 from asrnorm.config import RunConfig, content_hash, override
 from asrnorm.errors import InputError, StorageError, first_line
 from asrnorm.storage import describe_failure, write_whole
@@ -37,6 +36,13 @@ def evaluate(
     suite: Annotated[
         str | None, typer.Option(help="Another suite with the same classes.", show_default="the run's")
     ] = None,
+    data: Annotated[
+        Path | None,
+        typer.Option(
+            help="Instead: labelled images of new places, <class>/<image> or <place>/<class>/<image>, or a table.",
+            show_default=False,
+        ),
+    ] = None,
     settings: Annotated[
         list[str] | None, typer.Option("--set", help=f"name=value; one of {', '.join(_CHANGEABLE)} or a part of it.")
     ] = None,
@@ -53,13 +59,17 @@ def evaluate(
 
     Example: `asrnorm evaluate runs/digits.erm_asr--s0--0123456789 --json scores.json`. Batch norm with the statistics
     of the test batch: `--set norm=bn_test --set evaluate_batch=16`. With `--as`, as many images of a domain are scored
-    as the run itself scored; without it, all.
+    as the run itself scored; without it, all. Images that came after the training, without those it was trained on
+    beside them: `--data new_site`.
     """
     assignments = read_assignments(settings or [], _CHANGEABLE)
     if suite is not None:
         assignments = {"suite": suite, **assignments}
     if statistics and (name is not None or set(assignments) - {"device"}):
         raise typer.BadParameter("--statistics is of the run as it was scored: leave out --as, --suite and --set")
+    refused = {"adversarial", "suite"} & {word.partition(".")[0] for word in assignments}
+    if data is not None and (statistics or name is not None or refused):
+        raise typer.BadParameter("--data scores images alone: leave out --as, --statistics, --suite and adversarial")
     if name is not None:
         check_name(name)
     if json_file is not None:
@@ -67,7 +77,7 @@ def evaluate(
     import_modules(modules)
     loaded = open_run(run)
     config = override(loaded.config, assignments)
-    chosen = _choose_suite(loaded, config)
+    chosen = loaded.suite if data is not None else _choose_suite(loaded, config)
     _change_norm(loaded, config)
     if "device" in assignments:
         _move(loaded, config.device)
@@ -85,6 +95,11 @@ def evaluate(
         "precision": config.precision,
         "resize": evaluation_size(loaded.suite),  # the size the network was trained for, whatever the other suite's is
     }
+    if data is not None:
+        places = _score_places(loaded, data, limit, form)
+        if json_file is not None:
+            write_whole(json_file, json.dumps(_describe(run, loaded.config, config, places, {}, data), indent=2))
+        return
     with _progress(1 + len(chosen.target_names)) as report:
         scores = score_suite(loaded.model, chosen, report=report, limit=limit, **form)
     print_scores(scores)
@@ -126,6 +141,17 @@ def _analyze(run: Path, loaded: "LoadedRun", config: RunConfig, suite: "Suite") 
     )
     path = keep_statistics(run, arrays)
     typer.echo(f"{path}: learned statistics of {len(arrays['domain']):,} images")
+
+
+def _score_places(loaded: "LoadedRun", data: Path, limit: int, form: dict[str, Any]) -> tuple["DomainScore", ...]:
+    from asrnorm.data.place import open_places
+    from asrnorm.evaluation import score_domains
+
+    places = open_places(data, loaded.classes, loaded.suite.image_size)
+    with _progress(len(places)) as report:
+        scores = score_domains(loaded.model, places, report=report, limit=limit, **form)
+    print_places(scores)
+    return scores
 
 
 def _choose_suite(loaded: "LoadedRun", config: RunConfig) -> "Suite":
@@ -191,22 +217,31 @@ def _progress(total: int) -> Iterator[Callable[["DomainScore"], None]]:
 
 
 def _describe(
-    run: Path, trained: RunConfig, config: RunConfig, scores: "SuiteScore", attacks: dict[str, float]
+    run: Path,
+    trained: RunConfig,
+    config: RunConfig,
+    scores: "SuiteScore | Sequence[DomainScore]",
+    attacks: dict[str, float],
+    data: Path | None = None,
 ) -> dict[str, Any]:
-    average = scores.average_accuracy
+    """Return what `--json` writes; scores of new places are a list, which has no source."""
+    source = None if isinstance(scores, Sequence) else scores.source
+    domains = scores if isinstance(scores, Sequence) else scores.domains
+    average = sum(domain.accuracy for domain in domains) / len(domains) if domains else None
     return {
         "schema": SCHEMA,
         "run": str(run),
         "recipe": trained.recipe,
         "seed": trained.seed,
         "config_hash": content_hash(trained),
-        "suite": config.suite.name,
+        "suite": None if data else config.suite.name,
+        "data": str(data) if data else None,
         "norm": config.norm.name,
         "evaluate_batch": config.evaluate_batch,
         "precision": config.precision,
-        "source": asdict(scores.source),
-        "domains": [asdict(domain) for domain in scores.domains],
-        "missing": list(scores.missing),
-        "average_accuracy": None if math.isnan(average) else average,
+        "source": None if source is None else asdict(source),
+        "domains": [asdict(domain) for domain in domains],
+        "missing": [] if isinstance(scores, Sequence) else list(scores.missing),
+        "average_accuracy": average,
         "adversarial": attacks,
     }

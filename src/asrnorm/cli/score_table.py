@@ -19,14 +19,14 @@ def print_scores(scores: "SuiteScore | RunResult") -> None:
     console = Console(highlight=False)
     by_severity = bool(scores.domains) and all("/" in domain.name for domain in scores.domains)
     table = _table("domain", *_METRICS, "images")
-    table.add_row(escape(scores.source.name), *_cells([scores.source]), f"{scores.source.num_samples:,}")
+    _add(table, scores.source)
     if by_severity:
         for severity, domains in _group(scores.domains, 1).items():
             total = sum(domain.num_samples for domain in domains)
             table.add_row(f"severity {escape(severity)}", *_cells(domains), f"{total:,}")
     else:
         for domain in scores.domains:
-            table.add_row(escape(domain.name), *_cells([domain]), f"{domain.num_samples:,}")
+            _add(table, domain)
     console.print(table)
     if by_severity:
         console.print(_corruption_table(scores.domains))
@@ -40,6 +40,22 @@ def print_scores(scores: "SuiteScore | RunResult") -> None:
             markup=False,
             soft_wrap=True,
         )
+
+
+def print_places(domains: Sequence["DomainScore"]) -> None:
+    """Print scores that have no source beside them, and the average of several."""
+    console = Console(highlight=False)
+    table = _table("place", *_METRICS, "images")
+    for domain in domains:
+        _add(table, domain)
+    console.print(table)
+    if len(domains) > 1:
+        average = sum(domain.accuracy for domain in domains) / len(domains)
+        console.print(f"average accuracy on {len(domains)} places: {100 * average:.2f} %")
+
+
+def _add(table: Table, domain: "DomainScore") -> None:
+    table.add_row(escape(domain.name), *_cells([domain]), f"{domain.num_samples:,}")
 
 
 def print_attacks(attacks: Mapping[str, float], clean: "DomainScore") -> None:

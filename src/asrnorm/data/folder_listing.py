@@ -70,6 +70,23 @@ def list_domains(root: Path) -> tuple[str, ...]:
     return tuple(dict.fromkeys(sample.domain for sample in list_images(root)))
 
 
+def is_one_domain(root: Path) -> bool:
+    """Tell whether the folders under `root` hold images themselves, so that they are classes and not domains.
+
+    Raises:
+        InputError: a folder that cannot be read.
+
+    Example:
+        >>> from tempfile import TemporaryDirectory
+        >>> with TemporaryDirectory() as folder:
+        ...     (Path(folder) / "photo" / "dog").mkdir(parents=True)
+        ...     (Path(folder) / "photo" / "dog" / "1.jpg").touch()
+        ...     is_one_domain(Path(folder)), is_one_domain(Path(folder) / "photo")
+        (False, True)
+    """
+    return any(path.suffix.lower() in ENDINGS for folder in _folders(root) for path in _entries(folder))
+
+
 def list_labeled(root: Path) -> list[Sample]:
     """Return the images of one domain, `<class>/<image>` under `root`, or those that the table `root` names.
 

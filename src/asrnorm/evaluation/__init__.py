@@ -14,4 +14,5 @@ from asrnorm.evaluation.predict import predict_files as predict_files
 from asrnorm.evaluation.score import SuiteScore as SuiteScore
 from asrnorm.evaluation.score import evaluation_size as evaluation_size
 from asrnorm.evaluation.score import score as score
+from asrnorm.evaluation.score import score_domains as score_domains
 from asrnorm.evaluation.score import score_suite as score_suite

@@ -1,6 +1,6 @@
 """Scores of a model: on one domain, and on every domain of a suite."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from math import nan
 from typing import Literal
@@ -130,6 +130,51 @@ def score_suite(
     """
     size = evaluation_size(suite) if resize == "auto" else resize
     inference = Inference.of(model, device=device, precision=precision, size=size)
+    score_one = _scorer(inference, batch_size, world, limit, report)
+    return SuiteScore(
+        source=score_one("+".join(suite.sources), suite.source_test),
+        domains=tuple(score_one(name, suite.targets[name]) for name in suite.target_names),
+        missing=tuple(part.name for part in suite.missing if part.role == "target"),
+    )
+
+
+def score_domains(
+    model: nn.Module,
+    domains: Mapping[str, ImageSet | FileSet],
+    *,
+    batch_size: int = 500,
+    device: torch.device | str | None = None,
+    precision: Precision = "float32",
+    resize: tuple[int, int] | None = None,
+    world: World = ALONE,
+    limit: int = 0,
+    report: Callable[[DomainScore], None] | None = None,
+) -> tuple[DomainScore, ...]:
+    """Return the scores of a model on domains that belong to no suite, such as `asrnorm.data.place` opens.
+
+    Args:
+        model: as for `score`.
+        domains: images and labels by name; labels are the model's.
+        batch_size: the most images in a batch.
+        device: where the model lies; found from its parameters where `None`.
+        precision: `bfloat16` computes under autocast.
+        resize: height and width to which images are resized first.
+        world: the processes that share the work; all of them must call this.
+        limit: the most images of a domain, spread evenly over it; 0 takes all.
+        report: told of every score as it is made.
+
+    Raises:
+        InputError: as `score`.
+    """
+    inference = Inference.of(model, device=device, precision=precision, size=resize)
+    score_one = _scorer(inference, batch_size, world, limit, report)
+    return tuple(score_one(name, data) for name, data in domains.items())
+
+
+def _scorer(
+    inference: Inference, batch_size: int, world: World, limit: int, report: Callable[[DomainScore], None] | None
+) -> Callable[[str, ImageSet | FileSet], DomainScore]:
+    """Return a function that scores one domain after the other, by one captured network on a GPU."""
     forward = Forward(inference)
 
     def score_one(name: str, data: ImageSet | FileSet) -> DomainScore:
@@ -138,11 +183,7 @@ def score_suite(
             report(domain)
         return domain
 
-    return SuiteScore(
-        source=score_one("+".join(suite.sources), suite.source_test),
-        domains=tuple(score_one(name, suite.targets[name]) for name in suite.target_names),
-        missing=tuple(part.name for part in suite.missing if part.role == "target"),
-    )
+    return score_one
 
 
 def evaluation_size(suite: Suite) -> tuple[int, int]:

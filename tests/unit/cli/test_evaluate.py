@@ -9,13 +9,14 @@ from types import SimpleNamespace
 import pytest
 import torch
 import typer
+from PIL import Image
 from typer.testing import CliRunner
 
 from asrnorm.cli.evaluate import evaluate
 from asrnorm.config import content_hash
 from asrnorm.data import SUITES
 from asrnorm.errors import AsrnormError, InputError, StorageError, UnknownNameError
-from asrnorm.evaluation import score_suite
+from asrnorm.evaluation import score, score_suite
 from helpers.finished_run import QuarterNet, install_run
 from helpers.toy_suite import ToySuite
 
@@ -59,6 +60,38 @@ def test_the_file_has_every_number_and_nothing_half_written_beside_it(run, tmp_p
     assert (values["recipe"], values["suite"]) == ("toy.erm_bn", "toy")
     assert values["config_hash"] == content_hash(run.config)
     assert [path.name for path in file.parent.iterdir()] == ["scores.json"]
+
+
+def test_new_places_are_scored_without_the_source(tmp_path, monkeypatch):
+    class Gone(ToySuite):
+        def load_source_test(self):
+            raise AssertionError("the source is not looked at")
+
+    run, folder = install_run(monkeypatch, tmp_path / "run", Gone()), tmp_path / "run"
+    data = ToySuite().source_test
+    for row, (pixels, label) in enumerate(zip(data.images, data.labels, strict=True)):
+        for place in ("north", "south") if row else ("north",):
+            path = tmp_path / "new" / place / run.classes[label] / f"{row}.png"
+            path.parent.mkdir(parents=True, exist_ok=True)
+            Image.fromarray(pixels).save(path)
+    result = call(folder, "--data", tmp_path / "new", "--json", tmp_path / "scores.json")
+    assert result.exit_code == 0, result.output
+    values = json.loads((tmp_path / "scores.json").read_text())
+    whole = score(run.model, data, name="north")
+    assert [(place["name"], place["num_samples"]) for place in values["domains"]] == [("north", 30), ("south", 29)]
+    assert values["domains"][0]["nll"] == pytest.approx(whole.nll)
+    assert values["domains"][0]["accuracy"] == whole.accuracy
+    assert (values["source"], values["suite"], values["data"]) == (None, None, str(tmp_path / "new"))
+    assert "average accuracy on 2 places" in result.stdout
+    few = call(folder, "--data", tmp_path / "new" / "south", "--set", "evaluate_limit=8")
+    assert [line.split()[-1] for line in few.stdout.splitlines() if line.startswith("south")] == ["8"]
+
+
+@pytest.mark.parametrize("words", [("--as", "x"), ("--statistics",), ("--suite", "toy"), ("--set", "adversarial=true")])
+def test_new_places_are_scored_alone(run, tmp_path, words):
+    result = call(run.folder, "--data", tmp_path, *words)
+    assert result.exit_code == 2
+    assert "--data scores images alone" in result.stderr
 
 
 def test_without_a_target_the_average_in_the_file_is_null(tmp_path, monkeypatch):

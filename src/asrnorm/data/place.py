@@ -1,0 +1,67 @@
+"""Images of new places for a network that is trained already: labelled by name, without a source beside them."""
+
+from collections.abc import Sequence
+from pathlib import Path
+
+import numpy as np
+
+from asrnorm.data.file_set import FileSet
+from asrnorm.data.folder_listing import Sample, is_one_domain, list_domains, list_images, list_labeled
+from asrnorm.errors import InputError, UnknownNameError, describe_unknown
+
+_FORMS = "<class>/<image> of one place or <place>/<class>/<image>"
+
+
+def open_places(root: Path, classes: Sequence[str], image_size: tuple[int, int]) -> dict[str, FileSet]:
+    """Return the images of each place by its name; they are decoded when they are looked at.
+
+    A place may lack classes, and may not have others.
+
+    Args:
+        root: a folder `<class>/<image>` of one place, or `<place>/<class>/<image>`, or a `.csv` or `.jsonl` file with
+            the columns path, label, domain.
+        classes: those that the network knows, in the order of its outputs.
+        image_size: height and width to which every image is resized.
+
+    Raises:
+        InputError: nothing there, or an empty class.
+        UnknownNameError: a class that is none of `classes`.
+
+    Example:
+        >>> from tempfile import TemporaryDirectory
+        >>> with TemporaryDirectory() as folder:
+        ...     (Path(folder) / "dog").mkdir()
+        ...     (Path(folder) / "dog" / "1.jpg").touch()
+        ...     places = open_places(Path(folder), ["cat", "dog"], (8, 8))
+        ...     [data.labels.tolist() for data in places.values()]
+        [[1]]
+    """
+    root = root.absolute()
+    by_place: dict[str, list[Sample]] = {}
+    for sample in _list(root):
+        by_place.setdefault(sample.domain, []).append(sample)
+    numbers = {name: number for number, name in enumerate(classes)}
+    for place, samples in by_place.items():
+        if unknown := next((sample.label for sample in samples if sample.label not in numbers), None):
+            raise UnknownNameError(f"{root}: {describe_unknown(f'class of {place!r},', unknown, classes)}")
+    return {
+        place: FileSet(
+            tuple(sample.path for sample in samples),
+            np.array([numbers[sample.label] for sample in samples], np.int64),
+            image_size,
+        )
+        for place, samples in by_place.items()
+    }
+
+
+def _list(root: Path) -> list[Sample]:
+    """List a table, the places of a folder, or a folder that is a place itself."""
+    if not root.is_dir():
+        if not root.is_file():
+            raise InputError(f"{root}: no such folder; expected {_FORMS}, or a .csv or .jsonl file")
+        return list_images(root)
+    if is_one_domain(root):
+        return list_labeled(root)
+    if not list_domains(root):
+        raise InputError(f"{root}: no folders in it; expected {_FORMS}")
+    return list_images(root)

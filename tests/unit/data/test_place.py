@@ -1,0 +1,52 @@
+"""Images of new places: found by their folders, labelled by the network's classes."""
+
+import numpy as np
+import pytest
+from PIL import Image
+
+from asrnorm.data.place import open_places
+from asrnorm.errors import InputError, UnknownNameError
+
+CLASSES = ("dog", "cat", "elk")
+
+
+def put(root, *names):
+    for number, name in enumerate(names):
+        path = root / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        Image.fromarray(np.full((4, 4, 3), 10 * number, np.uint8)).save(path)
+
+
+def test_a_place_may_lack_classes_and_its_labels_are_the_networks(tmp_path):
+    put(tmp_path, "cat/0.png", "cat/1.png", "dog/0.png")
+    ((name, data),) = open_places(tmp_path, CLASSES, (8, 6)).items()
+    assert name == tmp_path.name
+    assert data.labels.tolist() == [1, 1, 0]
+    assert data.read(1).shape == (8, 6, 3)
+    assert data.read(1).max() == 10
+
+
+def test_several_places_each_with_its_own_classes(tmp_path):
+    put(tmp_path, "north/dog/0.png", "south/cat/0.png", "south/elk/sub/0.png")
+    places = open_places(tmp_path, CLASSES, (4, 4))
+    assert {name: data.labels.tolist() for name, data in places.items()} == {"north": [0], "south": [1, 2]}
+
+
+def test_a_table_names_places(tmp_path):
+    put(tmp_path, "a.png", "b.png")
+    (tmp_path / "list.csv").write_text("path,label,domain\na.png,elk,north\nb.png,dog,south\n")
+    places = open_places(tmp_path / "list.csv", CLASSES, (4, 4))
+    assert {name: data.labels.tolist() for name, data in places.items()} == {"north": [2], "south": [0]}
+
+
+@pytest.mark.parametrize("names", [("dgo/0.png",), ("dog/0.png", "dgo/0.png"), ("north/dgo/0.png", "north/dog/0.png")])
+def test_a_class_that_the_network_does_not_know_is_named(tmp_path, names):
+    put(tmp_path, *names)
+    with pytest.raises(UnknownNameError, match=r"unknown class of '\S+', 'dgo'; did you mean 'dog'"):
+        open_places(tmp_path, CLASSES, (4, 4))
+
+
+@pytest.mark.parametrize(("name", "line"), [("no", "no such folder; expected"), ("", "no folders in it; expected")])
+def test_nothing_there_is_a_line_with_what_is_expected(tmp_path, name, line):
+    with pytest.raises(InputError, match=line + " <class>/<image> of one place or <place>/<class>/<image>"):
+        open_places(tmp_path / name, CLASSES, (4, 4))
