@@ -141,6 +141,10 @@ class Suite(abc.ABC):
             InputError: with the file.
         """
 
+    def source_listing(self) -> str:
+        """Return a digest of the names of the source's images; empty where the data set is a published one."""
+        return ""
+
     def require_source(self) -> None:
         """Refuse to go on without the source domain.
 

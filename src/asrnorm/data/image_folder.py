@@ -131,6 +131,11 @@ class ImageFolder(Suite):
         """Return all images of a domain."""
         return self._open_domain(name, np.arange(len(self._index.samples[name])))
 
+    def source_listing(self) -> str:
+        """Return a digest of the paths of the source's images below the root, and of their labels."""
+        lines = [f"{sample.key}\0{sample.label}" for name in self.sources for sample in self._index.samples[name]]
+        return hashlib.sha256("\n".join(sorted(lines)).encode("utf-8", "surrogateescape")).hexdigest()[:16]
+
     def check_files(self) -> None:
         """Decode all domains into the cache, which the evaluation would do; of a set too large for it, find the files.
 

@@ -62,18 +62,25 @@ def record_environment(path: Path, now: dict[str, Any]) -> dict[str, Any]:
     return first
 
 
-def refuse_other_data(path: Path, classes: Sequence[str], num_images: int) -> None:
+def refuse_other_data(path: Path, classes: Sequence[str], num_images: int, listing: str = "") -> None:
     """Refuse to go on with a run whose images are others now.
 
-    Other classes: its outputs would stand for the wrong ones. More or fewer images: what is held out would move, and
-    images be trained on that the first part of the run was chosen by.
+    Other classes: its outputs would stand for the wrong ones. Other images: what is held out would move, and images be
+    trained on that the first part of the run was chosen by.
+
+    Args:
+        path: `env.json` of the run.
+        classes: of the suite as it is now.
+        num_images: of the source, held-out ones included.
+        listing: what `Suite.source_listing` returns.
 
     Raises:
-        InputError: `env.json` names other classes, these in another order, or another number of source images.
+        InputError: `env.json` names other classes, these in another order, another number of source images, or as many
+            of other names.
     """
     try:
         begun = json.loads(path.read_text())
-        before, count = list(begun["classes"]), begun.get("images", num_images)
+        before, count, named = list(begun["classes"]), begun.get("images", num_images), begun.get("listing", listing)
     except (OSError, ValueError, KeyError, TypeError):
         return
     if before != list(classes):
@@ -82,8 +89,11 @@ def refuse_other_data(path: Path, classes: Sequence[str], num_images: int) -> No
         raise InputError(
             f"{path.parent}: the run was begun with other classes (gone: {gone}; new: {new}); start over with --fresh"
         )
-    if count != num_images:
+    others = f"{count:,} images of the source, there are {num_images:,} now" if count != num_images else ""
+    if not others and named != listing:
+        others = f"other images of the source: there are {num_images:,} as before, but not of the same names"
+    if others:
         raise InputError(
-            f"{path.parent}: the run was begun with {count:,} images of the source, there are {num_images:,} now; "
+            f"{path.parent}: the run was begun with {others}; "
             "bring back those that it was begun with, or start over with --fresh"
         )

@@ -126,9 +126,10 @@ def _work(config: RunConfig, site: _Site) -> RunResult:
     suite.check_files()
     commit = ""
     num_images = len(suite.train) + len(suite.validation or ())
-    refuse_other_data(site.folder.environment, suite.classes, num_images)
+    source = {"classes": list(suite.classes), "images": num_images, "listing": suite.source_listing()}
+    refuse_other_data(site.folder.environment, suite.classes, num_images, suite.source_listing())
     if site.world.rank == 0:
-        facts = describe_environment(site.device, site.world) | {"classes": list(suite.classes), "images": num_images}
+        facts = describe_environment(site.device, site.world) | source
         commit = record_environment(site.folder.environment, facts)["commit"]
     stop, seconds = config.steps, 0.0
     selector: Selector | None = None

@@ -49,3 +49,14 @@ def test_another_number_of_images_is_refused(tmp_path):
     refuse_other_data(path, ["cat", "dog"], 1200)
     with pytest.raises(InputError, match=r"begun with 1,200 images of the source, there are 1,201 now"):
         refuse_other_data(path, ["cat", "dog"], 1201)
+
+
+def test_as_many_images_of_other_names_are_refused(tmp_path):
+    path = tmp_path / "env.json"
+    record_environment(path, {"commit": "", "classes": ["cat", "dog"], "images": 1200})
+    refuse_other_data(path, ["cat", "dog"], 1200, "b")  # of a run that was begun before names were kept
+    path.unlink()
+    record_environment(path, {"commit": "", "classes": ["cat", "dog"], "images": 1200, "listing": "a"})
+    refuse_other_data(path, ["cat", "dog"], 1200, "a")
+    with pytest.raises(InputError, match=r"other images of the source: there are 1,200 as before, but not of the same"):
+        refuse_other_data(path, ["cat", "dog"], 1200, "b")
