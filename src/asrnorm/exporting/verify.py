@@ -1,6 +1,7 @@
 """Whether a file computes what the model does."""
 
 import copy
+import math
 from dataclasses import dataclass
 
 import torch
@@ -41,23 +42,26 @@ def verify(network: Network, subject: Subject, name: str) -> Verdict:
         name: of the file, for the message.
 
     Raises:
-        InputError: they differ by more than rounding explains.
+        InputError: they differ by more than rounding explains, or the model's own logits are not finite.
     """
     batches = _BATCHES if subject.batch is None else (subject.batch,)
     dtype = next(subject.model.parameters()).dtype
     generator = torch.Generator().manual_seed(0)
     exact_model = copy.deepcopy(subject.model).double()
-    error = rounding = 0.0
+    errors, roundings = [], []
     with reference_path(), torch.no_grad():
         for count in batches:
             images = torch.rand((count, 3, *subject.size), generator=generator).to(dtype)
             expected = subject.model(images)
-            rounding = max(rounding, relative_error(expected, exact_model(images.double())))
-            error = max(error, relative_error(network(images), expected))
-    tolerance = max(TOLERANCE, _OWN_ERRORS * rounding)
-    if not error <= tolerance:  # NaN too
-        raise InputError(f"{name}: its logits are off by {error:.1e} of the largest, {tolerance:.1e} would be rounding")
-    return Verdict(error, tolerance, batches)
+            if not expected.isfinite().all():
+                raise InputError(f"{name}: the model itself computes NaN or infinity; its weights may be damaged")
+            roundings.append(relative_error(expected, exact_model(images.double())))
+            errors.append(relative_error(network(images), expected))
+    tolerance = max(TOLERANCE, _OWN_ERRORS * max(roundings))
+    worst = next((error for error in errors if math.isnan(error)), max(errors))  # max() may pass NaN over
+    if not worst <= tolerance:
+        raise InputError(f"{name}: its logits are off by {worst:.1e} of the largest, {tolerance:.1e} would be rounding")
+    return Verdict(worst, tolerance, batches)
 
 
 def relative_error(found: Tensor, expected: Tensor) -> float:
