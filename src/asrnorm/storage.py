@@ -2,6 +2,9 @@
 
 import errno
 import os
+import shutil
+import stat
+import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
@@ -37,7 +40,8 @@ def replacing(path: Path) -> Iterator[Path]:
     """Give a temporary name beside `path`; what the body writes there takes the place of `path` once it is on the disk.
 
     The name is hidden, `.<name>.<process>.tmp<suffix>`: it ends as `path` does, since libraries tell formats by that.
-    The folder of `path` is made. After an error, of whatever kind, nothing is left and what was there stays.
+    The folder of `path` is made. After an error, of whatever kind, nothing is left and what was there stays. Behind a
+    link it is the file that is replaced, and into a device or a pipe, as `/dev/stdout` is, the content is written.
 
     Raises:
         OSError: as the system gave it, for a caller that knows more to say than `write_whole` does; it names `path`
@@ -51,6 +55,12 @@ def replacing(path: Path) -> Iterator[Path]:
         ...     [file.name for file in Path(place).iterdir()]
         ['a.txt']
     """
+    if _is_special(path):
+        with _writing_into(path) as temporary:
+            yield temporary
+        return
+    if path.is_symlink():
+        path = path.resolve()
     temporary = path.with_name(f".{path.name}.{os.getpid()}.tmp{path.suffix}")
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
@@ -64,6 +74,27 @@ def replacing(path: Path) -> Iterator[Path]:
         if isinstance(error, OSError):
             _name_file(error, temporary, path)
         raise
+
+
+def _is_special(path: Path) -> bool:
+    """Tell whether a name stands for a device or a pipe, which a file must not take the place of."""
+    try:
+        mode = path.stat().st_mode
+    except OSError:
+        return False
+    return path.absolute().parts[1:2] in (("dev",), ("proc",)) or not (stat.S_ISREG(mode) or stat.S_ISDIR(mode))
+
+
+@contextmanager
+def _writing_into(path: Path) -> Iterator[Path]:
+    with tempfile.TemporaryDirectory() as folder:
+        temporary = Path(folder, path.name)
+        yield temporary
+        try:
+            with temporary.open("rb") as content, path.open("wb") as device:
+                shutil.copyfileobj(content, device)
+        except BrokenPipeError as error:
+            raise OSError(error.errno, error.strerror, str(path)) from None
 
 
 def _name_file(error: OSError, temporary: Path, path: Path) -> None:

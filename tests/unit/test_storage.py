@@ -156,3 +156,29 @@ def test_an_error_of_the_temporary_file_is_given_the_name_of_the_file(tmp_path):
 def test_an_error_of_another_file_keeps_its_name(old):
     with pytest.raises(FileNotFoundError, match="nothing-here"), replacing(old):
         Path("nothing-here").read_bytes()
+
+
+def test_behind_a_link_the_file_is_replaced(old, tmp_path):
+    link = tmp_path / "link.html"
+    link.symlink_to(old)
+    write_whole(link, "new")
+    assert link.is_symlink()
+    assert old.read_text() == "new"
+    assert list(old.parent.iterdir()) == [old]
+
+
+def test_a_pipe_gets_the_content_and_stays_one(tmp_path):
+    pipe = tmp_path / "pipe"
+    os.mkfifo(pipe)
+    with subprocess.Popen(["cat", str(pipe)], stdout=subprocess.PIPE) as reader:
+        write_whole(pipe, "content")
+        assert reader.communicate()[0] == b"content"
+    assert stat.S_ISFIFO(pipe.stat().st_mode)
+    assert list(tmp_path.iterdir()) == [pipe]
+
+
+def test_names_of_devices_are_told_from_those_of_files(old, tmp_path):
+    # Only asked: a file that took the place of /dev/null would break the machine.
+    devices = [path for path in map(Path, ("/dev/null", "/dev/stdout", "/dev/fd/1")) if path.exists()]
+    assert all(storage._is_special(path) for path in devices)
+    assert not any(storage._is_special(path) for path in (old, tmp_path, tmp_path / "new.json"))
