@@ -5,6 +5,7 @@ without decoding it; `train`, `validation`, `source_test` and `targets[name]` de
 """
 
 import abc
+import stat
 from collections.abc import Callable, Iterator, Mapping
 from functools import cached_property
 from pathlib import Path
@@ -207,19 +208,22 @@ def list_suites() -> tuple[str, ...]:
 
 
 def find_first(root: Path, *candidates: str) -> Path | None:
-    """Return the first of the relative paths that exists under `root`, or `None`.
+    """Return the first of the relative paths that is a file under `root`, or `None`.
 
-    Public copies of one data set differ in folder names and compression; the published name comes first.
+    Public copies of one data set differ in folder names and compression; the published name comes first. Some unpack a
+    file into a folder of nearly its name.
 
     Example:
-        >>> find_first(Path("/"), "no-such-folder", ".") == Path("/")
+        >>> find_first(Path("/"), "no-such-file", ".") is None
         True
     """
     for candidate in candidates:
         path = root / candidate
         try:
-            if path.exists():
+            if stat.S_ISREG(path.stat().st_mode):
                 return path
+        except (FileNotFoundError, NotADirectoryError):
+            continue
         except OSError as error:
             raise InputError(f"{path}: {error.strerror}; check its permissions") from None
     return None

@@ -88,6 +88,13 @@ def test_a_folder_that_cannot_be_looked_into_is_one_line(tmp_path, monkeypatch):
     def refuse(_):
         raise PermissionError(13, "Permission denied")
 
-    monkeypatch.setattr(Path, "exists", refuse)
-    with pytest.raises(InputError, match="x: Permission denied; check its permissions"):
-        find_first(tmp_path, "x")
+    with monkeypatch.context() as patch:
+        patch.setattr(Path, "stat", refuse)
+        with pytest.raises(InputError, match="x: Permission denied; check its permissions"):
+            find_first(tmp_path, "x")
+
+
+def test_a_folder_called_like_a_file_is_passed_over(tmp_path):
+    (tmp_path / "a-ubyte").mkdir()
+    (tmp_path / "a.ubyte").touch()
+    assert find_first(tmp_path, "a-ubyte", "a.ubyte/x", "a.ubyte") == tmp_path / "a.ubyte"

@@ -7,11 +7,12 @@ import bz2
 import json
 import struct
 from collections import Counter
-from importlib import import_module
 from pathlib import Path
 from typing import Any
 
-from asrnorm.errors import InputError, MissingDependencyError, first_line
+from asrnorm.data.reader.listing import read_listing
+from asrnorm.data.reader.mat import read_digit_mat
+from asrnorm.errors import InputError, first_line
 
 CLASSES = ("dog", "elephant", "giraffe", "guitar", "horse", "house", "person")
 MAX_TEXT = 256 << 20
@@ -36,18 +37,9 @@ def usps_rows(path: Path, rows: int) -> str:
 
 def digit_mat(path: Path, images: int) -> str:
     """Check a MATLAB file with `X` (32, 32, 3, images) of uint8 and `y` (images, 1) in 1..10."""
-    try:
-        loadmat = import_module("scipy.io").loadmat
-    except ImportError:
-        raise MissingDependencyError(f"{path.name}: reading it needs scipy: pip install scipy") from None
-    try:
-        found = loadmat(path, variable_names=["X", "y"])
-        x, y = found["X"], found["y"]
-        good = x.shape == (32, 32, 3, images) and x.dtype == "uint8" and y.size == images and y.max() <= 10
-    except Exception as error:  # loadmat raises anything on damaged files
-        raise InputError(f"{path.name}: cannot be read as a MATLAB file ({first_line(error)})") from error
-    if not good:
-        raise InputError(f"{path.name}: X is {x.shape} {x.dtype}, (32, 32, 3, {images}) uint8 expected")
+    _, labels = read_digit_mat(path)
+    if len(labels) != images:
+        raise InputError(f"{path.name}: {len(labels):,} images, {images:,} expected")
     return f"{images} images; not the published bytes"
 
 
@@ -95,14 +87,15 @@ def pacs_domain(path: Path, counts: tuple[int, ...]) -> str:
     found = []
     for name in CLASSES:
         folder = path / name
-        files = {entry.name for entry in folder.iterdir() if entry.is_file()} if folder.is_dir() else set()
+        entries = folder.iterdir() if folder.is_dir() else ()
+        files = {entry.name for entry in entries if entry.is_file() and not entry.name.startswith(".")}
         _check_images(folder, files)
         found.append(len(files))
     if tuple(found) != counts:
         wrong = [f"{n} {have} of {want}" for n, have, want in zip(CLASSES, found, counts, strict=True) if have != want]
         raise InputError(f"{path.name}: {', '.join(wrong)}")
     lists = sorted((path.parent / "splits").glob(f"{path.name}_*_kfold.txt"))
-    listed = {line.rpartition(" ")[0] for file in lists for line in file.read_text("ascii").splitlines()}
+    listed = {name for file in lists for name, _ in read_listing(file, labels=range(1, len(CLASSES) + 1))}
     if absent := [name for name in sorted(listed) if not (path.parent / name).is_file()]:
         raise InputError(f"{path.name}: {len(absent)} listed files are missing, the first {absent[0]}")
     by_class = ", ".join(f"{name} {count}" for name, count in zip(CLASSES, found, strict=True))

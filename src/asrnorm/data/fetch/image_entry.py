@@ -188,7 +188,7 @@ PACS = PublicSet(
     members=(
         (r"(\w+_(?:train|crossval|test)_kfold\.txt)", r"PACS/splits/\1"),
         (
-            r"(photo|art_painting|cartoon|sketch)/(dog|elephant|giraffe|guitar|horse|house|person)/([^/]+\.(?:jpg|png))",
+            r"(photo|art_painting|cartoon|sketch)/(dog|elephant|giraffe|guitar|horse|house|person)/([^/.][^/]*\.(?:jpg|png))",
             r"PACS/\1/\2/\3",
         ),
     ),

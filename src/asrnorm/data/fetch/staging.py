@@ -11,6 +11,7 @@ from asrnorm.data.fetch.cifar_package import rebuild_batches, wanted_member
 from asrnorm.data.fetch.entry import File, PublicSet, locate
 from asrnorm.data.fetch.examine import DAMAGED
 from asrnorm.errors import FetchError, InputError
+from asrnorm.storage import sync_file
 
 FEW = 64  # files that are synced one by one
 
@@ -54,7 +55,8 @@ def settle(entry: PublicSet, staged: Path, root: Path) -> list[Row]:
         The rows of the files that were moved.
 
     Raises:
-        InputError: a file is not the published one.
+        InputError: a file is not the published one, or others lie among those that were there.
+        FetchError: the data folder cannot be written.
     """
     files = [file for file in entry.files() if locate(staged, file.path).exists()]
     rows = [check_file(staged, entry, file) for file in files]
@@ -66,8 +68,18 @@ def settle(entry: PublicSet, staged: Path, root: Path) -> list[Row]:
     known = {file.path for file in files}
     loose = [path for path in sorted(staged.rglob("*")) if path.is_file() and not _covered(path, staged, known)]
     _sync(staged)
+    merged = [file for file in files if locate(staged, file.path).is_dir() and locate(root, file.path).is_dir()]
     for path in [*loose, *(locate(staged, file.path) for file in files)]:
-        _move(path, locate(root, path.relative_to(staged).as_posix()), staged)
+        target = locate(root, path.relative_to(staged).as_posix())
+        try:
+            _move(path, target)
+        except OSError as error:
+            raise FetchError(f"{error.filename2 or target}: cannot be written: {error.strerror}") from error
+    for row in (check_file(root, entry, file) for file in merged):
+        if row.state == DAMAGED:
+            raise InputError(
+                f"{root / row.file}: {row.detail}; it is no part of {entry.title}, and was left: remove it"
+            )
     return rows
 
 
@@ -84,12 +96,13 @@ def _covered(path: Path, staged: Path, known: set[str]) -> bool:
     return any(parent.as_posix() in known for parent in (relative, *relative.parents))
 
 
-def _move(source: Path, target: Path, staged: Path) -> None:
+def _move(source: Path, target: Path) -> None:
+    """Put a file or a folder into its place; of a folder that is there, what does not come anew stays."""
+    if source.is_dir() and target.is_dir():  # a folder cannot be renamed over another
+        for path in sorted(source.iterdir()):
+            _move(path, target / path.name)
+        return
     target.parent.mkdir(parents=True, exist_ok=True)
-    if source.is_dir() and target.exists():  # a folder cannot be renamed over another
-        aside = staged / ".aside" / target.name
-        aside.parent.mkdir(exist_ok=True)
-        target.rename(aside)
     try:
         source.replace(target)
     except OSError as error:
@@ -106,11 +119,11 @@ def _copy_across(source: Path, target: Path) -> None:
             shutil.copytree(source, beside)
         else:
             shutil.copyfile(source, beside)
-        os.sync()
+            sync_file(beside)
         beside.replace(target)
-    except OSError as error:
+    except OSError:
         shutil.rmtree(beside) if beside.is_dir() else beside.unlink(missing_ok=True)
-        raise FetchError(f"{target}: cannot be written: {error.strerror}") from error
+        raise
 
 
 def _sync(staged: Path) -> None:

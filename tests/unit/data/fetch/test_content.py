@@ -8,6 +8,7 @@ import torch
 from PIL import Image
 from scipy.io import savemat
 
+from asrnorm.data.fetch.catalog import find_set
 from asrnorm.data.fetch.content import (
     CLASSES,
     digit_mat,
@@ -74,6 +75,16 @@ def test_every_cut_of_a_mat_file_is_refused(tmp_path):
             digit_mat(path, images=4)
 
 
+def test_a_mat_file_that_crashes_other_readers_is_a_line(tmp_path):
+    path = tmp_path / "b.mat"
+    savemat(path, {"X": np.zeros((32, 32, 3, 4), np.uint8), "y": np.array([[10], [3], [1], [2]], np.uint8)})
+    data = bytearray(path.read_bytes())
+    data[184] = 154  # the type of the values of X: scipy's compiled parser ends the process at it
+    path.write_bytes(data)
+    with pytest.raises(InputError, match="b.mat"):
+        digit_mat(path, images=4)
+
+
 @pytest.fixture
 def mnist_m(tmp_path):
     folder = tmp_path / "mnist_m_test"
@@ -138,6 +149,20 @@ def test_a_domain_is_counted_by_class_and_compared_with_the_lists(domain):
     (domain / "dog" / "1.jpg").write_bytes((domain / "dog" / "1.jpg").read_bytes()[:-3])
     with pytest.raises(InputError, match=r"dog/1\.jpg: cut short"):
         pacs_domain(domain, counts=(1,) * 7)
+
+
+def test_hidden_files_are_no_images_and_a_list_of_other_letters_is_a_line(domain):
+    (domain / "dog" / ".DS_Store").touch()
+    assert "7 images (dog 1" in pacs_domain(domain, counts=(1,) * 7)
+    (domain.parent / "splits" / "photo_test_kfold.txt").write_bytes(b"photo/d\xe9g/1.jpg 1\n")
+    with pytest.raises(InputError, match=r"photo_test_kfold\.txt: not a text file in UTF-8"):
+        pacs_domain(domain, counts=(1,) * 7)
+
+
+def test_copies_that_a_mac_lays_into_an_archive_are_passed_over():
+    pacs = find_set("pacs")
+    assert pacs.place("PACS/photo/dog/056_0001.jpg") == "PACS/photo/dog/056_0001.jpg"
+    assert pacs.place("PACS/photo/dog/._056_0001.jpg") is None
 
 
 def resnet_tensors(running=True):

@@ -77,14 +77,27 @@ def draw(folder, images, color):
             Image.new("RGB", (2, 2), color).save(folder / name / f"{index}.png")
 
 
-def test_a_folder_replaces_the_one_that_is_there(staged, root):
+def test_a_folder_that_is_there_gets_the_new_files_and_keeps_what_is_the_users(staged, root):
+    draw(root / "PACS" / "photo", 1, "red")
+    (root / "PACS" / "photo" / "mine").mkdir()
+    for name in ("notes.txt", "mine/x.txt", "dog/.DS_Store"):
+        (root / "PACS" / "photo" / name).write_text("my own")
+    draw(staged / "PACS" / "photo", 2, "blue")
+    settle(pacs_with(2), staged, root)
+    assert sorted(p.name for p in (root / "PACS" / "photo" / "dog").iterdir()) == [".DS_Store", "0.png", "1.png"]
+    pixel = np.asarray(Image.open(root / "PACS" / "photo" / "dog" / "0.png"))[0, 0]
+    assert pixel.tolist() == [0, 0, 255]
+    assert (root / "PACS" / "photo" / "mine" / "x.txt").read_text() == "my own"
+    assert (root / "PACS" / "photo" / "notes.txt").read_text() == "my own"
+
+
+def test_a_file_among_the_images_that_is_none_of_them_is_named_and_left(staged, root):
     draw(root / "PACS" / "photo", 1, "red")
     (root / "PACS" / "photo" / "dog" / "stray.png").write_bytes(b"")
     draw(staged / "PACS" / "photo", 2, "blue")
-    settle(pacs_with(2), staged, root)
-    assert sorted(p.name for p in (root / "PACS" / "photo" / "dog").iterdir()) == ["0.png", "1.png"]
-    pixel = np.asarray(Image.open(root / "PACS" / "photo" / "dog" / "0.png"))[0, 0]
-    assert pixel.tolist() == [0, 0, 255]
+    with pytest.raises(InputError, match=r"PACS/photo: dog/stray.png: not an image; it is no part of PACS.*remove it"):
+        settle(pacs_with(2), staged, root)
+    assert sorted(p.name for p in (root / "PACS" / "photo" / "dog").iterdir()) == ["0.png", "1.png", "stray.png"]
 
 
 @pytest.fixture
@@ -101,6 +114,24 @@ def test_a_folder_on_another_disk_is_reached_through_its_link(staged, root, othe
     stage(staged)
     settle(TOY, staged, root)
     assert tree(other_disk) == FILES
+
+
+def test_a_folder_of_images_on_another_disk_is_mended(staged, root, other_disk):
+    (root / "PACS").symlink_to(other_disk)
+    draw(other_disk / "photo", 1, "red")
+    draw(staged / "PACS" / "photo", 2, "blue")
+    settle(pacs_with(2), staged, root)
+    assert sorted(p.name for p in (other_disk / "photo" / "dog").iterdir()) == ["0.png", "1.png"]
+
+
+def test_a_place_that_cannot_be_written_is_a_line_of_fetch(staged, root, monkeypatch):
+    def refuse(self, target):
+        raise PermissionError(13, "Permission denied", str(self), None, str(target))
+
+    stage(staged)
+    monkeypatch.setattr(Path, "replace", refuse)
+    with pytest.raises(FetchError, match=r"root/toy/\S+: cannot be written: Permission denied"):
+        settle(TOY, staged, root)
 
 
 def test_a_folder_of_images_crosses_disks_too(staged, root, other_disk):
