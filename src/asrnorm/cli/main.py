@@ -1,9 +1,9 @@
 """`asrnorm VERB`: the application, its error lines and its exit status.
 
-Exit status 0: done. 1: the work failed. 2: the call was wrong. An error is one line; `--debug` shows the traceback,
-and one that nobody foresaw always does.
+Exit status 0: done. 1: the work failed. 2: the call was wrong. An error is one line; `--debug` shows the traceback.
 """
 
+import io
 import sys
 import traceback
 from collections.abc import Sequence
@@ -23,7 +23,7 @@ from asrnorm.cli.predict import predict
 from asrnorm.cli.report import report
 from asrnorm.cli.reproduce import reproduce
 from asrnorm.cli.train import train
-from asrnorm.errors import AsrnormError, UnknownNameError, WrongCallError
+from asrnorm.errors import AsrnormError, UnknownNameError, WrongCallError, first_line
 
 OK, FAILED, WRONG_CALL = 0, 1, 2
 _INTERRUPTED = 130  # what typer makes of Ctrl-C
@@ -70,6 +70,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
     `--debug` is accepted anywhere, since one adds it to the end of a line that has just failed.
     """
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, io.TextIOWrapper):  # names of files may have letters that a terminal has not
+            stream.reconfigure(errors="backslashreplace")
     words = list(sys.argv[1:] if arguments is None else arguments)
     debug = "--debug" in words
     words = [word for word in words if word != "--debug"]
@@ -80,7 +83,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
             traceback.print_exc()
         return _report(error)
     except Exception as error:
-        traceback.print_exc()
+        if debug:
+            traceback.print_exc()
         return _say(_explain_unforeseen(error), FAILED)
     if status == _INTERRUPTED:
         return _say("interrupted", FAILED)
@@ -105,9 +109,8 @@ def _explain_unforeseen(error: Exception) -> str:
     kind = type(error).__name__
     if kind in ("MemoryError", "OutOfMemoryError"):  # torch has one of its own, and is not imported here
         return f"{kind}: the memory of this machine or of its GPU did not suffice"
-    return (
-        f"{kind}: a bug in asrnorm, or in a file of your own that it ran; the traceback above belongs in a bug report"
-    )
+    said = f" ({first_line(error)})" if str(error) else ""
+    return f"{kind}{said}: a bug in asrnorm, or in a file of your own that it ran; --debug shows where, for a report"
 
 
 def _say(message: str, status: int) -> int:

@@ -118,18 +118,22 @@ def test_the_hint_names_the_command_that_was_called(run, words, command):
     [
         (
             ZeroDivisionError("division by zero"),
-            "asrnorm: ZeroDivisionError: a bug in asrnorm, or in a file of your own",
+            "asrnorm: ZeroDivisionError (division by zero): a bug in asrnorm, or in a file of your own",
         ),
         (MemoryError(), "asrnorm: MemoryError: the memory of this machine or of its GPU did not suffice"),
     ],
 )
-def test_an_error_that_nobody_foresaw_keeps_its_traceback_and_ends_in_a_line(run, monkeypatch, error, line):
+def test_an_error_that_nobody_foresaw_is_a_line_too_and_shows_its_traceback_on_demand(run, monkeypatch, error, line):
     def fail():
         raise error
 
     command = next(c for c in app.registered_commands if c.name == "doctor")
     monkeypatch.setattr(command, "callback", fail)
     status, _, err = run("doctor")
+    assert status == 1
+    (said,) = err.splitlines()
+    assert said.startswith(line)
+    status, _, err = run("doctor", "--debug")
     assert status == 1
     assert err.startswith("Traceback")
     assert err.splitlines()[-1].startswith(line)
