@@ -30,7 +30,7 @@ def write_whole(path: Path, content: bytes | str) -> None:
     """
     try:
         with replacing(path) as temporary:
-            temporary.write_bytes(content.encode("utf-8") if isinstance(content, str) else content)
+            temporary.write_bytes(content.encode("utf-8", "backslashreplace") if isinstance(content, str) else content)
     except OSError as error:
         raise StorageError(describe_failure(error, path)) from None
 

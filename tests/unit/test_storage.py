@@ -182,3 +182,8 @@ def test_names_of_devices_are_told_from_those_of_files(old, tmp_path):
     devices = [path for path in map(Path, ("/dev/null", "/dev/stdout", "/dev/fd/1")) if path.exists()]
     assert all(storage._is_special(path) for path in devices)
     assert not any(storage._is_special(path) for path in (old, tmp_path, tmp_path / "new.json"))
+
+
+def test_a_name_that_is_no_utf8_is_written_so_that_it_can_be_read(old):
+    write_whole(old, os.fsdecode(b"caf\xe9"))
+    assert old.read_text() == "caf\\udce9"

@@ -5,6 +5,7 @@ without decoding it; `train`, `validation`, `source_test` and `targets[name]` de
 """
 
 import abc
+import logging
 import stat
 from collections.abc import Callable, Iterator, Mapping
 from functools import cached_property
@@ -23,6 +24,9 @@ Data = ImageSet | FileSet
 
 IMAGENET_MEAN = (0.485, 0.456, 0.406)
 IMAGENET_STD = (0.229, 0.224, 0.225)
+
+
+_log = logging.getLogger(__name__)
 
 
 class Part(NamedTuple):
@@ -205,6 +209,18 @@ def list_suites() -> tuple[str, ...]:
         True
     """
     return SUITES.names()
+
+
+def note_count(place: Path, found: int, published: int) -> None:
+    """Say where a published set is here with another number of images: cut short, say, which no reader can tell.
+
+    Args:
+        place: its file.
+        found: images in it.
+        published: as many as there should be.
+    """
+    if found != published:
+        _log.warning("%s: %s images, %s are published; numbers will be of these", place, f"{found:,}", f"{published:,}")
 
 
 def find_first(root: Path, *candidates: str) -> Path | None:

@@ -10,7 +10,7 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from asrnorm.data.base import SUITES, Part, Suite, find_first
+from asrnorm.data.base import SUITES, Part, Suite, find_first, note_count
 from asrnorm.data.cache import EntryWriter, cache_folder, describe_files, open_entry
 from asrnorm.data.fetch.cifar_package import CLASSES
 from asrnorm.data.image_set import ImageSet
@@ -41,6 +41,7 @@ EXTRA = ("speckle_noise", "gaussian_blur", "spatter", "saturate")
 CHOICES = {"all": STANDARD + EXTRA, "standard": STANDARD}
 NUM_SEVERITIES = 5
 NUM_TRAIN = 50_000
+NUM_TEST = 10_000
 
 _TRAIN = tuple(f"data_batch_{number}" for number in range(1, 6))
 _TEST = ("test_batch",)
@@ -147,6 +148,7 @@ class CIFAR10C(Suite):
             )
         if labels.min() < 0 or labels.max() >= len(CLASSES):
             raise InputError(f"{path}: labels from {labels.min()} to {labels.max()}; CIFAR-10 has 0 to 9")
+        note_count(path, len(labels), NUM_SEVERITIES * NUM_TEST)
         return labels.astype(np.int64)
 
     def _corruption_part(self, name: str) -> Part:
@@ -182,4 +184,8 @@ class CIFAR10C(Suite):
             build=build,
             folder=cache_folder(self.root),
         )
-        return ImageSet(entry["images"], np.asarray(entry["labels"]))
+        data = ImageSet(entry["images"], np.asarray(entry["labels"]))
+        note_count(
+            files[0].parent if len(files) > 1 else files[0], len(data), NUM_TRAIN if split == "train" else NUM_TEST
+        )
+        return data

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from asrnorm.data.base import SUITES, Part, Suite, find_first
+from asrnorm.data.base import SUITES, Part, Suite, find_first, note_count
 from asrnorm.data.cache import EntryWriter, cache_folder, describe_files, open_entry
 from asrnorm.data.image import read_images, resize_images
 from asrnorm.data.image_set import ImageSet
@@ -186,7 +186,10 @@ class Digits(Suite):
             build=build,
             folder=cache_folder(self.root),
         )
-        return ImageSet(entry["images"], np.asarray(entry["labels"]))
+        data = ImageSet(entry["images"], np.asarray(entry["labels"]))
+        if name in _PUBLISHED:
+            note_count(files[0], len(data), _PUBLISHED[name])
+        return data
 
     def _part(self, name: str, role: str, files: tuple[Path, ...], published: str) -> Part:
         if files:
@@ -219,6 +222,15 @@ class Digits(Suite):
         return ()
 
 
+# Images of each set as published
+_PUBLISHED = {
+    "mnist-train": 60_000,
+    "mnist-t10k": 10_000,
+    "svhn": 26_032,
+    "mnist_m": 9_001,
+    "syn": NUM_SYN,
+    "usps": 2_007,
+}
 _MNIST_NAMES = tuple(f"{split}-{kind}-ubyte" for split in ("train", "t10k") for kind in ("images-idx3", "labels-idx1"))
 
 

@@ -10,7 +10,7 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from asrnorm.data.base import IMAGENET_MEAN, IMAGENET_STD, SUITES, Part, Suite
+from asrnorm.data.base import IMAGENET_MEAN, IMAGENET_STD, SUITES, Part, Suite, note_count
 from asrnorm.data.cache import EntryWriter, cache_folder, describe_files, open_entry
 from asrnorm.data.domain import Names, choose_domains
 from asrnorm.data.fetch.content import CLASSES
@@ -115,6 +115,8 @@ class PACS(Suite):
         assert place is not None, "parts() has said that it is there"
         folder, lists = place
         entries = {split: read_listing(lists / _list_name(domain, split), labels=range(1, 8)) for split in SPLITS}
+        for split, published in zip(SPLITS, _PUBLISHED[domain], strict=True):
+            note_count(lists / _list_name(domain, split), len(entries[split]), published)
         named = [entry for split in SPLITS for entry in entries[split]]
         rows = {name: row for row, name in enumerate(dict.fromkeys(name for name, _ in named))}
         paths = [folder / name for name in rows]
@@ -135,6 +137,15 @@ class PACS(Suite):
         picked["test"].sort()  # the order of a test set is of no consequence; sorted, it is the file as it lies
         self._sets[domain] = {split: everything.take(picked[split]) for split in SPLITS}
         return self._sets[domain]
+
+
+# Images that the lists of a domain name, in the order of SPLITS
+_PUBLISHED = {
+    "photo": (1_499, 171, 1_670),
+    "art_painting": (1_840, 208, 2_048),
+    "cartoon": (2_107, 237, 2_344),
+    "sketch": (3_531, 398, 3_929),
+}
 
 
 def _list_name(domain: str, split: str) -> str:

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from asrnorm.data import SUITES, ImageSet, Part, Suite, create_suite
-from asrnorm.data.base import find_first
+from asrnorm.data.base import find_first, note_count
 from asrnorm.errors import InputError, UnknownNameError
 
 ONE = ImageSet(np.zeros((1, 2, 2, 3), np.uint8), np.zeros(1, np.int64))
@@ -98,3 +98,10 @@ def test_a_folder_called_like_a_file_is_passed_over(tmp_path):
     (tmp_path / "a-ubyte").mkdir()
     (tmp_path / "a.ubyte").touch()
     assert find_first(tmp_path, "a-ubyte", "a.ubyte/x", "a.ubyte") == tmp_path / "a.ubyte"
+
+
+def test_another_number_of_images_than_the_published_is_told(tmp_path, caplog):
+    note_count(tmp_path / "usps.t", 2_007, 2_007)
+    assert not caplog.records
+    note_count(tmp_path / "usps.t", 1_035, 2_007)
+    assert "usps.t: 1,035 images, 2,007 are published; numbers will be of these" in caplog.text

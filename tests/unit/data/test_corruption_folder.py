@@ -1,3 +1,5 @@
+import os
+
 import numpy as np
 import pytest
 from PIL import Image
@@ -49,6 +51,22 @@ def test_seed_and_severity_count(photos, tmp_path):
         corrupt_folder(photos, tmp_path / str(number), "fog", severity, seed, progress=False)
         results.append((tmp_path / str(number) / "c.png").read_bytes())
     assert len(set(results)) == 3
+
+
+def test_a_file_that_is_there_stays(photos, tmp_path):
+    mine = tmp_path / "out" / "cat" / "a.png"
+    mine.parent.mkdir(parents=True)
+    mine.write_text("my own")
+    with pytest.raises(InputError, match=r"out/cat/a\.png is there already \(1 of 3\): choose another folder"):
+        corrupt_folder(photos, tmp_path / "out", "brightness", progress=False)
+    assert mine.read_text() == "my own"
+    assert names(tmp_path / "out") == ["cat/a.png"]
+
+
+def test_names_that_are_no_utf8_are_names(photos, tmp_path):
+    strange = os.fsdecode(b"caf\xe9.png")
+    (photos / "c.JPG").rename(photos / strange)
+    assert tmp_path / "out" / strange in corrupt_folder(photos, tmp_path / "out", "gaussian_noise", progress=False)
 
 
 def test_wrong_calls_write_nothing(photos, tmp_path):

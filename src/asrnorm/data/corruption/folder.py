@@ -47,7 +47,8 @@ def corrupt_folder(
         The files written, in order of their names.
 
     Raises:
-        InputError: there is no image, one cannot be read, or two would be written to the same file.
+        InputError: there is no image, one cannot be read, two would be written to the same file, or one to a file that
+            is there.
         UnknownNameError: there is no such corruption, preset or option.
     """
     source, target = Path(src), Path(dst)
@@ -57,11 +58,15 @@ def corrupt_folder(
     images = find_images(source)
     destinations = [(target / path).with_suffix(".png") for path in images]
     _refuse_clashes(images, destinations)
+    if there := [path for path in destinations if os.path.lexists(path)]:
+        raise InputError(
+            f"{there[0]} is there already ({len(there):,} of {len(images):,}): choose another folder, or remove it"
+        )
     with ImageProgress(len(images), shown=progress) as bar:
         bar.begin(name)
         for path, destination in zip(images, destinations, strict=True):
             pixels = read_image(source / path)
-            index = int.from_bytes(hashlib.blake2b(path.as_posix().encode(), digest_size=8).digest(), "little")
+            index = int.from_bytes(hashlib.blake2b(os.fsencode(path.as_posix()), digest_size=8).digest(), "little")
             corrupted = corrupt(
                 pixels[None], name, severity=severity, seed=seed, preset=preset, indices=[index], **options
             )

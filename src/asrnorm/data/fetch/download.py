@@ -106,7 +106,7 @@ def download(
     reasons = []
     gone = set() if unreachable is None else unreachable
     for url in urls:
-        host = urlsplit(url).hostname or url
+        host = _host(url)
         if host in gone:
             reasons.append(f"{host}: cannot be reached")
             continue
@@ -121,14 +121,21 @@ def download(
     raise NoMirrorError(destination.name, reasons)
 
 
+def _host(url: str) -> str:
+    try:
+        return urlsplit(url).hostname or url
+    except ValueError:
+        return url
+
+
 def read_json(url: str, policy: Policy | None = None) -> Any:
     """Return the JSON document at `url`, for the small answers of package registries.
 
     Raises:
         FetchError: the server does not answer, or not with JSON.
     """
-    request = urllib.request.Request(url, headers={**AGENT, "Accept": "application/json"})
     try:
+        request = urllib.request.Request(url, headers={**AGENT, "Accept": "application/json"})
         with _open(request, policy or Policy()) as answer:
             return json.loads(answer.read(_MOST_JSON))
     except (_MirrorError, ValueError, http.client.HTTPException, OSError) as error:
@@ -175,8 +182,8 @@ def _transfer(url: str, part: PartialFile, digest: str, size: int | None, progre
             headers["If-Range"] = validator
     else:
         have = 0
-    request = urllib.request.Request(url, headers=headers)
     try:
+        request = urllib.request.Request(url, headers=headers)
         with _open(request, patience) as answer:
             have = _start(answer, have)
             total = _total(answer, have, size)
@@ -194,6 +201,8 @@ def _transfer(url: str, part: PartialFile, digest: str, size: int | None, progre
         raise _MirrorError(f"HTTP {error.code}", again=error.code in (408, 425, 429) or error.code >= 500) from error
     except (http.client.HTTPException, TimeoutError, ConnectionError) as error:
         raise _MirrorError(f"connection broke ({first_line(error)})", again=True) from error
+    except ValueError as error:  # an address, or that of a proxy, that is none
+        raise _MirrorError(f"cannot be asked ({first_line(error)})", unreachable=True) from error
 
 
 def _open(request: urllib.request.Request, patience: Policy) -> Any:

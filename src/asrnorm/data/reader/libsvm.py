@@ -14,12 +14,15 @@ MOST_VALUES = 1 << 27  # half a gigabyte of float32; a line may leave out every 
 USPS_SIDE = 16
 
 
-def read_libsvm(path: Path, *, num_features: int) -> tuple[NDArray[np.float32], NDArray[np.int64]]:
+def read_libsvm(
+    path: Path, *, num_features: int, complete: bool = False
+) -> tuple[NDArray[np.float32], NDArray[np.int64]]:
     r"""Return values `(n, num_features)` and the labels as they are written; a value that is left out is zero.
 
     Args:
         path: the text, plain or compressed with bzip2 or gzip.
         num_features: the largest index that may occur; indices start at one.
+        complete: no value may be left out.
 
     Raises:
         InputError: a line that is not LIBSVM, with its number.
@@ -41,7 +44,9 @@ def read_libsvm(path: Path, *, num_features: int) -> tuple[NDArray[np.float32], 
     labels = np.empty(len(lines), np.int64)
     for row, (number, line) in enumerate(lines):
         try:
-            labels[row], values = _parse(line, num_features)
+            labels[row], values, count = _parse(line, num_features)
+            if complete and count < num_features:
+                raise ValueError(f"{count} of {num_features} values; fetch the file again")
         except (ValueError, OverflowError) as error:
             raise InputError(f"{path}, line {number}: {error}") from None
         rows.append(values)
@@ -66,7 +71,7 @@ def read_usps(path: Path) -> tuple[NDArray[np.uint8], NDArray[np.int64]]:
         >>> images[0, 0, 0], labels[0]
         (np.uint8(63), np.int64(0))
     """
-    values, labels = read_libsvm(path, num_features=USPS_SIDE**2)
+    values, labels = read_libsvm(path, num_features=USPS_SIDE**2, complete=True)
     if values.min() < -1 or values.max() > 1:
         raise InputError(f"{path}: values from {values.min():g} to {values.max():g}; USPS has -1 to 1")
     if labels.min() < 1 or labels.max() > 10:
@@ -75,7 +80,7 @@ def read_usps(path: Path) -> tuple[NDArray[np.uint8], NDArray[np.int64]]:
     return pixels.reshape(-1, USPS_SIDE, USPS_SIDE), labels - 1
 
 
-def _parse(line: bytes, num_features: int) -> tuple[int, NDArray[np.float32]]:
+def _parse(line: bytes, num_features: int) -> tuple[int, NDArray[np.float32], int]:
     label, *pairs = line.split()
     values = np.zeros(num_features, np.float32)
     if not math.isfinite(number := float(label)) or number != int(number) or abs(number) > 2**53:
@@ -90,7 +95,7 @@ def _parse(line: bytes, num_features: int) -> tuple[int, NDArray[np.float32]]:
             raise ValueError(f"index {_show(index)} is not between {last + 1} and {num_features}")
         last = position
         values[position - 1] = np.float32(_finite(value))
-    return int(number), values
+    return int(number), values, len(pairs)
 
 
 def _finite(text: bytes) -> float:

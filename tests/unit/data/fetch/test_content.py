@@ -81,7 +81,7 @@ def test_a_mat_file_that_crashes_other_readers_is_a_line(tmp_path):
     data = bytearray(path.read_bytes())
     data[184] = 154  # the type of the values of X: scipy's compiled parser ends the process at it
     path.write_bytes(data)
-    with pytest.raises(InputError, match="b.mat"):
+    with pytest.raises(InputError, match=r"b\.mat"):
         digit_mat(path, images=4)
 
 

@@ -216,6 +216,21 @@ def test_a_proxy_of_the_environment_is_used(server, tmp_path, monkeypatch):
     assert got.read_bytes() == BODY
 
 
+@pytest.mark.parametrize("url", ["no-scheme/x", "http://[::1/x"])
+def test_an_address_that_is_none_is_one_line(tmp_path, url):
+    with pytest.raises(NoMirrorError, match="cannot be asked"):
+        download([url], tmp_path / "x", policy=QUICK)
+    with pytest.raises(FetchError):
+        read_json(url, QUICK)
+
+
+def test_a_proxy_whose_name_is_none_is_one_line(tmp_path, monkeypatch):
+    monkeypatch.setenv("http_proxy", "http://bad..host:80")
+    monkeypatch.delenv("no_proxy", raising=False)
+    with pytest.raises(NoMirrorError, match="cannot be"):
+        download(["http://example.invalid/a"], tmp_path / "x", policy=QUICK)
+
+
 def test_a_killed_download_is_resumed_by_the_next_process(server, tmp_path):
     server.pages["/a"] = Page(BODY, pause=0.05)
     script = (

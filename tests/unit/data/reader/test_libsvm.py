@@ -47,11 +47,19 @@ def test_a_bad_line_is_named_with_its_number(write, line, message):
 
 
 @pytest.mark.parametrize(
-    ("text", "message"), [("1 1:2", "USPS has -1 to 1"), ("11 1:0", "USPS has 1 to 10"), ("", "no lines")]
+    ("text", "message"),
+    [("1 1:2", "USPS has -1 to 1"), ("11 1:0", "USPS has 1 to 10"), ("", "no lines")],
 )
 def test_values_out_of_range_are_refused(write, text, message):
+    rest = " ".join(f"{index}:0" for index in range(2, 257))
     with pytest.raises(InputError, match=message):
-        read_usps(write(text.encode()))
+        read_usps(write(f"{text} {rest}".encode() if text else b""))
+
+
+def test_a_digit_that_is_cut_short_is_no_digit(write):
+    row = "1 " + " ".join(f"{index}:-1" for index in range(1, 257))
+    with pytest.raises(InputError, match=r"line 2: 200 of 256 values; fetch the file again"):
+        read_usps(write(f"{row}\n{' '.join(row.split()[:201])}".encode()))
 
 
 def test_empty_lines_of_many_values_take_no_memory(write):
