@@ -2,6 +2,7 @@
 
 import dataclasses
 import json
+import math
 from pathlib import Path
 from typing import Any
 
@@ -60,8 +61,13 @@ class RunResult:
 
 
 def to_plain(result: RunResult) -> dict[str, Any]:
-    """Return a result as JSON has it, the schema first; validation is left out where there is none."""
+    """Return a result as JSON has it, the schema first; validation is left out where there is none.
+
+    Without a target there is no average: `null`, since JSON knows no NaN.
+    """
     values = dataclasses.asdict(result)
+    if math.isnan(result.average_accuracy):
+        values["average_accuracy"] = None
     if not result.validation:  # most suites have none
         del values["validation"]
     return {"schema": values.pop("schema"), **values}
@@ -69,7 +75,7 @@ def to_plain(result: RunResult) -> dict[str, Any]:
 
 def format_result(result: RunResult) -> str:
     """Return the text of a `result.json`."""
-    return json.dumps(to_plain(result), indent=2)
+    return json.dumps(to_plain(result), indent=2, allow_nan=False)
 
 
 def write_result(path: Path, result: RunResult) -> None:
@@ -110,6 +116,8 @@ def parse_result(values: object, where: str) -> RunResult:
     """
     if not isinstance(values, dict) or values.get("schema") != SCHEMA:
         raise InputError(f"{where}: not a result of schema {SCHEMA}")
+    if values.get("average_accuracy", 0.0) is None:
+        values = {**values, "average_accuracy": math.nan}
     try:
         result: RunResult = build(RunResult, values, f"{where}: not a whole result")
     except UnknownNameError as error:

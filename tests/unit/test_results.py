@@ -2,6 +2,7 @@
 
 import dataclasses
 import json
+import math
 
 import pytest
 
@@ -136,3 +137,10 @@ def test_a_score_of_the_wrong_type_is_refused(tmp_path, place, value):
 def test_a_folder_in_place_of_a_result_is_one_line(tmp_path):
     with pytest.raises(InputError, match="Is a directory"):
         read_result(tmp_path)
+
+
+def test_without_a_target_the_average_is_null_for_every_reader_of_json(tmp_path):
+    write_result(tmp_path / "result.json", dataclasses.replace(RESULT, domains=(), average_accuracy=math.nan))
+    text = (tmp_path / "result.json").read_text()
+    assert json.loads(text, parse_constant=lambda word: pytest.fail(word))["average_accuracy"] is None
+    assert math.isnan(read_result(tmp_path / "result.json").average_accuracy)
