@@ -16,7 +16,7 @@ from asrnorm.conversion.refusal import refuse_wrapped
 from asrnorm.conversion.replace import NormAct, original_of
 from asrnorm.conversion.summary import count_layers
 from asrnorm.conversion.swap import revert
-from asrnorm.errors import ConversionError, InputError
+from asrnorm.errors import ConversionError, InputError, InputTypeError
 from asrnorm.norms import NormLayer
 
 Images = Tensor | tuple[Tensor, Any] | list[Any]
@@ -102,12 +102,23 @@ def place_images(model: nn.Module, batches: Iterable[Images], num_batches: int |
     """Yield images on the device and in the dtype of a model, batch by batch.
 
     Raises:
-        InputError: there were none.
+        InputError: there were none, or a negative number was asked for.
+        InputTypeError: a tensor in place of batches, or a batch that is no tensor and does not start with one.
     """
+    if isinstance(batches, Tensor):
+        raise InputTypeError(
+            "batches takes several, as a data loader gives them; of one tensor of images make [images]"
+        )
+    if num_batches is not None and num_batches < 0:
+        raise InputError(f"num_batches must be at least 0, not {num_batches}")
     like = default_factory(model)
     empty = True
     for batch in islice(batches, num_batches):
-        images = batch if isinstance(batch, Tensor) else batch[0]
+        images = batch[0] if isinstance(batch, list | tuple) and batch else batch
+        if not isinstance(images, Tensor):
+            raise InputTypeError(
+                f"a batch is a tensor of images, or a tuple that starts with one, not {type(batch).__name__}"
+            )
         if len(images):
             empty = False
             yield images.to(**like)

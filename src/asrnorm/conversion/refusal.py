@@ -19,9 +19,9 @@ def check_arguments(
     model: nn.Module, norm: Any, layers: Any, kinds: Collection[str], optimizer: Any, options: dict[str, Any]
 ) -> None:
     """Refuse a wrong call before anything is looked at."""
-    if not isinstance(model, nn.Module):
-        raise InputTypeError(f"convert takes a torch.nn.Module, not {type(model).__name__}")
     refuse_wrapped(model)
+    if not isinstance(norm, str) and not callable(norm):
+        raise InputTypeError(f"norm takes a name, such as 'asr', or a factory of layers, not {norm!r}")
     refuse_other_optimizer(optimizer)
     patterns = [layers] if isinstance(layers, str) else layers
     if not callable(layers) and not (
@@ -30,6 +30,8 @@ def check_arguments(
         raise InputTypeError(
             f"layers takes a preset, a name pattern or several, or a function of name and module, not {layers!r}"
         )
+    if not callable(layers) and not patterns:
+        raise ConversionError("layers names no layer to convert: give a preset, or a name pattern or more")
     for kind in kinds:
         if kind not in KINDS:
             raise UnknownNameError(describe_unknown("kind of norm", kind, KINDS))
@@ -47,7 +49,9 @@ def refuse_other_optimizer(optimizer: Any) -> None:
 
 
 def refuse_wrapped(model: nn.Module) -> None:
-    """Refuse models whose layers something else has taken hold of: compiled, distributed, scripted."""
+    """Refuse what is no model, and models whose layers something else holds: compiled, distributed, scripted."""
+    if not isinstance(model, nn.Module):
+        raise InputTypeError(f"expected a torch.nn.Module, not {type(model).__name__}")
     if isinstance(model, torch.jit.ScriptModule):
         raise ConversionError("the model is a TorchScript module, which is fixed: convert the model it was made from")
     for module in model.modules():

@@ -10,7 +10,7 @@ import torch
 from torch import Tensor, nn
 
 from asrnorm.conversion.kind import Recognized
-from asrnorm.norms import NORMS, NormLayer
+from asrnorm.norms import NORMS, NoNorm, NormLayer
 
 _ORIGINAL = "_asrnorm_original"
 # Shared with the layer that is replaced, so that a handle's remove() still works.
@@ -71,6 +71,8 @@ def build_replacement(
     make = NORMS[factory] if isinstance(factory, str) else factory
     norm = make(what.num_features, **arguments)
     inherit_values(norm, what)
+    if isinstance(norm, NoNorm):
+        norm.copies = True
     if what.running_mean is not None and hasattr(old, "momentum") and "momentum" not in options:
         for module in norm.modules():
             if getattr(module, "running_mean", None) is not None and hasattr(module, "momentum"):

@@ -8,7 +8,7 @@ from torch import nn
 from torch.nn.parameter import is_lazy
 from torch.optim import Optimizer
 
-from asrnorm.conversion.kind import DEFAULT_KINDS, KINDS, Recognized, default_factory, recognize
+from asrnorm.conversion.kind import DEFAULT_KINDS, KINDS, Recognized, Unsupported, default_factory, recognize
 from asrnorm.conversion.optimizer import exchange
 from asrnorm.conversion.refusal import check_arguments, check_choice, refuse_other_optimizer, refuse_wrapped
 from asrnorm.conversion.replace import build_replacement, options_of, original_of, restore_original
@@ -157,6 +157,8 @@ def conversion_summary(model: nn.Module) -> ConversionSummary:
 
 
 def _convert_alone(layer: nn.Module, norm: Any, optimizer: Optimizer | None, options: dict[str, Any]) -> nn.Module:
+    if isinstance(what := recognize(layer), Unsupported):
+        raise ConversionError(f"{type(layer).__name__} cannot be converted: {what.reason}")
     holder = nn.Sequential(layer)
     convert(holder, norm, layers="all", kinds=KINDS, optimizer=optimizer, **options)
     holder[0].__dict__[_SUMMARIES] = holder.__dict__[_SUMMARIES]

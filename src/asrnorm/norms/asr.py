@@ -3,13 +3,14 @@
 Fan et al., CVPR 2021, section 3.2. The equations live in `asrnorm.ops`; this file holds the parameters.
 """
 
+import math
 from typing import Any, Literal
 
 import torch
 from torch import Tensor, nn
 
 from asrnorm import ops
-from asrnorm.errors import InputError
+from asrnorm.errors import InputError, InputTypeError
 from asrnorm.norms.base import NORMS, affine_parameters, spatial_size
 from asrnorm.norms.dense import read_dense
 from asrnorm.norms.running import TracksBatch
@@ -119,6 +120,11 @@ class ASRNorm2d(TracksBatch):
             self.start_tracking(**factory)
 
     def _check_options(self, stan_ratio: int, rescale_ratio: int, rescale_features: int | None) -> None:
+        sizes = (self.num_features, stan_ratio, rescale_ratio, rescale_features or 1)
+        if any(isinstance(size, bool) or not isinstance(size, int) for size in sizes):
+            raise InputTypeError(f"{self.label()}: num_features, ratios and rescale_features are whole numbers")
+        if not math.isfinite(self.lambda_init) or not math.isfinite(self.gate_init):
+            raise InputError(f"{self.label()}: lambda_init and gate_init must be finite")
         if self.num_features < 1:
             raise InputError(f"{self.label()}: num_features must be at least 1")
         if not self.eps >= 0:

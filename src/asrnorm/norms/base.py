@@ -42,7 +42,8 @@ class NormLayer(nn.Module):
             InputError: wrong rank, channel count, or empty maps.
         """
         if not isinstance(x, Tensor):
-            raise InputTypeError(f"{self.label()}: expected a tensor, got {type(x).__name__}")
+            hint = "; torch.fx: let the tracer take norm layers as leaves" if type(x).__name__ == "Proxy" else ""
+            raise InputTypeError(f"{self.label()}: expected a tensor, got {type(x).__name__}{hint}")
         if not torch.is_floating_point(x):
             raise InputTypeError(
                 f"{self.label()}: expected floating-point input, got {x.dtype}; convert it with x.float()"

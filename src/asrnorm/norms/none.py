@@ -15,11 +15,17 @@ class NoNorm(NormLayer):
         device: taken for the contract's sake.
         dtype: likewise.
 
+    Attributes:
+        copies: give a copy, as every other norm does; set where it takes the place of one, since what follows may
+            change its input in place.
+
     Example:
         >>> x = torch.randn(2, 8, 4, 4)
         >>> NoNorm(8)(x) is x
         True
     """
+
+    copies: bool = False
 
     def __init__(
         self,
@@ -34,4 +40,4 @@ class NoNorm(NormLayer):
     def forward(self, x: Tensor) -> Tensor:
         """Return `x`."""
         self.check_input(x)
-        return x
+        return x.clone() if self.copies else x

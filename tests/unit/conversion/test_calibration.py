@@ -8,7 +8,7 @@ import torch
 from torch import nn
 
 import asrnorm
-from asrnorm.errors import ConversionError, InputError
+from asrnorm.errors import ConversionError, InputError, InputTypeError
 from asrnorm.models.resnet import BasicBlock, ResNet
 from helpers.small_net import small_net, trained
 from helpers.toy_timm import BatchNormAct2d
@@ -202,3 +202,18 @@ def test_a_network_that_fails_is_left_as_it_was():
         asrnorm.calibrate(model, [torch.randn(2, 3, 12, 12), torch.randn(2, 4, 12, 12)])
     assert all(torch.equal(value, before[key]) for key, value in model.state_dict().items())
     assert not model.training
+
+
+@pytest.mark.parametrize(
+    ("batches", "options", "line"),
+    [
+        (torch.zeros(2, 3, 4, 4), {}, r"batches takes several.* make \[images\]"),
+        ([{"images": torch.zeros(2, 3, 4, 4)}], {}, "a tuple that starts with one, not dict"),
+        ([("a", "b")], {}, "a tuple that starts with one, not tuple"),
+        ([torch.zeros(2, 3, 4, 4)], {"num_batches": -1}, "num_batches must be at least 0, not -1"),
+    ],
+)
+def test_what_are_no_batches_is_one_line(batches, options, line):
+    model = asrnorm.convert(nn.Sequential(nn.Conv2d(3, 4, 1), nn.BatchNorm2d(4)), "asr", gated_rescale=True)
+    with pytest.raises((InputError, InputTypeError), match=line):
+        asrnorm.calibrate(model, batches, **options)

@@ -205,7 +205,7 @@ def test_wrong_names_are_answered_with_the_right_ones():
         asrnorm.convert(small_net(), "asr", stan_ration=4)
     with pytest.raises(UnknownNameError, match="unknown kind of norm 'bathc'; did you mean 'batch'"):
         asrnorm.convert(small_net(), "asr", kinds=("bathc",))
-    with pytest.raises(InputTypeError, match=r"convert takes a torch\.nn\.Module, not str"):
+    with pytest.raises(InputTypeError, match=r"expected a torch\.nn\.Module, not str"):
         asrnorm.convert("resnet18", "asr")
 
 
@@ -299,3 +299,41 @@ def test_layers_that_were_picked_for_a_trained_network_are_named_for_loading():
     assert note.endswith("convert that with layers='early', gated_rescale=True")
     fresh = asrnorm.convert(asrnorm.create_model("resnet18", num_classes=3), "asr", layers="early", gated_rescale=True)
     fresh.load_state_dict(network.state_dict())
+
+
+def test_no_norm_in_the_place_of_one_leaves_its_input_to_others():
+    class Block(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.norm, self.act, self.conv = nn.BatchNorm2d(8), nn.ReLU(inplace=True), nn.Conv2d(8, 8, 1)
+
+        def forward(self, x):
+            return x + self.conv(self.act(self.norm(x)))
+
+    block, x = asrnorm.convert(Block(), "none"), torch.randn(2, 8, 4, 4)
+    before = x.clone()
+    torch.testing.assert_close(block(x), before + block.conv(before.relu()))
+    torch.testing.assert_close(x, before, rtol=0, atol=0)
+
+
+@pytest.mark.parametrize(
+    ("call", "line"),
+    [
+        (
+            lambda: asrnorm.convert(nn.Sequential(nn.BatchNorm2d(4)), None),
+            "norm takes a name, such as 'asr', or a factory",
+        ),
+        (lambda: asrnorm.revert(3), "expected a torch.nn.Module, not int"),
+        (lambda: asrnorm.convert(3, "asr"), "expected a torch.nn.Module, not int"),
+    ],
+)
+def test_what_is_no_norm_or_no_model_is_one_line(call, line):
+    with pytest.raises(InputTypeError, match=line):
+        call()
+
+
+def test_a_choice_of_nothing_and_a_layer_of_another_kind_are_named():
+    with pytest.raises(ConversionError, match="layers names no layer to convert"):
+        asrnorm.convert(nn.Sequential(nn.BatchNorm2d(4)), "asr", layers=[])
+    with pytest.raises(ConversionError, match=r"^LayerNorm cannot be converted: "):
+        asrnorm.convert(nn.LayerNorm(4), "asr")

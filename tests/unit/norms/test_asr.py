@@ -5,7 +5,7 @@ import math
 import pytest
 import torch
 
-from asrnorm.errors import InputError
+from asrnorm.errors import InputError, InputTypeError
 from asrnorm.norms import ARNorm2d, ASNorm2d, ASRNorm2d, BatchNorm, InstanceNorm, create_norm
 
 
@@ -157,3 +157,18 @@ def test_an_activation_that_no_layer_applies_is_refused_where_it_is_called_with(
     torch.testing.assert_close(layer(x, activation="relu"), torch.relu(layer(x)))
     with pytest.raises(InputError, match="activation must be None or 'relu', not 'gelu'"):
         layer(x, activation="gelu")
+
+
+@pytest.mark.parametrize(
+    ("features", "options"),
+    [(8.0, {}), ("8", {}), (8, {"stan_ratio": 2.5}), (8, {"rescale_ratio": "2"}), (8, {"rescale_features": 1.5})],
+)
+def test_sizes_are_whole_numbers(features, options):
+    with pytest.raises(InputTypeError, match="are whole numbers"):
+        ASRNorm2d(features, **options)
+
+
+@pytest.mark.parametrize("name", ["lambda_init", "gate_init"])
+def test_a_start_that_is_not_finite_is_refused(name):
+    with pytest.raises(InputError, match="must be finite"):
+        ASRNorm2d(8, **{name: math.nan})
