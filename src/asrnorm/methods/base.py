@@ -8,7 +8,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from asrnorm.errors import InputError
+from asrnorm.errors import InputError, InputTypeError
 from asrnorm.models import Classifier
 from asrnorm.registry import Registry
 from asrnorm.world import ALONE, World
@@ -52,6 +52,15 @@ class Batch(NamedTuple):
         return drawn[self.offset : self.offset + len(self.labels)]
 
 
+def _describe(batch: object) -> str:
+    parts = f" of {len(batch)}" if isinstance(batch, list | tuple | Mapping) else ""
+    return f"{type(batch).__name__}{parts}"
+
+
+def _is_unit(images: Tensor) -> bool:
+    return bool(images.min() >= 0 and images.max() <= 1)
+
+
 _STEPS = "own_steps"
 _PARTS = ("features", "embed", "classify")
 
@@ -88,6 +97,7 @@ class Method:
         world: the processes of the run; set by the trainer.
         capturable: `loss` is a function of the batch's tensors and of `drawn` alone, shapes included, waits for nothing
             and may be captured as a CUDA graph. A class that brings its own `loss` has to say so anew.
+        unit_range: `loss` changes images by the arithmetic of pixels in [0, 1], so that others would be spoiled.
         keeps_growth: `grow` takes so long, next to writing a checkpoint, that one follows it.
         capture: capture what a grow phase repeats; set by the trainer.
     """
@@ -95,6 +105,7 @@ class Method:
     seed: int = 0
     world: World = ALONE
     capturable: bool = True
+    unit_range: bool = False
     keeps_growth: bool = True
     capture: bool = False
     _own_steps: int = 0
@@ -112,10 +123,22 @@ class Method:
             cls.load_state_dict = _taking_steps(cls.load_state_dict)  # type: ignore[method-assign]
 
     def as_batch(self, batch: Any) -> Batch:
-        """Return a `Batch`; a pair of images and labels, as a user's own loop has it, gets the next step."""
+        """Return a `Batch`; a pair of images and labels, as a user's own loop has it, gets the next step.
+
+        Raises:
+            InputTypeError: neither.
+            InputError: the first images are not in [0, 1], where the method has to know.
+        """
         if isinstance(batch, Batch):
             return batch
+        if not isinstance(batch, list | tuple) or len(batch) != 2 or not all(isinstance(x, Tensor) for x in batch):
+            raise InputTypeError(f"a batch is a pair of tensors, images and labels, or a Batch, not {_describe(batch)}")
         images, labels = batch
+        if self.unit_range and not self._own_steps and images.numel() and not _is_unit(images):
+            raise InputError(
+                f"{type(self).__name__} works on images in [0, 1], these are from {images.min():.3g} to "
+                f"{images.max():.3g}; let the model normalize them, as asrnorm.models.normalized does"
+            )
         self._own_steps += 1
         return Batch(images, labels, self._own_steps - 1)
 

@@ -34,6 +34,8 @@ class PGD(Method):
 
     capturable = True
 
+    unit_range = True
+
     def __init__(
         self,
         *,

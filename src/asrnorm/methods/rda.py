@@ -23,6 +23,8 @@ class RDA(Method):
 
     capturable = True
 
+    unit_range = True
+
     def __init__(self, *, tuple_length: int = 3) -> None:
         super().__init__()
         require_positive("RDA", {"tuple_length": tuple_length})

@@ -50,6 +50,8 @@ class TransformationPool(Method, ABC):
     keeps_growth = False  # on a GPU a search of Digits takes a tenth of a second, as a checkpoint does
     _search_graph: SearchGraph | None = None
 
+    unit_range = True
+
     def __init__(
         self,
         *,

@@ -8,8 +8,9 @@ from torch import nn
 import asrnorm
 from asrnorm.data import ImageSet
 from asrnorm.data.pool import Pool
-from asrnorm.errors import InputError
+from asrnorm.errors import InputError, InputTypeError
 from asrnorm.methods import METHODS, Batch
+from helpers.smooth_net import SmoothNet
 
 
 def small():
@@ -79,3 +80,17 @@ def test_the_steps_of_an_own_loop_go_on_after_a_resume(name):
     resumed.load_state_dict(method.state_dict())
     torch.testing.assert_close(resumed.loss(model, batch), method.loss(model, batch), rtol=0, atol=0)
     assert resumed.state_dict()["own_steps"] == 3
+
+
+@pytest.mark.parametrize("name", ["rda", "rsda", "esda", "pgd"])
+def test_images_beyond_the_unit_range_are_refused_where_pixels_are_changed(name):
+    images, labels = torch.randn(4, 3, 4, 4, dtype=torch.float64), torch.tensor([0, 1, 2, 0])
+    with pytest.raises(InputError, match=r"works on images in \[0, 1\], these are from -.*; let the model normalize"):
+        asrnorm.create_method(name).loss(SmoothNet(), (images, labels))
+    assert asrnorm.create_method("erm").loss(SmoothNet(), (images, labels)).isfinite()
+
+
+@pytest.mark.parametrize("batch", [{"images": 1, "labels": 2}, torch.zeros(2, 3, 8, 8), ("a", "b"), (torch.zeros(2),)])
+def test_what_is_no_pair_is_one_line(batch):
+    with pytest.raises(InputTypeError, match="a batch is a pair of tensors, images and labels, or a Batch, not "):
+        asrnorm.create_method("erm").loss(SmoothNet(), batch)
