@@ -4,16 +4,19 @@ A job whose machine dies is handed to another, where its run goes on from its la
 """
 
 import logging
+import re
+import socket
 import time
 from typing import Any
 
-from asrnorm.errors import InputError, MissingDependencyError
+from asrnorm.errors import InputError, MissingDependencyError, first_line
 from asrnorm.launch.executor import Ended
 from asrnorm.launch.job import Job
 from asrnorm.launch.local import PER_GPU
 from asrnorm.launch.work import forwarded, last_line, work_there
 
 _SECONDS = 2.0  # between two looks at the size of the cluster
+_ANSWER_SECONDS = 5.0
 
 
 class RayExecutor:
@@ -30,6 +33,7 @@ class RayExecutor:
 
     def __init__(self, address: str = "auto", workers: int | None = None) -> None:
         self._ray = _import_ray()
+        _knock(address)
         try:
             self._ray.init(address=address, log_to_driver=False, logging_level=logging.ERROR)
         except (ConnectionError, ValueError, RuntimeError, TimeoutError) as error:
@@ -86,6 +90,21 @@ class RayExecutor:
         except errors.RayError as error:  # a worker or a machine that is gone
             return Ended(job, "lost", f"its machine was lost ({type(error).__name__})")
         return ended
+
+
+def _knock(address: str) -> None:
+    """Refuse an address at which nothing listens: Ray itself would try it for many minutes.
+
+    Raises:
+        InputError: nobody there.
+    """
+    named = re.fullmatch(r"(?:ray://)?(\[[0-9a-fA-F:]+\]|[^:/\s]+):(\d{1,5})", address)
+    if named is None:  # auto, local, or what Ray may make sense of
+        return
+    try:
+        socket.create_connection((named[1].strip("[]"), int(named[2])), _ANSWER_SECONDS).close()
+    except (OSError, OverflowError, UnicodeError) as error:
+        raise InputError(f"no Ray cluster at {address!r} ({first_line(error)}); start one: ray start --head") from None
 
 
 def _import_ray() -> Any:

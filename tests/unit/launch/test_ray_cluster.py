@@ -22,6 +22,13 @@ def test_without_ray_one_line_says_what_to_install(monkeypatch):
         ray_cluster.RayExecutor()
 
 
+@pytest.mark.parametrize("address", ["no-such-host.invalid:6379", "ray://no-such-host.invalid:10001", "127.0.0.1:1"])
+def test_an_address_at_which_nobody_listens_is_one_line_at_once(address, monkeypatch):
+    monkeypatch.setattr(ray_cluster, "_import_ray", SimpleNamespace)
+    with pytest.raises(InputError, match=rf"no Ray cluster at '{re.escape(address)}' .*; start one: ray start --head"):
+        ray_cluster.RayExecutor(address)
+
+
 class Errors:
     class RayError(Exception): ...
 
