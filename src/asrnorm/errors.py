@@ -76,6 +76,8 @@ def describe_unknown(kind: str, name: str, known: Iterable[str]) -> str:
         "unknown norm 'asrr'; did you mean 'asr'? Known: asr, bn"
     """
     names = sorted(known)
+    if not names:
+        return f"unknown {kind} {name!r}; there is none"
     close = difflib.get_close_matches(name, names, n=1)
     hint = f"did you mean {close[0]!r}? Known" if close else "known"
     return f"unknown {kind} {name!r}; {hint}: {', '.join(names)}"

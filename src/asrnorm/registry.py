@@ -3,6 +3,7 @@
 import inspect
 from collections.abc import Callable, Iterator, Mapping
 from numbers import Integral, Real
+from pathlib import Path
 from types import NoneType, UnionType
 from typing import Any, Generic, TypeVar, get_args, get_origin, get_type_hints
 
@@ -10,7 +11,7 @@ from asrnorm.errors import InputError, UnknownNameError, describe_unknown
 
 T = TypeVar("T", bound=Callable[..., Any])
 
-_PLAIN: dict[Any, Any] = {bool: bool, int: Integral, float: Real, str: str, NoneType: NoneType}
+_PLAIN: dict[Any, Any] = {bool: bool, int: Integral, float: Real, str: str, Path: Path, NoneType: NoneType}
 
 
 class Registry(Generic[T]):

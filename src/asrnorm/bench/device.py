@@ -13,7 +13,7 @@ import torch
 from asrnorm import ops
 from asrnorm.bench.harness import Case, compare
 from asrnorm.diagnosis import BACKEND_VARIABLE
-from asrnorm.errors import InputError, first_line
+from asrnorm.errors import InputError, WrongCallError, first_line
 from asrnorm.ops.dispatch import Backend, kernel_problem
 
 logger = logging.getLogger("asrnorm")
@@ -25,13 +25,22 @@ _COPY_BYTES = 1 << 30
 def require(device: str) -> torch.device:
     """Return the device, or refuse one that is not there.
 
+    Raises:
+        WrongCallError: no name of a device, or of one that nothing is measured on.
+        InputError: there is no such device here.
+
     Example:
         >>> require("cpu")
         device(type='cpu')
     """
-    if torch.device(device).type == "cuda" and not torch.cuda.is_available():
-        raise InputError(f"device {device!r} was asked for, but torch sees no CUDA device; use --device cpu")
-    chosen = torch.device(device)
+    try:
+        chosen = torch.device(device)
+    except RuntimeError:
+        chosen = torch.device("meta")
+    if chosen.type not in ("cpu", "cuda"):
+        raise WrongCallError(f"device {device!r} cannot be used: it must be cpu or cuda")
+    if chosen.type == "cuda" and (chosen.index or 0) >= torch.cuda.device_count():
+        raise InputError(f"device {device!r} was asked for, but torch sees no such CUDA device; use --device cpu")
     if chosen.type == "cuda" and chosen.index is None:
         return torch.device("cuda", torch.cuda.current_device())
     return chosen

@@ -1,6 +1,5 @@
 """`asrnorm audit`: a robustness report on any model."""
 
-import shutil
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -9,6 +8,8 @@ from rich.console import Console
 from rich.table import Table
 
 from asrnorm.cli.own_module import Modules, import_modules
+from asrnorm.cli.run_folder import check_place
+from asrnorm.storage import write_whole
 
 if TYPE_CHECKING:
     from asrnorm.audit import Audit, Pictures, Plan, Subject
@@ -63,6 +64,8 @@ def audit(
     Example: `asrnorm audit net.onnx --data photos --mean 0.485 0.456 0.406 --std 0.229 0.224 0.225 --quick`. Started
     again in the same folder, it goes on where it stopped.
     """
+    if json_file is not None:
+        check_place(json_file)
     import_modules(modules)
     from asrnorm.audit import Plan, run_audit, write_audit
 
@@ -76,8 +79,7 @@ def audit(
     )
     page, numbers = write_audit(result, pictures, out)
     if json_file is not None:
-        json_file.parent.mkdir(parents=True, exist_ok=True)
-        shutil.copyfile(numbers, json_file)
+        write_whole(json_file, numbers.read_bytes())
     _print(result)
     typer.echo(f"report: {page}")
 

@@ -8,7 +8,7 @@ import typer
 from rich.console import Console
 from rich.table import Table
 
-from asrnorm.config import Scale
+from asrnorm.config import Scale, run_name
 from asrnorm.results import RunResult
 
 # Row of the table: recipe.
@@ -21,7 +21,7 @@ ROWS = {
 
 def demo(
     out: Annotated[Path, typer.Option(help="Folder of the runs and the report.")] = Path("runs", "demo"),
-    seed: Annotated[int, typer.Option(help="Seed of the three runs.")] = 0,
+    seed: Annotated[int, typer.Option(min=0, help="Seed of the three runs.")] = 0,
     scale: Annotated[str, typer.Option(help="paper (the demo's own size) or smoke (seconds).")] = "paper",
     fresh: Annotated[bool, typer.Option("--fresh", help="Train again what is done.")] = False,
 ) -> None:
@@ -34,15 +34,15 @@ def demo(
     from asrnorm.recipes import recipe
     from asrnorm.training import run
 
+    configs = {row: recipe(name, scale=cast(Scale, scale), seed=seed) for row, name in ROWS.items()}
+    folders = {row: out / run_name(config) for row, config in configs.items()}
     results = {}
-    for row, name in ROWS.items():
-        typer.echo(f"{row}: {name}, seed {seed}")
-        results[row] = run(recipe(name, scale=cast(Scale, scale), seed=seed), out / f"{name}--s{seed}", fresh=fresh)
+    for row, config in configs.items():
+        typer.echo(f"{row}: {config.recipe}, seed {seed}")
+        results[row] = run(config, folders[row], fresh=fresh)
     _print(results)
     page = out / "report.html"
-    _write_report(
-        page, results, {row: out / f"{name}--s{seed}" for row, name in ROWS.items()}, create_suite("digits_mini")
-    )
+    _write_report(page, results, folders, create_suite("digits_mini"))
     typer.echo(f"report: {page}")
 
 

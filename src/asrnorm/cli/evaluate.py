@@ -1,7 +1,6 @@
 """`asrnorm evaluate`: what a finished run is worth on every domain of a suite."""
 
 import json
-import os
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
@@ -14,11 +13,12 @@ from rich.console import Console
 
 from asrnorm.cli.kept_evaluation import check_name, keep_result, keep_statistics
 from asrnorm.cli.own_module import Modules, import_modules
-from asrnorm.cli.run_folder import open_run, read_assignments
+from asrnorm.cli.run_folder import check_place, open_run, read_assignments
 from asrnorm.cli.score_table import print_attacks, print_places, print_scores
 from asrnorm.config import RunConfig, content_hash, override
-from asrnorm.errors import InputError, StorageError, first_line
-from asrnorm.storage import describe_failure, write_whole
+from asrnorm.errors import InputError, WrongCallError, first_line
+from asrnorm.results import read_result
+from asrnorm.storage import write_whole
 
 if TYPE_CHECKING:
     from asrnorm.data import Suite
@@ -73,10 +73,15 @@ def evaluate(
     if name is not None:
         check_name(name)
     if json_file is not None:
-        _check_place(json_file)
+        check_place(json_file)
     import_modules(modules)
     loaded = open_run(run)
-    config = override(loaded.config, assignments)
+    if name is not None:
+        read_result(run / "result.json")  # of which what is kept takes what it does not measure again
+    try:
+        config = override(loaded.config, assignments)
+    except InputError as error:
+        raise WrongCallError(str(error)) from error
     chosen = loaded.suite if data is not None else _choose_suite(loaded, config)
     _change_norm(loaded, config)
     if "device" in assignments:
@@ -90,6 +95,8 @@ def evaluate(
 
     started = time.monotonic()
     limit = config.evaluate_limit if name is not None or "evaluate_limit" in assignments else 0
+    if loaded.config.evaluate_limit and not limit:
+        typer.echo(f"all images are scored; result.json has at most {loaded.config.evaluate_limit} a domain", err=True)
     form: dict[str, Any] = {
         "batch_size": config.evaluate_batch,
         "precision": config.precision,
@@ -113,18 +120,6 @@ def evaluate(
         write_whole(json_file, json.dumps(_describe(run, loaded.config, config, scores, attacks), indent=2))
     if name is not None:
         keep_result(run, name, config, scores, attacks, time.monotonic() - started)
-
-
-def _check_place(file: Path) -> None:
-    """Make the folder of a file, and refuse a place where it could not be written, before the work is done."""
-    if file.is_dir():
-        raise InputError(f"{file}: a folder; give --json a file, such as {file / 'scores.json'}")
-    try:
-        file.parent.mkdir(parents=True, exist_ok=True)
-    except OSError as error:
-        raise StorageError(describe_failure(error, file)) from None
-    if not os.access(file.parent, os.W_OK | os.X_OK):
-        raise StorageError(f"{file}: nothing can be written in its folder; give --json another place")
 
 
 def _analyze(run: Path, loaded: "LoadedRun", config: RunConfig, suite: "Suite") -> None:

@@ -1,12 +1,14 @@
-"""What the commands on finished runs share: opening a folder, kept results, and the `--set` options of a command."""
+"""What the commands on finished runs share: opening a folder, kept results, `--set` options, a place for `--json`."""
 
+import os
 from collections.abc import Collection, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import typer
 
-from asrnorm.errors import InputError, UnknownNameError, describe_unknown
+from asrnorm.errors import InputError, StorageError, UnknownNameError, describe_unknown
+from asrnorm.storage import describe_failure
 
 if TYPE_CHECKING:
     from asrnorm.training import LoadedRun
@@ -65,3 +67,15 @@ def read_assignments(words: Sequence[str], known: Collection[str]) -> dict[str, 
 def find_kept() -> Path | None:
     """Return the folder of kept results, `results/` of the working directory; `None` where there is none."""
     return KEPT if KEPT.is_dir() else None
+
+
+def check_place(file: Path) -> None:
+    """Make the folder of a file, and refuse a place where it could not be written, before the work is done."""
+    if file.is_dir():
+        raise InputError(f"{file}: a folder; give --json a file, such as {file / 'scores.json'}")
+    try:
+        file.parent.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise StorageError(describe_failure(error, file)) from None
+    if not os.access(file.parent, os.W_OK | os.X_OK):
+        raise StorageError(f"{file}: nothing can be written in its folder; give --json another place")

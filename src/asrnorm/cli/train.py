@@ -85,11 +85,15 @@ def _resolve(
         return make(
             recipe, scale=cast(Scale, scale or "paper"), seed=seed or 0, source=source, target=targets, **changes
         )
-    if recipe is not None or scale is not None:
-        raise typer.BadParameter("--config takes the place of a recipe and its scale: leave those out")
+    loaded = load_config(config_file)
+    if scale not in (None, loaded.scale) or recipe not in (None, loaded.recipe):
+        raise typer.BadParameter(
+            f"--config takes the place of a recipe and its scale, and {config_file} has {loaded.recipe} at scale "
+            f"{loaded.scale}: leave those out"
+        )
     given = {"seed": seed, "suite.source": source, "suite.target": targets}
     options = {name: value for name, value in given.items() if value is not None}
-    return override(load_config(config_file), {**options, **changes})
+    return override(loaded, {**options, **changes})
 
 
 def _split(assignment: str) -> tuple[str, str]:

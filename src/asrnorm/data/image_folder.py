@@ -19,6 +19,7 @@ from asrnorm.data.image_set import ImageSet, concatenate
 from asrnorm.data.split import split_stratified
 from asrnorm.errors import InputError
 
+MOST_SIDE = 8192
 _ROOT_HINT = (
     "give --set suite.root=FOLDER (in Python root=), a folder <domain>/<class>/<image>, or a .csv or .jsonl file"
 )
@@ -70,8 +71,8 @@ class ImageFolder(Suite):
     ) -> None:
         super().__init__(root=root)
         height, width = (size, size) if isinstance(size, int) else size
-        if min(height, width) < 1:
-            raise InputError(f"suite 'folder': size must be at least 1, not {size}")
+        if not 1 <= min(height, width) <= max(height, width) <= MOST_SIDE:
+            raise InputError(f"suite 'folder': size must be from 1 to {MOST_SIDE:,}, not {size}")
         self._size = (int(height), int(width))
         self._source, self._target = source, target
         self._fractions = (validation, test)

@@ -1,6 +1,7 @@
 """One run, from config to result: the only place that wires everything together."""
 
 import json
+import logging
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager, nullcontext
@@ -15,7 +16,7 @@ from asrnorm.config import RunConfig, content_hash, load_config
 from asrnorm.data import Suite, create_suite
 from asrnorm.data.base import Data
 from asrnorm.data.pool import Pool
-from asrnorm.errors import DivergenceError, InputError
+from asrnorm.errors import DivergenceError, InputError, InputTypeError
 from asrnorm.models import Classifier
 from asrnorm.models.weight import read_state
 from asrnorm.results import RunResult, format_result, read_result
@@ -29,6 +30,8 @@ from asrnorm.training.preparation import prepare_model
 from asrnorm.training.selection import Selector, create_measure, hold_out, needs_hold_out, validate
 from asrnorm.training.trainer import Trainer
 from asrnorm.world import World
+
+logger = logging.getLogger(__name__)
 
 _CHOICE = "choice.json"
 
@@ -68,6 +71,8 @@ def run(config: RunConfig, out: str | Path | None = None, fresh: bool = False, w
         InterruptedRunError: Ctrl-C or SIGTERM, after a checkpoint.
         StorageError: the disk is full, or the folder cannot be written.
     """
+    if not isinstance(config, RunConfig):
+        raise InputTypeError(f"train takes a config, such as asrnorm.recipe('digits.rsda_asr'), not {config!r:.80}")
     check_config(config)
     device = choose_device(config.device)
     if device.type == "mps":
@@ -183,6 +188,10 @@ def _train(
 ) -> Trainer:
     model = build_model(config, suite, len(suite.classes), site.device)
     pool = Pool(data, site.device)
+    if config.batch_size > len(pool) and site.world.rank == 0:
+        logger.warning(
+            "batch_size is %s, the source has %s images: a batch is all of them", config.batch_size, len(pool)
+        )
     store = CheckpointStore(place.checkpoints, place.pool, config)
     if from_first(store.is_empty(), site.world):
         prepare_model(model, config, pool, site.world)

@@ -41,8 +41,8 @@ def test_a_run_reports_every_way_beside_the_baseline():
 
 
 def test_a_gpu_that_is_not_there_is_named(monkeypatch):
-    monkeypatch.setattr(data.torch.cuda, "is_available", lambda: False)
-    with pytest.raises(InputError, match="torch sees no CUDA device; use --device cpu"):
+    monkeypatch.setattr(data.torch.cuda, "device_count", lambda: 0)
+    with pytest.raises(InputError, match="torch sees no such CUDA device; use --device cpu"):
         next(run("cuda"))
 
 

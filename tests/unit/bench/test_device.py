@@ -6,13 +6,20 @@ import torch
 
 from asrnorm.bench import device as place
 from asrnorm.bench.harness import Case
-from asrnorm.errors import InputError
+from asrnorm.errors import InputError, WrongCallError
 
 
 def test_a_gpu_that_is_not_there_is_named(monkeypatch):
-    monkeypatch.setattr(place.torch.cuda, "is_available", lambda: False)
-    with pytest.raises(InputError, match="torch sees no CUDA device; use --device cpu"):
-        place.require("cuda:1")
+    monkeypatch.setattr(place.torch.cuda, "device_count", lambda: 0)
+    for name in ("cuda", "cuda:1"):
+        with pytest.raises(InputError, match="torch sees no such CUDA device; use --device cpu"):
+            place.require(name)
+
+
+@pytest.mark.parametrize("name", ["foo", "meta", "mps", "cpu:x"])
+def test_what_is_no_device_to_measure_on_is_a_wrong_call(name):
+    with pytest.raises(WrongCallError, match=f"device '{name}' cannot be used: it must be cpu or cuda"):
+        place.require(name)
 
 
 def test_a_way_that_cannot_run_is_left_out_and_named(caplog):

@@ -7,6 +7,8 @@ import pytest
 
 from asrnorm.cli.demo import ROWS
 from asrnorm.cli.main import main
+from asrnorm.config import run_name
+from asrnorm.recipes import recipe
 
 
 def test_the_demo_trains_compares_and_reports(tmp_path, capsys, monkeypatch):
@@ -23,4 +25,6 @@ def test_the_demo_trains_compares_and_reports(tmp_path, capsys, monkeypatch):
     assert not re.search(r"https?://(?!www\.w3\.org|purl\.org|creativecommons\.org|matplotlib\.org)", text)
     results = [json.loads(path.read_text()) for path in tmp_path.glob("*/result.json")]
     assert {result["recipe"] for result in results} == set(ROWS.values())
+    folders = {path.parent.name for path in tmp_path.glob("*/result.json")}
+    assert folders == {run_name(recipe(name, scale="smoke")) for name in ROWS.values()}  # of another scale: others
     assert main(["demo", "--out", str(tmp_path), "--scale", "smoke"]) == 0  # done runs are not trained again

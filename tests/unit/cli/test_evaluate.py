@@ -15,7 +15,7 @@ from typer.testing import CliRunner
 from asrnorm.cli.evaluate import evaluate
 from asrnorm.config import content_hash
 from asrnorm.data import SUITES
-from asrnorm.errors import AsrnormError, InputError, StorageError, UnknownNameError
+from asrnorm.errors import AsrnormError, InputError, StorageError, UnknownNameError, WrongCallError
 from asrnorm.evaluation import score, score_suite
 from helpers.finished_run import QuarterNet, install_run
 from helpers.toy_suite import ToySuite
@@ -238,7 +238,7 @@ def test_a_place_where_no_file_can_be_is_refused_before_the_work(run, tmp_path, 
     caught = call(run.folder, "--json", tmp_path / "file" / "scores.json").exception
     assert isinstance(caught, StorageError)
     assert str(caught).startswith(f"{tmp_path / 'file' / 'scores.json'}: ")
-    monkeypatch.setattr("asrnorm.cli.evaluate.os.access", lambda place, mode: not mode & os.W_OK)
+    monkeypatch.setattr("asrnorm.cli.run_folder.os.access", lambda place, mode: not mode & os.W_OK)
     caught = call(run.folder, "--json", tmp_path / "scores.json").exception
     assert isinstance(caught, StorageError)
     assert "nothing can be written" in str(caught)
@@ -266,3 +266,14 @@ def test_images_whose_classes_have_changed_are_refused(run, monkeypatch):
     caught = call(run.folder).exception
     with pytest.raises(InputError, match="the run knows the classes a, b, c, d, suite 'toy' has b, c, d, e"):
         raise caught
+
+
+def test_a_value_that_a_field_does_not_take_is_a_wrong_call(run):
+    assert isinstance(call(run.folder, "--set", "evaluate_batch=0").exception, WrongCallError)
+
+
+def test_all_images_where_the_run_scored_few_are_told_of(tmp_path, monkeypatch):
+    install_run(monkeypatch, tmp_path / "run", ToySuite(), evaluate_limit=7)
+    result = call(tmp_path / "run")
+    assert result.exit_code == 0
+    assert "all images are scored; result.json has at most 7 a domain" in result.stderr

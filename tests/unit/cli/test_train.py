@@ -1,5 +1,6 @@
 import sys
 import types
+from pathlib import Path
 
 import pytest
 import typer
@@ -43,6 +44,11 @@ def test_a_config_trains_and_the_table_has_every_domain(config_file, tmp_path):
     assert (tmp_path / "a" / "result.json").exists()
     again = call("--config", str(tmp_path / "a" / "config.yaml"), "--out", str(tmp_path / "a"))
     assert again.stdout == done.stdout
+
+
+def test_a_recipe_beside_a_config_of_that_recipe_says_nothing_new(config_file):
+    name = yaml.safe_load(Path(config_file).read_text())["recipe"]
+    assert call(name, "--config", config_file, "--dry-run").stdout == call("--config", config_file, "--dry-run").stdout
 
 
 def test_dry_run_prints_a_config_that_is_itself_valid_and_makes_nothing(config_file, tmp_path, monkeypatch):

@@ -11,7 +11,14 @@ import pytest
 import torch
 
 from asrnorm import storage
-from asrnorm.errors import DivergenceError, InputError, InterruptedRunError, StorageError, UnknownNameError
+from asrnorm.errors import (
+    DivergenceError,
+    InputError,
+    InputTypeError,
+    InterruptedRunError,
+    StorageError,
+    UnknownNameError,
+)
 from asrnorm.norms import NORMS
 from asrnorm.results import read_result
 from asrnorm.training import load_run, run
@@ -323,3 +330,8 @@ def test_float64_and_bfloat16_run(tmp_path):
     assert load_run(tmp_path / "a", device="cpu").model.get_submodule("backbone.conv").weight.dtype == torch.float64
     result = run(tiny_config(steps=3, precision="bfloat16"), tmp_path / "b")
     assert np.isfinite(result.average_accuracy)
+
+
+def test_what_is_no_config_is_one_line():
+    with pytest.raises(InputTypeError, match=r"train takes a config, such as asrnorm\.recipe\('digits\.rsda_asr'\)"):
+        run("digits_mini.erm_bn")
