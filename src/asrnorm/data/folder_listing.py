@@ -3,7 +3,9 @@
 import csv
 import io
 import json
+import logging
 import os
+from collections import Counter
 from collections.abc import Collection, Iterator
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -14,6 +16,7 @@ from asrnorm.errors import InputError
 
 COLUMNS = ("path", "label", "domain")
 MOST_BYTES = 1 << 30
+_log = logging.getLogger(__name__)
 
 
 class Sample(NamedTuple):
@@ -56,6 +59,7 @@ def list_images(root: Path, domains: Collection[str] | None = None) -> list[Samp
             samples += [Sample(path, path.relative_to(root).as_posix(), label.name, domain.name) for path in images]
     if not samples:
         raise InputError(f"{root}: no images in it; expected <domain>/<class>/<image>")
+    _refuse_links_to_one(root, samples)
     return samples
 
 
@@ -117,6 +121,7 @@ def list_labeled(root: Path) -> list[Sample]:
         samples += [Sample(path, path.relative_to(root).as_posix(), label.name, root.name) for path in images]
     if not samples:
         raise InputError(f"{root}: no images in it; expected <class>/<image> ({', '.join(sorted(ENDINGS))})")
+    _refuse_links_to_one(root, samples)
     return samples
 
 
@@ -146,18 +151,36 @@ def _folders(place: Path) -> list[Path]:
 
 
 def _images_of_class(folder: Path) -> list[Path]:
-    images = sorted(_images(folder), key=lambda path: path.as_posix())
+    others: Counter[str] = Counter()
+    images = sorted(_images(folder, others), key=lambda path: path.as_posix())
     if not images:
         raise InputError(f"{folder}: no image in it; remove the folder, or add images ({', '.join(sorted(ENDINGS))})")
+    if others:
+        endings = ", ".join(sorted(others))
+        _log.warning("%s: %s files that are called no images (%s) are passed over", folder, others.total(), endings)
     return images
 
 
-def _images(place: Path) -> Iterator[Path]:
+def _images(place: Path, others: Counter[str]) -> Iterator[Path]:
     for path in _entries(place):
         if path.is_dir() and not path.is_symlink():  # a link upwards would never end
-            yield from _images(path)
+            yield from _images(path, others)
         elif path.suffix.lower() in ENDINGS:
             yield path
+        elif not path.is_dir():
+            others[path.suffix.lower() or path.name] += 1
+
+
+def _refuse_links_to_one(root: Path, samples: list[Sample]) -> None:
+    """Refuse an image under two names, one of them a link: it could be trained on and chosen by."""
+    if not any(sample.path.is_symlink() for sample in samples):
+        return
+    seen: dict[str, str] = {}
+    for sample in samples:
+        place = os.path.realpath(sample.path)
+        if place in seen:
+            raise InputError(f"{root}: {seen[place]} and {sample.key} are one file; remove the link")
+        seen[place] = sample.key
 
 
 def _entries(place: Path) -> list[Path]:

@@ -116,7 +116,11 @@ def _to_rgb(image: Image.Image, path: Path) -> Image.Image:
     with suppress(Exception):  # a broken EXIF block is no reason to refuse the picture
         image = ImageOps.exif_transpose(image)
     if image.mode.startswith(("I", "F")):
-        return Image.fromarray(_to_eight_bits(np.asarray(image), path, wide=wide)).convert("RGB")
+        values = np.asarray(image)
+        pixels = _to_eight_bits(values, path, wide=wide)
+        if isinstance(clear := image.info.get("transparency"), int):  # the gray that stands for none
+            pixels = np.where(values == clear, np.uint8(255), pixels)
+        return Image.fromarray(pixels).convert("RGB")
     if image.mode in _TRANSPARENT or "transparency" in image.info:
         layer = image.convert("RGBA")
         white = Image.new("RGBA", layer.size, "white")

@@ -6,7 +6,7 @@ import os
 import pytest
 from PIL import Image
 
-from asrnorm.data.folder_listing import collect_classes, list_images
+from asrnorm.data.folder_listing import collect_classes, list_images, list_labeled
 from asrnorm.errors import InputError
 from helpers.published import write_folder
 
@@ -126,3 +126,25 @@ def test_rarer_endings_of_the_same_formats_are_listed(ending, tmp_path):
     (tmp_path / "day" / "nut" / f"1{ending}").touch()
     (tmp_path / "day" / "nut" / "notes.txt").touch()
     assert [sample.key for sample in list_images(tmp_path)] == [f"day/nut/1{ending}"]
+
+
+def test_files_that_are_called_no_images_are_told_of(tmp_path, caplog):
+    for name in ("a.png", "b.heic", "sub/c.HEIC", "notes", "Thumbs.db"):
+        path = tmp_path / "photo" / "dog" / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.touch()
+    assert len(list_images(tmp_path)) == 1
+    assert "photo/dog: 4 files that are called no images (.db, .heic, notes) are passed over" in caplog.text
+
+
+@pytest.mark.parametrize("listed", [list_images, lambda root: list_labeled(root / "photo")])
+def test_a_link_to_an_image_that_is_there_is_refused(tmp_path, listed):
+    place = tmp_path / "photo" / "dog"
+    place.mkdir(parents=True)
+    (place / "a.png").touch()
+    (tmp_path / "else.png").touch()
+    (place / "b.png").symlink_to(tmp_path / "else.png")
+    assert len(listed(tmp_path)) == 2  # a link to somewhere else is an image like another
+    (place / "c.png").symlink_to(place / "a.png")
+    with pytest.raises(InputError, match=r"dog/a\.png and \S*dog/c\.png are one file; remove the link"):
+        listed(tmp_path)

@@ -201,3 +201,12 @@ def test_integers_of_32_bits_are_refused_and_of_16_are_not(tmp_path):
     for name in ("short.tif", "short.png"):
         Image.fromarray((gray << 8).astype(np.uint16)).save(tmp_path / name)
         np.testing.assert_array_equal(read_image(tmp_path / name)[..., 0], gray)
+
+
+def test_the_gray_that_stands_for_none_is_white_at_16_bits_too(tmp_path):
+    for name, gray, clear in (
+        ("8.png", np.array([[64, 128]], np.uint8), 64),
+        ("16.png", np.array([[16384, 32768]], np.uint16), 16384),
+    ):
+        Image.fromarray(gray).save(tmp_path / name, transparency=clear)
+        assert read_image(tmp_path / name)[0, :, 0].tolist() == [255, 128]

@@ -99,9 +99,15 @@ def test_wrong_choices_are_one_line(root, options, error, message):
         _ = create_suite("folder", root=root, size=8, **options).train
 
 
-def test_a_wrong_size_is_refused_at_once():
-    with pytest.raises(InputError, match="size must be at least 1"):
-        create_suite("folder", size=0)
+@pytest.mark.parametrize("size", [0, 8193, 10**20, (8, 0)])
+def test_a_wrong_size_is_refused_at_once(size):
+    with pytest.raises(InputError, match="size must be from 1 to 8,192"):
+        create_suite("folder", size=size)
+
+
+def test_a_root_that_is_no_path_is_refused():
+    with pytest.raises(InputError, match=r"option 'root' of suite 'folder' must be str or Path or null, not \[\]"):
+        create_suite("folder", root=[])
 
 
 def test_without_a_root_it_says_what_to_give():
