@@ -12,6 +12,7 @@ from pathlib import Path
 from asrnorm.errors import StorageError
 
 DISK_FULL = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EFBIG})  # what the system calls it
+_OPEN_FILES = "/proc/"  # where /dev/stdout and /dev/fd lead to
 _NO_FOLDER_SYNC = frozenset({errno.EINVAL, errno.ENOTSUP, errno.EOPNOTSUPP})
 
 
@@ -77,12 +78,14 @@ def replacing(path: Path) -> Iterator[Path]:
 
 
 def _is_special(path: Path) -> bool:
-    """Tell whether a name stands for a device or a pipe, which a file must not take the place of."""
+    """Tell whether a name stands for a device, a pipe or an open file, which a file must not take the place of."""
     try:
         mode = path.stat().st_mode
+        target = str(path.readlink()) if path.is_symlink() else ""
+        opened = any(place.startswith(_OPEN_FILES) for place in (target, f"{path.parent.resolve()}/"))
     except OSError:
         return False
-    return path.absolute().parts[1:2] in (("dev",), ("proc",)) or not (stat.S_ISREG(mode) or stat.S_ISDIR(mode))
+    return opened or not (stat.S_ISREG(mode) or stat.S_ISDIR(mode))
 
 
 @contextmanager

@@ -4,6 +4,7 @@ import signal
 import stat
 import subprocess
 import sys
+import tempfile
 from pathlib import Path
 
 import pytest
@@ -180,8 +181,14 @@ def test_a_pipe_gets_the_content_and_stays_one(tmp_path):
 def test_names_of_devices_are_told_from_those_of_files(old, tmp_path):
     # Only asked: a file that took the place of /dev/null would break the machine.
     devices = [path for path in map(Path, ("/dev/null", "/dev/stdout", "/dev/fd/1")) if path.exists()]
-    assert all(storage._is_special(path) for path in devices)
+    assert [path for path in devices if not storage._is_special(path)] == []
     assert not any(storage._is_special(path) for path in (old, tmp_path, tmp_path / "new.json"))
+
+
+@pytest.mark.skipif(not os.access("/dev/shm", os.W_OK), reason="no disk in memory")
+def test_a_file_on_a_disk_in_memory_is_a_file():
+    with tempfile.NamedTemporaryFile(dir="/dev/shm") as file:
+        assert not storage._is_special(Path(file.name))
 
 
 def test_a_name_that_is_no_utf8_is_written_so_that_it_can_be_read(old):

@@ -4,6 +4,7 @@ Fan et al., CVPR 2021, section 3.2. The equations live in `asrnorm.ops`; this fi
 """
 
 import math
+from numbers import Integral
 from typing import Any, Literal
 
 import torch
@@ -121,7 +122,7 @@ class ASRNorm2d(TracksBatch):
 
     def _check_options(self, stan_ratio: int, rescale_ratio: int, rescale_features: int | None) -> None:
         sizes = (self.num_features, stan_ratio, rescale_ratio, rescale_features or 1)
-        if any(isinstance(size, bool) or not isinstance(size, int) for size in sizes):
+        if any(isinstance(size, bool) or not isinstance(size, Integral) for size in sizes):
             raise InputTypeError(f"{self.label()}: num_features, ratios and rescale_features are whole numbers")
         if not math.isfinite(self.lambda_init) or not math.isfinite(self.gate_init):
             raise InputError(f"{self.label()}: lambda_init and gate_init must be finite")

@@ -2,6 +2,7 @@
 
 import math
 
+import numpy as np
 import pytest
 import torch
 
@@ -166,6 +167,10 @@ def test_an_activation_that_no_layer_applies_is_refused_where_it_is_called_with(
 def test_sizes_are_whole_numbers(features, options):
     with pytest.raises(InputTypeError, match="are whole numbers"):
         ASRNorm2d(features, **options)
+
+
+def test_a_whole_number_of_numpy_is_one():
+    assert ASRNorm2d(np.int64(8), stan_ratio=np.int32(2)).stan_encoder.out_features == 4
 
 
 @pytest.mark.parametrize("name", ["lambda_init", "gate_init"])
