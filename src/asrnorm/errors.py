@@ -65,7 +65,7 @@ def first_line(error: object) -> str:
         ('no kernel', 'EOFError')
     """
     lines = str(error).strip().splitlines()
-    return lines[0][:_LONGEST] if lines else type(error).__name__
+    return lines[0].rstrip()[:_LONGEST] if lines else type(error).__name__
 
 
 def describe_unknown(kind: str, name: str, known: Iterable[str]) -> str:

@@ -10,11 +10,8 @@ import pytest
 
 import asrnorm
 from asrnorm.cli.main import main
-from asrnorm.cli.study_choice import change_runs, check_data
 from asrnorm.config import content_hash
-from asrnorm.errors import InputError
 from asrnorm.launch import Failure, Outcome
-from asrnorm.recipes import recipe
 from asrnorm.results import write_result
 from asrnorm.studies import STUDIES, Cell, Evaluation, Measure, Row, RunSpec, Study
 from asrnorm.studies.keep import format_lines
@@ -128,8 +125,6 @@ def test_a_setting_changes_every_run_and_where_its_result_is_looked_for(tmp_path
     assert [job.config.optim.lr for job in jobs] == [0.5, 0.5]
     assert set(reports[0][0].cells) == {("BN", "Avg.")}
     assert reports[0][0].footnotes[0] == "Not the study's own setting: every run of ours has optim.lr=0.5."
-    plain = reports[0][0].study
-    assert change_runs(plain, {"device": "cpu"}).footnotes == plain.footnotes
 
 
 def test_only_what_the_rows_asked_for_need_is_run_and_the_report_has_all(tmp_path, reports, launches, capsys):
@@ -190,17 +185,6 @@ def test_missing_data_is_one_line_with_the_fix_and_nothing_starts(tmp_path, monk
     assert "try: asrnorm data fetch" in line
     assert launches == []
     assert not (tmp_path / "runs").exists()
-
-
-def test_missing_weights_are_told_with_a_file_that_can_be_had(tmp_path, monkeypatch):
-    monkeypatch.setenv("ASRNORM_DATA", str(tmp_path))
-    weights = recipe("pacs.erm_asr").weights
-    config = recipe("digits_mini.erm_bn", weights=weights)
-    with pytest.raises(InputError, match=r"no such file of weights; try: asrnorm data fetch resnet18, and --set weig"):
-        check_data([config])
-    (tmp_path / weights).parent.mkdir()
-    (tmp_path / weights).touch()
-    check_data([config])
 
 
 @pytest.mark.parametrize(
