@@ -335,3 +335,9 @@ def test_float64_and_bfloat16_run(tmp_path):
 def test_what_is_no_config_is_one_line():
     with pytest.raises(InputTypeError, match=r"train takes a config, such as asrnorm\.recipe\('digits\.rsda_asr'\)"):
         run("digits_mini.erm_bn")
+
+
+def test_a_batch_larger_than_the_source_is_told_of(tmp_path, caplog):
+    run(tiny_config(steps=1, batch_size=10_000), tmp_path / "a")
+    assert "batch_size is 10000" in caplog.text
+    assert "a batch is all of them" in caplog.text
