@@ -137,7 +137,8 @@ def revert(model: nn.Module, *, optimizer: Optimizer | None = None) -> nn.Module
     if optimizer is not None:
         unique = {id(new): (name, new, old) for name, new, old in pairs}
         exchange(optimizer, list(unique.values()))
-    model.__dict__.pop(_SUMMARIES, None)
+    for module in model.modules():  # a part may have been converted on its own
+        module.__dict__.pop(_SUMMARIES, None)
     return model
 
 

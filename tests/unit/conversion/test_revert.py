@@ -116,3 +116,12 @@ def test_weights_of_a_converted_model_load_into_another_that_was_converted_alike
     second.load_state_dict(first.state_dict())
     assert torch.equal(first(x), second(x))
     assert type(asrnorm.revert(second)[1]) is nn.BatchNorm2d
+
+
+def test_the_summary_of_a_part_goes_with_the_whole():
+    model = nn.Sequential(nn.Sequential(nn.Conv2d(3, 4, 1), nn.BatchNorm2d(4)), nn.ReLU())
+    asrnorm.convert(model[0], "asr")
+    assert asrnorm.conversion_summary(model[0]).converted
+    asrnorm.revert(model)
+    with pytest.raises(ConversionError, match="has not been converted"):
+        asrnorm.conversion_summary(model[0])
