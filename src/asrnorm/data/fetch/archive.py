@@ -83,7 +83,7 @@ def unpack(
             if count > bounds.members:
                 raise InputError(f"{archive.name}: more than {bounds.members} members; not a data set's archive")
             _refuse_escape(archive, member.name)
-            target = None if member.folder else place(member.name)
+            target = None if member.folder else place(member.name.replace("\\", "/"))  # as some zips of Windows have it
             if target is None:
                 continue
             if not member.plain:

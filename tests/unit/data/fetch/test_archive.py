@@ -77,6 +77,19 @@ def test_zip_files_and_wheels_are_unpacked(tmp_path, out, kind):
     assert tree(out) == FILES
 
 
+def test_backslashes_of_a_windows_zip_divide_folders(tmp_path, out):
+    archive = tmp_path / "a.zip"
+    with zipfile.ZipFile(archive, "w") as made:
+        for name in FILES:
+            entry = zipfile.ZipInfo("x")
+            entry.filename = "set\\" + name.replace("/", "\\")  # which the constructor would turn
+            made.writestr(entry, FILES[name])
+    asked = []
+    unpack(archive, out, lambda name: asked.append(name) or keep(name.removeprefix("set/")))
+    assert asked == [f"set/{name}" for name in FILES]
+    assert tree(out) == FILES
+
+
 @pytest.mark.parametrize(("ending", "pack"), [("gz", gzip.compress), ("bz2", bz2.compress), ("xz", lzma.compress)])
 def test_a_single_packed_file_is_named_after_its_archive(tmp_path, out, ending, pack):
     path = tmp_path / f"train-images.{ending}"
