@@ -95,7 +95,7 @@ def evaluate(
 
     started = time.monotonic()
     limit = config.evaluate_limit if name is not None or "evaluate_limit" in assignments else 0
-    if loaded.config.evaluate_limit and not limit:
+    if data is None and loaded.config.evaluate_limit and not limit:
         typer.echo(f"all images are scored; result.json has at most {loaded.config.evaluate_limit} a domain", err=True)
     form: dict[str, Any] = {
         "batch_size": config.evaluate_batch,

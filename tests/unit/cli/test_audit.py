@@ -37,6 +37,12 @@ def test_two_models_to_a_page_and_numbers(place, capsys):
     assert (place / "out" / "ledger.jsonl").read_bytes() == before
 
 
+def test_a_place_where_the_numbers_cannot_go_is_told_before_the_work(place, capsys):
+    assert call("nets.py:net", "--data", "data", "--out", "out", "--json", "data") == 1
+    assert "data: a folder; give --json a file" in capsys.readouterr().err
+    assert not (place / "out").exists()
+
+
 def test_equal_names_are_told_apart(place):
     assert call("nets.py:net", "--against", "nets.py:net", "--data", "data", "--out", "out", "--limit", 3) == 0
     values = json.loads((place / "out" / "audit.json").read_text())

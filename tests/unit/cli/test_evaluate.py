@@ -277,3 +277,4 @@ def test_all_images_where_the_run_scored_few_are_told_of(tmp_path, monkeypatch):
     result = call(tmp_path / "run")
     assert result.exit_code == 0
     assert "all images are scored; result.json has at most 7 a domain" in result.stderr
+    assert "all images" not in call(tmp_path / "run", "--data", tmp_path).stderr  # of which result.json has none

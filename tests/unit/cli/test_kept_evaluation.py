@@ -33,6 +33,15 @@ def test_the_same_config_gives_the_result_of_the_run(tmp_path, toys, capsys):
     assert (again.commit, again.num_parameters, again.steps) == (result.commit, result.num_parameters, result.steps)
 
 
+def test_a_result_that_is_damaged_is_told_before_anything_is_scored(tmp_path, toys, capsys):
+    make(tmp_path / "a")
+    (tmp_path / "a" / "result.json").write_text("{")
+    capsys.readouterr()
+    assert main(["evaluate", str(tmp_path / "a"), "--as", "again"]) == 1
+    (line,) = capsys.readouterr().err.splitlines()  # and none of a domain that was scored
+    assert "result.json: damaged" in line
+
+
 def test_another_norm_and_batch_are_kept_under_their_own_hash(tmp_path, toys, capsys):
     config, result = make(tmp_path / "a")
     (tmp_path / "a" / "evaluations").mkdir()
