@@ -16,6 +16,7 @@ from asrnorm.errors import InputError
 
 COLUMNS = ("path", "label", "domain")
 MOST_BYTES = 1 << 30
+_MOST_NAMED = 8
 _log = logging.getLogger(__name__)
 
 
@@ -53,13 +54,14 @@ def list_images(root: Path, domains: Collection[str] | None = None) -> list[Samp
     if not root.is_dir():
         raise InputError(f"{root}: no such folder; expected a folder <domain>/<class>/<image> or a .csv or .jsonl file")
     samples: list[Sample] = []
+    others: Counter[str] = Counter()
     for domain in (folder for folder in _folders(root) if domains is None or folder.name in domains):
         for label in _folders(domain):
-            images = _images_of_class(label)
+            images = _images_of_class(label, others)
             samples += [Sample(path, path.relative_to(root).as_posix(), label.name, domain.name) for path in images]
     if not samples:
         raise InputError(f"{root}: no images in it; expected <domain>/<class>/<image>")
-    _refuse_links_to_one(root, samples)
+    _tell_of_others(root, others)
     return samples
 
 
@@ -110,6 +112,7 @@ def list_labeled(root: Path) -> list[Sample]:
     if not root.is_dir():
         raise InputError(f"{root}: no such folder; give a folder <class>/<image>, or a .csv or .jsonl file")
     samples: list[Sample] = []
+    others: Counter[str] = Counter()
     folders = _folders(root)
     for label in folders:
         inner = _folders(label)
@@ -117,12 +120,28 @@ def list_labeled(root: Path) -> list[Sample]:
             raise InputError(
                 f"{label}: holds folders, not images; if {root} is <domain>/<class>/<image>, give one domain: {label}"
             )
-        images = _images_of_class(label)
+        images = _images_of_class(label, others)
         samples += [Sample(path, path.relative_to(root).as_posix(), label.name, root.name) for path in images]
     if not samples:
         raise InputError(f"{root}: no images in it; expected <class>/<image> ({', '.join(sorted(ENDINGS))})")
-    _refuse_links_to_one(root, samples)
+    _tell_of_others(root, others)
     return samples
+
+
+def refuse_links_to_one(root: Path, samples: list[Sample]) -> None:
+    """Refuse an image under two names, one of them a link: it could be trained on and chosen by.
+
+    Raises:
+        InputError: with both names.
+    """
+    if not any(sample.path.is_symlink() for sample in samples):
+        return
+    seen: dict[str, str] = {}
+    for sample in samples:
+        place = os.path.realpath(sample.path)
+        if place in seen:
+            raise InputError(f"{root}: {seen[place]} and {sample.key} are one file; remove the link")
+        seen[place] = sample.key
 
 
 def collect_classes(samples: list[Sample], root: Path) -> tuple[str, ...]:
@@ -150,14 +169,10 @@ def _folders(place: Path) -> list[Path]:
     return sorted((path for path in _entries(place) if path.is_dir()), key=lambda path: path.name)
 
 
-def _images_of_class(folder: Path) -> list[Path]:
-    others: Counter[str] = Counter()
+def _images_of_class(folder: Path, others: Counter[str]) -> list[Path]:
     images = sorted(_images(folder, others), key=lambda path: path.as_posix())
     if not images:
         raise InputError(f"{folder}: no image in it; remove the folder, or add images ({', '.join(sorted(ENDINGS))})")
-    if others:
-        endings = ", ".join(sorted(others))
-        _log.warning("%s: %s files that are called no images (%s) are passed over", folder, others.total(), endings)
     return images
 
 
@@ -171,16 +186,10 @@ def _images(place: Path, others: Counter[str]) -> Iterator[Path]:
             others[path.suffix.lower() or path.name] += 1
 
 
-def _refuse_links_to_one(root: Path, samples: list[Sample]) -> None:
-    """Refuse an image under two names, one of them a link: it could be trained on and chosen by."""
-    if not any(sample.path.is_symlink() for sample in samples):
-        return
-    seen: dict[str, str] = {}
-    for sample in samples:
-        place = os.path.realpath(sample.path)
-        if place in seen:
-            raise InputError(f"{root}: {seen[place]} and {sample.key} are one file; remove the link")
-        seen[place] = sample.key
+def _tell_of_others(root: Path, others: Counter[str]) -> None:
+    if others:
+        endings = ", ".join(sorted(others)[:_MOST_NAMED]) + (", ..." if len(others) > _MOST_NAMED else "")
+        _log.warning("%s: %s files that are called no images (%s) are passed over", root, others.total(), endings)
 
 
 def _entries(place: Path) -> list[Path]:

@@ -13,7 +13,7 @@ from asrnorm.data.base import IMAGENET_MEAN, IMAGENET_STD, SUITES, Data, Part, S
 from asrnorm.data.cache import EntryWriter, cache_folder, describe_files, open_entry
 from asrnorm.data.domain import Names, check_domains, choose_domains, split_names
 from asrnorm.data.file_set import FileSet
-from asrnorm.data.folder_listing import Sample, collect_classes, list_domains, list_images
+from asrnorm.data.folder_listing import Sample, collect_classes, list_domains, list_images, refuse_links_to_one
 from asrnorm.data.image import read_images
 from asrnorm.data.image_set import ImageSet, concatenate
 from asrnorm.data.split import split_stratified
@@ -164,6 +164,7 @@ class ImageFolder(Suite):
             check_domains(known, chosen, suite="folder")
         # A domain that is not used need not have the classes of the others, nor images.
         samples = list_images(self.root, chosen if self._source and self._target else None)
+        refuse_links_to_one(self.root, samples)
         classes = collect_classes(samples, self.root)
         by_domain: dict[str, list[Sample]] = {}
         for sample in samples:
