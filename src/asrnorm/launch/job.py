@@ -152,8 +152,8 @@ def _join(one: Job, other: Job) -> Job:
         one,
         evaluations=(*one.evaluations, *(extra for extra in other.evaluations if extra not in one.evaluations)),
         analyses=tuple(dict.fromkeys((*one.analyses, *other.analyses))),
-        # Where either has to train it, since what it needs of it is not kept, everything is made of that training.
-        kept=one.kept | other.kept if one.is_kept and other.is_kept else frozenset(),
+        # Where one has to train it, since what it needs of it is not kept, everything is made of that training.
+        kept=one.kept | other.kept if one.is_kept == other.is_kept else frozenset(),
         may_diverge=one.may_diverge or other.may_diverge,
     )
 

@@ -131,8 +131,9 @@ def _work(config: RunConfig, site: _Site) -> RunResult:
     suite.check_files()
     commit = ""
     num_images = len(suite.train) + len(suite.validation or ())
-    source = {"classes": list(suite.classes), "images": num_images, "listing": suite.source_listing()}
-    refuse_other_data(site.folder.environment, suite.classes, num_images, suite.source_listing())
+    listing = suite.source_listing()
+    source = {"classes": list(suite.classes), "images": num_images, "listing": listing}
+    refuse_other_data(site.folder.environment, suite.classes, num_images, listing)
     if site.world.rank == 0:
         facts = describe_environment(site.device, site.world) | source
         commit = record_environment(site.folder.environment, facts)["commit"]

@@ -125,3 +125,7 @@ def test_a_run_of_two_studies_is_one_job_and_kept_only_where_both_have_what_they
     assert [piece.label for piece in job_of().missing()] == ["train", "bn_test-16"]
     assert [piece.label for piece in job_of(run).missing()] == ["train", "bn_test-16"]
     assert job_of(run, again).missing() == ()
+    (tmp_path / "runs" / "mine").mkdir(parents=True)
+    write_result(tmp_path / "runs" / "mine" / "result.json", result(run))
+    assert job_of(again).missing() == ()  # the run is there, and its evaluation kept
+    assert [piece.label for piece in job_of().missing()] == ["bn_test-16"]
