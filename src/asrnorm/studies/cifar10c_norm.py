@@ -125,7 +125,7 @@ def table7() -> Study:
         footnotes=(
             'The paper\'s attack is "several adversarial updates" and nothing more is known of it, so only the order '
             f"of the rows can be compared. Ours in that column is an ascent such as ADA's ({LIKELY_ATTACK}: 25 steps "
-            "of a 32nd of an image's gradient, as in M-ADA's code; the recipes train with 5/128 of it, rounded to "
+            "of a 32nd of an image's gradient, as in M-ADA's code; the recipes train with a 128th of it, rounded to "
             "bytes). The other columns are FGSM and PGD of ten steps within so many levels of a pixel, and the ascent "
             "with a longer step.",
         ),

@@ -9,15 +9,17 @@ from asrnorm.studies.spec import STUDIES, Cell, Measure, Row, RunSpec, Study
 
 COLUMNS = (*CHOOSE_BY.values(), "Unseen")
 HELD_OUT: dict[str, object] = {"suite.held_out": 5_000, "adversarial": False}
-# The first is the recipe's: the move of ME-ADA's code. M-ADA's step of 1 in batches of 32 is one of 4 here. Paper:
-# appendix B has half the squared norm where the codes take the mean square.
+# A step of 5 is the move of ME-ADA's code; M-ADA's step of 1 in batches of 32 is one of 4 here. Paper: appendix B has
+# half the squared norm where the codes take the mean square.
+MEAN: dict[str, object] = {"method.distance": "mean"}
+HALF: dict[str, object] = {"method.distance": "half"}
 ASCENTS: dict[str, dict[str, object]] = {
-    "step 5": {"method.ascent_lr": 5.0},
-    "step 5, half the squared norm": {"method.ascent_lr": 5.0, "method.distance": "half"},
-    "step 1": {"method.ascent_lr": 1.0},
-    "step 1, half the squared norm": {"method.ascent_lr": 1.0, "method.distance": "half"},
-    "step 1, the whole pool climbs": {"method.ascent_lr": 1.0, "method.growth": "me_ada", "method.rounds": 2},
-    "step 20": {"method.ascent_lr": 20.0},
+    "step 5": {"method.ascent_lr": 5.0, **MEAN},
+    "step 5, half the squared norm": {"method.ascent_lr": 5.0, **HALF},
+    "step 1": {"method.ascent_lr": 1.0, **MEAN},
+    "step 1, half the squared norm": {"method.ascent_lr": 1.0, **HALF},
+    "step 0.2, half the squared norm": {"method.ascent_lr": 0.2, **HALF},
+    "step 1, the whole pool climbs": {"method.ascent_lr": 1.0, **MEAN, "method.growth": "me_ada", "method.rounds": 2},
 }
 
 
@@ -27,8 +29,6 @@ def cifar_reading() -> Study:
     rows = [
         reading("ERM + ASR-Norm", "cifar10c.erm_asr", {}),
         *(reading(f"ADA + ASR-Norm, {name}", "cifar10c.ada_asr", fields) for name, fields in ASCENTS.items()),
-        reading("ERM", "cifar10c.erm_bn", {}),
-        *(reading(f"ADA, {name}", "cifar10c.ada_bn", ASCENTS[name]) for name in ("step 1", "step 5")),
     ]
     return Study(
         name="cifar-reading",
@@ -41,8 +41,10 @@ def cifar_reading() -> Study:
             "A reading is chosen by the first two columns. The last is shown and must not be chosen by.",
             "A step is on images in [0, 1] in batches of 128, so that an image moves by the step over 128 times its "
             "own gradient; ME-ADA's 20 on images in [-1, 1] is a step of 5 here.",
-            "The first three rows of ADA were run before the others were fixed: of a step of 5 and one of 1 the "
-            "smaller is better on both columns of the source, so penalty and growth are asked of that one.",
+            "The rows of a step of 5, and that of 1 with the mean square, were run first: the smaller step is better "
+            "on both columns of the source, so growth was asked of that one. Of all readings a step of 1 with half the "
+            "squared norm is the best on both columns, and the only one above ERM: the recipes of ADA take it, for "
+            "every norm. A still smaller step asks whether it lies at the edge.",
         ),
         seeds=1,
         suite="cifar10c",
