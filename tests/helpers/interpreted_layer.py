@@ -30,6 +30,8 @@ CASES = (
     KernelCase((3, 12, 4, 6), "ln", layout="channels_last"),
     KernelCase((1, 4, 36, 36), "gn", options={"num_groups": 2}, layout="channels_last"),
     KernelCase((3, 32, 4, 4), "ilm"),
+    KernelCase((3, 9, 6, 6), "sn", shift=300.0),
+    KernelCase((3, 12, 4, 6), "sn_in_ln", dtype=torch.bfloat16, layout="channels_last"),
     KernelCase((17, 20, 6, 6), dtype=torch.bfloat16, layout="channels_last"),
     KernelCase((5, 20, 6, 6), dtype=torch.float16, options=GATED),
     KernelCase((1, 128, 4, 8), options={"stan_ratio": 1}),  # more weights than a program holds at a time

@@ -52,6 +52,8 @@ class SwitchNorm(TracksBatch):
         if batch:
             self.start_tracking(device=device, dtype=dtype)
 
+    fuses_relu = True
+
     def reset_parameters(self) -> None:
         """Put every parameter back to a fresh start, and forget all batches."""
         reset_affine(self)
@@ -61,21 +63,23 @@ class SwitchNorm(TracksBatch):
         if self.batch:
             self.reset_tracking()
 
-    def forward(self, x: Tensor) -> Tensor:
-        """Return the normalized activations."""
+    def forward(self, x: Tensor, activation: str | None = None) -> Tensor:
+        """Return the normalized activations; `activation="relu"` applies it too."""
         self.check_input(x)
+        self.check_activation(activation)
         size = spatial_size(x)
         self.refuse_single_element(x, size, "channel")
         with ops.full_precision(x):
-            mean_in, biased = ops.channel_moments(x)
+            x, mean_in, biased = ops.with_moments(x)
             var_in = biased * (size / (size - 1))
             parts = [(mean_in, var_in), ops.pool_moments(mean_in, var_in, dim=1)]
             if self.batch:
                 parts.append(self.batch_moments(x, mean_in, var_in))
             mean = _mix(self.mean_logits, [mean for mean, _ in parts])
             variance = _mix(self.var_logits, [variance for _, variance in parts])
+            std = torch.sqrt(variance + self.eps)
             gain, bias = self.weight.to(mean.dtype), self.bias.to(mean.dtype)
-            return ops.standardize_rescale(x, mean, torch.sqrt(variance + self.eps), gain, bias, eps=0.0)
+            return ops.standardize_rescale(x, mean, std, gain, bias, eps=0.0, activation=activation)
 
     def tracked_variance(self, variance: Tensor, count: int | Tensor) -> Tensor:  # noqa: ARG002
         """Return the variance to track: as it is, since it is joined from unbiased ones."""
@@ -103,5 +107,8 @@ class SwitchNormInLn(SwitchNorm):
 
 
 def _mix(logits: Tensor, parts: list[Tensor]) -> Tensor:
-    weights = torch.softmax(logits.to(parts[0].dtype), dim=0)
-    return sum((weight * part for weight, part in zip(weights, parts, strict=True)), torch.zeros_like(parts[0]))
+    weights = torch.softmax(logits.to(parts[0].dtype), dim=0).unbind()
+    mixed = weights[0] * parts[0]
+    for weight, part in zip(weights[1:], parts[1:], strict=True):
+        mixed = torch.addcmul(mixed, weight, part)
+    return mixed

@@ -152,7 +152,7 @@ def test_looking_at_what_is_learned_does_not_train():
         layer.learned_statistics(torch.randn(2, 5, 3, 3))
 
 
-@pytest.mark.parametrize("norm", ["asr", "as", "ar", "in", "gn", "ln"])
+@pytest.mark.parametrize("norm", ["asr", "as", "ar", "in", "gn", "ln", "sn", "sn_in_ln"])
 def test_an_activation_that_no_layer_applies_is_refused_where_it_is_called_with(norm):
     layer, x = create_norm(norm, 32), torch.randn(2, 32, 4, 4)
     torch.testing.assert_close(layer(x, activation="relu"), torch.relu(layer(x)))

@@ -86,7 +86,7 @@ def test_a_gpu_is_as_exact_as_eager(shape, chosen, dtype, layout, shift):
 
 
 @pytest.mark.gpu
-@pytest.mark.parametrize("norm", ["as", "ar", "in", "gn", "ln", "ilm"])
+@pytest.mark.parametrize("norm", ["as", "ar", "in", "gn", "ln", "ilm", "sn", "sn_in_ln"])
 @pytest.mark.parametrize("layout", ["contiguous", "channels_last"])
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
 def test_other_norms_share_the_kernels(norm, layout, dtype):
