@@ -44,6 +44,9 @@ BACKEND_VARIABLE = "ASRNORM_BACKEND"
 BACKENDS = ("auto", "reference", "triton")
 """What it may say."""
 
+DEVICE_VARIABLE = "ASRNORM_DEVICE"
+"""Environment variable that says what the device `auto` is; launches set it where they have a GPU for a run."""
+
 
 class Finding(NamedTuple):
     """One part of the machine: `state` is `ok`, `missing` or `broken`."""

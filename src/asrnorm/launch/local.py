@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 from contextlib import ExitStack
 
 from asrnorm.cores import count_cores
+from asrnorm.diagnosis import DEVICE_VARIABLE
 from asrnorm.errors import InputError
 from asrnorm.launch.executor import Ended
 from asrnorm.launch.job import Job
@@ -14,6 +15,7 @@ from asrnorm.launch.work import Wish, work
 from asrnorm.sharing import TURNS, Sharing, share_gpus
 
 PER_GPU = 2  # a run of the paper's networks leaves half of a large GPU idle
+_RECOVERY_SECONDS = 10.0  # until a GPU answers again that another process has brought down
 
 
 class LocalExecutor:
@@ -43,6 +45,7 @@ class LocalExecutor:
         self._free = list(range(self._workers))
         self._ended: queue.SimpleQueue[tuple[int, Ended]] = queue.SimpleQueue()
         self._wish: Wish = "go on"
+        self._stopped = threading.Event()
         self._sharing: Sharing | None = None
         self._sharing_lock = threading.Lock()
         self._at_the_end = ExitStack()
@@ -70,11 +73,12 @@ class LocalExecutor:
     def stop(self, *, at_once: bool = False) -> None:
         """Tell all processes to stop."""
         self._wish = "stop at once" if at_once else "stop"
+        self._stopped.set()
 
     def close(self) -> None:
         """Leave the threads to the processes that they still wait for, which `stop` has told."""
         if self._wish == "go on":
-            self._wish = "stop"
+            self.stop()
         with self._sharing_lock:
             self._sharing = TURNS  # for a thread that comes too late
             self._at_the_end.close()
@@ -90,6 +94,7 @@ class LocalExecutor:
         if self._gpus:
             gpu = self._gpus[worker % len(self._gpus)]
             environment["CUDA_VISIBLE_DEVICES"] = gpu
+            environment.setdefault(DEVICE_VARIABLE, "cuda")
             if not apart:
                 environment.update(self._share().variables.get(gpu, {}))
         environment.setdefault("OMP_NUM_THREADS", str(max(1, count_cores() // self._workers)))
@@ -107,6 +112,8 @@ class LocalExecutor:
         # A process that breaks the GPU's memory rules takes the others of its MPS server along. None of them meets it
         # again: whatever failed has its second try outside.
         environment = self.environment_of(worker, apart=job in self._failed)
+        if self._gpus and job in self._failed:
+            self._stopped.wait(_RECOVERY_SECONDS)
         ended = work(job, environment, lambda: self._wish)
         if ended.status == "failed":
             self._failed.add(job)

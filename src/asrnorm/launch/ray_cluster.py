@@ -59,7 +59,7 @@ class RayExecutor:
         # Losses are counted and told of by the launch, not tried again behind its back.
         options = {"num_cpus": 1, "num_gpus": 1 / PER_GPU if has_gpu else 0, "max_retries": 0}
         remote = self._ray.remote(scheduling_strategy="SPREAD", **options)(work_there)
-        self._running[remote.remote(job, *forwarded())] = job
+        self._running[remote.remote(job, *forwarded(on_gpu=has_gpu))] = job
 
     def collect(self) -> list[Ended]:
         """Return the jobs that have ended, or whose machine has."""

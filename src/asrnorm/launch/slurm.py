@@ -39,6 +39,7 @@ class SlurmExecutor:
             self._executor.update_parameters(name="asrnorm", **options)
         except (RuntimeError, NameError, ValueError, TypeError) as error:
             raise InputError(f"--slurm: {' '.join(str(error).split())}") from None
+        self._has_gpu = any("gpus" in name and bool(value) for name, value in options.items())
         self._workers = workers or _WORKERS
         self._running: dict[Job, Any] = {}
         self._stopping = False
@@ -50,7 +51,8 @@ class SlurmExecutor:
     def submit(self, job: Job) -> None:
         """Hand a job to Slurm."""
         try:
-            self._running[job] = self._executor.submit(work_there, job, *forwarded())
+            there = forwarded(on_gpu=self._has_gpu and job.config.device != "cpu")
+            self._running[job] = self._executor.submit(work_there, job, *there)
         except self._submitit.core.utils.FailedJobError as error:  # sbatch's own words
             raise InputError(f"--slurm: {last_line(error)}") from None
 

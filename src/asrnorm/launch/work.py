@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Literal
 
 from asrnorm.config import dump_config
+from asrnorm.diagnosis import BACKEND_VARIABLE, DEVICE_VARIABLE
 from asrnorm.errors import AsrnormError
 from asrnorm.launch.executor import Ended
 from asrnorm.launch.job import Job, Piece
@@ -22,7 +23,7 @@ LOG = "launch.log"
 _LOCK = ".launch.lock"
 _SECONDS = 0.1  # between two looks at a process
 _LONGEST = 300  # characters of an error line
-_FORWARDED = ("ASRNORM_DATA", "ASRNORM_CACHE", "ASRNORM_BACKEND", "ASRNORM_COMMIT", "PYTHONPATH")
+_FORWARDED = ("ASRNORM_DATA", "ASRNORM_CACHE", BACKEND_VARIABLE, DEVICE_VARIABLE, "ASRNORM_COMMIT", "PYTHONPATH")
 _LEASH = str(Path(__file__).with_name("leash.py"))
 
 
@@ -46,9 +47,14 @@ def work(job: Job, environment: Mapping[str, str], wish: Callable[[], Wish], pla
         return Ended(job, "failed", _shorten(str(error)))
 
 
-def forwarded() -> tuple[dict[str, str], str]:
-    """Return what `work_there` is to know of this process: where data and code lie, and its working directory."""
-    return {name: os.environ[name] for name in _FORWARDED if name in os.environ}, str(Path.cwd())
+def forwarded(*, on_gpu: bool = False) -> tuple[dict[str, str], str]:
+    """Return what `work_there` is to know of this process: where data and code lie, and its working directory.
+
+    Args:
+        on_gpu: the job was given a GPU, and must not turn to the CPU where that cannot be used.
+    """
+    known = {name: os.environ[name] for name in _FORWARDED if name in os.environ}
+    return {DEVICE_VARIABLE: "cuda", **known} if on_gpu else known, str(Path.cwd())
 
 
 def work_there(job: Job, environment: Mapping[str, str], place: str) -> Ended:

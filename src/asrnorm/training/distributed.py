@@ -8,6 +8,7 @@ from typing import Any, TypeVar
 import torch
 import torch.distributed as distributed
 
+from asrnorm.diagnosis import DEVICE_VARIABLE
 from asrnorm.errors import InputError, first_line
 from asrnorm.world import ALONE, World
 
@@ -20,6 +21,8 @@ _DEVICES = ("cpu", "cuda", "mps")
 def choose_device(name: str) -> torch.device:
     """Return the device of this process: `auto` is a GPU where there is one, the process's own under `torchrun`.
 
+    `ASRNORM_DEVICE` may say otherwise what `auto` is.
+
     Raises:
         InputError: a device that this machine does not have, or of a kind that is not known here.
 
@@ -28,7 +31,7 @@ def choose_device(name: str) -> torch.device:
         device(type='cpu')
     """
     if name == "auto":
-        name = "cuda" if torch.cuda.is_available() else "cpu"
+        name = os.environ.get(DEVICE_VARIABLE) or ("cuda" if torch.cuda.is_available() else "cpu")
     try:
         device = torch.device(name)
     except RuntimeError as error:

@@ -3,8 +3,9 @@ from pathlib import Path
 import pytest
 
 from asrnorm.cores import count_cores
+from asrnorm.diagnosis import DEVICE_VARIABLE
 from asrnorm.errors import InputError
-from asrnorm.launch import LocalExecutor, launch
+from asrnorm.launch import LocalExecutor, launch, local
 from asrnorm.sharing import service
 from helpers.fake_job import Lines, fake_job, starts
 from helpers.fake_mps import FakeMps
@@ -82,7 +83,14 @@ def test_workers_with_a_gpu_each_or_none_start_no_daemon(fake_mps, workers, gpus
     assert fake_mps.calls() == []
 
 
-def test_a_run_that_failed_has_its_second_try_outside_of_mps(tmp_path, fake_mps):
+def test_a_run_that_has_a_gpu_must_not_turn_to_the_cpu():
+    assert LocalExecutor(1, ["0"], {}).environment_of(0)[DEVICE_VARIABLE] == "cuda"
+    assert LocalExecutor(1, ["0"], {DEVICE_VARIABLE: "cpu"}).environment_of(0)[DEVICE_VARIABLE] == "cpu"
+    assert DEVICE_VARIABLE not in LocalExecutor(1, (), {}).environment_of(0)
+
+
+def test_a_run_that_failed_has_its_second_try_outside_of_mps(tmp_path, fake_mps, monkeypatch):
+    monkeypatch.setattr(local, "_RECOVERY_SECONDS", 0.0)
     jobs = [fake_job(tmp_path / "shaky", failures=1), fake_job(tmp_path / "good")]
     outcome = launch(jobs, LocalExecutor(2, ["7"]), view=Lines())
     assert len(outcome.done) == 2

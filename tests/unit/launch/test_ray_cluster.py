@@ -7,6 +7,7 @@ from types import SimpleNamespace
 
 import pytest
 
+from asrnorm.diagnosis import DEVICE_VARIABLE
 from asrnorm.errors import InputError, MissingDependencyError
 from asrnorm.launch import ray_cluster
 from asrnorm.training import run
@@ -60,7 +61,9 @@ def stand_in(**resources):
         wait=lambda references, num_returns, timeout: (references, []),
         cancel=lambda reference, force: said.append(force),
         remote=lambda **options: (
-            lambda function: SimpleNamespace(remote=lambda *arguments: said.append(options) or len(said))
+            lambda function: SimpleNamespace(
+                remote=lambda job, known, place: said.append({**options, "known": known}) or len(said)
+            )
         ),
     )
 
@@ -77,6 +80,7 @@ def test_half_a_gpu_a_run_or_a_core(tmp_path, monkeypatch, resources, workers, s
     executor.submit(fake_job(tmp_path / "a"))
     executor.submit(fake_job(tmp_path / "b", device="cpu"))
     assert [(options["num_gpus"], options["max_retries"]) for options in ray.said[1:]] == [(share, 0), (0, 0)]
+    assert [options["known"].get(DEVICE_VARIABLE) for options in ray.said[1:]] == ["cuda" if share else None, None]
     for _ in range(2):
         executor.stop()
     executor.stop(at_once=True)

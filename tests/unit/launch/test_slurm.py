@@ -8,6 +8,7 @@ from types import SimpleNamespace
 
 import pytest
 
+from asrnorm.diagnosis import DEVICE_VARIABLE
 from asrnorm.errors import InputError, MissingDependencyError
 from asrnorm.launch import launch
 from asrnorm.launch.slurm import SlurmExecutor
@@ -25,6 +26,18 @@ def test_jobs_are_done_and_failures_reported(tmp_path):
     outcome = launch(jobs, open_executor(tmp_path), view=Lines())
     assert [job.name for job in outcome.done] == ["good"]
     assert [(one.job.name, one.error) for one in outcome.failed] == [("bad", "the disk is full; free some space")]
+
+
+@pytest.mark.parametrize(
+    ("options", "device"), [({"gpus_per_node": 1}, "cuda"), ({"gpus_per_node": 0}, None), ({}, None)]
+)
+def test_a_job_that_asked_slurm_for_a_gpu_must_not_turn_to_the_cpu(tmp_path, monkeypatch, options, device):
+    pytest.importorskip("submitit", reason="submitit is not installed: pip install 'asrnorm[slurm]'")
+    executor, known = SlurmExecutor(tmp_path, options, cluster="local"), []
+    monkeypatch.setattr(executor._executor, "submit", lambda work, job, there, place: known.append(there))
+    executor.submit(fake_job(tmp_path / "a"))
+    executor.submit(fake_job(tmp_path / "b", device="cpu"))
+    assert [there.get(DEVICE_VARIABLE) for there in known] == [device, None]
 
 
 @pytest.mark.slow

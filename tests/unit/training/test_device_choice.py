@@ -1,5 +1,7 @@
 import pytest
+import torch
 
+from asrnorm.diagnosis import DEVICE_VARIABLE
 from asrnorm.errors import InputError
 from asrnorm.training.distributed import choose_device
 
@@ -15,3 +17,17 @@ def test_what_is_no_device_is_refused_in_one_line(name):
     with pytest.raises(InputError, match=f"^device '{name}': ") as caught:
         choose_device(name)
     assert "\n" not in str(caught.value)
+
+
+def test_what_auto_is_can_be_said_in_the_environment(monkeypatch):
+    monkeypatch.setenv(DEVICE_VARIABLE, "cpu")
+    assert choose_device("auto") == torch.device("cpu")
+    monkeypatch.setenv(DEVICE_VARIABLE, "cuda")
+    assert choose_device("cpu") == torch.device("cpu")
+
+
+def test_a_run_whose_gpu_is_gone_says_so_and_does_not_turn_to_the_cpu(monkeypatch):
+    monkeypatch.setenv(DEVICE_VARIABLE, "cuda")
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
+    with pytest.raises(InputError, match=r"^device 'cuda': this machine has no CUDA device that torch can use"):
+        choose_device("auto")
