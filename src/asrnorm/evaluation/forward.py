@@ -3,6 +3,7 @@
 import torch
 from torch import Tensor
 
+from asrnorm.evaluation.bundle import keeping_apart
 from asrnorm.evaluation.inference import Inference
 from asrnorm.graph import Graph, capture
 
@@ -22,18 +23,28 @@ class Forward:
     def __init__(self, inference: Inference) -> None:
         self._inference = inference
         self._calls = 0
+        self._batches = 1
         self._images: Tensor | None = None
         self._graph: Graph[Tensor] | None = None
         self._is_refused = not can_be_captured(inference)
 
-    def __call__(self, images: Tensor) -> Tensor:
-        """Return the logits of images as `Inference.to_input` gives them, without gradients."""
+    def __call__(self, images: Tensor, batches: int = 1) -> Tensor:
+        """Return the logits of images as `Inference.to_input` gives them, without gradients.
+
+        Args:
+            images: one batch, or several of one size.
+            batches: how many; a `bn_test` keeps them apart.
+        """
+        with keeping_apart(self._inference.model, batches):
+            return self._logits(images, batches)
+
+    def _logits(self, images: Tensor, batches: int) -> Tensor:
         if self._is_refused:
             with torch.inference_mode():
                 return self._inference.logits(images)
         with torch.no_grad():
-            if self._images is None or not _alike(self._images, images):
-                self._images, self._graph, self._calls = images, None, 0
+            if self._images is None or batches != self._batches or not _alike(self._images, images):
+                self._images, self._graph, self._calls, self._batches = images, None, 0, batches
             self._calls += 1
             if self._graph is None and self._calls > _ENOUGH:
                 self._capture(images)

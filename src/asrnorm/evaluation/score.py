@@ -11,10 +11,11 @@ from torch import nn
 
 from asrnorm.data import FileSet, ImageSet, Suite
 from asrnorm.errors import InputError
+from asrnorm.evaluation.bundle import count_together
 from asrnorm.evaluation.forward import Forward
 from asrnorm.evaluation.inference import Inference
 from asrnorm.evaluation.metric import Tally
-from asrnorm.evaluation.shard import iterate_batches, thin
+from asrnorm.evaluation.shard import iterate_bundles, thin
 from asrnorm.methods.mode import evaluating
 from asrnorm.precision import Precision
 from asrnorm.results import DomainScore
@@ -93,8 +94,9 @@ def _score(
     # Apple's GPUs have no float64.
     tally = Tally("cpu" if inference.device.type == "mps" else inference.device)
     with evaluating(inference.model):
-        for _, images, labels in iterate_batches(data, batch_size, world):
-            logits = forward(inference.to_input(images))
+        together = count_together(inference, batch_size, inference.size or data.image_size)
+        for _, batches, images, labels in iterate_bundles(data, batch_size, together, world):
+            logits = forward(inference.to_input(images), batches)
             check_labels(labels, logits.shape[-1], name)
             tally.update(logits, torch.from_numpy(labels.copy()))
     return tally.result(name, world)

@@ -1,6 +1,7 @@
 """A set of images in batches, and each process's share of them."""
 
 from collections.abc import Iterator
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -45,13 +46,51 @@ def iterate_batches(
         >>> [labels.tolist() for _, _, labels in iterate_batches(data, 2)]
         [[0, 3], [1, 4], [2]]
     """
+    for bundle in iterate_bundles(data, batch_size, 1, world):
+        yield bundle.number, bundle.images, bundle.labels
+
+
+class Bundle(NamedTuple):
+    """Equally large batches, one after the other: images uint8 `(n, h, w, 3)`, labels `(n,)`."""
+
+    number: int
+    batches: int
+    images: NDArray[np.uint8]
+    labels: NDArray[np.int64]
+
+
+def iterate_bundles(data: ImageSet | FileSet, batch_size: int, together: int, world: World = ALONE) -> Iterator[Bundle]:
+    """Yield the batches of `iterate_batches`, up to so many of one size together; whole bundles are shared out.
+
+    Args:
+        data: as for `iterate_batches`.
+        batch_size: likewise.
+        together: the most batches in a bundle.
+        world: the processes that share the bundles.
+
+    Example:
+        >>> data = ImageSet(np.zeros((5, 8, 8, 3), np.uint8), np.arange(5))
+        >>> [(bundle.batches, bundle.labels.tolist()) for bundle in iterate_bundles(data, 2, 2)]
+        [(2, [0, 3, 1, 4]), (1, [2])]
+    """
     if batch_size < 1:
         raise InputError(f"batch_size must be at least 1, not {batch_size}")
     num_batches = -(-len(data) // batch_size)
-    for batch in range(num_batches)[world.share(num_batches)]:
-        rows = slice(batch, None, num_batches)
+    larger = len(data) % num_batches if num_batches else 0  # the first so many have one image more than the others
+    parts = [
+        range(first, min(first + together, end))
+        for begin, end in ((0, larger), (larger, num_batches))
+        for first in range(begin, end, together)
+    ]
+    for number in range(len(parts))[world.share(len(parts))]:
+        rows = [slice(batch, None, num_batches) for batch in parts[number]]
         if isinstance(data, ImageSet):
-            images = data.images[rows]
+            images = [data.images[each] for each in rows]
         else:
-            images = np.concatenate(list(read_images(data.paths[rows], size=data.image_size)))
-        yield batch, images, data.labels[rows]
+            images = [part for each in rows for part in read_images(data.paths[each], size=data.image_size)]
+        labels = [data.labels[each] for each in rows]
+        yield Bundle(number, len(rows), _join(images), _join(labels))
+
+
+def _join(parts: list[NDArray[Any]]) -> NDArray[Any]:
+    return parts[0] if len(parts) == 1 else np.concatenate(parts)

@@ -59,10 +59,11 @@ def mixes_samples(model: nn.Module) -> bool:
         (False, True)
     """
     with evaluating(model):
-        return any(map(_looks_at_batch, model.modules()))
+        return any(map(looks_at_batch, model.modules()))
 
 
-def _looks_at_batch(module: nn.Module) -> bool:
+def looks_at_batch(module: nn.Module) -> bool:
+    """Tell whether a layer, in the mode it is in, takes the statistics of the batch it is given."""
     uses_batch = getattr(module, "uses_batch", None)
     if callable(uses_batch):
         return bool(uses_batch())

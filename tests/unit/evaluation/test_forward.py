@@ -10,6 +10,7 @@ from asrnorm import create_model
 from asrnorm.evaluation import forward as module
 from asrnorm.evaluation.forward import Forward
 from asrnorm.evaluation.inference import Inference
+from asrnorm.norms import BatchNormTest
 
 
 class StandIn:
@@ -67,6 +68,16 @@ def test_another_shape_starts_anew_and_weights_may_change_in_between(graphs):
         model[1].weight.mul_(2)
     assert torch.equal(forward(images), model(images))
     assert [graph.replays for graph in graphs] == [2, 3]
+
+
+def test_as_many_images_in_another_number_of_batches_start_anew(graphs):
+    model = nn.Sequential(BatchNormTest(3), net()).eval()
+    forward, images = pretend_cuda(model), torch.rand(6, 3, 2, 2)
+    for batches in (2, 3):
+        apart = torch.cat([model(part) for part in images.split(6 // batches)])
+        for _ in range(10):
+            torch.testing.assert_close(forward(images, batches), apart)
+    assert [graph.replays for graph in graphs] == [2, 2]
 
 
 def test_a_model_that_cannot_be_captured_is_called(monkeypatch):

@@ -8,7 +8,7 @@ from PIL import Image
 
 from asrnorm.data import FileSet, ImageSet
 from asrnorm.errors import InputError
-from asrnorm.evaluation.shard import iterate_batches
+from asrnorm.evaluation.shard import iterate_batches, iterate_bundles
 from asrnorm.world import World
 from helpers.toy_suite import make_images
 
@@ -27,6 +27,23 @@ def test_processes_share_the_batches_of_one(count, batch_size, num_processes):
     sizes = [len(labels) for _, labels in alone]
     assert len(sizes) == -(-count // batch_size)
     assert not sizes or batch_size >= max(sizes) >= min(sizes) >= max(sizes) - 1
+
+
+@given(st.integers(0, 50), st.integers(1, 20), st.integers(1, 6), st.integers(1, 3))
+def test_bundles_hold_the_same_batches_of_one_size_one_after_the_other(count, batch_size, together, num_processes):
+    data = ImageSet(np.arange(count, dtype=np.uint8).reshape(-1, 1, 1, 1).repeat(3, 3), np.arange(count))
+    alone = list(iterate_bundles(data, batch_size, together))
+    batches = [part.tolist() for bundle in alone for part in np.split(bundle.labels, bundle.batches)]
+    assert batches == [labels.tolist() for _, _, labels in iterate_batches(data, batch_size)]
+    assert all(bundle.batches <= together for bundle in alone)
+    assert len(alone) <= -(-len(batches) // together) + 1
+    assert all((bundle.images[:, 0, 0, 0] == bundle.labels).all() for bundle in alone)
+    shared = [
+        bundle.labels.tolist()
+        for rank in range(num_processes)
+        for bundle in iterate_bundles(data, batch_size, together, World(rank, num_processes))
+    ]
+    assert shared == [bundle.labels.tolist() for bundle in alone]
 
 
 def test_files_give_the_batches_of_the_decoded_images(tmp_path):
