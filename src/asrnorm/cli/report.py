@@ -14,6 +14,7 @@ from rich.text import Text
 
 from asrnorm.cli.own_module import Modules, import_modules
 from asrnorm.cli.run_folder import KEPT, find_kept
+from asrnorm.cli.study_choice import PAPER, expand_names
 from asrnorm.config import Scale
 from asrnorm.errors import UnknownNameError, WrongCallError, describe_unknown
 
@@ -26,10 +27,19 @@ _ENDLESS = 10_000  # columns: room to measure a table in
 
 def report(
     what: Annotated[
-        str, typer.Argument(metavar="STUDY_OR_FOLDER", help="Name of a study, or a folder of runs.", show_default=False)
+        list[str],
+        typer.Argument(
+            metavar="STUDY_OR_FOLDER...",
+            help=f"Names of studies, or folders of runs; {PAPER}: all tables and figures of the paper.",
+            show_default=False,
+        ),
     ],
     out: Annotated[
-        Path | None, typer.Option(help="Folder of the report.", show_default="reports/<study>, or <folder>/report")
+        Path | None,
+        typer.Option(
+            help="Folder of the report; of several, folder of their folders.",
+            show_default="reports/<study>, or <folder>/report",
+        ),
     ] = None,
     scale: Annotated[str, typer.Option(help="Scale of the runs of a study: paper, short or smoke.")] = "paper",
     runs: Annotated[Path, typer.Option(help="Where the run folders of a study lie.")] = Path("runs"),
@@ -50,28 +60,59 @@ def report(
     Example: `asrnorm report table3`, or `asrnorm report runs` for whatever is there. Kept results (`results/`) count.
     """
     from asrnorm.report.study import write_report
-    from asrnorm.studies import STUDIES
 
     import_modules(modules)
     if renew and not keep_results:
         raise WrongCallError("--renew says how to keep results: give --keep too")
-    if keep_results:
-        _keep(what, scale, runs, seeds, renew=renew)
-    found = _find(what, scale, runs, seeds)
-    is_study = what in STUDIES
-    folder = out or (Path("reports", what) if is_study else Path(what, "report"))
-    files = write_report(found, folder)
+    if scale not in get_args(Scale):
+        raise UnknownNameError(describe_unknown("scale", scale, get_args(Scale)))
+    names = expand_names(what)
+    for name in names:
+        _check(name, is_study=keep_results)
+    places = {name: _place(name, out, several=len(names) > 1) for name in names}
+    if len(set(places.values())) < len(places):
+        raise WrongCallError("two of these would be reported in one folder: report them one by one")
+    described = []
+    for name in names:
+        if keep_results:
+            _keep(name, scale, runs, seeds, renew=renew)
+        found = _find(name, scale, runs, seeds)
+        files = write_report(found, places[name])
+        if json_lines:
+            described.append(_describe(found, files))
+            continue
+        _print(found)
+        for warning in found.warnings:
+            typer.echo(f"warning: {warning}", err=True)
+        if found.missing:
+            command = f"asrnorm reproduce {name} --scale {scale}"
+            command += ("" if runs == Path("runs") else f" --runs {runs}") + (f" --seeds {seeds}" if seeds else "")
+            typer.echo(f"missing: {count_tasks(found.missing)}; {command} makes them")
+        typer.echo(f"report: {files[-1]}")
     if json_lines:
-        typer.echo(json.dumps(_describe(found, files), indent=2))
+        typer.echo(json.dumps(described if len(names) > 1 else described[0], indent=2))
+
+
+def _check(name: str, *, is_study: bool) -> None:
+    """Refuse a name before anything is written: one that is neither of a study nor of a folder, where that will do."""
+    from asrnorm.studies import STUDIES
+
+    if name in STUDIES:
         return
-    _print(found)
-    for warning in found.warnings:
-        typer.echo(f"warning: {warning}", err=True)
-    if found.missing:
-        command = f"asrnorm reproduce {what} --scale {scale}"
-        command += ("" if runs == Path("runs") else f" --runs {runs}") + (f" --seeds {seeds}" if seeds else "")
-        typer.echo(f"missing: {count_tasks(found.missing)}; {command} makes them")
-    typer.echo(f"report: {files[-1]}")
+    if is_study:
+        raise WrongCallError(f"--keep is for studies, and {name!r} is none; asrnorm list studies shows them")
+    if not Path(name).is_dir():
+        if Path(name).name == name:
+            raise UnknownNameError(f"{describe_unknown('study', name, STUDIES)}; nor is it a folder")
+        raise WrongCallError(f"{name}: no such folder, and no study of that name; asrnorm list studies shows them")
+
+
+def _place(name: str, out: Path | None, *, several: bool) -> Path:
+    from asrnorm.studies import STUDIES
+
+    if out is not None:
+        return out / Path(name).name if several else out
+    return Path("reports", name) if name in STUDIES else Path(name, "report")
 
 
 def count_tasks(tasks: Sequence["Task"]) -> str:
@@ -88,29 +129,19 @@ def count_tasks(tasks: Sequence["Task"]) -> str:
 
 
 def _find(what: str, scale: str, runs: Path, seeds: int | None) -> "Collected":
+    from asrnorm.report.folder import collect_folder
     from asrnorm.studies import STUDIES, collect, get_study
 
-    if scale not in get_args(Scale):
-        raise UnknownNameError(describe_unknown("scale", scale, get_args(Scale)))
     if what in STUDIES:
         numbers = None if seeds is None else range(seeds)
         return collect(get_study(what), runs=runs, kept=find_kept(), scale=cast(Scale, scale), seeds=numbers)
-    if not Path(what).is_dir():
-        if Path(what).name == what:
-            raise UnknownNameError(f"{describe_unknown('study', what, STUDIES)}; nor is it a folder")
-        raise WrongCallError(f"{what}: no such folder, and no study of that name; asrnorm list studies shows them")
-    from asrnorm.report.folder import collect_folder
 
     return collect_folder(Path(what))
 
 
 def _keep(what: str, scale: str, runs: Path, seeds: int | None, *, renew: bool) -> None:
-    from asrnorm.studies import STUDIES, get_study, keep
+    from asrnorm.studies import get_study, keep
 
-    if what not in STUDIES:
-        raise WrongCallError(f"--keep is for studies, and {what!r} is none; asrnorm list studies shows them")
-    if scale not in get_args(Scale):
-        raise UnknownNameError(describe_unknown("scale", scale, get_args(Scale)))
     numbers = None if seeds is None else range(seeds)
     done = keep(get_study(what), runs=runs, kept=KEPT, scale=cast(Scale, scale), seeds=numbers, renew=renew)
     words = [f"{len(done.added)} results added", f"{len(done.replaced)} replaced", f"{len(done.same)} kept before"]

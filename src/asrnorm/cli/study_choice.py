@@ -1,4 +1,4 @@
-"""Which studies, which of their rows and with what changed: what `asrnorm reproduce` is asked for."""
+"""Which studies, which of their rows and with what changed: what `reproduce` and `report` are asked for."""
 
 import dataclasses
 from collections.abc import Mapping, Sequence

@@ -14,6 +14,8 @@ from helpers.made_up_run import make_up_runs
 @pytest.fixture
 def place(tmp_path, monkeypatch):
     make_up_runs(get_study("table3"), tmp_path / "runs", seeds=[0, 1], skip=lambda s, seed: s.recipe == "pacs.erm_bn")
+    for name in ("a", "b"):
+        (tmp_path / name / "runs").mkdir(parents=True)
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("COLUMNS", "140")
     return tmp_path
@@ -37,6 +39,27 @@ def test_a_folder_of_runs_is_reported_too(place, capsys):
     assert (place / "there" / "report.html").is_file()
 
 
+def test_several_are_kept_and_reported_in_folders_of_their_own(place, capsys):
+    words = ["table3", "table8", "--scale", "smoke", "--seeds", "2"]
+    assert main(["report", *words, "--keep", "--out", "there"]) == 0
+    shown = capsys.readouterr()
+    assert [line for line in shown.out.splitlines() if line.startswith("report: ")] == [
+        "report: there/table3/table3.html",
+        "report: there/table8/table8.html",
+    ]
+    assert (place / "results" / "table3.jsonl").is_file()
+    assert (place / "there" / "table8" / "table8.csv").is_file()
+    assert main(["report", *words, "--json"]) == 0
+    assert [said["study"] for said in json.loads(capsys.readouterr().out)] == ["table3", "table8"]
+
+
+def test_a_wrong_name_among_several_leaves_nothing_written(place, capsys):
+    assert main(["report", "table3", "tabel8", "--scale", "smoke", "--keep"]) == 2
+    assert "'tabel8'" in capsys.readouterr().err
+    assert not (place / "results").exists()
+    assert not (place / "reports").exists()
+
+
 def test_json_has_every_cell_and_file(place, capsys):
     assert main(["report", "table3", "--scale", "smoke", "--seeds", "2", "--json"]) == 0
     said = json.loads(capsys.readouterr().out)
@@ -56,6 +79,7 @@ def test_json_has_every_cell_and_file(place, capsys):
         (["table3", "--scale", "long", "--keep"], "unknown scale 'long'"),
         (["runs", "--keep"], "--keep is for studies, and 'runs' is none"),
         (["table3", "--renew"], "give --keep too"),
+        (["a/runs", "b/runs", "--out", "there"], "two of these would be reported in one folder"),
     ],
 )
 def test_wrong_calls_are_one_line_and_status_2(words, line, place, capsys):
