@@ -22,6 +22,7 @@ from asrnorm.cli.listing import list_registry
 from asrnorm.cli.predict import predict
 from asrnorm.cli.report import report
 from asrnorm.cli.reproduce import reproduce
+from asrnorm.cli.termination import terminating_in_order
 from asrnorm.cli.train import train
 from asrnorm.errors import AsrnormError, UnknownNameError, WrongCallError, first_line
 
@@ -77,7 +78,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     debug = "--debug" in words
     words = [word for word in words if word != "--debug"]
     try:
-        status = app(args=words, prog_name="asrnorm", standalone_mode=False)
+        with terminating_in_order():
+            status = app(args=words, prog_name="asrnorm", standalone_mode=False)
     except (_ClickException, AsrnormError, OSError, KeyboardInterrupt, typer.Abort) as error:
         if debug:
             traceback.print_exc()
