@@ -10,7 +10,7 @@ from asrnorm.report.markdown import rewrite
 from asrnorm.studies import get_study, list_studies
 
 ROOT = Path(__file__).parents[1]
-BLOCKS = ("<!-- results:", "<!-- study:")
+BLOCKS = ("<!-- results:", "<!-- study:", "<!-- overview:", "<!-- progress")
 PAGES = [
     page
     for page in (*ROOT.glob("docs/**/*.md"), ROOT / "README.md")

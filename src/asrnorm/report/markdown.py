@@ -4,7 +4,8 @@ A page names a file of results in a comment, `<!-- results: demo.jsonl -->`; wha
 `<!-- end results -->` is written from that file by `python -m asrnorm.report.markdown` and held to it by a test.
 `<!-- study: table3 -->` up to `<!-- end study -->` is a study, ours against the paper's, from all files of results;
 `<!-- study: table3 short -->` is of another scale than the paper's; `<!-- overview: table3 -->` up to
-`<!-- end overview -->` is its table alone. What `python -m asrnorm.report.pictures` has drawn
+`<!-- end overview -->` is its table alone; `<!-- progress -->` up to `<!-- end progress -->` is which studies have
+results. What `python -m asrnorm.report.pictures` has drawn
 of a study is shown with it.
 """
 
@@ -20,11 +21,13 @@ from typing import Any, cast, get_args
 from asrnorm.config import Scale
 from asrnorm.errors import UnknownNameError, describe_unknown
 from asrnorm.report.entry import Sheet, lay_out
+from asrnorm.report.progress import render_progress
 from asrnorm.report.table import TESTS_NOTE, comparisons, legend, overview
 from asrnorm.studies import Collected, collect, get_study
 
 _STUDY = re.compile(r"(<!-- study: (\S+)(?: (\S+))? -->\n).*?(<!-- end study -->)", re.DOTALL)
 _OVERVIEW = re.compile(r"(<!-- overview: (\S+) -->\n).*?(<!-- end overview -->)", re.DOTALL)
+_PROGRESS = re.compile(r"(<!-- progress -->\n).*?(<!-- end progress -->)", re.DOTALL)
 _BLOCK = re.compile(r"(<!-- results: (\S+) -->\n).*?(<!-- end results -->)", re.DOTALL)
 
 
@@ -149,7 +152,12 @@ def rewrite(text: str, folder: Path, page: Path | None = None) -> str:
     def table(match: re.Match[str]) -> str:
         return f"{match.group(1)}{render_overview(match.group(2), folder)}\n{match.group(3)}"
 
-    return _OVERVIEW.sub(table, _STUDY.sub(study, _BLOCK.sub(block, text)))
+    def progress(match: re.Match[str]) -> str:
+        return f"{match.group(1)}{render_progress(folder)}\n{match.group(2)}"
+
+    for pattern, write in ((_BLOCK, block), (_STUDY, study), (_OVERVIEW, table), (_PROGRESS, progress)):
+        text = pattern.sub(write, text)
+    return text
 
 
 def main(root: Path) -> int:
