@@ -8,7 +8,7 @@ from torch._dynamo.backends.common import aot_autograd
 
 from asrnorm import ops
 from asrnorm.ops import dispatch
-from asrnorm.ops.triton import launch
+from asrnorm.ops.triton import launch, layer
 from helpers.kernel_case import KernelCase, check, outcome
 
 RELU = {"activation": "relu"}
@@ -85,6 +85,20 @@ def second_derivatives() -> None:
     assert any(value is not None and bool(value.abs().max() > 0) for value in found[1])
 
 
+def of_the_input_alone() -> None:
+    """Check that frozen weights cost no kernel, and that the gradient of the input is the same."""
+    case = KernelCase((3, 16, 4, 4), options=RELU)
+    module, (x, dy) = case.layer(), case.tensors()
+    with ops.use_backend("triton"):
+        (before,) = torch.autograd.grad(module(x.requires_grad_()), x, dy)
+        module.requires_grad_(False)
+        launched, layer._weight_gradients = layer._weight_gradients, None  # type: ignore[assignment]
+        (after,) = torch.autograd.grad(module(x), x, dy)
+        layer._weight_gradients = launched
+    assert torch.equal(before, after)
+    assert bool(after.abs().max() > 0)
+
+
 def compiled() -> None:
     """Check that a traced layer is one operator each way, also under autocast, and computes the same."""
     case = KernelCase((3, 6, 4, 4), options={"activation": "relu"}, dtype=torch.bfloat16)
@@ -131,6 +145,7 @@ def main() -> int:
         for case in FEW:
             check_kernels(case)
     second_derivatives()
+    of_the_input_alone()
     compiled()
     return len(CASES) + len(HELD)
 

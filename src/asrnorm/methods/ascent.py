@@ -13,7 +13,7 @@ from torch import Tensor
 
 from asrnorm.errors import InputError, UnknownNameError, describe_unknown
 from asrnorm.methods.ascent_graph import AscentGraph, Climb
-from asrnorm.methods.mode import casting_anew, evaluating, mixes_samples
+from asrnorm.methods.mode import casting_anew, held_fixed, mixes_samples
 from asrnorm.models import Classifier
 
 Optimizer = Literal["sgd", "adam"]
@@ -121,7 +121,7 @@ class Ascent:
             bonus: added to the objective.
         """
         images = images.detach().to(next(model.parameters()).dtype)
-        with evaluating(model), torch.enable_grad(), casting_anew():
+        with held_fixed(model), torch.enable_grad(), casting_anew():
             size = self.piece(model, images)
             parts = zip(images.split(size), labels.split(size), strict=True)
             climbed = [self._climb_batch(model, part, own, bonus) for part, own in parts if len(own)]

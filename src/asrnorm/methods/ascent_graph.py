@@ -7,7 +7,7 @@ import torch
 from torch import Tensor
 
 from asrnorm.graph import capture
-from asrnorm.methods.mode import casting_anew, evaluating
+from asrnorm.methods.mode import casting_anew, held_fixed
 from asrnorm.models import Classifier
 
 if TYPE_CHECKING:
@@ -31,7 +31,7 @@ class AscentGraph:
         self._x = images.detach().clone().requires_grad_()
         self._labels = labels.clone()
         self._optimizer = ascent.create_optimizer(self._x)
-        with evaluating(model), casting_anew():
+        with held_fixed(model), casting_anew():
             with torch.no_grad():
                 self._anchor = model.embed(model.features(self._x)).clone()
             with torch.enable_grad():

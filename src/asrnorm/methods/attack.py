@@ -10,7 +10,7 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from asrnorm.errors import InputError
-from asrnorm.methods.mode import evaluating
+from asrnorm.methods.mode import held_fixed
 from asrnorm.models import Classifier
 
 
@@ -99,7 +99,7 @@ def perturb(
     x = images = ball.center
     if random_start:
         x = ball.draw(generator) if noise is None else ball.at(noise)
-    with evaluating(model):
+    with held_fixed(model):
         with torch.no_grad():
             worst, worst_losses = images, _losses(model, images, labels) if keep_worst else None
         for _ in range(steps):

@@ -8,7 +8,7 @@ from torch import Tensor
 
 from asrnorm.graph import capture
 from asrnorm.methods.attack import Ball, worse
-from asrnorm.methods.mode import casting_anew, evaluating
+from asrnorm.methods.mode import casting_anew, held_fixed
 from asrnorm.models import Classifier
 
 
@@ -28,7 +28,7 @@ class AttackGraph:
         self._losses = torch.zeros(len(images), device=images.device)
         self._step_size = torch.zeros((), dtype=images.dtype, device=images.device)
         known = [self._worst, self._losses]
-        with evaluating(model), casting_anew():
+        with held_fixed(model), casting_anew():
             self._look = capture(self._compare, images.device, changed=known, what="the attack")
             self._step = capture(self._walk, images.device, changed=[self._x, *known], what="the attack")
 

@@ -31,6 +31,31 @@ def evaluating(model: nn.Module) -> Iterator[None]:
 
 
 @contextmanager
+def held_fixed(model: nn.Module) -> Iterator[None]:
+    """Put a model in evaluation mode with no gradient wanted of its parameters, only of what it is given.
+
+    Asked for the gradient of the images alone, autograd would have the norm layers compute those of their weights too.
+
+    Example:
+        >>> layer = nn.Linear(2, 1)
+        >>> with held_fixed(layer):
+        ...     layer.weight.requires_grad
+        False
+        >>> layer.weight.requires_grad
+        True
+    """
+    trained = [parameter for parameter in model.parameters() if parameter.requires_grad]
+    with evaluating(model):
+        try:
+            for parameter in trained:
+                parameter.requires_grad_(False)
+            yield
+        finally:
+            for parameter in trained:
+                parameter.requires_grad_(True)
+
+
+@contextmanager
 def casting_anew() -> Iterator[None]:
     """Let autocast keep no casts of the weights, as in a graph: kept ones round an ascent otherwise than fresh ones do.
 

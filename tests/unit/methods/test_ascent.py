@@ -132,9 +132,14 @@ def test_the_model_is_climbed_in_evaluation_mode_and_left_as_it_was(frozen):
     images, labels = random_images(8)
     model(images).sum().backward()
     before = everything(model)
+    wanted = []
+    handle = model.front.register_forward_pre_hook(lambda *_: wanted.append(next(model.parameters()).requires_grad))
     with torch.no_grad():  # a grow phase may be called from anywhere
         first = Ascent(steps=3).climb(model, images, labels)
     assert_untouched(model, before)
+    handle.remove()
+    assert set(wanted) == {False}, "the gradient of a weight would be computed for nothing"
+    assert all(parameter.requires_grad for parameter in model.parameters())
     model.eval()
     assert torch.equal(first, Ascent(steps=3).climb(model, images, labels))
 

@@ -120,9 +120,14 @@ def test_the_model_is_attacked_in_evaluation_mode_and_left_as_it_was():
     model(images).sum().backward()
     before = everything(model)
     settings = {"epsilon": 0.1, "step_size": 0.05, "steps": 3, "random_start": False}
+    wanted = []
+    handle = model.register_forward_pre_hook(lambda *_: wanted.append(next(model.parameters()).requires_grad))
     with torch.no_grad():
         found = perturb(model, images, labels, **settings)
     assert_untouched(model, before)
+    handle.remove()
+    assert set(wanted) == {False}, "the gradient of a weight would be computed for nothing"
+    assert all(parameter.requires_grad for parameter in model.parameters())
     assert torch.equal(found, perturb(model.eval(), images, labels, **settings))
     assert not images.requires_grad
 

@@ -1,7 +1,7 @@
 import pytest
 from torch import nn
 
-from asrnorm.methods.mode import evaluating, mixes_samples
+from asrnorm.methods.mode import evaluating, held_fixed, mixes_samples
 from asrnorm.norms import NORMS
 
 
@@ -17,6 +17,15 @@ def test_the_mode_comes_back_after_an_error():
     with pytest.raises(KeyError), evaluating(layer):
         raise KeyError
     assert layer.training
+
+
+def test_parameters_that_are_held_fixed_want_no_gradient_and_frozen_ones_stay_frozen():
+    network = nn.Sequential(nn.Linear(2, 2), nn.Linear(2, 1).requires_grad_(False), nn.Dropout())
+    with held_fixed(network):
+        assert not any(parameter.requires_grad for parameter in network.parameters())
+        assert not network[2].training
+    assert [parameter.requires_grad for parameter in network.parameters()] == [True, True, False, False]
+    assert network[2].training
 
 
 @pytest.mark.parametrize("norm", NORMS.names())

@@ -161,8 +161,10 @@ def forward(x: Tensor, w: Weights, eps_in: float, eps_out: float, relu: bool) ->
     return y, stat, vec, hidden
 
 
-def backward(dy: Tensor, x: Tensor, saved: Saved, w: Weights, eps_out: float, relu: bool) -> tuple[Tensor, Tensor]:
-    """Return the gradient of `x`, and of all parameters in one flat tensor (see `weight.py`)."""
+def backward(
+    dy: Tensor, x: Tensor, saved: Saved, w: Weights, eps_out: float, relu: bool, *, of_x_alone: bool = False
+) -> tuple[Tensor, Tensor | None]:
+    """Return the gradient of `x`, and of all parameters in one flat tensor (see `weight.py`) unless of `x` alone."""
     stat, vec, hidden = saved
     x = launch.dense(x)
     dy = launch.dense_like(dy, x)
@@ -186,7 +188,7 @@ def backward(dy: Tensor, x: Tensor, saved: Saved, w: Weights, eps_out: float, re
         gradient_sums(x, dy, p, stat, vec, sums, eps_out, relu)
         _networks_back(saved, sums, back, ws, shape, w, eps_out)
         input_gradient(x, dy, p, stat, vec, back, dx, eps_out, relu)
-    return dx, _weight_gradients(ws, shape, w)
+    return dx, None if of_x_alone else _weight_gradients(ws, shape, w)
 
 
 def _encode(stat: Tensor, hidden: Tensor, shape: Shape, w: Weights) -> None:

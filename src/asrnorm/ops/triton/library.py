@@ -49,7 +49,9 @@ def _(x: Tensor, *rest: Any) -> tuple[Tensor, Tensor, Tensor, Tensor]:
 def asr_norm_backward(dy: Tensor, x: Tensor, *rest: Any) -> tuple[Tensor, Tensor]:
     """Gradient of `x`, and of all parameters in one flat tensor."""
     saved, weights, (eps_out, relu) = rest[:3], Weights(*rest[3 : 3 + _NUM_WEIGHTS]), rest[3 + _NUM_WEIGHTS :]
-    return layer.backward(dy, x, saved, weights, eps_out, relu)
+    dx, flat = layer.backward(dy, x, saved, weights, eps_out, relu)
+    assert flat is not None
+    return dx, flat
 
 
 @asr_norm_backward.register_fake
@@ -93,8 +95,10 @@ class _Direct(torch.autograd.Function):
         if torch.is_grad_enabled():
             dx, *grads = _differentiable_gradients(dy, x, weights, eps_in, eps_out, relu)
             return dx, None, None, None, *grads
-        dx, flat = layer.backward(dy, x, (stat, vec, hidden), weights, eps_out, relu)
-        return dx, None, None, None, *parameter.split_gradients(flat, weights)
+        of_x_alone = not any(ctx.needs_input_grad[-_NUM_WEIGHTS:])
+        dx, flat = layer.backward(dy, x, (stat, vec, hidden), weights, eps_out, relu, of_x_alone=of_x_alone)
+        parts = (None,) * _NUM_WEIGHTS if flat is None else parameter.split_gradients(flat, weights)
+        return dx, None, None, None, *parts
 
 
 def apply(x: Tensor, weights: Weights, eps_in: float, eps_out: float, relu: bool) -> Tensor:
