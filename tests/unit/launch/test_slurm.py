@@ -29,7 +29,14 @@ def test_jobs_are_done_and_failures_reported(tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("options", "device"), [({"gpus_per_node": 1}, "cuda"), ({"gpus_per_node": 0}, None), ({}, None)]
+    ("options", "device"),
+    [
+        ({"gpus_per_node": 1}, "cuda"),
+        ({"slurm_gres": "gpu:h100:1"}, "cuda"),
+        ({"gpus_per_node": 0}, None),
+        ({"slurm_partition": "gpu"}, None),
+        ({}, None),
+    ],
 )
 def test_a_job_that_asked_slurm_for_a_gpu_must_not_turn_to_the_cpu(tmp_path, monkeypatch, options, device):
     pytest.importorskip("submitit", reason="submitit is not installed: pip install 'asrnorm[slurm]'")
