@@ -39,7 +39,7 @@ def evaluate(
     data: Annotated[
         Path | None,
         typer.Option(
-            help="Instead: labelled images of new places, <class>/<image> or <place>/<class>/<image>, or a table.",
+            help="Instead: labelled images of new places, `CLASS/IMAGE` or `PLACE/CLASS/IMAGE`, or a table.",
             show_default=False,
         ),
     ] = None,
