@@ -38,7 +38,7 @@ def corrupt(
     """Generate CIFAR-10-C, or corrupt a folder of images and keep its tree.
 
     Example: `asrnorm data corrupt cifar10c --workers 2`, `asrnorm data corrupt photos --out foggy --corruption fog`.
-    Started again, cifar10c goes on where it stopped.
+    Started again, the same call goes on where it stopped.
     """
     if target != _CIFAR:
         level = _DEFAULT_SEVERITY if severity is None else severity

@@ -1,6 +1,7 @@
 """Corrupt a folder of images, keeping its tree."""
 
 import hashlib
+import json
 import os
 from collections.abc import Sequence
 from pathlib import Path
@@ -14,6 +15,9 @@ from asrnorm.data.corruption.progress import ImageProgress
 from asrnorm.data.corruption.whole_file import write_image
 from asrnorm.data.image import ENDINGS, read_image
 from asrnorm.errors import InputError
+from asrnorm.storage import write_whole
+
+_BEGUN = ".corrupt.json"  # lies in a folder for as long as not all of its images are there
 
 
 def corrupt_folder(
@@ -29,6 +33,7 @@ def corrupt_folder(
 ) -> list[Path]:
     """Corrupt every image below `src` and write it as PNG to the same place below `dst`.
 
+    Stopped halfway, by a damaged image for instance, the same call goes on where it was; a file in `dst` says of what.
     An image's randomness is keyed by its path below `src`, so that adding or removing other images changes nothing.
     Files are read as everywhere else: transparent parts become white, 16 bits become 8, and a rotation noted in EXIF is
     carried out.
@@ -58,22 +63,42 @@ def corrupt_folder(
     images = find_images(source)
     destinations = [(target / path).with_suffix(".png") for path in images]
     _refuse_clashes(images, destinations)
-    if there := [path for path in destinations if os.path.lexists(path)]:
+    call = json.dumps([os.fsencode(source.resolve()).hex(), name, severity, seed, preset, options], default=str)
+    there = {path for path in destinations if os.path.lexists(path)}
+    if there and not _was_begun(target, call):
         raise InputError(
-            f"{there[0]} is there already ({len(there):,} of {len(images):,}): choose another folder, or remove it"
+            f"{min(there)} is there already ({len(there):,} of {len(images):,}): choose another folder, or remove it"
         )
+    if target.exists() and not target.is_dir():
+        raise InputError(f"{target} is a file: give a folder to write to")
     with ImageProgress(len(images), shown=progress) as bar:
         bar.begin(name)
         for path, destination in zip(images, destinations, strict=True):
+            if destination in there:
+                bar.advance(1)
+                continue
             pixels = read_image(source / path)
             index = int.from_bytes(hashlib.blake2b(os.fsencode(path.as_posix()), digest_size=8).digest(), "little")
             corrupted = corrupt(
                 pixels[None], name, severity=severity, seed=seed, preset=preset, indices=[index], **options
             )
+            if not there:
+                target.mkdir(parents=True, exist_ok=True)
+                write_whole(target / _BEGUN, call)
             write_image(destination, Image.fromarray(corrupted[0]))
+            there.add(destination)
             bar.advance(1)
         bar.say(f"{name}: {len(images)} images in {target}")
+    (target / _BEGUN).unlink(missing_ok=True)
     return destinations
+
+
+def _was_begun(target: Path, call: str) -> bool:
+    """Tell whether a call of the same source and settings was stopped halfway."""
+    try:
+        return (target / _BEGUN).read_text() == call
+    except (OSError, ValueError):
+        return False
 
 
 def find_images(folder: Path) -> list[Path]:

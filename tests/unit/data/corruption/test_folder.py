@@ -105,7 +105,32 @@ def test_a_damaged_image_is_named_and_leaves_nothing_half_written(photos, tmp_pa
     with pytest.raises(InputError, match=r"a\.png: cannot be read as an image") as caught:
         corrupt_folder(photos, tmp_path / "out", "fog", progress=False)
     assert "\n" not in str(caught.value)
-    assert names(tmp_path / "out") == ["c.png"]
+    assert [name for name in names(tmp_path / "out") if not name.startswith(".")] == ["c.png"]
+
+
+def test_stopped_by_a_damaged_image_the_same_call_goes_on_and_another_is_refused(photos, tmp_path):
+    damaged, out = photos / "cat" / "b.png", tmp_path / "out"
+    whole = {path.name: path.read_bytes() for path in corrupt_folder(photos, tmp_path / "whole", "fog", progress=False)}
+    damaged.write_bytes(b"plain text")
+    with pytest.raises(InputError, match="cannot be read as an image"):
+        corrupt_folder(photos, out, "fog", progress=False)
+    first = out / "c.png"
+    before = first.stat()
+    with pytest.raises(InputError, match="is there already"):
+        corrupt_folder(photos, out, "fog", severity=4, progress=False)
+    damaged.unlink()
+    written = corrupt_folder(photos, out, "fog", progress=False)
+    assert names(out) == sorted(path.relative_to(out).as_posix() for path in written)
+    assert all(path.read_bytes() == whole[path.name] for path in written)
+    assert first.stat().st_mtime_ns == before.st_mtime_ns, "it was made once"
+    with pytest.raises(InputError, match="is there already"):
+        corrupt_folder(photos, out, "fog", progress=False)
+
+
+def test_a_file_in_place_of_the_folder_is_named(photos, tmp_path):
+    (tmp_path / "out").write_text("my own")
+    with pytest.raises(InputError, match="out is a file: give a folder to write to"):
+        corrupt_folder(photos, tmp_path / "out", "fog", progress=False)
 
 
 @pytest.mark.parametrize("ending", sorted(ENDINGS - {".avif"}))  # which not every Pillow writes
