@@ -2,7 +2,7 @@
 
 import shutil
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from asrnorm.config import RunConfig, content_hash, dump_config, first_difference, load_config
@@ -57,6 +57,7 @@ class RunFolder:
         """
         with advising(self.path):
             self._refuse_foreign()
+            is_new = not self.path.exists()
             self.path.mkdir(parents=True, exist_ok=True)
             lock = (self.path / ".lock").open("ab")
         with lock:
@@ -81,7 +82,19 @@ class RunFolder:
                     leftover.unlink(missing_ok=True)  # of a process that was killed
             if not self.config.exists():
                 write_whole(self.config, dump_config(config).encode())
-            yield
+            try:
+                yield
+            except Exception:
+                if is_new and self._came_to_nothing(config):
+                    self._vanish()
+                raise
+
+    def _vanish(self) -> None:
+        """Remove a folder that a wrong option would have left behind, with a config and nothing else."""
+        self.clear()
+        with suppress(OSError):  # somebody else's file lies in it by now
+            (self.path / ".lock").unlink(missing_ok=True)
+            self.path.rmdir()
 
     def _refuse_foreign(self) -> None:
         """Refuse, before anything is written or removed, a folder that is no run's and holds what no run leaves.

@@ -128,6 +128,23 @@ def test_a_config_that_came_to_nothing_makes_way_for_another(tmp_path):
         pass
 
 
+def test_a_folder_that_a_wrong_option_came_to_nothing_in_is_gone_and_any_other_stays(tmp_path):
+    def fail(folder, *files):
+        with folder.open(tiny_config(), fresh=False):
+            for name in files:
+                (folder.path / name).write_text("{}")
+            raise InputError("suite 'folder': no such folder")
+
+    new, begun, there = (RunFolder(tmp_path / name) for name in ("new", "begun", "there"))
+    there.path.mkdir()
+    for folder, files in ((new, ["env.json"]), (begun, ["log.jsonl"]), (there, [])):
+        with pytest.raises(InputError, match="no such folder"):
+            fail(folder, *files)
+    assert not new.path.exists()
+    assert begun.config.exists()
+    assert there.config.exists()
+
+
 def test_a_config_written_by_hand_is_never_replaced(tmp_path):
     folder, mine = RunFolder(tmp_path / "run"), tiny_config(steps=7)
     with folder.open(mine, fresh=False):
