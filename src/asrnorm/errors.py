@@ -68,8 +68,11 @@ def first_line(error: object) -> str:
     return lines[0].rstrip()[:_LONGEST] if lines else type(error).__name__
 
 
+_MOST_SHOWN = 100  # names in a line of help
+
+
 def describe_unknown(kind: str, name: str, known: Iterable[str]) -> str:
-    """One line for an unknown `name`: the nearest known one and the whole list.
+    """One line for an unknown `name`: the nearest known one, and all of them where they are not too many to read.
 
     Example:
         >>> describe_unknown("norm", "asrr", ["asr", "bn"])
@@ -79,5 +82,8 @@ def describe_unknown(kind: str, name: str, known: Iterable[str]) -> str:
     if not names:
         return f"unknown {kind} {name!r}; there is none"
     close = difflib.get_close_matches(name, names, n=1)
+    if len(names) > _MOST_SHOWN:
+        hint = f"did you mean {close[0]!r}? There are" if close else "there are"
+        return f"unknown {kind} {name!r}; {hint} {len(names)}"
     hint = f"did you mean {close[0]!r}? Known" if close else "known"
     return f"unknown {kind} {name!r}; {hint}: {', '.join(names)}"

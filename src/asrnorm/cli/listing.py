@@ -1,6 +1,7 @@
 """`asrnorm list`: what can be named in recipes and on the command line."""
 
 import json
+from fnmatch import fnmatchcase
 from importlib import import_module
 from typing import Annotated, Any
 
@@ -28,12 +29,15 @@ _KINDS = ", ".join(sorted(REGISTRIES))
 
 def list_registry(
     kind: Annotated[str, typer.Argument(help=f"One of: {_KINDS}.", show_default=False)],
+    pattern: Annotated[
+        str, typer.Argument(help="Only names of this form, * for any text.", show_default="(all)")
+    ] = "*",
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON: name, summary, options.")] = False,
     modules: Modules = None,
 ) -> None:
     """List the names of a registry, each with what it is and its options.
 
-    Example: `asrnorm list norms`
+    Example: `asrnorm list norms`, `asrnorm list recipes 'folder.*asr'`
     """
     if kind not in REGISTRIES:
         raise UnknownNameError(describe_unknown("registry", kind, REGISTRIES))
@@ -44,6 +48,10 @@ def list_registry(
     if kind == "studies":  # in the order of the paper, where table2 comes before table10
         order = room.list_studies()
         rows.sort(key=lambda row: order.index(row["name"]))
+    known = [row["name"] for row in rows]
+    rows = [row for row in rows if fnmatchcase(row["name"], pattern)]
+    if not rows and known:
+        raise UnknownNameError(describe_unknown(f"name among the {kind}", pattern, known))
     if as_json:
         typer.echo(json.dumps(rows, indent=2))
         return

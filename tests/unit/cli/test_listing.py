@@ -21,3 +21,15 @@ def test_studies_open_without_torch():
     code = "import sys; from asrnorm.studies import get_study; get_study('table8'); print('torch' in sys.modules)"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout.strip() == "False"
+
+
+def test_names_of_a_form_are_listed_alone_and_one_that_fits_nothing_is_answered(capsys):
+    assert main(["list", "recipes", "digits.rsda_*in*", "--json"]) == 0
+    names = [row["name"] for row in json.loads(capsys.readouterr().out)]
+    assert names == ["digits.rsda_bin", "digits.rsda_in", "digits.rsda_sn_in_ln"]
+    assert main(["list", "recipes", "digits.rsda_inn"]) == 2
+    said = capsys.readouterr().err
+    assert (
+        said
+        == "asrnorm: unknown name among the recipes 'digits.rsda_inn'; did you mean 'digits.rsda_in'? There are 468\n"
+    )
