@@ -9,6 +9,7 @@ from rich.table import Table
 
 from asrnorm.cli.own_module import Modules, import_modules
 from asrnorm.cli.run_folder import check_place
+from asrnorm.errors import WrongCallError
 from asrnorm.storage import write_whole
 
 if TYPE_CHECKING:
@@ -66,6 +67,8 @@ def audit(
     """
     if json_file is not None:
         check_place(json_file)
+    if against_weights is not None and against is None:
+        raise WrongCallError("--against-weights are of a second model: give --against too")
     import_modules(modules)
     from asrnorm.audit import Plan, run_audit, write_audit
 

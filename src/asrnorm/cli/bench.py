@@ -10,6 +10,7 @@ import typer
 from rich.console import Console
 from rich.table import Table
 
+from asrnorm.cli.run_folder import check_place
 from asrnorm.errors import UnknownNameError
 
 if TYPE_CHECKING:
@@ -163,6 +164,8 @@ def _report(suite: str, parts: Iterable[list["Row"]], json_file: Path | None) ->
     """Print each part as it comes; what has come is on the disk, should the rest never."""
     from asrnorm.bench import harness
 
+    if json_file is not None:
+        check_place(json_file)
     rows: list[Row] = []
     for part in parts:
         rows += part

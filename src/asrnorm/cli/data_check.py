@@ -42,9 +42,13 @@ def check(
 
 
 def _print(rows: list[Row], folder: Path) -> None:
-    table = Table(box=None, pad_edge=False, title=escape(str(folder)), title_justify="left")
-    for heading in ("set", "file", "state", "detail"):
-        table.add_column(heading, no_wrap=heading != "detail", overflow="fold")
+    table = Table(box=None, pad_edge=False)
+    for heading in ("set", "state", "file, and what is known of it"):
+        table.add_column(heading, no_wrap=heading in ("set", "state"), overflow="fold")
     for row in rows:
-        table.add_row(row.set, escape(row.file), _MARKS[row.state], escape(row.detail))
-    Console().print(table)
+        detail = f": {row.detail}" if row.detail else ""
+        table.add_row(row.set, _MARKS[row.state], escape(f"{row.file}{detail}"))
+    console = Console()
+    absent = "" if folder.is_dir() else " (not there)"
+    console.print(f"data folder: {folder}{absent}", highlight=False, markup=False, soft_wrap=True)
+    console.print(table)

@@ -43,7 +43,8 @@ def list_data(
         detail = row["detail"].replace(f"{folder}/", "").replace(f" in {folder}", "")
         table.add_row(shown, escape(row["part"]), row["role"], _MARKS[row["present"]], escape(detail))
     console = Console()
-    console.print(f"data folder: {folder}", highlight=False, soft_wrap=True)
+    absent = "" if folder.is_dir() else " (not there)"
+    console.print(f"data folder: {folder}{absent}", highlight=False, markup=False, soft_wrap=True)
     console.print(table)
 
 

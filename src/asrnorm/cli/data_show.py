@@ -6,6 +6,7 @@ from typing import Annotated, Any
 
 import typer
 
+from asrnorm.cli.run_folder import check_folder
 from asrnorm.errors import InputError, UnknownNameError, describe_unknown
 
 
@@ -28,6 +29,8 @@ def show(
 
     Example: `asrnorm data show digits_mini --out samples`
     """
+    folder = out or Path("runs", "samples", suite)
+    check_folder(folder, "--out")
     from asrnorm import data
     from asrnorm.data.contact_sheet import contact_sheet
 
@@ -36,9 +39,12 @@ def show(
     if hasattr(loaded, "load"):
         loaded = loaded.load()
     domains = SuiteDomains(loaded, domain)
-    folder = out or Path("runs", "samples", suite)
     files = contact_sheet(domains, loaded.classes, folder, per_class=per_class)
     typer.echo(f"{folder}: {', '.join(file.name for file in files)}")
+    absent = [part for part in getattr(loaded, "missing", ()) if part.role == "target"]
+    if absent:
+        more = f" and {len(absent) - 1} more" if len(absent) > 1 else ""
+        typer.echo(f"not shown: {absent[0].name}{more}: {absent[0].detail}", err=True)
 
 
 class SuiteDomains(Mapping[str, tuple[Any, Any]]):

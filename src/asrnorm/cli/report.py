@@ -13,7 +13,7 @@ from rich.table import Table
 from rich.text import Text
 
 from asrnorm.cli.own_module import Modules, import_modules
-from asrnorm.cli.run_folder import KEPT, find_kept
+from asrnorm.cli.run_folder import KEPT, check_folder, find_kept
 from asrnorm.cli.study_choice import PAPER, expand_names
 from asrnorm.config import Scale
 from asrnorm.errors import UnknownNameError, WrongCallError, describe_unknown
@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from asrnorm.studies import Collected
     from asrnorm.studies.plan import Task
 
+_RUNS = Path("runs")
 _ENDLESS = 10_000  # columns: room to measure a table in
 
 
@@ -42,7 +43,7 @@ def report(
         ),
     ] = None,
     scale: Annotated[str, typer.Option(help="Scale of the runs of a study: paper, short or smoke.")] = "paper",
-    runs: Annotated[Path, typer.Option(help="Where the run folders of a study lie.")] = Path("runs"),
+    runs: Annotated[Path, typer.Option(help="Where the run folders of a study lie.")] = _RUNS,
     seeds: Annotated[
         int | None, typer.Option(min=1, help="Take seeds 0 to N - 1 of a study.", show_default="the study's")
     ] = None,
@@ -60,6 +61,7 @@ def report(
     Example: `asrnorm report table3`, or `asrnorm report runs` for whatever is there. Kept results (`results/`) count.
     """
     from asrnorm.report.study import write_report
+    from asrnorm.studies import STUDIES
 
     import_modules(modules)
     if renew and not keep_results:
@@ -67,8 +69,15 @@ def report(
     if scale not in get_args(Scale):
         raise UnknownNameError(describe_unknown("scale", scale, get_args(Scale)))
     names = expand_names(what)
+    if out is not None:
+        check_folder(out, "--out")
+    of_studies = scale != "paper" or seeds is not None or runs != _RUNS
     for name in names:
         _check(name, is_study=keep_results)
+        if of_studies and name not in STUDIES:
+            raise WrongCallError(f"--scale, --seeds and --runs are of studies, and {name!r} is a folder of runs")
+    if runs != _RUNS and not runs.is_dir():
+        raise WrongCallError(f"--runs {runs}: no such folder")
     places = {name: _place(name, out, several=len(names) > 1) for name in names}
     if len(set(places.values())) < len(places):
         raise WrongCallError("two of these would be reported in one folder: report them one by one")
@@ -86,7 +95,7 @@ def report(
             typer.echo(f"warning: {warning}", err=True)
         if found.missing:
             command = f"asrnorm reproduce {name} --scale {scale}"
-            command += ("" if runs == Path("runs") else f" --runs {runs}") + (f" --seeds {seeds}" if seeds else "")
+            command += ("" if runs == _RUNS else f" --runs {runs}") + (f" --seeds {seeds}" if seeds else "")
             typer.echo(f"missing: {count_tasks(found.missing)}; {command} makes them")
         typer.echo(f"report: {files[-1]}")
     if json_lines:
@@ -144,7 +153,11 @@ def _keep(what: str, scale: str, runs: Path, seeds: int | None, *, renew: bool) 
 
     numbers = None if seeds is None else range(seeds)
     done = keep(get_study(what), runs=runs, kept=KEPT, scale=cast(Scale, scale), seeds=numbers, renew=renew)
-    words = [f"{len(done.added)} results added", f"{len(done.replaced)} replaced", f"{len(done.same)} kept before"]
+    words = [
+        f"{len(done.added)} results added",
+        f"{len(done.replaced)} replaced",
+        f"{len(done.same)} of {runs} kept before",
+    ]
     typer.echo(f"{done.path}: {', '.join(words)}", err=True)
     if done.differing:
         advice = "of the same commit" if renew else "--renew takes those of another commit"

@@ -12,7 +12,7 @@ from rich.text import Text
 
 from asrnorm.cli.executor_choice import open_executor
 from asrnorm.cli.own_module import Modules, import_modules
-from asrnorm.cli.run_folder import find_kept, read_assignments
+from asrnorm.cli.run_folder import check_folder, find_kept, read_assignments
 from asrnorm.cli.study_choice import change_runs, check_configs, check_data, choose_rows, expand_names
 from asrnorm.config import RunConfig, Scale
 from asrnorm.errors import InputError, UnknownNameError, WrongCallError, describe_unknown
@@ -81,6 +81,9 @@ def reproduce(
 
     if scale not in get_args(Scale):
         raise UnknownNameError(describe_unknown("scale", scale, get_args(Scale)))
+    for folder, option in ((runs, "--runs"), (out, "--out")):
+        if folder is not None:
+            check_folder(folder, option)
     size = cast(Scale, scale)
     fields = [field.name for field in dataclasses.fields(RunConfig) if field.name not in ("recipe", "scale", "seed")]
     assignments = read_assignments(settings or (), fields)

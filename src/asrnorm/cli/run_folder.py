@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import typer
 
-from asrnorm.errors import InputError, StorageError, UnknownNameError, describe_unknown
+from asrnorm.errors import InputError, StorageError, UnknownNameError, WrongCallError, describe_unknown
 from asrnorm.storage import describe_failure
 
 if TYPE_CHECKING:
@@ -23,6 +23,8 @@ def open_run(folder: Path) -> "LoadedRun":
         InputError: no such folder, not a run's, or of a run that is not done.
         UnknownNameError: the run has a norm, method, ... that no registry holds.
     """
+    if folder.is_file():
+        raise InputError(f"{folder}: a file, not the folder of a run")
     if not folder.is_dir():
         raise InputError(f"{folder}: no such run folder; asrnorm train makes one, as a rule under runs/")
     if not (folder / "config.yaml").is_file():
@@ -79,3 +81,13 @@ def check_place(file: Path) -> None:
         raise StorageError(describe_failure(error, file)) from None
     if not os.access(file.parent, os.W_OK | os.X_OK):
         raise StorageError(f"{file}: nothing can be written in its folder; give --json another place")
+
+
+def check_folder(folder: Path, option: str) -> None:
+    """Refuse a file where a folder is to be, before the work is done.
+
+    Raises:
+        WrongCallError: it is a file.
+    """
+    if folder.exists() and not folder.is_dir():
+        raise WrongCallError(f"{option} {folder}: a file; give a folder")

@@ -33,7 +33,9 @@ def choose_domains(
     sources, targets = split_names(source), split_names(target)
     check_domains(known, (*sources, *targets), suite=suite)
     if not sources and not targets:
-        raise InputError(f"suite {suite!r}: choose source= or target= among {', '.join(known)}")
+        raise InputError(
+            f"suite {suite!r}: choose what to train on among {', '.join(known)}: --source NAME (in Python source=)"
+        )
     if both := sorted(set(sources) & set(targets)):
         raise InputError(f"suite {suite!r}: {', '.join(both)} cannot be source and target at once")
     chosen_sources = sources or tuple(name for name in known if name not in targets)

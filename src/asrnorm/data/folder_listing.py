@@ -200,11 +200,16 @@ def _entries(place: Path) -> list[Path]:
         raise InputError(f"{place}: {error.strerror or error}; check its permissions") from None
 
 
+_TABLES = (".csv", ".jsonl", ".ndjson", ".json")
+
+
 def _read_table(path: Path) -> list[Sample]:
     try:
         text = read_bytes(path, MOST_BYTES).decode("utf-8-sig")
     except UnicodeDecodeError:
         raise InputError(f"{path}: not a text file in UTF-8") from None
+    if path.suffix.lower() not in _TABLES:
+        raise InputError(f"{path}: a file, and no table; give a folder, or a .csv or .jsonl file")
     rows = _csv_rows(path, text) if path.suffix.lower() == ".csv" else _json_rows(path, text)
     samples = [_to_sample(path, number, row) for number, row in rows]
     if not samples:

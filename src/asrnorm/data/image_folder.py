@@ -21,7 +21,8 @@ from asrnorm.errors import InputError
 
 MOST_SIDE = 8192
 _ROOT_HINT = (
-    "give --set suite.root=FOLDER (in Python root=), a folder <domain>/<class>/<image>, or a .csv or .jsonl file"
+    "give --set suite.root=FOLDER (in Python root=, for data show --root), a folder <domain>/<class>/<image>, or a "
+    ".csv or .jsonl file"
 )
 
 

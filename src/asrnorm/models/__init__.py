@@ -6,6 +6,7 @@ from typing import Any
 
 from asrnorm.conversion import convert
 from asrnorm.conversion.select import Layers
+from asrnorm.errors import InputError
 from asrnorm.models.base import MODELS as MODELS
 from asrnorm.models.base import Classifier as Classifier
 from asrnorm.models.digits_convnet import DigitsConvNet as DigitsConvNet
@@ -55,6 +56,8 @@ def create_model(
     """
     norm_options = norm_options or {}
     MODELS.check(name, options)
+    if isinstance(classes := options.get("num_classes"), int) and classes < 1:
+        raise InputError(f"{name}: num_classes must be at least 1, not {classes}")
     if norm is not None:
         NORMS.check(norm, norm_options)
     if weights is not None:

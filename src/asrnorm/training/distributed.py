@@ -9,7 +9,7 @@ import torch
 import torch.distributed as distributed
 
 from asrnorm.diagnosis import DEVICE_VARIABLE
-from asrnorm.errors import InputError, first_line
+from asrnorm.errors import InputError
 from asrnorm.world import ALONE, World
 
 T = TypeVar("T")
@@ -34,8 +34,8 @@ def choose_device(name: str) -> torch.device:
         name = os.environ.get(DEVICE_VARIABLE) or ("cuda" if torch.cuda.is_available() else "cpu")
     try:
         device = torch.device(name)
-    except RuntimeError as error:
-        raise InputError(f"device {name!r}: {first_line(error)}") from None
+    except RuntimeError:  # torch would list some twenty kinds
+        raise InputError(f"device {name!r}: no such device; it must be one of auto, {', '.join(_DEVICES)}") from None
     if device.type not in _DEVICES:
         raise InputError(f"device {name!r} cannot be used: it must be one of auto, {', '.join(_DEVICES)}")
     if device.type == "cuda":

@@ -58,6 +58,7 @@ def test_equal_names_are_told_apart(place):
         (("nets.py:nan", "--data", "data"), 1, "NaN or infinite outputs"),
         (("nets.py:net", "--data", "data", "--mean", "0.5", "0.5", "0.5"), 1, "--mean and --std belong together"),
         (("nets.py:net",), 2, "--data"),
+        (("nets.py:net", "--data", "data", "--against-weights", "w.pt"), 2, "give --against too"),
         (("nets.py:net", "--data", "data", "--limit", "-1"), 2, "--limit"),
     ],
 )

@@ -51,3 +51,13 @@ def test_without_names_every_set_is_checked(root, monkeypatch):
     monkeypatch.setenv("ASRNORM_DATA", str(root))
     done = call("--json")
     assert {row["set"] for row in json.loads(done.output)} == set(catalog.CATALOG)
+
+
+def test_on_a_narrow_terminal_words_stay_whole_and_a_folder_that_is_not_there_is_told(root, monkeypatch):
+    monkeypatch.setenv("COLUMNS", "80")
+    (root / "toy" / "two.bin").write_bytes(FILES["two.bin"])
+    lines = call("toy", "--root", root).output.splitlines()
+    assert all(len(line) <= 80 for line in lines[1:])
+    assert any(line.split()[:2] == ["toy", "present"] for line in lines)
+    assert "(not there)" not in lines[0]
+    assert call("toy", "--root", root / "nowhere").output.splitlines()[0].endswith("nowhere (not there)")

@@ -7,7 +7,7 @@ from typer.testing import CliRunner
 
 from asrnorm import data
 from asrnorm.cli.data_show import SuiteDomains, show
-from asrnorm.errors import InputError, UnknownNameError
+from asrnorm.errors import InputError, UnknownNameError, WrongCallError
 
 
 class Files:
@@ -68,6 +68,20 @@ def test_sheets_are_written_and_named(run, tmp_path):
         "fog.png",
     }
     assert made == [("cifar10c", {})]
+
+
+def test_targets_that_are_not_there_are_told_of(run):
+    suite = fake_suite()
+    suite.missing = [SimpleNamespace(name=name, role="target", detail="no file") for name in ("fog/1", "fog/2")]
+    result, _ = run(suite, "cifar10c")
+    assert result.exit_code == 0
+    assert result.stderr == "not shown: fog/1 and 1 more: no file\n"
+
+
+def test_a_file_in_place_of_the_folder_is_refused(run, tmp_path):
+    (tmp_path / "afile").write_text("my own")
+    with pytest.raises(WrongCallError, match="--out afile: a file; give a folder"):
+        run(fake_suite("fog"), "cifar10c", "--out", "afile")
 
 
 def test_without_out_a_folder_under_runs_is_used(run, tmp_path):

@@ -16,6 +16,7 @@ def place(tmp_path, monkeypatch):
     make_up_runs(get_study("table3"), tmp_path / "runs", seeds=[0, 1], skip=lambda s, seed: s.recipe == "pacs.erm_bn")
     for name in ("a", "b"):
         (tmp_path / name / "runs").mkdir(parents=True)
+    (tmp_path / "afile").write_text("my own")
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("COLUMNS", "140")
     return tmp_path
@@ -79,6 +80,9 @@ def test_json_has_every_cell_and_file(place, capsys):
         (["table3", "--scale", "long", "--keep"], "unknown scale 'long'"),
         (["runs", "--keep"], "--keep is for studies, and 'runs' is none"),
         (["table3", "--renew"], "give --keep too"),
+        (["runs", "--scale", "smoke"], "--scale, --seeds and --runs are of studies, and 'runs' is a folder of runs"),
+        (["table3", "--runs", "nix"], "--runs nix: no such folder"),
+        (["table3", "--out", "afile"], "--out afile: a file; give a folder"),
         (["a/runs", "b/runs", "--out", "there"], "two of these would be reported in one folder"),
     ],
 )
@@ -104,7 +108,7 @@ def test_reports_open_without_torch():
 def test_what_is_done_is_kept_and_then_stands_for_the_runs(place, capsys):
     words = ["report", "table3", "--scale", "smoke", "--seeds", "2", "--keep"]
     assert main(words) == 0
-    assert "results/table3.jsonl: 48 results added, 0 replaced, 0 kept before" in capsys.readouterr().err
+    assert "results/table3.jsonl: 48 results added, 0 replaced, 0 of runs kept before" in capsys.readouterr().err
     (place / "runs").rename(place / "gone")
     assert main(["report", "table3", "--scale", "smoke", "--seeds", "2", "--json"]) == 0
     assert json.loads(capsys.readouterr().out)["missing"] == 8

@@ -210,6 +210,15 @@ def test_a_wrong_call_is_one_line_and_status_2(tmp_path, reports, launches, caps
     assert launches == []
 
 
+@pytest.mark.parametrize("option", ["--runs", "--out"])
+def test_a_file_in_place_of_a_folder_is_told_before_anything_runs(tmp_path, launches, capsys, option):
+    (tmp_path / "afile").write_text("my own")
+    words = ["--runs", str(tmp_path)] if option == "--out" else []
+    assert main(["reproduce", "mini", "--scale", "smoke", *words, option, str(tmp_path / "afile")]) == 2
+    assert f"{option} {tmp_path / 'afile'}: a file; give a folder" in capsys.readouterr().err
+    assert launches == []
+
+
 @pytest.fixture
 def kept(tmp_path, monkeypatch):
     """Results of the BN run and its evaluation at seed 0, kept in the working directory."""

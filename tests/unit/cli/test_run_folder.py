@@ -31,6 +31,8 @@ def test_what_is_no_run_says_what_it_lacks(tmp_path):
     with pytest.raises(InputError, match=r"not the folder of a run, it has no config\.yaml"):
         open_run(tmp_path)
     (tmp_path / "config.yaml").touch()
+    with pytest.raises(InputError, match="a file, not the folder of a run"):
+        open_run(tmp_path / "config.yaml")
     with pytest.raises(InputError, match=r"the run is not done, it has no model\.safetensors"):
         open_run(tmp_path)
 

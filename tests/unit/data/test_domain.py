@@ -26,8 +26,8 @@ def test_what_is_not_named_goes_to_the_other_side(source, target, sources, targe
     ("source", "target", "error", "message"),
     [
         ("photos", None, UnknownNameError, "did you mean 'photo'"),
-        (None, None, InputError, "choose source= or target= among art, cartoon, photo, sketch"),
-        ("", " , ", InputError, "choose source="),
+        (None, None, InputError, "choose what to train on among art, cartoon, photo, sketch: --source NAME"),
+        ("", " , ", InputError, "choose what to train on"),
         ("photo", "photo", InputError, "photo cannot be source and target at once"),
         ("art,cartoon,photo,sketch", None, InputError, "no target domain is left"),
         (None, KNOWN, InputError, "no source domain is left"),

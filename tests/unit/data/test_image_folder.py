@@ -87,7 +87,7 @@ def test_a_table_serves_as_root(root):
 @pytest.mark.parametrize(
     ("options", "error", "message"),
     [
-        ({}, InputError, "choose source= or target= among art, photo, sketch"),
+        ({}, InputError, "choose what to train on among art, photo, sketch: --source NAME"),
         ({"source": "photos"}, UnknownNameError, "did you mean 'photo'"),
         ({"source": "art", "target": "sktch"}, UnknownNameError, "mean 'sketch'[?] Known: art, photo, sketch"),
         ({"source": "art", "target": "photo,x"}, UnknownNameError, "'x'; known: art, photo, sketch"),

@@ -119,6 +119,12 @@ def test_a_wrong_depth_is_refused():
         WideResNet(20, 4)
 
 
+@pytest.mark.parametrize("name", ["digits_convnet", "resnet18", "wrn_16_4"])
+def test_a_network_has_a_class_at_least(name):
+    with pytest.raises(InputError, match=f"{name}: num_classes must be at least 1, not 0"):
+        asrnorm.create_model(name, num_classes=0)
+
+
 def test_wrong_names_are_answered_with_the_right_ones():
     with pytest.raises(UnknownNameError, match="unknown model 'wrn_40_5'; did you mean 'wrn_40_"):
         asrnorm.create_model("wrn_40_5")
