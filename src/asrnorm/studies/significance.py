@@ -17,6 +17,7 @@ Better = Literal["higher", "lower"]
 # Two values say next to nothing about a spread.
 FEWEST = 3
 _RESAMPLES = 10_000
+_ROUNDING = 1e-12  # of a value: some ten thousand times what adding numbers of its size can lose
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -62,8 +63,14 @@ class TestResult:
     holm: float | None = None
 
 
-def summarize(values: Sequence[float]) -> Summary:
+def summarize(values: Sequence[float], *, size: float | None = None) -> Summary:
     """Return mean, deviation with ddof 1, and count.
+
+    A deviation that is but the rounding of equal values is zero.
+
+    Args:
+        values: at least one.
+        size: of the numbers that the values were computed from; of the values themselves where `None`.
 
     Example:
         >>> summarize([1.0, 2.0, 3.0])
@@ -75,7 +82,9 @@ def summarize(values: Sequence[float]) -> Summary:
     mean = math.fsum(values) / n
     if n == 1:
         return Summary(mean=mean, deviation=None, n=1)
-    return Summary(mean=mean, deviation=math.sqrt(math.fsum((v - mean) ** 2 for v in values) / (n - 1)), n=n)
+    deviation = math.sqrt(math.fsum((v - mean) ** 2 for v in values) / (n - 1))
+    rounding = _ROUNDING * (max(map(abs, values)) if size is None else size)
+    return Summary(mean=mean, deviation=deviation if deviation > rounding else 0.0, n=n)
 
 
 def pooled_p(ours: Summary, theirs: Summary, *, better: Better = "higher") -> float | None:
@@ -124,7 +133,8 @@ def paired_p(ours: Mapping[int, float], theirs: Mapping[int, float], *, better: 
     seeds = sorted(set(ours) & set(theirs))
     if len(seeds) < FEWEST:
         return None
-    summary = summarize([ours[seed] - theirs[seed] for seed in seeds])
+    size = max(abs(side[seed]) for side in (ours, theirs) for seed in seeds)
+    summary = summarize([ours[seed] - theirs[seed] for seed in seeds], size=size)
     return _tail(summary.mean, _variance(summary) / summary.n, summary.n - 1, better)
 
 

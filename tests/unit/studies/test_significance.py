@@ -111,6 +111,23 @@ def test_values_without_any_spread_give_no_p_value():
     assert paired_p({0: 2.0, 1: 3.0, 2: 4.0}, {0: 1.0, 1: 2.0, 2: 3.0}) is None
 
 
+@given(st.integers(0, 10_000), st.integers(3, 8), st.floats(-50, 50))
+def test_equal_values_have_no_spread_however_they_are_rounded(count, n, gap):
+    value = 100 * (count / 10_000)
+    same = summarize([value] * n)
+    assert same.deviation == 0
+    assert pooled_p(same, same) is None
+    assert welch_p(same, summarize([0.7] * n)) is None
+    rising = {seed: value + 7.31 * seed for seed in range(n)}
+    assert paired_p({seed: number + gap for seed, number in rising.items()}, rising) is None
+
+
+def test_the_smallest_spread_of_real_accuracies_counts():
+    almost = summarize([98.76, 98.76, 98.77])
+    assert almost.deviation == pytest.approx(0.00577, abs=1e-5)
+    assert pooled_p(almost, summarize([98.70, 98.70, 98.70])) < 0.001
+
+
 def test_the_bootstrap_is_the_same_every_time_and_about_that_of_scipy():
     interval = bootstrap_interval(OURS, THEIRS)
     assert interval == bootstrap_interval(OURS, THEIRS)
