@@ -95,11 +95,12 @@ def create_measure(
             themselves, which no honest rule may look at.
         suite: of the run.
         images: the held-out images.
-        config: batch size, precision and seed.
+        config: batch size, precision, and how many images of a domain are scored at most.
         device: where the model lies.
         world: the processes.
     """
     from asrnorm.evaluation.score import evaluation_size, score, score_suite
+    from asrnorm.evaluation.shard import thin
 
     settings: dict[str, Any] = {
         "batch_size": config.evaluate_batch,
@@ -111,12 +112,12 @@ def create_measure(
     if rule == "oracle":
         if not suite.target_names:
             raise InputError(f"suite {suite.name!r} has no target for selection=oracle to look at")
-        return lambda model: float(score_suite(model, suite, **settings).average_accuracy)
+        limit = config.evaluate_limit
+        return lambda model: float(score_suite(model, suite, limit=limit, **settings).average_accuracy)
     if images is None:
         raise InputError(f"suite {suite.name!r} has no validation images for selection={rule}")
-    domains = {"validation": images}
-    if rule == "shifted-val":
-        domains = _shift(images, suite.name)
+    images = thin(images, config.evaluate_limit)
+    domains = _shift(images, suite.name) if rule == "shifted-val" else {"validation": images}
     return lambda model: (
         sum(score(model, data, name=name, **settings).accuracy for name, data in domains.items()) / len(domains)
     )
@@ -127,16 +128,14 @@ def validate(model: nn.Module, suite: Suite, config: RunConfig, device: torch.de
 
     A suite of the user's own has no shifts of which it is known that no target has them.
     """
-    from asrnorm.evaluation.shard import thin
     from asrnorm.evaluation.shift import SELECTION_SHIFTS
 
     if suite.validation is None:
         return {}
-    images = thin(suite.validation, config.evaluate_limit)
     rules: tuple[Selection, ...] = ("source-val", "shifted-val")
     if suite.name not in SELECTION_SHIFTS:
         rules = ("source-val",)
-    return {rule: create_measure(rule, suite, images, config, device, world)(model) for rule in rules}
+    return {rule: create_measure(rule, suite, suite.validation, config, device, world)(model) for rule in rules}
 
 
 def _shift(data: Data, suite_name: str) -> dict[str, Data]:

@@ -5,7 +5,8 @@ from PIL import Image
 
 from asrnorm.data import FileSet, ImageSet
 from asrnorm.errors import InputError
-from asrnorm.training.selection import Selector, create_measure, hold_out, needs_hold_out
+from asrnorm.evaluation.shift import shift_images
+from asrnorm.training.selection import Selector, create_measure, hold_out, needs_hold_out, validate
 from asrnorm.world import ALONE
 from helpers.tiny_run import Choice, ToyNet, ToySuite, tiny_config
 
@@ -110,3 +111,62 @@ def test_files_sorted_by_class_are_shifted_in_all_classes(tmp_path, monkeypatch)
 def test_a_rule_without_images_is_refused():
     with pytest.raises(InputError, match="no validation images"):
         create_measure("source-val", ToySuite(), None, tiny_config(), CPU, ALONE)
+
+
+def test_shifted_val_is_the_mean_over_the_shifts_of_the_suite_and_no_others():
+    data, seen = ToySuite().validation, []
+
+    class RightOnce(torch.nn.Module):
+        def forward(self, images):
+            seen.append((images * 255).round().to(torch.uint8).permute(0, 2, 3, 1).numpy())
+            return torch.nn.functional.one_hot(torch.from_numpy(data.labels + (len(seen) > 1)) % 3, 3).float()
+
+    measure = create_measure("shifted-val", ToySuite(), data, tiny_config(evaluate_batch=30), CPU, ALONE)
+    assert measure(RightOnce()) == 1 / 5
+    expected = shift_images(data.images, "digits", 0).values()
+    assert all(np.array_equal(one, other) for one, other in zip(seen, expected, strict=True))
+
+
+@pytest.mark.parametrize(("rule", "domains"), [("source-val", 1), ("shifted-val", 5), ("oracle", 3)])
+def test_no_more_images_of_a_domain_are_scored_than_the_limit(rule, domains):
+    class Counting(torch.nn.Module):
+        def forward(self, images):
+            seen.append(len(images))
+            return torch.zeros(len(images), 3)
+
+    seen, suite, config = [], ToySuite(), tiny_config(evaluate_limit=7)
+    create_measure(rule, suite, suite.validation, config, CPU, ALONE)(Counting())
+    assert seen == [6] * domains  # every fifth of 30
+    if rule != "oracle":
+        seen.clear()
+        validate(Counting(), suite, config, CPU, ALONE)
+        assert seen == [6] * (1 + 5)
+
+
+def test_a_choice_is_made_at_the_size_of_the_evaluation():
+    class Pacs(ToySuite):
+        name = "pacs"
+
+    class Size(torch.nn.Module):
+        def forward(self, images):
+            sizes.add(tuple(images.shape[2:]))
+            return torch.zeros(len(images), 3)
+
+    sizes, images = set(), ImageSet(np.zeros((2, 227, 227, 3), np.uint8), np.zeros(2, np.int64))
+    create_measure("source-val", Pacs(), images, tiny_config(), torch.device("cpu"), ALONE)(Size())
+    assert sizes == {(222, 222)}
+
+
+def test_shifted_files_keep_their_labels(tmp_path, monkeypatch):
+    monkeypatch.setattr("asrnorm.training.selection._SHIFTED_IMAGES", 6)
+    labels = np.arange(12) // 4
+    for row, label in enumerate(labels):
+        Image.new("RGB", (8, 8), tuple(200 * np.eye(3, dtype=int)[label])).save(tmp_path / f"{row}.png")
+    files = FileSet(tuple(tmp_path / f"{row}.png" for row in range(12)), labels, (8, 8))
+
+    class Brightest(torch.nn.Module):
+        def forward(self, images):
+            return images.mean((2, 3))
+
+    # No shift of the digits changes which channel is the brightest.
+    assert create_measure("shifted-val", ToySuite(), files, tiny_config(), torch.device("cpu"), ALONE)(Brightest()) == 1
