@@ -256,3 +256,10 @@ def test_a_relative_root_is_that_of_the_folder_in_which_it_was_given(tmp_path, m
     config = override(make(), {"suite.root": "line/../photos"})
     assert config.suite.args["root"] == str(tmp_path / "photos")
     assert override(make(), {"suite.root": str(tmp_path / "photos")}) == config
+
+
+def test_a_share_of_the_steps_may_be_none_or_all_of_them():
+    assert [OptimConfig(step_at=share).step_at for share in (0.0, 1.0)] == [0.0, 1.0]
+    for share in (-0.01, 1.01, float("nan")):
+        with pytest.raises(InputError, match="step_at"):
+            OptimConfig(step_at=share)

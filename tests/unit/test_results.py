@@ -8,7 +8,7 @@ import pytest
 
 from asrnorm import storage
 from asrnorm.errors import InputError
-from asrnorm.results import SCHEMA, DomainScore, RunResult, read_result, write_result
+from asrnorm.results import SCHEMA, DomainScore, RunResult, read_log_rows, read_result, write_result
 
 SCORE = DomainScore(name="svhn", accuracy=0.5, brier=0.06, brier_sum=0.6, nll=1.5, ece=0.1, num_samples=26032)
 RESULT = RunResult(
@@ -144,3 +144,9 @@ def test_without_a_target_the_average_is_null_for_every_reader_of_json(tmp_path)
     text = (tmp_path / "result.json").read_text()
     assert json.loads(text, parse_constant=lambda word: pytest.fail(word))["average_accuracy"] is None
     assert math.isnan(read_result(tmp_path / "result.json").average_accuracy)
+
+
+def test_a_line_that_was_cut_short_ends_the_log_whatever_follows(tmp_path):
+    path = tmp_path / "log.jsonl"
+    path.write_text('{"step": 1, "loss": 2.0}\n{"step": 2, "lo\n{"step": 3, "loss": 1.0}\n')
+    assert [row["step"] for row in read_log_rows(path)] == [1]

@@ -33,3 +33,14 @@ def test_what_waits_stands_still_and_is_warmed_up_after_that():
     config = OptimConfig(schedule="step", step_at=0.5, step_factor=0.1, warmup_steps=1, norm_warmup_steps=3)
     assert [rate_factor(config, step, 10, waits=True) for step in range(6)] == [0, 0, 0, 0.5, 1, 0.1]
     assert [rate_factor(config, step, 10) for step in range(6)] == [0.5, 1, 1, 1, 1, 0.1]
+
+
+def test_the_step_comes_at_the_nearest_whole_step_to_its_share():
+    step = OptimConfig(schedule="step", step_at=0.29)  # 0.29 * 100 is a little less than 29
+    assert [rate_factor(step, at, 100) for at in (28, 29)] == [1.0, 0.1]
+
+
+def test_the_warm_up_is_a_part_of_the_schedule_and_does_not_put_it_off():
+    warm, plain = OptimConfig(schedule="cosine", warmup_steps=3), OptimConfig(schedule="cosine")
+    factors = [rate_factor(warm, step, 8) / rate_factor(plain, step, 8) for step in range(8)]
+    assert factors == pytest.approx([0.25, 0.5, 0.75, 1, 1, 1, 1, 1])

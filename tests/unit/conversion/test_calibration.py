@@ -217,3 +217,42 @@ def test_what_are_no_batches_is_one_line(batches, options, line):
     model = asrnorm.convert(nn.Sequential(nn.Conv2d(3, 4, 1), nn.BatchNorm2d(4)), "asr", gated_rescale=True)
     with pytest.raises((InputError, InputTypeError), match=line):
         asrnorm.calibrate(model, batches, **options)
+
+
+def test_a_norm_that_is_used_twice_is_calibrated_on_its_first_use():
+    class Twice(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.norm = nn.BatchNorm2d(3)
+
+        def forward(self, x):
+            return self.norm(5 * self.norm(x) + 3)
+
+    original = trained(Twice())
+    model = asrnorm.convert(copy.deepcopy(original), "asr")
+    x = torch.randn(16, 3, 12, 12)
+    asrnorm.calibrate(model, [x])
+    with torch.no_grad():
+        found, wanted = model.norm(x), original.norm(x)
+    torch.testing.assert_close(found.mean((0, 2, 3)), wanted.mean((0, 2, 3)), rtol=1e-3, atol=1e-3)
+    torch.testing.assert_close(found.std((0, 2, 3)), wanted.std((0, 2, 3)), rtol=1e-3, atol=1e-3)
+
+
+def test_norms_that_were_left_and_are_fresh_stay_fresh():
+    layers = (nn.Conv2d(3, 8, 3), nn.BatchNorm2d(8), nn.ReLU(), nn.Conv2d(8, 8, 3), nn.BatchNorm2d(8))
+    model = asrnorm.convert(nn.Sequential(*layers), "asr", layers=lambda name, norm: name == "4")
+    before = copy.deepcopy(dict(model.named_buffers()))
+    asrnorm.calibrate(model, [torch.randn(4, 3, 12, 12) + 1])
+    assert before
+    assert all(torch.equal(value, before[name]) for name, value in model.named_buffers())
+
+
+def test_a_norm_that_has_seen_images_of_mean_zero_is_not_fresh():
+    torch.manual_seed(0)
+    model = nn.Sequential(nn.BatchNorm2d(3)).eval()
+    model[0].running_var.fill_(4.0)
+    asrnorm.convert(model, "asr")
+    x = torch.randn(16, 3, 12, 12)
+    asrnorm.calibrate(model, [x])
+    with torch.no_grad():
+        torch.testing.assert_close(model(x).std((0, 2, 3)), x.std((0, 2, 3)) / 2, rtol=1e-2, atol=1e-3)

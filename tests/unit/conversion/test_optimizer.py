@@ -140,3 +140,12 @@ def test_several_optimizers_are_refused_before_anything_changes():
     asrnorm.convert(model, "asr")
     with pytest.raises(InputTypeError, match="optimizer takes one"):
         asrnorm.revert(model, optimizer=optimizers)
+
+
+@pytest.mark.parametrize("make", [torch.optim.SGD, torch.optim.Adam], ids=lambda m: m.__name__)
+def test_every_new_parameter_is_in_the_optimizer_once(make):
+    model = nn.Sequential(nn.Conv2d(3, 8, 3), nn.BatchNorm2d(8))
+    optimizer = make(model.parameters(), lr=0.01)
+    asrnorm.convert(model, "asr", optimizer=optimizer)
+    known = [id(parameter) for group in optimizer.param_groups for parameter in group["params"]]
+    assert sorted(known) == sorted(id(parameter) for parameter in model.parameters())

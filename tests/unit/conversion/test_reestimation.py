@@ -68,3 +68,10 @@ def test_what_fails_midway_changes_nothing():
     with pytest.raises(OSError, match="the disk is gone"):
         asrnorm.reestimate(model, broken())
     assert all(torch.equal(value, before[name]) for name, value in model.named_buffers())
+
+
+def test_nothing_is_dropped_while_statistics_are_taken():
+    model = nn.Sequential(nn.Dropout(0.5), nn.BatchNorm2d(3)).train()
+    asrnorm.reestimate(model, [torch.ones(4, 3, 8, 8)])
+    assert (model[1].running_mean.tolist(), model[1].running_var.tolist()) == ([1.0] * 3, [0.0] * 3)
+    assert model[0].training

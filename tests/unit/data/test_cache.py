@@ -277,3 +277,32 @@ def test_a_changed_file_changes_the_description(tmp_path):
     assert describe_files([path]) != before
     with pytest.raises(InputError, match="No such file"):
         describe_files([tmp_path / "absent"])
+
+
+def test_files_are_described_by_path_size_and_time(tmp_path):
+    path, other = tmp_path / "a" / "x.png", tmp_path / "b" / "x.png"
+    for one in (path, other):
+        one.parent.mkdir()
+        one.write_bytes(b"12345")
+        os.utime(one, ns=(1, 1))
+    seen = {describe_files([path]), describe_files([other])}
+    path.write_bytes(b"54321")  # of the same size
+    os.utime(path, ns=(2, 2))
+    seen.add(describe_files([path]))
+    path.write_bytes(b"1234")
+    os.utime(path, ns=(1, 1))
+    seen.add(describe_files([path]))
+    assert len(seen) == 4
+
+
+def test_an_array_that_changed_since_it_was_checked_is_checked_again(tmp_path):
+    def build(writer):
+        writer.add("x", np.arange(6, dtype=np.uint8))
+
+    open_entry("e", fingerprint={}, build=build, folder=tmp_path)
+    path = tmp_path / "e" / "x.npy"
+    data = bytearray(path.read_bytes())
+    data[-1] ^= 1
+    path.write_bytes(data)  # the same file, at another time
+    os.utime(path, ns=(1, 1))
+    assert open_entry("e", fingerprint={}, build=build, folder=tmp_path)["x"].tolist() == [0, 1, 2, 3, 4, 5]

@@ -61,3 +61,9 @@ def test_shares_that_leave_nothing_are_refused(fractions):
 def test_of_a_small_class_one_image_is_held_however_small_the_share():
     held, rest = split_stratified([str(row) for row in range(23)], [0] * 20 + [1] * 3, [0.1], seed=0)
     assert [sum(int(row) >= 20 for row in part) for part in (held, rest)] == [1, 2]
+
+
+def test_the_number_held_out_is_the_nearest_to_the_share():
+    strata = [0] * 16 + [1] * 14
+    held, _ = split_stratified([str(row) for row in range(30)], strata, [0.1], seed=0)
+    assert np.bincount([strata[row] for row in held]).tolist() == [2, 1]

@@ -194,3 +194,8 @@ def test_a_limit_takes_images_from_all_over_a_domain():
     assert set(thinned.labels) == {0, 1, 2, 3}
     assert thin(data, 0) is data
     assert thin(data, 100) is data
+
+
+def test_a_limit_holds_for_the_source_and_every_target():
+    found = score_suite(make_net(), ToySuite(count=45), limit=10)
+    assert [domain.num_samples for domain in (found.source, *found.domains)] == [9, 9, 9]

@@ -43,3 +43,12 @@ def test_m_ada_takes_an_rth_of_the_number_and_of_these_an_rth_from_the_source(nu
 def test_draws_are_a_function_of_the_generator(growth):
     one, two = (rows(growth, size=30, round_number=2, seed=5) for _ in range(2))
     assert torch.equal(one, two)
+
+
+def test_m_ada_draws_its_grown_images_from_all_domains():
+    settings = {"num_source": 60, "size": 180, "round_number": 3, "count": 0}
+    one, other = (choose_rows("m_ada", generator=torch.Generator().manual_seed(s), **settings) for s in (0, 1))
+    grown = one[one >= 60]
+    assert len(grown) == len(set(grown.tolist())) == 20 - 6
+    assert grown.min() < 120 <= grown.max()
+    assert set(grown.tolist()) != set(other[other >= 60].tolist())

@@ -54,3 +54,13 @@ def test_the_defaults_are_the_original_protocol():
 def test_negative_options_are_refused_before_a_run(wrong):
     with pytest.raises(InputError, match="nothing may be negative"):
         create_method("pgd", **wrong)
+
+
+def test_the_start_is_trained_on_also_where_it_is_easier_than_the_image():
+    model, (images, labels) = SmoothNet(), random_images(12)
+    method = create_method("pgd", epsilon=0.3, ascent_steps=0)
+    noise = torch.rand(images.shape, generator=method.generator(0, "pgd.start"), dtype=images.dtype)
+    start = (images + 0.3 * (2 * noise - 1)).clamp(0, 1)
+    before, after = (F.cross_entropy(model(x), labels, reduction="none") for x in (images, start))
+    assert bool((after < before).any())
+    torch.testing.assert_close(method.loss(model, Batch(images, labels)), after.mean())

@@ -50,3 +50,17 @@ def test_tests_stand_beside_the_papers_p(small):
     assert len(lines) == len(small.tests) == 3
     assert '<td data-sort="0.036">0.036</td></tr>' in lines[0]
     assert "&lt; 0.001</td></tr>" in lines[1]
+
+
+def test_of_several_p_values_the_highest_is_shown(small):
+    first = replace(small.tests[0], pooled=0.01)
+    tests = (first, replace(first, against="ERM", pooled=0.25))
+    table = cell_table(lay_out(replace(small, tests=tests)), lambda entry: [])
+    assert '<span title="0.010 against RSDA; 0.250 against ERM">p &le; 0.250</span>' in table
+
+
+def test_p_values_stand_under_their_heads(small):
+    test = replace(small.tests[0], pooled=0.1, welch=0.2, paired=0.3, holm=0.4)
+    table = comparison_table(replace(small, tests=(test,)), lay_out(small))
+    line = next(line for line in table.splitlines() if line.startswith("<tr><th"))
+    assert re.findall(r">([^<>]*)</td>", line)[-5:] == ["0.100", "0.200", "0.300", "0.400", "0.036"]

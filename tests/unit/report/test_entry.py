@@ -76,3 +76,27 @@ def test_numbers_are_shown_in_full_width(small):
     assert show_signed(0.01, 1) == "0.0"
     assert show_p(0.0004) == "< 0.001"
     assert show_printed(Printed(value=11.18), 2) == "11.18"
+
+
+@pytest.mark.parametrize("change", [{"quantity": "brier"}, {"better": "lower"}])
+def test_numbers_of_two_kinds_have_no_best(small, change):
+    def changed(row):
+        cells = {c: replace(cell, measure=replace(cell.measure, **change)) for c, cell in row.cells.items()}
+        return replace(row, cells=cells) if row.label == "ERM" else row
+
+    rows = tuple(map(changed, small.study.rows))
+    sheet = lay_out(replace(small, study=replace(small.study, rows=rows)))
+    assert not any(entry.best for entry in sheet.entries.values())
+
+
+def test_no_number_of_parameters_is_the_best(small):
+    def counted(row):
+        measures = {c: replace(cell.measure, quantity="parameters") for c, cell in row.cells.items()}
+        return replace(row, cells={c: replace(cell, measure=measures[c]) for c, cell in row.cells.items()})
+
+    sheet = lay_out(replace(small, study=replace(small.study, rows=tuple(map(counted, small.study.rows)))))
+    assert not any(entry.best for entry in sheet.entries.values())
+
+
+def test_a_p_value_is_below_a_thousandth_where_three_decimals_would_be_zero():
+    assert [show_p(p) for p in (0.00049, 0.00051, 0.0014, 0.004)] == ["< 0.001", "0.001", "0.001", "0.004"]

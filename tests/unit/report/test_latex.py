@@ -75,3 +75,16 @@ def test_the_document_compiles_as_it_is_and_the_table_by_input(small, tmp_path):
         done = subprocess.run([TEX, *flags, f"{name}.tex"], cwd=tmp_path, capture_output=True, text=True)
         assert done.returncode == 0, done.stdout[-2000:]
         assert (tmp_path / f"{name}.pdf").stat().st_size > 5000
+
+
+@pytest.mark.parametrize(("p", "text"), [(0.05, r"$\mathbf{0.050}$"), (0.051, "$0.051$"), (1e-5, r"$\mathbf{<0.001}$")])
+def test_p_values_up_to_a_twentieth_are_bold(small, p, text):
+    tests = tuple(replace(test, pooled=p) for test in small.tests)
+    line = next(line for line in to_latex_table(replace(small, tests=tests)).splitlines() if line.startswith("$p$"))
+    assert line == rf"$p$-value: RSDA + ASR-Norm vs.\ RSDA & {text} & {text} & {text} \\"
+
+
+def test_differences_have_the_sign_of_ours_less_the_rivals(small):
+    tests = tuple(replace(test, difference=gap) for test, gap in zip(small.tests, (5.44, -0.71, 0.0), strict=True))
+    text = to_latex_table(replace(small, tests=tests))
+    assert r"$\Delta$: RSDA + ASR-Norm vs.\ RSDA & 5.4 & $-$0.7 & 0.0 \\" in text

@@ -29,3 +29,10 @@ def test_nothing_to_draw_is_nothing():
 def test_a_flat_curve_and_a_single_point_do_not_divide_by_zero():
     assert "<polyline" in sparkline([[(5, 1.0)]], "loss")
     assert "<polyline" in sparkline([[(0, 1.0), (5, 1.0)]], "loss")
+
+
+def test_higher_values_and_later_steps_are_drawn_higher_and_further_right():
+    svg = ElementTree.fromstring(sparkline([[(0, 2.0), (50, 1.0), (100, 0.5)]], "loss"))
+    points = [tuple(map(float, point.split(","))) for point in svg.find("polyline").get("points").split()]
+    assert points == sorted(points)
+    assert [y for _, y in points] == sorted(y for _, y in points)  # down the page, as the loss falls

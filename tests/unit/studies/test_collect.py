@@ -6,7 +6,8 @@ from dataclasses import asdict, replace
 import pytest
 
 from asrnorm.config import run_name
-from asrnorm.studies import Cell, Comparison, Evaluation, Measure, Row, RunSpec, Study, collect, get_study
+from asrnorm.studies import Cell, Comparison, Evaluation, Measure, Row, RunSpec, Study, collect, get_study, keep
+from helpers.made_up_run import make_up_divergence
 from helpers.study_case import DIGITS, make_result, put_result
 
 ERM = RunSpec(recipe="digits.erm_none")
@@ -257,3 +258,30 @@ def test_measures_of_a_study_of_ones_own(tmp_path):
     found = collect(study, runs=tmp_path, seeds=[0])
     assert (found.cells["a", "nll"].mean, found.cells["a", "ece"].mean) == (1.0, 0.1)
     assert all(test.pooled is None and test.difference == 0 for test in found.tests)
+
+
+def test_a_seed_at_which_one_of_the_runs_lacks_the_number_is_left_out(tmp_path):
+    cell = Cell(measure=Measure(quantity="accuracy", domains=("usps",)), runs=(ERM, RSDA))
+    study = Study(name="x", title="x", caption="x", columns=("A",), rows=(Row(label="a", cells={"A": cell}),))
+    for seed, second in enumerate(("usps", "svhn")):
+        put_result(tmp_path, ERM, seed, {"usps": 0.5})
+        put_result(tmp_path, RSDA, seed, {second: 0.9})
+    found = collect(study, runs=tmp_path, seeds=[0, 1]).cells["a", "A"]
+    assert (found.seeds, found.values, len(found.records)) == ((0,), pytest.approx((70,)), 2)
+
+
+def test_results_of_another_scale_are_not_missed_where_this_one_is_there(tmp_path):
+    for scale in ("paper", "short"):
+        put_result(tmp_path, ASR, 0, FULL, scale=scale)
+    found = collect(get_study("table1"), runs=tmp_path, seeds=[0])
+    assert found.cells
+    assert not any("not shown" in warning for warning in found.warnings)
+
+
+def test_a_kept_divergence_is_named_as_one_whose_folder_is_there(tmp_path):
+    study = get_study("ablation-residual")
+    make_up_divergence(study.rows[1].cells["Unseen"].runs[0], tmp_path / "runs", 0)
+    keep(study, runs=tmp_path / "runs", kept=tmp_path / "results", scale="smoke")
+    there = collect(study, runs=tmp_path / "runs", scale="smoke", seeds=[0]).diverged
+    gone = collect(study, runs=tmp_path / "no", kept=tmp_path / "results", scale="smoke", seeds=[0]).diverged
+    assert gone == there == {(study.rows[1].label, column): (0,) for column in ("Source", "Unseen")}

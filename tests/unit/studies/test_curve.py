@@ -2,6 +2,7 @@
 
 import json
 import math
+from itertools import pairwise
 
 import pytest
 
@@ -62,3 +63,10 @@ def test_a_row_that_is_not_whole_ends_the_curves(tail):
 
 def test_a_log_without_anything_gives_a_head_alone():
     assert list(parse_curves(format_curves([]))) == list(parse_curves("")) == []
+
+
+def test_what_is_left_of_a_long_log_lies_at_even_distances():
+    rows = [{"step": step, "loss": 2 / step} for step in range(1, 5001)]
+    steps = [row["step"] for row in parse_curves(format_curves(rows))]
+    assert len(steps) == MOST_ROWS
+    assert max(b - a for a, b in pairwise(steps)) <= min(b - a for a, b in pairwise(steps)) + 1

@@ -12,10 +12,10 @@ from asrnorm.errors import InputError
 from asrnorm.results import read_result, write_result
 from asrnorm.studies import ANALYSIS_FILES, Cell, Evaluation, Measure, Row, RunSpec, Study, get_study, keep, plan
 from asrnorm.studies.curve import read_log
-from asrnorm.studies.keep import COMPONENTS, reduce_statistics
+from asrnorm.studies.keep import COMPONENTS, format_lines, reduce_statistics
 from asrnorm.studies.store import find_results
 from helpers.made_up_run import make_up_divergence, make_up_runs, make_up_statistics
-from helpers.study_case import put_result
+from helpers.study_case import make_result, put_result
 
 BN = RunSpec(recipe="digits.erm_bn")
 BN_TEST = replace(BN, evaluation=Evaluation(name="bn_test-16", overrides={"norm": "bn_test", "evaluate_batch": 16}))
@@ -273,3 +273,13 @@ def test_a_run_that_diverged_is_kept_where_that_is_an_outcome(tmp_path):
     keep(study, runs=tmp_path / "runs", kept=tmp_path / "results", scale="smoke")
     tasks = plan(study, seeds=[0], scale="smoke", runs=tmp_path / "no", kept=tmp_path / "results").tasks
     assert [task.spec for task in tasks if task.state == "kept"] == [spec]
+
+
+def test_of_a_run_in_two_files_the_first_counts_here_too(tmp_path):
+    kept = tmp_path / "results"
+    kept.mkdir()
+    for name, value in (("a", 0.5), ("b", 0.9)):
+        (kept / f"{name}.jsonl").write_text(format_lines([make_result(BN, 0, {"usps": value})]))
+    put_result(tmp_path / "runs", BN, 0, {"usps": 0.9})
+    found = keep(study_of(BN), runs=tmp_path / "runs", kept=kept, seeds=[0])
+    assert (len(found.differing), found.same) == (1, ())

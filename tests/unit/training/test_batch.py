@@ -73,3 +73,11 @@ def test_a_batch_follows_from_what_was_drawn_for_it(augment):
         for name in ("images", "labels", "rows"):
             assert torch.equal(getattr(made, name), getattr(fetched, name))
     assert len(shapes) == 1
+
+
+@pytest.mark.parametrize("augment", ["cifar", "pacs"])
+def test_an_image_is_augmented_anew_in_every_epoch(augment):
+    batches = Batches(make_pool(), batch_size=10, shuffle=False, augment=augment)
+    first, second = batches.draw(0), batches.draw(1)
+    assert torch.equal(first.pop("rows"), second.pop("rows"))
+    assert not any(torch.equal(first[name], second[name]) for name in first if first[name].unique().numel() > 2)

@@ -56,3 +56,17 @@ def test_the_targets_cannot_choose_where_there_are_none(tmp_path):
         run(dataclasses.replace(config, selection="oracle"), out=tmp_path / "a")
     result = run(config, out=tmp_path / "b")
     assert (result.domains, result.source.name) == ((), "here")
+
+
+def test_attacks_have_the_seed_of_the_run_and_keep_to_the_limit(tmp_path, monkeypatch):
+    noted = []
+
+    def score_attacks(model, data, **settings):
+        noted.append((len(data), settings["seed"], settings["batch_size"]))
+        return {"fgsm-8": 0.5}
+
+    monkeypatch.setattr("asrnorm.evaluation.adversarial.score_attacks", score_attacks)
+    result = run(tiny_config(steps=1, seed=3, adversarial=True, evaluate_limit=7), tmp_path)
+    assert noted == [(6, 3, 16)]
+    assert result.adversarial == {"fgsm-8": 0.5}
+    assert [domain.num_samples for domain in (result.source, *result.domains)] == [6, 6, 6]

@@ -6,6 +6,8 @@ import torch
 
 from asrnorm.data.pool import Pool
 from asrnorm.errors import DivergenceError
+from asrnorm.schedule import rate_factor
+from asrnorm.training import run
 from asrnorm.training.assembly import build_method, build_model
 from asrnorm.training.checkpoint import CheckpointStore
 from asrnorm.training.log import RunLog
@@ -126,3 +128,23 @@ def test_compiled_parts_keep_names_and_state(monkeypatch):
     assert compiled == ["features", "embed", "classify"]
     assert list(model.state_dict()) == names
     assert model(torch.rand(2, 3, 8, 8)).shape == (2, 3)
+
+
+def test_the_rate_of_a_row_is_that_of_its_last_step(tmp_path):
+    config = tiny_config(steps=6)
+    run(config, tmp_path)
+    rows = [json.loads(line) for line in (tmp_path / "log.jsonl").read_text().splitlines()]
+    expected = [config.optim.lr * rate_factor(config.optim, step, 6) for step in (1, 3, 5)]
+    assert [row["lr"] for row in rows] == pytest.approx(expected)
+
+
+def test_layers_draw_anew_in_every_step(tmp_path, monkeypatch):
+    drawn, loss = [], tiny_run.Method.loss
+
+    def noted(method, model, batch):
+        drawn.append(float(torch.rand(())))  # as dropout does, from the global generator
+        return loss(method, model, batch)
+
+    monkeypatch.setattr(tiny_run.Method, "loss", noted)
+    run(tiny_config(steps=4), tmp_path)
+    assert len(set(drawn)) == 4

@@ -61,3 +61,12 @@ def test_source_and_seeds_stand_beside_a_row(tmp_path):
     figure = FIGURES["lambdas"](found("fig-lambda-pacs", tmp_path, seeds=(0, 1)), tmp_path)
     label = figure.axes[4].get_ylabel()
     assert label.replace("\n", " ") == "RSC + ASR-Norm, no decay on lambdas art painting, mean of seeds 0, 1"
+
+
+def test_the_mean_curve_is_over_all_layers(tmp_path):
+    collected = found("fig-lambda-cifar", tmp_path, seeds=(0,))
+    record = collected.cells["ADA + ASR-Norm", "Avg."].records[0]
+    rows = [json.loads(line) for line in (record.folder / "log.jsonl").read_text().splitlines()]
+    layers = next(row["lambdas"] for row in reversed(rows) if "lambdas" in row).values()
+    drawn = lines_by_label(FIGURES["lambdas"](collected, tmp_path).axes[0])["mean of all layers"][0].get_ydata()
+    assert drawn[-1] == pytest.approx(sum(layer["lambda_mu"] for layer in layers) / len(layers))

@@ -37,3 +37,12 @@ def test_by_type_takes_the_mean_over_levels(tmp_path):
     result = found("table6", tmp_path, seeds=(0,)).cells["ADA + BN", "Avg."].records[0].result
     fog = [domain.accuracy for domain in result.domains if domain.name.startswith("fog/")]
     assert by_type([result])["fog"] == pytest.approx(sum(fog) / 5)
+
+
+def test_a_band_is_one_deviation_to_either_side(tmp_path):
+    collected = found("fig-levels", tmp_path)
+    axes = FIGURES["levels"](collected, tmp_path).axes[0]
+    cell = collected.cells[collected.study.rows[0].label, "Level 1"]
+    corners = axes.collections[0].get_paths()[0].vertices
+    edges = sorted({round(y, 6) for x, y in corners if x == 1})
+    assert edges == pytest.approx([cell.mean - cell.deviation, cell.mean + cell.deviation], abs=1e-5)
