@@ -237,3 +237,13 @@ def test_the_fingerprint_follows_base_classes_and_what_lies_beside_them(tmp_path
     assert (
         len({first, fingerprint(base="# other\n"), fingerprint(scale="SCALE = 2.0\n"), fingerprint(zoo="\n#\n")}) == 4
     )
+
+
+def test_a_network_is_audited_in_evaluation_mode_whatever_mode_it_came_in():
+    network = nn.Sequential(nn.Flatten(), nn.Dropout(0.5), nn.BatchNorm1d(12), nn.Linear(12, 3)).train()
+    subject = ModuleSubject("net", network)
+    subject.probe((2, 2))
+    images = torch.rand(4, 3, 2, 2)
+    assert torch.equal(subject.predict(images), subject.predict(images))
+    torch.testing.assert_close(subject.predict(images)[:1], subject.predict(images[:1]))
+    assert not network.training

@@ -3,6 +3,7 @@ import torch
 
 from asrnorm.audit.finding import overconfidence
 from asrnorm.audit.measure import MOST_SHOWN, measure
+from asrnorm.audit.result import Reading, average
 
 
 def test_bins_agree_with_the_calibration_error():
@@ -26,3 +27,13 @@ def test_broken_images_were_right_before_and_the_surest_come_first():
     assert reading.num_broken == 9
     assert [row for row, _, _ in reading.broken] == [17, 15, 13, 11, 9, 7, 5, 3][:MOST_SHOWN]
     assert all(answer == 1 for _, answer, _ in reading.broken)
+
+
+def test_the_mean_confidence_of_a_bin_counts_images_and_not_readings():
+    one, other = (
+        Reading(accuracy=0.5, brier=0.1, brier_sum=0.2, nll=1.0, ece=0.0, num_samples=10, bins=bins)
+        for bins in ([[9, 6, 0.9], [1, 0, 0.3]], [[1, 1, 0.5], [0, 0, 0.0]])
+    )
+    first, second = average([one, other]).bins
+    assert first == [10, 7, pytest.approx((9 * 0.9 + 0.5) / 10)]
+    assert second == [1, 0, pytest.approx(0.3)]

@@ -2,10 +2,14 @@
 
 import json
 import re
+from types import SimpleNamespace
 
 import pytest
 
 from asrnorm.audit import ModuleSubject, Plan, read_pictures, run_audit, write_audit
+from asrnorm.audit.finding import compare
+from asrnorm.audit.result import Reading, average
+from asrnorm.audit.table import _cell
 from helpers.audited import ColorNet, make_folder
 
 PLAN = Plan(severities=(1, 5), corruptions=("fog", "saturate", "frost"), fgsm=(8,), pgd=(8,), candidates=4)
@@ -82,3 +86,30 @@ def test_a_model_that_guesses_is_warned_about(tmp_path, pictures):
     made.module.network.fc.weight.data *= -1
     text, _, _ = write(tmp_path, pictures, made)
     assert "close to guessing: check --classes, --mean, --std" in text
+
+
+def reading(accuracy):
+    bins = [[10, 5, 0.5]]
+    return Reading(accuracy=accuracy, brier=0.1, brier_sum=0.2, nll=1.0, ece=0.1, num_samples=10, bins=bins)
+
+
+def test_a_tie_is_neither_ahead_nor_behind():
+    models = []
+    for name, values in {"a": (0.5, 0.75, 0.25), "b": (0.5, 0.5, 0.5)}.items():
+        levels = {level: reading(value) for level, value in enumerate(values, 1)}
+        mean = average(list(levels.values()))
+        models.append(SimpleNamespace(name=name, corruptions={"fog": levels}, under=lambda mean=mean: mean))
+    assert compare(SimpleNamespace(models=models)) == (
+        "Under corruption a is 0.0 points ahead of b on average; "
+        "of 3 corrupted versions it is ahead on 1 and behind on 1."
+    )
+
+
+def test_a_cell_is_shaded_by_the_part_of_the_clean_accuracy_that_is_lost():
+    def shade(value, clean):
+        return float(re.search(r"/ ([0-9.]+)\)", _cell(value, clean))[1])
+
+    assert shade(0.1, 0.5) == shade(0.2, 1.0) == 0.44
+    assert shade(0.0, 0.5) == 0.55
+    assert shade(0.6, 0.5) == 0.0
+    assert _cell(None, 0.5) == "<td>&ndash;</td>"

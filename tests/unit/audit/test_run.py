@@ -7,8 +7,9 @@ import numpy as np
 import pytest
 import torch
 
-from asrnorm.audit import ModuleSubject, Plan, read_pictures, run_audit
+from asrnorm.audit import ModuleSubject, Plan, attack, read_pictures, run_audit
 from asrnorm.audit.desk import to_unit
+from asrnorm.audit.measure import measure
 from asrnorm.audit.search import apply_operations
 from asrnorm.data.corruption import corrupt
 from asrnorm.errors import InputError
@@ -96,18 +97,17 @@ def test_a_killed_audit_goes_on_to_the_same_result(pictures, tmp_path):
     assert network.calls == 2  # the probe alone: nothing is measured twice
 
 
-@pytest.mark.parametrize("change", ["model", "form", "images", "seed", "classes"])
-def test_a_ledger_is_not_believed_for_anything_else(pictures, tmp_path, change):
-    ledger = tmp_path / "ledger.jsonl"
-    audit(pictures, subject(), ledger=ledger)
-    network = Counted()
-    other = subject(network)
+@pytest.mark.parametrize("change", ["nothing", "model", "form", "images", "seed", "classes"])
+def test_a_ledger_is_believed_for_the_same_question_alone(pictures, tmp_path, change):
+    ledger, network = tmp_path / "ledger.jsonl", Counted()
+    asked = subject(network)
+    audit(pictures, asked, ledger=ledger)
     outputs, plan = OUTPUTS, PLAN
     if change == "model":
         network.fc.weight.data *= 2
-        other = subject(network)
+        asked = subject(network)
     if change == "form":
-        other.form = dataclasses.replace(other.form, mean=(0.1,) * 3, std=(1.0,) * 3)
+        asked.form = dataclasses.replace(asked.form, mean=(0.1,) * 3, std=(1.0,) * 3)
     if change == "images":
         pictures = dataclasses.replace(pictures, images=255 - pictures.images)
     if change == "seed":
@@ -115,8 +115,8 @@ def test_a_ledger_is_not_believed_for_anything_else(pictures, tmp_path, change):
     if change == "classes":
         outputs = {"blue": 2, "green": 1, "red": 0}
     network.calls = 0
-    run_audit([other], pictures, [outputs], plan, ledger=ledger, workers=1, progress=False)
-    assert network.calls > 10
+    run_audit([asked], pictures, [outputs], plan, ledger=ledger, workers=1, progress=False)
+    assert network.calls == 0 if change == "nothing" else network.calls > 10
 
 
 def test_two_models_see_the_same_images_and_each_other_s_tuple(pictures):
@@ -169,3 +169,99 @@ def test_a_model_that_fails_under_way_is_one_line(pictures):
 def test_two_models_of_one_name_are_refused(pictures):
     with pytest.raises(InputError, match="two models are called 'net'"):
         audit(pictures, subject(), subject())
+
+
+def test_an_attack_that_changes_nothing_leaves_every_image_of_every_batch_right(tmp_path):
+    pictures = read_pictures(make_folder(tmp_path / "data", per_class=8), (32, 32))
+    subject = ModuleSubject("net", ColorNet())
+    subject.probe((32, 32))
+    plan = Plan(severities=(1,), corruptions=(), fgsm=(1e-3,), pgd=(1e-3,), candidates=1, search_images=1)
+    found = run_audit([subject], pictures, [{"blue": 0, "green": 1, "red": 2}], plan, workers=1, progress=False)
+    assert len(pictures) == 24  # more than are attacked at a time
+    assert set(found.models[0].attacks.values()) == {1.0}
+
+
+@pytest.mark.parametrize("workers", [1, 2])
+def test_images_handed_out_in_parts_are_corrupted_as_the_whole_set_is(tmp_path, workers):
+    pictures = read_pictures(make_folder(tmp_path / "data", per_class=8), (32, 32))
+    subject = ModuleSubject("net", ColorNet())
+    subject.probe((32, 32))
+    plan = Plan(severities=(5,), corruptions=("gaussian_noise",), fgsm=(), pgd=(), candidates=1, seed=3)
+    found = run_audit([subject], pictures, [{"blue": 0, "green": 1, "red": 2}], plan, workers=workers, progress=False)
+    whole = to_unit(corrupt(pictures.images, "gaussian_noise", severity=5, seed=3))
+    expected = measure(ColorNet()(whole).detach(), torch.from_numpy(pictures.labels))
+    assert found.models[0].corruptions["gaussian_noise"][5].nll == pytest.approx(expected.nll, rel=1e-5)
+
+
+def test_a_second_model_is_measured_beside_one_that_the_ledger_knows(tmp_path):
+    pictures = read_pictures(make_folder(tmp_path / "data"), (32, 32))
+    plan = Plan(severities=(5,), corruptions=("saturate",), fgsm=(), pgd=(), candidates=2)
+
+    def audit(*names, ledger=None):
+        subjects = [
+            ModuleSubject(name, ColorNet(sharpness)) for name, sharpness in zip(names, (8.0, 0.5), strict=False)
+        ]
+        for subject in subjects:
+            subject.probe((32, 32))
+        outputs = [{"blue": 0, "green": 1, "red": 2}] * len(subjects)
+        return run_audit(subjects, pictures, outputs, plan, ledger=ledger, workers=1, progress=False).models
+
+    audit("net", ledger=tmp_path / "ledger.jsonl")
+    assert audit("net", "other", ledger=tmp_path / "ledger.jsonl") == audit("net", "other")
+
+
+def test_the_random_starts_of_attacks_follow_the_seed_of_the_plan(tmp_path, monkeypatch):
+    keys, made = [], attack.keyed_generator
+    monkeypatch.setattr(attack, "keyed_generator", lambda *key, **where: keys.append(key) or made(*key, **where))
+    pictures = read_pictures(make_folder(tmp_path / "data", per_class=8), (32, 32))
+    subject = ModuleSubject("net", ColorNet())
+    subject.probe((32, 32))
+    plan = Plan(severities=(1,), corruptions=(), fgsm=(), pgd=(8,), candidates=1, search_images=1, seed=7)
+    run_audit([subject], pictures, [{"blue": 0, "green": 1, "red": 2}], plan, workers=1, progress=False)
+    assert keys == [(7, 0, "pgd10-8"), (7, 16, "pgd10-8")]
+
+
+def test_another_seed_tries_other_tuples(tmp_path):
+    pictures = read_pictures(make_folder(tmp_path / "data"), (32, 32))
+    subject = ModuleSubject("net", ColorNet())
+    subject.probe((32, 32))
+
+    def search(seed):
+        plan = Plan(severities=(1,), corruptions=(), fgsm=(), pgd=(), candidates=3, seed=seed)
+        outputs = [{"blue": 0, "green": 1, "red": 2}]
+        return run_audit([subject], pictures, outputs, plan, workers=1, progress=False).models[0].search
+
+    found = [search(seed).operations for seed in (0, 1, 2, 0)]
+    assert found[0] == found[3]
+    assert found[0] != found[1] or found[0] != found[2]
+
+
+def test_of_two_models_each_has_the_reading_under_its_own_tuple(tmp_path):
+    pictures = read_pictures(make_folder(tmp_path / "data"), (32, 32))
+    blunt = ColorNet(sharpness=1.0)
+    blunt.fc.bias.data = torch.tensor([0.0, 0.2, 0.0])
+    subjects = [ModuleSubject("net", ColorNet()), ModuleSubject("blunt", blunt)]
+    for subject in subjects:
+        subject.probe((32, 32))
+    plan = Plan(severities=(1,), corruptions=(), fgsm=(), pgd=(), candidates=6)
+    found = run_audit(subjects, pictures, [{"blue": 0, "green": 1, "red": 2}] * 2, plan, workers=1, progress=False)
+    readings = [model.search.reading for model in found.models]
+    assert [one.accuracy for one in readings] == [model.search.accuracy[model.name] for model in found.models]
+    assert readings[0].nll != readings[1].nll
+
+
+def test_noise_of_another_seed_is_measured_anew_beside_an_old_ledger(tmp_path):
+    pictures = read_pictures(make_folder(tmp_path / "data"), (32, 32))
+    subject = ModuleSubject("net", ColorNet(0.5))
+    subject.probe((32, 32))
+    first = Plan(severities=(5,), corruptions=("gaussian_noise",), fgsm=(), pgd=(), candidates=2, seed=0)
+
+    def measure(plan, ledger=None):
+        options = {"ledger": ledger, "workers": 1, "progress": False}
+        found = run_audit([subject], pictures, [{"blue": 0, "green": 1, "red": 2}], plan, **options)
+        return found.models[0].corruptions["gaussian_noise"][5].nll
+
+    other = dataclasses.replace(first, seed=1)
+    old = measure(first, tmp_path / "ledger.jsonl")
+    assert measure(other, tmp_path / "ledger.jsonl") == measure(other)
+    assert measure(other) != old

@@ -5,6 +5,7 @@ import json
 import pytest
 
 from asrnorm.cli.main import main
+from asrnorm.errors import InputError
 from helpers.audited import MODULE, make_folder
 
 
@@ -67,3 +68,19 @@ def test_bad_input_is_one_line(place, capsys, words, status, line):
     error = capsys.readouterr().err
     assert line in error
     assert len(error.strip().splitlines()) == 1
+
+
+@pytest.mark.parametrize("quick", [True, False])
+def test_the_plan_has_the_seed_and_the_limit_of_the_call(tmp_path, monkeypatch, quick):
+    def look(subjects, pictures, outputs, plan, **options):
+        found.append((plan.seed, plan.limit, len(plan.severities), len(pictures)))
+        raise InputError("far enough")
+
+    found = []
+    monkeypatch.setattr("asrnorm.audit.run_audit", look)
+    monkeypatch.chdir(tmp_path)
+    make_folder(tmp_path / "data", per_class=3, side=16)
+    (tmp_path / "nets.py").write_text(MODULE)
+    words = ["audit", "nets.py:net", "--data", "data", "--device", "cpu", "--size", "16", "--seed", "7", "--limit", "6"]
+    assert main([*words, "--quick"] if quick else words) == 1
+    assert found == [(7, 6, 3 if quick else 5, 6)]

@@ -6,6 +6,7 @@ import os
 from dataclasses import asdict
 from types import SimpleNamespace
 
+import numpy as np
 import pytest
 import torch
 import typer
@@ -278,3 +279,54 @@ def test_all_images_where_the_run_scored_few_are_told_of(tmp_path, monkeypatch):
     assert result.exit_code == 0
     assert "all images are scored; result.json has at most 7 a domain" in result.stderr
     assert "all images" not in call(tmp_path / "run", "--data", tmp_path).stderr  # of which result.json has none
+
+
+def test_statistics_are_of_no_more_images_than_the_run_was_scored_on(tmp_path, monkeypatch):
+    given = []
+
+    def look(model, suite, **options):
+        given.append((options["per_domain"], options["batch_size"]))
+        return {"domain": np.zeros(3)}
+
+    monkeypatch.setattr("asrnorm.evaluation.learned_statistics", look)
+    for limit, batch in ((7, 16), (0, 512)):
+        install_run(monkeypatch, tmp_path / f"run{limit}", ToySuite(), evaluate_limit=limit, evaluate_batch=batch)
+        result = CliRunner().invoke(app, [str(tmp_path / f"run{limit}"), "--statistics"])
+        assert result.exit_code == 0, result.output
+    assert given[0] == (7, 16)
+    assert given[1][0] > 7
+    assert given[1][1] == 100
+
+
+def test_images_of_another_suite_come_at_the_size_that_the_network_was_trained_for(tmp_path, monkeypatch):
+    monkeypatch.setitem(SUITES._entries, "toy_large", lambda: ToySuite(targets=("far",), size=(16, 16)))
+    run = install_run(monkeypatch, tmp_path / "run", ToySuite())
+    sizes, features = set(), run.model.features
+    monkeypatch.setattr(run.model, "features", lambda images: sizes.add(tuple(images.shape[2:])) or features(images))
+    result = CliRunner().invoke(app, [str(tmp_path / "run"), "--suite", "toy_large"])
+    assert result.exit_code == 0, result.output
+    assert sizes == {(8, 8)}
+
+
+def test_attacks_are_seeded_as_the_run_and_on_the_images_that_are_scored(tmp_path, monkeypatch):
+    calls = []
+
+    def attack(model, images, **options):
+        calls.append((len(images), options["seed"], options["batch_size"], options["name"]))
+        return {"pgd": 0.5}
+
+    monkeypatch.setattr("asrnorm.evaluation.score_attacks", attack)
+    install_run(monkeypatch, tmp_path / "run", ToySuite(), seed=5, evaluate_batch=3)
+    words = [str(tmp_path / "run"), "--set", "adversarial=true", "--set", "evaluate_limit=10"]
+    result = CliRunner().invoke(app, words)
+    assert result.exit_code == 0, result.output
+    assert calls == [(10, 5, 3, "home")]
+
+
+def test_the_hash_in_the_file_is_that_of_the_run_whatever_is_set(tmp_path, monkeypatch):
+    run = install_run(monkeypatch, tmp_path / "run", ToySuite())
+    file = tmp_path / "scores.json"
+    words = [str(tmp_path / "run"), "--set", "norm=bn_test", "--set", "evaluate_batch=10", "--json", str(file)]
+    result = CliRunner().invoke(app, words)
+    assert result.exit_code == 0, result.output
+    assert json.loads(file.read_text())["config_hash"] == content_hash(run.config)

@@ -52,3 +52,14 @@ def test_corruptions_are_averaged_by_severity_and_by_kind(capsys):
 def test_attacks_stand_below_the_clean_accuracy(capsys):
     print_attacks({"pgd 8/255": 0.125}, domain("mnist", 0.99))
     assert lines(capsys)[1:] == [["none", "99.00"], ["pgd", "8/255", "12.50"]]
+
+
+def test_a_corruption_that_lacks_a_severity_is_averaged_over_those_it_has(capsys, monkeypatch):
+    monkeypatch.setenv("COLUMNS", "140")
+    values = {"clean": 0.9, "fog/1": 0.9, "fog/2": 0.5, "snow/1": 0.7}
+    clean, *domains = (
+        DomainScore(name=name, accuracy=value, brier=0.1, brier_sum=1.0, nll=0.5, ece=0.1, num_samples=10)
+        for name, value in values.items()
+    )
+    print_scores(SuiteScore(source=clean, domains=tuple(domains), missing=()))
+    assert ["snow", "70.0", "70.0"] in [line.split() for line in capsys.readouterr().out.splitlines()]

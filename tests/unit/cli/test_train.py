@@ -1,3 +1,4 @@
+import dataclasses
 import sys
 import types
 from pathlib import Path
@@ -7,10 +8,12 @@ import typer
 import yaml
 from typer.testing import CliRunner
 
-from asrnorm.cli.train import train
+from asrnorm.cli.train import _print, train
 from asrnorm.config import content_hash, dump_config
 from asrnorm.errors import InputError, UnknownNameError
 from helpers import tiny_run
+from helpers.fake_asrnorm import result
+from helpers.finished_run import make_config
 from helpers.tiny_run import tiny_config
 
 
@@ -135,3 +138,10 @@ def test_what_has_an_option_of_its_own_is_not_set(field, place):
     done = call("digits_mini.erm_asr", "--dry-run", "--set", f"{field}=3")
     assert done.exit_code == 2
     assert place in done.output
+
+
+@pytest.mark.parametrize(("selection", "said"), [("last", False), ("source-val", True)])
+def test_a_model_that_was_chosen_is_told_with_its_step(capsys, selection, said):
+    _print(dataclasses.replace(result(make_config()), selection=selection, steps=1200))
+    text = capsys.readouterr().out
+    assert ("chosen" in text) == ("chosen by source-val at step 1,200" in text) == said

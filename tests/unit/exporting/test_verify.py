@@ -40,3 +40,34 @@ def test_a_model_that_computes_nan_is_refused():
         model[1].weight[0, 0] = math.nan
     with pytest.raises(InputError, match="the model itself computes NaN"):
         verify(model, subject_of(model), "file")
+
+
+class Cancelling(nn.Module):
+    """Mean color, with the rounding errors of numbers a thousand times as large: some 5e-5 of a logit."""
+
+    def __init__(self):
+        super().__init__()
+        self.linear = nn.Linear(48, 2, bias=False)
+        nn.init.constant_(self.linear.weight, 1 / 48)
+
+    def forward(self, images):
+        return (self.linear(images.flatten(1)) + 1000) - 1000
+
+
+def test_a_model_that_rounds_much_lets_a_file_be_off_by_as_little_more():
+    model = Cancelling().eval()
+    subject = Subject(run=None, model=model, size=(4, 4), batch=None)
+    assert 1e-5 < verify(lambda images: model(images) * (1 + 2e-5), subject, "file").tolerance < 5e-4
+    with pytest.raises(InputError, match="file: its logits are off by"):
+        verify(lambda images: model(images) * (1 + 2e-3), subject, "file")
+
+
+def test_what_is_off_by_more_than_rounding_is_refused():
+    model = nn.Sequential(nn.Flatten(), nn.Linear(48, 2, bias=False)).eval()
+    nn.init.constant_(model[1].weight, 1 / 48)
+    subject = Subject(run=None, model=model, size=(4, 4), batch=None)
+    verdict = verify(lambda images: model(images) * (1 + 3e-6), subject, "file")
+    assert (verdict.tolerance, verdict.batches) == (1e-5, (1, 3, 8))
+    assert verdict.relative_error == pytest.approx(3e-6, rel=0.2)
+    with pytest.raises(InputError, match=r"1\.0e-05 would be rounding"):
+        verify(lambda images: model(images) * (1 + 3e-5), subject, "file")

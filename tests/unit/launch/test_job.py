@@ -129,3 +129,23 @@ def test_a_run_of_two_studies_is_one_job_and_kept_only_where_both_have_what_they
     write_result(tmp_path / "runs" / "mine" / "result.json", result(run))
     assert job_of(again).missing() == ()  # the run is there, and its evaluation kept
     assert [piece.label for piece in job_of().missing()] == ["bn_test-16"]
+
+
+@pytest.mark.parametrize("first", [True, False])
+def test_a_run_that_may_diverge_for_one_study_may_for_all(tmp_path, first):
+    def study(may_diverge):
+        spec = RunSpec(recipe="digits_mini.erm_bn", may_diverge=may_diverge)
+        row = Row(label="all", cells={"0": Cell(measure=Measure(quantity="accuracy"), runs=(spec,))})
+        return Study(name="mini", title="", caption="", columns=("0",), rows=(row,), seeds=1)
+
+    plans = [plan(study(one), seeds=[0], scale="smoke", runs=tmp_path) for one in (first, not first)]
+    (job,) = gather_jobs(*plans)
+    assert job.may_diverge
+
+
+def test_another_launch_that_looks_whether_a_run_is_busy_does_not_make_it_so(tmp_path):
+    job = fake_job(tmp_path)
+    (tmp_path / ".lock").touch()
+    with (tmp_path / ".lock").open("rb") as looking:
+        fcntl.flock(looking, fcntl.LOCK_SH)
+        assert not job.is_busy()

@@ -58,3 +58,37 @@ def test_rate_and_time_left_follow_the_clock(tmp_path, monkeypatch):
     now[0] += 10
     write_log(running.folder, 30)  # at another try, from an earlier checkpoint
     assert keeper.look(running).rate == 0
+
+
+def test_slots_that_stand_empty_make_the_rest_no_faster(tmp_path, monkeypatch):
+    now = [0.0]
+    monkeypatch.setattr("time.monotonic", lambda: now[0])
+    job, keeper, board = fake_job(tmp_path / "a", steps=100), PaceKeeper(), Board(slots=8)
+    board.running[job] = 0.0
+    job.folder.mkdir()
+    keeper.look(job)
+    now[0] = 10.0
+    (job.folder / "log.jsonl").write_text(json.dumps({"step": 20}) + "\n")
+    keeper.look(job)
+    assert keeper.seconds_left(board) == pytest.approx(80 / 2)
+
+
+def test_a_log_that_falls_back_to_a_checkpoint_starts_the_rate_anew(tmp_path, monkeypatch):
+    now = [0.0]
+    monkeypatch.setattr("time.monotonic", lambda: now[0])
+    job, keeper = fake_job(tmp_path / "a", steps=100), PaceKeeper()
+    job.folder.mkdir()
+    rates = []
+    for step in (50, 20, 40):
+        (job.folder / "log.jsonl").write_text(json.dumps({"step": step}) + "\n")
+        rates.append(keeper.look(job).rate)
+        now[0] += 10
+    assert rates == [0, 0, 2]
+
+
+def test_after_the_last_step_a_run_is_being_evaluated(tmp_path):
+    job = fake_job(tmp_path / "a", steps=10)
+    job.folder.mkdir()
+    for step, phase in ((9, "train"), (10, "evaluate")):
+        (job.folder / "log.jsonl").write_text(json.dumps({"step": step}) + "\n")
+        assert read_position(job) == (phase, step)

@@ -124,3 +124,72 @@ def test_a_signal_stops_all_and_says_what_is_left(tmp_path):
     assert executor.submitted == ["first", "second"]
     assert view.said == ["stopping: 2 runs write a checkpoint; Ctrl-C again kills them"]
     assert signal.getsignal(signal.SIGTERM) == before
+
+
+class FailsWhenTold:
+    """Runs until it is told to stop, and fails then, as a run does whose machine is taken away."""
+
+    def __init__(self):
+        self.running, self.told = [], False
+
+    def slots(self):
+        return 1
+
+    def submit(self, job):
+        self.running.append(job)
+
+    def collect(self):
+        ended = [Ended(job, "failed", "boom") for job in self.running] if self.told else []
+        self.running = [] if self.told else self.running
+        return ended
+
+    def stop(self, *, at_once=False):  # noqa: ARG002
+        self.told = True
+
+    def close(self):
+        pass
+
+
+def test_what_fails_while_all_is_being_stopped_is_left_and_not_failed(tmp_path):
+    timer = threading.Timer(0.3, os.kill, (os.getpid(), signal.SIGTERM))
+    timer.start()
+    view = Lines()
+    outcome = launch([fake_job(tmp_path / "a")], FailsWhenTold(), view=view, retry=0)
+    timer.join()
+    assert ([job.name for job in outcome.left], outcome.failed) == (["a"], ())
+    assert not any("failed" in line for line in view.said)
+
+
+class LosesTheFirst:
+    """One slot, whose machine is lost under the first job that comes."""
+
+    def __init__(self):
+        self.submitted, self.running = [], []
+
+    def slots(self):
+        return 1
+
+    def submit(self, job):
+        self.submitted.append(job.name)
+        self.running.append(job)
+
+    def collect(self):
+        ended, self.running = self.running, []
+        if len(self.submitted) == 1:
+            return [Ended(job, "lost", "gone") for job in ended]
+        for job in ended:
+            job.folder.mkdir()
+            write_result(job.folder / "result.json", result(job.config))
+        return [Ended(job, "done", "") for job in ended]
+
+    def stop(self, *, at_once=False):
+        pass
+
+    def close(self):
+        pass
+
+
+def test_a_run_whose_machine_was_lost_goes_on_before_others_begin(tmp_path):
+    executor = LosesTheFirst()
+    launch([fake_job(tmp_path / name) for name in "abc"], executor, view=Lines())
+    assert executor.submitted == ["a", "a", "b", "c"]

@@ -61,3 +61,53 @@ def test_the_line_says_what_is_elsewhere_and_that_it_stops(tmp_path):
     board.elsewhere[fake_job(tmp_path)] = 0.0
     board.stopping = True
     assert describe(board, 5).endswith("0 waiting, 1 at work in another process, stopping")
+
+
+def test_of_many_failures_the_newest_are_shown(tmp_path):
+    board = Board()
+    board.failed += [Failure(fake_job(tmp_path / f"bad{index}"), "boom") for index in range(5)]
+    console = Console(file=io.StringIO(), force_terminal=True, width=100, highlight=False)
+    with LaunchView(console) as view:
+        view.show(board)
+    assert [name for name in (f"bad{index}" for index in range(5)) if name in console.file.getvalue()] == [
+        "bad2",
+        "bad3",
+        "bad4",
+    ]
+
+
+def test_a_slow_run_has_a_rate_with_more_places(tmp_path, monkeypatch):
+    now = [100.0]
+    monkeypatch.setattr("time.monotonic", lambda: now[0])
+    job, board = fake_job(tmp_path / "slow", steps=1000), Board()
+    job.folder.mkdir()
+    board.running[job] = 100.0
+    console = Console(file=io.StringIO(), force_terminal=False, width=100, highlight=False)
+    with LaunchView(console) as view:
+        for step, seconds in ((10, 1000.0), (35, 0.0)):
+            (job.folder / "log.jsonl").write_text(json.dumps({"step": step}) + "\n")
+            view.show(board)
+            now[0] += seconds
+    assert "slow: train, step 35 of 1,000, 0.025 steps/s" in console.file.getvalue()
+
+
+def test_the_time_that_a_run_waits_for_another_try_is_no_part_of_its_rate(tmp_path, monkeypatch):
+    now = [0.0]
+    monkeypatch.setattr("time.monotonic", lambda: now[0])
+    job, board = fake_job(tmp_path / "again", steps=1000), Board()
+    job.folder.mkdir()
+    console = Console(file=io.StringIO(), force_terminal=False, width=100, highlight=False)
+    with LaunchView(console) as view:
+        for place, step, seconds in (
+            ("running", 10, 10),
+            ("waiting", 10, 970),
+            ("running", 10, 100),
+            ("running", 210, 0),
+        ):
+            board.running = {job: now[0]} if place == "running" else {}
+            board.waiting.clear()
+            board.waiting.extend([job] if place == "waiting" else [])
+            (job.folder / "log.jsonl").write_text(json.dumps({"step": step}) + "\n")
+            view.show(board)
+            now[0] += seconds
+    assert "again: train, step 210 of 1,000, 2.0 steps/s" in console.file.getvalue()

@@ -8,8 +8,10 @@ from pathlib import Path
 
 import pytest
 
+import asrnorm.launch.work as module
 from asrnorm.config import load_config
-from asrnorm.launch.work import describe_failure, work
+from asrnorm.diagnosis import DEVICE_VARIABLE
+from asrnorm.launch.work import describe_failure, forwarded, work
 from asrnorm.studies import Evaluation
 from helpers.fake_job import fake_job, starts
 
@@ -156,3 +158,29 @@ def _is_alive(pid):
         return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
     except OSError:
         return False
+
+
+def test_a_job_with_a_gpu_asks_for_it_unless_the_user_has_chosen_a_device(monkeypatch):
+    monkeypatch.delenv(DEVICE_VARIABLE, raising=False)
+    assert forwarded(on_gpu=True)[0][DEVICE_VARIABLE] == "cuda"
+    assert DEVICE_VARIABLE not in forwarded()[0]
+    monkeypatch.setenv(DEVICE_VARIABLE, "cuda:1")
+    assert forwarded(on_gpu=True)[0][DEVICE_VARIABLE] == "cuda:1"
+
+
+def test_a_process_that_dies_without_a_word_is_told_by_its_status(tmp_path):
+    log = tmp_path / "launch.log"
+    log.write_bytes(b"# 2026-01-01 00:00:00 here: train\nearlier words\n")
+    start = log.stat().st_size
+    with log.open("ab") as file:
+        file.write(b"# 2026-01-01 00:00:01 here: train\n")
+    assert describe_failure(log, start, 3) == "exit status 3"
+
+
+def test_the_settings_of_the_other_machine_go_before_those_of_the_launcher(tmp_path, monkeypatch):
+    given = {}
+    monkeypatch.setattr(module, "work", lambda job, environment, wish, place: given.update(environment, place=place))
+    monkeypatch.setenv("ASRNORM_DATA", "/theirs")
+    monkeypatch.delenv("ASRNORM_CACHE", raising=False)
+    module.work_there(fake_job(tmp_path), {"ASRNORM_DATA": "/mine", "ASRNORM_CACHE": "/cache"}, str(tmp_path / "none"))
+    assert (given["ASRNORM_DATA"], given["ASRNORM_CACHE"], given["place"]) == ("/theirs", "/cache", None)

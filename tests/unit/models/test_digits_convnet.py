@@ -1,7 +1,11 @@
+import math
+
 import pytest
+from torch import nn
 
 import asrnorm
 from asrnorm.errors import InputError
+from asrnorm.models import create_model
 
 
 @pytest.mark.parametrize(
@@ -16,3 +20,15 @@ def test_sizes_below_1_are_refused_in_one_line(options):
 def test_channels_that_are_no_pair_are_refused_in_one_line(channels):
     with pytest.raises(InputError, match=r"option 'channels' .* must be \[int, int\], not "):
         asrnorm.create_model("digits_convnet", channels=channels)
+
+
+def test_weights_start_as_in_tf_slim():
+    model = create_model("digits_convnet")
+    layers = [layer for layer in model.modules() if isinstance(layer, nn.Conv2d | nn.Linear)]
+    assert len(layers) == 5
+    for layer in layers:
+        positions = layer.weight[0, 0].numel()
+        fans = positions * (layer.weight.shape[0] + layer.weight.shape[1])
+        bound = math.sqrt(6 / fans)
+        assert 0.98 * bound < float(layer.weight.detach().abs().max()) <= bound * (1 + 1e-6)
+        assert not layer.bias.any()

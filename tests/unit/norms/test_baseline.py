@@ -20,6 +20,7 @@ from asrnorm.norms import (
     create_norm,
     set_domain,
 )
+from asrnorm.norms.base import weigh_newest
 
 X = torch.randn(6, 8, 5, 4, generator=torch.Generator().manual_seed(3)) * 3 + 1
 
@@ -224,3 +225,15 @@ def test_a_domain_may_be_any_whole_number_or_one_for_each_sample(domain):
 def test_another_kind_of_domain_is_refused():
     with pytest.raises(InputTypeError, match="set_domain takes one number"):
         set_domain(create_norm("dsbn", 4), [0, 1])
+
+
+@pytest.mark.parametrize(("channels", "hidden"), [(64, 2), (256, 2), (320, 1), (512, 2), (1024, 4)])
+def test_the_hidden_units_of_ilm_are_those_of_its_authors(channels, hidden):
+    layer = ILMNorm(channels, group_size=16, reduction=16)
+    assert layer.encoder.weight.shape == (hidden, channels // 16)
+
+
+def test_without_momentum_and_without_a_count_nothing_is_tracked():
+    assert weigh_newest(None, None) == 0.0
+    assert weigh_newest(None, torch.tensor(1)) == 1.0
+    assert weigh_newest(0.3, torch.tensor(5)) == 0.3

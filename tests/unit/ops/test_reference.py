@@ -7,6 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from asrnorm import ops
+from asrnorm.ops import reference
 
 DOUBLE = torch.float64
 
@@ -115,3 +116,10 @@ def test_without_networks_it_is_instance_norm():
     gain, bias = torch.randn(6, dtype=DOUBLE), torch.randn(6, dtype=DOUBLE)
     y = ops.asr_norm(x, None, None, gain, bias, eps=1e-12)
     torch.testing.assert_close(y, F.instance_norm(x, weight=gain, bias=bias, eps=1e-12))
+
+
+def test_without_networks_and_without_the_outer_eps_it_is_instance_norm():
+    x = torch.randn(2, 3, 5, 5, dtype=torch.float64)
+    gain, bias = torch.rand(3, dtype=torch.float64), torch.rand(3, dtype=torch.float64)
+    y = reference.asr_norm(x, None, None, gain, bias, eps=0.1, eps_out=0.0)
+    torch.testing.assert_close(y, F.instance_norm(x, weight=gain, bias=bias, eps=0.1))

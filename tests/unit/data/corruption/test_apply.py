@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 
 from asrnorm.data.corruption import CORRUPTIONS, apply, corrupt, frost, list_corruptions
 from asrnorm.data.corruption.published import BIT_EQUAL, PUBLISHED_MD5, RANDOM
-from asrnorm.data.corruption.severity import PRESETS, SEVERITIES
+from asrnorm.data.corruption.severity import PRESETS, SEVERITIES, severity_options
 from asrnorm.errors import InputError, InputTypeError, MissingDependencyError, UnknownNameError
 
 IMAGES = np.random.default_rng(0).integers(0, 256, (30, 32, 32, 3), dtype=np.uint8)
@@ -119,3 +119,42 @@ def test_the_tables_cover_the_same_nineteen():
         for name, rows in table.items():
             assert len(rows) == 5
             assert all(set(row) <= set(CORRUPTIONS.options(name)) for row in rows)
+
+
+PUBLISHED = {
+    "cifar": {
+        "gaussian_noise": [0.04, 0.06, 0.08, 0.09, 0.10],
+        "shot_noise": [500, 250, 100, 75, 50],
+        "impulse_noise": [0.01, 0.02, 0.03, 0.05, 0.07],
+        "speckle_noise": [0.06, 0.1, 0.12, 0.16, 0.2],
+        "glass_blur": [(0.05, 1, 1), (0.25, 1, 1), (0.4, 1, 1), (0.25, 1, 2), (0.4, 1, 2)],
+        "motion_blur": [(6, 1), (6, 1.5), (6, 2), (8, 2), (9, 2.5)],
+        "fog": [(0.2, 3), (0.5, 3), (0.75, 2.5), (1, 2), (1.5, 1.75)],
+        "frost": [(1, 0.2, 0.2), (1, 0.3, 0.2), (0.9, 0.4, 0.2), (0.85, 0.4, 0.2), (0.75, 0.45, 0.2)],
+    },
+    "imagenet": {
+        "gaussian_noise": [0.08, 0.12, 0.18, 0.26, 0.38],
+        "shot_noise": [60, 25, 12, 5, 3],
+        "impulse_noise": [0.03, 0.06, 0.09, 0.17, 0.27],
+        "speckle_noise": [0.15, 0.2, 0.35, 0.45, 0.6],
+        "gaussian_blur": [1, 2, 3, 4, 6],
+        "defocus_blur": [(3, 0.1), (4, 0.5), (6, 0.5), (8, 0.5), (10, 0.5)],
+        "glass_blur": [(0.7, 1, 2), (0.9, 2, 1), (1, 2, 3), (1.1, 3, 2), (1.5, 4, 2)],
+        "motion_blur": [(10, 3), (15, 5), (15, 8), (15, 12), (20, 15)],
+        "zoom_blur": [(1.11, 0.01), (1.16, 0.01), (1.21, 0.02), (1.26, 0.02), (1.31, 0.03)],
+        "fog": [(1.5, 2), (2, 2), (2.5, 1.7), (2.5, 1.5), (3, 1.4)],
+        "frost": [(1, 0.4, 1), (0.8, 0.6, 1), (0.7, 0.7, 1), (0.65, 0.7, 1), (0.6, 0.75, 1)],
+        "brightness": [0.1, 0.2, 0.3, 0.4, 0.5],
+        "contrast": [0.4, 0.3, 0.2, 0.1, 0.05],
+        "saturate": [(0.3, 0), (0.1, 0), (2, 0), (5, 0.1), (20, 0.2)],
+        "jpeg_compression": [25, 18, 15, 10, 7],
+        "pixelate": [0.6, 0.5, 0.4, 0.3, 0.25],
+    },
+}
+
+
+@pytest.mark.parametrize("preset", PUBLISHED)
+def test_the_severities_are_those_of_the_published_scripts(preset):
+    for name, rows in PUBLISHED[preset].items():
+        found = [tuple(severity_options(name, severity, preset).values()) for severity in range(1, 6)]
+        assert found == [row if isinstance(row, tuple) else (row,) for row in rows], name

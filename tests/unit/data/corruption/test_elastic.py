@@ -64,3 +64,14 @@ def test_no_displacement_gives_the_image_back():
             assert np.abs(still.astype(int) - IMAGES).max() <= 1
         else:
             assert np.abs(still.astype(int) - IMAGES).max() > 1
+
+
+def test_an_image_that_is_not_square_moves_about_its_own_centre_by_parts_of_its_shorter_side():
+    image = np.random.default_rng(0).integers(0, 256, (1, 32, 64, 3), dtype=np.uint8)
+    ours = corrupt(image, "elastic_transform", alpha=0.0, sigma=0.0, affine=0.1)[0]
+    shift = Streams(0, "elastic_transform", 3, [0]).uniform(3, 2, low=-1.0, high=1.0)[0] * 0.1 * 32
+    start = np.array([[42, 26], [42, 6], [22, 6]], np.float32)  # across and down: (32, 16) plus or minus 10
+    matrix = cv2.getAffineTransform(start, start + shift.astype(np.float32))
+    pixels = (image[0] / 255.0).astype(np.float32)
+    moved = cv2.warpAffine(pixels, matrix, (64, 32), borderMode=cv2.BORDER_REFLECT_101)
+    assert np.abs(ours + 0.5 - np.clip(moved, 0, 1) * 255).max() < 0.51

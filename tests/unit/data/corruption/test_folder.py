@@ -146,3 +146,18 @@ def test_transparent_parts_are_white_as_in_training(tmp_path):
     Image.new("RGBA", (40, 40), (0, 0, 0, 0)).save(tmp_path / "photos" / "x.png")
     corrupt_folder(tmp_path / "photos", tmp_path / "out", "jpeg_compression", 1, progress=False)
     assert read_image(tmp_path / "out" / "x.png").min() > 250
+
+
+@pytest.mark.parametrize(
+    "change", [{"seed": 1}, {"preset": "imagenet"}, {"sd": 0.5}], ids=lambda change: next(iter(change))
+)
+def test_what_was_begun_with_other_numbers_is_not_gone_on_with(tmp_path, change):
+    (tmp_path / "photos").mkdir()
+    Image.fromarray(np.full((32, 32, 3), 100, np.uint8)).save(tmp_path / "photos" / "a.png")
+    (tmp_path / "photos" / "b.png").write_bytes(b"plain text")
+    call = tmp_path / "photos", tmp_path / "out", "gaussian_noise"
+    with pytest.raises(InputError, match="cannot be read as an image"):
+        corrupt_folder(*call, progress=False)
+    (tmp_path / "photos" / "b.png").unlink()
+    with pytest.raises(InputError, match="is there already"):
+        corrupt_folder(*call, progress=False, **change)

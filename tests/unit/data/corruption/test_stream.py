@@ -31,3 +31,9 @@ def test_draws_have_their_distributions():
 
 def test_negative_and_huge_seeds_and_indices_are_taken():
     assert Streams(-1, "x", 1, [2**70, -1]).uniform(2).shape == (2, 2)
+
+
+def test_large_and_negative_indices_have_streams_of_their_own():
+    indices = [5, 5 + 2**32, 5 + 2**63, -5]
+    drawn = {tuple(row) for row in Streams(0, "fog", 3, indices).uniform(4).tolist()}
+    assert len(drawn) == len(indices)

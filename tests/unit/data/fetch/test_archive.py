@@ -325,3 +325,33 @@ def test_many_seeded_mutations_of_every_kind():
                 start = generator.randrange(len(data))
                 data[start : start + generator.randint(0, 8)] = generator.randbytes(generator.randint(0, 8))
             try_unpack(bytes(data))
+
+
+def test_a_name_is_judged_whole_also_behind_a_nul(tmp_path):
+    member = zipfile.ZipInfo("x")
+    member.filename = "set/x.txt\0.exe"  # the constructor would cut it
+    with zipfile.ZipFile(tmp_path / "a.zip", "w") as archive:
+        archive.writestr(member, "x")
+    seen = []
+    assert unpack(tmp_path / "a.zip", tmp_path, lambda name: seen.append(name)) == {}
+    assert seen == ["set/x.txt\0.exe"]
+
+
+def test_members_that_are_each_small_are_counted_together(tmp_path):
+    (tmp_path / "out").mkdir()
+    with zipfile.ZipFile(tmp_path / "a.zip", "w") as archive:
+        for index in range(3):
+            archive.writestr(f"{index}.txt", bytes(600))
+    with pytest.raises(InputError, match="decompression bomb"):
+        unpack(tmp_path / "a.zip", tmp_path / "out", lambda name: name, Limits(total=1500))
+    assert list((tmp_path / "out").iterdir()) == []
+
+
+def test_a_sparse_file_of_a_tar_is_refused(tmp_path):
+    member = tarfile.TarInfo("x.bin")
+    member.size = 1
+    member.pax_headers = {"GNU.sparse.map": "0,1", "GNU.sparse.size": "4096"}
+    with tarfile.open(tmp_path / "a.tar", "w", format=tarfile.PAX_FORMAT) as archive:
+        archive.addfile(member, io.BytesIO(b"x"))
+    with pytest.raises(InputError, match=r"'x\.bin' is a link or a device"):
+        unpack(tmp_path / "a.tar", tmp_path, lambda name: name)

@@ -217,3 +217,23 @@ def test_a_pickle_that_would_run_code_is_refused(tmp_path):
     (tmp_path / "e.pth").write_bytes(pickle.dumps({"conv1.weight": Evil()}))
     with pytest.raises(InputError, match=r"e\.pth"):
         resnet18_keys(tmp_path / "e.pth")
+
+
+def test_more_usps_rows_than_were_published_are_refused(tmp_path):
+    row = "3 " + " ".join(f"{index}:-1" for index in range(1, 257)) + "\n"
+    path = tmp_path / "usps.bz2"
+    path.write_bytes(bz2.compress(row.encode() * 6))
+    with pytest.raises(InputError, match="6 rows, 5 expected"):
+        usps_rows(path, rows=5)
+
+
+def test_weights_with_bytes_to_spare_are_refused(tmp_path):
+    shapes = {"conv1.weight": [64, 3, 7, 7], "layer4.1.conv2.weight": [512, 512, 3, 3]}
+    header = {name: {"dtype": "F32", "shape": shape, "data_offsets": [0, 8]} for name, shape in shapes.items()}
+    text = json.dumps(header).encode()
+    path = tmp_path / "w.safetensors"
+    path.write_bytes(struct.pack("<Q", len(text)) + text + bytes(8))
+    assert resnet18_keys(path).startswith("2 tensors")
+    path.write_bytes(path.read_bytes() + b"x")
+    with pytest.raises(InputError, match=r"w\.safetensors: cannot be read as safetensors"):
+        resnet18_keys(path)

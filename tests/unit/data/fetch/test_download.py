@@ -8,11 +8,14 @@ import sys
 import time
 from collections import namedtuple
 from pathlib import Path
+from urllib.request import Request
 
 import pytest
 
 from asrnorm.data.fetch import partial_file
-from asrnorm.data.fetch.download import NoMirrorError, Policy, download, read_json
+from asrnorm.data.fetch.checksum import matches
+from asrnorm.data.fetch.download import NoMirrorError, Policy, _MirrorError, _receive, _Redirects, download, read_json
+from asrnorm.data.fetch.partial_file import PartialFile
 from asrnorm.errors import FetchError
 from helpers.flaky_server import Page, serve
 
@@ -261,3 +264,28 @@ def test_json_is_read_and_anything_else_is_one_line(server):
     for path in ("/n", "/404"):
         with pytest.raises(FetchError):
             read_json(server.url(path), QUICK)
+
+
+def test_a_checksum_is_the_same_in_capital_letters(tmp_path):
+    path = tmp_path / "file"
+    path.write_bytes(b"abc")
+    digest = hashlib.sha256(b"abc").hexdigest()
+    assert matches(path, f"sha256:{digest}")
+    assert matches(path, f"sha256:{digest.upper()}")
+    assert not matches(path, f"sha256:{digest[:-1]}0")
+
+
+def test_nothing_leads_from_https_down_to_http():
+    def follow(before, after):
+        return _Redirects().redirect_request(Request(before), None, 302, "Found", {}, after)
+
+    with pytest.raises(_MirrorError, match="redirects to http"):
+        follow("https://a.example/x", "http://a.example/x")
+    assert follow("http://a.example/x", "https://a.example/x").full_url == "https://a.example/x"
+    assert follow("https://a.example/x", "https://b.example/x").full_url == "https://b.example/x"
+
+
+def test_a_server_that_announces_nothing_and_sends_too_much_is_left(tmp_path):
+    part = PartialFile(tmp_path / "file.bin")
+    with pytest.raises(_MirrorError, match="sends more bytes than it should"):
+        _receive(io.BytesIO(bytes(11)), part, 0, 10, lambda done, total: None)

@@ -327,3 +327,15 @@ def _without_mirrors(entry):
     from dataclasses import replace
 
     return replace(entry, sources=())
+
+
+def test_a_mirror_of_what_is_there_already_is_not_asked(tmp_path, monkeypatch):
+    for name in [name for name in os.environ if name.lower().endswith("_proxy")]:
+        monkeypatch.delenv(name)
+    (tmp_path / "toy").mkdir()
+    (tmp_path / "toy" / "two.bin").write_bytes(FILES["two.bin"])
+    with serve() as server:
+        monkeypatch.setitem(catalog.CATALOG, "toy", toy_set(server.url))
+        server.pages |= {"/two.bin.gz": Page(gzip.compress(FILES["two.bin"], mtime=0)), "/toy.tar.gz": Page(TAR)}
+        obtain("toy", tmp_path, policy=Policy(timeout=5, attempts=2, pause=0.01))
+        assert [path for path, _ in server.requests] == ["/gone", "/toy.tar.gz"]

@@ -1,0 +1,23 @@
+"""The form of a model's input: its size, and what its outputs are."""
+
+import torch
+
+from asrnorm.audit.form import Form, are_probabilities
+
+
+def test_an_image_made_smaller_keeps_something_of_every_pixel():
+    images = torch.zeros(1, 3, 8, 8)
+    images[..., 0] = 1.0  # the first column alone, between the places that plain sampling would look at
+    small = Form(size=(2, 2)).prepare(images)
+    assert small.shape == (1, 3, 2, 2)
+    assert bool((small[..., 0] > 0.05).all())
+    assert Form(size=(8, 8)).prepare(images) is images
+
+
+def test_numbers_that_do_not_add_up_to_one_are_no_probabilities():
+    rows = torch.tensor([[0.25, 0.75], [0.5, 0.5]])
+    assert are_probabilities(rows)
+    assert are_probabilities(rows.half() * 1.0005)
+    assert not are_probabilities(rows * 1.02)
+    assert not are_probabilities(torch.tensor([[0.25, 0.75], [0.5, 0.47]]))
+    assert not are_probabilities(torch.tensor([[-0.01, 1.01]]))
