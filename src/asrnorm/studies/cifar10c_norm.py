@@ -76,7 +76,12 @@ def cifar_erm() -> Study:
             Comparison(row="ERM + ASR-Norm", against=f"ERM + {norm}")
             for norm in ("BN", "IN", "SN (IN, LN)", "AR", "AS")
         ),
-        footnotes=(SMALLER_NETWORK, "The paper has the rows BN and ASR-Norm, in table 2."),
+        footnotes=(
+            SMALLER_NETWORK,
+            "The paper has the rows BN and ASR-Norm, in table 2.",
+            "BN-Test standardizes by a batch of test images that all have one corruption at one severity; the other "
+            "rows see one image at a time.",
+        ),
         suite="cifar10c",
     )
 
