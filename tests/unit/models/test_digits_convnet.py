@@ -5,15 +5,18 @@ from torch import nn
 
 import asrnorm
 from asrnorm.errors import InputError
-from asrnorm.models import create_model
+from asrnorm.models import DigitsConvNet, create_model
 
 
-@pytest.mark.parametrize(
-    "options", [{"hidden": 0}, {"channels": (0, 4)}, {"channels": [4, -1]}, {"num_classes": 0}], ids=str
-)
+@pytest.mark.parametrize("options", [{"hidden": 0}, {"channels": (0, 4)}, {"channels": [4, -1]}], ids=str)
 def test_sizes_below_1_are_refused_in_one_line(options):
-    with pytest.raises(InputError, match=r"^digits_convnet: (sizes|num_classes) must be at least 1, not "):
+    with pytest.raises(InputError, match=r"^digits_convnet: sizes must be at least 1, not .*hidden="):
         asrnorm.create_model("digits_convnet", **options)
+
+
+def test_a_convnet_that_is_made_directly_has_a_class_at_least():
+    with pytest.raises(InputError, match=r"^digits_convnet: sizes must be at least 1, not num_classes=0, .*hidden="):
+        DigitsConvNet(num_classes=0)
 
 
 @pytest.mark.parametrize("channels", [3, [4], [4, "x"], "48"], ids=str)
