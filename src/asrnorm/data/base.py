@@ -89,6 +89,16 @@ class Suite(abc.ABC):
         """The pieces that are not there, each with the reason."""
         return tuple(part for part in self.parts() if not part.present)
 
+    @property
+    def missing_targets(self) -> tuple[str, ...]:
+        """The targets that are not there, by the names they would have."""
+        return tuple(part.name for part in self.missing if part.role == "target")
+
+    @property
+    def edition(self) -> str:
+        """Which of several editions of the test images is there, for the record; empty where there is but one."""
+        return ""
+
     @cached_property
     def train(self) -> Data:
         """The images to train on."""

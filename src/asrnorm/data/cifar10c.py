@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 
 from asrnorm.data.base import SUITES, Part, Suite, find_first, note_count
 from asrnorm.data.cache import EntryWriter, cache_folder, describe_files, open_entry
+from asrnorm.data.fetch.array_check import RECORD, read_record
 from asrnorm.data.fetch.cifar_package import CLASSES
 from asrnorm.data.image_set import ImageSet
 from asrnorm.data.reader.array import open_npy
@@ -92,8 +93,26 @@ class CIFAR10C(Suite):
     @property
     def target_names(self) -> tuple[str, ...]:
         """`<corruption>/<severity>` for every corruption that is there."""
-        present = [part.name for part in self.parts() if part.role == "target" and part.present]
-        return tuple(f"{name}/{severity}" for name in present for severity in range(1, NUM_SEVERITIES + 1))
+        return self._severities(present=True)
+
+    @property
+    def missing_targets(self) -> tuple[str, ...]:
+        """`<corruption>/<severity>` for every corruption that is not there."""
+        return self._severities(present=False)
+
+    @property
+    def edition(self) -> str:
+        """How many of the arrays were generated here, and with which seed; the others are as they were found.
+
+        Example:
+            >>> CIFAR10C(root="nowhere").edition
+            '0 of 19 corruptions generated'
+        """
+        record = read_record(self._file(RECORD))
+        made = [record[name] for name in self.corruptions if name in record]
+        seeds = sorted({str(entry.get("seed")) for entry in made})
+        told = f", seed {' and '.join(seeds)}" if seeds else ""
+        return f"{len(made)} of {len(self.corruptions)} corruptions generated{told}"
 
     def parts(self) -> tuple[Part, ...]:
         """Return what is there and what is missing, from file names alone."""
@@ -132,6 +151,10 @@ class CIFAR10C(Suite):
         count = len(labels) // NUM_SEVERITIES
         rows = slice((int(severity) - 1) * count, int(severity) * count)
         return ImageSet(images[rows], labels[rows])
+
+    def _severities(self, *, present: bool) -> tuple[str, ...]:
+        parts = [part.name for part in self.parts() if part.role == "target" and part.present == present]
+        return tuple(f"{name}/{severity}" for name in parts for severity in range(1, NUM_SEVERITIES + 1))
 
     def _split(self, images: ImageSet) -> list[NDArray[np.int64]]:
         keys = [str(row) for row in range(len(images))]

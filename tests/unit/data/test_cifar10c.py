@@ -1,5 +1,7 @@
 """The CIFAR-10-C suite on small files in both published layouts."""
 
+import json
+
 import numpy as np
 import pytest
 
@@ -60,6 +62,21 @@ def test_absent_corruptions_are_missing(root):
         create_suite("cifar10c", root=root).targets["frost/2"]
     with pytest.raises(UnknownNameError, match="did you mean 'fog/5'"):
         create_suite("cifar10c", root=root).targets["fog/6"]
+
+
+def test_absent_corruptions_are_missing_by_the_names_of_their_targets(root):
+    suite = create_suite("cifar10c", root=root)
+    assert len(suite.missing_targets) == 17 * 5
+    assert "frost/5" in suite.missing_targets
+    assert not set(suite.missing_targets) & set(suite.target_names)
+
+
+def test_the_edition_says_what_was_generated_and_how(root):
+    assert create_suite("cifar10c", root=root).edition == "0 of 19 corruptions generated"
+    record = {"fog": {"seed": 3}, "snow": {"seed": 3}, "labels": {"seed": 9}}
+    (root / "CIFAR-10-C" / "generated.json").write_text(json.dumps({"files": record}))
+    assert create_suite("cifar10c", root=root).edition == "2 of 19 corruptions generated, seed 3"
+    assert create_suite("digits", root=root).edition == ""
 
 
 def test_without_labels_nothing_is_there(root):

@@ -28,7 +28,7 @@ def judge_array(path: Path, file: File) -> tuple[str, str]:
     except InputError as error:
         return DAMAGED, str(error)
     name = path.name.removesuffix(".npy")
-    record = _read_record(path.with_name(RECORD)).get(name)
+    record = read_record(path.with_name(RECORD)).get(name)
     md5 = compute(path, ["md5"])["md5"]
     recorded = record is not None and f"md5:{record.get('md5')}" == md5
     if md5 == file.digest:
@@ -59,7 +59,8 @@ def _distance(name: str, machine: str) -> str:
     return "the pinned library versions give the published bits on x86-64: generate it again with those"
 
 
-def _read_record(path: Path) -> dict[str, dict[str, Any]]:
+def read_record(path: Path) -> dict[str, dict[str, Any]]:
+    """Return what a `generated.json` says of each array; nothing where there is none or it cannot be read."""
     try:
         files = json.loads(path.read_text("utf-8"))["files"]
         return {name: dict(entry) for name, entry in files.items()}
