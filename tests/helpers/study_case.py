@@ -1,5 +1,6 @@
 """A small study and results for it, made of nothing, for tests of what reads them."""
 
+import json
 from pathlib import Path
 
 from asrnorm.config import content_hash, run_name
@@ -16,7 +17,15 @@ def score(name, accuracy, brier=0.05):
 
 
 def make_result(
-    spec: RunSpec, seed, accuracies, *, scale="paper", missing=(), commit="abc", parameters=1_000_000, validation=None
+    spec: RunSpec,
+    seed,
+    accuracies,
+    *,
+    scale="paper",
+    missing=(),
+    commit="abc",
+    parameters=1_000_000,
+    validation=None,
 ):
     """A result of a run, as it was scored, with these accuracies by domain."""
     config = spec.scored_config(seed, scale)
@@ -40,14 +49,16 @@ def make_result(
     )
 
 
-def put_result(runs: Path, spec: RunSpec, seed, accuracies, *, scale="paper", **facts) -> Path:
+def put_result(runs: Path, spec: RunSpec, seed, accuracies, *, scale="paper", env=None, **facts) -> Path:
     """Lay a result where its run would have left it, and return the run's folder."""
     folder = runs / run_name(spec.config(seed, scale))
     result = make_result(spec, seed, accuracies, scale=scale, **facts)
+    folder.mkdir(parents=True, exist_ok=True)
+    if env is not None:
+        (folder / "env.json").write_text(json.dumps(env))
     if spec.evaluation is None:
-        folder.mkdir(parents=True, exist_ok=True)
         write_result(folder / "result.json", result)
     else:
-        (folder / "evaluations").mkdir(parents=True, exist_ok=True)
+        (folder / "evaluations").mkdir(exist_ok=True)
         write_result(folder / "evaluations" / f"{spec.evaluation.name}.json", result)
     return folder

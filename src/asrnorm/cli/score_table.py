@@ -35,8 +35,9 @@ def print_scores(scores: "SuiteScore | RunResult") -> None:
             f"average accuracy on {len(scores.domains)} unseen domains: {100 * scores.average_accuracy:.2f} %"
         )
     if scores.missing:
+        parts = dict.fromkeys(name.partition("/")[0] for name in scores.missing)  # a corruption once, not five times
         console.print(
-            f"missing: {', '.join(scores.missing)}; asrnorm data list says how to get them",
+            f"missing: {', '.join(parts)}; asrnorm data list says how to get them",
             markup=False,
             soft_wrap=True,
         )

@@ -136,7 +136,7 @@ def score_suite(
     return SuiteScore(
         source=score_one("+".join(suite.sources), suite.source_test),
         domains=tuple(score_one(name, suite.targets[name]) for name in suite.target_names),
-        missing=tuple(part.name for part in suite.missing if part.role == "target"),
+        missing=suite.missing_targets,
     )
 
 

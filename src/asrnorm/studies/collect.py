@@ -249,6 +249,10 @@ def _warn(
         yield f"runs of {len(commits)} commits stand in one table: {names}"
     elif commits and commits[0].endswith("+"):
         yield f"the runs were made from files that differ from commit {shorten_commit(commits[0]).removesuffix('+')}"
+    origins = [record.result.origin for cell in cells.values() for record in cell.records]
+    editions = sorted({origin["edition"] for origin in origins if "edition" in origin})
+    if len(editions) > 1:
+        yield f"runs scored on {len(editions)} editions of the test images stand in one table: {'; '.join(editions)}"
     counts = sorted({cell.n for cell in cells.values()})
     if counts and counts[0] < FEWEST:
         yield f"fewer than {FEWEST} seeds in some cells: no p-value there"

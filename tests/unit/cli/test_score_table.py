@@ -49,6 +49,12 @@ def test_corruptions_are_averaged_by_severity_and_by_kind(capsys):
     assert any(row[:2] == ["missing:", "frost;"] for row in rows)
 
 
+def test_a_missing_corruption_is_named_once(capsys):
+    missing = tuple(f"{name}/{severity}" for name in ("fog", "frost") for severity in range(1, 6))
+    print_scores(SuiteScore(source=domain("cifar10", 0.9), domains=(domain("snow/1", 0.5),), missing=missing))
+    assert "missing: fog, frost; asrnorm data list" in capsys.readouterr().out
+
+
 def test_attacks_stand_below_the_clean_accuracy(capsys):
     print_attacks({"pgd 8/255": 0.125}, domain("mnist", 0.99))
     assert lines(capsys)[1:] == [["none", "99.00"], ["pgd", "8/255", "12.50"]]

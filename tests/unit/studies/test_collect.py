@@ -6,6 +6,7 @@ from dataclasses import asdict, replace
 import pytest
 
 from asrnorm.config import run_name
+from asrnorm.data import create_suite
 from asrnorm.studies import Cell, Comparison, Evaluation, Measure, Row, RunSpec, Study, collect, get_study, keep
 from helpers.made_up_run import make_up_divergence
 from helpers.study_case import DIGITS, make_result, put_result
@@ -285,3 +286,28 @@ def test_a_kept_divergence_is_named_as_one_whose_folder_is_there(tmp_path):
     there = collect(study, runs=tmp_path / "runs", scale="smoke", seeds=[0]).diverged
     gone = collect(study, runs=tmp_path / "no", kept=tmp_path / "results", scale="smoke", seeds=[0]).diverged
     assert gone == there == {(study.rows[1].label, column): (0,) for column in ("Source", "Unseen")}
+
+
+def test_levels_are_over_the_corruptions_that_all_rows_have(tmp_path):
+    everything = {"fog/5": 0.6, "frost/5": 0.2}
+    put_result(tmp_path, RunSpec(recipe="cifar10c.ada_bn"), 0, everything)
+    put_result(tmp_path, RunSpec(recipe="cifar10c.ada_asr"), 0, {"fog/5": 0.7}, missing=absent_targets("frost"))
+    found = collect(get_study("table5"), runs=tmp_path, seeds=[0])
+    for column in ("Level 5", "Avg."):
+        assert found.cells["ADA + BN", column].mean == pytest.approx(60)
+        assert found.cells["ADA + ASR-Norm", column].mean == pytest.approx(70)
+
+
+def absent_targets(corruption):
+    """What a run writes where a corruption's file is not there."""
+    missing = create_suite("cifar10c", root="nowhere").missing_targets
+    return [name for name in missing if name.startswith(f"{corruption}/")]
+
+
+def test_two_editions_of_the_test_images_in_one_table_are_warned_of(tmp_path):
+    for recipe, images in (("cifar10c.ada_bn", "generated"), ("cifar10c.ada_asr", "as found")):
+        put_result(tmp_path, RunSpec(recipe=recipe), 0, {"fog/5": 0.6}, env={"edition": images})
+    warned = [w for w in collect(get_study("table5"), runs=tmp_path, seeds=[0]).warnings if "editions" in w]
+    assert warned == ["runs scored on 2 editions of the test images stand in one table: as found; generated"]
+    only = [w for w in collect(get_study("fig-lambda-cifar"), runs=tmp_path).warnings if "editions" in w]
+    assert not only
