@@ -40,6 +40,8 @@ class RunResult:
     Attributes:
         validation: accuracy of the reported model on validation images of the source by selection rule, where the suite
             has such images: what one setting may be chosen over another by.
+        origin: of a kept result, what `env.json` says of its run: device, version of torch, day, edition of the test
+            images. It is there to be read: results that differ in it alone are the same.
     """
 
     recipe: str
@@ -57,19 +59,21 @@ class RunResult:
     wall_seconds: float
     steps: int
     validation: dict[str, float] = dataclasses.field(default_factory=dict)
+    origin: dict[str, str] = dataclasses.field(default_factory=dict)
     schema: int = SCHEMA
 
 
 def to_plain(result: RunResult) -> dict[str, Any]:
-    """Return a result as JSON has it, the schema first; validation is left out where there is none.
+    """Return a result as JSON has it, the schema first; validation and origin are left out where there is none.
 
     Without a target there is no average: `null`, since JSON knows no NaN.
     """
     values = dataclasses.asdict(result)
     if math.isnan(result.average_accuracy):
         values["average_accuracy"] = None
-    if not result.validation:  # most suites have none
-        del values["validation"]
+    for name in ("validation", "origin"):  # most suites have no validation images; kept results alone have an origin
+        if not values[name]:
+            del values[name]
     return {"schema": values.pop("schema"), **values}
 
 

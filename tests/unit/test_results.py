@@ -8,7 +8,7 @@ import pytest
 
 from asrnorm import storage
 from asrnorm.errors import InputError
-from asrnorm.results import SCHEMA, DomainScore, RunResult, read_log_rows, read_result, write_result
+from asrnorm.results import SCHEMA, DomainScore, RunResult, read_log_rows, read_result, to_plain, write_result
 
 SCORE = DomainScore(name="svhn", accuracy=0.5, brier=0.06, brier_sum=0.6, nll=1.5, ece=0.1, num_samples=26032)
 RESULT = RunResult(
@@ -53,6 +53,14 @@ def test_validation_is_written_where_there_is_one(tmp_path):
     write_result(tmp_path / "result.json", result)
     assert list(json.loads((tmp_path / "result.json").read_text())) == ["schema", *RUN_FIELDS, "validation"]
     assert read_result(tmp_path / "result.json") == result
+
+
+def test_an_origin_is_written_where_there_is_one(tmp_path):
+    known = dataclasses.replace(RESULT, origin={"device": "NVIDIA H200", "day": "2026-11-16"})
+    write_result(tmp_path / "result.json", known)
+    assert json.loads((tmp_path / "result.json").read_text())["origin"] == known.origin
+    assert read_result(tmp_path / "result.json") == known
+    assert "origin" not in to_plain(RESULT)
 
 
 def test_numbers_survive_to_the_last_bit(tmp_path):

@@ -6,7 +6,7 @@ Beside the kept lines, `results/details/<run>/` holds what figures need of singl
 import json
 import re
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from math import isclose
 from pathlib import Path
 from statistics import fmean
@@ -16,6 +16,7 @@ from asrnorm.results import RunResult, parse_result, read_result, to_plain
 
 DETAILS = "details"
 _ROUNDING = 1e-9
+_ORIGIN = ("device", "torch", "day", "edition")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -71,6 +72,7 @@ def find_results(runs: Path, kept: Path | None = None) -> Store:
             except AsrnormError as error:
                 problems.append(str(error))
                 continue
+            result = replace(result, origin=read_origin(folder / "env.json"))
             again = path.parent != folder
             found.setdefault(result.config_hash, Found(result=result, folder=folder, scored_again=again))
     details = {} if kept is None else find_details(kept)
@@ -155,8 +157,19 @@ def parse_line(line: bytes, where: str) -> RunResult:
 
 
 def is_same(one: RunResult, other: RunResult) -> bool:
-    """Tell whether two results say the same; compared as text, where NaN is NaN."""
-    return json.dumps(to_plain(one)) == json.dumps(to_plain(other))
+    """Tell whether two results say the same, whatever their origin; compared as text, where NaN is NaN."""
+    return json.dumps(to_plain(replace(one, origin={}))) == json.dumps(to_plain(replace(other, origin={})))
+
+
+def read_origin(path: Path) -> dict[str, str]:
+    """Return what an `env.json` says of where and of what a result was made, as it was last; nothing where unknown."""
+    try:
+        first = json.loads(path.read_text("utf-8"))
+        latest = {key: value for part in (first, *first.get("resumed", ())) for key, value in part.items()}
+    except (OSError, ValueError, AttributeError, TypeError):
+        return {}
+    latest["device"] = latest.get("gpu") or latest.get("device")
+    return {name: str(latest[name]) for name in _ORIGIN if latest.get(name)}
 
 
 def _iterate_kept(folder: Path, problems: list[str]) -> Iterator[tuple[str, bytes]]:

@@ -1,9 +1,10 @@
-"""Where a run was made: commit, versions, machine. Kept in `env.json`, which no number depends on."""
+"""Where and when a run was made: commit, day, versions, machine. Kept in `env.json`, which no number depends on."""
 
 import json
 import os
 import platform
 from collections.abc import Sequence
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
@@ -18,7 +19,7 @@ from asrnorm.world import World
 
 
 def describe_environment(device: torch.device, world: World) -> dict[str, Any]:
-    """Return commit, versions and machine as JSON values.
+    """Return commit, day, versions and machine as JSON values.
 
     Example:
         >>> describe_environment(torch.device("cpu"), World())["device"]
@@ -27,6 +28,7 @@ def describe_environment(device: torch.device, world: World) -> dict[str, Any]:
     gpu = torch.cuda.get_device_name(device) if device.type == "cuda" else None
     return {
         "commit": find_commit(),
+        "day": datetime.now(UTC).date().isoformat(),
         "asrnorm": asrnorm.__version__,
         "python": platform.python_version(),
         "torch": torch.__version__,

@@ -136,6 +136,7 @@ def _work(config: RunConfig, site: _Site) -> RunResult:
     refuse_other_data(site.folder.environment, suite.classes, num_images, listing)
     if site.world.rank == 0:
         facts = describe_environment(site.device, site.world) | source
+        facts["edition"] = suite.edition
         commit = record_environment(site.folder.environment, facts)["commit"]
     stop, seconds = config.steps, 0.0
     selector: Selector | None = None
@@ -155,6 +156,8 @@ def _work(config: RunConfig, site: _Site) -> RunResult:
     wall = seconds + trainer.elapsed + time.monotonic() - started
     result = replace(result, wall_seconds=round(wall, 3))
     if site.world.rank == 0:
+        # The test images may have come, or changed, since the start.
+        record_environment(site.folder.environment, {**facts, "edition": suite.edition})
         write_result(site.folder.result, result)
         site.folder.drop_pool()
     return result

@@ -283,3 +283,35 @@ def test_of_a_run_in_two_files_the_first_counts_here_too(tmp_path):
     put_result(tmp_path / "runs", BN, 0, {"usps": 0.9})
     found = keep(study_of(BN), runs=tmp_path / "runs", kept=kept, seeds=[0])
     assert (len(found.differing), found.same) == (1, ())
+
+
+def test_a_kept_line_says_where_and_of_what_it_was_made(place):
+    env = {"device": "cuda", "gpu": "NVIDIA H200", "torch": "2.11.0", "day": "2026-11-15", "edition": "", "cores": 16}
+    resumed = [{"day": "2026-11-16"}, {"edition": "19 of 19 corruptions generated, seed 0"}]
+    put_result(place["runs"], BN, 0, USPS, commit="a" * 40, env={**env, "resumed": resumed})
+    keep(study_of(BN, BN_TEST), **place)
+    nowhere = place["runs"].parent / "nowhere"
+    kept = find_results(nowhere, place["kept"]).results
+    for identity in (content_hash(BN.config(0, "paper")), content_hash(BN_TEST.scored_config(0, "paper"))):
+        assert kept[identity].result.origin == {
+            "device": "NVIDIA H200",
+            "torch": "2.11.0",
+            "day": "2026-11-16",
+            "edition": "19 of 19 corruptions generated, seed 0",
+        }
+    assert kept[content_hash(BN.config(1, "paper"))].result.origin == {}
+
+
+def test_a_line_kept_before_origins_were_is_the_same_line(place):
+    keep(study_of(BN), **place)
+    before = texts(place["kept"])
+    put_result(place["runs"], BN, 0, USPS, commit="a" * 40, env={"device": "cpu"})
+    assert len(keep(study_of(BN), **place).same) == 2
+    assert texts(place["kept"]) == before
+
+
+@pytest.mark.parametrize("text", ["", "[]", '{"resumed": 3}', '{"resumed": [1]}', "\xff"])
+def test_a_damaged_environment_costs_the_origin_alone(place, text):
+    folder = put_result(place["runs"], BN, 0, USPS)
+    (folder / "env.json").write_text(text, encoding="latin-1")
+    assert find_results(place["runs"]).results[content_hash(BN.config(0, "paper"))].result.origin == {}
