@@ -90,7 +90,7 @@ def ada(norm: str, *, source: Names = None, target: Names = None) -> RunConfig:
         rounds=2,
         interval=3 * config.evaluate_every,
         ascent_steps=15,
-        ascent_lr=1.25,  # as far a move of an image as on CIFAR-10, in smaller batches
+        ascent_lr=1.25,  # the move of ME-ADA's code on CIFAR-10, in smaller batches
         ascent_batch=32,
         penalty=1.0,
         distance="mean",
