@@ -1,4 +1,6 @@
-"""A model called on batch after batch of one shape: on a GPU, as a CUDA graph once there are enough of them."""
+"""A model called on batch after batch, of few shapes: on a GPU, as a CUDA graph for each that is seen often enough."""
+
+from dataclasses import dataclass
 
 import torch
 from torch import Tensor
@@ -8,6 +10,16 @@ from asrnorm.evaluation.inference import Inference
 from asrnorm.graph import Graph, capture
 
 _ENOUGH = 8  # calls of one shape after which a graph, which takes three more to make, pays for itself
+_SHAPES = 4  # that are remembered: a domain's batches have up to three, and every graph has memory of its own
+
+
+@dataclass(slots=True)
+class _Shape:
+    """Input of one shape: how often it came, and the graph that stands for further calls."""
+
+    calls: int = 0
+    images: Tensor | None = None
+    graph: Graph[Tensor] | None = None
 
 
 class Forward:
@@ -22,10 +34,7 @@ class Forward:
 
     def __init__(self, inference: Inference) -> None:
         self._inference = inference
-        self._calls = 0
-        self._batches = 1
-        self._images: Tensor | None = None
-        self._graph: Graph[Tensor] | None = None
+        self._shapes: dict[tuple[object, ...], _Shape] = {}
         self._is_refused = not can_be_captured(inference)
 
     def __call__(self, images: Tensor, batches: int = 1) -> Tensor:
@@ -43,28 +52,29 @@ class Forward:
             with torch.inference_mode():
                 return self._inference.logits(images)
         with torch.no_grad():
-            if self._images is None or batches != self._batches or not _alike(self._images, images):
-                self._images, self._graph, self._calls, self._batches = images, None, 0, batches
-            self._calls += 1
-            if self._graph is None and self._calls > _ENOUGH:
-                self._capture(images)
-            if self._graph is None:
+            shape = self._remember(images.shape, images.stride(), images.dtype, batches)
+            shape.calls += 1
+            if shape.graph is None and shape.calls > _ENOUGH:
+                self._capture(shape, images)
+            if shape.graph is None or shape.images is None:
                 return self._inference.logits(images)
-            self._images.copy_(images)
-            self._graph.replay()
-            return self._graph.output.clone()
+            shape.images.copy_(images)
+            shape.graph.replay()
+            return shape.graph.output.clone()
 
-    def _capture(self, images: Tensor) -> None:
-        held = self._images = images.clone()
-        self._graph = capture(lambda: self._inference.logits(held), images.device, what="the evaluation")
-        self._is_refused = self._graph is None
+    def _remember(self, *form: object) -> _Shape:
+        shape = self._shapes[form] = self._shapes.pop(form, _Shape())  # to the end: the first goes first
+        if len(self._shapes) > _SHAPES:
+            del self._shapes[next(iter(self._shapes))]
+        return shape
+
+    def _capture(self, shape: _Shape, images: Tensor) -> None:
+        held = shape.images = images.clone()
+        shape.graph = capture(lambda: self._inference.logits(held), images.device, what="the evaluation")
+        self._is_refused = shape.graph is None
 
 
 def can_be_captured(inference: Inference) -> bool:
     """Tell whether a graph may stand for calls of a model: it runs no Python again, so none of a user's hooks."""
     hooks = (module._forward_hooks or module._forward_pre_hooks for module in inference.model.modules())
     return inference.device.type == "cuda" and not any(hooks)
-
-
-def _alike(one: Tensor, other: Tensor) -> bool:
-    return one.shape == other.shape and one.stride() == other.stride() and one.dtype == other.dtype

@@ -70,6 +70,31 @@ def test_another_shape_starts_anew_and_weights_may_change_in_between(graphs):
     assert [graph.replays for graph in graphs] == [2, 3]
 
 
+def test_shapes_that_take_turns_have_a_graph_each(graphs):
+    model = net()
+    forward = pretend_cuda(model)
+    for _ in range(4):  # domains of three batches of one size and one of another, as BN-Test at 64 has them
+        for count in (4, 4, 4, 3):
+            images = torch.rand(count, 3, 2, 2)
+            assert torch.equal(forward(images), model(images))
+    assert [graph.replays for graph in graphs] == [4]
+    for _ in range(5):
+        forward(torch.rand(3, 3, 2, 2))
+    assert [graph.replays for graph in graphs] == [4, 1]
+    for _ in range(2):
+        forward(torch.rand(4, 3, 2, 2))
+    assert [graph.replays for graph in graphs] == [6, 1]
+
+
+def test_graphs_of_shapes_long_not_seen_are_let_go(graphs):
+    forward = pretend_cuda(net())
+    for count in (9, 1, 2, 3, 1, 4):  # the first is the one that was seen longest ago when the fifth comes
+        for _ in range(9):
+            forward(torch.rand(count, 3, 2, 2))
+    assert {form[0][0] for form in forward._shapes} == {1, 2, 3, 4}
+    assert len(graphs) == 5
+
+
 def test_as_many_images_in_another_number_of_batches_start_anew(graphs):
     model = nn.Sequential(BatchNormTest(3), net()).eval()
     forward, images = pretend_cuda(model), torch.rand(6, 3, 2, 2)
@@ -111,7 +136,7 @@ def test_a_gpu_gives_the_logits_of_eager_calls(norm, precision):
     forward = Forward(inference)
     batches = [torch.rand(32, 3, 32, 32, device="cuda") for _ in range(12)]
     found = [forward(images) for images in batches]
-    assert forward._graph is not None
+    assert [shape.graph is not None for shape in forward._shapes.values()] == [True]
     with torch.no_grad():
         for images, logits in zip(batches, found, strict=True):
             assert torch.equal(logits, inference.logits(images))
