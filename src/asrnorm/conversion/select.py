@@ -3,6 +3,7 @@
 import re
 from collections.abc import Callable, Collection, Sequence
 from fnmatch import fnmatchcase
+from itertools import takewhile
 from math import ceil
 
 from torch import nn
@@ -10,6 +11,7 @@ from torch import nn
 from asrnorm.conversion.kind import Recognized
 from asrnorm.conversion.site import Site
 from asrnorm.errors import ConversionError, describe_unknown
+from asrnorm.norms import NormLayer
 
 Layers = str | Sequence[str] | Callable[[str, nn.Module], bool]
 
@@ -33,9 +35,10 @@ def choose(sites: list[Site], layers: Layers, kinds: Collection[str], norm: obje
     if callable(layers):
         return [site for site in sites if _agreed(site, [layers(n, site.module) for n in site.names])], "a function"
     if isinstance(layers, str) and layers in PRESETS:
-        preset = pick_preset(sites, norm) if layers == "auto" else layers
+        preset = pick_preset(sites, norm, kinds) if layers == "auto" else layers
         label = f"preset {preset!r}" + (", picked for this network" if layers == "auto" else "")
-        names = _preset_names(preset, [site.name for site in (candidates if preset == "first" else sites)])
+        counted = candidates if preset == "first" else _of_the_network(sites, kinds)
+        names = _preset_names(preset, [site.name for site in counted])
         return [site for site in candidates if site.name in names], label
     patterns = [layers] if isinstance(layers, str) else list(layers)
     chosen = [site for site in sites if any(_matches(site, pattern, candidates) for pattern in patterns)]
@@ -76,13 +79,19 @@ def _some(names: list[str], most: int = 4) -> str:
     return ", ".join(names[:most]) + (f" ... ({len(names)} in all)" if len(names) > most else "")
 
 
-def pick_preset(sites: list[Site], norm: object) -> str:
+def pick_preset(sites: list[Site], norm: object, kinds: Collection[str]) -> str:
     """Return the preset that `auto` stands for in a network."""
     # The choice of source images on PACS (study pacs-reading): the late layers of a trained network stay as they are.
     is_trained = any(isinstance(site.what, Recognized) and site.what.is_trained() for site in sites)
-    if norm in STILL_BATCH or not is_trained or len(_stages([site.name for site in sites])) < 2:
+    names = [site.name for site in _of_the_network(sites, kinds)]
+    if norm in STILL_BATCH or not is_trained or len(_stages(names)) < 2:
         return "all"
     return "early"
+
+
+def _of_the_network(sites: list[Site], kinds: Collection[str]) -> list[Site]:
+    """The norms that show a network's stages: those that may be converted or were, not those of a head of vectors."""
+    return [site for site in sites if _convertible(site, kinds) or isinstance(site.module, NormLayer)]
 
 
 def _is_basic_resnet(names: list[str]) -> bool:
@@ -112,10 +121,12 @@ def _preset_names(preset: str, names: list[str]) -> set[str]:
 
 
 def _stages(names: list[str]) -> dict[str, list[str]]:
-    """Norms by their stage, in their order."""
+    """Norms by their stage, in their order; what all names begin with is what a network is wrapped in."""
+    shared = takewhile(lambda parts: len(set(parts)) == 1, zip(*(name.split(".")[:-1] for name in names), strict=False))
+    start = sum(len(parts[0]) + 1 for parts in shared)
     stages: dict[str, list[str]] = {}
     for name in names:
-        match = _STAGE.match(name)
+        match = _STAGE.match(name[start:])
         if match:
             stages.setdefault(match.group(0), []).append(name)
     return stages

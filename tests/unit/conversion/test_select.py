@@ -170,3 +170,34 @@ def test_layers_of_another_type_are_refused(layers):
 def test_why_nothing_can_be_converted_is_said():
     with pytest.raises(ConversionError, match=r"no norm layer to convert; not 0 \(LazyBatchNorm2d\): .*, and 1 more"):
         asrnorm.convert(nn.Sequential(nn.LazyBatchNorm2d(), nn.LazyBatchNorm2d()), "asr")
+
+
+class _Head(nn.Module):
+    def __init__(self, network):
+        super().__init__()
+        self.resnet18 = network
+
+
+@pytest.mark.parametrize(
+    ("wrap", "prefix"),
+    [
+        (lambda net: nn.Sequential(nn.Identity(), net), "1."),
+        (lambda net: nn.Sequential(nn.Sequential(nn.Identity(), net)), "0.1."),
+        (lambda net: nn.ModuleDict({"v2": net}), "v2."),
+        (_Head, "resnet18."),
+        (lambda net: nn.Sequential(net, nn.Sequential(nn.Linear(4, 4), nn.BatchNorm1d(4))), "0."),
+        (lambda net: nn.Sequential(net, nn.Sequential(nn.Linear(4, 4), nn.LayerNorm(4))), "0."),
+    ],
+)
+@pytest.mark.parametrize("preset", ["auto", "early", "stages", "but-last"])
+def test_what_a_network_is_wrapped_in_does_not_hide_its_stages(wrap, prefix, preset):
+    plain = trained("resnet18")
+    names = [prefix + name for name in converted(plain, layers=preset)]
+    assert converted(wrap(trained("resnet18")), layers=preset) == names
+    assert 0 < len(names) < 20
+
+
+def test_layers_that_were_converted_still_count_as_stages():
+    model = asrnorm.convert(trained("resnet18"), "asr", layers="early")
+    with pytest.raises(ConversionError, match="converted already"):
+        asrnorm.convert(model, "asr", layers="early")
