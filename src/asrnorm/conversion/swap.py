@@ -10,6 +10,7 @@ from torch.optim import Optimizer
 
 from asrnorm.conversion.kind import DEFAULT_KINDS, KINDS, Recognized, Unsupported, default_factory, recognize
 from asrnorm.conversion.optimizer import exchange
+from asrnorm.conversion.reference import exchange_references
 from asrnorm.conversion.refusal import check_arguments, check_choice, refuse_other_optimizer, refuse_wrapped
 from asrnorm.conversion.replace import build_replacement, options_of, original_of, restore_original
 from asrnorm.conversion.select import Layers, choose, pick_preset
@@ -71,7 +72,7 @@ def convert(
     sites = find_sites(model)
     chosen, chosen_by = choose(sites, layers, kinds, norm)
     check_choice(model, sites, chosen, kinds)
-    picked = pick_preset(sites, norm) if layers == "auto" else "all"
+    picked = pick_preset(sites, norm, kinds) if layers == "auto" else "all"
     given, options = options, _with_safe_default(norm, chosen, options)
     label = norm if isinstance(norm, str) else getattr(norm, "__name__", repr(norm))
     summary = ConversionSummary(label, chosen_by)
@@ -82,6 +83,7 @@ def convert(
     for site, new in built:
         _put(site, new)
         summary.converted.append((" = ".join(site.names), type(site.module).__name__, repr_line(new)))
+    exchange_references(model, {site.module: new for site, new in built})
     summary.left = [(s.name, type(s.module).__name__, why_left(s, kinds)) for s in sites if s not in chosen]
     summary.notes += [*notes_on(built, label), *_note_on_loading(picked, given, options)]
     if optimizer is not None:
@@ -134,6 +136,7 @@ def revert(model: nn.Module, *, optimizer: Optimizer | None = None) -> nn.Module
             f"{type(model).__name__} holds no converted layer to revert; original layers travel with the model object "
             "and its copies, not with a state dict: build the original model anew and load its weights"
         )
+    exchange_references(model, {new: old for _, new, old in pairs})
     if optimizer is not None:
         unique = {id(new): (name, new, old) for name, new, old in pairs}
         exchange(optimizer, list(unique.values()))
