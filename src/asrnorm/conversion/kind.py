@@ -14,6 +14,7 @@ from torch.nn.modules.lazy import LazyModuleMixin
 from torch.nn.utils import parametrize
 
 from asrnorm.norms import BatchNorm, BatchNormTest, GroupNorm, InstanceNorm, LayerNorm, NormLayer
+from asrnorm.norms.dense import RENEWING
 
 KINDS = ("batch", "batch1d", "group", "instance", "layer2d")
 DEFAULT_KINDS = ("batch",)
@@ -106,6 +107,8 @@ def recognize(module: nn.Module) -> Recognized | Unsupported | None:
     if parametrize.is_parametrized(module) and isinstance(module, _BatchNorm | nn.GroupNorm | nn.LayerNorm):
         return Unsupported("parametrized; remove the parametrization first")
     kind = _kind(module)
+    if kind is not None and any(isinstance(hook, RENEWING) for hook in module._forward_pre_hooks.values()):
+        return Unsupported("pruned, or its weight is renewed at every call; make that permanent first")
     if kind is not None:
         return _read(module, kind)
     if isinstance(module, NormLayer):

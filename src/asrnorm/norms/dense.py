@@ -9,7 +9,7 @@ from asrnorm import ops
 from asrnorm.errors import InputTypeError
 
 # Hooks that compute the weight anew before each call, and need nothing of what the layer is called with.
-_RENEWING = (BasePruningMethod, SpectralNorm, WeightNorm)
+RENEWING = (BasePruningMethod, SpectralNorm, WeightNorm)
 
 
 def read_dense(linear: nn.Module) -> ops.Dense:
@@ -29,7 +29,7 @@ def read_dense(linear: nn.Module) -> ops.Dense:
         )
     if linear._forward_pre_hooks:
         for hook in linear._forward_pre_hooks.values():
-            if isinstance(hook, _RENEWING):
+            if isinstance(hook, RENEWING):
                 hook(linear, ())
     weight: Tensor = linear.weight
     return ops.Dense(weight, linear.bias)

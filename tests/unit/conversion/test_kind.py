@@ -3,7 +3,7 @@
 import pytest
 import torch
 from torch import nn
-from torch.nn.utils import parametrizations
+from torch.nn.utils import parametrizations, prune
 
 import asrnorm
 from asrnorm.conversion.kind import Recognized, Unsupported, recognize
@@ -113,3 +113,19 @@ def test_other_norms_are_left_alone_with_the_reason(layer, reason):
     assert reason in asrnorm.conversion_summary(model).left[0][2]
     with pytest.raises(ConversionError, match=r"0 .* cannot be converted: "):
         asrnorm.convert(nn.Sequential(layer), "asr", layers=["0"])
+
+
+@pytest.mark.parametrize(
+    "change",
+    [lambda norm: prune.l1_unstructured(norm, "weight", 0.5), nn.utils.weight_norm],
+    ids=["pruned", "weight norm"],
+)
+@pytest.mark.filterwarnings("ignore:.*weight_norm.*is deprecated")
+def test_a_norm_whose_weight_a_hook_makes_is_left_alone(change):
+    model = nn.Sequential(nn.BatchNorm2d(4), nn.BatchNorm2d(4))
+    change(model[0])
+    asrnorm.convert(model, "asr", layers="all")
+    assert isinstance(model[0], nn.BatchNorm2d)
+    assert isinstance(model[1], ASRNorm2d)
+    assert "make that permanent first" in str(asrnorm.conversion_summary(model))
+    assert model(torch.rand(2, 4, 5, 5)).isfinite().all()
