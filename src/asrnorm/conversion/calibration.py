@@ -70,8 +70,8 @@ def calibrate(model: nn.Module, batches: Iterable[Images], *, num_batches: int |
         num_batches: take the first so many; all where `None`.
 
     Raises:
-        ConversionError: nothing to calibrate, or the model is compiled or wrapped.
-        InputError: no images.
+        ConversionError: nothing to calibrate, or the model is compiled, wrapped or cannot be copied.
+        InputError: no images, or such as give NaN or infinity; nothing is changed.
 
     Example:
         >>> model = nn.Sequential(nn.Conv2d(3, 8, 3), nn.BatchNorm2d(8), nn.ReLU())
@@ -90,9 +90,10 @@ def calibrate(model: nn.Module, batches: Iterable[Images], *, num_batches: int |
     images = list(place_images(model, batches, num_batches))
     targets = _original_moments(model, norms, images)
     unmet = 0
-    with as_in_use(model):
+    with as_in_use(model), _all_or_nothing(norms.values()):
         for name in targets:  # in the order of use
             unmet += _fit(model, norms[name], images, targets[name])
+            refuse_infinite(norms[name].affine_pair(), name)
     channels = sum(norms[name].num_features for name in targets)
     skipped = tuple(name for name in converted if name not in targets)
     return CalibrationReport(tuple(targets), skipped, channels, unmet)
@@ -149,6 +150,28 @@ def as_in_use(model: nn.Module) -> Iterator[None]:
             module.training = training
 
 
+def refuse_infinite(values: Iterable[Tensor | None], name: str) -> None:
+    """Refuse statistics of a layer that are not finite.
+
+    Raises:
+        InputError: with the layer's name.
+    """
+    if not all(bool(value.isfinite().all()) for value in values if value is not None):
+        raise InputError(f"{name}: NaN or infinity in its statistics; look for such values in the images")
+
+
+@contextmanager
+def _all_or_nothing(norms: Iterable[NormLayer]) -> Iterator[None]:
+    """Put gains and biases back where not all of them could be set."""
+    pairs = [(value, value.clone()) for norm in norms for value in norm.affine_pair() if value is not None]
+    try:
+        yield
+    except BaseException:
+        for value, before in pairs:
+            value.copy_(before)
+        raise
+
+
 @dataclass(frozen=True)
 class _Target:
     """What a norm did in the original network: the moments of its output, and the signs of its gains."""
@@ -163,7 +186,13 @@ class _Reached(Exception):  # noqa: N818
 
 def _original_moments(model: nn.Module, names: Iterable[str], images: list[Tensor]) -> dict[str, _Target]:
     """The targets by name, in the order of use; a layer that is used several times is known by its first use."""
-    original = revert(deepcopy(model))
+    try:
+        original = revert(deepcopy(model))
+    except RuntimeError as error:  # of a weight that a hook computes, as old-style pruning and weight norm have it
+        raise ConversionError(
+            f"{type(model).__name__} cannot be copied, which calibration needs; make pruning and weight norm permanent "
+            "first, as torch.nn.utils.prune.remove does"
+        ) from error
     layers = {original.get_submodule(name): name for name in names}
     found: dict[str, _Target] = {}
     seen: set[str] = set()

@@ -6,7 +6,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from asrnorm.conversion.calibration import Images, place_images
+from asrnorm.conversion.calibration import Images, place_images, refuse_infinite
 from asrnorm.conversion.refusal import refuse_wrapped
 from asrnorm.errors import ConversionError
 
@@ -26,7 +26,7 @@ def reestimate(model: nn.Module, batches: Iterable[Images], *, num_batches: int 
 
     Raises:
         ConversionError: no norm keeps running statistics, or the model is compiled or wrapped.
-        InputError: no images.
+        InputError: no images, or such as give NaN or infinity; nothing is changed.
 
     Example:
         >>> model = nn.Sequential(nn.BatchNorm2d(3))
@@ -58,6 +58,9 @@ def reestimate(model: nn.Module, batches: Iterable[Images], *, num_batches: int 
         with torch.no_grad():
             for images in place_images(model, batches, num_batches):
                 model(images)
+        for name, norm in model.named_modules():
+            if calls.get(norm):
+                refuse_infinite((norm.running_mean, norm.running_var), name)
     except BaseException:
         for norm, values in zip(norms, before, strict=True):
             for name, value in values.items():

@@ -6,6 +6,7 @@ import itertools
 import pytest
 import torch
 from torch import nn
+from torch.nn.utils import prune
 
 import asrnorm
 from asrnorm.errors import ConversionError, InputError, InputTypeError
@@ -256,3 +257,27 @@ def test_a_norm_that_has_seen_images_of_mean_zero_is_not_fresh():
     asrnorm.calibrate(model, [x])
     with torch.no_grad():
         torch.testing.assert_close(model(x).std((0, 2, 3)), x.std((0, 2, 3)) / 2, rtol=1e-2, atol=1e-3)
+
+
+@pytest.mark.parametrize("value", [float("inf"), float("nan")])
+def test_images_that_are_not_finite_change_nothing(value):
+    model = asrnorm.convert(trained(small_net()), "asr", layers="all")
+    state = copy.deepcopy(model.state_dict())
+    bad = torch.rand(2, 3, 12, 12)
+    bad[0, 0, 0, 0] = value
+    with pytest.raises(InputError, match=r"\w+: NaN or infinity in its statistics; look for such values"):
+        asrnorm.calibrate(model, [torch.rand(2, 3, 12, 12), bad])
+    for name, tensor in model.state_dict().items():
+        assert torch.equal(tensor, state[name]), name
+
+
+def test_a_model_that_cannot_be_copied_is_one_line():
+    model = asrnorm.convert(trained(small_net()), "asr", layers="all")
+    conv = next(module for module in model.modules() if isinstance(module, nn.Conv2d))
+    prune.l1_unstructured(conv, "weight", 0.3)
+    images = torch.rand(2, 3, 12, 12)
+    model(images)
+    with pytest.raises(ConversionError, match=r"cannot be copied.*prune\.remove"):
+        asrnorm.calibrate(model, [images])
+    prune.remove(conv, "weight")
+    assert asrnorm.calibrate(model, [images]).layers

@@ -75,3 +75,12 @@ def test_nothing_is_dropped_while_statistics_are_taken():
     asrnorm.reestimate(model, [torch.ones(4, 3, 8, 8)])
     assert (model[1].running_mean.tolist(), model[1].running_var.tolist()) == ([1.0] * 3, [0.0] * 3)
     assert model[0].training
+
+
+def test_images_that_are_not_finite_change_nothing():
+    model = trained(small_net())
+    state = copy.deepcopy(model.state_dict())
+    with pytest.raises(InputError, match="NaN or infinity in its statistics"):
+        asrnorm.reestimate(model, [torch.full((2, 3, 12, 12), float("nan"))])
+    for name, tensor in model.state_dict().items():
+        assert torch.equal(tensor, state[name]), name
