@@ -99,10 +99,10 @@ def lay_out(collected: Collected) -> Sheet:
                 runs=cell.runs if cell else (),
                 diverged=diverged,
             )
-    for pair in study.comparisons:
-        for number in (*pair.differences.values(), *pair.printed.values()):
-            for text in _remarks(number):
-                footnotes.setdefault(text, len(footnotes) + 1)
+    compared = [number for pair in study.comparisons for number in pair.printed.values()]
+    for number in (*collected.differences.values(), *compared):
+        for text in _remarks(number):
+            footnotes.setdefault(text, len(footnotes) + 1)
     return Sheet(
         rows=study.rows,
         columns=study.columns,

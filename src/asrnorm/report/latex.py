@@ -145,7 +145,8 @@ def _comparisons(collected: Collected, sheet: Sheet) -> Iterator[str]:
             gaps = [_math(show(t.difference, d)) if t else "-" for t, d in zip(found, places, strict=True)]
             lines.append(_join([rf"$\Delta$: {names}", *gaps]))
         if comparison.differences:
-            numbers = [comparison.differences.get(column) for column in sheet.columns]
+            pair = (comparison.row, comparison.against)
+            numbers = [collected.differences.get((*pair, column)) for column in sheet.columns]
             lines.append(_join([_PAPER, *(_marked(n, d, sheet) for n, d in zip(numbers, places, strict=True))]))
         if any(test and test.pooled is not None for test in found):
             shown = [_significant(test.pooled) if test else "-" for test in found]

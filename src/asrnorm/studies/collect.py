@@ -13,7 +13,7 @@ from typing import get_args
 from asrnorm.commit import shorten_commit
 from asrnorm.config import Scale, content_hash
 from asrnorm.results import RunResult
-from asrnorm.studies.domain import describe_missing, find_missing, read_measure, restrict_printed
+from asrnorm.studies.domain import describe_missing, find_missing, read_measure, restrict_differences, restrict_printed
 from asrnorm.studies.plan import Task, iterate_specs, plan
 from asrnorm.studies.significance import FEWEST, TestResult, compare, correct_holm, summarize
 from asrnorm.studies.spec import DIVERGENCE_FILE, Cell, Printed, RunSpec, Study, scored_hash
@@ -71,6 +71,7 @@ class Collected:
         cells: by row label and column; a cell that is absent is missing.
         printed: the paper's numbers to hold against `cells`: as printed, but averages over the domains present where
             some are missing.
+        differences: likewise those that it prints of two rows, by both labels and column.
         tests: of the study's comparisons, column by column.
         missing: what is not done.
         diverged: seeds whose run lost its finite loss, for cells where that is an outcome.
@@ -91,6 +92,7 @@ class Collected:
     diverged: Mapping[Place, tuple[int, ...]] = field(default_factory=dict)
     runs: Path | None = None
     details: Mapping[str, Path] = field(default_factory=dict)
+    differences: Mapping[tuple[str, str, str], Printed] = field(default_factory=dict)
 
 
 def collect(
@@ -136,6 +138,7 @@ def collect(
         diverged=dict(_diverged(study, tasks)),
         runs=runs,
         details=store.details,
+        differences=restrict_differences(study, printed, gone),
     )
 
 

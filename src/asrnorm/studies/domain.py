@@ -5,8 +5,9 @@ from fnmatch import fnmatchcase
 from math import fsum
 
 from asrnorm.results import RunResult
-from asrnorm.studies.spec import Measure, Printed, Row, Study
+from asrnorm.studies.spec import Comparison, Measure, Printed, Row, Study
 
+_MEAN_OF_REST = "the mean of the paper's numbers on the domains that are there; what it prints is said below"
 _FACTOR = {"percent": 100.0, "plain": 1.0, "millions": 1e-6}
 
 
@@ -77,15 +78,52 @@ def restrict_printed(row: Row, column: str, gone: Mapping[str, frozenset[str]]) 
         if name != column and other.measure.domains and other.measure.quantity == cell.measure.quantity
     ]
     left = [part for part in parts if not any(matches(part.measure, domain) for domain in lost)]
-    single = all(len(part.measure.domains) == 1 and "*" not in part.measure.domains[0] for part in parts)
-    if not single or not left or any(part.printed is None for part in left):
+    if not all(_is_single(part.measure) for part in parts) or not left or any(part.printed is None for part in left):
         return cell.printed
     mean = fsum(part.printed.value for part in left if part.printed is not None) / len(left)
     return Printed(
         value=round(mean, 2),
         copied_from=cell.printed.copied_from,
-        note="the mean of the paper's numbers on the domains that are there; what it prints is said below",
+        note=_MEAN_OF_REST,
     )
+
+
+def restrict_differences(
+    study: Study, printed: Mapping[tuple[str, str], Printed], gone: Mapping[str, frozenset[str]]
+) -> dict[tuple[str, str, str], Printed]:
+    """Return the differences of rows that the paper prints, by both labels and column, over the domains that are left.
+
+    One that cannot be had over those is left out.
+
+    Args:
+        study: whose comparisons.
+        printed: the paper's numbers by row and column, over the domains that are left.
+        gone: missing domains by column.
+    """
+    rows = {row.label: row for row in study.rows}
+    found = {}
+    for pair in study.comparisons:
+        for column, number in pair.differences.items():
+            whole = not gone[column] or _is_single(rows[pair.row].cells[column].measure)
+            left = number if whole else _subtract(printed, pair, column)
+            if left is not None:
+                found[pair.row, pair.against, column] = left
+    return found
+
+
+def _subtract(printed: Mapping[tuple[str, str], Printed], pair: Comparison, column: str) -> Printed | None:
+    ours, theirs = (printed.get((label, column)) for label in (pair.row, pair.against))
+    if ours is None or theirs is None or not ours.note == theirs.note == _MEAN_OF_REST:
+        return None
+    usual = pair.differences[column].value
+    return Printed(
+        value=round(ours.value - theirs.value, 2),
+        note=f"the difference of the paper's means on the domains that are there; it prints {usual:g}",
+    )
+
+
+def _is_single(measure: Measure) -> bool:
+    return len(measure.domains) == 1 and "*" not in measure.domains[0]
 
 
 def describe_missing(study: Study, gone: Mapping[str, frozenset[str]]) -> Iterator[str]:

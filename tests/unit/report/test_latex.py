@@ -7,6 +7,7 @@ import pytest
 
 from asrnorm.report.latex import escape, to_latex, to_latex_table
 from asrnorm.studies import collect, get_study, list_studies
+from helpers.made_up_run import make_up_runs
 
 TEX = shutil.which("pdflatex") or shutil.which("tectonic")
 
@@ -88,3 +89,14 @@ def test_differences_have_the_sign_of_ours_less_the_rivals(small):
     tests = tuple(replace(test, difference=gap) for test, gap in zip(small.tests, (5.44, -0.71, 0.0), strict=True))
     text = to_latex_table(replace(small, tests=tests))
     assert r"$\Delta$: RSDA + ASR-Norm vs.\ RSDA & 5.4 & $-$0.7 & 0.0 \\" in text
+
+
+def test_the_papers_difference_is_over_the_domains_that_ours_is_over(tmp_path):
+    study = get_study("table1")
+    make_up_runs(study, tmp_path, seeds=[0], gone=["syn"])
+    text = to_latex_table(collect(study, runs=tmp_path, scale="smoke", seeds=[0]))
+    after = text[text.index(r"$\Delta$: RSDA + ASR-Norm vs.\ RSDA") :].splitlines()[1]
+    assert after.endswith(r"\textcolor{gray}{1.3}\textsuperscript{5} \\")
+    assert (
+        r"\textsuperscript{5}The difference of the paper's means on the domains that are there; it prints 1.6." in text
+    )

@@ -61,6 +61,8 @@ def test_a_missing_domain_leaves_its_cell_and_both_averages_are_over_the_others(
     assert found.printed["RSDA", "SYN"].value == 62.0
     assert any("Not there: syn" in note and "ours and the paper's" in note for note in found.footnotes)
     assert any("over all its domains: " in note and "RSDA + ASR-Norm 70.1" in note for note in found.footnotes)
+    gaps = {column: number.value for (_, _, column), number in found.differences.items()}
+    assert gaps == {"SVHN": 5.4, "MNIST-M": -0.7, "SYN": 2.5, "USPS": -0.7, "Avg.": pytest.approx(1.33)}  # 72.0 - 70.67
 
 
 def test_with_all_domains_nothing_is_said_of_them(tmp_path):
@@ -79,6 +81,7 @@ def test_missing_corruptions_cannot_be_taken_out_of_the_papers_levels(tmp_path):
     assert found.cells["ADA + ASR-Norm", "Level 5"].mean == pytest.approx(0.05)
     assert found.printed["ADA + ASR-Norm", "Avg."].value == 0.024
     assert any("the paper's are over all of them" in note for note in found.footnotes)
+    assert {column for _, _, column in found.differences} == {f"Level {level}" for level in range(1, 5)}
 
 
 def test_without_printed_numbers_the_paper_is_left_out_of_it(tmp_path):
