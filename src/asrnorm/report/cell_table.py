@@ -3,7 +3,7 @@
 import html
 from collections.abc import Callable, Sequence
 
-from asrnorm.report.entry import DASH, Entry, Sheet, show, show_p, show_printed, show_signed
+from asrnorm.report.entry import DASH, IN_PLACE_OF_A_NUMBER, Entry, Sheet, show, show_p, show_printed, show_signed
 from asrnorm.report.table import comparison_words
 from asrnorm.studies import Printed, Row
 from asrnorm.studies.collect import Collected
@@ -18,7 +18,8 @@ table.long td:nth-child(2) { text-align: left; } table.long td.words { text-alig
 td a.ours { font-weight: 600; text-decoration-thickness: 1px; text-underline-offset: 3px; }
 td .spread { font-weight: 400; } td .more, td .sub { display: block; font-size: .8rem; color: var(--faint); }
 td .gap { color: var(--ink); } td.best { font-weight: inherit; }
-td.missing, td.diverged { background: repeating-linear-gradient(135deg, var(--gap) 0 6px, transparent 6px 12px); }
+td.missing, td.no-data, td.diverged {
+  background: repeating-linear-gradient(135deg, var(--gap) 0 6px, transparent 6px 12px); }
 td .state { font-style: italic; } td.diverged .state { font-weight: 600; }
 tr.group th { text-align: left; color: var(--faint); font-weight: 600; padding-top: 1rem; }
 th .why { display: block; font-weight: 400; font-size: .8rem; color: var(--faint); }
@@ -57,15 +58,19 @@ def _label(row: Row) -> str:
 
 
 def _cell(entry: Entry, anchors: Sequence[str]) -> str:
-    kind = {"measured": "best" if entry.best else "", "missing": "missing", "diverged": "diverged"}.get(entry.state, "")
+    kind = "best" if entry.best else _hatching(entry)
     key = "" if entry.measured is None else repr(entry.measured.mean)
     classes = f' class="{kind}"' if kind else ""
     return f'<td{classes} data-sort="{key}">{_ours(entry, anchors)}{_paper(entry)}{_counts(entry)}</td>'
 
 
+def _hatching(entry: Entry) -> str:
+    return entry.state.replace(" ", "-") if entry.state in IN_PLACE_OF_A_NUMBER else ""
+
+
 def _ours(entry: Entry, anchors: Sequence[str]) -> str:
     if entry.measured is None:
-        words = {"missing": "missing", "diverged": "NaN"}.get(entry.state, "" if entry.printed else DASH)
+        words = IN_PLACE_OF_A_NUMBER.get(entry.state, "" if entry.printed else DASH)
         return f'<span class="state">{words}</span>' if words else ""
     text = show(entry.measured.mean, entry.decimals)
     if entry.measured.deviation is not None:
@@ -152,9 +157,8 @@ def _own(entry: Entry, anchor: str | None) -> str:
     if entry.measured is not None:
         text = show(entry.measured.mean, entry.decimals)
         return _value(f'<a href="#{anchor}">{text}</a>' if anchor else text, entry.measured.mean)
-    kind = entry.state if entry.state in ("missing", "diverged") else ""
-    shown = {"diverged": "NaN", "absent": DASH}.get(entry.state, entry.state)
-    return f'<td class="{kind}" data-sort=""><span class="state">{shown}</span></td>'
+    shown = {**IN_PLACE_OF_A_NUMBER, "absent": DASH}.get(entry.state, entry.state)
+    return f'<td class="{_hatching(entry)}" data-sort=""><span class="state">{shown}</span></td>'
 
 
 def _number(value: float | None, decimals: int) -> str:

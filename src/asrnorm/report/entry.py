@@ -8,7 +8,8 @@ from asrnorm.studies import Cell, Printed, Row, RunSpec
 from asrnorm.studies.collect import Collected, Measured
 from asrnorm.studies.significance import TestResult
 
-State = Literal["measured", "diverged", "missing", "not run", "absent"]
+State = Literal["measured", "diverged", "missing", "no data", "not run", "absent"]
+IN_PLACE_OF_A_NUMBER: dict[str, str] = {"missing": "missing", "no data": "no data", "diverged": "NaN"}  # by state
 DECIMALS = {"percent": 1, "plain": 3, "millions": 2}
 MINUS, DASH = "\N{MINUS SIGN}", "\N{EN DASH}"
 
@@ -18,8 +19,8 @@ class Entry:
     """One cell as it is shown.
 
     Attributes:
-        state: `missing` is still to be run, `not run` never will be, `diverged` has lost its finite loss, `absent` is
-            a dash in the paper.
+        state: `missing` is still to be run, `no data` was run without the images of the column, `not run` never will
+            be, `diverged` has lost its finite loss, `absent` is a dash in the paper.
         best: of our numbers in its column.
         tests: comparisons in which this cell's row is asked to be the better one.
         marks: numbers of the footnotes that belong to it.
@@ -89,7 +90,7 @@ def lay_out(collected: Collected) -> Sheet:
             entries[place] = Entry(
                 row=row.label,
                 column=column,
-                state=_state(row, cell, measured, bool(diverged)),
+                state="no data" if place in collected.no_data else _state(row, cell, measured, bool(diverged)),
                 decimals=DECIMALS[cell.measure.unit] if cell else 1,
                 measured=measured,
                 printed=printed,

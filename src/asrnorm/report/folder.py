@@ -84,6 +84,7 @@ def collect_folder(folder: Path) -> Collected:
         warnings=(*_warn(found, scales, gone[AVERAGE]), *problems),
         footnotes=tuple(describe_missing(study, gone)),
         runs=folder,
+        no_data=frozenset({(row.label, column) for row in rows for column in measures} - cells.keys()),
     )
 
 

@@ -6,7 +6,7 @@ basic TeX; the table alone is a file for `\input`.
 
 from collections.abc import Iterator, Sequence
 
-from asrnorm.report.entry import Entry, Sheet, lay_out, show, show_p, show_signed
+from asrnorm.report.entry import IN_PLACE_OF_A_NUMBER, Entry, Sheet, lay_out, show, show_p, show_signed
 from asrnorm.report.table import provenance
 from asrnorm.studies import Comparison, Printed, Row
 from asrnorm.studies.collect import Collected
@@ -117,7 +117,7 @@ def _body(sheet: Sheet) -> Iterator[str]:
             group = row.group
             yield r"\midrule"
         entries = list(sheet.of(row))
-        if any(entry.state in ("measured", "diverged", "missing") for entry in entries):
+        if any(entry.measured or entry.state in IN_PLACE_OF_A_NUMBER for entry in entries):
             yield _join([escape(row.label), *map(_ours, entries)])
             if any(entry.printed for entry in entries):
                 yield _join([_PAPER, *map(_paper, entries)])
@@ -175,7 +175,8 @@ def _significant(p: float | None) -> str:
 
 def _ours(entry: Entry) -> str:
     if entry.measured is None:
-        return {"missing": r"\textit{missing}", "diverged": r"\textit{NaN}"}.get(entry.state, "-")
+        word = IN_PLACE_OF_A_NUMBER.get(entry.state)
+        return rf"\textit{{{word}}}" if word else "-"
     spread = "" if entry.measured.deviation is None else rf"$\pm${show(entry.measured.deviation, entry.decimals)}"
     text = f"{_math(show(entry.measured.mean, entry.decimals))}{spread}"
     return rf"{{\bfseries {text}}}" if entry.best else text

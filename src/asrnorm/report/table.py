@@ -7,6 +7,7 @@ from collections.abc import Iterator, Sequence
 from asrnorm.commit import shorten_commit
 from asrnorm.report.entry import (
     DASH,
+    IN_PLACE_OF_A_NUMBER,
     Entry,
     Sheet,
     lay_out,
@@ -42,6 +43,12 @@ CSV_COLUMNS = (
     "commits",
     "configs",
 )
+
+_MEANINGS = {
+    "missing": "not run yet",
+    "no data": "run, but without the images of the column",
+    "diverged": "the loss was no longer finite",
+}
 
 
 def to_csv(collected: Collected) -> str:
@@ -149,7 +156,8 @@ def _cell(entry: Entry, counts: bool) -> str:
         ours = f"**{ours}**" if entry.best else ours
         ours += f", n {entry.measured.n}" * counts
     else:
-        ours = {"missing": "*missing*", "diverged": "*NaN*"}.get(entry.state, "")
+        word = IN_PLACE_OF_A_NUMBER.get(entry.state)
+        ours = f"*{word}*" if word else ""
     return " ".join(part for part in (ours, paper) if part) or DASH
 
 
@@ -177,15 +185,23 @@ def p_text(entry: Entry) -> str:
 
 
 def legend(collected: Collected, sheet: Sheet) -> str:
-    """Return what the signs mean, the footnotes, and where the numbers come from."""
-    lines = [
-        f"Ours: mean ± standard deviation (n - 1), {collected.scale} scale; best of ours in bold. In brackets: the "
-        "paper's number, as printed but where a note says otherwise. *missing*: not run yet."
-    ]
+    """Return what the signs mean that are in the table, the footnotes, and where the numbers come from."""
+    lines = [" ".join(_signs(collected, sheet))]
     lines += [f"[{number}] {text}" for number, text in enumerate(sheet.footnotes, start=1)]
     lines += sheet.notes
     source = provenance(collected)
     return "\n\n".join([*lines, source] if source else lines)
+
+
+def _signs(collected: Collected, sheet: Sheet) -> Iterator[str]:
+    best = "; best of ours in bold" if any(entry.best for entry in sheet.entries.values()) else ""
+    yield f"Ours: mean ± standard deviation (n - 1), {collected.scale} scale{best}."
+    if collected.printed:
+        yield "In brackets: the paper's number, as printed but where a note says otherwise."
+    there = {entry.state for entry in sheet.entries.values()}
+    yield from (
+        f"*{IN_PLACE_OF_A_NUMBER[state]}*: {meaning}." for state, meaning in _MEANINGS.items() if state in there
+    )
 
 
 def provenance(collected: Collected) -> str:

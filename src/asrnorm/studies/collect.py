@@ -74,6 +74,7 @@ class Collected:
         differences: likewise those that it prints of two rows, by both labels and column.
         tests: of the study's comparisons, column by column.
         missing: what is not done.
+        no_data: cells whose runs are there, without the images that the cell is about.
         diverged: seeds whose run lost its finite loss, for cells where that is an outcome.
         warnings: what a reader must know before believing the table.
         footnotes: those of the study, and which domains are missing.
@@ -93,6 +94,7 @@ class Collected:
     runs: Path | None = None
     details: Mapping[str, Path] = field(default_factory=dict)
     differences: Mapping[tuple[str, str, str], Printed] = field(default_factory=dict)
+    no_data: frozenset[Place] = frozenset()
 
 
 def collect(
@@ -139,6 +141,7 @@ def collect(
         runs=runs,
         details=store.details,
         differences=restrict_differences(study, printed, gone),
+        no_data=frozenset(place for place in records if place not in cells and gone[place[1]]),
     )
 
 

@@ -45,8 +45,8 @@ there is no p-value.
 
 ## Missing domains
 
-Where a domain cannot be had (SYN), its column stays empty, and averages, ours and the paper's, are over the other
-domains, with a footnote.
+Where a domain cannot be had (SYN), its cells say *no data*, and averages and their differences, ours and the paper's,
+are over the other domains, with a footnote.
 
 ## Lambdas and weight decay
 

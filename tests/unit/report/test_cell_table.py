@@ -44,6 +44,13 @@ def test_a_diverged_cell_says_at_which_seeds(small):
     assert "NaN at seeds 0, 2" in table
 
 
+def test_a_cell_without_data_is_hatched_and_says_so(small):
+    cells = {place: cell for place, cell in small.cells.items() if place != ("ERM", "SVHN")}
+    sheet = lay_out(replace(small, cells=cells, no_data=frozenset({("ERM", "SVHN")})))
+    for table in (cell_table(sheet, nowhere), long_table(sheet, nowhere)):
+        assert '<td class="no-data" data-sort=""><span class="state">no data</span>' in table
+
+
 def test_tests_stand_beside_the_papers_p(small):
     table = comparison_table(small, lay_out(small))
     lines = [line for line in table.splitlines() if line.startswith("<tr><th")]

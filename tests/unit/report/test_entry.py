@@ -3,7 +3,8 @@ from dataclasses import replace
 import pytest
 
 from asrnorm.report.entry import lay_out, show, show_measured, show_p, show_printed, show_signed
-from asrnorm.studies import Printed, Row
+from asrnorm.studies import Printed, Row, collect, get_study
+from helpers.made_up_run import make_up_runs
 
 
 @pytest.fixture
@@ -16,6 +17,15 @@ def test_every_cell_has_its_state(sheet):
     assert states["ERM"] == ["measured"] * 3
     assert states["CCSA"] == ["not run"] * 3
     assert states["ADA"] == ["missing"] * 3
+
+
+def test_a_row_that_ran_without_the_images_of_a_column_is_not_missing_there(tmp_path):
+    study = get_study("table1")
+    make_up_runs(study, tmp_path, seeds=[0], gone=["syn"], skip=lambda spec, seed: "ada_" in spec.recipe)
+    sheet = lay_out(collect(study, runs=tmp_path, scale="smoke", seeds=[0]))
+    states = {label: entry.state for (label, column), entry in sheet.entries.items() if column == "SYN"}
+    assert (states["RSDA"], states["ADA"], states["CCSA"]) == ("no data", "missing", "not run")
+    assert sheet.entries["RSDA", "USPS"].state == "measured"
 
 
 def test_the_difference_is_ours_less_the_papers_and_absent_without_both(sheet):

@@ -95,6 +95,7 @@ def test_the_papers_difference_is_over_the_domains_that_ours_is_over(tmp_path):
     study = get_study("table1")
     make_up_runs(study, tmp_path, seeds=[0], gone=["syn"])
     text = to_latex_table(collect(study, runs=tmp_path, scale="smoke", seeds=[0]))
+    assert re.search(r"RSDA & .* & \\textit\{no data\} & ", text)
     after = text[text.index(r"$\Delta$: RSDA + ASR-Norm vs.\ RSDA") :].splitlines()[1]
     assert after.endswith(r"\textcolor{gray}{1.3}\textsuperscript{5} \\")
     assert (

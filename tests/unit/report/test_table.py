@@ -3,7 +3,7 @@ import io
 from dataclasses import replace
 
 from asrnorm.report.entry import DASH, lay_out
-from asrnorm.report.table import CSV_COLUMNS, comparisons, overview, provenance, to_csv, to_markdown
+from asrnorm.report.table import CSV_COLUMNS, comparisons, legend, overview, provenance, to_csv, to_markdown
 
 
 def test_csv_has_a_line_a_cell_and_full_numbers(small):
@@ -50,6 +50,21 @@ def test_the_page_has_warnings_n_p_and_the_provenance(small):
     assert "| RSDA + ASR-Norm | RSDA | SVHN |" in text
     assert "commit f1c710000000." in text
     assert "[2] It averages to 65.3." in text
+
+
+def test_the_legend_has_the_signs_that_are_in_the_table_and_no_others(small):
+    said = legend(small, lay_out(small)).splitlines()[0]
+    assert said.endswith(
+        "best of ours in bold. In brackets: the paper's number, as printed but where a note says "
+        "otherwise. *missing*: not run yet."
+    )
+    rows = tuple(row for row in small.study.rows if row.label == "ERM")
+    bare = replace(small, study=replace(small.study, rows=rows, comparisons=()), printed={}, tests=())
+    assert legend(bare, lay_out(bare)).splitlines()[0] == "Ours: mean ± standard deviation (n - 1), smoke scale."
+    cells = {place: cell for place, cell in small.cells.items() if place != ("ERM", "USPS")}
+    bare = replace(bare, cells=cells, no_data=frozenset({("ERM", "USPS")}))
+    assert " scale. *no data*: run, but without the images of the column." in legend(bare, lay_out(bare))
+    assert "| *no data* |" in overview(lay_out(bare))
 
 
 def test_nothing_measured_has_no_provenance(small):
