@@ -4,13 +4,15 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Literal
 
+from asrnorm.report.best import find_best
 from asrnorm.studies import Cell, Printed, Row, RunSpec
 from asrnorm.studies.collect import Collected, Measured
 from asrnorm.studies.significance import TestResult
+from asrnorm.studies.spec import Unit
 
 State = Literal["measured", "diverged", "missing", "no data", "not run", "absent"]
 IN_PLACE_OF_A_NUMBER: dict[str, str] = {"missing": "missing", "no data": "no data", "diverged": "NaN"}  # by state
-DECIMALS = {"percent": 1, "plain": 3, "millions": 2}
+DECIMALS: dict[Unit, int] = {"percent": 1, "plain": 3, "millions": 2}
 MINUS, DASH = "\N{MINUS SIGN}", "\N{EN DASH}"
 
 
@@ -21,7 +23,7 @@ class Entry:
     Attributes:
         state: `missing` is still to be run, `no data` was run without the images of the column, `not run` never will
             be, `diverged` has lost its finite loss, `absent` is a dash in the paper.
-        best: of our numbers in its column.
+        best: of our numbers in its column, without rows that see what the others may not.
         tests: comparisons in which this cell's row is asked to be the better one.
         marks: numbers of the footnotes that belong to it.
         runs: what stands behind it, done or not.
@@ -76,7 +78,7 @@ class Sheet:
 def lay_out(collected: Collected) -> Sheet:
     """Return every cell of a study with all that a report says of it."""
     study = collected.study
-    best = {column: _best(collected, column) for column in study.columns}
+    best = {column: find_best(collected, column, DECIMALS) for column in study.columns}
     tests: dict[tuple[str, str], list[TestResult]] = {}
     for test in collected.tests:
         tests.setdefault((test.row, test.column), []).append(test)
@@ -130,25 +132,6 @@ def _remarks(printed: Printed | None) -> Iterator[str]:
         yield f"The paper's number is copied from {printed.copied_from}."
     if printed.note:
         yield printed.note[0].upper() + printed.note[1:].rstrip(".") + "."
-
-
-def _best(collected: Collected, column: str) -> set[str]:
-    """Labels of the rows with our best number; nothing to compare, nothing is best."""
-    found = {}
-    kinds: set[tuple[object, ...]] = set()  # numbers of two quantities or suites are not held against each other
-    for row in collected.study.rows:
-        measured = collected.cells.get((row.label, column))
-        if measured is None:
-            continue
-        measure = row.cells[column].measure
-        sign = 1 if measure.better == "higher" else -1
-        suites = {run.recipe.partition(".")[0] for run in row.cells[column].runs}
-        kinds.add((sign, measure.quantity, *sorted(suites)))
-        found[row.label] = round(sign * measured.mean, DECIMALS[measure.unit])
-    if len(found) < 2 or len(kinds) > 1 or "parameters" in next(iter(kinds)):
-        return set()
-    top = max(found.values())
-    return {label for label, value in found.items() if value == top}
 
 
 def show(value: float, decimals: int) -> str:

@@ -90,7 +90,8 @@ def collect_folder(folder: Path) -> Collected:
 
 def _specify(config: RunConfig) -> RunSpec:
     options = {key: value for key, value in config.suite.args.items() if key in ("source", "target") and value}
-    return RunSpec(recipe=config.recipe, options=options, overrides={"config": content_hash(replace(config, seed=0))})
+    overrides = {"config": content_hash(replace(config, seed=0)), "norm": config.norm.name}
+    return RunSpec(recipe=config.recipe, options=options, overrides=overrides)
 
 
 def _measures(results: Iterable[RunResult]) -> dict[str, Measure]:

@@ -6,6 +6,7 @@ basic TeX; the table alone is a file for `\input`.
 
 from collections.abc import Iterator, Sequence
 
+from asrnorm.report.best import set_apart
 from asrnorm.report.entry import IN_PLACE_OF_A_NUMBER, Entry, Sheet, lay_out, show, show_p, show_signed
 from asrnorm.report.table import provenance
 from asrnorm.studies import Comparison, Printed, Row
@@ -88,9 +89,11 @@ def to_latex_table(collected: Collected) -> str:
     notes += [escape(text) for text in sheet.notes]
     notes += [rf"\textsuperscript{{{i}}}{escape(text)}" for i, text in enumerate(sheet.footnotes, start=1)]
     paper = "; in gray, the paper's numbers" if collected.printed else ""
+    marked = any(entry.best for entry in sheet.entries.values())
+    best = f"; best in bold{set_apart(collected)}" if marked else ""
     caption = (
         f"{escape(study.caption)} Ours: mean$\\pm$standard deviation over seeds ($n-1$), {escape(collected.scale)} "
-        f"scale{paper}. {escape(provenance(collected))}"
+        f"scale{best}{paper}. {escape(provenance(collected))}"
     )
     return "\n".join(
         [

@@ -5,6 +5,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from asrnorm.report import cell_table, page, run_section, sorting
+from asrnorm.report.best import set_apart
 from asrnorm.report.entry import Entry, Sheet, lay_out
 from asrnorm.report.figure import for_page
 from asrnorm.report.table import TESTS_NOTE, provenance
@@ -87,7 +88,9 @@ def _contents(sections: Mapping[str, Sequence[str]]) -> str:
 
 def _legend(collected: Collected, sheet: Sheet) -> list[str]:
     has_paper = bool(collected.printed)
-    words = "Mean ± standard deviation (n - 1) over seeds; best of each column shaded; a number leads to its runs."
+    marked = any(entry.best for entry in sheet.entries.values())
+    best = f" best of each column shaded{set_apart(collected)};" if marked else ""
+    words = f"Mean ± standard deviation (n - 1) over seeds;{best} a number leads to its runs."
     if has_paper:
         words += " Under it the paper's number, as printed but where a note says otherwise, and ours less the paper's."
     if collected.tests:

@@ -5,6 +5,7 @@ import io
 from collections.abc import Iterator, Sequence
 
 from asrnorm.commit import shorten_commit
+from asrnorm.report.best import set_apart
 from asrnorm.report.entry import (
     DASH,
     IN_PLACE_OF_A_NUMBER,
@@ -194,7 +195,8 @@ def legend(collected: Collected, sheet: Sheet) -> str:
 
 
 def _signs(collected: Collected, sheet: Sheet) -> Iterator[str]:
-    best = "; best of ours in bold" if any(entry.best for entry in sheet.entries.values()) else ""
+    marked = any(entry.best for entry in sheet.entries.values())
+    best = f"; best of ours in bold{set_apart(collected)}" if marked else ""
     yield f"Ours: mean ± standard deviation (n - 1), {collected.scale} scale{best}."
     if collected.printed:
         yield "In brackets: the paper's number, as printed but where a note says otherwise."

@@ -50,6 +50,7 @@ def cifar_reading() -> Study:
         ),
         seeds=1,
         suite="cifar10c",
+        shown_only=("Unseen",),
     )
 
 

@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 
 from asrnorm.studies.pacs_multi import left_out_runs
-from asrnorm.studies.pacs_reading import COLUMNS, RATES, VERSIONS, reading_row
+from asrnorm.studies.pacs_reading import CHOOSE_BY, COLUMNS, RATES, VERSIONS, reading_row
 from asrnorm.studies.pacs_single import MADE_OF
 from asrnorm.studies.spec import STUDIES, Row, Study
 
@@ -46,6 +46,7 @@ def pacs_multi_reading() -> Study:
         ),
         seeds=1,
         suite="pacs",
+        shown_only=COLUMNS[len(CHOOSE_BY) :],
     )
 
 

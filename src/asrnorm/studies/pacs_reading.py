@@ -117,6 +117,7 @@ def pacs_reading() -> Study:
         ),
         seeds=2,
         suite="pacs",
+        shown_only=COLUMNS[len(CHOOSE_BY) :],
     )
 
 

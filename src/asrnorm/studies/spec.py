@@ -85,6 +85,13 @@ class RunSpec:
         names = (*sorted(self.options), *sorted(self.overrides), *sorted(self.assignments))
         return hash((self.recipe, names, self.analyses))
 
+    @property
+    def sees_test_batches(self) -> bool:
+        """Whether it is scored by statistics of whole batches of test images, where others see one image at a time."""
+        again = {} if self.evaluation is None else self.evaluation.overrides
+        norm = {**self.overrides, **self.assignments, **again}.get("norm")
+        return norm == "bn_test" if norm else self.recipe.endswith("_bn_test")
+
     def config(self, seed: int, scale: Scale) -> RunConfig:
         """Return the config of the run itself."""
         given = {**self.overrides, **self.assignments}
@@ -193,6 +200,7 @@ class Study:
         seeds: runs of each cell in the paper, or our default where it does not say.
         suite: registry name.
         transposed: the paper prints these rows as columns.
+        shown_only: columns that nothing may be chosen by: reports mark no best there.
     """
 
     name: str
@@ -206,6 +214,7 @@ class Study:
     seeds: int = 5
     suite: str = ""
     transposed: bool = False
+    shown_only: tuple[str, ...] = ()
 
     @property
     def needs_logs(self) -> bool:

@@ -10,7 +10,7 @@ from asrnorm.errors import UnknownNameError
 from asrnorm.recipes import RECIPES, recipe
 from asrnorm.studies import ANALYSIS_FILES, get_study, list_studies
 from asrnorm.studies.plan import iterate_specs
-from asrnorm.studies.spec import STUDIES, RunSpec
+from asrnorm.studies.spec import STUDIES, Evaluation, RunSpec
 from asrnorm.training.assembly import check_config
 
 PUBLIC = [
@@ -141,3 +141,17 @@ def test_a_smoke_run_of_a_study_is_small(study):
         config = spec.config(0, "smoke")
         assert (config.steps, config.batch_size) == (6, 8)
         assert config.method.args.get("growth", "volpi") == "volpi"
+
+
+@pytest.mark.parametrize(
+    ("facts", "seen"),
+    [
+        ({"recipe": "digits.rsda_bn"}, False),
+        ({"recipe": "digits.rsda_bn_test"}, True),
+        ({"recipe": "digits.rsda_bn_test", "assignments": {"norm": "bn"}}, False),
+        ({"recipe": "digits.rsda_bn", "overrides": {"norm": "bn_test"}}, True),
+        ({"recipe": "digits.rsda_bn", "evaluation": Evaluation(name="x", overrides={"norm": "bn_test"})}, True),
+    ],
+)
+def test_a_run_scored_by_the_statistics_of_test_batches_is_known(facts, seen):
+    assert RunSpec(**facts).sees_test_batches is seen
