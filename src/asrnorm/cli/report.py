@@ -181,7 +181,7 @@ def _print(found: "Collected") -> None:
     for row in sheet.rows:
         words = []
         for entry in sheet.of(row):
-            ours = show_measured(entry.measured, entry.decimals) if entry.measured else entry.state
+            ours = show_measured(entry.measured, entry.own_decimals) if entry.measured else entry.state
             ours = ours.replace("absent", "-")
             words.append(f"{ours}\n({show_printed(entry.printed, entry.decimals)})" if entry.printed else ours)
         table.add_row(Text(row.label), *(Text(word) for word in words))

@@ -3,7 +3,17 @@
 import html
 from collections.abc import Callable, Sequence
 
-from asrnorm.report.entry import DASH, IN_PLACE_OF_A_NUMBER, Entry, Sheet, show, show_p, show_printed, show_signed
+from asrnorm.report.entry import (
+    DASH,
+    IN_PLACE_OF_A_NUMBER,
+    Entry,
+    Sheet,
+    show,
+    show_p,
+    show_printed,
+    show_signed,
+    show_spread,
+)
 from asrnorm.report.table import comparison_words
 from asrnorm.studies import Printed, Row
 from asrnorm.studies.collect import Collected
@@ -72,9 +82,9 @@ def _ours(entry: Entry, anchors: Sequence[str]) -> str:
     if entry.measured is None:
         words = IN_PLACE_OF_A_NUMBER.get(entry.state, "" if entry.printed else DASH)
         return f'<span class="state">{words}</span>' if words else ""
-    text = show(entry.measured.mean, entry.decimals)
+    text = show(entry.measured.mean, entry.own_decimals)
     if entry.measured.deviation is not None:
-        text += f' <span class="spread">± {show(entry.measured.deviation, entry.decimals)}</span>'
+        text += f' <span class="spread">± {show_spread(entry.measured.deviation, entry.own_decimals)}</span>'
     first, *rest = [f"#{anchor}" for anchor in anchors] or [""]
     if not first:
         return f"<b>{text}</b>"
@@ -144,7 +154,7 @@ def _line(entry: Entry, anchor: str | None) -> dict[str, str]:
     return {
         "column": f"<td>{html.escape(entry.column)}</td>",
         "ours": _own(entry, anchor),
-        "deviation": _number(measured.deviation if measured else None, places),
+        "deviation": _deviation(entry),
         "n": _value(str(measured.n) if measured else DASH, measured.n if measured else None),
         "paper": _value(html.escape(show_printed(printed, places)) if printed else DASH, _of(printed)),
         "difference": _value(DASH if gap is None else show_signed(gap, places), gap),
@@ -155,14 +165,15 @@ def _line(entry: Entry, anchor: str | None) -> dict[str, str]:
 
 def _own(entry: Entry, anchor: str | None) -> str:
     if entry.measured is not None:
-        text = show(entry.measured.mean, entry.decimals)
+        text = show(entry.measured.mean, entry.own_decimals)
         return _value(f'<a href="#{anchor}">{text}</a>' if anchor else text, entry.measured.mean)
     shown = {**IN_PLACE_OF_A_NUMBER, "absent": DASH}.get(entry.state, entry.state)
     return f'<td class="{_hatching(entry)}" data-sort=""><span class="state">{shown}</span></td>'
 
 
-def _number(value: float | None, decimals: int) -> str:
-    return _value(DASH if value is None else show(value, decimals), value)
+def _deviation(entry: Entry) -> str:
+    value = entry.measured.deviation if entry.measured else None
+    return _value(DASH if value is None else show_spread(value, entry.own_decimals), value)
 
 
 def _value(shown: str, value: float | None) -> str:

@@ -12,7 +12,9 @@ from asrnorm.studies.spec import Unit
 
 State = Literal["measured", "diverged", "missing", "no data", "not run", "absent"]
 IN_PLACE_OF_A_NUMBER: dict[str, str] = {"missing": "missing", "no data": "no data", "diverged": "NaN"}  # by state
-DECIMALS: dict[Unit, int] = {"percent": 1, "plain": 3, "millions": 2}
+DECIMALS: dict[Unit, int] = {"percent": 1, "plain": 3, "millions": 2}  # of the paper's numbers
+# Paper: Brier scores have three, at which most of our deviations would be zero.
+OWN_DECIMALS: dict[Unit, int] = {**DECIMALS, "plain": 4}
 MINUS, DASH = "\N{MINUS SIGN}", "\N{EN DASH}"
 
 
@@ -23,6 +25,8 @@ class Entry:
     Attributes:
         state: `missing` is still to be run, `no data` was run without the images of the column, `not run` never will
             be, `diverged` has lost its finite loss, `absent` is a dash in the paper.
+        decimals: of the paper's number, and of ours less the paper's.
+        own_decimals: of our number.
         best: of our numbers in its column, without rows that see what the others may not.
         tests: comparisons in which this cell's row is asked to be the better one.
         marks: numbers of the footnotes that belong to it.
@@ -34,6 +38,7 @@ class Entry:
     column: str
     state: State
     decimals: int = 1
+    own_decimals: int = 1
     measured: Measured | None = None
     printed: Printed | None = None
     best: bool = False
@@ -78,7 +83,7 @@ class Sheet:
 def lay_out(collected: Collected) -> Sheet:
     """Return every cell of a study with all that a report says of it."""
     study = collected.study
-    best = {column: find_best(collected, column, DECIMALS) for column in study.columns}
+    best = {column: find_best(collected, column, OWN_DECIMALS) for column in study.columns}
     tests: dict[tuple[str, str], list[TestResult]] = {}
     for test in collected.tests:
         tests.setdefault((test.row, test.column), []).append(test)
@@ -94,6 +99,7 @@ def lay_out(collected: Collected) -> Sheet:
                 column=column,
                 state="no data" if place in collected.no_data else _state(row, cell, measured, bool(diverged)),
                 decimals=DECIMALS[cell.measure.unit] if cell else 1,
+                own_decimals=OWN_DECIMALS[cell.measure.unit] if cell else 1,
                 measured=measured,
                 printed=printed,
                 best=measured is not None and row.label in best[column],
@@ -145,6 +151,18 @@ def show(value: float, decimals: int) -> str:
     return text.lstrip("-") if float(text) == 0 else text.replace("-", MINUS)
 
 
+def show_spread(deviation: float, decimals: int) -> str:
+    """Return a deviation, with as many more decimals as it takes to tell it from none.
+
+    Example:
+        >>> show_spread(1.26, 1), show_spread(0.004, 1), show_spread(0.0, 1)
+        ('1.3', '0.004', '0.0')
+    """
+    while deviation > 0 and float(f"{deviation:.{decimals}f}") == 0:
+        decimals += 1
+    return show(deviation, decimals)
+
+
 def show_signed(value: float, decimals: int) -> str:
     """Return a difference, with its sign.
 
@@ -158,7 +176,7 @@ def show_signed(value: float, decimals: int) -> str:
 
 def show_measured(measured: Measured, decimals: int) -> str:
     """Return mean and deviation, the deviation left out where there is one run."""
-    spread = "" if measured.deviation is None else f" ± {show(measured.deviation, decimals)}"
+    spread = "" if measured.deviation is None else f" ± {show_spread(measured.deviation, decimals)}"
     return f"{show(measured.mean, decimals)}{spread}"
 
 

@@ -7,9 +7,9 @@ basic TeX; the table alone is a file for `\input`.
 from collections.abc import Iterator, Sequence
 
 from asrnorm.report.best import set_apart
-from asrnorm.report.entry import IN_PLACE_OF_A_NUMBER, Entry, Sheet, lay_out, show, show_p, show_signed
+from asrnorm.report.entry import IN_PLACE_OF_A_NUMBER, Entry, Sheet, lay_out, show, show_p, show_signed, show_spread
 from asrnorm.report.table import provenance
-from asrnorm.studies import Comparison, Printed, Row
+from asrnorm.studies import Printed, Row
 from asrnorm.studies.collect import Collected
 
 PACKAGES = ("[T1]{fontenc}", "[utf8]{inputenc}", "[margin=2cm]{geometry}", "{xcolor}", "{booktabs}", "{graphicx}")
@@ -143,14 +143,18 @@ def _comparisons(collected: Collected, sheet: Sheet) -> Iterator[str]:
     for comparison in collected.study.comparisons:
         found = [tests.get((comparison.row, comparison.against, column)) for column in sheet.columns]
         names = f"{escape(comparison.row)} vs.\\ {escape(comparison.against)}"
-        places = [_decimals(sheet, comparison, column) for column in sheet.columns]
+        entries = [sheet.entries[comparison.row, column] for column in sheet.columns]
         if any(found):
-            gaps = [_math(show(t.difference, d)) if t else "-" for t, d in zip(found, places, strict=True)]
+            gaps = [
+                _math(show(test.difference, entry.own_decimals)) if test else "-"
+                for test, entry in zip(found, entries, strict=True)
+            ]
             lines.append(_join([rf"$\Delta$: {names}", *gaps]))
         if comparison.differences:
             pair = (comparison.row, comparison.against)
             numbers = [collected.differences.get((*pair, column)) for column in sheet.columns]
-            lines.append(_join([_PAPER, *(_marked(n, d, sheet) for n, d in zip(numbers, places, strict=True))]))
+            shown = [_marked(n, entry.decimals, sheet) for n, entry in zip(numbers, entries, strict=True)]
+            lines.append(_join([_PAPER, *shown]))
         if any(test and test.pooled is not None for test in found):
             shown = [_significant(test.pooled) if test else "-" for test in found]
             lines.append(_join([rf"$p$-value: {names}", *shown]))
@@ -161,11 +165,6 @@ def _comparisons(collected: Collected, sheet: Sheet) -> Iterator[str]:
     if lines:
         yield r"\midrule"
         yield from lines
-
-
-def _decimals(sheet: Sheet, comparison: Comparison, column: str) -> int:
-    entry = sheet.entries.get((comparison.row, column))
-    return entry.decimals if entry else 1
 
 
 def _significant(p: float | None) -> str:
@@ -180,8 +179,9 @@ def _ours(entry: Entry) -> str:
     if entry.measured is None:
         word = IN_PLACE_OF_A_NUMBER.get(entry.state)
         return rf"\textit{{{word}}}" if word else "-"
-    spread = "" if entry.measured.deviation is None else rf"$\pm${show(entry.measured.deviation, entry.decimals)}"
-    text = f"{_math(show(entry.measured.mean, entry.decimals))}{spread}"
+    mean, deviation, decimals = entry.measured.mean, entry.measured.deviation, entry.own_decimals
+    spread = "" if deviation is None else rf"$\pm${show_spread(deviation, decimals)}"
+    text = f"{_math(show(mean, decimals))}{spread}"
     return rf"{{\bfseries {text}}}" if entry.best else text
 
 

@@ -153,7 +153,7 @@ def _cell(entry: Entry, counts: bool) -> str:
     marks = "".join(f"[{mark}]" for mark in entry.marks)
     paper = f"({show_printed(entry.printed, entry.decimals)}){marks}" if entry.printed else ""
     if entry.measured is not None:
-        ours = show_measured(entry.measured, entry.decimals)
+        ours = show_measured(entry.measured, entry.own_decimals)
         ours = f"**{ours}**" if entry.best else ours
         ours += f", n {entry.measured.n}" * counts
     else:
@@ -172,7 +172,7 @@ def details(sheet: Sheet) -> str:
         for entry in sheet.of(row):
             if entry.state == "absent" and entry.printed is None:
                 continue
-            ours = show_measured(entry.measured, entry.decimals) if entry.measured else f"*{entry.state}*"
+            ours = show_measured(entry.measured, entry.own_decimals) if entry.measured else f"*{entry.state}*"
             paper = show_printed(entry.printed, entry.decimals) if entry.printed else ""
             gap = "" if entry.difference is None else show_signed(entry.difference, entry.decimals)
             count = str(entry.measured.n) if entry.measured else ""
@@ -239,7 +239,7 @@ def comparisons(tests: Sequence[TestResult], sheet: Sheet) -> str:
 
 def comparison_words(test: TestResult, sheet: Sheet) -> Iterator[str]:
     """Yield difference, interval, n and the four p-values of a comparison as text."""
-    decimals = sheet.entries[test.row, test.column].decimals
+    decimals = sheet.entries[test.row, test.column].own_decimals
     yield show_signed(test.difference, decimals)
     bounds = (test.low, test.high)
     yield " to ".join(show(bound, decimals) for bound in bounds if bound is not None) or DASH

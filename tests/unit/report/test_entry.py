@@ -2,7 +2,10 @@ from dataclasses import replace
 
 import pytest
 
-from asrnorm.report.entry import lay_out, show, show_measured, show_p, show_printed, show_signed
+from asrnorm.report.cell_table import cell_table
+from asrnorm.report.entry import lay_out, show, show_measured, show_p, show_printed, show_signed, show_spread
+from asrnorm.report.latex import to_latex_table
+from asrnorm.report.table import to_markdown
 from asrnorm.studies import Printed, collect, get_study
 from helpers.made_up_run import make_up_runs
 
@@ -61,3 +64,22 @@ def test_numbers_are_shown_in_full_width(small):
 
 def test_a_p_value_is_below_a_thousandth_where_three_decimals_would_be_zero():
     assert [show_p(p) for p in (0.00049, 0.00051, 0.0014, 0.004)] == ["< 0.001", "0.001", "0.001", "0.004"]
+
+
+def test_a_deviation_is_zero_only_where_nothing_spreads(small):
+    assert [show_spread(value, 1) for value in (0.0, 0.04, 0.06, 1.25)] == ["0.0", "0.04", "0.1", "1.2"]
+    measured = replace(small.cells["ERM", "SVHN"], mean=0.02434, deviation=0.00003)
+    assert show_measured(measured, 4) == "0.0243 ± 0.00003"
+
+
+def test_our_brier_scores_have_a_decimal_more_than_the_papers(tmp_path):
+    study = get_study("table6")
+    make_up_runs(study, tmp_path)
+    found = collect(study, runs=tmp_path, scale="smoke", seeds=[0, 1, 2])
+    entry = lay_out(found).entries["ADA + ASR-Norm", "Level 5"]
+    mean, deviation = entry.measured.mean, entry.measured.deviation
+    assert f"{mean:.4f} ± {deviation:.4f}** (0.037)" in to_markdown(found)
+    assert rf"{mean:.4f}$\pm${deviation:.4f}" in to_latex_table(found)
+    assert f'{mean:.4f} <span class="spread">± {deviation:.4f}<' in cell_table(lay_out(found), lambda entry: [])
+    test = next(test for test in found.tests if test.column == "Level 5")
+    assert f"| Level 5 | {show_signed(test.difference, 4)} | {show(test.low, 4)} to " in to_markdown(found)
