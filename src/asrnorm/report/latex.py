@@ -11,10 +11,14 @@ from asrnorm.report.entry import IN_PLACE_OF_A_NUMBER, Entry, Sheet, lay_out, sh
 from asrnorm.report.table import provenance
 from asrnorm.studies import Printed, Row
 from asrnorm.studies.collect import Collected
+from asrnorm.studies.significance import TestResult
 
 PACKAGES = ("[T1]{fontenc}", "[utf8]{inputenc}", "[margin=2cm]{geometry}", "{xcolor}", "{booktabs}", "{graphicx}")
 _COLUMNS = 12  # more than these are lines instead, or nobody could read them
 _LINES = 48  # of a table that fills a page
+# Paper: bold p-values are at most .05 as they are; of dozens of tests some would be by chance.
+_SIGNIFICANT = 0.05
+_BOLD_P = r"$p$-values are those of single tests, in bold where Holm's correction for all tests leaves at most .05."
 _PAPER = r"\textcolor{gray}{\quad paper}"
 # Shrunk where it is too wide, as the paper does, and never blown up.
 _FIT = r"\resizebox{\ifdim\width>\linewidth\linewidth\else\width\fi}{!}{%"
@@ -73,7 +77,7 @@ def to_latex(collected: Collected) -> str:
         r"\setlength{\parindent}{0pt}",
         r"\begin{document}",
         to_latex_table(collected),
-        *_cell_by_cell(sheet),
+        *_cell_by_cell(sheet, _BOLD_P if _has_p(collected) else ""),
         r"\end{document}",
     ]
     return "\n".join(parts) + "\n"
@@ -91,9 +95,10 @@ def to_latex_table(collected: Collected) -> str:
     paper = "; in gray, the paper's numbers" if collected.printed else ""
     marked = any(entry.best for entry in sheet.entries.values())
     best = f"; best in bold{set_apart(collected)}" if marked else ""
+    tested = f" {_BOLD_P}" if not turned and _has_p(collected) else ""
     caption = (
         f"{escape(study.caption)} Ours: mean$\\pm$standard deviation over seeds ($n-1$), {escape(collected.scale)} "
-        f"scale{best}{paper}. {escape(provenance(collected))}"
+        f"scale{best}{paper}.{tested} {escape(provenance(collected))}"
     )
     return "\n".join(
         [
@@ -111,6 +116,10 @@ def to_latex_table(collected: Collected) -> str:
             r"\end{table}",
         ]
     )
+
+
+def _has_p(collected: Collected) -> bool:
+    return any(test.pooled is not None for test in collected.tests)
 
 
 def _body(sheet: Sheet) -> Iterator[str]:
@@ -156,8 +165,7 @@ def _comparisons(collected: Collected, sheet: Sheet) -> Iterator[str]:
             shown = [_marked(n, entry.decimals, sheet) for n, entry in zip(numbers, entries, strict=True)]
             lines.append(_join([_PAPER, *shown]))
         if any(test and test.pooled is not None for test in found):
-            shown = [_significant(test.pooled) if test else "-" for test in found]
-            lines.append(_join([rf"$p$-value: {names}", *shown]))
+            lines.append(_join([rf"$p$-value: {names}", *map(_significant, found)]))
         if comparison.printed:
             after_ours = bool(lines) and lines[-1].startswith("$p$")
             title = _PAPER if after_ours else rf"$p$-value: {names} \textcolor{{gray}}{{(paper)}}"
@@ -167,12 +175,11 @@ def _comparisons(collected: Collected, sheet: Sheet) -> Iterator[str]:
         yield from lines
 
 
-def _significant(p: float | None) -> str:
-    """Paper: significant results, p at most .05, are in bold."""
-    if p is None:
+def _significant(test: TestResult | None) -> str:
+    if test is None or test.pooled is None:
         return "-"
-    text = show_p(p).replace("< ", "<")
-    return rf"$\mathbf{{{text}}}$" if p <= 0.05 else f"${text}$"
+    text = show_p(test.pooled).replace("< ", "<")
+    return rf"$\mathbf{{{text}}}$" if test.holm is not None and test.holm <= _SIGNIFICANT else f"${text}$"
 
 
 def _ours(entry: Entry) -> str:
@@ -213,7 +220,7 @@ def _join(cells: Sequence[str]) -> str:
     return " & ".join(cells) + r" \\"
 
 
-def _cell_by_cell(sheet: Sheet) -> Iterator[str]:
+def _cell_by_cell(sheet: Sheet, note: str) -> Iterator[str]:
     """Every cell on a line, in tables of a page each: `longtable` needs several passes, this needs one."""
     lines = [
         line
@@ -229,11 +236,13 @@ def _cell_by_cell(sheet: Sheet) -> Iterator[str]:
         yield rf"\begin{{tabular}}{{@{{}}llrrrrrl@{{}}}}\toprule {heads} \midrule"
         yield from lines[first : first + _LINES]
         yield r"\bottomrule\end{tabular}}\end{center}"
+    if lines and note:
+        yield rf"\par\footnotesize {note}"
 
 
 def _details(entry: Entry, row: Row) -> Iterator[str]:
     tests = [test for test in entry.tests if test.pooled is not None]
-    p = [(_significant(test.pooled), escape(test.against)) for test in tests] or [("-", "")]
+    p = [(_significant(test), escape(test.against)) for test in tests] or [("-", "")]
     ours = _ours(entry) if entry.measured or row.not_run is None else r"\textit{not run}"
     gap = "-" if entry.difference is None else _math(show_signed(entry.difference, entry.decimals))
     count = str(entry.measured.n) if entry.measured else "-"

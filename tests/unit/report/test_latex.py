@@ -78,11 +78,24 @@ def test_the_document_compiles_as_it_is_and_the_table_by_input(small, tmp_path):
         assert (tmp_path / f"{name}.pdf").stat().st_size > 5000
 
 
-@pytest.mark.parametrize(("p", "text"), [(0.05, r"$\mathbf{0.050}$"), (0.051, "$0.051$"), (1e-5, r"$\mathbf{<0.001}$")])
-def test_p_values_up_to_a_twentieth_are_bold(small, p, text):
-    tests = tuple(replace(test, pooled=p) for test in small.tests)
-    line = next(line for line in to_latex_table(replace(small, tests=tests)).splitlines() if line.startswith("$p$"))
+@pytest.mark.parametrize(
+    ("p", "corrected", "text"),
+    [(0.01, 0.05, r"$\mathbf{0.010}$"), (0.01, 0.051, "$0.010$"), (1e-5, 1e-4, r"$\mathbf{<0.001}$")],
+)
+def test_p_values_are_bold_that_holm_leaves_up_to_a_twentieth(small, p, corrected, text):
+    found = replace(small, tests=tuple(replace(test, pooled=p, holm=corrected) for test in small.tests))
+    table = to_latex_table(found)
+    line = next(line for line in table.splitlines() if line.startswith("$p$-value: "))
     assert line == rf"$p$-value: RSDA + ASR-Norm vs.\ RSDA & {text} & {text} & {text} \\"
+    assert f"{text} & RSDA" in to_latex(found)
+    assert "in bold where Holm's correction for all tests leaves at most .05" in table
+
+
+def test_nothing_is_said_of_p_values_that_are_not_there(small):
+    assert "Holm" not in to_latex(replace(small, tests=tuple(replace(test, pooled=None) for test in small.tests)))
+    turned = replace(small, study=replace(small.study, transposed=True))
+    assert "Holm" not in to_latex_table(turned)
+    assert "Holm" in to_latex(turned)  # cell by cell
 
 
 def test_differences_have_the_sign_of_ours_less_the_rivals(small):
