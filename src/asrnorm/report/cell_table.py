@@ -3,6 +3,7 @@
 import html
 from collections.abc import Callable, Sequence
 
+from asrnorm.report.comparison import NUMBERS, comparison_words, find_printed
 from asrnorm.report.entry import (
     DASH,
     IN_PLACE_OF_A_NUMBER,
@@ -14,9 +15,9 @@ from asrnorm.report.entry import (
     show_signed,
     show_spread,
 )
-from asrnorm.report.table import comparison_words
 from asrnorm.studies import Printed, Row
 from asrnorm.studies.collect import Collected
+from asrnorm.studies.significance import TestResult
 
 Anchors = Callable[[Entry], Sequence[str]]  # of the runs behind a cell
 
@@ -181,39 +182,23 @@ def _value(shown: str, value: float | None) -> str:
 
 
 def comparison_table(collected: Collected, sheet: Sheet) -> str:
-    """Return the comparisons of rows, with the paper's p-value where it prints one."""
-    heads = [
-        "row",
-        "column",
-        "against",
-        "difference",
-        "95 % interval",
-        "n",
-        "pooled",
-        "Welch",
-        "paired",
-        "Holm",
-        "paper",
-    ]
-    printed = {(pair.row, pair.against): pair.printed for pair in collected.study.comparisons}
+    """Return the comparisons of rows, with the paper's p-value where it prints one; no column that nothing is in."""
+    found = [_compare(test, find_printed(collected, test), sheet) for test in collected.tests]
+    numbers = [head for head in found[0] if any(cells[head][1] is not None for cells in found)] if found else []
     lines = []
-    for test in collected.tests:
-        gap, interval, count, *_ = comparison_words(test, sheet)
-        paper = printed.get((test.row, test.against), {}).get(test.column)
-        cells = [
-            f"<td>{html.escape(test.column)}</td>",
-            f'<td class="words">{html.escape(test.against)}</td>',
-            _value(gap, test.difference),
-            _value(interval, test.low),
-            _value(count, test.n),
-            *(
-                _value(DASH if p is None else html.escape(show_p(p)), p)
-                for p in (test.pooled, test.welch, test.paired, test.holm)
-            ),
-            _value(f"{html.escape(show_printed(paper, 3))}{_notes(sheet.marks(paper))}" if paper else DASH, _of(paper)),
-        ]
-        lines.append(f'<tr><th scope="row">{html.escape(test.row)}</th>{"".join(cells)}</tr>')
-    return scrolling(_sortable(heads, lines), "tests of row against row")
+    for test, cells in zip(collected.tests, found, strict=True):
+        words = f'<td>{html.escape(test.column)}</td><td class="words">{html.escape(test.against)}</td>'
+        values = "".join(_value(*cells[head]) for head in numbers)
+        lines.append(f'<tr><th scope="row">{html.escape(test.row)}</th>{words}{values}</tr>')
+    return scrolling(_sortable(["row", "column", "against", *numbers], lines), "tests of row against row")
+
+
+def _compare(test: TestResult, printed: Printed | None, sheet: Sheet) -> dict[str, tuple[str, float | None]]:
+    """What is shown and what it sorts by, under its head."""
+    values = (test.difference, test.low, test.n, test.pooled, test.welch, test.paired, test.holm)
+    words = map(html.escape, comparison_words(test, sheet))
+    paper = f"{html.escape(show_printed(printed, 3))}{_notes(sheet.marks(printed))}" if printed else DASH
+    return {**dict(zip(NUMBERS, zip(words, values, strict=True), strict=True)), "paper": (paper, _of(printed))}
 
 
 def _sortable(heads: Sequence[str], lines: Sequence[str]) -> str:

@@ -1,6 +1,6 @@
 """What a report shows of one cell: ours, the paper's, their difference, p and n. Every format reads it from here."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Literal
 
@@ -75,6 +75,12 @@ class Sheet:
         """Return the numbers of the footnotes to one of the paper's numbers."""
         return tuple(self.footnotes.index(text) + 1 for text in _remarks(printed))
 
+    def footnotes_to(self, beside: Iterable[Printed]) -> Iterator[tuple[int, str]]:
+        """Yield number and text of the footnotes to the cells, and to what else is shown of the paper's numbers."""
+        used = {mark for entry in self.entries.values() for mark in entry.marks}
+        used.update(mark for number in beside for mark in self.marks(number))
+        return ((number, text) for number, text in enumerate(self.footnotes, start=1) if number in used)
+
     def of(self, row: Row) -> Iterator[Entry]:
         """Yield the cells of a row in the order of the columns."""
         return (self.entries[row.label, column] for column in self.columns)
@@ -108,8 +114,7 @@ def lay_out(collected: Collected) -> Sheet:
                 runs=cell.runs if cell else (),
                 diverged=diverged,
             )
-    compared = [number for pair in study.comparisons for number in pair.printed.values()]
-    for number in (*collected.differences.values(), *compared):
+    for number in _compared(collected):
         for text in _remarks(number):
             footnotes.setdefault(text, len(footnotes) + 1)
     return Sheet(
@@ -119,6 +124,19 @@ def lay_out(collected: Collected) -> Sheet:
         footnotes=tuple(footnotes),
         notes=collected.footnotes,
     )
+
+
+def _compared(collected: Collected) -> Iterator[Printed]:
+    """What the paper prints of two rows, what most formats show first: numbers of footnotes have no gap then."""
+    tested = {(test.row, test.against, test.column) for test in collected.tests}
+    p_values = {
+        (pair.row, pair.against, column): number
+        for pair in collected.study.comparisons
+        for column, number in pair.printed.items()
+    }
+    yield from (number for place, number in p_values.items() if place in tested)
+    yield from (number for place, number in p_values.items() if place not in tested)
+    yield from collected.differences.values()
 
 
 def _state(row: Row, cell: Cell | None, measured: Measured | None, diverged: bool) -> State:

@@ -88,10 +88,12 @@ def to_latex_table(collected: Collected) -> str:
     study, sheet = collected.study, lay_out(collected)
     turned = study.transposed or len(sheet.columns) > _COLUMNS
     body = list(_transposed(sheet) if turned else (*_body(sheet), *_comparisons(collected, sheet)))
+    p_values = (number for pair in study.comparisons for number in pair.printed.values())
+    beside = [] if turned else [*p_values, *collected.differences.values()]
     heads = [row.label for row in sheet.rows] if turned else list(sheet.columns)
     notes = [rf"\textbf{{Warning:}} {escape(text)}." for text in collected.warnings]
     notes += [escape(text) for text in sheet.notes]
-    notes += [rf"\textsuperscript{{{i}}}{escape(text)}" for i, text in enumerate(sheet.footnotes, start=1)]
+    notes += [rf"\textsuperscript{{{i}}}{escape(text)}" for i, text in sheet.footnotes_to(beside)]
     paper = "; in gray, the paper's numbers" if collected.printed else ""
     marked = any(entry.best for entry in sheet.entries.values())
     best = f"; best in bold{set_apart(collected)}" if marked else ""

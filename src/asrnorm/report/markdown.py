@@ -20,9 +20,10 @@ from typing import Any, cast, get_args
 
 from asrnorm.config import Scale
 from asrnorm.errors import UnknownNameError, describe_unknown
+from asrnorm.report.comparison import compare_in_markdown, compared
 from asrnorm.report.entry import Sheet, lay_out
 from asrnorm.report.progress import render_progress
-from asrnorm.report.table import TESTS_NOTE, comparisons, legend, overview
+from asrnorm.report.table import legend, overview
 from asrnorm.studies import Collected, collect, get_study
 
 _STUDY = re.compile(r"(<!-- study: (\S+)(?: (\S+))? -->\n).*?(<!-- end study -->)", re.DOTALL)
@@ -96,14 +97,14 @@ def render_study(name: str, folder: Path, scale: str = "paper", page: Path | Non
         asked = f"`asrnorm reproduce {name}`, then `asrnorm report {name} --keep`"
         return f"No result is kept at the paper's scale yet: {asked}." if scale == "paper" else ""
     sheet = _lay_out(found)
-    parts = [overview(sheet, counts=True), legend(found, sheet)]
+    parts = [overview(sheet, counts=True), legend(found, sheet, compared(found))]
     parts += [f"**Warning:** {text}." for text in found.warnings]
     if page is not None and scale == "paper":
         from asrnorm.report.pictures import show_pictures  # needs NumPy, which those who build the site may lack
 
         parts += show_pictures(found.study, folder, page)
     if found.tests:
-        parts += [comparisons(found.tests, sheet), TESTS_NOTE]
+        parts.append(compare_in_markdown(found, sheet))
     return "\n\n".join(parts)
 
 

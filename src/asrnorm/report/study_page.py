@@ -6,9 +6,10 @@ from pathlib import Path
 
 from asrnorm.report import cell_table, page, run_section, sorting
 from asrnorm.report.best import set_apart
+from asrnorm.report.comparison import TESTS_NOTE, UNTESTED_NOTE, find_printed, is_tested
 from asrnorm.report.entry import Entry, Sheet, lay_out
 from asrnorm.report.figure import for_page
-from asrnorm.report.table import TESTS_NOTE, provenance
+from asrnorm.report.table import provenance
 from asrnorm.studies.collect import Collected
 
 _STYLE = """
@@ -48,7 +49,8 @@ def write_study_page(
     if drawings or undrawn:
         sections["Figures"] = list(_figures(drawings, undrawn, files))
     if collected.tests:
-        note = page.paragraph(TESTS_NOTE.replace("`", ""), note=True)
+        words = TESTS_NOTE if is_tested(collected.tests) else UNTESTED_NOTE
+        note = page.paragraph(words.replace("`", ""), note=True)
         sections["Tests"] = [cell_table.comparison_table(collected, sheet), note]
     if sheet.columns:
         sections["Cell by cell"] = [cell_table.long_table(sheet, anchors)]
@@ -96,8 +98,9 @@ def _legend(collected: Collected, sheet: Sheet) -> list[str]:
     if collected.tests:
         words += " p: one-sided two-sample t-test, as the paper's; the largest where there are several. All are below."
     parts = [page.paragraph(words, note=True)]
-    if sheet.footnotes:
-        items = "".join(f'<li id="note-{i}">{html.escape(text)}</li>' for i, text in enumerate(sheet.footnotes, 1))
+    shown = [number for test in collected.tests if (number := find_printed(collected, test))]
+    items = "".join(f'<li id="note-{i}">{html.escape(text)}</li>' for i, text in sheet.footnotes_to(shown))
+    if items:
         parts.append(f'<ol class="note">{items}</ol>')
     return [*parts, *(page.paragraph(text, note=True) for text in sheet.notes)]
 

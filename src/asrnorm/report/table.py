@@ -2,25 +2,25 @@
 
 import csv
 import io
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 
 from asrnorm.commit import shorten_commit
 from asrnorm.report.best import set_apart
+from asrnorm.report.comparison import compare_in_markdown, compared
 from asrnorm.report.entry import (
     DASH,
     IN_PLACE_OF_A_NUMBER,
     Entry,
     Sheet,
     lay_out,
-    show,
     show_measured,
     show_p,
     show_printed,
     show_signed,
 )
-from asrnorm.studies import Row
+from asrnorm.report.pipe_table import escape, pipe_head, pipe_line
+from asrnorm.studies import Printed, Row
 from asrnorm.studies.collect import Collected
-from asrnorm.studies.significance import TestResult
 
 CSV_COLUMNS = (
     "study",
@@ -108,20 +108,13 @@ def to_markdown(collected: Collected, figures: Sequence[str] = ()) -> str:
     parts = [f"# {study.title}", study.caption]
     parts += [f"> **Warning:** {text}" for text in collected.warnings]
     if sheet.columns:
-        parts += [overview(sheet), legend(collected, sheet)]
+        parts += [overview(sheet), legend(collected, sheet, compared(collected))]
     parts += [f"![{name}](figures/{name}.png)" for name in figures]
     if sheet.columns:
         parts += ["## Cell by cell", details(sheet)]
     if collected.tests:
-        parts += ["## Tests", comparisons(collected.tests, sheet), TESTS_NOTE]
+        parts += ["## Tests", compare_in_markdown(collected, sheet)]
     return "\n\n".join(part for part in parts if part) + "\n"
-
-
-TESTS_NOTE = (
-    "One-sided: is the first row better? `pooled` is the paper's two-sample t-test, `Welch` allows for two spreads, "
-    "`paired` goes seed by seed, `Holm` is `pooled` corrected for all tests here; the interval is a 95 % bootstrap of "
-    "the difference. No p-value below three seeds a side."
-)
 
 
 def overview(sheet: Sheet, *, counts: bool = False) -> str:
@@ -131,13 +124,13 @@ def overview(sheet: Sheet, *, counts: bool = False) -> str:
         sheet: the cells.
         counts: say of how many seeds each of ours is.
     """
-    lines = [_line(["", *sheet.columns]), _rule(len(sheet.columns))]
+    lines = [pipe_head(["", *sheet.columns], words=1)]
     group = ""
     for row in sheet.rows:
         if row.group != group:
             group = row.group
-            lines.append(_line([f"*{_escape(group)}*", *[""] * len(sheet.columns)]))
-        lines.append(_line([_escape(_label(row)), *(_cell(entry, counts) for entry in sheet.of(row))]))
+            lines.append(pipe_line([f"*{escape(group)}*", *[""] * len(sheet.columns)]))
+        lines.append(pipe_line([escape(_label(row)), *(_cell(entry, counts) for entry in sheet.of(row))]))
     return "\n".join(lines)
 
 
@@ -165,7 +158,7 @@ def _cell(entry: Entry, counts: bool) -> str:
 def details(sheet: Sheet) -> str:
     """Return one line a cell that has a number or waits for one."""
     lines = [
-        _line(["row", "column", "ours", "paper", "difference", "n", "p"]),
+        pipe_line(["row", "column", "ours", "paper", "difference", "n", "p"]),
         "| --- | --- | ---: | ---: | ---: | ---: | --- |",
     ]
     for row in sheet.rows:
@@ -176,19 +169,25 @@ def details(sheet: Sheet) -> str:
             paper = show_printed(entry.printed, entry.decimals) if entry.printed else ""
             gap = "" if entry.difference is None else show_signed(entry.difference, entry.decimals)
             count = str(entry.measured.n) if entry.measured else ""
-            lines.append(_line([_escape(entry.row), _escape(entry.column), ours, paper, gap, count, p_text(entry)]))
+            lines.append(pipe_line([escape(entry.row), escape(entry.column), ours, paper, gap, count, p_text(entry)]))
     return "\n".join(lines)
 
 
 def p_text(entry: Entry) -> str:
     """Return the p-values of a cell, each with the row it is held against."""
-    return "; ".join(f"{show_p(t.pooled)} against {_escape(t.against)}" for t in entry.tests if t.pooled is not None)
+    return "; ".join(f"{show_p(t.pooled)} against {escape(t.against)}" for t in entry.tests if t.pooled is not None)
 
 
-def legend(collected: Collected, sheet: Sheet) -> str:
-    """Return what the signs mean that are in the table, the footnotes, and where the numbers come from."""
+def legend(collected: Collected, sheet: Sheet, beside: Iterable[Printed] = ()) -> str:
+    """Return what the signs mean that are in the table, the footnotes, and where the numbers come from.
+
+    Args:
+        collected: the study with what was found of it.
+        sheet: its cells.
+        beside: the paper's numbers that are shown with the table, whose footnotes stand with the others.
+    """
     lines = [" ".join(_signs(collected, sheet))]
-    lines += [f"[{number}] {text}" for number, text in enumerate(sheet.footnotes, start=1)]
+    lines += [f"[{number}] {text}" for number, text in sheet.footnotes_to(beside)]
     lines += sheet.notes
     source = provenance(collected)
     return "\n\n".join([*lines, source] if source else lines)
@@ -222,39 +221,3 @@ def provenance(collected: Collected) -> str:
         f"{len(records)} results, n = {seeds} a cell; selection {', '.join(selections)}; "
         f"commit{'s' if len(commits) > 1 else ''} {', '.join(commits)}."
     )
-
-
-def comparisons(tests: Sequence[TestResult], sheet: Sheet) -> str:
-    """Return the comparisons of rows, one line a column."""
-    lines = [
-        _line(["row", "against", "column", "difference", "95 % interval", "n", "pooled", "Welch", "paired", "Holm"]),
-        "| --- | --- | --- | ---: | ---: | ---: | ---: | ---: | ---: | ---: |",
-    ]
-    for test in tests:
-        lines.append(
-            _line([_escape(test.row), _escape(test.against), _escape(test.column), *comparison_words(test, sheet)])
-        )
-    return "\n".join(lines)
-
-
-def comparison_words(test: TestResult, sheet: Sheet) -> Iterator[str]:
-    """Yield difference, interval, n and the four p-values of a comparison as text."""
-    decimals = sheet.entries[test.row, test.column].own_decimals
-    yield show_signed(test.difference, decimals)
-    bounds = (test.low, test.high)
-    yield " to ".join(show(bound, decimals) for bound in bounds if bound is not None) or DASH
-    yield f"{test.n}, {test.n_against}"
-    for p in (test.pooled, test.welch, test.paired, test.holm):
-        yield DASH if p is None else show_p(p)
-
-
-def _line(cells: Sequence[str]) -> str:
-    return "| " + " | ".join(cells) + " |"
-
-
-def _rule(columns: int) -> str:
-    return "| --- |" + " ---: |" * columns
-
-
-def _escape(text: str) -> str:
-    return text.replace("|", "\\|").replace("*", "\\*")

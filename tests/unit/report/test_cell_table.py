@@ -71,3 +71,13 @@ def test_p_values_stand_under_their_heads(small):
     table = comparison_table(replace(small, tests=(test,)), lay_out(small))
     line = next(line for line in table.splitlines() if line.startswith("<tr><th"))
     assert re.findall(r">([^<>]*)</td>", line)[-5:] == ["0.100", "0.200", "0.300", "0.400", "0.036"]
+
+
+def test_comparisons_have_no_columns_that_nothing_is_in(small):
+    nothing = {"low": None, "high": None, "pooled": None, "welch": None, "paired": None, "holm": None}
+    few = replace(small, tests=tuple(replace(test, **nothing) for test in small.tests))
+    heads = re.findall(r'<th scope="col"[^>]*>([^<]*)', comparison_table(few, lay_out(few)))
+    assert heads == ["row", "column", "against", "difference", "n", "paper"]
+    pairs = tuple(replace(pair, printed={}) for pair in few.study.comparisons)
+    bare = replace(few, study=replace(few.study, comparisons=pairs))
+    assert "paper" not in comparison_table(bare, lay_out(bare))

@@ -2,6 +2,7 @@ import re
 import shutil
 import subprocess
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
 
@@ -62,6 +63,14 @@ def test_letters_that_tex_does_not_know_are_written_out():
 @pytest.mark.parametrize("name", list_studies())
 def test_every_study_is_well_formed_before_anything_is_run(name, tmp_path):
     check_structure(to_latex(collect(get_study(name), runs=tmp_path, scale="smoke", seeds=[0])))
+
+
+def test_footnotes_stand_where_their_marks_do():
+    note = "One-sided the other way"
+    found = collect(get_study("table9"), runs=Path("nowhere"), seeds=[0])
+    assert note in to_latex_table(found)
+    turned = replace(found, study=replace(found.study, transposed=True))
+    assert note not in to_latex_table(turned)
 
 
 @pytest.mark.skipif(TEX is None, reason="no TeX on this machine: apt-get install texlive-latex-recommended")

@@ -3,7 +3,9 @@ import io
 from dataclasses import replace
 
 from asrnorm.report.entry import DASH, lay_out
-from asrnorm.report.table import CSV_COLUMNS, comparisons, legend, overview, provenance, to_csv, to_markdown
+from asrnorm.report.table import CSV_COLUMNS, legend, overview, provenance, to_csv, to_markdown
+from asrnorm.studies import collect, get_study
+from helpers.made_up_run import make_up_runs
 
 
 def test_csv_has_a_line_a_cell_and_full_numbers(small):
@@ -71,13 +73,13 @@ def test_nothing_measured_has_no_provenance(small):
     assert provenance(replace(small, cells={})) == ""
 
 
-def test_a_comparison_has_its_numbers_under_their_heads(small):
-    facts = {"difference": 5.44, "low": -1.26, "high": 12.3, "n": 5, "n_against": 4}
-    test = replace(small.tests[0], **facts, pooled=0.1, welch=0.2, paired=0.3, holm=0.4)
-    head, _, line = comparisons([test], lay_out(small)).splitlines()
-    found = dict(zip(head.split(" | "), line.split(" | "), strict=True))
-    assert found["difference"] == "+5.4"
-    assert found["95 % interval"] == "\N{MINUS SIGN}1.3 to 12.3"
-    assert found["n"] == "5, 4"
-    assert [found[name] for name in ("pooled", "Welch", "paired")] == ["0.100", "0.200", "0.300"]
-    assert line.endswith("| 0.400 |")
+def test_footnotes_to_what_is_not_shown_are_left_out(tmp_path):
+    study = get_study("table9")
+    make_up_runs(study, tmp_path, seeds=range(3))
+    found = collect(study, runs=tmp_path, scale="smoke", seeds=range(3))
+    sheet, note = lay_out(found), "[3] One-sided the other way: ASR-Norm is the lower one there."
+    assert note in to_markdown(found)
+    assert "| 0.193[3] |" in to_markdown(found)
+    assert note not in legend(found, sheet)  # the table alone
+    few = collect(study, runs=tmp_path, scale="smoke", seeds=range(2))
+    assert "[3]" not in to_markdown(few)
