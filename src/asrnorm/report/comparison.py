@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator, Sequence
 
-from asrnorm.report.entry import DASH, Sheet, show, show_p, show_printed, show_signed
+from asrnorm.report.entry import DASH, Sheet, show, show_p, show_printed, show_range, show_signed
 from asrnorm.report.pipe_table import escape, pipe_head, pipe_line
 from asrnorm.studies import Printed
 from asrnorm.studies.collect import Collected
@@ -72,17 +72,6 @@ def _differences(tests: Sequence[TestResult], sheet: Sheet) -> str:
         gaps = [next(comparison_words(found[column], sheet)) if column in found else DASH for column in columns]
         lines.append(pipe_line([*map(escape, names), ", ".join(counts), *gaps]))
     return "\n".join(lines)
-
-
-def show_range(values: Sequence[int]) -> str:
-    """Return one number, or the least and the greatest.
-
-    Example:
-        >>> show_range([5, 5]), show_range([3, 1, 2]), show_range([200_000])
-        ('5', '1 to 3', '200,000')
-    """
-    low, high = min(values), max(values)
-    return f"{low:,}" if low == high else f"{low:,} to {high:,}"
 
 
 def comparison_words(test: TestResult, sheet: Sheet) -> Iterator[str]:

@@ -1,6 +1,6 @@
 """What a report shows of one cell: ours, the paper's, their difference, p and n. Every format reads it from here."""
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
@@ -217,3 +217,14 @@ def show_p(p: float) -> str:
         ('0.036', '< 0.001')
     """
     return "< 0.001" if p < 0.0005 else f"{p:.3f}"
+
+
+def show_range(values: Sequence[int]) -> str:
+    """Return one number, or the least and the greatest.
+
+    Example:
+        >>> show_range([5, 5]), show_range([3, 1, 2]), show_range([200_000])
+        ('5', '1 to 3', '200,000')
+    """
+    low, high = min(values), max(values)
+    return f"{low:,}" if low == high else f"{low:,} to {high:,}"

@@ -65,10 +65,11 @@ def collect_folder(folder: Path) -> Collected:
                 cells[labels[key], column] = measured
     scales = list(dict.fromkeys(one.result.scale for one in found))
     selections = dict.fromkeys(one.result.selection for one in found)
+    count = len(found)
     study = Study(
         name="report",
         title=f"Runs in {folder.resolve().name}",
-        caption=f"{len(found)} finished runs; accuracy in %, selection {', '.join(selections)}.",
+        caption=f"{count} finished run{'s' * (count != 1)}; accuracy in %, selection {', '.join(selections)}.",
         columns=tuple(measures),
         rows=tuple(rows),
         suite=found[0].config.suite.name,

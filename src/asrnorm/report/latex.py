@@ -8,7 +8,7 @@ from collections.abc import Iterator, Sequence
 
 from asrnorm.report.best import set_apart
 from asrnorm.report.entry import IN_PLACE_OF_A_NUMBER, Entry, Sheet, lay_out, show, show_p, show_signed, show_spread
-from asrnorm.report.table import provenance
+from asrnorm.report.provenance import provenance
 from asrnorm.studies import Printed, Row
 from asrnorm.studies.collect import Collected
 from asrnorm.studies.significance import TestResult

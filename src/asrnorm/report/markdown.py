@@ -23,6 +23,7 @@ from asrnorm.errors import UnknownNameError, describe_unknown
 from asrnorm.report.comparison import compare_in_markdown, compared
 from asrnorm.report.entry import Sheet, lay_out
 from asrnorm.report.progress import render_progress
+from asrnorm.report.provenance import link_sources
 from asrnorm.report.table import legend, overview
 from asrnorm.studies import Collected, collect, get_study
 
@@ -88,7 +89,7 @@ def render_study(name: str, folder: Path, scale: str = "paper", page: Path | Non
         name: of the study.
         folder: of the kept results.
         scale: of the runs; pictures are of the paper's.
-        page: the file that it is for, from which links to its pictures start; without it they are left out.
+        page: the file that it is for, from which links start, to pictures too; without it they are left out.
     """
     if scale not in get_args(Scale):
         raise UnknownNameError(describe_unknown("scale", scale, get_args(Scale)))
@@ -98,6 +99,7 @@ def render_study(name: str, folder: Path, scale: str = "paper", page: Path | Non
         return f"No result is kept at the paper's scale yet: {asked}." if scale == "paper" else ""
     sheet = _lay_out(found)
     parts = [overview(sheet, counts=True), legend(found, sheet, compared(found))]
+    parts += [link_sources(found, folder, page)] if page is not None and found.cells else []
     parts += [f"**Warning:** {text}." for text in found.warnings]
     if page is not None and scale == "paper":
         from asrnorm.report.pictures import show_pictures  # needs NumPy, which those who build the site may lack
@@ -108,18 +110,20 @@ def render_study(name: str, folder: Path, scale: str = "paper", page: Path | Non
     return "\n\n".join(parts)
 
 
-def render_overview(name: str, folder: Path) -> str:
+def render_overview(name: str, folder: Path, page: Path | None = None) -> str:
     """Return a study's table at the paper's scale and where its numbers come from, for a page that says more itself.
 
     Args:
         name: of the study.
         folder: of the kept results.
+        page: the file that it is for, from which links start; without it they are left out.
     """
     found = _collect_kept(name, folder, "paper")
     sheet = _lay_out(found)
     # Where all cells have as many seeds, the last line says it of all.
     counts = len({cell.n for cell in found.cells.values()}) > 1
-    return f"{overview(sheet, counts=counts)}\n\n{legend(found, sheet)}"
+    links = f"\n\n{link_sources(found, folder, page)}" if page is not None and found.cells else ""
+    return f"{overview(sheet, counts=counts)}\n\n{legend(found, sheet)}{links}"
 
 
 def _collect_kept(name: str, folder: Path, scale: Scale) -> Collected:
@@ -151,7 +155,7 @@ def rewrite(text: str, folder: Path, page: Path | None = None) -> str:
         return f"{match.group(1)}{body}{chr(10) if body else ''}{match.group(4)}"
 
     def table(match: re.Match[str]) -> str:
-        return f"{match.group(1)}{render_overview(match.group(2), folder)}\n{match.group(3)}"
+        return f"{match.group(1)}{render_overview(match.group(2), folder, page)}\n{match.group(3)}"
 
     def progress(match: re.Match[str]) -> str:
         return f"{match.group(1)}{render_progress(folder)}\n{match.group(2)}"

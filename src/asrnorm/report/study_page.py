@@ -9,7 +9,7 @@ from asrnorm.report.best import set_apart
 from asrnorm.report.comparison import TESTS_NOTE, UNTESTED_NOTE, find_printed, is_tested
 from asrnorm.report.entry import Entry, Sheet, lay_out
 from asrnorm.report.figure import for_page
-from asrnorm.report.table import provenance
+from asrnorm.report.provenance import provenance
 from asrnorm.studies.collect import Collected
 
 _STYLE = """

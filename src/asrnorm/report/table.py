@@ -4,7 +4,6 @@ import csv
 import io
 from collections.abc import Iterable, Iterator, Sequence
 
-from asrnorm.commit import shorten_commit
 from asrnorm.report.best import set_apart
 from asrnorm.report.comparison import compare_in_markdown, compared
 from asrnorm.report.entry import (
@@ -19,6 +18,7 @@ from asrnorm.report.entry import (
     show_signed,
 )
 from asrnorm.report.pipe_table import escape, pipe_head, pipe_line
+from asrnorm.report.provenance import provenance
 from asrnorm.studies import Printed, Row
 from asrnorm.studies.collect import Collected
 
@@ -202,22 +202,4 @@ def _signs(collected: Collected, sheet: Sheet) -> Iterator[str]:
     there = {entry.state for entry in sheet.entries.values()}
     yield from (
         f"*{IN_PLACE_OF_A_NUMBER[state]}*: {meaning}." for state, meaning in _MEANINGS.items() if state in there
-    )
-
-
-def provenance(collected: Collected) -> str:
-    """Return the commits, selections and numbers of runs behind the table; empty where nothing is measured.
-
-    Commits are shown by their first twelve digits, and with `+` where files differed from them.
-    """
-    records = {record.config_hash: record for cell in collected.cells.values() for record in cell.records}
-    if not records:
-        return ""
-    commits = dict.fromkeys(shorten_commit(record.commit) for record in records.values())
-    selections = dict.fromkeys(record.result.selection for record in records.values())
-    counts = sorted({cell.n for cell in collected.cells.values()})
-    seeds = f"{counts[0]}" if len(counts) == 1 else f"{counts[0]} to {counts[-1]}"
-    return (
-        f"{len(records)} results, n = {seeds} a cell; selection {', '.join(selections)}; "
-        f"commit{'s' if len(commits) > 1 else ''} {', '.join(commits)}."
     )

@@ -266,7 +266,8 @@ def _warn(
         yield f"cells have between {counts[0]} and {counts[-1]} seeds"
     for other in get_args(Scale):
         if other != scale and (there := _count_elsewhere(study, store, seeds, scale, other)):
-            yield f"{there} results that are missing here are there at scale {other!r}; they are not shown"
+            what = "1 result that is missing here is" if there == 1 else f"{there} results that are missing here are"
+            yield f"{what} there at scale {other!r}; {'it is' if there == 1 else 'they are'} not shown"
     yield from store.problems
 
 

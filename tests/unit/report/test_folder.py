@@ -35,6 +35,7 @@ def test_a_folder_of_runs_is_a_table_of_recipe_by_domain(runs, tmp_path):
 def test_one_run_is_a_folder_of_one(runs):
     found = collect_folder(next(iter(sorted(runs.iterdir()))))
     assert len(found.study.rows) == 1
+    assert found.study.caption.startswith("1 finished run; ")
     assert any("fewer than 3 seeds" in warning for warning in found.warnings)
 
 

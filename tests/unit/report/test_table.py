@@ -3,7 +3,7 @@ import io
 from dataclasses import replace
 
 from asrnorm.report.entry import DASH, lay_out
-from asrnorm.report.table import CSV_COLUMNS, legend, overview, provenance, to_csv, to_markdown
+from asrnorm.report.table import CSV_COLUMNS, legend, overview, to_csv, to_markdown
 from asrnorm.studies import collect, get_study
 from helpers.made_up_run import make_up_runs
 
@@ -67,10 +67,6 @@ def test_the_legend_has_the_signs_that_are_in_the_table_and_no_others(small):
     bare = replace(bare, cells=cells, no_data=frozenset({("ERM", "USPS")}))
     assert " scale. *no data*: run, but without the images of the column." in legend(bare, lay_out(bare))
     assert "| *no data* |" in overview(lay_out(bare))
-
-
-def test_nothing_measured_has_no_provenance(small):
-    assert provenance(replace(small, cells={})) == ""
 
 
 def test_footnotes_to_what_is_not_shown_are_left_out(tmp_path):

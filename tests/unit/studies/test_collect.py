@@ -95,7 +95,10 @@ def test_another_scale_is_counted_and_never_shown(tmp_path):
     put_result(tmp_path, ASR, 0, FULL, scale="short")
     found = collect(get_study("table1"), runs=tmp_path, seeds=[0])
     assert not found.cells
-    assert any(warning.startswith("1 results") and "'short'" in warning for warning in found.warnings)
+    assert "1 result that is missing here is there at scale 'short'; it is not shown" in found.warnings
+    put_result(tmp_path, RSDA, 0, FULL, scale="short")
+    several = collect(get_study("table1"), runs=tmp_path, seeds=[0]).warnings
+    assert "2 results that are missing here are there at scale 'short'; they are not shown" in several
     shown = collect(get_study("table1"), runs=tmp_path, seeds=[0], scale="short")
     assert shown.cells
     assert not any("not shown" in warning for warning in shown.warnings)
