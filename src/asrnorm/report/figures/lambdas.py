@@ -15,7 +15,7 @@ from asrnorm.studies.collect import Collected, RunRecord
 from asrnorm.studies.decay import START, decay_curve
 
 _TITLES = {f"lambda_{name}": rf"$\lambda_\{name}$" for name in ("mu", "sigma", "beta", "gamma")}
-_MOST_LAYERS = 12  # thin lines behind the named ones
+_POINTS, _POINTS_BEHIND = 400, 100  # of a line; a network has dozens behind the named ones
 _SEEN = 0.1  # a lambda that moves less than this is a flat line on an axis from 0 to 1
 
 Curves = dict[str, dict[str, Points]]  # by lambda and layer
@@ -62,12 +62,10 @@ def _draw(axes: Any, layers: dict[str, Points], decay: Points) -> dict[str, Any]
     if not names:
         return {}
     handles: dict[str, Any] = {}
-    for name in names[:: max(1, len(names) // _MOST_LAYERS)]:
-        (thin_line,) = axes.plot(
-            *_columns(layers[name]), color="#8C8C8C", linewidth=0.6, alpha=0.6, label="other layers"
-        )
-        handles["other"] = thin_line
     named = {"first layer": names[0], "middle layer": names[len(names) // 2], "last layer": names[-1]}
+    for name in (name for name in names if name not in named.values()):
+        points = _columns(layers[name], _POINTS_BEHIND)
+        handles["other"] = axes.plot(*points, color="#8C8C8C", linewidth=0.6, alpha=0.6, label="other layers")[0]
     for index, (label, name) in enumerate(named.items()):
         color, marker = look((0, 2, 3)[index])
         handles[label] = axes.plot(
@@ -121,8 +119,8 @@ def _mean_curve(curves: Sequence[Points]) -> Points:
     return [(step, mean(some)) for step, some in sorted(values.items())]
 
 
-def _columns(points: Points) -> tuple[tuple[float, ...], tuple[float, ...]]:
-    steps, values = zip(*thin(points, 400), strict=True)
+def _columns(points: Points, most: int = _POINTS) -> tuple[tuple[float, ...], tuple[float, ...]]:
+    steps, values = zip(*thin(points, most), strict=True)
     return steps, values
 
 

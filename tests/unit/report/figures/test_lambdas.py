@@ -34,6 +34,21 @@ def test_lambdas_average_the_seeds(tmp_path):
     assert drawn[0] == pytest.approx(moved - 0.05)
 
 
+def test_every_layer_has_a_line(tmp_path):
+    collected = found("fig-lambda-cifar", tmp_path, seeds=(0,))
+    for cell in collected.cells.values():
+        for record in cell.records:
+            path = record.folder / "log.jsonl"
+            rows = [json.loads(line) for line in path.read_text().splitlines()]
+            for row in rows:
+                if "lambdas" in row:
+                    row["lambdas"] = {f"layer{i}.norm": {"lambda_mu": 0.01 * i} for i in range(37)}
+            path.write_text("".join(f"{json.dumps(row)}\n" for row in rows))
+    drawn = lines_by_label(FIGURES["lambdas"](collected, tmp_path).axes[0])
+    behind = {round(100 * line.get_ydata()[0]) for line in drawn["other layers"]}
+    assert behind == set(range(37)) - {0, 18, 36}  # first, middle and last stand before them
+
+
 def rewrite_lambdas(collected, change):
     for cell in collected.cells.values():
         for record in cell.records:
