@@ -104,7 +104,7 @@ def render_study(name: str, folder: Path, scale: str = "paper", page: Path | Non
     if page is not None and scale == "paper":
         from asrnorm.report.pictures import show_pictures  # needs NumPy, which those who build the site may lack
 
-        parts += show_pictures(found.study, folder, page)
+        parts += show_pictures(found, folder, page)
     if found.tests:
         parts.append(compare_in_markdown(found, sheet))
     return "\n\n".join(parts)

@@ -17,6 +17,7 @@ from typing import Any
 from asrnorm.report.figure import ANY_GROUND, for_image, to_svg
 from asrnorm.report.figures import FIGURES, NothingToDrawError
 from asrnorm.report.figures.base import diverged_folders, records_of
+from asrnorm.report.provenance import show_seeds
 from asrnorm.results import to_plain
 from asrnorm.storage import write_whole
 from asrnorm.studies import Collected, Study, collect, get_study, list_studies
@@ -76,9 +77,13 @@ def collect_kept(study: Study, kept: Path) -> Collected:
     result was kept before any figure asked for its curves has none.
     """
     seeds = set(range(study.seeds))
-    if study.needs_logs or any(spec.analyses for spec in iterate_specs(study)):
+    if _needs_details(study):
         seeds |= {int(match.group(1)) for path in find_details(kept).values() if (match := _SEED.search(path.name))}
     return collect(study, runs=kept / "no-runs", kept=kept, scale="paper", seeds=sorted(seeds))
+
+
+def _needs_details(study: Study) -> bool:
+    return study.needs_logs or any(spec.analyses for spec in iterate_specs(study))
 
 
 def fingerprint(found: Collected) -> str:
@@ -110,20 +115,33 @@ def file_name(study: str, figure: str) -> str:
     return f"{study}--{figure}.svg"
 
 
-def show_pictures(study: Study, kept: Path, page: Path) -> Iterator[str]:
+def show_pictures(found: Collected, kept: Path, page: Path) -> Iterator[str]:
     """Yield the pictures of a study for a page, as Markdown: each that there is, and what it shows.
 
     Args:
-        study: which.
+        found: what the table on that page is of.
         kept: the folder of kept results, in the source tree whose pictures are shown.
         page: the file that links to them.
     """
+    study = found.study
     for figure in study.figures:
         path = kept.parent / PLACE / file_name(study.name, figure)
         if path.is_file():
             link = Path(os.path.relpath(path, page.parent)).as_posix()
             yield f"![{study.title}]({link})"
-            yield f"*{FIGURES.summary(figure)}*"
+            yield f"*{FIGURES.summary(figure)}{_tell_seeds(found, kept)}*"
+
+
+def _tell_seeds(found: Collected, kept: Path) -> str:
+    """Say where a figure may be of other seeds than the table."""
+    if not _needs_details(found.study):
+        return ""
+    table = {seed for cell in found.cells.values() for seed in cell.seeds}
+    drawn = collect_kept(found.study, kept)
+    records = [record for row in found.study.rows for record in records_of(drawn, row)]
+    if {record.seed for record in records if record.folder is not None} == table:
+        return ""
+    return f" Drawn of the seeds that it names; the table is of {show_seeds(table)}."
 
 
 def lighten(figure: Any) -> Any:

@@ -103,6 +103,14 @@ def test_pictures_stand_before_the_tests(tmp_path):
     assert text.index("![Lambdas over training, CIFAR-10]") < text.index("| row | against |")
 
 
+@pytest.mark.parametrize(("seeds", "said"), [((0,), False), ((0, 1), True)])
+def test_where_a_picture_is_of_other_seeds_than_the_table_it_is_said(seeds, said, tmp_path):
+    kept = keep_study("fig-lambda-cifar", tmp_path, seeds=seeds)
+    pictures.main(tmp_path)
+    text = render_study("fig-lambda-cifar", kept, page=tmp_path / "docs" / "studies" / "a.md")
+    assert ("Drawn of the seeds that it names; the table is of seed 0.*" in text) is said
+
+
 def test_dots_in_hundreds_are_pixels_in_the_colors_of_images():
     with figure.canvas(3, 2) as (drawing, axes):
         few, many = (axes.scatter(range(n), range(n), c=figure.PALETTE[0]) for n in (10, 500))
