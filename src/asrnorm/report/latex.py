@@ -20,6 +20,7 @@ _LINES = 48  # of a table that fills a page
 _SIGNIFICANT = 0.05
 _BOLD_P = r"$p$-values are those of single tests, in bold where Holm's correction for all tests leaves at most .05."
 _PAPER = r"\textcolor{gray}{\quad paper}"
+_ALONE = r"\textcolor{gray}{(paper)}"  # where no number of ours stands above it
 # Shrunk where it is too wide, as the paper does, and never blown up.
 _FIT = r"\resizebox{\ifdim\width>\linewidth\linewidth\else\width\fi}{!}{%"
 _ESCAPES = {
@@ -136,7 +137,7 @@ def _body(sheet: Sheet) -> Iterator[str]:
             if any(entry.printed for entry in entries):
                 yield _join([_PAPER, *map(_paper, entries)])
         else:
-            yield _join([rf"{escape(row.label)} \textcolor{{gray}}{{(paper)}}", *map(_paper, entries)])
+            yield _join([f"{escape(row.label)} {_ALONE}", *map(_paper, entries)])
 
 
 def _transposed(sheet: Sheet) -> Iterator[str]:
@@ -165,13 +166,13 @@ def _comparisons(collected: Collected, sheet: Sheet) -> Iterator[str]:
             pair = (comparison.row, comparison.against)
             numbers = [collected.differences.get((*pair, column)) for column in sheet.columns]
             shown = [_marked(n, entry.decimals, sheet) for n, entry in zip(numbers, entries, strict=True)]
-            lines.append(_join([_PAPER, *shown]))
-        if any(test and test.pooled is not None for test in found):
+            lines.append(_join([_PAPER if any(found) else rf"$\Delta$: {names} {_ALONE}", *shown]))
+        has_p = any(test and test.pooled is not None for test in found)
+        if has_p:
             lines.append(_join([rf"$p$-value: {names}", *map(_significant, found)]))
         if comparison.printed:
-            after_ours = bool(lines) and lines[-1].startswith("$p$")
-            title = _PAPER if after_ours else rf"$p$-value: {names} \textcolor{{gray}}{{(paper)}}"
-            lines.append(_join([title, *(_marked(comparison.printed.get(c), 3, sheet) for c in sheet.columns)]))
+            shown = [_marked(comparison.printed.get(column), 3, sheet) for column in sheet.columns]
+            lines.append(_join([_PAPER if has_p else rf"$p$-value: {names} {_ALONE}", *shown]))
     if lines:
         yield r"\midrule"
         yield from lines

@@ -65,6 +65,14 @@ def test_every_study_is_well_formed_before_anything_is_run(name, tmp_path):
     check_structure(to_latex(collect(get_study(name), runs=tmp_path, scale="smoke", seeds=[0])))
 
 
+def test_the_papers_lines_say_what_they_are_where_ours_are_not_there():
+    text = to_latex_table(collect(get_study("table9"), runs=Path("nowhere"), seeds=[0]))
+    for against in ("RSDA", "RSDA + AS", "RSDA + AR"):
+        assert rf"$p$-value: RSDA + ASR-Norm vs.\ {against} \textcolor{{gray}}{{(paper)}} & " in text
+    text = to_latex_table(collect(get_study("table1"), runs=Path("nowhere"), seeds=[0]))
+    assert r"$\Delta$: RSDA + ASR-Norm vs.\ RSDA \textcolor{gray}{(paper)} & \textcolor{gray}{5.4}" in text
+
+
 def test_footnotes_stand_where_their_marks_do():
     note = "One-sided the other way"
     found = collect(get_study("table9"), runs=Path("nowhere"), seeds=[0])
