@@ -136,9 +136,11 @@ def long_table(sheet: Sheet, anchors: Anchors) -> str:
         for entry in sheet.of(row)
         if entry.state != "absent" or entry.printed is not None
     ]
-    heads = ["row", "column", "ours", "deviation", "n"]
+    heads = ["row", "column", "ours"]
+    heads += ["deviation"] if any(entry.measured and entry.measured.deviation is not None for entry, _ in shown) else []
+    heads += ["n"]
     heads += ["paper", "difference"] if any(entry.printed for entry, _ in shown) else []
-    heads += ["p", "against"] if any(entry.tests for entry, _ in shown) else []
+    heads += ["p", "against"] if any(test.pooled is not None for entry, _ in shown for test in entry.tests) else []
     lines = []
     for entry, anchor in shown:
         cells = _line(entry, anchor)

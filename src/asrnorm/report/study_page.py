@@ -95,7 +95,7 @@ def _legend(collected: Collected, sheet: Sheet) -> list[str]:
     words = f"Mean ± standard deviation (n - 1) over seeds;{best} a number leads to its runs."
     if has_paper:
         words += " Under it the paper's number, as printed but where a note says otherwise, and ours less the paper's."
-    if collected.tests:
+    if any(test.pooled is not None for test in collected.tests):
         words += " p: one-sided two-sample t-test, as the paper's; the largest where there are several. All are below."
     parts = [page.paragraph(words, note=True)]
     shown = [number for test in collected.tests if (number := find_printed(collected, test))]

@@ -36,6 +36,11 @@ def test_columns_that_nothing_is_in_are_left_out(small):
     bare = replace(small, study=replace(small.study, rows=rows, comparisons=()), printed={}, tests=())
     heads = re.findall(r'<th scope="col"[^>]*>([^<]*)', long_table(lay_out(bare), nowhere))
     assert heads == ["row", "column", "ours", "deviation", "n"]
+    single = {place: replace(cell, deviation=None) for place, cell in small.cells.items()}
+    untested = tuple(replace(test, pooled=None) for test in small.tests)
+    sheet = lay_out(replace(small, cells=single, tests=untested))
+    heads = re.findall(r'<th scope="col"[^>]*>([^<]*)', long_table(sheet, nowhere))
+    assert heads == ["row", "column", "ours", "n", "paper", "difference"]
 
 
 def test_a_diverged_cell_says_at_which_seeds(small):

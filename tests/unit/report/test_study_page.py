@@ -1,4 +1,5 @@
 import re
+from dataclasses import replace
 
 import pytest
 
@@ -21,6 +22,14 @@ def test_every_cell_has_ours_the_papers_the_difference_n_and_p(small, text):
     assert "n 3" in row
     assert re.search(r"p (&lt;|=) 0\.\d+", row)
     assert "against RSDA" in row
+
+
+def test_nothing_is_said_of_p_values_that_are_not_there(small, text, tmp_path):
+    said = "p: one-sided two-sample t-test"
+    assert said in text
+    untested = tuple(replace(test, pooled=None) for test in small.tests)
+    write_study_page(tmp_path / "page.html", replace(small, tests=untested), {}, {}, [])
+    assert said not in (tmp_path / "page.html").read_text()
 
 
 def test_links_inside_the_page_lead_somewhere(text):
