@@ -1,7 +1,7 @@
 """Where the numbers of a table come from: how many results, of which seeds, steps and commits, and where they lie."""
 
 import os
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 
 from asrnorm.commit import shorten_commit
@@ -11,7 +11,7 @@ from asrnorm.studies.collect import Collected, RunRecord
 
 
 def provenance(collected: Collected) -> str:
-    """Return how many results stand behind the table, with seeds, steps, selections and commits; empty where none does.
+    """Return how many results stand behind the table: seeds, steps, selections, commits, machines; empty where none do.
 
     Commits are shown by their first twelve digits, and with `+` where files differed from them.
     """
@@ -27,8 +27,20 @@ def provenance(collected: Collected) -> str:
         f"{collected.scale} scale{_show_steps(records.values())}",
         f"selection {', '.join(selections)}",
         f"commit{'s' * (len(commits) != 1)} {', '.join(commits)}",
+        *_show_origins([record.result.origin for record in records.values()]),
     ]
     return f"{'; '.join(facts)}."
+
+
+def _show_origins(origins: Sequence[Mapping[str, str]]) -> Iterator[str]:
+    """On what they were made and scored, as far as that is known: older results do not say."""
+    known = [origin for origin in origins if origin.get("device") and origin.get("torch")]
+    if known:
+        machines = dict.fromkeys(f"{origin['device']}, torch {origin['torch']}" for origin in known)
+        days = sorted({origin["day"] for origin in known if "day" in origin})
+        when = f", {' to '.join(dict.fromkeys((days[0], days[-1])))}" if days else ""
+        yield f"{'' if len(known) == len(origins) else 'some '}on {' and '.join(machines)}{when}"
+    yield from dict.fromkeys(origin["edition"] for origin in origins if origin.get("edition"))
 
 
 def _show_steps(records: Iterable[RunRecord]) -> str:

@@ -22,6 +22,24 @@ def test_results_have_seeds_steps_selection_and_commit(small):
     )
 
 
+def test_results_say_what_they_were_made_on_as_far_as_they_know(small):
+    def with_origins(origins):
+        records = [record for cell in small.cells.values() for record in cell.records]
+        told = {record.config_hash: origin for record, origin in zip(records, origins, strict=False)}
+
+        def change(record):
+            return replace(record, result=replace(record.result, origin=told.get(record.config_hash, {})))
+
+        cells = {place: replace(c, records=tuple(map(change, c.records))) for place, c in small.cells.items()}
+        return provenance(replace(small, cells=cells))
+
+    h200 = {"device": "NVIDIA H200", "torch": "2.11.0", "day": "2026-11-16", "edition": "generated, seed 0"}
+    assert with_origins([h200] * 100).endswith("; on NVIDIA H200, torch 2.11.0, 2026-11-16; generated, seed 0.")
+    mixed = with_origins([h200, {"device": "cpu", "torch": "2.13.0", "day": "2026-11-14"}])
+    assert "; some on NVIDIA H200, torch 2.11.0 and cpu, torch 2.13.0, 2026-11-14 to 2026-11-16; " in mixed
+    assert with_origins([]).endswith("commit f1c710000000.")
+
+
 def test_one_result_is_one_and_other_steps_are_a_range(small):
     def shorten(cell, steps):
         (record, *_) = cell.records
