@@ -6,6 +6,7 @@ memory format.
 """
 
 from collections.abc import Callable
+from numbers import Integral
 from typing import Any
 
 import torch
@@ -156,8 +157,22 @@ def spatial_size(x: Tensor) -> int:
     return size
 
 
+def check_num_features(num_features: int) -> None:
+    """Refuse a number of channels that is none.
+
+    Raises:
+        InputTypeError: not a whole number.
+        InputError: below 1.
+    """
+    if isinstance(num_features, bool) or not isinstance(num_features, Integral):
+        raise InputTypeError(f"num_features must be a whole number, not {num_features!r}")
+    if num_features < 1:
+        raise InputError(f"num_features must be at least 1, not {num_features}")
+
+
 def affine_parameters(num_features: int, **factory: Any) -> tuple[nn.Parameter, nn.Parameter]:
     """Return a gain of ones and a bias of zeros."""
+    check_num_features(num_features)
     return nn.Parameter(torch.ones(num_features, **factory)), nn.Parameter(torch.zeros(num_features, **factory))
 
 

@@ -11,7 +11,15 @@ from torch import Tensor, nn
 
 from asrnorm import ops
 from asrnorm.errors import InputError, InputTypeError
-from asrnorm.norms.base import NORMS, NormLayer, ProcessSum, join_processes, spatial_size, weigh_newest
+from asrnorm.norms.base import (
+    NORMS,
+    NormLayer,
+    ProcessSum,
+    check_num_features,
+    join_processes,
+    spatial_size,
+    weigh_newest,
+)
 
 
 @NORMS.register("bn")
@@ -41,6 +49,7 @@ class BatchNorm(NormLayer, nn.BatchNorm2d):
         device: torch.device | str | None = None,
         dtype: torch.dtype | None = None,
     ) -> None:
+        check_num_features(num_features)
         nn.BatchNorm2d.__init__(self, num_features, eps, momentum, device=device, dtype=dtype)
 
     def uses_batch(self) -> bool:

@@ -73,9 +73,9 @@ class BatchInstanceNorm(TracksBatch):
         if not self.training:
             return self.gate.clamp(0.0, 1.0)
         # Projected in place, then cloned: the graph keeps the clone, so that a second forward before the backward
-        # does not invalidate what the first one saved.
-        with torch.no_grad():
-            self.gate.clamp_(0.0, 1.0)
+        # does not invalidate what the first one saved. Past autograd's eyes, since a penalty on the gate may be taken
+        # before the forward.
+        self.gate.data.clamp_(0.0, 1.0)
         return self.gate.clone()
 
 

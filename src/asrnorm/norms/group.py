@@ -10,7 +10,14 @@ from torch import Tensor
 
 from asrnorm import ops
 from asrnorm.errors import InputError
-from asrnorm.norms.base import NORMS, NormLayer, affine_parameters, reset_affine, spatial_size
+from asrnorm.norms.base import (
+    NORMS,
+    NormLayer,
+    affine_parameters,
+    check_num_features,
+    reset_affine,
+    spatial_size,
+)
 
 
 @NORMS.register("gn")
@@ -39,6 +46,7 @@ class GroupNorm(NormLayer):
         dtype: torch.dtype | None = None,
     ) -> None:
         super().__init__()
+        check_num_features(num_features)
         self.num_features = num_features
         if num_groups < 1:
             raise InputError(f"{self.label()}: num_groups must be at least 1, not {num_groups}")

@@ -8,7 +8,14 @@ from torch import Tensor, nn
 
 from asrnorm import ops
 from asrnorm.errors import InputError
-from asrnorm.norms.base import NORMS, NormLayer, affine_parameters, reset_affine, spatial_size
+from asrnorm.norms.base import (
+    NORMS,
+    NormLayer,
+    affine_parameters,
+    check_num_features,
+    reset_affine,
+    spatial_size,
+)
 from asrnorm.norms.dense import read_dense
 from asrnorm.norms.group import largest_divisor
 
@@ -45,6 +52,7 @@ class ILMNorm(NormLayer):
         dtype: torch.dtype | None = None,
     ) -> None:
         super().__init__()
+        check_num_features(num_features)
         self.num_features, self.eps = num_features, eps
         if min(group_size, reduction) < 1:
             raise InputError(f"{self.label()}: group_size and reduction must be at least 1")

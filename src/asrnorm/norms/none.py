@@ -3,7 +3,7 @@
 import torch
 from torch import Tensor
 
-from asrnorm.norms.base import NORMS, NormLayer
+from asrnorm.norms.base import NORMS, NormLayer, check_num_features
 
 
 @NORMS.register("none")
@@ -35,6 +35,7 @@ class NoNorm(NormLayer):
         dtype: torch.dtype | None = None,  # noqa: ARG002
     ) -> None:
         super().__init__()
+        check_num_features(num_features)
         self.num_features = num_features
 
     def forward(self, x: Tensor) -> Tensor:

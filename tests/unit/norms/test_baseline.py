@@ -237,3 +237,18 @@ def test_without_momentum_and_without_a_count_nothing_is_tracked():
     assert weigh_newest(None, None) == 0.0
     assert weigh_newest(None, torch.tensor(1)) == 1.0
     assert weigh_newest(0.3, torch.tensor(5)) == 0.3
+
+
+@pytest.mark.parametrize("name", [name for name in NORMS if name != "dsbn"])
+@pytest.mark.parametrize("count", [0, -1, "8", 2.0, True])
+def test_a_number_of_channels_that_is_none_is_refused(name, count):
+    error, said = (InputError, "at least 1") if type(count) is int else (InputTypeError, "whole number")
+    with pytest.raises(error, match=said):
+        create_norm(name, count)
+
+
+def test_a_penalty_on_the_gate_may_be_taken_before_the_forward():
+    layer = BatchInstanceNorm(8)
+    penalty = layer.gate.square().sum()
+    (layer(X).square().sum() + penalty).backward()
+    assert layer.gate.grad.isfinite().all()
