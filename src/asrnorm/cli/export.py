@@ -12,6 +12,7 @@ from asrnorm.errors import UnknownNameError, WrongCallError, describe_unknown
 # Known without torch, so that a wrong word is answered at once; a test holds them to the registry.
 SUFFIXES = {"onnx": ".onnx", "safetensors": ".safetensors", "torch-export": ".pt2"}
 _ANY = "dynamic"
+_SHAKY = 1e-2  # an allowed error, of the largest logit, that is worth a warning
 
 
 def export(
@@ -57,6 +58,12 @@ def export(
         f"relative error {done.verdict.relative_error:.1e} against the model (allowed {done.verdict.tolerance:.1e}), "
         f"on random images in batches of {tried}"
     )
+    if done.verdict.tolerance > _SHAKY:
+        typer.echo(
+            "warning: rounding moves this model's own logits by as much, so that they differ from one machine to "
+            "another; maps of few pixels do that: larger images may help",
+            err=True,
+        )
     for path in done.sidecars:
         typer.echo(f"{path}")
 

@@ -7,7 +7,7 @@ import pytest
 from asrnorm.cli.export import SUFFIXES
 from asrnorm.cli.main import main
 from asrnorm.config import Choice
-from asrnorm.exporting import FORMATS
+from asrnorm.exporting import FORMATS, verify
 from asrnorm.training import run
 from helpers import tiny_run
 
@@ -63,3 +63,10 @@ def test_a_run_that_is_not_done_is_one_line_and_status_1(folder, tmp_path, capsy
     assert main(["export", str(tmp_path / "half"), "--format", "onnx"]) == 1
     (line,) = capsys.readouterr().err.splitlines()
     assert "the run is not done" in line
+
+
+@pytest.mark.parametrize(("tolerance", "warned"), [(1e-4, False), (0.19, True)])
+def test_a_model_that_rounding_moves_far_is_warned_of(folder, capsys, monkeypatch, tolerance, warned):
+    monkeypatch.setattr(verify, "TOLERANCE", tolerance)
+    assert main(["export", str(folder), "--format", "torch-export"]) == 0
+    assert ("larger images may help" in capsys.readouterr().err) is warned
