@@ -8,8 +8,21 @@ from torch.optim import LBFGS, Optimizer
 
 from asrnorm.norms import NormLayer
 
+Homes = dict[str, int]
+"""The group of each parameter of a layer by its name; those that the optimizer does not know are left out."""
 
-def exchange(optimizer: Optimizer, pairs: Sequence[tuple[str, nn.Module, nn.Module]]) -> list[str]:
+
+def find_homes(optimizer: Optimizer, layer: nn.Module) -> Homes:
+    """Return in which groups the parameters of a layer are."""
+    groups = {id(p): index for index, group in enumerate(optimizer.param_groups) for p in group["params"]}
+    return {key: groups[id(p)] for key, p in layer.named_parameters() if id(p) in groups}
+
+
+def exchange(
+    optimizer: Optimizer,
+    pairs: Sequence[tuple[str, nn.Module, nn.Module]],
+    homes: Sequence[Homes | None] | None = None,
+) -> list[str]:
     """Put the parameters of each new layer where those of the old one stood.
 
     Gain and bias take the place, the group and the optimizer state (momentum and the like) of the values they
@@ -18,21 +31,29 @@ def exchange(optimizer: Optimizer, pairs: Sequence[tuple[str, nn.Module, nn.Modu
     Args:
         optimizer: changed in place.
         pairs: name, old layer, new layer.
+        homes: where the parameters of each new layer were before, if it was there before.
 
     Returns:
         Notes on layers whose predecessor the optimizer did not know.
     """
     notes = []
-    for name, old, new in pairs:
-        successors = _successors(old, new)
+    for (name, old, new), home in zip(pairs, homes or [None] * len(pairs), strict=True):
+        was_out = home is not None and not home  # of the optimizer, before the conversion
+        successors = {} if was_out else _successors(old, new)
         rest = {key: p for key, p in new.named_parameters() if all(p is not s for s in successors.values())}
-        known = _replace_in_groups(optimizer, name, old, new, successors, rest)
+        known = _replace_in_groups(optimizer, name, old, new, successors, {} if was_out else rest)
         for parameter in old.parameters():
             state = optimizer.state.pop(parameter, None)
             if state is not None and parameter in successors:
                 optimizer.state[successors[parameter]] = state
         trainable = {key: p for key, p in new.named_parameters() if p.requires_grad}
-        if not known and trainable:
+        if known or was_out or not trainable:
+            continue
+        if home is not None:
+            for key, index in home.items():
+                group = optimizer.param_groups[min(index, len(optimizer.param_groups) - 1)]
+                _append(group, name, {key: new.get_parameter(key)})
+        else:
             _append(optimizer.param_groups[0], name, trainable)
             notes.append(f"{name}: its predecessor was not in the optimizer; added to the first parameter group")
     if isinstance(optimizer, LBFGS):  # its state is of all parameters in one vector, whose length has changed

@@ -60,10 +60,25 @@ def refuse_wrapped(model: nn.Module) -> None:
             raise ConversionError(
                 f"the model is wrapped in {wrapper}: convert or revert the plain model, then wrap it again"
             )
-        if "_orig_mod" in module._modules or module._compiled_call_impl is not None:
+        if "_orig_mod" in module._modules:
             raise ConversionError(
                 "the model is compiled: convert or revert the plain one (model._orig_mod), then torch.compile it again"
             )
+        if module._compiled_call_impl is not None:
+            raise ConversionError(
+                "the model was compiled in place: convert or revert it before model.compile(), or take a copy.deepcopy "
+                "of it, which is not compiled"
+            )
+
+
+def unwrap(model: nn.Module) -> nn.Module:
+    """Return the model inside what compiles or distributes it."""
+    while True:
+        is_wrapper = any(c.__name__ in _WRAPPERS for c in type(model).__mro__)
+        inner = model._modules.get("_orig_mod") or (model._modules.get("module") if is_wrapper else None)
+        if inner is None:
+            return model
+        model = inner
 
 
 def check_choice(model: nn.Module, sites: list[Site], chosen: list[Site], kinds: Collection[str]) -> None:

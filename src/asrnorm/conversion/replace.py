@@ -2,14 +2,15 @@
 
 import copy
 import inspect
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
 from typing import Any
 
 import torch
 from torch import Tensor, nn
 
 from asrnorm.conversion.kind import Recognized
+from asrnorm.errors import ConversionError
 from asrnorm.norms import NORMS, NoNorm, NormLayer
 
 _ORIGINAL = "_asrnorm_original"
@@ -52,10 +53,19 @@ class NormAct(nn.Module):
 
 @dataclass
 class Original:
-    """The layer that was replaced. Not a module, so that parameters(), state_dict() and DDP do not see inside."""
+    """The layer that was replaced. Not a module, so that parameters(), state_dict() and DDP do not see inside.
+
+    Attributes:
+        module: the layer.
+        dtype: of its replacement when that was made; where the replacement has no values, of the model.
+        optimizer: the `id` of the one that the conversion was told of; another, made later, has groups of its own.
+        homes: that optimizer's group of each of its parameters, by name.
+    """
 
     module: nn.Module
-    dtype: torch.dtype | None
+    dtype: torch.dtype
+    optimizer: int | None = None
+    homes: dict[str, int] = field(default_factory=dict)
 
 
 def build_replacement(
@@ -66,8 +76,10 @@ def build_replacement(
     like: dict[str, Any],
 ) -> nn.Module:
     """Return a new layer with the old one's values, device, dtype, training flag and hooks."""
-    eps = {"eps": what.eps} if what.eps is not None and "eps" in options_of(factory) else {}
-    arguments = {**eps, **what.factory(like), **options}
+    settings = {"eps": what.eps, "num_groups": what.num_groups}
+    takes = options_of(factory)
+    kept = {name: value for name, value in settings.items() if value is not None and name in takes}
+    arguments = {**kept, **what.factory(like), **options}
     make = NORMS[factory] if isinstance(factory, str) else factory
     norm = make(what.num_features, **arguments)
     inherit_values(norm, what)
@@ -84,7 +96,7 @@ def build_replacement(
     for name in _HOOKS:
         new.__dict__[name] = old.__dict__[name]
     new._is_full_backward_hook = old._is_full_backward_hook
-    setattr(new, _ORIGINAL, Original(old, _floating_dtype(new)))
+    setattr(new, _ORIGINAL, Original(old, _floating_dtype(new) or like["dtype"]))
     return new
 
 
@@ -133,17 +145,44 @@ def original_of(module: nn.Module) -> Original | None:
     return found if isinstance(found, Original) else None
 
 
-def restore_original(replacement: nn.Module, original: Original) -> nn.Module:
-    """Return the old layer on the device, in the mode, and in the dtype the model has been moved to since."""
-    old = original.module
-    while (older := original_of(old)) is not None:  # converted more than once: all the way back
-        old = older.module
-    tensor = next((t for t in (*replacement.parameters(), *replacement.buffers()) if t.is_floating_point()), None)
-    if tensor is not None:
+def first_original(replacement: nn.Module) -> Original | None:
+    """Return what stood in a layer's place before any conversion, `None` where it replaced nothing."""
+    *_, last = [None, *(original for _, original in _links(replacement))]
+    return last
+
+
+def restore_original(replacement: nn.Module, like: Tensor | None) -> nn.Module:
+    """Return the oldest layer on the device, in the mode, and in the dtype the model has been moved to since.
+
+    Args:
+        replacement: what stands in its place.
+        like: of the model; where the replacement has no values, they tell where the model is.
+
+    Raises:
+        ConversionError: the old layer never had values.
+    """
+    links = list(_links(replacement))
+    old = links[-1][1].module
+    now = next((t for t in (*replacement.parameters(), *replacement.buffers()) if t.is_floating_point()), like)
+    if now is not None:
         # Values are those of the conversion; a cast happens only where the user cast the whole model.
-        cast = tensor.dtype if original.dtype is not None and tensor.dtype != original.dtype else None
-        old.to(device=tensor.device, dtype=cast)
+        was_cast = any((_floating_dtype(layer) or now.dtype) != original.dtype for layer, original in links)
+        if not now.is_meta and any(t.is_meta for t in (*old.parameters(), *old.buffers())):
+            raise ConversionError(
+                "the original layers were converted on the meta device and never had values: "
+                "build the model anew, without converting it, and load its weights"
+            )
+        old.to(device=now.device, dtype=now.dtype if was_cast else None)
+    old._is_full_backward_hook = replacement._is_full_backward_hook
     return old.train(replacement.training)
+
+
+def _links(replacement: nn.Module) -> Iterator[tuple[nn.Module, Original]]:
+    """Each layer that stood there, from the last on, with what it replaced: more than one if converted again."""
+    layer = replacement
+    while (original := original_of(layer)) is not None:
+        yield layer, original
+        layer = original.module
 
 
 def has_state_hooks(module: nn.Module) -> bool:

@@ -9,10 +9,17 @@ from torch.nn.parameter import is_lazy
 from torch.optim import Optimizer
 
 from asrnorm.conversion.kind import DEFAULT_KINDS, KINDS, Recognized, Unsupported, default_factory, recognize
-from asrnorm.conversion.optimizer import exchange
+from asrnorm.conversion.optimizer import Homes, exchange, find_homes
 from asrnorm.conversion.reference import exchange_references
-from asrnorm.conversion.refusal import check_arguments, check_choice, refuse_other_optimizer, refuse_wrapped
-from asrnorm.conversion.replace import build_replacement, options_of, original_of, restore_original
+from asrnorm.conversion.refusal import check_arguments, check_choice, refuse_other_optimizer, refuse_wrapped, unwrap
+from asrnorm.conversion.replace import (
+    Original,
+    build_replacement,
+    first_original,
+    options_of,
+    original_of,
+    restore_original,
+)
 from asrnorm.conversion.select import Layers, choose, pick_preset
 from asrnorm.conversion.site import Site, find_sites
 from asrnorm.conversion.summary import ConversionSummary, notes_on, repr_line, why_left
@@ -87,6 +94,9 @@ def convert(
     summary.left = [(s.name, type(s.module).__name__, why_left(s, kinds)) for s in sites if s not in chosen]
     summary.notes += [*notes_on(built, label), *_note_on_loading(picked, given, options)]
     if optimizer is not None:
+        for site, new in built:
+            if (original := original_of(new)) is not None:
+                original.optimizer, original.homes = id(optimizer), find_homes(optimizer, site.module)
         summary.notes += exchange(optimizer, [(site.name, site.module, new) for site, new in built])
     summary.parameters = before, _count(model)
     model.__dict__.setdefault(_SUMMARIES, []).append(summary)
@@ -117,20 +127,23 @@ def revert(model: nn.Module, *, optimizer: Optimizer | None = None) -> nn.Module
     """
     refuse_wrapped(model)
     refuse_other_optimizer(optimizer)
-    own = original_of(model)
+    like = next((parameter for parameter in model.parameters() if parameter.is_floating_point()), None)
+    own = first_original(model)
     if own is not None:
-        alone = restore_original(model, own)
+        alone = restore_original(model, like)
         if optimizer is not None:
-            exchange(optimizer, [("", model, alone)])
+            exchange(optimizer, [("", model, alone)], [_homes(own, optimizer)])
         return alone
-    pairs: list[tuple[str, nn.Module, Any]] = []
-    for prefix, parent in list(model.named_modules()):
-        for child_name, child in list(parent._modules.items()):
-            original = None if child is None else original_of(child)
-            if child is None or original is None:
-                continue
-            parent._modules[child_name] = restore_original(child, original)
-            pairs.append((f"{prefix}.{child_name}" if prefix else child_name, child, parent._modules[child_name]))
+    places = [
+        (f"{prefix}.{child_name}" if prefix else child_name, parent, child_name, child)
+        for prefix, parent in model.named_modules()
+        for child_name, child in parent._modules.items()
+        if child is not None and original_of(child) is not None
+    ]
+    # All of them before the first is put in, so that an error leaves the model as it was.
+    pairs = [(name, child, restore_original(child, like)) for name, _, _, child in places]
+    for (_, parent, child_name, _), (_, _, old) in zip(places, pairs, strict=True):
+        parent._modules[child_name] = old
     if not pairs:
         raise ConversionError(
             f"{type(model).__name__} holds no converted layer to revert; original layers travel with the model object "
@@ -138,8 +151,8 @@ def revert(model: nn.Module, *, optimizer: Optimizer | None = None) -> nn.Module
         )
     exchange_references(model, {new: old for _, new, old in pairs})
     if optimizer is not None:
-        unique = {id(new): (name, new, old) for name, new, old in pairs}
-        exchange(optimizer, list(unique.values()))
+        unique = list({id(new): (name, new, old) for name, new, old in pairs}.values())
+        exchange(optimizer, unique, [_homes(first_original(new), optimizer) for _, new, _ in unique])
     for module in model.modules():  # a part may have been converted on its own
         module.__dict__.pop(_SUMMARIES, None)
     return model
@@ -154,7 +167,7 @@ def conversion_summary(model: nn.Module) -> ConversionSummary:
           0  BatchNorm2d -> InstanceNorm(8, num_groups=8, eps=1e-05)
         note: running statistics of 1 layer are not used by 'in'
     """
-    summaries = model.__dict__.get(_SUMMARIES)
+    summaries = unwrap(model).__dict__.get(_SUMMARIES)
     if not summaries:
         raise ConversionError(f"{type(model).__name__} has not been converted")
     return summaries[-1]
@@ -197,6 +210,10 @@ def _recognized(site: Site) -> Recognized:
 def _put(site: Site, new: nn.Module) -> None:
     for parent, child_name in site.places:
         parent._modules[child_name] = new
+
+
+def _homes(original: Original | None, optimizer: Optimizer) -> Homes | None:
+    return original.homes if original is not None and original.optimizer == id(optimizer) else None
 
 
 def _count(model: nn.Module) -> int:

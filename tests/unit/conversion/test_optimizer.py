@@ -149,3 +149,38 @@ def test_every_new_parameter_is_in_the_optimizer_once(make):
     asrnorm.convert(model, "asr", optimizer=optimizer)
     known = [id(parameter) for group in optimizer.param_groups for parameter in group["params"]]
     assert sorted(known) == sorted(id(parameter) for parameter in model.parameters())
+
+
+def groups_by_name(model, optimizer):
+    names = {id(parameter): name for name, parameter in model.named_parameters()}
+    return [[names.get(id(parameter)) for parameter in group["params"]] for group in optimizer.param_groups]
+
+
+@pytest.mark.parametrize("norm", ["asr", "none", "in"])
+def test_revert_gives_every_parameter_its_own_group_back(norm):
+    model = net()
+    decayed = [*model[0].parameters(), *model[3].parameters(), model[1].weight]
+    plain = [model[1].bias, *model[4].parameters()]
+    optimizer = torch.optim.SGD([{"params": decayed}, {"params": plain, "weight_decay": 0.0}], lr=0.1, weight_decay=0.1)
+    before = groups_by_name(model, optimizer)
+    asrnorm.convert(model, norm, layers="all", optimizer=optimizer)
+    asrnorm.revert(model, optimizer=optimizer)
+    assert [sorted(group) for group in groups_by_name(model, optimizer)] == [sorted(group) for group in before]
+
+
+def test_revert_adds_nothing_that_the_optimizer_did_not_train_before():
+    model = net()
+    optimizer = torch.optim.SGD(model[0].parameters(), lr=0.1)
+    asrnorm.convert(model, "asr", optimizer=optimizer)
+    step(model, optimizer)
+    asrnorm.revert(model, optimizer=optimizer)
+    assert groups_by_name(model, optimizer) == [["0.weight", "0.bias"]]
+    step(model, optimizer)
+
+
+def test_an_optimizer_made_after_the_conversion_gets_the_originals():
+    model = net()
+    asrnorm.convert(model, "asr", optimizer=torch.optim.SGD(model[0].parameters(), lr=0.1))
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+    asrnorm.revert(model, optimizer=optimizer)
+    assert {id(p) for p in in_groups(optimizer)} == {id(p) for p in model.parameters()}

@@ -125,3 +125,47 @@ def test_the_summary_of_a_part_goes_with_the_whole():
     asrnorm.revert(model)
     with pytest.raises(ConversionError, match="has not been converted"):
         asrnorm.conversion_summary(model[0])
+
+
+@pytest.mark.parametrize("first", ["bn", "none", "in"])
+@pytest.mark.parametrize("second", ["asr", "none", None])
+def test_a_cast_is_followed_whichever_layers_stood_there_meanwhile(first, second):
+    model = asrnorm.convert(trained(small_net()), first, layers=["1", "4"])
+    model.double()
+    if second is not None and first == "bn":
+        asrnorm.convert(model, second, layers=["1", "4"])
+    asrnorm.revert(model)
+    assert {value.dtype for value in model[1].state_dict().values() if value.is_floating_point()} == {torch.float64}
+    assert model(torch.rand(8, 3, 12, 12, dtype=torch.float64)).dtype == torch.float64
+
+
+def test_without_a_cast_a_norm_in_float32_stays_so_in_a_half_precision_model():
+    model = trained(small_net()).to(torch.bfloat16)
+    model[1].float()
+    asrnorm.revert(asrnorm.convert(model, "none", layers=["4"]))
+    assert model[4].weight.dtype == torch.bfloat16
+    asrnorm.revert(asrnorm.convert(model, "asr", layers=["1"]))
+    assert model[1].weight.dtype == torch.float32
+
+
+def test_the_device_is_followed_where_the_new_layer_has_no_values():
+    model = asrnorm.convert(trained(small_net()), "none", layers=["1"]).to("meta")
+    assert asrnorm.revert(model)[1].weight.is_meta
+
+
+def test_originals_that_never_had_values_are_refused_and_nothing_changes():
+    with torch.device("meta"):
+        model = nn.Sequential(nn.Conv2d(3, 8, 3), nn.BatchNorm2d(8))
+    asrnorm.convert(model, "asr", layers="all").to_empty(device="cpu")
+    with pytest.raises(ConversionError, match="never had values"):
+        asrnorm.revert(model)
+    assert isinstance(model[1], ASRNorm2d)
+
+
+def test_a_backward_hook_of_the_new_layer_stays_with_the_place():
+    model = asrnorm.convert(trained(small_net()), "asr")
+    calls = []
+    model[1].register_full_backward_hook(lambda *_: calls.append(1))
+    asrnorm.revert(model).train()
+    model(torch.rand(4, 3, 12, 12)).sum().backward()
+    assert calls == [1]

@@ -337,3 +337,35 @@ def test_a_choice_of_nothing_and_a_layer_of_another_kind_are_named():
         asrnorm.convert(nn.Sequential(nn.BatchNorm2d(4)), "asr", layers=[])
     with pytest.raises(ConversionError, match=r"^LayerNorm cannot be converted: "):
         asrnorm.convert(nn.LayerNorm(4), "asr")
+
+
+def test_the_number_of_groups_is_inherited_unless_given():
+    model = nn.Sequential(nn.GroupNorm(2, 8))
+    assert asrnorm.convert(copy.deepcopy(model), "gn", layers=["0"])[0].num_groups == 2
+    assert asrnorm.convert(copy.deepcopy(model), "gn", layers=["0"], num_groups=4)[0].num_groups == 4
+    assert asrnorm.convert(nn.Sequential(nn.BatchNorm2d(64)), "gn", layers="all")[0].num_groups == 32
+
+
+def test_settings_that_a_new_norm_does_not_have_are_said():
+    model = nn.Sequential(nn.SyncBatchNorm(8), nn.BatchNorm2d(8, affine=False))
+    told = str(asrnorm.conversion_summary(asrnorm.convert(model, "bn", layers="all")))
+    assert "1 layer took statistics over all processes, and the new ones take those of their own" in told
+    assert "1 layer had no gain and bias, and the new ones are trained" in told
+    alike = asrnorm.convert(nn.Sequential(nn.BatchNorm2d(8)), "bn", layers="all")
+    assert not asrnorm.conversion_summary(alike).notes
+    single = asrnorm.convert(nn.Sequential(nn.SyncBatchNorm(8)), "asr", layers="all")
+    assert "over all processes" not in str(asrnorm.conversion_summary(single))
+
+
+def test_the_summary_is_found_inside_what_wraps_a_model():
+    model = asrnorm.convert(small_net(), "asr")
+    for wrapped in (nn.DataParallel(model), torch.compile(model), nn.DataParallel(torch.compile(model))):
+        assert asrnorm.conversion_summary(wrapped) is asrnorm.conversion_summary(model)
+
+
+def test_a_model_compiled_in_place_is_refused_with_its_own_way_out():
+    model = small_net()
+    model.compile()
+    with pytest.raises(ConversionError, match=r"compiled in place: .*copy\.deepcopy"):
+        asrnorm.convert(model, "asr")
+    assert asrnorm.conversion_summary(asrnorm.convert(copy.deepcopy(model), "asr")).converted
