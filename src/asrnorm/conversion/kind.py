@@ -64,6 +64,8 @@ class Recognized:
     num_batches_tracked: Tensor | None = None
     drop: nn.Module | None = None
     act: nn.Module | None = None
+    num_groups: int | None = None
+    is_synchronized: bool = False
 
     def factory(self, fallback: dict[str, Any]) -> dict[str, Any]:
         """Return the device and dtype that a replacement should have."""
@@ -145,6 +147,8 @@ def _read(module: nn.Module, kind: str) -> Recognized | Unsupported:
         num_batches_tracked=getattr(module, "num_batches_tracked", None),
         drop=_unless_identity(getattr(module, "drop", None)),
         act=_unless_identity(getattr(module, "act", None)),
+        num_groups=getattr(module, "num_groups", None) if kind == "group" else None,
+        is_synchronized=isinstance(module, nn.SyncBatchNorm),
     )
 
 

@@ -77,6 +77,8 @@ def notes_on(built: list[tuple[Site, nn.Module]], norm: str) -> list[str]:
         "running": sum(what.running_mean is not None and not _tracks(new) for what, new in old_and_new),
         "affine": sum(what.weight is not None and not has_affine(new) for what, new in old_and_new),
         "fresh": sum(what.running_mean is None and _tracks(new) for what, new in old_and_new),
+        "alone": sum(what.is_synchronized and _tracks(new) for what, new in old_and_new),
+        "plain": sum(what.weight is None and what.bias is None and has_affine(new) for what, new in old_and_new),
         "frozen": sum(what.weight is not None and not what.weight.requires_grad for what, _ in old_and_new),
     }
     wording = {
@@ -84,6 +86,8 @@ def notes_on(built: list[tuple[Site, nn.Module]], norm: str) -> list[str]:
         "running": f"running statistics of {{}} are not used by {norm!r}",
         "affine": f"affine values of {{}} are not used by {norm!r}",
         "fresh": "{} had no running statistics, and the new ones start with 0 and 1: train, or asrnorm.reestimate",
+        "alone": "{} took statistics over all processes, and the new ones take those of their own",
+        "plain": "{} had no gain and bias, and the new ones are trained",
         "frozen": "affine values of {} were frozen and stay frozen; learned networks are trainable",
     }
     notes = [wording[key].format(count_layers(count)) for key, count in found.items() if count]
