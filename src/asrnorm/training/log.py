@@ -3,12 +3,15 @@
 import json
 import logging
 import os
-from collections.abc import Iterator, Mapping
+import threading
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from functools import cache
 from pathlib import Path
 from typing import Any
 
 from asrnorm.results import read_log_rows
+from asrnorm.storage import describe_failure
 from asrnorm.training.folder import advising, write_whole
 
 logger = logging.getLogger("asrnorm")
@@ -30,14 +33,20 @@ class RunLog:
         self._path, self._events, self._step = path, events, step
         self._file: Any = None
         self._writer: Any = None
+        self._before: Callable[[threading.ExceptHookArgs], object] | None = None
 
     def __enter__(self) -> "RunLog":
         self.cut(self._step)
         if self._path is not None and self._events is not None:
-            self._writer = _open_writer(self._events, self._step)
+            self._before = threading.excepthook
+            threading.excepthook = self._hear_of_thread
+            with self._doing_without():
+                self._writer = _open_writer(self._events, self._step)
         return self
 
     def __exit__(self, *exception: object) -> None:
+        if self._before is not None:
+            threading.excepthook = self._before
         for thing in (self._file, self._writer):
             try:
                 if thing is not None:
@@ -51,7 +60,8 @@ class RunLog:
             return
         if self._file is not None:
             self._file.close()
-        kept = "".join(f"{json.dumps(row)}\n" for row in read_log_rows(self._path) if row["step"] <= step)
+        with advising(self._path):
+            kept = "".join(f"{json.dumps(row)}\n" for row in read_log_rows(self._path) if row["step"] <= step)
         write_whole(self._path, kept.encode())
         with advising(self._path):
             self._file = self._path.open("a", encoding="utf-8")
@@ -63,8 +73,8 @@ class RunLog:
         with advising(self._path):
             self._file.write(f"{json.dumps(row)}\n")
             self._file.flush()
-        if self._writer is not None:
-            for name, value in flatten(row):
+        with self._doing_without():
+            for name, value in flatten(row) if self._writer is not None else ():
                 if name != "step":
                     self._writer.add_scalar(name, value, row["step"])
 
@@ -74,6 +84,22 @@ class RunLog:
             return
         with advising(self._path):
             os.fsync(self._file.fileno())
+
+    @contextmanager
+    def _doing_without(self) -> Iterator[None]:
+        """Go on without TensorBoard's events where they cannot be written: all they hold is in the log."""
+        try:
+            yield
+        except OSError as error:
+            self._writer = None
+            where = describe_failure(error, self._events or Path("events"))
+            logger.warning("%s; no more TensorBoard events are written", where)
+
+    def _hear_of_thread(self, failure: threading.ExceptHookArgs) -> None:
+        """Leave out what the events' own thread fails with: the next row meets it again, and says so in a line."""
+        is_theirs = type(failure.thread).__module__.startswith("tensorboard.")
+        if not (is_theirs and issubclass(failure.exc_type, OSError)) and self._before is not None:
+            self._before(failure)
 
 
 def flatten(values: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, float]]:
