@@ -31,7 +31,7 @@ def parse(text: str) -> Any:
         return text  # a path or a domain, which YAML would read as a mapping or as minutes and seconds
     try:
         value = yaml.safe_load(text)
-    except yaml.YAMLError:
+    except (yaml.YAMLError, ValueError, RecursionError):  # of a date that is none, or of a million brackets
         return text
     return value if value is None or isinstance(value, bool | int | float | str | list | dict) else text
 

@@ -7,6 +7,7 @@ two folders with one hash hold the same run.
 import dataclasses
 import math
 import os
+import re
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Literal
@@ -127,6 +128,8 @@ class RunConfig:
     lambda_every: int = 500
 
     def __post_init__(self) -> None:
+        if not re.fullmatch(r"\w[\w.+-]*", self.recipe):  # it is part of the name of a folder
+            raise InputError(f"recipe must be a name of letters, digits and ._+-, not {self.recipe!r:.80}")
         for name in ("steps", "batch_size", "evaluate_batch", "checkpoint_every", "log_every"):
             if getattr(self, name) < 1:
                 raise InputError(f"{name} must be at least 1, not {getattr(self, name)}")
@@ -212,12 +215,16 @@ def load_config(path: Path) -> RunConfig:
     import yaml
 
     try:
-        values = yaml.safe_load(path.read_text(encoding="utf-8"))
+        text = path.read_text(encoding="utf-8")
+        # Aliases of aliases grow beyond any memory.
+        if any(isinstance(event, yaml.AliasEvent) for event in yaml.parse(text, yaml.SafeLoader)):
+            raise InputError(f"{path}: has a YAML alias (*name); write its value out")
+        values = yaml.safe_load(text)
     except FileNotFoundError:
         raise InputError(f"{path}: no such config file") from None
     except OSError as error:
         raise InputError(f"{path}: {error.strerror}") from None
-    except (yaml.YAMLError, UnicodeDecodeError) as error:
+    except (yaml.YAMLError, ValueError, RecursionError) as error:  # of a date that is none, or of a million brackets
         raise InputError(f"{path}: not YAML ({' '.join(str(error).split())})") from error
     if not isinstance(values, dict):
         raise InputError(f"{path}: holds no config")

@@ -263,3 +263,23 @@ def test_a_share_of_the_steps_may_be_none_or_all_of_them():
     for share in (-0.01, 1.01, float("nan")):
         with pytest.raises(InputError, match="step_at"):
             OptimConfig(step_at=share)
+
+
+@pytest.mark.parametrize("name", ["../../evil", "/etc/x", "a\0b", ".hidden", "", "a b", "x" * 10 + "/"])
+def test_a_recipe_that_is_no_name_of_a_folder_is_refused(name):
+    with pytest.raises(InputError, match="recipe must be a name of letters"):
+        dataclasses.replace(make(), recipe=name)
+
+
+def test_aliases_are_refused_before_they_grow(tmp_path):
+    rows = ["a0: &a0 [x, x]", *(f"a{i}: &a{i} [{', '.join([f'*a{i - 1}'] * 10)}]" for i in range(1, 10))]
+    with pytest.raises(InputError, match=r"has a YAML alias \(\*name\); write its value out"):
+        load_config(write(tmp_path, "\n".join(rows)))
+
+
+@pytest.mark.parametrize("value", ["2024-02-30", "9" * 5000, "[" * 20_000])
+def test_what_yaml_cannot_make_a_value_of_is_one_line_in_a_file_and_text_on_the_command_line(tmp_path, value):
+    with pytest.raises(InputError, match="not YAML") as caught:
+        load_config(write(tmp_path, f"layers: {value}"))
+    assert "\n" not in str(caught.value)
+    assert override(make(), {"layers": value}).layers == value
