@@ -1,5 +1,6 @@
 """The folder of a run: where its files lie, who may write them, and what to do where they cannot be written."""
 
+import logging
 import shutil
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
@@ -9,7 +10,10 @@ from asrnorm.config import RunConfig, content_hash, dump_config, first_differenc
 from asrnorm.config import run_name as run_name
 from asrnorm.errors import InputError, StorageError
 from asrnorm.lock import take_lock
+from asrnorm.results import read_result
 from asrnorm.storage import DISK_FULL, describe_failure, replacing
+
+logger = logging.getLogger("asrnorm")
 
 _TEMPORARY = (".*.tmp*", ".result.json.*")
 _OWN = ("result.json", "divergence.json", "model.safetensors", "env.json", "log.jsonl")
@@ -39,9 +43,24 @@ class RunFolder:
         self.divergence = path / "divergence.json"
 
     def is_done(self) -> bool:
-        """Tell whether there is a result; where the model is lost and a checkpoint is not, it is made of that again."""
-        lost = not self.model.exists() and any(self.checkpoints.glob("*.pt"))
-        return self.result.exists() and not lost
+        """Tell whether there is a result; one that is damaged or lacks its model is made again of a checkpoint.
+
+        Raises:
+            InputError: a damaged result, and no checkpoint.
+        """
+        if not self.result.exists():
+            return False
+        has_checkpoint = any(self.checkpoints.glob("*.pt"))
+        if not self.model.exists() and has_checkpoint:
+            return False
+        try:
+            read_result(self.result)
+        except InputError as error:
+            if not has_checkpoint:
+                raise InputError(f"{error}; start over with --fresh") from None
+            logger.warning("%s; it is made again from the last checkpoint", error)
+            return False
+        return True
 
     @contextmanager
     def open(self, config: RunConfig, *, fresh: bool) -> Iterator[None]:
@@ -62,7 +81,7 @@ class RunFolder:
             lock = (self.path / ".lock").open("ab")
         with lock:
             try:
-                take_lock(lock)
+                is_alone = take_lock(lock)
             except BlockingIOError:
                 raise InputError(f"{self.path}: another process is at work on this run; let it finish") from None
             except OSError as error:
@@ -77,7 +96,9 @@ class RunFolder:
                     refuse_other(config, theirs, self.config)
             first_pass = RunFolder(self.choice)
             places = [(place.path, place.checkpoints, place.pool) for place in (self, first_pass)]
-            for folder in (folder for folders in places for folder in folders):
+            if not is_alone:
+                logger.warning("%s: its file system has no locks; start no second process on this run", self.path)
+            for folder in (folder for folders in places for folder in folders if is_alone):
                 for leftover in (path for pattern in _TEMPORARY for path in folder.glob(pattern)):
                     leftover.unlink(missing_ok=True)  # of a process that was killed
             if not self.config.exists():
@@ -85,8 +106,9 @@ class RunFolder:
             try:
                 yield
             except Exception:
-                if is_new and self._came_to_nothing(config):
-                    self._vanish()
+                with suppress(OSError):  # the folder may be gone, which is what the error is about
+                    if is_new and self._came_to_nothing(config):
+                        self._vanish()
                 raise
 
     def _vanish(self) -> None:

@@ -114,8 +114,8 @@ def load_run(folder: str | Path, device: str = "auto") -> LoadedRun:
     chosen = choose_device(device)
     suite = create_suite(config.suite.name, **config.suite.args)
     try:
-        classes = tuple(json.loads(place.environment.read_text())["classes"])
-    except (OSError, ValueError, KeyError, TypeError):
+        classes = tuple(map(str, json.loads(place.environment.read_text())["classes"]))
+    except (OSError, ValueError, KeyError, TypeError, RecursionError):
         classes = suite.classes
     state = read_state(place.model)
     try:
@@ -172,11 +172,11 @@ def _choose_steps(config: RunConfig, suite: Suite, site: _Site) -> tuple[int, fl
     """Train without some of the images, find at which step the others are classified best, and how long it took."""
     place = RunFolder(site.folder.choice)
     done = place.path / _CHOICE
-    known = from_first(json.loads(done.read_text()) if site.world.rank == 0 and done.exists() else None, site.world)
+    known = from_first(_read_choice(done, config.steps) if site.world.rank == 0 else None, site.world)
     if known is not None:
         if site.world.rank == 0:
             place.drop_pool()
-        return int(known["step"]), float(known["seconds"])
+        return known
     kept, held = hold_out(suite.train)
     selector = Selector(create_measure(config.selection, suite, held, config, site.device, site.world))
     trainer = _train(config, suite, kept, site, place, config.steps, selector)
@@ -185,6 +185,16 @@ def _choose_steps(config: RunConfig, suite: Suite, site: _Site) -> tuple[int, fl
         write_whole(done, json.dumps(values).encode())
         place.drop_pool()
     return selector.step, trainer.elapsed
+
+
+def _read_choice(path: Path, steps: int) -> tuple[int, float] | None:
+    """Return the step that was chosen before and how long it took, `None` where there is no such, or it is damaged."""
+    try:
+        values = json.loads(path.read_text(encoding="utf-8"))
+        step, seconds = values["step"], float(values["seconds"])
+    except (OSError, ValueError, KeyError, TypeError, RecursionError):
+        return None
+    return (step, seconds) if type(step) is int and 1 <= step <= steps else None
 
 
 def _train(

@@ -1,4 +1,5 @@
 import errno
+import shutil
 from pathlib import Path
 
 import pytest
@@ -156,3 +157,27 @@ def test_a_config_written_by_hand_is_never_replaced(tmp_path):
     with pytest.raises(InputError, match="of another run"), folder.open(tiny_config(steps=8), fresh=False):
         pass
     assert folder.config.read_text() == text
+
+
+def test_without_locks_what_may_be_another_process_s_is_left_and_one_line_warns(tmp_path, monkeypatch, caplog):
+    def refuse(*_):
+        raise OSError(errno.ENOLCK, "No locks available")
+
+    monkeypatch.setattr("fcntl.flock", refuse)
+    (tmp_path / "checkpoints").mkdir()
+    theirs = tmp_path / "checkpoints" / ".last.pt.4711.tmp.pt"
+    theirs.write_text("")
+    with RunFolder(tmp_path).open(tiny_config(), fresh=False):
+        pass
+    assert theirs.exists()
+    assert "has no locks; start no second process on this run" in caplog.text
+
+
+def test_a_folder_that_vanishes_does_not_hide_the_error(tmp_path):
+    def work():
+        with RunFolder(tmp_path / "a").open(tiny_config(), fresh=False):
+            shutil.rmtree(tmp_path / "a")
+            raise StorageError("the real one")
+
+    with pytest.raises(StorageError, match="the real one"):
+        work()

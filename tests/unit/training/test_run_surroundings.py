@@ -1,11 +1,13 @@
 """What a run needs around it: images that can be read, a device, targets to choose by, its own model."""
 
 import dataclasses
+import shutil
 from importlib import import_module
 
 import pytest
 
 from asrnorm.errors import InputError, InterruptedRunError
+from asrnorm.results import read_result
 from asrnorm.training import run
 from helpers.published import write_folder
 from helpers.tiny_run import Choice, ToySuite, logged_steps, tiny_config
@@ -70,3 +72,35 @@ def test_attacks_have_the_seed_of_the_run_and_keep_to_the_limit(tmp_path, monkey
     assert noted == [(6, 3, 16)]
     assert result.adversarial == {"fgsm-8": 0.5}
     assert [domain.num_samples for domain in (result.source, *result.domains)] == [6, 6, 6]
+
+
+def test_a_damaged_result_is_made_again_from_the_checkpoint(tmp_path, caplog):
+    whole = run(tiny_config(), tmp_path / "a")
+    (tmp_path / "a" / "result.json").write_text("")
+    again = run(tiny_config(), tmp_path / "a")
+    assert "it is made again from the last checkpoint" in caplog.text
+    assert dataclasses.replace(again, wall_seconds=0) == dataclasses.replace(whole, wall_seconds=0)
+    assert read_result(tmp_path / "a" / "result.json") == again
+
+
+def test_a_damaged_result_without_a_checkpoint_is_one_line_with_the_way_out(tmp_path):
+    run(tiny_config(steps=2), tmp_path / "a")
+    shutil.rmtree(tmp_path / "a" / "checkpoints")
+    (tmp_path / "a" / "result.json").write_text("[" * 100_000)
+    with pytest.raises(InputError, match=r"result\.json: damaged .*; start over with --fresh"):
+        run(tiny_config(steps=2), tmp_path / "a")
+
+
+@pytest.mark.parametrize(
+    "text", ["{", "null", '{"step": 99, "seconds": 1}', '{"step": -1, "seconds": 1}', '{"step": "8"}']
+)
+def test_a_damaged_choice_is_made_again(tmp_path, text):
+    suite = Choice(name="toy", args={"validation": False})
+    config = tiny_config(suite=suite, selection="source-val", evaluate_every=8)
+    whole = run(config, tmp_path / "a")
+    for name in ("result.json", "model.safetensors"):
+        (tmp_path / "a" / name).unlink()
+    shutil.rmtree(tmp_path / "a" / "checkpoints")
+    (tmp_path / "a" / "choice" / "choice.json").write_text(text)
+    again = run(config, tmp_path / "a")
+    assert dataclasses.replace(again, wall_seconds=0) == dataclasses.replace(whole, wall_seconds=0)
