@@ -109,7 +109,8 @@ def _report(error: BaseException) -> int:
 
 def _explain_unforeseen(error: Exception) -> str:
     kind = type(error).__name__
-    if kind in ("MemoryError", "OutOfMemoryError"):  # torch has one of its own, and is not imported here
+    # torch has an error of its own for a GPU's memory, and plain words for a machine's; it is not imported here.
+    if kind in ("MemoryError", "OutOfMemoryError") or "can't allocate memory" in str(error):
         return f"{kind}: the memory of this machine or of its GPU did not suffice"
     said = f" ({first_line(error)})" if str(error) else ""
     return f"{kind}{said}: a bug in asrnorm, or in a file of your own that it ran; --debug shows where, for a report"

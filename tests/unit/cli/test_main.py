@@ -121,6 +121,10 @@ def test_the_hint_names_the_command_that_was_called(run, words, command):
             "asrnorm: ZeroDivisionError (division by zero): a bug in asrnorm, or in a file of your own",
         ),
         (MemoryError(), "asrnorm: MemoryError: the memory of this machine or of its GPU did not suffice"),
+        (
+            RuntimeError("DefaultCPUAllocator: can't allocate memory: you tried to allocate 9 bytes"),
+            "asrnorm: RuntimeError: the memory of this machine or of its GPU did not suffice",
+        ),
     ],
 )
 def test_an_error_that_nobody_foresaw_is_a_line_too_and_shows_its_traceback_on_demand(run, monkeypatch, error, line):
@@ -182,3 +186,15 @@ def test_python_dash_m_runs_it_and_starts_without_torch():
     done = subprocess.run([sys.executable, "-m", "asrnorm", "list", "zzz"], capture_output=True, text=True, check=False)
     assert done.returncode == 2
     assert done.stderr.count("\n") == 1
+
+
+def test_an_interrupt_while_it_is_loaded_is_not_a_traceback():
+    script = (
+        "import sys; from asrnorm.__main__ import run\n"
+        "class Stop:\n"
+        "    def find_spec(self, name, *_):\n"
+        "        if name == 'typer': raise KeyboardInterrupt\n"
+        "sys.meta_path.insert(0, Stop()); sys.exit(run())"
+    )
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stderr) == (1, "asrnorm: interrupted\n")
