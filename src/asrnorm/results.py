@@ -103,7 +103,7 @@ def read_result(path: Path) -> RunResult:
         raise InputError(f"{path}: no result; the run is not done") from None
     except OSError as error:
         raise InputError(f"{path}: {error.strerror}") from None
-    except ValueError as error:
+    except (ValueError, RecursionError) as error:
         raise InputError(f"{path}: damaged ({error})") from error
     return parse_result(values, str(path))
 
@@ -137,7 +137,7 @@ def read_log_rows(path: Path) -> list[dict[str, Any]]:
     for line in path.read_text(encoding="utf-8", errors="replace").splitlines():
         try:
             row = json.loads(line)
-        except ValueError:
+        except (ValueError, RecursionError):
             break
         if not isinstance(row, dict) or not isinstance(row.get("step"), int):
             break

@@ -170,8 +170,11 @@ def unpack(path: Path) -> dict[str, Any]:
     try:
         with warnings.catch_warnings(action="ignore"):  # torch's advice on loading what is refused here
             state = torch.load(io.BytesIO(content), map_location="cpu", weights_only=True)
-    except (RuntimeError, EOFError, ValueError, KeyError, AttributeError, pickle.UnpicklingError):
+    except Exception:  # torch's reader ends in whatever its parts do: RuntimeError, EOFError, IndexError, ...
         raise DamagedError(f"{path}: damaged, or it holds other things than tensors and numbers") from None
     if not isinstance(state, dict) or state.get("schema") != SCHEMA:
         raise DamagedError(f"{path}: not a checkpoint of schema {SCHEMA}")
+    kinds = {"config": dict, "parts": list, "step": int}
+    if wrong := [name for name, kind in kinds.items() if not isinstance(state.get(name), kind)]:
+        raise DamagedError(f"{path}: damaged, without {', '.join(wrong)}")
     return state

@@ -51,12 +51,14 @@ def record_environment(path: Path, now: dict[str, Any]) -> dict[str, Any]:
     """
     try:
         first: dict[str, Any] = json.loads(path.read_text())
-    except (OSError, ValueError):
+    except (OSError, ValueError, RecursionError):
         first = {}
     if not isinstance(first, dict) or "commit" not in first:
         first = dict(now)
-    resumed = first.setdefault("resumed", [])
-    latest = {**first, **(resumed[-1] if resumed else {})}
+    if not isinstance(first.get("resumed"), list) or not all(isinstance(part, dict) for part in first["resumed"]):
+        first["resumed"] = []
+    resumed = first["resumed"]
+    latest = first | {key: value for part in resumed for key, value in part.items()}
     difference = {key: value for key, value in now.items() if latest.get(key) != value}
     if difference:
         resumed.append(difference)
@@ -82,11 +84,15 @@ def refuse_other_data(path: Path, classes: Sequence[str], num_images: int, listi
     """
     try:
         begun = json.loads(path.read_text())
-        before, count, named = list(begun["classes"]), begun.get("images", num_images), begun.get("listing", listing)
-    except (OSError, ValueError, KeyError, TypeError):
+        before, count, named = (
+            list(begun["classes"]),
+            int(begun.get("images", num_images)),
+            begun.get("listing", listing),
+        )
+    except (OSError, ValueError, KeyError, TypeError, RecursionError):
         return
     if before != list(classes):
-        gone = ", ".join(name for name in before if name not in classes) or "none"
+        gone = ", ".join(str(name) for name in before if name not in classes) or "none"
         new = ", ".join(name for name in classes if name not in before) or "none"
         raise InputError(
             f"{path.parent}: the run was begun with other classes (gone: {gone}; new: {new}); start over with --fresh"

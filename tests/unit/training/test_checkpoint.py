@@ -234,3 +234,22 @@ def test_what_can_be_read_again_is_written(tmp_path, store, pool):
     kept = {"shape": torch.Size([2]), "pair": (1, None), "name": "x", "flag": True, "bits": torch.tensor([True])}
     store.save({**state(1), "method": kept}, pool)
     assert open_store(tmp_path).load().state["method"]["shape"] == torch.Size([2])
+
+
+@pytest.mark.parametrize(
+    "change", [{"config": None}, {"parts": None}, {"parts": 3}, {"step": "9"}, {"step": None}], ids=str
+)
+def test_a_checkpoint_that_lacks_a_part_falls_back_to_the_previous(tmp_path, store, pool, change):
+    store.save(state(1), pool)
+    store.save(state(2), pool)
+    whole = {"schema": SCHEMA, "config": to_mapping(tiny_config()), "parts": [], **state(9), **change}
+    (tmp_path / "checkpoints" / "last.pt").write_bytes(pack({k: v for k, v in whole.items() if v is not None}))
+    assert open_store(tmp_path).load().state["step"] == 1
+
+
+@pytest.mark.parametrize("payload", [b".", b"\x85.", b"", b"PK\x03\x04"])
+def test_bytes_that_no_reader_takes_are_damage(tmp_path, payload):
+    path = tmp_path / "last.pt"
+    path.write_bytes(payload + hashlib.sha256(payload).hexdigest().encode())
+    with pytest.raises(DamagedError, match="damaged"):
+        unpack(path)

@@ -60,3 +60,26 @@ def test_as_many_images_of_other_names_are_refused(tmp_path):
     refuse_other_data(path, ["cat", "dog"], 1200, "a")
     with pytest.raises(InputError, match=r"other images of the source: there are 1,200 as before, but not of the same"):
         refuse_other_data(path, ["cat", "dog"], 1200, "b")
+
+
+@pytest.mark.parametrize("resumed", [5, [1], "x", None])
+def test_a_history_that_is_none_is_begun_anew(tmp_path, resumed):
+    path = tmp_path / "env.json"
+    here = describe_environment(torch.device("cpu"), ALONE)
+    path.write_text(json.dumps({**here, "resumed": resumed}))
+    assert record_environment(path, {**here, "threads": 99})["resumed"] == [{"threads": 99}]
+
+
+def test_what_was_different_before_the_last_resumption_is_remembered(tmp_path):
+    path = tmp_path / "env.json"
+    here = describe_environment(torch.device("cpu"), ALONE)
+    for facts in (here, {**here, "threads": 99}, {**here, "threads": 99, "cores": 77}):
+        record_environment(path, facts)
+    again = record_environment(path, {**here, "threads": 99, "cores": 77})
+    assert again["resumed"] == [{"threads": 99}, {"cores": 77}]
+
+
+def test_a_damaged_number_of_images_is_no_reason(tmp_path):
+    path = tmp_path / "env.json"
+    path.write_text(json.dumps({"classes": ["a"], "images": "x"}))
+    refuse_other_data(path, ["a"], 10)
