@@ -12,7 +12,7 @@ from asrnorm.data import create_suite
 from asrnorm.errors import InputError
 from asrnorm.exporting.base import FORMATS, FileFormat, Network, Subject
 from asrnorm.models import Classifier
-from asrnorm.models.weight import read_state
+from asrnorm.models.weight import pack_state, read_state
 from asrnorm.training.assembly import build_like
 
 CONFIG, CARD = ".yaml", ".json"
@@ -27,9 +27,7 @@ class WeightFile(FileFormat):
 
     def encode(self, subject: Subject) -> tuple[bytes, dict[str, Any]]:
         """Return the tensors by name."""
-        from safetensors.torch import save
-
-        return save({name: value.contiguous() for name, value in subject.model.state_dict().items()}), {}
+        return pack_state(subject.model.state_dict()), {}
 
     def open(self, path: Path, subject: Subject) -> Network:
         """Build the network anew and give it the weights of the file."""

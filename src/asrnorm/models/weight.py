@@ -1,10 +1,15 @@
 """Pretrained weights from a file: torchvision's `.pth`, safetensors, with or without head and running statistics."""
 
+import hashlib
+import io
+import json
 import logging
 import pickle
 import warnings
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any, BinaryIO
 
 import torch
 from torch import Tensor, nn
@@ -14,6 +19,8 @@ from asrnorm.models.base import Classifier
 
 logger = logging.getLogger("asrnorm")
 
+_CHECKSUM = "sha256"
+_LONGEST_HEADER = 100_000_000  # bytes, as in the format's own reader
 _RUNNING = ("running_mean", "running_var", "num_batches_tracked")
 
 
@@ -80,6 +87,44 @@ def load_weights(model: nn.Module, path: str | Path) -> WeightReport:
     return report
 
 
+def pack_state(state: Mapping[str, Tensor]) -> bytes:
+    """Return tensors as the bytes of a `.safetensors` file, with a checksum of them in its metadata.
+
+    The format has none of its own: a flipped bit would be another weight. Equal tensors give equal bytes.
+
+    Example:
+        >>> pack_state({"weight": torch.ones(2)}) == pack_state({"weight": torch.ones(2)})
+        True
+    """
+    from safetensors.torch import save
+
+    tensors = {name: value.detach().cpu().contiguous() for name, value in state.items()}
+    plain = io.BytesIO(save(tensors))
+    return bytes(save(tensors, metadata={_CHECKSUM: _checksum(_read_header(plain), plain)}))
+
+
+def _refuse_damaged(path: Path) -> None:
+    with path.open("rb") as file:
+        header = _read_header(file)
+        named = header.pop("__metadata__", {}).get(_CHECKSUM)
+        if named is not None and named != _checksum(header, file):
+            raise InputError(f"{path}: damaged, its checksum does not fit")
+
+
+def _read_header(file: BinaryIO) -> dict[str, Any]:
+    length = int.from_bytes(file.read(8), "little")
+    header: dict[str, Any] = json.loads(file.read(min(length, _LONGEST_HEADER)))
+    return header
+
+
+def _checksum(header: dict[str, Any], rest: BinaryIO) -> str:
+    """Of names, types and shapes of tensors, and of the tensors that follow."""
+    found = hashlib.sha256(json.dumps(header, sort_keys=True).encode())
+    while block := rest.read(1 << 20):
+        found.update(block)
+    return found.hexdigest()
+
+
 def read_state(path: Path) -> dict[str, Tensor]:
     """Return the tensors of a `.safetensors` or `torch.save` file by name."""
     if not path.is_file():
@@ -88,10 +133,11 @@ def read_state(path: Path) -> dict[str, Tensor]:
         if path.suffix == ".safetensors":
             from safetensors.torch import load_file
 
+            _refuse_damaged(path)
             return load_file(path)
         with warnings.catch_warnings(action="ignore"):  # on pickle protocols and the like, of files that are refused
             content = torch.load(path, map_location="cpu", weights_only=True)
-    except ImportError:
+    except (ImportError, InputError):
         raise
     except Exception as error:  # damage shows anywhere in the readers, and safetensors has an error class of its own
         if is_pickle_refusal(error):

@@ -18,7 +18,7 @@ from asrnorm.data.base import Data
 from asrnorm.data.pool import Pool
 from asrnorm.errors import DivergenceError, InputError, InputTypeError
 from asrnorm.models import Classifier
-from asrnorm.models.weight import read_state
+from asrnorm.models.weight import pack_state, read_state
 from asrnorm.results import RunResult, format_result, read_result
 from asrnorm.training.assembly import build_like, build_method, build_model, check_config, compile_parts
 from asrnorm.training.checkpoint import CheckpointStore
@@ -269,10 +269,7 @@ def _evaluate(config: RunConfig, suite: Suite, model: Classifier, site: _Site, *
 
 
 def _save_model(path: Path, model: Classifier) -> None:
-    from safetensors.torch import save
-
-    # No metadata: safetensors writes it in no fixed order, and equal weights should be equal files.
-    write_whole(path, save({name: value.cpu().contiguous() for name, value in model.state_dict().items()}))
+    write_whole(path, pack_state(model.state_dict()))
 
 
 @contextmanager

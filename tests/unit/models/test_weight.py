@@ -6,11 +6,12 @@ from pathlib import Path
 
 import pytest
 import torch
-from safetensors.torch import save_file
+from safetensors.torch import load_file, save_file
 
 import asrnorm
 from asrnorm.errors import InputError
 from asrnorm.models import load_weights
+from asrnorm.models.weight import pack_state, read_state
 from asrnorm.norms import ASRNorm2d
 
 
@@ -164,3 +165,35 @@ def test_weights_of_a_failed_training_are_refused_by_name(tmp_path):
     torch.save(state, tmp_path / "resnet18.pth")
     with pytest.raises(InputError, match=r"not finite, such as in layer1\.0\.conv1\.weight"):
         asrnorm.create_model("resnet18", weights=tmp_path / "resnet18.pth")
+
+
+def test_a_flipped_bit_anywhere_in_packed_weights_is_noticed(tmp_path):
+    state = {"a.weight": torch.arange(6.0).reshape(2, 3), "b": torch.tensor(3), "c": torch.rand(5).to(torch.bfloat16)}
+    path = tmp_path / "model.safetensors"
+    whole = pack_state(state)
+    path.write_bytes(whole)
+    for found in (read_state(path), load_file(path)):
+        assert all(torch.equal(found[name], value) for name, value in state.items())
+    for place in range(len(whole)):
+        flipped = bytearray(whole)
+        flipped[place] ^= 4
+        path.write_bytes(bytes(flipped))
+        try:
+            found = read_state(path)
+        except InputError:
+            continue
+        # What is left are the spaces and the name of the checksum, which say nothing of the weights.
+        assert found.keys() == state.keys()
+        assert all(torch.equal(found[name], value) for name, value in state.items()), place
+
+
+def test_files_of_others_have_no_checksum_and_are_taken_as_they_are(tmp_path):
+    save_file({"x": torch.ones(2)}, tmp_path / "plain.safetensors")
+    save_file({"x": torch.ones(2)}, tmp_path / "told.safetensors", metadata={"format": "pt"})
+    for name in ("plain", "told"):
+        assert read_state(tmp_path / f"{name}.safetensors")["x"].tolist() == [1, 1]
+
+
+def test_weights_that_lie_otherwise_are_packed_as_they_read():
+    wide = torch.rand(4, 6)
+    assert pack_state({"x": wide.t()}) == pack_state({"x": wide.t().contiguous()})
