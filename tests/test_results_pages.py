@@ -27,7 +27,7 @@ def test_the_docs_show_the_kept_results(page):
     assert rewrite(text, ROOT / "results", page) == text, "run: python -m asrnorm.report.markdown"
 
 
-@pytest.mark.parametrize(("name", "figure"), FIGURES, ids="--".join)
+@pytest.mark.parametrize(("name", "figure"), FIGURES, ids=[f"{name}--{figure}" for name, figure in FIGURES])
 def test_the_pictures_are_of_the_kept_results(name, figure):
     path = ROOT / pictures.PLACE / pictures.file_name(name, figure)
     found = pictures.collect_kept(get_study(name), ROOT / "results")

@@ -10,6 +10,7 @@ import os
 import re
 import sys
 from collections.abc import Iterator
+from dataclasses import replace
 from importlib import import_module
 from pathlib import Path
 from typing import Any
@@ -91,7 +92,7 @@ def fingerprint(found: Collected) -> str:
     facts: list[Any] = [row.label for row in found.study.rows]
     facts += [[*place, number.value, number.deviation] for place, number in sorted(found.printed.items())]
     records = {record.config_hash: record for row in found.study.rows for record in records_of(found, row)}
-    facts += [to_plain(records[identity].result) for identity in sorted(records)]
+    facts += [to_plain(replace(records[identity].result, origin={})) for identity in sorted(records)]
     folders = {record.folder for record in records.values() if record.folder is not None}
     folders |= {folder for row in found.study.rows for folder in diverged_folders(found, row)}
     for path in sorted(file for folder in folders for file in folder.rglob("*") if file.is_file()):

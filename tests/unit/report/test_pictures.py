@@ -39,6 +39,9 @@ def test_the_fingerprint_follows_results_and_details_and_nothing_else(tmp_path):
     seen = [fingerprint_of("fig-lambda-cifar", kept)]
     (kept / "other.jsonl").write_text("")
     assert fingerprint_of("fig-lambda-cifar", kept) == seen[0]
+    file = kept / "fig-lambda-cifar.jsonl"
+    file.write_text(file.read_text().replace('"schema": 1', '"schema": 1, "origin": {"device": "cpu"}'))
+    assert fingerprint_of("fig-lambda-cifar", kept) == seen[0]
     curves = next(kept.glob("details/*/curves.csv"))
     curves.write_text(curves.read_text().replace("0.", "1.", 1))
     seen.append(fingerprint_of("fig-lambda-cifar", kept))
