@@ -83,7 +83,7 @@ def _joined(results: list[dict[str, Any]], key: str, most: int | None = None) ->
 def render_study(name: str, folder: Path, scale: str = "paper", page: Path | None = None) -> str:
     """Return a study from kept results alone: the table, the paper's numbers in brackets, the tests with n and p.
 
-    Where nothing is kept, a line says so at the paper's scale, and there is nothing at the others.
+    Where nothing is kept, a line says so at the paper's scale, and there is nothing at others, which have a heading.
 
     Args:
         name: of the study.
@@ -98,7 +98,8 @@ def render_study(name: str, folder: Path, scale: str = "paper", page: Path | Non
         asked = f"`asrnorm reproduce {name}`, then `asrnorm report {name} --keep`"
         return f"No result is kept at the paper's scale yet: {asked}." if scale == "paper" else ""
     sheet = _lay_out(found)
-    parts = [overview(sheet, counts=True), legend(found, sheet, compared(found))]
+    parts = [] if scale == "paper" else [f"### At {scale} scale"]
+    parts += [overview(sheet, counts=True), legend(found, sheet, compared(found))]
     parts += [link_sources(found, folder, page)] if page is not None and found.cells else []
     parts += [f"**Warning:** {text}." for text in found.warnings]
     if page is not None and scale == "paper":

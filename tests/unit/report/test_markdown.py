@@ -45,7 +45,7 @@ def test_a_study_block_is_written_from_kept_results(tmp_path):
     (kept / "table3.jsonl").write_text("\n".join(results) + "\n")
     page = "before\n<!-- study: table3 short -->\nOutdated\n<!-- end study -->\nafter"
     text = rewrite(page, kept)
-    assert text.startswith("before\n<!-- study: table3 short -->\n|  | Artpaint |")
+    assert text.startswith("before\n<!-- study: table3 short -->\n### At short scale\n\n|  | Artpaint |")
     assert "| ERM | *missing* (70.9) |" in text
     assert "| RSC + ASR-Norm | RSC | Photo |" in text
     assert "n = 3 a cell" in text
