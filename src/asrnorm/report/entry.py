@@ -170,15 +170,14 @@ def show(value: float, decimals: int) -> str:
 
 
 def show_spread(deviation: float, decimals: int) -> str:
-    """Return a deviation, with as many more decimals as it takes to tell it from none.
+    """Return a deviation, with up to three more decimals where it takes them to tell it from none.
 
     Example:
-        >>> show_spread(1.26, 1), show_spread(0.004, 1), show_spread(0.0, 1)
-        ('1.3', '0.004', '0.0')
+        >>> show_spread(1.26, 1), show_spread(0.004, 1), show_spread(0.0, 1), show_spread(1e-14, 1)
+        ('1.3', '0.004', '0.0', '0.0')
     """
-    while deviation > 0 and float(f"{deviation:.{decimals}f}") == 0:
-        decimals += 1
-    return show(deviation, decimals)
+    finer = (count for count in range(decimals, decimals + 4) if float(f"{deviation:.{count}f}") != 0)
+    return show(deviation, next(finer, decimals))
 
 
 def show_signed(value: float, decimals: int) -> str:
