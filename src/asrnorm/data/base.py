@@ -160,6 +160,10 @@ class Suite(abc.ABC):
         """Return a digest of the names of the source's images; empty where the data set is a published one."""
         return ""
 
+    def source_sizes(self) -> str:
+        """Return a digest of the sizes of the source's files, which tell images that were put in place of others."""
+        return ""
+
     def require_source(self) -> None:
         """Refuse to go on without the source domain.
 

@@ -2,6 +2,7 @@
 
 import hashlib
 import os
+from collections.abc import Callable
 from functools import cached_property
 from pathlib import Path
 from typing import NamedTuple
@@ -135,8 +136,16 @@ class ImageFolder(Suite):
 
     def source_listing(self) -> str:
         """Return a digest of the paths of the source's images below the root, and of their labels."""
-        lines = [f"{sample.key}\0{sample.label}" for name in self.sources for sample in self._index.samples[name]]
-        return hashlib.sha256("\n".join(sorted(lines)).encode("utf-8", "surrogateescape")).hexdigest()[:16]
+        return self._digest(lambda sample: sample.label)
+
+    def source_sizes(self) -> str:
+        """Return a digest of the sizes of the source's files, each by its path below the root."""
+        return self._digest(lambda sample: sample.path.stat().st_size)
+
+    def _digest(self, read: Callable[[Sample], int | str]) -> str:
+        samples = [sample for name in self.sources for sample in self._index.samples[name]]
+        lines = sorted(f"{sample.key}\0{read(sample)}" for sample in samples)
+        return hashlib.sha256("\n".join(lines).encode("utf-8", "surrogateescape")).hexdigest()[:16]
 
     def check_files(self) -> None:
         """Decode all domains into the cache, which the evaluation would do; of a set too large for it, find the files.

@@ -66,7 +66,7 @@ def record_environment(path: Path, now: dict[str, Any]) -> dict[str, Any]:
     return first
 
 
-def refuse_other_data(path: Path, classes: Sequence[str], num_images: int, listing: str = "") -> None:
+def refuse_other_data(path: Path, classes: Sequence[str], num_images: int, listing: str = "", sizes: str = "") -> None:
     """Refuse to go on with a run whose images are others now.
 
     Other classes: its outputs would stand for the wrong ones. Other images: what is held out would move, and images be
@@ -77,18 +77,16 @@ def refuse_other_data(path: Path, classes: Sequence[str], num_images: int, listi
         classes: of the suite as it is now.
         num_images: of the source, held-out ones included.
         listing: what `Suite.source_listing` returns.
+        sizes: what `Suite.source_sizes` returns.
 
     Raises:
         InputError: `env.json` names other classes, these in another order, another number of source images, or as many
-            of other names.
+            of other names or sizes.
     """
     try:
         begun = json.loads(path.read_text())
-        before, count, named = (
-            list(begun["classes"]),
-            int(begun.get("images", num_images)),
-            begun.get("listing", listing),
-        )
+        before, count = list(begun["classes"]), int(begun.get("images", num_images))
+        named, sized = begun.get("listing", listing), begun.get("sizes", sizes)
     except (OSError, ValueError, KeyError, TypeError, RecursionError):
         return
     if before != list(classes):
@@ -100,6 +98,8 @@ def refuse_other_data(path: Path, classes: Sequence[str], num_images: int, listi
     others = f"{count:,} images of the source, there are {num_images:,} now" if count != num_images else ""
     if not others and named != listing:
         others = f"other images of the source: there are {num_images:,} as before, but not of the same names"
+    if not others and sized != sizes:
+        others = f"other images of the source: there are {num_images:,} of the same names, but other files"
     if others:
         raise InputError(
             f"{path.parent}: the run was begun with {others}; "

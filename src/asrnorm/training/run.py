@@ -131,9 +131,9 @@ def _work(config: RunConfig, site: _Site) -> RunResult:
     suite.check_files()
     commit = ""
     num_images = len(suite.train) + len(suite.validation or ())
-    listing = suite.source_listing()
-    source = {"classes": list(suite.classes), "images": num_images, "listing": listing}
-    refuse_other_data(site.folder.environment, suite.classes, num_images, listing)
+    listing, sizes = suite.source_listing(), suite.source_sizes()
+    source = {"classes": list(suite.classes), "images": num_images, "listing": listing, "sizes": sizes}
+    refuse_other_data(site.folder.environment, suite.classes, num_images, listing, sizes)
     if site.world.rank == 0:
         facts = describe_environment(site.device, site.world) | source
         facts["edition"] = suite.edition

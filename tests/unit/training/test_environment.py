@@ -62,6 +62,17 @@ def test_as_many_images_of_other_names_are_refused(tmp_path):
         refuse_other_data(path, ["cat", "dog"], 1200, "b")
 
 
+def test_other_files_under_the_same_names_are_refused(tmp_path):
+    path = tmp_path / "env.json"
+    record_environment(path, {"commit": "", "classes": ["cat"], "images": 1200, "listing": "a"})
+    refuse_other_data(path, ["cat"], 1200, "a", "1")  # of a run that was begun before sizes were kept
+    path.unlink()
+    record_environment(path, {"commit": "", "classes": ["cat"], "images": 1200, "listing": "a", "sizes": "1"})
+    refuse_other_data(path, ["cat"], 1200, "a", "1")
+    with pytest.raises(InputError, match=r"there are 1,200 of the same names, but other files; bring back"):
+        refuse_other_data(path, ["cat"], 1200, "a", "2")
+
+
 @pytest.mark.parametrize("resumed", [5, [1], "x", None])
 def test_a_history_that_is_none_is_begun_anew(tmp_path, resumed):
     path = tmp_path / "env.json"

@@ -5,6 +5,7 @@ import shutil
 from importlib import import_module
 
 import pytest
+from PIL import Image
 
 from asrnorm.errors import InputError, InterruptedRunError
 from asrnorm.results import read_result
@@ -104,3 +105,15 @@ def test_a_damaged_choice_is_made_again(tmp_path, text):
     (tmp_path / "a" / "choice" / "choice.json").write_text(text)
     again = run(config, tmp_path / "a")
     assert dataclasses.replace(again, wall_seconds=0) == dataclasses.replace(whole, wall_seconds=0)
+
+
+def test_images_put_in_place_of_those_a_run_was_begun_with_are_refused(tmp_path):
+    write_folder(tmp_path / "own", domains=("day", "dusk"))
+    suite = Choice(name="folder", args={"root": str(tmp_path / "own"), "source": "day", "size": 8})
+    run(tiny_config(suite=suite, steps=2), tmp_path / "a")
+    (tmp_path / "a" / "result.json").unlink()
+    run(tiny_config(suite=suite, steps=2), tmp_path / "a")
+    (tmp_path / "a" / "result.json").unlink()
+    Image.new("RGB", (9, 7)).save(tmp_path / "own" / "day" / "cat" / "0.png")
+    with pytest.raises(InputError, match="of the same names, but other files"):
+        run(tiny_config(suite=suite, steps=2), tmp_path / "a")
