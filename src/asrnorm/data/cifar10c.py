@@ -102,17 +102,18 @@ class CIFAR10C(Suite):
 
     @property
     def edition(self) -> str:
-        """How many of the arrays were generated here, and with which seed; the others are as they were found.
+        """How many of the arrays that are there were generated, and with which seed; the others are as they were found.
 
         Example:
             >>> CIFAR10C(root="nowhere").edition
-            '0 of 19 corruptions generated'
+            ''
         """
+        there = [part.name for part in self.parts() if part.role == "target" and part.present]
         record = read_record(self._file(RECORD))
-        made = [record[name] for name in self.corruptions if name in record]
+        made = [record[name] for name in there if name in record]
         seeds = sorted({str(entry.get("seed")) for entry in made})
         told = f", seed {' and '.join(seeds)}" if seeds else ""
-        return f"{len(made)} of {len(self.corruptions)} corruptions generated{told}"
+        return f"{len(made)} of {len(there)} corruptions generated{told}" if there else ""
 
     def parts(self) -> tuple[Part, ...]:
         """Return what is there and what is missing, from file names alone."""

@@ -72,10 +72,12 @@ def test_absent_corruptions_are_missing_by_the_names_of_their_targets(root):
 
 
 def test_the_edition_says_what_was_generated_and_how(root):
-    assert create_suite("cifar10c", root=root).edition == "0 of 19 corruptions generated"
-    record = {"fog": {"seed": 3}, "snow": {"seed": 3}, "labels": {"seed": 9}}
+    assert create_suite("cifar10c", root=root).edition == "0 of 2 corruptions generated"
+    record = {"fog": {"seed": 3}, "snow": {"seed": 3}, "frost": {"seed": 8}, "labels": {"seed": 9}}
     (root / "CIFAR-10-C" / "generated.json").write_text(json.dumps({"files": record}))
-    assert create_suite("cifar10c", root=root).edition == "2 of 19 corruptions generated, seed 3"
+    assert create_suite("cifar10c", root=root).edition == "2 of 2 corruptions generated, seed 3"
+    (root / "CIFAR-10-C" / "labels.npy").unlink()
+    assert create_suite("cifar10c", root=root).edition == ""
     assert create_suite("digits", root=root).edition == ""
 
 
