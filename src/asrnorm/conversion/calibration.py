@@ -157,7 +157,9 @@ def refuse_infinite(values: Iterable[Tensor | None], name: str) -> None:
         InputError: with the layer's name.
     """
     if not all(bool(value.isfinite().all()) for value in values if value is not None):
-        raise InputError(f"{name}: NaN or infinity in its statistics; look for such values in the images")
+        raise InputError(
+            f"{name or 'the layer'}: NaN or infinity in its statistics; look for such values in the images"
+        )
 
 
 @contextmanager

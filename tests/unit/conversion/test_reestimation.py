@@ -84,3 +84,5 @@ def test_images_that_are_not_finite_change_nothing():
         asrnorm.reestimate(model, [torch.full((2, 3, 12, 12), float("nan"))])
     for name, tensor in model.state_dict().items():
         assert torch.equal(tensor, state[name]), name
+    with pytest.raises(InputError, match=r"^the layer: NaN"):
+        asrnorm.reestimate(nn.BatchNorm2d(3), [torch.full((2, 3, 4, 4), float("nan"))])
