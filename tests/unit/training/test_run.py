@@ -21,7 +21,6 @@ from asrnorm.errors import (
 )
 from asrnorm.norms import NORMS
 from asrnorm.results import read_result
-from asrnorm.studies.store import read_origin
 from asrnorm.training import load_run, run
 from asrnorm.training.checkpoint import CheckpointStore
 from asrnorm.training.folder import run_name
@@ -50,16 +49,6 @@ def test_a_run_leaves_what_the_contract_says(tmp_path):
     rows = [json.loads(line) for line in (tmp_path / "a" / "log.jsonl").read_text().splitlines()]
     assert rows[4]["lambdas"]["backbone.norm"].keys() == {"lambda_mu", "lambda_sigma"}
     assert rows[0]["lr"] > rows[-1]["lr"]
-
-
-def test_the_environment_names_the_test_images_that_were_scored(tmp_path, monkeypatch):
-    told = iter(["none yet", "generated, seed 0"])  # at the start, and when all is scored
-    monkeypatch.setattr(ToySuite, "edition", property(lambda self: next(told)))
-    run(tiny_config(), tmp_path / "a")
-    environment = json.loads((tmp_path / "a" / "env.json").read_text())
-    assert environment["edition"] == "none yet"
-    assert environment["resumed"] == [{"edition": "generated, seed 0"}]
-    assert read_origin(tmp_path / "a" / "env.json")["edition"] == "generated, seed 0"
 
 
 def test_the_default_folder_is_named_by_recipe_seed_and_hash(tmp_path, monkeypatch):

@@ -1,6 +1,7 @@
 """What a run needs around it: images that can be read, a device, targets to choose by, its own model."""
 
 import dataclasses
+import json
 import shutil
 from importlib import import_module
 
@@ -9,6 +10,7 @@ from PIL import Image
 
 from asrnorm.errors import InputError, InterruptedRunError
 from asrnorm.results import read_result
+from asrnorm.studies.store import read_origin
 from asrnorm.training import run
 from helpers.published import write_folder
 from helpers.tiny_run import Choice, ToySuite, logged_steps, tiny_config
@@ -117,3 +119,13 @@ def test_images_put_in_place_of_those_a_run_was_begun_with_are_refused(tmp_path)
     Image.new("RGB", (9, 7)).save(tmp_path / "own" / "day" / "cat" / "0.png")
     with pytest.raises(InputError, match="of the same names, but other files"):
         run(tiny_config(suite=suite, steps=2), tmp_path / "a")
+
+
+def test_the_environment_names_the_test_images_that_were_scored(tmp_path, monkeypatch):
+    told = iter(["none yet", "generated, seed 0"])  # at the start, and when all is scored
+    monkeypatch.setattr(ToySuite, "edition", property(lambda self: next(told)))
+    run(tiny_config(), tmp_path / "a")
+    environment = json.loads((tmp_path / "a" / "env.json").read_text())
+    assert environment["edition"] == "none yet"
+    assert environment["resumed"] == [{"edition": "generated, seed 0"}]
+    assert read_origin(tmp_path / "a" / "env.json")["edition"] == "generated, seed 0"
