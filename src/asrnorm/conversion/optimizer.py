@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 from typing import Any
+from uuid import uuid4
 
 from torch import Tensor, nn
 from torch.optim import LBFGS, Optimizer
@@ -10,6 +11,12 @@ from asrnorm.norms import NormLayer
 
 Homes = dict[str, int]
 """The group of each parameter of a layer by its name; those that the optimizer does not know are left out."""
+
+
+def mark(optimizer: Optimizer) -> str:
+    """Return what this optimizer, and no other, is known by; its `id` may be another's once it is gone."""
+    found: str = vars(optimizer).setdefault("_asrnorm_mark", uuid4().hex)
+    return found
 
 
 def find_homes(optimizer: Optimizer, layer: nn.Module) -> Homes:

@@ -58,13 +58,13 @@ class Original:
     Attributes:
         module: the layer.
         dtype: of its replacement when that was made; where the replacement has no values, of the model.
-        optimizer: the `id` of the one that the conversion was told of; another, made later, has groups of its own.
+        optimizer: the mark of the one that the conversion was told of; another, made later, has groups of its own.
         homes: that optimizer's group of each of its parameters, by name.
     """
 
     module: nn.Module
     dtype: torch.dtype
-    optimizer: int | None = None
+    optimizer: str | None = None
     homes: dict[str, int] = field(default_factory=dict)
 
 

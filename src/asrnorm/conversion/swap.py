@@ -9,7 +9,7 @@ from torch.nn.parameter import is_lazy
 from torch.optim import Optimizer
 
 from asrnorm.conversion.kind import DEFAULT_KINDS, KINDS, Recognized, Unsupported, default_factory, recognize
-from asrnorm.conversion.optimizer import Homes, exchange, find_homes
+from asrnorm.conversion.optimizer import Homes, exchange, find_homes, mark
 from asrnorm.conversion.reference import exchange_references
 from asrnorm.conversion.refusal import check_arguments, check_choice, refuse_other_optimizer, refuse_wrapped, unwrap
 from asrnorm.conversion.replace import (
@@ -96,7 +96,7 @@ def convert(
     if optimizer is not None:
         for site, new in built:
             if (original := original_of(new)) is not None:
-                original.optimizer, original.homes = id(optimizer), find_homes(optimizer, site.module)
+                original.optimizer, original.homes = mark(optimizer), find_homes(optimizer, site.module)
         summary.notes += exchange(optimizer, [(site.name, site.module, new) for site, new in built])
     summary.parameters = before, _count(model)
     model.__dict__.setdefault(_SUMMARIES, []).append(summary)
@@ -213,7 +213,7 @@ def _put(site: Site, new: nn.Module) -> None:
 
 
 def _homes(original: Original | None, optimizer: Optimizer) -> Homes | None:
-    return original.homes if original is not None and original.optimizer == id(optimizer) else None
+    return original.homes if original is not None and original.optimizer == mark(optimizer) else None
 
 
 def _count(model: nn.Module) -> int:
