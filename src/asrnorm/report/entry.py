@@ -1,7 +1,7 @@
 """What a report shows of one cell: ours, the paper's, their difference, p and n. Every format reads it from here."""
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Literal
 
 from asrnorm.report.best import find_best
@@ -80,6 +80,13 @@ class Sheet:
         used = {mark for entry in self.entries.values() for mark in entry.marks}
         used.update(mark for number in beside for mark in self.marks(number))
         return ((number, text) for number, text in enumerate(self.footnotes, start=1) if number in used)
+
+    def only(self, rows: Iterable[Row]) -> "Sheet":
+        """Return a sheet of some rows; footnotes keep their numbers."""
+        kept = tuple(rows)
+        labels = {row.label for row in kept}
+        entries = {place: entry for place, entry in self.entries.items() if entry.row in labels}
+        return replace(self, rows=kept, entries=entries)
 
     def of(self, row: Row) -> Iterator[Entry]:
         """Yield the cells of a row in the order of the columns."""

@@ -114,13 +114,15 @@ def render_study(name: str, folder: Path, scale: str = "paper", page: Path | Non
 def render_overview(name: str, folder: Path, page: Path | None = None) -> str:
     """Return a study's table at the paper's scale and where its numbers come from, for a page that says more itself.
 
+    Rows without a number of ours stand on the study's own page alone.
+
     Args:
         name: of the study.
         folder: of the kept results.
         page: the file that it is for, from which links start; without it they are left out.
     """
     found = _collect_kept(name, folder, "paper")
-    sheet = _lay_out(found)
+    sheet = _lay_out(found).only(row for row in found.study.rows if any(label == row.label for label, _ in found.cells))
     # Where all cells have as many seeds, the last line says it of all.
     counts = len({cell.n for cell in found.cells.values()}) > 1
     links = f"\n\n{link_sources(found, folder, page)}" if page is not None and found.cells else ""

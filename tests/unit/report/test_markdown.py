@@ -71,6 +71,22 @@ def test_an_overview_is_the_table_alone_with_counts_only_where_they_differ(tmp_p
     assert ", n 3" in rewrite(page, kept)
 
 
+def test_an_overview_leaves_out_rows_without_a_number_of_ours_and_their_footnotes(tmp_path):
+    runs, kept = tmp_path / "runs", tmp_path / "results"
+    study = get_study("table2")
+    make_up_runs(study, runs, scale="paper", seeds=range(1), skip=lambda spec, seed: spec.recipe != "cifar10c.erm_asr")
+    keep(study, runs=runs, kept=kept, seeds=range(1))
+    text = rewrite("<!-- overview: table2 -->\n<!-- end overview -->", kept)
+    assert [line.split(" | ")[0] for line in text.splitlines() if line.startswith("| ")] == [
+        "| ",
+        "| ---",
+        "| ERM + ASR-Norm",
+    ]
+    assert "missing" not in text
+    assert "M-ADA" not in text
+    assert "| M-ADA | *missing*" in render_study("table2", kept)
+
+
 def test_a_study_block_of_an_unknown_scale_is_refused(tmp_path):
     with pytest.raises(UnknownNameError, match="unknown scale 'long'"):
         rewrite("<!-- study: table3 long -->\n<!-- end study -->", tmp_path)
