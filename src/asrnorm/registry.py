@@ -84,6 +84,10 @@ class Registry(Generic[T]):
         """
         known, kinds = self.options(name), self._kinds(name)
         for option, value in options.items():
+            if option not in known and option in inspect.signature(self[name]).parameters:
+                raise UnknownNameError(
+                    f"option {option!r} of {self.kind} {name!r} must be keyword-only: put * before it in the signature"
+                )
             if option not in known:
                 raise UnknownNameError(describe_unknown(f"option of {self.kind} {name!r},", option, known))
             wanted = kinds.get(option, ())

@@ -5,10 +5,13 @@ from collections.abc import Callable
 
 from torch import Tensor, nn
 
+from asrnorm.errors import InputError
 from asrnorm.norms import NormLayer
 from asrnorm.registry import Registry
 
 NormFactory = Callable[[int], nn.Module]
+
+PARTS = ("features", "embed", "classify")  # what methods call of a model
 
 MODELS: Registry[Callable[..., "Classifier"]] = Registry("model")
 
@@ -37,6 +40,19 @@ class Classifier(nn.Module, ABC):
     def forward(self, x: Tensor) -> Tensor:
         """Return the logits of images."""
         return self.classify(self.embed(self.features(x)))
+
+
+def check_parts(name: str, model: nn.Module) -> None:
+    """Refuse a backbone without what the package calls of it.
+
+    Raises:
+        InputError: a part or the number of classes is missing.
+    """
+    missing = [part for part in PARTS if not callable(getattr(model, part, None))]
+    if missing:
+        raise InputError(f"model {name!r} has no {', '.join(missing)}: derive it from asrnorm.models.Classifier")
+    if not isinstance(getattr(model, "num_classes", None), int):
+        raise InputError(f"model {name!r} does not say its number of classes: set self.num_classes in its constructor")
 
 
 def classifier_head(model: nn.Module) -> nn.Linear | None:

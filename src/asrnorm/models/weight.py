@@ -73,9 +73,13 @@ def load_weights(model: nn.Module, path: str | Path) -> WeightReport:
     wrong = [key for key in state.keys() & own.keys() if state[key].shape != own[key].shape]
     strange = (missing - absent_statistics) | (state.keys() - own.keys()) | set(wrong)
     if strange:
+        layers = {key.rpartition(".")[0] for key in strange}
+        advice = "load into a model built with norm='bn', then convert it"
+        if strange == set(wrong) and len(layers) == 1:
+            advice = f"if {layers.pop()} is the classifier, let the model's loadable() say so, and it starts anew"
         raise InputError(
             f"{path}: not the weights of this {type(network).__name__}: {len(strange)} keys differ, such as "
-            f"{', '.join(sorted(strange)[:3])}; load into a model built with norm='bn', then convert it"
+            f"{', '.join(sorted(strange)[:3])}; {advice}"
         )
     bad = sorted(key for key, value in state.items() if value.is_floating_point() and not bool(value.isfinite().all()))
     if bad:

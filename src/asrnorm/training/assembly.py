@@ -11,13 +11,12 @@ from asrnorm.data import SUITES, Suite
 from asrnorm.data.fetch.weight_file import find_weights
 from asrnorm.errors import InputError
 from asrnorm.methods import METHODS, Method, create_method, keyed_generator
-from asrnorm.models import MODELS, Classifier, create_model
+from asrnorm.models import MODELS, Classifier, create_model, replaces_norms
+from asrnorm.models.base import PARTS
 from asrnorm.models.normalized import NormalizedInput
 from asrnorm.norms import NORMS
 from asrnorm.precision import weight_dtype
 from asrnorm.world import World
-
-_PARTS = ("features", "embed", "classify")  # what methods call of a model
 
 
 def check_config(config: RunConfig) -> None:
@@ -58,6 +57,11 @@ def build_model(config: RunConfig, suite: Suite, num_classes: int, device: torch
             layers=config.layers,
             **_model_options(config, num_classes),
         )
+    if model.num_classes != num_classes and "num_classes" not in config.model.args:
+        raise InputError(
+            f"model {config.model.name!r} has {model.num_classes} outputs, the suite {num_classes} classes; let it "
+            "take num_classes as a keyword-only argument"
+        )
     return _place(model, config, suite, device)
 
 
@@ -66,10 +70,11 @@ def build_like(
 ) -> Classifier:
     """Return the model of a run with the given weights; the file it was started from is not needed."""
     options = _model_options(config, num_classes)
-    if config.weights is None or config.norm.name == "bn":
+    if config.weights is None:
         model = create_model(config.model.name, norm=config.norm.name, norm_options=config.norm.args, **options)
     else:
         model = create_model(config.model.name, **options)
+    if config.weights is not None and replaces_norms(model, config.norm.name, config.norm.args):
         norm_options = dict(config.norm.args)
         if "gated_rescale" in NORMS.options(config.norm.name):
             # Decided at the start by whether the norms it replaced were trained, which these are not.
@@ -109,7 +114,7 @@ def run_dtype(config: RunConfig) -> torch.dtype:
 
 def compile_parts(model: Classifier) -> None:
     """Compile each part of a model that methods call; names and state stay as they are."""
-    for part in _PARTS:
+    for part in PARTS:
         setattr(model, part, torch.compile(getattr(model, part)))
 
 

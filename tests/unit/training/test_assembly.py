@@ -4,11 +4,11 @@ import pytest
 import torch
 
 from asrnorm.errors import InputError
-from asrnorm.models import create_model
+from asrnorm.models import MODELS, create_model
 from asrnorm.norms import NORMS
 from asrnorm.recipes import recipe
 from asrnorm.training.assembly import build_like, build_model, check_config
-from helpers.tiny_run import Choice, ToySuite, tiny_config
+from helpers.tiny_run import Choice, ToyNet, ToySuite, tiny_config
 
 CPU = torch.device("cpu")
 
@@ -38,6 +38,27 @@ def test_layers_that_were_picked_are_those_of_the_start(weights, norm, count, no
     assert sum(type(module) is NORMS[norm] for module in again.modules()) == count
     images = torch.rand(2, 3, 64, 64)
     assert torch.equal(first(images), again(images))
+
+
+@pytest.mark.parametrize("options", [{}, {"eps": 0.5, "momentum": 0.01}])
+def test_bn_of_a_pretrained_network_has_its_options_at_the_start_and_when_built_again(weights, options):
+    norm = Choice(name="bn", args=options)
+    config = tiny_config(model=Choice(name="resnet18"), norm=norm, weights=str(weights), layers="auto")
+    first = build_model(config, ToySuite(), 3, CPU).eval()
+    again = build_like(config, ToySuite(), 3, CPU, first.state_dict()).eval()
+    for model in (first, again):
+        assert {(bn.eps, bn.momentum) for bn in model.modules() if isinstance(bn, torch.nn.BatchNorm2d)} == {
+            (options.get("eps", 1e-5), options.get("momentum", 0.1))
+        }
+    images = torch.rand(2, 3, 64, 64)
+    assert torch.equal(first(images), again(images))
+
+
+def test_a_model_with_other_outputs_than_classes_is_refused(monkeypatch):
+    monkeypatch.setitem(MODELS._entries, "five", lambda *, norm_layer: ToyNet(num_classes=5, norm_layer=norm_layer))
+    config = tiny_config(model=Choice(name="five"), norm=Choice(name="bn"))
+    with pytest.raises(InputError, match="model 'five' has 5 outputs, the suite 3 classes; let it take num_classes"):
+        build_model(config, ToySuite(), 3, CPU)
 
 
 def test_layers_without_weights_to_convert_are_refused():
