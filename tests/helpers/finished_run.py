@@ -9,6 +9,7 @@ from torch import nn
 
 from asrnorm.config import Choice, OptimConfig, RunConfig, dump_config
 from asrnorm.models import Classifier
+from asrnorm.training.run import LoadedRun
 
 
 class QuarterNet(Classifier):
@@ -49,6 +50,6 @@ def install_run(monkeypatch, folder, suite, **changes):
     folder.mkdir(parents=True)
     (folder / "config.yaml").write_text(dump_config(config))
     (folder / "model.safetensors").touch()
-    loaded = SimpleNamespace(config=config, model=model, suite=suite, device=torch.device("cpu"), classes=suite.classes)
+    loaded = LoadedRun(config, model, suite, torch.device("cpu"), suite.classes)
     monkeypatch.setitem(sys.modules, "asrnorm.training", SimpleNamespace(load_run=lambda path, device="auto": loaded))
     return loaded

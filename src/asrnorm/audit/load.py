@@ -78,12 +78,11 @@ def _refuse_weights(model: str, weights: str | None) -> None:
 def _load_run(folder: Path, device: torch.device) -> Subject:
     if not (folder / "config.yaml").is_file():
         raise InputError(f"{folder}: not the folder of a run, it has no config.yaml; a model is {_FORMS}")
-    from asrnorm.evaluation import evaluation_size
     from asrnorm.training import load_run
 
     loaded = load_run(folder, str(device))
     code = (folder / "config.yaml").read_bytes()
-    form = Form(size=evaluation_size(loaded.suite))  # mean and deviation stand in the run's own model
+    form = Form(size=loaded.input_size)  # mean and deviation stand in the run's own model
     subject = ModuleSubject(folder.name, loaded.model, form, device=device, kind="run", source=code)
     subject.native_size = loaded.suite.image_size
     subject.class_names = loaded.classes

@@ -90,7 +90,7 @@ def evaluate(
     if statistics:
         _analyze(run, loaded, config, chosen)
         return
-    from asrnorm.evaluation import ATTACKS, evaluation_size, score_attacks, score_suite
+    from asrnorm.evaluation import ATTACKS, score_attacks, score_suite
     from asrnorm.evaluation.shard import thin
 
     started = time.monotonic()
@@ -100,7 +100,7 @@ def evaluate(
     form: dict[str, Any] = {
         "batch_size": config.evaluate_batch,
         "precision": config.precision,
-        "resize": evaluation_size(loaded.suite),  # the size the network was trained for, whatever the other suite's is
+        "resize": loaded.input_size,  # whatever the other suite's is
     }
     if data is not None:
         places = _score_places(loaded, data, limit, form)
@@ -123,7 +123,7 @@ def evaluate(
 
 
 def _analyze(run: Path, loaded: "LoadedRun", config: RunConfig, suite: "Suite") -> None:
-    from asrnorm.evaluation import evaluation_size, learned_statistics
+    from asrnorm.evaluation import learned_statistics
     from asrnorm.evaluation.learned_statistics import PER_DOMAIN
 
     arrays = learned_statistics(
@@ -132,7 +132,7 @@ def _analyze(run: Path, loaded: "LoadedRun", config: RunConfig, suite: "Suite") 
         per_domain=min(config.evaluate_limit or PER_DOMAIN, PER_DOMAIN),
         batch_size=min(config.evaluate_batch, 100),
         precision=config.precision,
-        resize=evaluation_size(loaded.suite),
+        resize=loaded.input_size,
     )
     path = keep_statistics(run, arrays)
     typer.echo(f"{path}: learned statistics of {len(arrays['domain']):,} images")

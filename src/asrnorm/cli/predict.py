@@ -29,7 +29,7 @@ def predict(
     """
     import_modules(modules)
     loaded = open_run(run)
-    from asrnorm.evaluation import evaluation_size, predict_files
+    from asrnorm.evaluation import predict_files
 
     table = Table(box=None, pad_edge=False)
     table.add_column("image", overflow="fold")
@@ -44,7 +44,7 @@ def predict(
         batch_size=loaded.config.evaluate_batch,
         device=loaded.device,
         precision=loaded.config.precision,
-        resize=evaluation_size(loaded.suite),
+        resize=loaded.input_size,
     ):
         if isinstance(found, InputError):
             num_failed += 1

@@ -10,6 +10,7 @@ import torch
 from torch import nn
 
 from asrnorm.data import FileSet, ImageSet, Suite
+from asrnorm.data.augment.input_size import network_size
 from asrnorm.errors import InputError
 from asrnorm.evaluation.bundle import count_together
 from asrnorm.evaluation.forward import Forward
@@ -20,9 +21,6 @@ from asrnorm.methods.mode import evaluating
 from asrnorm.precision import Precision
 from asrnorm.results import DomainScore
 from asrnorm.world import ALONE, World
-
-# Networks for PACS are trained on crops of 222 and tested on the whole image resized to that, as RSC's and JiGen's are.
-_SIZES = {"pacs": (222, 222)}
 
 Size = tuple[int, int] | Literal["auto"] | None
 
@@ -188,15 +186,19 @@ def _scorer(
     return score_one
 
 
-def evaluation_size(suite: Suite) -> tuple[int, int]:
-    """Return height and width at which networks for a suite are evaluated: 222x222 for PACS, else the suite's own.
+def evaluation_size(suite: Suite, augment: str | None = None) -> tuple[int, int]:
+    """Return height and width at which a network for a suite is evaluated: those it was trained at.
+
+    Args:
+        suite: of the network.
+        augment: what it was trained with; where `None`, the recipes' own, by which it is 222x222 for PACS.
 
     Example:
         >>> from asrnorm.data import create_suite
         >>> evaluation_size(create_suite("pacs")), evaluation_size(create_suite("digits"))
         ((222, 222), (32, 32))
     """
-    return _SIZES.get(suite.name, suite.image_size)
+    return network_size(suite.name if augment is None else augment, suite.image_size)
 
 
 def check_labels(labels: np.ndarray, num_classes: int, name: str) -> None:

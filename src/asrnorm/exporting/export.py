@@ -8,7 +8,6 @@ from pathlib import Path
 import torch
 
 from asrnorm.errors import InputError, StorageError, WrongCallError
-from asrnorm.evaluation import evaluation_size
 from asrnorm.exporting.base import FORMATS, FileFormat, Subject
 from asrnorm.exporting.card import describe_file
 from asrnorm.exporting.verify import Verdict, verify
@@ -64,9 +63,7 @@ def export_run(
     model = run.model if run.device.type == "cpu" else copy.deepcopy(run.model).cpu()
     if chosen.is_traced:
         model = model if run.config.precision != "float64" else copy.deepcopy(model).to(torch.float32)
-    subject = Subject(
-        run=run, model=model, size=evaluation_size(run.suite) if size is None else size, batch=batch, opset=opset
-    )
+    subject = Subject(run=run, model=model, size=run.input_size if size is None else size, batch=batch, opset=opset)
     content, facts = chosen.encode(subject)
     try:
         with replacing(path) as temporary:

@@ -13,23 +13,13 @@ import torch
 from torch import Tensor
 
 from asrnorm.data.augment.crop import shift_flip
+from asrnorm.data.augment.input_size import network_size
 from asrnorm.data.augment.pacs import Finish, PacsDraw, apply_pacs, draw_pacs
 
 Augment = Literal["none", "cifar", "pacs"]
 
 PADDING = 4
-PACS_SIZE, PACS_CROP = (227, 227), (222, 222)  # images as published, and as RSC cuts and tests them
 _FLIP = 0.5
-
-
-def network_size(augment: Augment, image_size: tuple[int, int]) -> tuple[int, int]:
-    """Return the size in which the network sees images: 222 for PACS's 227, else their own.
-
-    Example:
-        >>> network_size("pacs", (227, 227)), network_size("pacs", (64, 64))
-        ((222, 222), (64, 64))
-    """
-    return PACS_CROP if augment == "pacs" and image_size == PACS_SIZE else image_size
 
 
 def draw_augmentation(

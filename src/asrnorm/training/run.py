@@ -46,6 +46,13 @@ class LoadedRun:
     device: torch.device
     classes: tuple[str, ...]
 
+    @property
+    def input_size(self) -> tuple[int, int]:
+        """Height and width at which the model was trained and takes images."""
+        from asrnorm.evaluation.score import evaluation_size
+
+        return evaluation_size(self.suite, self.config.augment)
+
 
 class _Site(NamedTuple):
     """Where a run takes place."""
@@ -223,7 +230,7 @@ def _train(
 def _evaluate(config: RunConfig, suite: Suite, model: Classifier, site: _Site, *, commit: str, steps: int) -> RunResult:
     from asrnorm.evaluation.score import evaluation_size, score_suite
 
-    size = evaluation_size(suite)
+    size = evaluation_size(suite, config.augment)
     scores = score_suite(
         model,
         suite,

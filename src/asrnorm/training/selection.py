@@ -107,7 +107,7 @@ def create_measure(
         "device": device,
         "precision": config.precision,
         "world": world,
-        "resize": evaluation_size(suite),
+        "resize": evaluation_size(suite, config.augment),
     }
     if rule == "oracle":
         if not suite.target_names:

@@ -90,9 +90,9 @@ def test_a_folder_and_a_text_are_answered_by_name(run, tmp_path):
 def test_images_are_predicted_in_the_form_in_which_the_run_was_evaluated(tmp_path, monkeypatch):
     given = {}
     monkeypatch.setattr("asrnorm.evaluation.predict_files", lambda *parts, **options: given.update(options) or [])
-    monkeypatch.setattr("asrnorm.evaluation.evaluation_size", lambda suite: (6, 6))  # as PACS has another than its own
-    run = install_run(monkeypatch, tmp_path / "run", ToySuite(), evaluate_batch=2, precision="float64")
+    suite = ToySuite(size=(227, 227))
+    run = install_run(monkeypatch, tmp_path / "run", suite, evaluate_batch=2, precision="float64", augment="pacs")
     result = CliRunner().invoke(app, [str(tmp_path / "run"), "a.png"])
     assert result.exit_code == 0, result.output
-    form = {"image_size": (8, 8), "batch_size": 2, "precision": "float64", "resize": (6, 6)}
+    form = {"image_size": (227, 227), "batch_size": 2, "precision": "float64", "resize": (222, 222)}
     assert given == {**form, "device": run.device}

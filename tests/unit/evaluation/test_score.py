@@ -171,7 +171,8 @@ def test_pacs_is_evaluated_at_222():
             return torch.zeros(len(images), 4)
 
     suite, net = Pacs(size=(227, 227), count=4), Size()
-    assert evaluation_size(suite) == (222, 222)
+    assert evaluation_size(suite) == evaluation_size(suite, "pacs") == (222, 222)
+    assert evaluation_size(suite, "none") == (227, 227)
     score_suite(net, suite)
     assert net.sizes == {(222, 222)}
     score_suite(net, suite, resize=None)

@@ -145,7 +145,7 @@ def test_no_more_images_of_a_domain_are_scored_than_the_limit(rule, domains):
 
 def test_a_choice_is_made_at_the_size_of_the_evaluation():
     class Pacs(ToySuite):
-        name = "pacs"
+        image_size = (227, 227)
 
     class Size(torch.nn.Module):
         def forward(self, images):
@@ -153,5 +153,5 @@ def test_a_choice_is_made_at_the_size_of_the_evaluation():
             return torch.zeros(len(images), 3)
 
     sizes, images = set(), ImageSet(np.zeros((2, 227, 227, 3), np.uint8), np.zeros(2, np.int64))
-    create_measure("source-val", Pacs(), images, tiny_config(), torch.device("cpu"), ALONE)(Size())
+    create_measure("source-val", Pacs(), images, tiny_config(augment="pacs"), torch.device("cpu"), ALONE)(Size())
     assert sizes == {(222, 222)}

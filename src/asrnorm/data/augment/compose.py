@@ -12,6 +12,7 @@ from torch import Tensor
 
 from asrnorm.data.augment.batch import check_images, constant
 from asrnorm.data.augment.crop import random_crop_flip
+from asrnorm.data.augment.input_size import PACS_CROP
 from asrnorm.data.augment.pacs import random_pacs
 from asrnorm.data.augment.resample import resize
 
@@ -82,7 +83,7 @@ class ToFloat:
 class Resize:
     """`resize` to `(height, width)` as a step."""
 
-    size: tuple[int, int] = (222, 222)
+    size: tuple[int, int] = PACS_CROP
 
     def __call__(self, images: Tensor, generator: torch.Generator | None = None) -> Tensor:  # noqa: ARG002
         """Return uint8 images of the new size; nothing is drawn from the generator."""
@@ -92,6 +93,6 @@ class Resize:
 # What the papers' recipes train and test with, by suite. Digits have no augmentation of their own and no mean or std.
 CIFAR_TRAIN = Compose((random_crop_flip, ToFloat(CIFAR_MEAN, CIFAR_STD)))
 CIFAR_EVAL = ToFloat(CIFAR_MEAN, CIFAR_STD)
-PACS_TRAIN = partial(random_pacs, size=(222, 222), finish=ToFloat(IMAGENET_MEAN, IMAGENET_STD))
-PACS_EVAL = Compose((Resize((222, 222)), ToFloat(IMAGENET_MEAN, IMAGENET_STD)))
+PACS_TRAIN = partial(random_pacs, size=PACS_CROP, finish=ToFloat(IMAGENET_MEAN, IMAGENET_STD))
+PACS_EVAL = Compose((Resize(PACS_CROP), ToFloat(IMAGENET_MEAN, IMAGENET_STD)))
 DIGITS_TRAIN = DIGITS_EVAL = ToFloat()

@@ -13,6 +13,7 @@ from torch import Tensor
 from asrnorm.data.augment.backend import find_fused_pacs
 from asrnorm.data.augment.batch import check_generator, check_images
 from asrnorm.data.augment.enhance import luma
+from asrnorm.data.augment.input_size import PACS_CROP
 from asrnorm.data.augment.jitter import Jitter, draw_jitter, jitter_colors
 from asrnorm.data.augment.random_box import draw_boxes
 from asrnorm.data.augment.resample import Boxes, resize_boxes
@@ -83,7 +84,7 @@ def apply_unfused(images: Tensor, drawn: PacsDraw, size: tuple[int, int]) -> Ten
 
 
 def random_pacs(
-    images: Tensor, generator: torch.Generator, size: tuple[int, int] = (222, 222), finish: Finish | None = None
+    images: Tensor, generator: torch.Generator, size: tuple[int, int] = PACS_CROP, finish: Finish | None = None
 ) -> Tensor:
     """Draw for each image and apply.
 
