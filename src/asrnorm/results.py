@@ -41,7 +41,8 @@ class RunResult:
         validation: accuracy of the reported model on validation images of the source by selection rule, where the suite
             has such images: what one setting may be chosen over another by.
         origin: of a kept result, what `env.json` says of its run: device, version of torch, day, edition of the test
-            images. It is there to be read: results that differ in it alone are the same.
+            images, and the commits at which it was resumed, where they are others. It is there to be read: results that
+            differ in it alone are the same.
     """
 
     recipe: str
@@ -61,6 +62,11 @@ class RunResult:
     validation: dict[str, float] = dataclasses.field(default_factory=dict)
     origin: dict[str, str] = dataclasses.field(default_factory=dict)
     schema: int = SCHEMA
+
+    @property
+    def commits(self) -> tuple[str, ...]:
+        """That of the start, and those at which the run was gone on with, as far as its origin says."""
+        return tuple(dict.fromkeys((self.commit, *self.origin.get("resumed", "").split())))
 
 
 def to_plain(result: RunResult) -> dict[str, Any]:

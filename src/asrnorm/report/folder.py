@@ -14,6 +14,7 @@ from asrnorm.studies import Cell, Measure, Row, RunSpec, Study
 from asrnorm.studies.collect import Collected, Measured, RunRecord
 from asrnorm.studies.domain import describe_missing, find_missing, read_measure
 from asrnorm.studies.significance import FEWEST, summarize
+from asrnorm.studies.store import read_origin
 
 AVERAGE, SOURCE = "unseen, average", "source"
 _MOST_COLUMNS = 30  # domains beyond these are shown by their average and in the list of runs
@@ -40,7 +41,8 @@ def collect_folder(folder: Path) -> Collected:
     found, problems = [], []
     for path in folders:
         try:
-            found.append(_Found(path, load_config(path / "config.yaml"), read_result(path / "result.json")))
+            result = replace(read_result(path / "result.json"), origin=read_origin(path / "env.json"))
+            found.append(_Found(path, load_config(path / "config.yaml"), result))
         except AsrnormError as error:
             problems.append(str(error))
     if not found:
@@ -142,7 +144,7 @@ def _record(one: _Found, spec: RunSpec) -> RunRecord:
 
 
 def _warn(found: Sequence[_Found], scales: Sequence[str], gone: frozenset[str]) -> list[str]:
-    commits = list(dict.fromkeys(one.result.commit for one in found))
+    commits = list(dict.fromkeys(commit for one in found for commit in one.result.commits))
     warnings = []
     if len({frozenset(domain.name for domain in one.result.domains) - gone for one in found}) > 1:
         warnings.append("runs were scored on different domains: their averages do not compare")

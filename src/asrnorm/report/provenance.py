@@ -18,7 +18,7 @@ def provenance(collected: Collected) -> str:
     records = _records(collected)
     if not records:
         return ""
-    commits = dict.fromkeys(shorten_commit(record.commit) for record in records.values())
+    commits = dict.fromkeys(shorten_commit(one) for record in records.values() for one in record.result.commits)
     selections = dict.fromkeys(record.result.selection for record in records.values())
     facts = [
         f"{len(records)} result{'s' * (len(records) != 1)}, n = "

@@ -91,7 +91,7 @@ def _seeds(records: Sequence[RunRecord]) -> str:
     lines = []
     for record in records:
         result = record.result
-        commit = shorten_commit(record.commit)
+        commit = ", ".join(map(shorten_commit, result.commits))
         words = [
             str(record.seed),
             f"{100 * result.average_accuracy:.1f}",

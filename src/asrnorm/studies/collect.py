@@ -249,7 +249,7 @@ def _warn(
 ) -> Iterator[str]:
     if cells and scale in _SMALLER:
         yield _SMALLER[scale]
-    commits = sorted({record.commit for cell in cells.values() for record in cell.records})
+    commits = sorted({one for cell in cells.values() for record in cell.records for one in record.result.commits})
     if len(commits) > 1:
         names = ", ".join(map(shorten_commit, commits))
         yield f"runs of {len(commits)} commits stand in one table: {names}"

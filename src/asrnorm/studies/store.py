@@ -16,7 +16,7 @@ from asrnorm.results import RunResult, parse_result, read_result, to_plain
 
 DETAILS = "details"
 _ROUNDING = 1e-9
-_ORIGIN = ("device", "torch", "day", "edition")
+_ORIGIN = ("device", "torch", "day", "edition", "resumed")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -169,6 +169,8 @@ def read_origin(path: Path) -> dict[str, str]:
     except (OSError, ValueError, AttributeError, TypeError):
         return {}
     latest["device"] = latest.get("gpu") or latest.get("device")
+    later = dict.fromkeys(str(part["commit"]) for part in first.get("resumed", ()) if part.get("commit"))
+    latest["resumed"] = " ".join(commit for commit in later if commit != first.get("commit"))
     return {name: str(latest[name]) for name in _ORIGIN if latest.get(name)}
 
 

@@ -46,6 +46,12 @@ def test_mixed_scales_and_commits_are_warned_of(runs):
     assert "2 commits" in warnings
 
 
+def test_a_run_of_two_commits_is_warned_of(runs):
+    folder = sorted(runs.iterdir())[0]
+    (folder / "env.json").write_text('{"commit": "a", "resumed": [{"commit": "bbbb"}]}')
+    assert any("2 commits" in warning and "bbbb" in warning for warning in collect_folder(folder).warnings)
+
+
 def test_runs_of_other_settings_are_rows_of_their_own(runs):
     folder = sorted(runs.glob("digits.rsda_asr*"))[0]
     other = runs / "other"

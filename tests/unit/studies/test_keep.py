@@ -10,7 +10,19 @@ import pytest
 from asrnorm.config import content_hash, run_name
 from asrnorm.errors import InputError
 from asrnorm.results import read_result, write_result
-from asrnorm.studies import ANALYSIS_FILES, Cell, Evaluation, Measure, Row, RunSpec, Study, get_study, keep, plan
+from asrnorm.studies import (
+    ANALYSIS_FILES,
+    Cell,
+    Evaluation,
+    Measure,
+    Row,
+    RunSpec,
+    Study,
+    collect,
+    get_study,
+    keep,
+    plan,
+)
 from asrnorm.studies.curve import read_log
 from asrnorm.studies.keep import COMPONENTS, format_lines, reduce_statistics
 from asrnorm.studies.store import find_results
@@ -300,6 +312,17 @@ def test_a_kept_line_says_where_and_of_what_it_was_made(place):
             "edition": "19 of 19 corruptions generated, seed 0",
         }
     assert kept[content_hash(BN.config(1, "paper"))].result.origin == {}
+
+
+def test_the_commits_at_which_a_run_was_gone_on_with_are_kept_and_warned_of(place):
+    parts = [{"commit": "b" * 40}, {"day": "2026-11-16"}, {"commit": "a" * 40}]
+    put_result(place["runs"], BN, 0, USPS, commit="a" * 40, env={"commit": "a" * 40, "resumed": parts})
+    keep(study_of(BN), **place)
+    nowhere = place["runs"].parent / "nowhere"
+    kept = find_results(nowhere, place["kept"]).results
+    assert kept[content_hash(BN.config(0, "paper"))].result.commits == ("a" * 40, "b" * 40)
+    warnings = collect(study_of(BN), runs=nowhere, kept=place["kept"], seeds=[0]).warnings
+    assert f"runs of 2 commits stand in one table: {'a' * 12}, {'b' * 12}" in warnings
 
 
 def test_a_line_kept_before_origins_were_is_the_same_line(place):
