@@ -4,23 +4,18 @@ from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager, suppress
 from copy import deepcopy
 from dataclasses import dataclass
-from itertools import islice
-from typing import Any
 
 import torch
 from torch import Tensor, nn
 
-from asrnorm.conversion.kind import default_factory
+from asrnorm.conversion.image_batch import Images, place_images
 from asrnorm.conversion.moments import Moments
 from asrnorm.conversion.refusal import refuse_wrapped
 from asrnorm.conversion.replace import NormAct, original_of
 from asrnorm.conversion.summary import count_layers
 from asrnorm.conversion.swap import revert
-from asrnorm.errors import ConversionError, InputError, InputTypeError
+from asrnorm.errors import ConversionError, InputError
 from asrnorm.norms import NormLayer
-
-Images = Tensor | tuple[Tensor, Any] | list[Any]
-"""Images `(n, 3, h, w)`, or a pair of them and something else, as loaders give."""
 
 _LEAST = 1e-4  # variance of a standardized channel that is taken for one that varies
 
@@ -97,34 +92,6 @@ def calibrate(model: nn.Module, batches: Iterable[Images], *, num_batches: int |
     channels = sum(norms[name].num_features for name in targets)
     skipped = tuple(name for name in converted if name not in targets)
     return CalibrationReport(tuple(targets), skipped, channels, unmet)
-
-
-def place_images(model: nn.Module, batches: Iterable[Images], num_batches: int | None) -> Iterator[Tensor]:
-    """Yield images on the device and in the dtype of a model, batch by batch.
-
-    Raises:
-        InputError: there were none, or a negative number was asked for.
-        InputTypeError: a tensor in place of batches, or a batch that is no tensor and does not start with one.
-    """
-    if isinstance(batches, Tensor):
-        raise InputTypeError(
-            "batches takes several, as a data loader gives them; of one tensor of images make [images]"
-        )
-    if num_batches is not None and num_batches < 0:
-        raise InputError(f"num_batches must be at least 0, not {num_batches}")
-    like = default_factory(model)
-    empty = True
-    for batch in islice(batches, num_batches):
-        images = batch[0] if isinstance(batch, list | tuple) and batch else batch
-        if not isinstance(images, Tensor):
-            raise InputTypeError(
-                f"a batch is a tensor of images, or a tuple that starts with one, not {type(batch).__name__}"
-            )
-        if len(images):
-            empty = False
-            yield images.to(**like)
-    if empty:
-        raise InputError("no images to take statistics of: give a batch or more")
 
 
 @contextmanager

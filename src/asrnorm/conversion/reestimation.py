@@ -6,7 +6,8 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from asrnorm.conversion.calibration import Images, place_images, refuse_infinite
+from asrnorm.conversion.calibration import refuse_infinite
+from asrnorm.conversion.image_batch import Images, place_images
 from asrnorm.conversion.refusal import refuse_wrapped
 from asrnorm.errors import ConversionError
 

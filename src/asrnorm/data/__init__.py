@@ -19,12 +19,12 @@ from asrnorm.data.image_set import ImageSet as ImageSet
 from asrnorm.data.pacs import PACS as PACS
 
 if TYPE_CHECKING:
-    from asrnorm.data.loader import Batch as Batch
+    from asrnorm.data.loader import ByteBatch as ByteBatch
     from asrnorm.data.loader import DeviceLoader as DeviceLoader
     from asrnorm.data.loader import FileLoader as FileLoader
     from asrnorm.data.loader import create_loader as create_loader
 
-_LOADERS = ("Batch", "DeviceLoader", "FileLoader", "create_loader")
+_LOADERS = ("ByteBatch", "DeviceLoader", "FileLoader", "create_loader")
 
 
 def __getattr__(name: str) -> Any:

@@ -20,7 +20,7 @@ from asrnorm.errors import InputError
 _COPY_ROWS = 2048  # images copied to the device at a time, so that a memory map never lies in memory as a whole
 
 
-class Batch(NamedTuple):
+class ByteBatch(NamedTuple):
     """Images uint8 `(n, 3, h, w)` in channels-last memory, labels int64 `(n,)`, rows of the set int64 `(n,)`."""
 
     images: Tensor
@@ -68,16 +68,16 @@ class DeviceLoader:
         """Return the number of batches in an epoch."""
         return len(self.order)
 
-    def batch(self, step: int) -> Batch:
+    def batch(self, step: int) -> ByteBatch:
         """Return the batch of a step, counted from the start of training."""
         rows = self.order.rows(step).to(self.device)
-        return Batch(self._images_nhwc[rows].permute(0, 3, 1, 2), self._labels[rows], rows)
+        return ByteBatch(self._images_nhwc[rows].permute(0, 3, 1, 2), self._labels[rows], rows)
 
-    def iterate(self, start: int, stop: int) -> Iterator[Batch]:
+    def iterate(self, start: int, stop: int) -> Iterator[ByteBatch]:
         """Yield the batches of the steps from `start` up to `stop`, over as many epochs as that takes."""
         return (self.batch(step) for step in range(start, stop))
 
-    def __iter__(self) -> Iterator[Batch]:
+    def __iter__(self) -> Iterator[ByteBatch]:
         """Yield the batches of the first epoch: with `shuffle=False`, the whole set."""
         return self.iterate(0, len(self))
 
@@ -119,13 +119,13 @@ class FileLoader:
         """Return the number of batches in an epoch."""
         return len(self.order)
 
-    def iterate(self, start: int, stop: int) -> Iterator[Batch]:
+    def iterate(self, start: int, stop: int) -> Iterator[ByteBatch]:
         """Yield the batches of the steps from `start` up to `stop`, over as many epochs as that takes.
 
         Raises:
             InputError: a file cannot be decoded; the line names it.
         """
-        loader: DataLoader[Batch] = DataLoader(
+        loader: DataLoader[ByteBatch] = DataLoader(
             self._files,
             batch_sampler=(self.order.rows(step).tolist() for step in range(start, stop)),
             num_workers=self.num_workers,
@@ -138,9 +138,9 @@ class FileLoader:
             if isinstance(batch, InputError):
                 raise batch
             images_nhwc, labels, rows = (part.to(self.device, non_blocking=True) for part in batch)
-            yield Batch(images_nhwc.permute(0, 3, 1, 2), labels, rows)
+            yield ByteBatch(images_nhwc.permute(0, 3, 1, 2), labels, rows)
 
-    def __iter__(self) -> Iterator[Batch]:
+    def __iter__(self) -> Iterator[ByteBatch]:
         """Yield the batches of the first epoch: with `shuffle=False`, the whole set."""
         return self.iterate(0, len(self))
 
@@ -190,7 +190,7 @@ def seed_worker(worker: int) -> None:
     np.random.seed(seed)
 
 
-class _Files(Dataset[Batch]):
+class _Files(Dataset[ByteBatch]):
     """Whole batches of decoded files; a bad file comes back as its error.
 
     torch would wrap an error raised in a worker into the worker's traceback, many lines long.

@@ -10,6 +10,7 @@ from torch import Tensor, nn
 
 from asrnorm.errors import InputError, InputTypeError
 from asrnorm.models import Classifier
+from asrnorm.models.base import PARTS
 from asrnorm.registry import Registry
 from asrnorm.world import ALONE, World
 
@@ -62,7 +63,6 @@ def _is_unit(images: Tensor) -> bool:
 
 
 _STEPS = "own_steps"
-_PARTS = ("features", "embed", "classify")
 
 
 class Images(Protocol):
@@ -131,6 +131,11 @@ class Method:
         """
         if isinstance(batch, Batch):
             return batch
+        first = batch[0] if isinstance(batch, list | tuple) and batch else None
+        if isinstance(first, Tensor) and not first.is_floating_point():
+            raise InputTypeError(
+                f"images must be floating-point, these are {first.dtype}; of bytes make (images / 255, labels)"
+            )
         if not isinstance(batch, list | tuple) or len(batch) != 2 or not all(isinstance(x, Tensor) for x in batch):
             raise InputTypeError(f"a batch is a pair of tensors, images and labels, or a Batch, not {_describe(batch)}")
         images, labels = batch
@@ -236,11 +241,11 @@ def _naming_parts(function: Callable[..., Any]) -> Callable[..., Any]:
     """Say in one line that a network lacks one of the three parts which the method calls."""
 
     @wraps(function)
-    def checked(self: Method, model: nn.Module, *arguments: Any) -> Any:
+    def checked(self: Method, model: nn.Module, *arguments: Any, **named: Any) -> Any:
         try:
-            return function(self, model, *arguments)
+            return function(self, model, *arguments, **named)
         except AttributeError as error:
-            lacking = [part for part in _PARTS if not hasattr(model, part)]
+            lacking = [part for part in PARTS if not hasattr(model, part)]
             if error.name not in lacking:
                 raise
             raise InputError(

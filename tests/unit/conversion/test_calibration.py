@@ -211,6 +211,7 @@ def test_a_network_that_fails_is_left_as_it_was():
         (torch.zeros(2, 3, 4, 4), {}, r"batches takes several.* make \[images\]"),
         ([{"images": torch.zeros(2, 3, 4, 4)}], {}, "a tuple that starts with one, not dict"),
         ([("a", "b")], {}, "a tuple that starts with one, not tuple"),
+        ([torch.zeros(2, 3, 4, 4, dtype=torch.uint8)], {}, r"not torch\.uint8; of bytes make \[batch\[0\] / 255 for"),
         ([torch.zeros(2, 3, 4, 4)], {"num_batches": -1}, "num_batches must be at least 0, not -1"),
     ],
 )

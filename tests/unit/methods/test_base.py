@@ -94,3 +94,15 @@ def test_images_beyond_the_unit_range_are_refused_where_pixels_are_changed(name)
 def test_what_is_no_pair_is_one_line(batch):
     with pytest.raises(InputTypeError, match="a batch is a pair of tensors, images and labels, or a Batch, not "):
         asrnorm.create_method("erm").loss(SmoothNet(), batch)
+
+
+def test_bytes_are_refused_with_what_to_make_of_them():
+    batch = (torch.zeros(2, 3, 8, 8, dtype=torch.uint8), torch.zeros(2, dtype=torch.long), torch.arange(2))
+    with pytest.raises(InputTypeError, match=r"these are torch\.uint8; of bytes make \(images / 255, labels\)"):
+        asrnorm.create_method("erm").loss(SmoothNet(), batch)
+
+
+@pytest.mark.parametrize("name", METHODS.names())
+def test_a_loss_takes_its_arguments_by_name(name):
+    pair = torch.rand(8, 3, 32, 32), torch.arange(8) % 10
+    assert asrnorm.create_method(name).loss(model=small(), batch=pair).isfinite()
