@@ -12,7 +12,7 @@ from torch import Tensor, nn
 
 from asrnorm import ops
 from asrnorm.errors import InputError, InputTypeError
-from asrnorm.norms.base import NORMS, affine_parameters, spatial_size
+from asrnorm.norms.base import NORMS, affine_parameters, check_eps, spatial_size
 from asrnorm.norms.dense import read_dense
 from asrnorm.norms.running import TracksBatch
 
@@ -128,8 +128,7 @@ class ASRNorm2d(TracksBatch):
             raise InputError(f"{self.label()}: lambda_init and gate_init must be finite")
         if self.num_features < 1:
             raise InputError(f"{self.label()}: num_features must be at least 1")
-        if not self.eps >= 0:
-            raise InputError(f"{self.label()}: eps must be at least 0, not {self.eps}")
+        check_eps(self.eps)
         if min(stan_ratio, rescale_ratio, 1 if rescale_features is None else rescale_features) < 1:
             raise InputError(f"{self.label()}: ratios and rescale_features must be at least 1")
         if self.statistics not in STATISTICS:

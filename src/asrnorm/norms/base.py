@@ -170,6 +170,16 @@ def check_num_features(num_features: int) -> None:
         raise InputError(f"num_features must be at least 1, not {num_features}")
 
 
+def check_eps(eps: float) -> None:
+    """Refuse an epsilon under which a root has no value.
+
+    Raises:
+        InputError: negative, or NaN.
+    """
+    if not eps >= 0:
+        raise InputError(f"eps must be at least 0, not {eps}")
+
+
 def affine_parameters(num_features: int, **factory: Any) -> tuple[nn.Parameter, nn.Parameter]:
     """Return a gain of ones and a bias of zeros."""
     check_num_features(num_features)

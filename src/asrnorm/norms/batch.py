@@ -15,6 +15,7 @@ from asrnorm.norms.base import (
     NORMS,
     NormLayer,
     ProcessSum,
+    check_eps,
     check_num_features,
     join_processes,
     spatial_size,
@@ -50,6 +51,7 @@ class BatchNorm(NormLayer, nn.BatchNorm2d):
         dtype: torch.dtype | None = None,
     ) -> None:
         check_num_features(num_features)
+        check_eps(eps)
         nn.BatchNorm2d.__init__(self, num_features, eps, momentum, device=device, dtype=dtype)
 
     def uses_batch(self) -> bool:

@@ -7,7 +7,7 @@ import torch
 from torch import Tensor, nn
 
 from asrnorm import ops
-from asrnorm.norms.base import NORMS, affine_parameters, reset_affine, spatial_size
+from asrnorm.norms.base import NORMS, affine_parameters, check_eps, reset_affine, spatial_size
 from asrnorm.norms.running import TracksBatch
 
 
@@ -42,6 +42,7 @@ class BatchInstanceNorm(TracksBatch):
         dtype: torch.dtype | None = None,
     ) -> None:
         super().__init__()
+        check_eps(eps)
         self.num_features, self.eps, self.momentum = num_features, eps, momentum
         self.weight, self.bias = affine_parameters(num_features, device=device, dtype=dtype)
         self.gate = nn.Parameter(torch.ones(num_features, device=device, dtype=dtype))

@@ -14,6 +14,7 @@ from asrnorm.norms.base import (
     NORMS,
     NormLayer,
     affine_parameters,
+    check_eps,
     check_num_features,
     reset_affine,
     spatial_size,
@@ -51,6 +52,7 @@ class GroupNorm(NormLayer):
         if num_groups < 1:
             raise InputError(f"{self.label()}: num_groups must be at least 1, not {num_groups}")
         self.num_groups = largest_divisor(num_features, num_groups)
+        check_eps(eps)
         self.eps = eps
         self.weight, self.bias = affine_parameters(num_features, device=device, dtype=dtype)
 

@@ -12,6 +12,7 @@ from asrnorm.norms.base import (
     NORMS,
     NormLayer,
     affine_parameters,
+    check_eps,
     check_num_features,
     reset_affine,
     spatial_size,
@@ -53,6 +54,7 @@ class ILMNorm(NormLayer):
     ) -> None:
         super().__init__()
         check_num_features(num_features)
+        check_eps(eps)
         self.num_features, self.eps = num_features, eps
         if min(group_size, reduction) < 1:
             raise InputError(f"{self.label()}: group_size and reduction must be at least 1")

@@ -7,7 +7,7 @@ import torch
 from torch import Tensor, nn
 
 from asrnorm import ops
-from asrnorm.norms.base import NORMS, affine_parameters, reset_affine, spatial_size
+from asrnorm.norms.base import NORMS, affine_parameters, check_eps, reset_affine, spatial_size
 from asrnorm.norms.running import TracksBatch
 
 
@@ -44,6 +44,7 @@ class SwitchNorm(TracksBatch):
         dtype: torch.dtype | None = None,
     ) -> None:
         super().__init__()
+        check_eps(eps)
         self.num_features, self.batch, self.eps, self.momentum = num_features, batch, eps, momentum
         self.weight, self.bias = affine_parameters(num_features, device=device, dtype=dtype)
         count = 3 if batch else 2
