@@ -54,16 +54,21 @@ class World:
         """Replace each gradient by the sum over the processes.
 
         Of losses that are each process's share of the global mean, that is the gradient of the global mean. Reduced
-        here rather than by DDP's hooks: methods call parts of the model, which those hooks do not see.
+        here rather than by DDP's hooks: methods call parts of the model, which those hooks do not see. A parameter that
+        no process has a gradient for stays without, as in a run on one.
         """
         if self.size == 1:
             return
+        used = [parameter.grad is not None for parameter in parameters]
         gradients = [p.grad if p.grad is not None else torch.zeros_like(p) for p in parameters]
-        flat = torch.cat([gradient.flatten() for gradient in gradients])
+        counts = torch.tensor(used, dtype=gradients[0].dtype, device=gradients[0].device)
+        flat = torch.cat([*(gradient.flatten() for gradient in gradients), counts])
         distributed.all_reduce(flat)
+        anywhere = used if all(used) else (flat[-len(used) :] > 0).tolist()
         start = 0
-        for parameter, gradient in zip(parameters, gradients, strict=True):
-            parameter.grad = flat[start : start + gradient.numel()].view_as(gradient)
+        for parameter, gradient, is_used in zip(parameters, gradients, anywhere, strict=True):
+            if is_used:
+                parameter.grad = flat[start : start + gradient.numel()].view_as(gradient)
             start += gradient.numel()
 
 

@@ -150,8 +150,7 @@ class Trainer:
         if self.step < self._careful_until:
             self._refuse_bad(loss, batch)
         loss.backward()
-        used = [parameter for parameter in self.model.parameters() if parameter.grad is not None]
-        self.world.sum_gradients(used)
+        self.world.sum_gradients([parameter for parameter in self.model.parameters() if parameter.requires_grad])
         self.optimizer.step()
         self.optimizer.zero_grad(set_to_none=True)
         return loss.detach()
