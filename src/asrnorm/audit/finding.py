@@ -54,9 +54,8 @@ def compare(audit: Audit) -> str:
 def warnings(audit: Audit) -> list[str]:
     """Return what a reader must know before believing the numbers."""
     lines = []
-    num_classes = len(audit.classes)
     for model in audit.models:
-        if model.clean.accuracy <= _NEAR_CHANCE / num_classes:
+        if model.clean.accuracy <= _NEAR_CHANCE / model.num_classes:
             lines.append(
                 f"{model.name} is right on {_percent(model.clean.accuracy)} of clean images, close to guessing: check "
                 "--classes, --mean, --std and --weights before reading on."

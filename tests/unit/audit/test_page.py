@@ -2,12 +2,13 @@
 
 import json
 import re
+from dataclasses import replace
 from types import SimpleNamespace
 
 import pytest
 
 from asrnorm.audit import ModuleSubject, Plan, read_pictures, run_audit, write_audit
-from asrnorm.audit.finding import compare
+from asrnorm.audit.finding import compare, warnings
 from asrnorm.audit.result import Reading, average
 from asrnorm.audit.table import _cell
 from helpers.audited import ColorNet, make_folder
@@ -86,6 +87,14 @@ def test_a_model_that_guesses_is_warned_about(tmp_path, pictures):
     made.module.network.fc.weight.data *= -1
     text, _, _ = write(tmp_path, pictures, made)
     assert "close to guessing: check --classes, --mean, --std" in text
+
+
+def test_a_model_of_more_classes_than_there_are_folders_does_not_guess(tmp_path, pictures):
+    _, _, audit = write(tmp_path, pictures, subject("net"))
+    right = replace(audit.models[0], num_classes=1000, clean=replace(audit.models[0].clean, accuracy=0.72))
+    two = replace(audit, classes=audit.classes[:2], not_available={})
+    assert not warnings(replace(two, models=(right,)))
+    assert warnings(replace(two, models=(replace(right, num_classes=2),)))
 
 
 def reading(accuracy):
