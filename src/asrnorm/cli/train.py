@@ -46,13 +46,15 @@ def train(
     """
     import_modules(modules)
     changes = dict(map(_split, assignments or ()))
+    from asrnorm.training.assembly import check_config, rehearse
+
     try:
         config = _resolve(recipe, scale, config_file, seed, source, target, changes)
+        check_config(config)
+        if dry_run:
+            rehearse(config)
     except InputError as error:
         raise WrongCallError(str(error)) from error
-    from asrnorm.training.assembly import check_config
-
-    check_config(config)
     if dry_run:
         typer.echo(f"{dump_config(config)}# hash {content_hash(config)}")
         return

@@ -57,7 +57,7 @@ def ada(norm: str) -> RunConfig:
 def me_ada(norm: str) -> RunConfig:
     """ME-ADA in the released setting of Zhao et al., 2020."""
     # Theirs differ in the data (torchvision's first 10,000 images, resized bilinearly) and report the step that is best
-    # on the targets (selection=oracle).
+    # on the targets (selection=oracle evaluate_every=100).
     return vary(
         replace(erm(norm), shuffle=True),
         "me_ada",

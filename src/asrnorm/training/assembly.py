@@ -1,5 +1,6 @@
 """From a config to the things it names: checked first, then made, on the device and in the precision of the run."""
 
+from contextlib import suppress
 from typing import Any
 
 import torch
@@ -7,9 +8,9 @@ import torch
 from asrnorm.config import RunConfig
 from asrnorm.conversion import convert
 from asrnorm.conversion.select import STILL_BATCH, Layers
-from asrnorm.data import SUITES, Suite
+from asrnorm.data import SUITES, Suite, create_suite
 from asrnorm.data.fetch.weight_file import find_weights
-from asrnorm.errors import InputError
+from asrnorm.errors import InputError, MissingDependencyError
 from asrnorm.methods import METHODS, Method, create_method, keyed_generator
 from asrnorm.models import MODELS, Classifier, create_model, replaces_norms
 from asrnorm.models.base import PARTS
@@ -41,7 +42,27 @@ def check_config(config: RunConfig) -> None:
             f"layers={config.layers} chooses norms of a pretrained network: it needs weights; without them every norm "
             f"is {config.norm.name!r}"
         )
+    if config.selection != "last" and not config.evaluate_every:
+        raise InputError(
+            f"selection={config.selection} chooses among evaluations, and evaluate_every=0 makes none: give it a "
+            "number of steps"
+        )
     create_method(config.method.name, **config.method.args)  # its constructor checks the values of its options
+
+
+def rehearse(config: RunConfig) -> None:
+    """Make the suite and the model of a run on paper, so that values which they refuse show before it is started.
+
+    No file of data is read, so that a suite's classes may be unknown: the model is made with two.
+
+    Raises:
+        InputError: what a constructor refuses.
+    """
+    create_suite(config.suite.name, **config.suite.args)
+    with torch.device("meta"), suppress(MissingDependencyError):
+        create_model(
+            config.model.name, norm=config.norm.name, norm_options=config.norm.args, **_model_options(config, 2)
+        )
 
 
 def build_model(config: RunConfig, suite: Suite, num_classes: int, device: torch.device) -> Classifier:

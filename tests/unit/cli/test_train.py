@@ -10,7 +10,7 @@ from typer.testing import CliRunner
 
 from asrnorm.cli.train import _print, train
 from asrnorm.config import content_hash, dump_config
-from asrnorm.errors import InputError, UnknownNameError
+from asrnorm.errors import InputError, UnknownNameError, WrongCallError
 from helpers import tiny_run
 from helpers.fake_asrnorm import result
 from helpers.finished_run import make_config
@@ -126,6 +126,24 @@ def test_names_that_do_not_exist_are_answered(config_file):
         call("--config", config_file, "--import", "no_such_module_here")
     with pytest.raises(InputError, match="no such config"):
         call("--config", "nowhere.yaml")
+
+
+@pytest.mark.parametrize(
+    ("value", "message"),
+    [
+        ("method.margin=abc", "must be float"),
+        ("norm.statistics=foo", "statistics must be"),
+        ("norm.eps=-1", "eps must be at least 0"),
+        ("suite.subset=foo", "subset"),
+        ("calibrate=3", "calibrate needs a pretrained network"),
+        ("selection=oracle", "selection=oracle chooses among evaluations"),
+    ],
+)
+def test_values_that_cannot_run_are_wrong_calls_before_anything_is_done(value, message):
+    name = "pacs.rsc_bn" if value.startswith("method") else "digits.erm_asr"
+    with pytest.raises((WrongCallError, UnknownNameError), match=message):
+        call(name, "--set", value, "--dry-run")
+    assert call(name, "--dry-run").exit_code == 0
 
 
 def test_other_processes_print_nothing(config_file, tmp_path, monkeypatch):

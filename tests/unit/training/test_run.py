@@ -318,11 +318,11 @@ def test_without_a_validation_split_images_are_held_out_to_choose_and_given_back
     assert logged_steps(tmp_path / "a")[-1] == 16
 
 
-def test_selection_with_one_evaluation_has_nothing_to_choose(tmp_path):
-    suite = Choice(name="toy", args={"validation": False})
-    result = run(tiny_config(steps=4, suite=suite, selection="source-val", evaluate_every=0), tmp_path / "a")
-    assert result.steps == 4
-    assert not (tmp_path / "a" / "choice").exists()
+def test_a_selection_without_evaluations_is_refused(tmp_path):
+    config = tiny_config(steps=4, selection="oracle", evaluate_every=0)
+    with pytest.raises(InputError, match=r"selection=oracle chooses among evaluations, and evaluate_every=0 makes no"):
+        run(config, tmp_path / "a")
+    assert not (tmp_path / "a").exists()
 
 
 def test_float64_and_bfloat16_run(tmp_path):
