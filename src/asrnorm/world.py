@@ -5,6 +5,7 @@ processes gives the numbers of a run on one.
 """
 
 from dataclasses import dataclass
+from typing import Any
 
 import torch
 import torch.distributed as distributed
@@ -43,7 +44,7 @@ class World:
         return torch.cat([part[: int(length)] for part, length in zip(parts, lengths, strict=True)])
 
     def sum(self, tensor: Tensor) -> Tensor:
-        """Return the sum over all processes, without a gradient."""
+        """Return the sum over all processes, without a gradient; `sum_over_processes` has one."""
         if self.size == 1:
             return tensor
         total = tensor.detach().clone()
@@ -73,3 +74,21 @@ class World:
 
 
 ALONE = World()
+
+
+def sum_over_processes(tensor: Tensor) -> Tensor:
+    """Return the sum over all processes; the gradient is the sum of theirs, and can be differentiated again."""
+    total: Tensor = _Sum.apply(tensor)
+    return total
+
+
+class _Sum(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx: Any, tensor: Tensor) -> Tensor:  # noqa: ARG004
+        total = tensor.clone(memory_format=torch.contiguous_format)
+        distributed.all_reduce(total)
+        return total
+
+    @staticmethod
+    def backward(ctx: Any, *gradients: Tensor) -> Tensor:  # noqa: ARG004
+        return sum_over_processes(gradients[0])

@@ -1,16 +1,13 @@
 """M-ADA's meta step: the loss of grown images after a step on source images, differentiated through that step."""
 
-from typing import Any
-
 import torch
-import torch.distributed as distributed
 import torch.nn.functional as F
 from torch import Tensor
 from torch.func import functional_call
 
 from asrnorm.methods.base import Batch
 from asrnorm.models import Classifier
-from asrnorm.world import World
+from asrnorm.world import World, sum_over_processes
 
 
 def meta_loss(model: Classifier, batch: Batch, is_source: Tensor, *, inner_lr: float, world: World) -> Tensor:
@@ -50,7 +47,7 @@ def meta_loss(model: Classifier, batch: Batch, is_source: Tensor, *, inner_lr: f
         source_loss, list(parameters.values()), create_graph=True, allow_unused=True, materialize_grads=True
     )
     if world.size > 1:
-        gradients = _sum_over_processes(gradients)
+        gradients = _sum_gradients(gradients)
     adapted = {
         name: value - inner_lr * gradient for (name, value), gradient in zip(parameters.items(), gradients, strict=True)
     }
@@ -63,25 +60,7 @@ def _total_loss(logits: Tensor, labels: Tensor) -> Tensor:
     return F.cross_entropy(logits, labels, reduction="sum")
 
 
-def _sum_over_processes(gradients: tuple[Tensor, ...]) -> tuple[Tensor, ...]:
-    flat = _SumOverProcesses.apply(torch.cat([gradient.flatten() for gradient in gradients]))
+def _sum_gradients(gradients: tuple[Tensor, ...]) -> tuple[Tensor, ...]:
+    flat = sum_over_processes(torch.cat([gradient.flatten() for gradient in gradients]))
     parts = flat.split([gradient.numel() for gradient in gradients])
     return tuple(part.view_as(gradient) for part, gradient in zip(parts, gradients, strict=True))
-
-
-class _SumOverProcesses(torch.autograd.Function):
-    """Sum of a tensor over the processes, and of its gradient."""
-
-    @staticmethod
-    def forward(ctx: Any, tensor: Tensor) -> Tensor:  # noqa: ARG004
-        return _total(tensor)
-
-    @staticmethod
-    def backward(ctx: Any, *gradients: Tensor) -> Tensor:  # noqa: ARG004
-        return _total(gradients[0])
-
-
-def _total(tensor: Tensor) -> Tensor:
-    total = tensor.clone()
-    distributed.all_reduce(total)
-    return total

@@ -5,15 +5,12 @@ processes, and join their moments with it: forward, backward and running statist
 """
 
 import logging
-from typing import Any
 
-import torch
-import torch.distributed as distributed
-from torch import Tensor, nn
+from torch import nn
 from torch.nn.modules.batchnorm import _BatchNorm
 
 from asrnorm.norms.base import NormLayer
-from asrnorm.world import World
+from asrnorm.world import World, sum_over_processes
 
 logger = logging.getLogger("asrnorm")
 
@@ -42,21 +39,3 @@ def synchronize(model: nn.Module, world: World) -> int:
             len(foreign),
         )
     return len(layers)
-
-
-def sum_over_processes(tensor: Tensor) -> Tensor:
-    """Return the sum over all processes; the gradient is the sum of theirs, and can be differentiated again."""
-    total: Tensor = _Sum.apply(tensor)
-    return total
-
-
-class _Sum(torch.autograd.Function):
-    @staticmethod
-    def forward(ctx: Any, tensor: Tensor) -> Tensor:  # noqa: ARG004
-        total = tensor.clone(memory_format=torch.contiguous_format)
-        distributed.all_reduce(total)
-        return total
-
-    @staticmethod
-    def backward(ctx: Any, *gradients: Tensor) -> Tensor:  # noqa: ARG004
-        return sum_over_processes(gradients[0])
