@@ -3,8 +3,6 @@
 from collections.abc import Iterator
 from typing import Any
 
-from asrnorm.studies.curve import read_log as read_log
-
 Points = list[tuple[float, float]]
 
 

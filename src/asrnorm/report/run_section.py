@@ -10,10 +10,11 @@ from asrnorm.commit import shorten_commit
 from asrnorm.config import dump_config
 from asrnorm.errors import AsrnormError
 from asrnorm.report.cell_table import scrolling
-from asrnorm.report.log import curve, read_log
+from asrnorm.report.log import curve
 from asrnorm.report.sparkline import sparkline
 from asrnorm.studies import RunSpec
 from asrnorm.studies.collect import Collected, RunRecord
+from asrnorm.studies.curve import read_log
 
 STYLE = """
 section.run { border-top: 1px solid var(--line); padding: .4rem 0 .8rem; scroll-margin-top: .5rem; }

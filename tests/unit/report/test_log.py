@@ -1,4 +1,5 @@
-from asrnorm.report.log import curve, lambda_curves, read_log, thin
+from asrnorm.report.log import curve, lambda_curves, thin
+from asrnorm.studies.curve import read_log
 
 
 def test_a_log_that_a_kill_cut_short_ends_there(tmp_path):

@@ -8,10 +8,11 @@ from typing import Any
 
 from asrnorm.report.figure import DASHES, INK, canvas
 from asrnorm.report.figures.base import FIGURES, NothingToDrawError, look, records_of
-from asrnorm.report.log import Points, lambda_curves, read_log, thin
+from asrnorm.report.log import Points, lambda_curves, thin
 from asrnorm.report.run_section import identify
 from asrnorm.studies import Row
 from asrnorm.studies.collect import Collected, RunRecord
+from asrnorm.studies.curve import read_log
 from asrnorm.studies.decay import START, decay_curve
 
 _TITLES = {f"lambda_{name}": rf"$\lambda_\{name}$" for name in ("mu", "sigma", "beta", "gamma")}

@@ -9,9 +9,10 @@ from typing import Any
 
 from asrnorm.report.figure import DASHES, canvas
 from asrnorm.report.figures.base import FIGURES, NothingToDrawError, diverged_folders, look, records_of
-from asrnorm.report.log import Points, curve, read_log, thin
+from asrnorm.report.log import Points, curve, thin
 from asrnorm.studies import Row
 from asrnorm.studies.collect import Collected
+from asrnorm.studies.curve import read_log
 
 
 @FIGURES.register("residual")
