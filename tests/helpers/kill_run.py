@@ -82,11 +82,11 @@ def watch():
 
     run = import_module("asrnorm.training.run")  # the package has a function of that name
     tiny_run.ToyGrow.grow = watched("grow", tiny_run.ToyGrow.grow)
-    pool_part.write_whole = watched("part", pool_part.write_whole)
+    pool_part.write_run_file = watched("part", pool_part.write_run_file)
     selection.Selector.consider = watched("evaluation", selection.Selector.consider)
     run._evaluate = watched("evaluation", run._evaluate)
     run._save_model = watched("model", run._save_model)
-    run.write_result = watched("result", run.write_result)
+    run._save_result = watched("result", run._save_result)
     checkpoint.CheckpointStore.save = watched("checkpoint", checkpoint.CheckpointStore.save)
     log.RunLog.write = torn_write
     replace, fsync = Path.replace, os.fsync

@@ -14,7 +14,7 @@ import torch
 import asrnorm
 from asrnorm.commit import find_commit
 from asrnorm.errors import InputError
-from asrnorm.training.folder import write_whole
+from asrnorm.training.folder import write_run_file
 from asrnorm.world import World
 
 
@@ -62,7 +62,7 @@ def record_environment(path: Path, now: dict[str, Any]) -> dict[str, Any]:
     difference = {key: value for key, value in now.items() if latest.get(key) != value}
     if difference:
         resumed.append(difference)
-    write_whole(path, json.dumps(first, indent=2).encode())
+    write_run_file(path, json.dumps(first, indent=2).encode())
     return first
 
 

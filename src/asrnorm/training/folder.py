@@ -7,7 +7,6 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from asrnorm.config import RunConfig, content_hash, dump_config, first_difference, load_config
-from asrnorm.config import run_name as run_name
 from asrnorm.errors import InputError, StorageError
 from asrnorm.lock import take_lock
 from asrnorm.results import read_result
@@ -102,7 +101,7 @@ class RunFolder:
                 for leftover in (path for pattern in _TEMPORARY for path in folder.glob(pattern)):
                     leftover.unlink(missing_ok=True)  # of a process that was killed
             if not self.config.exists():
-                write_whole(self.config, dump_config(config).encode())
+                write_run_file(self.config, dump_config(config).encode())
             try:
                 yield
             except Exception:
@@ -188,7 +187,7 @@ def refuse_other(mine: RunConfig, theirs: RunConfig, path: Path) -> None:
     raise InputError(f"{path}: of another run, which differs in {difference}; choose another --out, or --fresh")
 
 
-def write_whole(path: Path, data: bytes) -> None:
+def write_run_file(path: Path, data: bytes) -> None:
     """Write a file of a run whole or not at all.
 
     Raises:

@@ -12,7 +12,7 @@ from typing import Any
 
 from asrnorm.results import read_log_rows
 from asrnorm.storage import describe_failure
-from asrnorm.training.folder import advising, write_whole
+from asrnorm.training.folder import advising, write_run_file
 
 logger = logging.getLogger("asrnorm")
 
@@ -62,7 +62,7 @@ class RunLog:
             self._file.close()
         with advising(self._path):
             kept = "".join(f"{json.dumps(row)}\n" for row in read_log_rows(self._path) if row["step"] <= step)
-        write_whole(self._path, kept.encode())
+        write_run_file(self._path, kept.encode())
         with advising(self._path):
             self._file = self._path.open("a", encoding="utf-8")
 

@@ -13,7 +13,7 @@ from torch import Tensor
 
 from asrnorm.data.pool import Pool
 from asrnorm.errors import AsrnormError
-from asrnorm.training.folder import write_whole
+from asrnorm.training.folder import write_run_file
 
 
 class DamagedError(AsrnormError, ValueError):
@@ -47,7 +47,7 @@ class PartStore:
             data = save({"images": images.cpu().contiguous(), "labels": labels.cpu()})
             digest = hashlib.sha256(data).hexdigest()
             name = f"part-{index:04d}-{digest[:12]}.safetensors"
-            write_whole(self._folder / name, data)
+            write_run_file(self._folder / name, data)
             self._stored.append({"name": name, "sha256": digest})
         return list(self._stored)
 

@@ -12,7 +12,7 @@ from typing import NamedTuple
 
 import torch
 
-from asrnorm.config import RunConfig, content_hash, load_config
+from asrnorm.config import RunConfig, content_hash, load_config, run_name
 from asrnorm.data import Suite, create_suite
 from asrnorm.data.base import Data
 from asrnorm.data.pool import Pool
@@ -24,7 +24,7 @@ from asrnorm.training.assembly import build_like, build_method, build_model, che
 from asrnorm.training.checkpoint import CheckpointStore
 from asrnorm.training.distributed import choose_device, from_first, join_world
 from asrnorm.training.environment import describe_environment, record_environment, refuse_other_data
-from asrnorm.training.folder import RunFolder, run_name, write_whole
+from asrnorm.training.folder import RunFolder, write_run_file
 from asrnorm.training.log import RunLog
 from asrnorm.training.preparation import prepare_model
 from asrnorm.training.selection import Selector, create_measure, hold_out, needs_hold_out, validate
@@ -99,7 +99,7 @@ def run(config: RunConfig, out: str | Path | None = None, fresh: bool = False, w
             return _work(config, _Site(folder, device, processes))
         except DivergenceError as error:  # kept, since for some ablations it is the outcome
             if processes.rank == 0:
-                write_whole(folder.divergence, json.dumps({"schema": 1, "message": str(error)}).encode())
+                write_run_file(folder.divergence, json.dumps({"schema": 1, "message": str(error)}).encode())
             raise
 
 
@@ -165,14 +165,14 @@ def _work(config: RunConfig, site: _Site) -> RunResult:
     if site.world.rank == 0:
         # The test images may have come, or changed, since the start.
         record_environment(site.folder.environment, {**facts, "edition": suite.edition})
-        write_result(site.folder.result, result)
+        _save_result(site.folder.result, result)
         site.folder.drop_pool()
     return result
 
 
-def write_result(path: Path, result: RunResult) -> None:
+def _save_result(path: Path, result: RunResult) -> None:
     """Write what a run came to; a full disk is told as to someone who trains."""
-    write_whole(path, format_result(result).encode())
+    write_run_file(path, format_result(result).encode())
 
 
 def _choose_steps(config: RunConfig, suite: Suite, site: _Site) -> tuple[int, float]:
@@ -189,7 +189,7 @@ def _choose_steps(config: RunConfig, suite: Suite, site: _Site) -> tuple[int, fl
     trainer = _train(config, suite, kept, site, place, config.steps, selector)
     if site.world.rank == 0:
         values = {"step": selector.step, "score": selector.score, "held_out": len(held), "seconds": trainer.elapsed}
-        write_whole(done, json.dumps(values).encode())
+        write_run_file(done, json.dumps(values).encode())
         place.drop_pool()
     return selector.step, trainer.elapsed
 
@@ -276,7 +276,7 @@ def _evaluate(config: RunConfig, suite: Suite, model: Classifier, site: _Site, *
 
 
 def _save_model(path: Path, model: Classifier) -> None:
-    write_whole(path, pack_state(model.state_dict()))
+    write_run_file(path, pack_state(model.state_dict()))
 
 
 @contextmanager

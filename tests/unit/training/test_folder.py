@@ -6,20 +6,20 @@ import pytest
 
 from asrnorm import storage
 from asrnorm.errors import InputError, StorageError
-from asrnorm.training.folder import RunFolder, refuse_other, write_whole
+from asrnorm.training.folder import RunFolder, refuse_other, write_run_file
 from helpers.tiny_run import Choice, tiny_config
 
 
 def test_a_write_that_fails_leaves_the_old_content_and_no_temporary_file(tmp_path, monkeypatch):
     path = tmp_path / "a"
-    write_whole(path, b"old")
+    write_run_file(path, b"old")
 
     def fail(handle):
         raise OSError(28, "No space left on device")
 
     monkeypatch.setattr(storage.os, "fsync", fail)
     with pytest.raises(StorageError, match="disk is full"):
-        write_whole(path, b"new")
+        write_run_file(path, b"new")
     assert path.read_bytes() == b"old"
     assert [entry.name for entry in tmp_path.iterdir()] == ["a"]
 

@@ -22,13 +22,13 @@ def stop(*_):
 def test_grown_images_are_removed_once_the_result_is_there(tmp_path, monkeypatch):
     config = tiny_config(method=Choice(name="toy_grow"))
     seen = []
-    write = run_module.write_result
+    write = run_module._save_result
 
     def watched(path, result):
         seen.extend((tmp_path / "a" / "pool").iterdir())
         write(path, result)
 
-    monkeypatch.setattr(run_module, "write_result", watched)
+    monkeypatch.setattr(run_module, "_save_result", watched)
     run(config, tmp_path / "a")
     assert len(seen) == 2
     assert not (tmp_path / "a" / "pool").exists()
@@ -39,7 +39,7 @@ def test_a_kill_before_the_result_leaves_the_grown_images_to_go_on_from(tmp_path
     config = tiny_config(method=Choice(name="toy_grow"))
     whole = run(config, tmp_path / "whole")
     with monkeypatch.context() as patch:
-        patch.setattr(run_module, "write_result", stop)
+        patch.setattr(run_module, "_save_result", stop)
         with pytest.raises(KeyboardInterrupt):
             run(config, tmp_path / "a")
     assert len(list((tmp_path / "a" / "pool").iterdir())) == 2

@@ -11,6 +11,7 @@ import pytest
 import torch
 
 from asrnorm import storage
+from asrnorm.config import run_name
 from asrnorm.errors import (
     DivergenceError,
     InputError,
@@ -23,7 +24,6 @@ from asrnorm.norms import NORMS
 from asrnorm.results import read_result
 from asrnorm.training import load_run, run
 from asrnorm.training.checkpoint import CheckpointStore
-from asrnorm.training.folder import run_name
 from helpers import tiny_run
 from helpers.tiny_run import Choice, ToySuite, logged_steps, tiny_config
 
