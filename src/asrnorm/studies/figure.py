@@ -10,8 +10,9 @@ from asrnorm.studies.cifar10c import (
     level_row,
 )
 from asrnorm.studies.cifar10c import COLUMNS as LEVEL_COLUMNS
+from asrnorm.studies.cifar10c_norm import TABLE5_ASR, TABLE5_BN, TABLE5_IN
 from asrnorm.studies.pacs_single import COLUMNS as SOURCE_COLUMNS
-from asrnorm.studies.pacs_single import single_source_row
+from asrnorm.studies.pacs_single import RSC_ASR_PRINTED, single_source_row
 from asrnorm.studies.spec import STUDIES, Cell, Comparison, Measure, Row, RunSpec, Study
 
 # Hendrycks and Dietterich's four groups; of the four extra corruptions each has one.
@@ -37,10 +38,10 @@ def levels() -> Study:
         caption="Norms on CIFAR-10-C with ADA, by severity.",
         columns=LEVEL_COLUMNS,
         rows=(
-            level_row("ADA + BN", "cifar10c.ada_bn", "88.3 83.5 77.6 70.6 58.3 75.7", copied_from="M-ADA"),
+            level_row("ADA + BN", "cifar10c.ada_bn", TABLE5_BN, copied_from="M-ADA"),
             *bn_test_rows(),
-            level_row("ADA + IN", "cifar10c.ada_in", "90.3 87.3 84.5 80.5 75.0 83.5"),
-            level_row(OURS, "cifar10c.ada_asr", "91.5 89.3 86.9 83.7 78.4 86.0"),
+            level_row("ADA + IN", "cifar10c.ada_in", TABLE5_IN),
+            level_row(OURS, "cifar10c.ada_asr", TABLE5_ASR),
         ),
         figures=("levels",),
         footnotes=(
@@ -63,7 +64,7 @@ def lambda_cifar() -> Study:
         caption="Weights of the learned statistics, layer by layer, beside the curve of weight decay alone.",
         columns=LEVEL_COLUMNS,
         rows=(
-            level_row(OURS, "cifar10c.ada_asr", "91.5 89.3 86.9 83.7 78.4 86.0"),
+            level_row(OURS, "cifar10c.ada_asr", TABLE5_ASR),
             level_row(f"{OURS}, no decay on lambdas", "cifar10c.ada_asr", overrides=NO_DECAY),
         ),
         comparisons=(Comparison(row=OURS, against=f"{OURS}, no decay on lambdas"),),
@@ -92,7 +93,7 @@ def lambda_pacs() -> Study:
         "layer, beside the curve of weight decay alone.",
         columns=SOURCE_COLUMNS,
         rows=(
-            single_source_row(label, "pacs.rsc_asr", "76.7 79.3 61.6 54.6 68.1"),
+            single_source_row(label, "pacs.rsc_asr", RSC_ASR_PRINTED),
             single_source_row(f"{label}, no decay on lambdas", "pacs.rsc_asr", overrides=NO_DECAY),
         ),
         comparisons=(Comparison(row=label, against=f"{label}, no decay on lambdas"),),
@@ -111,9 +112,7 @@ def tsne() -> Study:
         title="Learned statistics by domain",
         caption="t-SNE of mu_stan and sigma_stan of every image, in the first and the last layer with ASR-Norm.",
         columns=SOURCE_COLUMNS,
-        rows=(
-            single_source_row("RSC + ASR-Norm", "pacs.rsc_asr", "76.7 79.3 61.6 54.6 68.1", analyses=("statistics",)),
-        ),
+        rows=(single_source_row("RSC + ASR-Norm", "pacs.rsc_asr", RSC_ASR_PRINTED, analyses=("statistics",)),),
         figures=("tsne",),
         footnotes=(
             "The paper says neither which layer nor which source its figure is of.",
