@@ -1,7 +1,7 @@
 """The registry of recipes, and how a suite fills its grid of methods and norms."""
 
 import inspect
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 from itertools import product
 from typing import Any
@@ -34,16 +34,17 @@ def vary(config: RunConfig, method: str, **options: Any) -> RunConfig:
     return replace(config, recipe=name, method=Choice(name=method, args=options))
 
 
-def register_grid(suite: str, methods: Mapping[str, Build], norms: Iterable[str], scaling: Scaling) -> None:
+def register_grid(suite: str, methods: Iterable[Build], norms: Iterable[str], scaling: Scaling) -> None:
     """Register `<suite>.<method>_<norm>` for every pair, from functions of a norm that return a whole config.
 
-    A function that also takes `source` and `target` makes recipes with a choice of domains.
+    A function has the name of its method. One that also takes `source` and `target` makes recipes with a choice of
+    domains.
     """
-    for (method, build), norm in product(methods.items(), norms):
+    for build, norm in product(methods, norms):
         has_domains = "source" in inspect.signature(build).parameters
         entry = _choosing_entry(build, norm, scaling) if has_domains else _fixed_entry(build, norm, scaling)
         entry.__doc__ = f"{(inspect.getdoc(build) or '').splitlines()[0].rstrip('.')}; norm `{norm}`."
-        RECIPES.register(f"{suite}.{method}_{norm}")(entry)
+        RECIPES.register(f"{suite}.{build.__name__}_{norm}")(entry)
 
 
 def _fixed_entry(build: Build, norm: str, scaling: Scaling) -> Build:

@@ -139,16 +139,6 @@ def pgd(norm: str) -> RunConfig:
     return vary(erm(norm), "pgd", epsilon=8 / 255, ascent_steps=10, ascent_lr=2 / 255, random_start=True)
 
 
-METHODS = {
-    "erm": erm,
-    "ada": ada,
-    "me_ada": me_ada,
-    "m_ada": m_ada,
-    "rda": rda,
-    "rsda": rsda,
-    "esda": esda,
-    "rsc": rsc,
-    "pgd": pgd,
-}
+METHODS = (erm, ada, me_ada, m_ada, rda, rsda, esda, rsc, pgd)
 
 register_grid("cifar10c", METHODS, RESNET_NORMS, partial(at_scale, smoke_model=Choice(name="wrn_16_4")))

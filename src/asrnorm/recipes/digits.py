@@ -142,17 +142,7 @@ def pgd(norm: str) -> RunConfig:
     return vary(erm(norm), "pgd", epsilon=0.3, ascent_steps=40, ascent_lr=0.01, random_start=True)
 
 
-METHODS = {
-    "erm": erm,
-    "ada": ada,
-    "me_ada": me_ada,
-    "m_ada": m_ada,
-    "rda": rda,
-    "rsda": rsda,
-    "esda": esda,
-    "rsc": rsc,
-    "pgd": pgd,
-}
+METHODS = (erm, ada, me_ada, m_ada, rda, rsda, esda, rsc, pgd)
 
 SMOKE_MODEL = Choice(name="digits_convnet", args={"channels": [8, 16], "hidden": 32})
 

@@ -87,16 +87,6 @@ def pgd(norm: str) -> RunConfig:
     return vary(erm(norm), "pgd", epsilon=0.1, ascent_steps=5, ascent_lr=0.03, random_start=True)
 
 
-METHODS = {
-    "erm": erm,
-    "ada": ada,
-    "me_ada": me_ada,
-    "m_ada": m_ada,
-    "rda": rda,
-    "rsda": rsda,
-    "esda": esda,
-    "rsc": rsc,
-    "pgd": pgd,
-}
+METHODS = (erm, ada, me_ada, m_ada, rda, rsda, esda, rsc, pgd)
 
 register_grid("digits_mini", METHODS, NORMS, partial(at_scale, smoke_model=SMOKE_MODEL))

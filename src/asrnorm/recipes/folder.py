@@ -102,16 +102,6 @@ def pgd(norm: str, *, source: Names = None, target: Names = None) -> RunConfig:
     )
 
 
-METHODS = {
-    "erm": erm,
-    "ada": ada,
-    "me_ada": me_ada,
-    "m_ada": m_ada,
-    "rda": rda,
-    "rsda": rsda,
-    "esda": esda,
-    "rsc": rsc,
-    "pgd": pgd,
-}
+METHODS = (erm, ada, me_ada, m_ada, rda, rsda, esda, rsc, pgd)
 
 register_grid("folder", METHODS, NORMS, partial(at_scale, smoke_size=64))

@@ -143,17 +143,7 @@ def _split(names: Names) -> list[str]:
     return list(dict.fromkeys(word.strip() for word in words if word.strip()))
 
 
-METHODS = {
-    "erm": erm,
-    "ada": ada,
-    "me_ada": me_ada,
-    "m_ada": m_ada,
-    "rda": rda,
-    "rsda": rsda,
-    "esda": esda,
-    "rsc": rsc,
-    "pgd": pgd,
-}
+METHODS = (erm, ada, me_ada, m_ada, rda, rsda, esda, rsc, pgd)
 
 # A fifth would be 66 steps on photo, too few to learn the classifier.
 register_grid("pacs", METHODS, RESNET_NORMS, partial(at_scale, short_by=3))
