@@ -1,6 +1,5 @@
 """`asrnorm demo`: one source domain, three trainings, four unseen domains, a table and a page."""
 
-import json
 from pathlib import Path
 from typing import Annotated, cast
 
@@ -9,7 +8,7 @@ from rich.console import Console
 from rich.table import Table
 
 from asrnorm.config import Scale, run_name
-from asrnorm.results import RunResult
+from asrnorm.results import RunResult, read_log_rows
 
 # Row of the table: recipe.
 ROWS = {
@@ -71,13 +70,14 @@ def _write_report(page: Path, results: dict[str, RunResult], folders: dict[str, 
     from asrnorm.data.contact_sheet import contact_sheet
     from asrnorm.report import figure
     from asrnorm.report import page as html
+    from asrnorm.report.log import curve
 
     first = next(iter(results.values()))
     names = columns(first)
     sheets = contact_sheet(SuiteDomains(suite), suite.classes, page.parent / "samples", per_class=4)  # type: ignore[attr-defined]
     overview = next(sheet for sheet in sheets if sheet.stem == "overview")
     series = {row: values(result)[1:] for row, result in results.items()}
-    losses = {row: _curve(folder / "log.jsonl", "loss") for row, folder in folders.items()}
+    losses = {row: curve(read_log_rows(folder / "log.jsonl"), "loss") for row, folder in folders.items()}
     gain = 100 * (results["RSDA + ASR-Norm"].average_accuracy - results["ERM + BatchNorm"].average_accuracy)
     parts = [
         html.paragraph(
@@ -107,8 +107,3 @@ def _write_report(page: Path, results: dict[str, RunResult], folders: dict[str, 
     ]
     configs = ", ".join(f"{result.recipe} {result.config_hash}" for result in results.values())
     html.write_page(page, "Trained on one domain, tested on four others", parts, f"commit {first.commit}; {configs}")
-
-
-def _curve(path: Path, key: str) -> list[tuple[float, float]]:
-    rows = (json.loads(line) for line in path.read_text().splitlines())
-    return [(row["step"], row[key]) for row in rows if key in row]

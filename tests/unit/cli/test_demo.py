@@ -27,4 +27,6 @@ def test_the_demo_trains_compares_and_reports(tmp_path, capsys, monkeypatch):
     assert {result["recipe"] for result in results} == set(ROWS.values())
     folders = {path.parent.name for path in tmp_path.glob("*/result.json")}
     assert folders == {run_name(recipe(name, scale="smoke")) for name in ROWS.values()}  # of another scale: others
+    with next(tmp_path.glob("*/log.jsonl")).open("a") as log:
+        log.write('{"step": 9, "lo')  # as a kill leaves it
     assert main(["demo", "--out", str(tmp_path), "--scale", "smoke"]) == 0  # done runs are not trained again
