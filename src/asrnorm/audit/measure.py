@@ -5,7 +5,7 @@ from torch import Tensor
 
 from asrnorm.audit.result import Reading
 from asrnorm.evaluation import Tally
-from asrnorm.evaluation.metric import NUM_BINS
+from asrnorm.evaluation.metric import NUM_BINS, bin_edges
 
 MOST_SHOWN = 8  # broken images that are kept, for the galleries
 
@@ -45,8 +45,7 @@ def measure(logits_nk: Tensor, labels_n: Tensor, clean_n: Tensor | None = None) 
 
 
 def _bins(confidence_n: Tensor, right_n: Tensor) -> list[list[float]]:
-    edges = torch.linspace(0, 1, NUM_BINS + 1, dtype=torch.float64)[1:-1]
-    place_n = torch.bucketize(confidence_n, edges)
+    place_n = torch.bucketize(confidence_n, bin_edges())
     rows: list[list[float]] = []
     for number in range(NUM_BINS):
         inside_n = place_n == number

@@ -18,6 +18,11 @@ _LARGEST = 2.0**40  # of one sample's NLL: a diverged network must not overflow 
 _NUM_SUMS = NUM_BINS + 3  # the confidence in each bin, then brier, brier_sum and nll
 
 
+def bin_edges() -> Tensor:
+    """Return where one bin of confidence ends and the next begins, for `torch.bucketize`."""
+    return torch.linspace(0, 1, NUM_BINS + 1, dtype=torch.float64)[1:-1]
+
+
 class Tally:
     r"""Running metrics of a domain, fed with batches of logits.
 
@@ -44,7 +49,7 @@ class Tally:
         self._counts = torch.zeros((NUM_BINS, 2), dtype=torch.int64, device=self.device)  # samples, right ones
         self._sums = torch.zeros((_NUM_SUMS, 2), dtype=torch.int64, device=self.device)  # whole, fraction
         self._num_refused = torch.zeros(1, dtype=torch.int64, device=self.device)
-        self._upper_edges = torch.linspace(0, 1, NUM_BINS + 1, dtype=torch.float64)[1:-1].to(self.device)
+        self._edges = bin_edges().to(self.device)
 
     def update(self, logits: Tensor, labels: Tensor) -> None:
         """Count a batch.
@@ -71,7 +76,7 @@ class Tally:
         brier_n = (probability_nk - label_nk).square().sum(1)
         nll_n = -logits_nk.log_softmax(1).gather(1, labels_n[:, None])[:, 0]
 
-        bin_n = torch.bucketize(confidence_n, self._upper_edges)
+        bin_n = torch.bucketize(confidence_n, self._edges)
         in_bin_nb = bin_n[:, None] == torch.arange(NUM_BINS, device=self.device)
         right_n = guess_n == labels_n
         self._counts[:, 0] += in_bin_nb.sum(0)
