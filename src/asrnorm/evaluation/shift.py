@@ -1,7 +1,8 @@
 """Synthetic shifts of the source's validation images, to choose a checkpoint by without looking at any target.
 
 The choice is honest only where the shifts are neither trained on nor tested on. So all three kinds are named here, by
-what they do, and are disjoint: what training applies, what sets the targets apart, and what the choice is made by.
+what they do, and are disjoint: what training applies, what sets the targets apart, and what the choice is made by. A
+test holds the three apart; the code itself reads the last alone.
 Shape legend: n images, h rows, w columns, k uniform numbers of an image.
 """
 

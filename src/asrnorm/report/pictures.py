@@ -26,7 +26,6 @@ from asrnorm.studies.plan import iterate_specs
 from asrnorm.studies.store import find_details
 
 PLACE = Path("docs", "assets", "studies")  # from the root of the source tree
-_MARK = re.compile(r"<!-- drawn from ([0-9a-f]{12}) -->")
 _SEED = re.compile(r"--s(\d+)--")  # in the name of a run
 _DPI = 144  # of what is pixels
 _MOST_DOTS = 100  # of one kind; more are pixels: a line of text for each would make some hundred kilobytes
@@ -98,12 +97,6 @@ def fingerprint(found: Collected) -> str:
     for path in sorted(file for folder in folders for file in folder.rglob("*") if file.is_file()):
         facts.append([path.parent.name, path.name, hashlib.sha256(path.read_bytes()).hexdigest()])
     return hashlib.sha256(json.dumps(facts).encode()).hexdigest()[:12]
-
-
-def read_fingerprint(path: Path) -> str:
-    """Return what a picture says that it was drawn from; nothing where it does not say."""
-    match = _MARK.match(path.read_text(encoding="utf-8"))
-    return match.group(1) if match else ""
 
 
 def file_name(study: str, figure: str) -> str:

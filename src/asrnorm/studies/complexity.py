@@ -11,15 +11,6 @@ from asrnorm.studies.transcript import transcribe
 BASE = 11_180_103  # parameters of a ResNet-18 with seven classes
 COLUMNS = ("Avg.", "# Params", "Params ↑")
 ALL = "ASR to all norm layers (C/2, C/16)"
-# Parameters with the two gates a layer that section 4.1 adds on PACS.
-NUM_PARAMETERS = {
-    "BN": BASE,
-    "ASR to the first norm layer (C/2, C/16)": 11_187_275,
-    "ASR to selected 4 norm layers (C/2, C/16)": 11_796_571,
-    "ASR to all norm layers (C/16, C/16)": 11_637_111,
-    "ASR to all norm layers (C/8, C/16)": 11_832_951,
-    ALL: 13_007_991,
-}
 
 
 @STUDIES.register("table8")

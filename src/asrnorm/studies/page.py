@@ -102,16 +102,6 @@ def render_page(study: Study) -> str:
     return "\n\n".join(parts) + "\n"
 
 
-def empty_blocks(page: str) -> str:
-    r"""Return a page without the results that were written into it.
-
-    Example:
-        >>> empty_blocks("<!-- study: table3 -->\n| 76.7 |\n<!-- end study -->")
-        '<!-- study: table3 -->\n<!-- end study -->'
-    """
-    return _BLOCK.sub(r"\1\2", page)
-
-
 def _carry_blocks(new: str, old: str) -> str:
     """The new page with the results that stood on the old one."""
     filled = {match.group(1): match.group(0) for match in _BLOCK.finditer(old)}

@@ -1,5 +1,3 @@
-import re
-
 import pytest
 
 from asrnorm.report import figure, pictures
@@ -26,9 +24,8 @@ def test_a_picture_says_what_it_was_drawn_from_and_reads_on_any_ground(tmp_path)
     kept = keep_study("table8", tmp_path)
     (path,) = pictures.draw("table8", kept, tmp_path / "out")
     assert path.name == "table8--complexity.svg"
-    assert pictures.read_fingerprint(path) == fingerprint_of("table8", kept)
     text = path.read_text()
-    assert re.match(r"<!-- drawn from \w{12} -->\n<svg ", text)
+    assert text.startswith(f"<!-- drawn from {fingerprint_of('table8', kept)} -->\n<svg ")
     assert figure.INK not in text
     assert "#808080" in text
     assert pictures.draw("table8", kept, tmp_path / "again")[0].read_text() == text

@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from asrnorm.studies import get_study, list_studies
-from asrnorm.studies.page import empty_blocks, main, render_index, render_page
+from asrnorm.studies.page import _BLOCK, main, render_index, render_page
 
 DOCS = Path(__file__).parents[3] / "docs" / "studies"
 
@@ -13,7 +13,8 @@ DOCS = Path(__file__).parents[3] / "docs" / "studies"
 @pytest.mark.parametrize("name", list_studies())
 def test_every_study_has_its_page(name):
     page = (DOCS / f"{name}.md").read_text()
-    assert empty_blocks(page) == render_page(get_study(name)), "run: python -m asrnorm.studies.page"
+    without_results = _BLOCK.sub(r"\1\2", page)
+    assert without_results == render_page(get_study(name)), "run: python -m asrnorm.studies.page"
     assert f"asrnorm reproduce {name}\n" in page
 
 

@@ -41,5 +41,3 @@ RANDOM = frozenset(
         "speckle_noise",
     ]
 )
-# Equal to the published files where the libraries round as on x86-64; jpeg_compression differs by its JPEG library.
-BIT_EQUAL = frozenset(PUBLISHED_MD5) - RANDOM - {"jpeg_compression"}
