@@ -12,7 +12,7 @@ from asrnorm.report.figure import MARKERS, PALETTE
 from asrnorm.studies import Row
 from asrnorm.studies.collect import Collected, RunRecord
 
-# From what was collected and the folder of the report to a matplotlib figure.
+# From what was collected and the folder of the report, which only `samples` looks into, to a matplotlib figure.
 FIGURES: Registry[Callable[[Collected, Path], Any]] = Registry("figure")
 # The paper's numbers everywhere: hollow markers on a dashed line.
 PAPER_LINE: dict[str, Any] = {"linestyle": (0, (3, 2)), "linewidth": 1.0, "markerfacecolor": "none", "alpha": 0.9}

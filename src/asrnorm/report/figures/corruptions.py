@@ -13,7 +13,7 @@ from asrnorm.studies.figure import GROUPS
 
 
 @FIGURES.register("corruptions")
-def corruptions(collected: Collected, out: Path) -> Any:  # noqa: ARG001
+def corruptions(collected: Collected, _out: Path) -> Any:
     """A dot for each row and type of corruption, the mean over levels and seeds; above each group its own mean."""
     scores = {row.label: by_type(r.result for r in records_of(collected, row)) for row in collected.study.rows}
     scores = {label: values for label, values in scores.items() if values}

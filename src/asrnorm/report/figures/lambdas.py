@@ -23,7 +23,7 @@ Curves = dict[str, dict[str, Points]]  # by lambda and layer
 
 
 @FIGURES.register("lambdas")
-def lambdas(collected: Collected, out: Path) -> Any:  # noqa: ARG001
+def lambdas(collected: Collected, _out: Path) -> Any:
     """Every lambda over the steps: first, middle and last layer, the mean of all, and the curve of weight decay alone.
 
     The seeds of a run are averaged. A row with several runs, as one a source, shows the first that has curves. All rows

@@ -20,7 +20,7 @@ _AXIS = {"accuracy": "accuracy (%)", "brier": "Brier score", "ece": "expected ca
 
 
 @FIGURES.register("levels")
-def levels(collected: Collected, out: Path) -> Any:  # noqa: ARG001
+def levels(collected: Collected, _out: Path) -> Any:
     """Accuracy by level of corruption: ours with a band of one deviation, the paper's dashed and hollow."""
     columns = {column: level for row in collected.study.rows for column, level in _levels(row).items()}
     if not columns:

@@ -16,7 +16,7 @@ from asrnorm.studies.curve import read_log
 
 
 @FIGURES.register("residual")
-def residual(collected: Collected, out: Path) -> Any:  # noqa: ARG001
+def residual(collected: Collected, _out: Path) -> Any:
     """Loss over the steps, a panel a comparison, every seed a line; a cross where the loss is no longer finite.
 
     A comparison with one of its sides alone has no panel.

@@ -22,7 +22,7 @@ _PANELS = {
 
 
 @FIGURES.register("tsne")
-def tsne(collected: Collected, out: Path) -> Any:  # noqa: ARG001
+def tsne(collected: Collected, _out: Path) -> Any:
     """Learned mean and deviation of the first and the last ASR layer, an image a dot, colored by domain."""
     record, path = _find(collected)
     source = record.spec.options.get("source")
