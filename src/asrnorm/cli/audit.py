@@ -1,5 +1,6 @@
 """`asrnorm audit`: a robustness report on any model."""
 
+import math
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -104,8 +105,9 @@ def _load(
 
 
 def _choose_size(subjects: list["Subject"]) -> tuple[int, int]:
-    """Return the largest size that a model asks for; the others resize what they get."""
-    return max((subject.native_size for subject in subjects if subject.native_size), default=(_SIZE, _SIZE))
+    """Return the size of most pixels that a model asks for; the others resize what they get."""
+    sizes = (subject.native_size for subject in subjects if subject.native_size)
+    return max(sizes, key=math.prod, default=(_SIZE, _SIZE))
 
 
 def _prepare(

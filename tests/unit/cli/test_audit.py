@@ -1,9 +1,11 @@
 """`asrnorm audit`: from words to a page; every bad input is one line."""
 
 import json
+from types import SimpleNamespace
 
 import pytest
 
+from asrnorm.cli.audit import _choose_size
 from asrnorm.cli.main import main
 from asrnorm.errors import InputError
 from helpers.audited import MODULE, make_folder
@@ -42,6 +44,14 @@ def test_a_place_where_the_numbers_cannot_go_is_told_before_the_work(place, caps
     assert call("nets.py:net", "--data", "data", "--out", "out", "--json", "data") == 1
     assert "data: a folder; give --json a file" in capsys.readouterr().err
     assert not (place / "out").exists()
+
+
+@pytest.mark.parametrize(
+    ("asked", "size"),
+    [([(64, 64), (96, 32)], (64, 64)), ([(32, 96), (64, 64), None], (64, 64)), ([None, None], (224, 224))],
+)
+def test_images_are_read_at_the_size_of_most_pixels(asked, size):
+    assert _choose_size([SimpleNamespace(native_size=native) for native in asked]) == size
 
 
 def test_equal_names_are_told_apart(place):
