@@ -42,7 +42,8 @@ class TestResult:
         n_paired: how many seeds that are.
         holm: `pooled` after Holm's correction for all tests of the study.
 
-    p-values and interval are `None` where one side has fewer than three seeds, or where no value spreads at all.
+    p-values and interval are `None` where one side has fewer than three seeds, `paired` where both have fewer than
+    three in common. p-values are `None` also where nothing spreads; the interval is then the difference alone, twice.
     """
 
     __test__: ClassVar[bool] = False  # not a test class, whatever pytest thinks of its name

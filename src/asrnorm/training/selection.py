@@ -126,7 +126,8 @@ def create_measure(
 def validate(model: nn.Module, suite: Suite, config: RunConfig, device: torch.device, world: World) -> dict[str, float]:
     """Return the accuracy on validation images of the source, as they are and shifted; empty where there are none.
 
-    A suite of the user's own has no shifts of which it is known that no target has them.
+    Shifted where the suite has an entry in `SELECTION_SHIFTS`, as all that come with the package have. Of a suite that
+    a user registered it is not known which shifts no target has.
     """
     from asrnorm.evaluation.shift import SELECTION_SHIFTS
 
