@@ -1,9 +1,66 @@
-"""What all norms refuse."""
+"""What norms have in common: against PyTorch's own layers, fresh starts, mapping, refusals."""
 
 import pytest
+import torch
+from torch import nn
 
-from asrnorm.errors import InputError
-from asrnorm.norms import NORMS, create_norm
+from asrnorm.errors import InputError, InputTypeError
+from asrnorm.norms import NORMS, BatchNorm, GroupNorm, InstanceNorm, LayerNorm, create_norm
+from asrnorm.norms.base import weigh_newest
+
+X = torch.randn(6, 8, 5, 4, generator=torch.Generator().manual_seed(3)) * 3 + 1
+
+
+@pytest.mark.parametrize(
+    ("ours", "theirs"),
+    [
+        (BatchNorm(8), nn.BatchNorm2d(8)),
+        (InstanceNorm(8), nn.InstanceNorm2d(8)),
+        (GroupNorm(8, num_groups=2), nn.GroupNorm(2, 8)),
+        (LayerNorm(8), nn.GroupNorm(1, 8)),
+    ],
+    ids=["bn", "in", "gn", "ln"],
+)
+def test_equal_to_pytorch(ours, theirs):
+    for _ in range(2):
+        torch.testing.assert_close(ours(X), theirs(X))
+    torch.testing.assert_close(ours.eval()(X), theirs.eval()(X))
+
+
+@pytest.mark.parametrize("name", sorted(NORMS))
+def test_the_usual_loop_resets_every_parameter_and_statistic(name):
+    torch.manual_seed(0)
+    fresh, used = create_norm(name, 64), create_norm(name, 64)
+    with torch.no_grad():
+        for value in used.state_dict().values():
+            value.fill_(3)
+    for module in used.modules():
+        if hasattr(module, "reset_parameters"):
+            module.reset_parameters()
+    for key, value in used.state_dict().items():
+        drawn = fresh.state_dict()[key].unique().numel() > 1  # of a linear layer
+        assert bool((value != 3).all()) if drawn else torch.equal(value, fresh.state_dict()[key]), key
+
+
+@pytest.mark.parametrize("name", sorted(set(NORMS) - {"bn", "bn_test", "dsbn", "sn", "bin"}))
+def test_mapped_over_another_axis(name):
+    layer = create_norm(name, 4)
+    x = torch.randn(3, 2, 4, 5, 5)
+    torch.testing.assert_close(torch.vmap(layer)(x), torch.stack([layer(part) for part in x]))
+
+
+@pytest.mark.parametrize("name", [name for name in NORMS if name != "dsbn"])
+@pytest.mark.parametrize("count", [0, -1, "8", 2.0, True])
+def test_a_number_of_channels_that_is_none_is_refused(name, count):
+    error, said = (InputError, "at least 1") if type(count) is int else (InputTypeError, "whole number")
+    with pytest.raises(error, match=said):
+        create_norm(name, count)
+
+
+def test_without_momentum_and_without_a_count_nothing_is_tracked():
+    assert weigh_newest(None, None) == 0.0
+    assert weigh_newest(None, torch.tensor(1)) == 1.0
+    assert weigh_newest(0.3, torch.tensor(5)) == 0.3
 
 
 @pytest.mark.parametrize("name", [name for name in NORMS if "eps" in NORMS.options(name) and name != "none"])

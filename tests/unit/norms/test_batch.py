@@ -1,0 +1,76 @@
+"""Batch norm with the statistics of the test batch, and of each domain."""
+
+import numpy as np
+import pytest
+import torch
+from torch import nn
+
+from asrnorm.errors import InputError, InputTypeError
+from asrnorm.norms import BatchNorm, BatchNormTest, DomainBatchNorm, create_norm, set_domain
+
+X = torch.randn(6, 8, 5, 4, generator=torch.Generator().manual_seed(3)) * 3 + 1
+
+
+def test_bn_test_uses_the_batch_in_evaluation_and_does_not_track_it():
+    layer = BatchNormTest(8)
+    layer(X)
+    layer.eval()
+    before = {name: buffer.clone() for name, buffer in layer.named_buffers()}
+    shifted = 10 + 5 * X
+    torch.testing.assert_close(layer(shifted), nn.BatchNorm2d(8)(shifted))
+    assert all(torch.equal(buffer, before[name]) for name, buffer in layer.named_buffers())
+
+
+def test_bn_test_takes_the_state_of_bn():
+    trained = BatchNorm(8)
+    trained(X)
+    layer = BatchNormTest(8)
+    layer.load_state_dict(trained.state_dict())
+    assert torch.equal(layer.running_mean, trained.running_mean)
+
+
+def test_dsbn_normalizes_each_sample_by_its_domain():
+    layer = DomainBatchNorm(8, num_domains=2)
+    labels = torch.tensor([0, 1, 1, 0, 1, 0])
+    assert set_domain(nn.Sequential(layer), labels) == 1
+    y = layer(X)
+    for domain in (0, 1):
+        torch.testing.assert_close(y[labels == domain], nn.BatchNorm2d(8)(X[labels == domain]))
+    set_domain(layer, 1)
+    layer.eval()
+    torch.testing.assert_close(layer(X), layer.domains[1](X))
+
+
+def test_dsbn_gradients_reach_samples_of_all_domains():
+    layer = DomainBatchNorm(8, num_domains=3)
+    set_domain(layer, torch.tensor([0, 1, 1, 0, 2, 2]))
+    x = X.clone().requires_grad_()
+    layer(x).square().sum().backward()
+    assert (x.grad.flatten(1).abs().sum(1) > 0).all()
+
+
+def test_dsbn_refuses_domains_it_lacks():
+    layer = DomainBatchNorm(8, num_domains=2)
+    with pytest.raises(InputError, match=r"no domain 2, it has 2 \(0 to 1\)"):
+        set_domain(layer, 2)
+    with pytest.raises(InputError, match="no domain -1"):
+        set_domain(layer, torch.tensor([0, -1]))
+    with pytest.raises(InputError, match="has no dsbn layer"):
+        set_domain(nn.ReLU(), 0)
+    set_domain(layer, torch.tensor([0, 1]))
+    with pytest.raises(InputError, match="domain labels for a batch of 6"):
+        layer(X)
+    with pytest.raises(InputError, match="num_domains must be at least 1"):
+        DomainBatchNorm(8, num_domains=0)
+
+
+@pytest.mark.parametrize("domain", [np.int64(1), torch.tensor([1, 1])])
+def test_a_domain_may_be_any_whole_number_or_one_for_each_sample(domain):
+    layer = create_norm("dsbn", 4, num_domains=2)
+    assert set_domain(layer, domain) == 1
+    assert layer(torch.randn(2, 4, 3, 3)).shape == (2, 4, 3, 3)
+
+
+def test_another_kind_of_domain_is_refused():
+    with pytest.raises(InputTypeError, match="set_domain takes one number"):
+        set_domain(create_norm("dsbn", 4), [0, 1])
