@@ -1,6 +1,7 @@
 import math
 
 import pytest
+import torch
 from torch import nn
 
 import asrnorm
@@ -35,3 +36,14 @@ def test_weights_start_as_in_tf_slim():
         bound = math.sqrt(6 / fans)
         assert 0.98 * bound < float(layer.weight.detach().abs().max()) <= bound * (1 + 1e-6)
         assert not layer.bias.any()
+
+
+def test_norms_keep_their_own_initialization_in_the_convnet():
+    model = asrnorm.create_model("digits_convnet", norm="asr")
+    assert model.fc1.bias.abs().sum() == 0
+    assert model.norm1.stan_encoder.bias.abs().sum() > 0
+
+
+def test_a_wrong_image_size_is_refused():
+    with pytest.raises(InputError, match=r"expected images \(N, 3, 32, 32\), got shape \(1, 3, 28, 28\)"):
+        asrnorm.create_model("digits_convnet")(torch.zeros(1, 3, 28, 28))
