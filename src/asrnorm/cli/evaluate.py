@@ -2,7 +2,7 @@
 
 import json
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict
 from pathlib import Path
@@ -65,11 +65,7 @@ def evaluate(
     assignments = read_assignments(settings or [], _CHANGEABLE)
     if suite is not None:
         assignments = {"suite": suite, **assignments}
-    if statistics and (name is not None or set(assignments) - {"device"}):
-        raise typer.BadParameter("--statistics is of the run as it was scored: leave out --as, --suite and --set")
-    refused = {"adversarial", "suite"} & {word.partition(".")[0] for word in assignments}
-    if data is not None and (statistics or name is not None or refused):
-        raise typer.BadParameter("--data scores images alone: leave out --as, --statistics, --suite and adversarial")
+    _refuse_mixtures(assignments, data, name, statistics)
     if name is not None:
         check_name(name)
     if json_file is not None:
@@ -78,10 +74,7 @@ def evaluate(
     loaded = open_run(run)
     if name is not None:
         read_result(run / "result.json")  # of which what is kept takes what it does not measure again
-    try:
-        config = override(loaded.config, assignments)
-    except InputError as error:
-        raise WrongCallError(str(error)) from error
+    config = _change_config(loaded.config, assignments)
     chosen = loaded.suite if data is not None else _choose_suite(loaded, config)
     _change_norm(loaded, config)
     if "device" in assignments:
@@ -90,8 +83,6 @@ def evaluate(
     if statistics:
         _analyze(run, loaded, config, chosen)
         return
-    from asrnorm.evaluation import ATTACKS, score_attacks, score_suite
-    from asrnorm.evaluation.shard import thin
 
     started = time.monotonic()
     limit = config.evaluate_limit if name is not None or "evaluate_limit" in assignments else 0
@@ -107,19 +98,27 @@ def evaluate(
         if json_file is not None:
             write_whole(json_file, json.dumps(_describe(run, loaded.config, config, places, {}, data), indent=2))
         return
-    with _progress(1 + len(chosen.target_names)) as report:
-        scores = score_suite(loaded.model, chosen, report=report, limit=limit, **form)
-    print_scores(scores)
-    attacks: dict[str, float] = {}
-    if config.adversarial:
-        typer.echo(f"attacking {scores.source.num_samples:,} images in {len(ATTACKS)} ways", err=True)
-        images = thin(chosen.source_test, limit)
-        attacks = score_attacks(loaded.model, images, name=scores.source.name, seed=config.seed, **form)
-        print_attacks(attacks, scores.source)
+    scores = _score_suite(loaded, chosen, limit, form)
+    attacks = _attack(loaded, chosen, scores.source, config.seed, limit, form) if config.adversarial else {}
     if json_file is not None:
         write_whole(json_file, json.dumps(_describe(run, loaded.config, config, scores, attacks), indent=2))
     if name is not None:
         keep_result(run, name, config, scores, attacks, time.monotonic() - started)
+
+
+def _refuse_mixtures(assignments: Mapping[str, object], data: Path | None, name: str | None, statistics: bool) -> None:
+    if statistics and (name is not None or set(assignments) - {"device"}):
+        raise typer.BadParameter("--statistics is of the run as it was scored: leave out --as, --suite and --set")
+    refused = {"adversarial", "suite"} & {word.partition(".")[0] for word in assignments}
+    if data is not None and (statistics or name is not None or refused):
+        raise typer.BadParameter("--data scores images alone: leave out --as, --statistics, --suite and adversarial")
+
+
+def _change_config(trained: RunConfig, assignments: Mapping[str, object]) -> RunConfig:
+    try:
+        return override(trained, assignments)
+    except InputError as error:
+        raise WrongCallError(str(error)) from error
 
 
 def _analyze(run: Path, loaded: "LoadedRun", config: RunConfig, suite: "Suite") -> None:
@@ -147,6 +146,29 @@ def _score_places(loaded: "LoadedRun", data: Path, limit: int, form: dict[str, A
         scores = score_domains(loaded.model, places, report=report, limit=limit, **form)
     print_places(scores)
     return scores
+
+
+def _score_suite(loaded: "LoadedRun", suite: "Suite", limit: int, form: dict[str, Any]) -> "SuiteScore":
+    from asrnorm.evaluation import score_suite
+
+    with _progress(1 + len(suite.target_names)) as report:
+        scores: SuiteScore = score_suite(loaded.model, suite, report=report, limit=limit, **form)
+    print_scores(scores)
+    return scores
+
+
+def _attack(
+    loaded: "LoadedRun", suite: "Suite", clean: "DomainScore", seed: int, limit: int, form: dict[str, Any]
+) -> dict[str, float]:
+    from asrnorm.evaluation import ATTACKS, score_attacks
+    from asrnorm.evaluation.shard import thin
+
+    typer.echo(f"attacking {clean.num_samples:,} images in {len(ATTACKS)} ways", err=True)
+    attacks: dict[str, float] = score_attacks(
+        loaded.model, thin(suite.source_test, limit), name=clean.name, seed=seed, **form
+    )
+    print_attacks(attacks, clean)
+    return attacks
 
 
 def _choose_suite(loaded: "LoadedRun", config: RunConfig) -> "Suite":

@@ -19,7 +19,7 @@ from asrnorm.errors import InputError, UnknownNameError, WrongCallError, describ
 
 if TYPE_CHECKING:
     from asrnorm.launch import Executor, Job, Outcome
-    from asrnorm.studies import Study
+    from asrnorm.studies import Plan, Study
 
 
 def reproduce(
@@ -77,17 +77,13 @@ def reproduce(
     """
     import_modules(modules)
     from asrnorm.launch import gather_jobs
-    from asrnorm.studies import get_study, plan
+    from asrnorm.studies import plan
 
-    if scale not in get_args(Scale):
-        raise UnknownNameError(describe_unknown("scale", scale, get_args(Scale)))
+    size = _check_scale(scale)
     for folder, option in ((runs, "--runs"), (out, "--out")):
         if folder is not None:
             check_folder(folder, option)
-    size = cast(Scale, scale)
-    fields = [field.name for field in dataclasses.fields(RunConfig) if field.name not in ("recipe", "scale", "seed")]
-    assignments = read_assignments(settings or (), fields)
-    studies = [change_runs(get_study(name), assignments) for name in expand_names(study)]
+    studies = _find_studies(study, settings or ())
     chosen = {own.name: tuple(range(own.seeds if seeds is None else seeds)) for own in studies}
     kept = None if ignore_kept else find_kept()
     try:
@@ -104,9 +100,7 @@ def reproduce(
     if ray is not None and slurm is not None:
         raise typer.BadParameter("--ray and --slurm are two places to run in: leave one out")
     if dry_run:
-        for problem in dict.fromkeys(problem for planned in plans for problem in planned.problems):
-            typer.echo(f"warning: {problem}", err=True)
-        _print_plan(jobs)
+        _print_plan(plans, jobs)
         return
     if not todo and any(job.is_kept for job in jobs):
         typer.echo(f"{_count(jobs, 0)}; --ignore-kept trains them again")
@@ -121,6 +115,21 @@ def reproduce(
     if outcome is not None and outcome.failed:
         _print_failures(outcome)
         raise typer.Exit(1)
+
+
+def _check_scale(name: str) -> Scale:
+    if name not in get_args(Scale):
+        raise UnknownNameError(describe_unknown("scale", name, get_args(Scale)))
+    return cast(Scale, name)
+
+
+def _find_studies(words: Sequence[str], settings: Sequence[str]) -> list["Study"]:
+    """Return the studies that are meant, with the changes of `--set` in all their runs."""
+    from asrnorm.studies import get_study
+
+    fields = [field.name for field in dataclasses.fields(RunConfig) if field.name not in ("recipe", "scale", "seed")]
+    assignments = read_assignments(settings, fields)
+    return [change_runs(get_study(name), assignments) for name in expand_names(words)]
 
 
 def _run(jobs: Sequence["Job"], todo: Sequence["Job"], open_place: Callable[[], "Executor"]) -> "Outcome":
@@ -156,7 +165,9 @@ def _write_report(study: "Study", runs: Path, kept: Path | None, scale: Scale, s
             typer.echo(f"report: {path}")
 
 
-def _print_plan(jobs: Sequence["Job"]) -> None:
+def _print_plan(plans: Sequence["Plan"], jobs: Sequence["Job"]) -> None:
+    for problem in dict.fromkeys(problem for planned in plans for problem in planned.problems):
+        typer.echo(f"warning: {problem}", err=True)
     table = Table(box=None, pad_edge=False)
     table.add_column("run", no_wrap=True)
     table.add_column("state", no_wrap=True)
