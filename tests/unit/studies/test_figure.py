@@ -1,5 +1,6 @@
 """Figures: corruptions and attacks named in studies are those that results have."""
 
+from asrnorm.audit.plan import GROUPS as AUDITED
 from asrnorm.data.corruption import CORRUPTIONS
 from asrnorm.evaluation.attack import ATTACKS
 from asrnorm.studies import get_study
@@ -12,6 +13,7 @@ def test_groups_are_the_19_corruptions_each_once():
     names = [name for group in GROUPS.values() for name in group]
     assert sorted(names) == list(CORRUPTIONS.names())
     assert len(names) == 19
+    assert {name: set(group) for name, group in AUDITED.items()} == {name: set(group) for name, group in GROUPS.items()}
 
 
 def test_columns_take_their_own_corruptions_and_no_others():
