@@ -142,7 +142,7 @@ class Method:
         if self.unit_range and not self._own_steps and images.numel() and not _is_unit(images):
             raise InputError(
                 f"{type(self).__name__} works on images in [0, 1], these are from {images.min():.3g} to "
-                f"{images.max():.3g}; let the model normalize them, as asrnorm.models.normalized does"
+                f"{images.max():.3g}; let the model normalize them: asrnorm.models.Normalize is a layer for it"
             )
         self._own_steps += 1
         return Batch(images, labels, self._own_steps - 1)

@@ -14,6 +14,7 @@ from asrnorm.models.base import MODELS as MODELS
 from asrnorm.models.base import Classifier as Classifier
 from asrnorm.models.base import check_parts
 from asrnorm.models.digits_convnet import DigitsConvNet as DigitsConvNet
+from asrnorm.models.normalized import Normalize as Normalize
 from asrnorm.models.resnet import ResNet as ResNet
 from asrnorm.models.timm_network import TimmNetwork as TimmNetwork
 from asrnorm.models.weight import WeightReport as WeightReport

@@ -118,7 +118,7 @@ def test_what_cannot_be_attacked_is_refused(calls):
     model = Quarters()
     with pytest.raises(InputError, match="'mnist' has no images"):
         score_attacks(model, make_images(0), name="mnist")
-    model.num_classes = 3
+    model.classify = lambda embedding: embedding[:, :3]
     with pytest.raises(InputError, match="'mnist' has the label 3; the model knows 0 to 2"):
         score_attacks(model, make_images(4), name="mnist")
 
@@ -139,3 +139,17 @@ def test_real_attacks_leave_less_the_stronger_they_are():
     assert score_attacks(model, data, attacks=ATTACKS[-2:], batch_size=7) == {
         name: found[name] for name in ("ada25-1", "ada25-20")
     }
+
+
+def test_a_plain_network_is_attacked_without_the_ascents_which_look_inside():
+    torch.manual_seed(0)
+    network = nn.Sequential(nn.Flatten(), nn.Linear(192, 4))
+    data = make_images(8)
+    found = score_attacks(network, data)
+    assert list(found) == [attack.name for attack in ATTACKS if isinstance(attack, SignedSteps)]
+    with pytest.raises(
+        InputError, match="attack 'ada25-1' looks inside the network, and Sequential has no features, em"
+    ):
+        score_attacks(network, data, attacks=[SemanticAscent()])
+    with pytest.raises(InputError, match="the model knows 0 to 0"):
+        score_attacks(nn.Sequential(nn.Flatten(), nn.Linear(192, 1)), data)
