@@ -130,6 +130,10 @@ def test_a_smoke_network_of_every_norm_can_be_made(norm):
 def test_a_wrong_name_is_answered_with_the_right_one():
     with pytest.raises(UnknownNameError, match=r"did you mean 'digits\.rsda_asr'\? `asrnorm list recipes`"):
         recipe("digits.rsda_asrr")
+    with pytest.raises(
+        UnknownNameError, match=r"'folder\.rsda_sn_in_ln'; that is folder\.rsda_asr --set norm=sn_in_ln"
+    ):
+        recipe("folder.rsda_sn_in_ln")
     with pytest.raises(UnknownNameError, match="unknown scale 'papper'; did you mean 'paper'"):
         recipe("digits.rsda_asr", scale="papper")
     with pytest.raises(UnknownNameError, match="unknown domain of suite 'pacs', 'cartoons'; did you mean 'cartoon'"):

@@ -31,9 +31,8 @@ def print_scores(scores: "SuiteScore | RunResult") -> None:
     if by_severity:
         console.print(_corruption_table(scores.domains))
     if scores.domains:
-        console.print(
-            f"average accuracy on {len(scores.domains)} unseen domains: {100 * scores.average_accuracy:.2f} %"
-        )
+        seen = f"{len(scores.domains)} unseen domain{'s' * (len(scores.domains) != 1)}"
+        console.print(f"average accuracy on {seen}: {100 * scores.average_accuracy:.2f} %")
     if scores.missing:
         parts = dict.fromkeys(name.partition("/")[0] for name in scores.missing)  # a corruption once, not five times
         console.print(

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated, cast
 import typer
 
 from asrnorm.cli.own_module import Modules, import_modules
-from asrnorm.config import RunConfig, Scale, content_hash, dump_config, load_config, override
+from asrnorm.config import RunConfig, Scale, content_hash, dump_config, load_config, override, run_name
 from asrnorm.errors import InputError, WrongCallError
 
 if TYPE_CHECKING:
@@ -63,6 +63,7 @@ def train(
     result = run(config, out, fresh)
     if os.environ.get("RANK", "0") == "0":
         _print(result)
+        typer.echo(f"run: {out or Path('runs', run_name(config))}")
 
 
 def _resolve(

@@ -24,6 +24,7 @@ from asrnorm.conversion.select import Layers, choose, pick_preset
 from asrnorm.conversion.site import Site, find_sites
 from asrnorm.conversion.summary import ConversionSummary, notes_on, repr_line, why_left
 from asrnorm.errors import ConversionError
+from asrnorm.norms import NormLayer
 
 logger = logging.getLogger("asrnorm")
 
@@ -169,7 +170,9 @@ def conversion_summary(model: nn.Module) -> ConversionSummary:
     """
     summaries = unwrap(model).__dict__.get(_SUMMARIES)
     if not summaries:
-        raise ConversionError(f"{type(model).__name__} has not been converted")
+        built = next((type(part).__name__ for part in model.modules() if isinstance(part, NormLayer)), None)
+        why = f": its {built} layers were built in, and there is nothing to revert" if built else ""
+        raise ConversionError(f"{type(model).__name__} has not been converted{why}")
     return summaries[-1]
 
 

@@ -59,6 +59,11 @@ def list_images(root: Path, domains: Collection[str] | None = None) -> list[Samp
         for label in _folders(domain):
             images = _images_of_class(label, others)
             samples += [Sample(path, path.relative_to(root).as_posix(), label.name, domain.name) for path in images]
+    if not samples and is_one_domain(root):
+        raise InputError(
+            f"{root}: looks like one domain, <class>/<image>; expected <domain>/<class>/<image>: give {root.parent} "
+            f"and the source {root.name}"
+        )
     if not samples:
         raise InputError(f"{root}: no images in it; expected <domain>/<class>/<image>")
     _tell_of_others(root, others)

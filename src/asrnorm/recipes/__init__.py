@@ -10,8 +10,8 @@ from asrnorm.recipes import digits as digits
 from asrnorm.recipes import digits_mini as digits_mini
 from asrnorm.recipes import folder as folder
 from asrnorm.recipes import pacs as pacs
+from asrnorm.recipes.base import NORMS, Names
 from asrnorm.recipes.base import RECIPES as RECIPES
-from asrnorm.recipes.base import Names
 
 
 def list_recipes() -> tuple[str, ...]:
@@ -71,6 +71,10 @@ def recipe(
 
 def _describe_unknown(name: str) -> str:
     """One line without the hundreds of names: the nearest one and the command that lists the rest."""
+    for norm in sorted(NORMS, key=len, reverse=True):  # `sn_in_ln` ends in `ln`
+        near = f"{name.removesuffix(f'_{norm}')}_asr"
+        if name.endswith(f"_{norm}") and near in RECIPES:
+            return f"no recipe {name!r}; that is {near} --set norm={norm}"
     close = difflib.get_close_matches(name, RECIPES.names(), n=1)
     hint = f"did you mean {close[0]!r}? " if close else ""
     return f"unknown recipe {name!r}; {hint}`asrnorm list recipes` shows all {len(RECIPES)}, as <suite>.<method>_<norm>"

@@ -45,6 +45,7 @@ def test_a_config_trains_and_the_table_has_every_domain(config_file, tmp_path):
     assert {"plain", "dark", "noisy"} <= set(done.stdout.split())
     assert "average accuracy on 2 unseen domains" in done.stdout
     assert (tmp_path / "a" / "result.json").exists()
+    assert done.stdout.splitlines()[-1] == f"run: {tmp_path / 'a'}"
     again = call("--config", str(tmp_path / "a" / "config.yaml"), "--out", str(tmp_path / "a"))
     assert again.stdout == done.stdout
 

@@ -52,6 +52,12 @@ def test_folders_without_images_are_named(tmp_path, make, message):
     assert "\n" not in str(caught.value)
 
 
+def test_a_single_domain_is_answered_with_its_parent(tmp_path):
+    write_folder(tmp_path, domains=("day",), classes=("cat",), count=1)
+    with pytest.raises(InputError, match=f"looks like one domain, .*: give {tmp_path} and the source day$"):
+        list_images(tmp_path / "day")
+
+
 def test_an_unreadable_folder_is_one_line(tmp_path, monkeypatch):
     write_folder(tmp_path)
     scan = os.scandir

@@ -71,3 +71,12 @@ def test_weights_that_are_not_there_are_told_with_a_file_that_can_be_had(tmp_pat
     config = tiny_config(model=Choice(name="resnet18"), weights=recipe("pacs.erm_asr").weights)
     with pytest.raises(InputError, match=r"no such file of weights; try: asrnorm data fetch resnet18, and --set weig"):
         build_model(config, ToySuite(), 3, CPU)
+
+
+def test_weights_beside_the_user_are_told_with_their_whole_path(tmp_path, monkeypatch):
+    monkeypatch.setenv("ASRNORM_DATA", str(tmp_path / "data"))
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "my.pt").touch()
+    config = tiny_config(model=Choice(name="resnet18"), weights="my.pt")
+    with pytest.raises(InputError, match=f"to take the one that is here, give {tmp_path / 'my.pt'}$"):
+        build_model(config, ToySuite(), 3, CPU)

@@ -24,4 +24,7 @@ def _advise(weights: str) -> str:
         files = [file.path for layout in known.layouts for file in layout]
         if weights in files:
             return f"; try: asrnorm data fetch {name}, and --set weights={files[0]}"
+    if Path(weights).is_file():
+        here = Path(weights).absolute()
+        return f"; relative paths start at the data folder: to take the one that is here, give {here}"
     return ""
