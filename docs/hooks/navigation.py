@@ -29,6 +29,7 @@ LAYOUT: tuple[tuple[str, tuple[tuple[str | None, str], ...]], ...] = (
         (
             ("Use your own images", "how-to/own-images.md"),
             ("Use your own training loop", "how-to/own-loop.md"),
+            ("Train a network of your own", "how-to/model.md"),
             ("Add a norm", "how-to/norm.md"),
             ("Add a method", "how-to/method.md"),
             ("Add a suite", "how-to/suite.md"),

@@ -10,7 +10,7 @@ import pytest
 ROOT = Path(__file__).parents[2]
 RUNNER = ROOT / "tests" / "helpers" / "page_runner.py"
 PAGES = [ROOT / "docs" / "quickstart.md", *sorted((ROOT / "docs" / "how-to").glob("*.md"))]
-WRITTEN = {"norm", "method", "suite", "study", "own-images", "own-loop"}
+WRITTEN = {"norm", "method", "suite", "study", "model", "own-images", "own-loop"}
 
 
 def test_there_is_a_page_for_everything_that_can_be_added():
