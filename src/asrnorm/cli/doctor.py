@@ -10,7 +10,12 @@ from rich.table import Table
 
 from asrnorm.diagnosis import Finding, examine
 
-_MARKS = {"ok": "[green]ok[/green]", "missing": "[yellow]missing[/yellow]", "broken": "[red]broken[/red]"}
+_MARKS = {
+    "ok": "[green]ok[/green]",
+    "missing": "[red]missing[/red]",
+    "broken": "[red]broken[/red]",
+    "optional": "[yellow]optional[/yellow]",
+}
 
 
 def doctor(
@@ -34,5 +39,10 @@ def _print(findings: list[Finding]) -> None:
     for heading in ("part", "state", "what was found", "how to get it"):
         table.add_column(heading, no_wrap=heading in ("part", "state"), overflow="fold")
     for finding in findings:
-        table.add_row(finding.name, _MARKS[finding.state], escape(finding.detail), escape(finding.remedy))
+        state = "optional" if finding.state == "missing" and not finding.required else finding.state
+        table.add_row(finding.name, _MARKS[state], escape(finding.detail), escape(finding.remedy))
     Console().print(table)
+    if all(finding.state == "ok" for finding in findings if finding.required):
+        typer.echo("All that every command needs is there; what is optional adds what its line says.")
+    if any("asrnorm[" in finding.remedy for finding in findings):
+        typer.echo("Installed from a checkout, asrnorm[...] is .[...] in its folder.")
