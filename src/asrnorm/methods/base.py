@@ -1,5 +1,6 @@
 """The registry of training methods and the two things a method may decide: the loss of a batch, and new images."""
 
+import logging
 from collections.abc import Callable, Mapping
 from functools import wraps
 from typing import Any, NamedTuple, Protocol
@@ -13,6 +14,8 @@ from asrnorm.models import Classifier
 from asrnorm.models.base import PARTS
 from asrnorm.registry import Registry
 from asrnorm.world import ALONE, World
+
+logger = logging.getLogger("asrnorm")
 
 METHODS: Registry[Callable[..., "Method"]] = Registry("method")
 
@@ -109,6 +112,7 @@ class Method:
     keeps_growth: bool = True
     capture: bool = False
     _own_steps: int = 0
+    _has_grown: bool = False
 
     def __init_subclass__(cls, **options: Any) -> None:
         super().__init_subclass__(**options)
@@ -116,7 +120,7 @@ class Method:
             cls.capturable = cls.__dict__.get("capturable", False)
             cls.loss = _for_any_loop(cls.loss)  # type: ignore[method-assign]
         if "grow" in cls.__dict__:
-            cls.grow = _naming_parts(cls.grow)  # type: ignore[method-assign]
+            cls.grow = _naming_parts(_noting_growth(cls.grow))  # type: ignore[method-assign]
         if "state_dict" in cls.__dict__:
             cls.state_dict = _with_steps(cls.state_dict)  # type: ignore[method-assign]
         if "load_state_dict" in cls.__dict__:
@@ -143,6 +147,14 @@ class Method:
             raise InputError(
                 f"{type(self).__name__} works on images in [0, 1], these are from {images.min():.3g} to "
                 f"{images.max():.3g}; let the model normalize them: asrnorm.models.Normalize is a layer for it"
+            )
+        if not self._has_grown and self.is_growing(self._own_steps):
+            self._has_grown = True  # as far as it is worth another word
+            logger.warning(
+                "%s grows before step %d, and nobody called it: until then it is plain training; before each step: if "
+                "method.is_growing(step): method.grow(model, pool, step)",
+                type(self).__name__,
+                self._own_steps,
             )
         self._own_steps += 1
         return Batch(images, labels, self._own_steps - 1)
@@ -235,6 +247,15 @@ def _for_any_loop(loss: Callable[..., Tensor]) -> Callable[..., Tensor]:
         return loss(self, model, self.as_batch(batch))
 
     return _naming_parts(checked)
+
+
+def _noting_growth(grow: Callable[..., Any]) -> Callable[..., Any]:
+    @wraps(grow)
+    def noted(self: Method, *arguments: Any, **named: Any) -> Any:
+        self._has_grown = True
+        return grow(self, *arguments, **named)
+
+    return noted
 
 
 def _naming_parts(function: Callable[..., Any]) -> Callable[..., Any]:

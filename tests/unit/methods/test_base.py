@@ -106,3 +106,20 @@ def test_bytes_are_refused_with_what_to_make_of_them():
 def test_a_loss_takes_its_arguments_by_name(name):
     pair = torch.rand(8, 3, 32, 32), torch.arange(8) % 10
     assert asrnorm.create_method(name).loss(model=small(), batch=pair).isfinite()
+
+
+def test_a_method_that_nobody_lets_grow_says_so_once(caplog):
+    pair = torch.rand(8, 3, 32, 32), torch.arange(8) % 10
+    pool = Pool(ImageSet(np.zeros((8, 32, 32, 3), np.uint8), np.arange(8) % 10))
+    options = {"interval": 2, "candidates": 2, "search_images": 8}
+    grown, never = (asrnorm.create_method("rsda", **options) for _ in range(2))
+    model = small()
+    for step in range(6):
+        if grown.is_growing(step):
+            grown.grow(model, pool, step)
+        grown.loss(model, pair)
+    assert not caplog.records
+    for _ in range(6):
+        never.loss(model, pair)
+    (record,) = caplog.records
+    assert record.getMessage().startswith("RSDA grows before step 2, and nobody called it")
