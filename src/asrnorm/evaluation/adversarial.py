@@ -89,6 +89,6 @@ def _choose(attacks: Sequence[Attack] | None, model: nn.Module) -> Sequence[Atta
 
 
 def _count_classes(inference: Inference, data: ImageSet | FileSet) -> int:
-    _, images, _ = next(iter(iterate_batches(thin(data, 1), 1)))
+    _, images, _ = next(iter(iterate_batches(thin(data, 2), 2)))  # `bn_test` has no statistics of one
     with torch.inference_mode():
         return int(inference.logits(inference.to_input(images)).shape[-1])
