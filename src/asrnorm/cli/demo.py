@@ -25,11 +25,11 @@ def demo(
     out: Annotated[Path, typer.Option(help="Folder of the runs and the report.")] = Path("runs", "demo"),
     seed: Annotated[int, typer.Option(min=0, help="Seed of the five runs.")] = 0,
     scale: Annotated[str, typer.Option(help="paper (the demo's own size) or smoke (seconds).")] = "paper",
-    fresh: Annotated[bool, typer.Option("--fresh", help="Train again what is done.")] = False,
+    fresh: Annotated[bool, typer.Option("--fresh", help="Train again what is already done.")] = False,
 ) -> None:
     """Train on MNIST digits alone, five ways, and see which holds up on digits of four other kinds.
 
-    Example: `asrnorm demo`. One to three minutes on two CPU cores; no download. Started again, it goes on where it
+    Example: `asrnorm demo`. Two to four minutes on two CPU cores; no download. Started again, it resumes where it
     stopped.
     """
     from asrnorm.data import create_suite
@@ -99,7 +99,7 @@ def _write_report(page: Path, results: dict[str, RunResult], folders: dict[str, 
         html.paragraph("The first row is the source; no image of the others is used in training or to choose a model."),
         html.paragraph(
             "RSDA searches among changes of color, contrast and sharpness, one of which nearly inverts an image: "
-            "'inverted' is the domain nearest to what it has met, 'uci' the farthest.",
+            "'inverted' is the domain closest to what it trains on, 'uci' the farthest.",
             note=True,
         ),
         html.picture(overview.read_bytes(), "one image of each class from each domain"),
