@@ -16,7 +16,7 @@ PYTEST  := OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n $(WORKERS) --dist workst
 .PHONY: help setup demo test test-slow check format docs clean
 
 help:
-	@echo "make demo       set up .venv and train three networks on one domain, compare them on four unseen ones"
+	@echo "make demo       set up .venv and train five networks on one domain, compare them on four unseen ones"
 	@echo "make test       set up .venv, check the code, run the CPU tests"
 	@echo "make test-slow  the tests that take minutes (WRN-40-4 to ONNX, a Ray cluster that loses a machine)"
 	@echo "make check      ruff, mypy, codespell and the architecture test"

@@ -1,4 +1,4 @@
-"""Exchange the norms of a network you have, fine-tune it, and take the exchange back.
+"""Replace the norms of a network you have, fine-tune it, and put the old norms back.
 
 python examples/convert_a_network.py
 """
@@ -13,13 +13,14 @@ def main() -> None:
     torch.manual_seed(0)
     images, labels = torch.rand(8, 3, 64, 64), torch.arange(8) % 4
 
-    # Stands for a network of your own, torchvision's or timm's; its trained gains and biases are kept.
+    # Stands for your own network, torchvision's or timm's. Trained gains and biases are kept, the outputs are not.
     model = asrnorm.create_model("resnet18", num_classes=4)
     optimizer = torch.optim.SGD(model.parameters(), lr=0.01, momentum=0.9)
     before = model.eval()(images)
 
-    # The 12 places in which ASR-Norm serves a pretrained ResNet-18; the optimizer learns of the new parameters.
-    asrnorm.convert(model, "asr", layers="resnet-12", optimizer=optimizer)
+    # "early", the first half of the stages, is the default for a trained network; this one is not, so it is named here.
+    # The optimizer now trains the new parameters.
+    asrnorm.convert(model, "asr", layers="early", optimizer=optimizer)
     print(asrnorm.conversion_summary(model))
 
     model.train()
@@ -33,6 +34,7 @@ def main() -> None:
     changed = (model.eval()(images) - before).abs().max()
     asrnorm.revert(model)
     norms = {type(module).__name__ for module in model.modules() if "Norm" in type(module).__name__}
+    # Only the norms return to their old state: the other weights stay as trained.
     print(f"the logits moved by up to {changed:.2f}; reverted, the norms are {', '.join(sorted(norms))} again")
 
 

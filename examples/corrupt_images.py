@@ -1,4 +1,4 @@
-"""Corrupt images as CIFAR-10-C and ImageNet-C do, the same on every machine for a seed.
+"""Corrupt images as CIFAR-10-C and ImageNet-C do; a seed gives the same result on every machine.
 
 python examples/corrupt_images.py [FOLDER]   (needs: pip install "asrnorm[data]")
 """

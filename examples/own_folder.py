@@ -1,4 +1,4 @@
-"""Your own images: a folder a domain, a folder a class; train on one domain, hold up on the others.
+"""Your own images: one folder per domain, one per class inside; train on one domain, test on the others.
 
 python examples/own_folder.py FOLDER
 """

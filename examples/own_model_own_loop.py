@@ -1,4 +1,4 @@
-"""Your own network and your own loop: convert the norms, let a method of this package make the loss.
+"""Your own network and your own loop: convert the norms, let a method of this package compute the loss.
 
 python examples/own_model_own_loop.py
 """
@@ -10,7 +10,7 @@ import asrnorm
 
 
 class SmallNet(nn.Module):
-    """Any network will do that names three parts of itself; RSC masks the first, ADA measures in the second."""
+    """Any network with these three parts will do; RSC masks the first, ADA measures distances in the second."""
 
     def __init__(self, num_classes: int) -> None:
         super().__init__()

@@ -13,6 +13,15 @@ from asrnorm.norms import NORMS
 
 ROOT = Path(__file__).parents[1]
 PAGES = sorted([*ROOT.glob("*.md"), *ROOT.glob("docs/**/*.md")])
+# Reference pages whose Python blocks run from top to bottom; those of the how-to pages run in tests/docs.
+PASTED = (
+    "data/corruptions.md",
+    "evaluation/shifted-val.md",
+    "methods/index.md",
+    "methods/rsc.md",
+    "norms/asr.md",
+    "norms/dsbn.md",
+)
 HEADINGS = ("## Equation", "## Code", "## Departures", "## When to use it")
 
 
@@ -44,6 +53,14 @@ def test_the_quick_start_runs_as_printed(index):
         pytest.importorskip("torchvision", reason="torchvision is not installed")
         assert len([line for line in block.splitlines() if line.strip()]) <= 10
     exec(compile(block, "README.md", "exec"), {})
+
+
+@pytest.mark.parametrize("name", PASTED)
+def test_blocks_of_a_page_can_be_pasted(name):
+    page = ROOT / "docs" / name
+    names = {"__name__": "__page__"}
+    for block in blocks(page):
+        exec(compile(block, name, "exec"), names)
 
 
 @pytest.mark.parametrize("name", METHODS.names())

@@ -31,40 +31,53 @@ def audit(
             show_default=False,
         ),
     ],
-    data: Annotated[Path, typer.Option(help="Images, one sub folder a class.", show_default=False)],
+    data: Annotated[
+        Path,
+        typer.Option(help="Folder of images, one subfolder per class, or a .csv or .jsonl table.", show_default=False),
+    ],
     against: Annotated[str | None, typer.Option(help="A second model, on the same images.")] = None,
     weights: Annotated[
-        str | None, typer.Option(help="A file of weights, or the library's own name of some, for a name or function.")
+        str | None,
+        typer.Option(help="Weights for a library's network or a function: a file, or the library's own name for them."),
     ] = None,
     against_weights: Annotated[str | None, typer.Option(help="The same for the second model.")] = None,
     classes: Annotated[
-        Path | None, typer.Option(help="JSON: names of the folders to outputs, or a list of names in their order.")
+        Path | None,
+        typer.Option(help="JSON file that maps folder names to outputs, or lists the names in their order."),
     ] = None,
     quick: Annotated[
-        bool, typer.Option("--quick", help="100 images, severities 1, 3 and 5, a shorter search.")
+        bool, typer.Option("--quick", help="Use 100 images, severities 1, 3 and 5, and a shorter search.")
     ] = False,
     limit: Annotated[
         int | None,
-        typer.Option(min=0, help="The most images, spread over classes; 0 takes all.", show_default="500, quick 100"),
+        typer.Option(
+            min=0, help="Use at most this many images, spread over classes; 0 takes all.", show_default="500, quick 100"
+        ),
     ] = None,
     size: Annotated[
         int | None, typer.Option(min=1, help="Side to which images are resized.", show_default="the model's, or 224")
     ] = None,
-    mean: Annotated[Triple | None, typer.Option(help="Of the input's channels.", show_default="the model's")] = None,
-    std: Annotated[Triple | None, typer.Option(help="Of the input's channels.", show_default="the model's")] = None,
-    device: Annotated[str, typer.Option(help="auto, cpu, cuda, cuda:1, ...")] = "auto",
+    mean: Annotated[
+        Triple | None, typer.Option(help="Mean of each channel of the input.", show_default="the model's")
+    ] = None,
+    std: Annotated[
+        Triple | None,
+        typer.Option(help="Standard deviation of each channel of the input.", show_default="the model's"),
+    ] = None,
+    device: Annotated[str, typer.Option(help="Device to run on: auto, cpu, cuda, cuda:1, ...")] = "auto",
     out: Annotated[Path, typer.Option(help="Folder of the page, the numbers and the ledger.")] = Path("audit"),
     json_file: Annotated[Path | None, typer.Option("--json", help="Also write the numbers to this file.")] = None,
-    seed: Annotated[int, typer.Option(help="Of noise, attacks and the search.")] = 0,
+    seed: Annotated[int, typer.Option(help="Seed of noise, attacks and the search.")] = 0,
     workers: Annotated[
-        int | None, typer.Option(min=1, help="Processes that corrupt images.", show_default="one a core")
+        int | None, typer.Option(min=1, help="Number of processes that corrupt images.", show_default="one per core")
     ] = None,
     modules: Modules = None,
 ) -> None:
-    """Measure how a model holds up: corruptions, calibration, attacks, the changes that hurt most, and what breaks.
+    """Measure how robust a model is: corruptions, calibration, attacks, the changes that hurt most, and what breaks.
 
-    Example: `asrnorm audit net.onnx --data photos --mean 0.485 0.456 0.406 --std 0.229 0.224 0.225 --quick`. Started
-    again in the same folder, it goes on where it stopped.
+    Example: `asrnorm audit net.onnx --data photos --mean 0.485 0.456 0.406 --std 0.229 0.224 0.225 --quick`. A network
+    of your own: `asrnorm audit my_net.py:build --weights weights.pt --data photos`, where `build()` returns it. Started
+    again in the same folder, it resumes where it stopped.
     """
     if json_file is not None:
         check_place(json_file)

@@ -20,14 +20,19 @@ if TYPE_CHECKING:
 
 Named = TypeVar("Named", "Shape", "Net")
 
-bench_app = typer.Typer(help="Measure speed, side by side with the baselines.", no_args_is_help=True)
+_HELP = """Measure speed, side by side with the baselines.
+
+Example: `asrnorm bench layers --quick`, to see that everything runs; without `--quick` it measures.
+"""
+
+bench_app = typer.Typer(help=_HELP, no_args_is_help=True)
 
 _LOG_WIDTH = 180
 
 JsonFile = Annotated[Path | None, typer.Option("--json", help="Also write rows and machine to this file.")]
-Device = Annotated[str | None, typer.Option(help="cpu or cuda; default: cuda where there is one.", show_default=False)]
-Quick = Annotated[bool, typer.Option("--quick", help="Little work and few repeats: does everything run?")]
-Repeats = Annotated[int, typer.Option(min=1, help="Timed rounds.")]
+Device = Annotated[str | None, typer.Option(help="cpu or cuda; default: cuda if available.", show_default=False)]
+Quick = Annotated[bool, typer.Option("--quick", help="Do little work and few repeats, to see that everything runs.")]
+Repeats = Annotated[int, typer.Option(min=1, help="Number of timed rounds.")]
 
 
 @bench_app.callback()
@@ -44,9 +49,9 @@ def bench_data(
     json_file: JsonFile = None,
     device: Device = None,
     quick: Quick = False,
-    workers: Annotated[int, typer.Option(min=0, help="Processes of the DataLoader.")] = 2,
+    workers: Annotated[int, typer.Option(min=0, help="Number of worker processes of the DataLoader.")] = 2,
 ) -> None:
-    """Measure images a second of every way to augment, Pillow one by one being the baseline.
+    """Measure images per second of every way to augment, with Pillow on single images as the baseline.
 
     Example: `asrnorm bench data --json runs/bench-data.json`
     """
@@ -61,10 +66,13 @@ def bench_layers(
     device: Device = None,
     quick: Quick = False,
     sweep: Annotated[
-        bool, typer.Option("--sweep", help="Instead: how time and memory grow with C, HW, N and the number of layers.")
+        bool,
+        typer.Option(
+            "--sweep", help="Measure instead how time and memory grow with C, HW, N and the number of layers."
+        ),
     ] = False,
     only: Annotated[
-        str, typer.Option(help="Only the inputs whose name holds this text; with --sweep one of C, HW, N, layers.")
+        str, typer.Option(help="Only the inputs whose name contains this text; with --sweep one of C, HW, N, layers.")
     ] = "",
     repeats: Repeats = 20,
 ) -> None:
@@ -88,8 +96,8 @@ def bench_step(
     json_file: JsonFile = None,
     device: Device = None,
     quick: Quick = False,
-    only: Annotated[str, typer.Option(help="Only the networks whose name holds this text.")] = "",
-    compiled: Annotated[bool, typer.Option("--compile/--no-compile", help="Also what torch.compile makes.")] = True,
+    only: Annotated[str, typer.Option(help="Only the networks whose name contains this text.")] = "",
+    compiled: Annotated[bool, typer.Option("--compile/--no-compile", help="Also measure with torch.compile.")] = True,
     repeats: Repeats = 20,
 ) -> None:
     """Measure a whole training step against the fastest with BatchNorm, and a forward pass in evaluation.
@@ -110,13 +118,16 @@ def bench_train(
     device: Device = None,
     quick: Quick = False,
     only: Annotated[
-        list[str] | None, typer.Option(help="digits, cifar, pacs-photo or pacs-sketch; may be given several times.")
+        list[str] | None,
+        typer.Option(help="Only digits, cifar, pacs-photo or pacs-sketch; may be given several times."),
     ] = None,
     processes: Annotated[
         int,
-        typer.Option(min=1, help="Also train so many Digits seeds side by side; by NVIDIA's MPS unless ASRNORM_MPS=0."),
+        typer.Option(min=1, help="Also train this many Digits seeds side by side; under MPS unless ASRNORM_MPS=0."),
     ] = 1,
-    made: Annotated[bool, typer.Option("--made", help="Made images, even where the real ones are at hand.")] = False,
+    made: Annotated[
+        bool, typer.Option("--made", help="Use generated images, even if the real ones are available.")
+    ] = False,
 ) -> None:
     """Measure whole trainings through the trainer, over a stretch of each, scaled to its length.
 
@@ -133,7 +144,9 @@ def bench_evaluate(
     json_file: JsonFile = None,
     device: Device = None,
     quick: Quick = False,
-    images: Annotated[int, typer.Option(min=500, help="Images that are timed, of the 950,000 reported.")] = 95_000,
+    images: Annotated[
+        int, typer.Option(min=500, help="Number of images to time; the result is scaled to 950,000.")
+    ] = 95_000,
     repeats: Repeats = 5,
 ) -> None:
     """Measure how long an evaluation on CIFAR-10-C takes, with BatchNorm and with ASR-Norm.

@@ -1,4 +1,4 @@
-"""`asrnorm data`: what is there, what is missing, and what can be made of it; one command a file."""
+"""`asrnorm data`: what is there, what is missing, and what can be made of it; one command per file."""
 
 import typer
 
@@ -8,7 +8,12 @@ from asrnorm.cli.data_fetch import fetch
 from asrnorm.cli.data_list import list_data
 from asrnorm.cli.data_show import show
 
-data_app = typer.Typer(help="Data sets: list, show, fetch, check and corrupt them.", no_args_is_help=True)
+_HELP = """Data sets: list, show, fetch, check and corrupt them.
+
+Example: `asrnorm data list`, then `asrnorm data fetch mnist usps` for what is missing.
+"""
+
+data_app = typer.Typer(help=_HELP, no_args_is_help=True)
 data_app.command("list")(list_data)
 data_app.command("show")(show)
 data_app.command("fetch")(fetch)

@@ -24,12 +24,12 @@ def check(
     ] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON: set, file, state, detail.")] = False,
     root: Annotated[
-        Path | None, typer.Option(metavar="DIR", help="The data folder; else ASRNORM_DATA.", show_default=False)
+        Path | None, typer.Option(metavar="DIR", help="The data folder; by default ASRNORM_DATA.", show_default=False)
     ] = None,
 ) -> None:
-    """Verify what lies in the data folder, by checksum where one is published.
+    """Verify the files in the data folder, by checksum if one is published.
 
-    Example: `asrnorm data check mnist`. Exit status 1 where anything asked for is missing or damaged.
+    Example: `asrnorm data check mnist`. Exit status 1 if anything asked for is missing or damaged.
     """
     folder = (root or data_folder()).expanduser().absolute()
     rows = verify(folder, wanted or ())

@@ -16,23 +16,27 @@ _DEFAULT_SEVERITY = 3
 def corrupt(
     target: Annotated[str, typer.Argument(help="`cifar10c`, or a folder of images.", show_default=False)],
     corruption: Annotated[
-        list[str] | None, typer.Option("--corruption", help="Which; may be given again. cifar10c: all 19 by default.")
+        list[str] | None,
+        typer.Option("--corruption", help="Which corruption; may be given again. cifar10c: all 19 by default."),
     ] = None,
     severity: Annotated[
-        int | None, typer.Option("--severity", help="1 to 5, for a folder; cifar10c has all five.", show_default="3")
+        int | None,
+        typer.Option("--severity", help="Severity 1 to 5, for a folder; cifar10c has all five.", show_default="3"),
     ] = None,
-    seed: Annotated[int, typer.Option("--seed", help="Of the random corruptions.")] = 0,
+    seed: Annotated[int, typer.Option("--seed", help="Seed of the random corruptions.")] = 0,
     workers: Annotated[
-        int | None, typer.Option("--workers", min=1, help="Processes, for cifar10c.", show_default="one a core")
+        int | None,
+        typer.Option("--workers", min=1, help="Number of processes, for cifar10c.", show_default="one per core"),
     ] = None,
     out: Annotated[
         Path | None, typer.Option("--out", help="Folder to write to.", show_default="ASRNORM_DATA/CIFAR-10-C")
     ] = None,
     root: Annotated[
-        Path | None, typer.Option("--root", help="Where CIFAR-10 lies.", show_default="ASRNORM_DATA")
+        Path | None, typer.Option("--root", help="Folder of CIFAR-10.", show_default="ASRNORM_DATA")
     ] = None,
     preset: Annotated[
-        str | None, typer.Option("--preset", help="cifar or imagenet, for a folder.", show_default="by size")
+        str | None,
+        typer.Option("--preset", help="Severities of cifar or imagenet, for a folder.", show_default="by size"),
     ] = None,
 ) -> None:
     """Generate CIFAR-10-C, or corrupt a folder of images and keep its tree.

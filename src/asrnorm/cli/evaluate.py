@@ -39,7 +39,7 @@ def evaluate(
     data: Annotated[
         Path | None,
         typer.Option(
-            help="Instead: labelled images of new places, `CLASS/IMAGE` or `PLACE/CLASS/IMAGE`, or a table.",
+            help="Score labelled images of new places instead: `CLASS/IMAGE` or `PLACE/CLASS/IMAGE`, or a table.",
             show_default=False,
         ),
     ] = None,
@@ -58,9 +58,9 @@ def evaluate(
     """Show accuracy, Brier score, NLL and calibration error of a run, domain by domain.
 
     Example: `asrnorm evaluate runs/digits.erm_asr--s0--0123456789 --json scores.json`. Batch norm with the statistics
-    of the test batch: `--set norm=bn_test --set evaluate_batch=16`. With `--as`, as many images of a domain are scored
-    as the run itself scored; without it, all. Images that came after the training, without those it was trained on
-    beside them: `--data new_site`.
+    of the test batch: `--set norm=bn_test --set evaluate_batch=16`. With `--as`, as many images per domain are scored
+    as the run itself scored; without it, all. To score images collected after training: `--data new_site`; the
+    training images are not needed.
     """
     assignments = read_assignments(settings or [], _CHANGEABLE)
     if suite is not None:

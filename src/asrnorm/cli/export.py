@@ -21,18 +21,19 @@ def export(
         str, typer.Option("--format", help=f"One of: {', '.join(SUFFIXES)}.", show_default=False, metavar="NAME")
     ],
     out: Annotated[
-        Path | None, typer.Option(metavar="FILE", help="The file.", show_default="RUN/export/model.<ending>")
+        Path | None, typer.Option(metavar="FILE", help="File to write.", show_default="RUN/export/model.<ending>")
     ] = None,
     size: Annotated[
-        str | None, typer.Option(metavar="HxW", help="Size of its images.", show_default="the run's")
+        str | None,
+        typer.Option(metavar="HxW", help="Size of the images that the file takes.", show_default="the run's"),
     ] = None,
-    batch: Annotated[str, typer.Option(metavar="N|dynamic", help="Images at a time.")] = _ANY,
+    batch: Annotated[str, typer.Option(metavar="N|dynamic", help="Number of images at a time.")] = _ANY,
     opset: Annotated[
         int | None, typer.Option(help="Version of the ONNX operators.", show_default="PyTorch's choice")
     ] = None,
     modules: Modules = None,
 ) -> None:
-    """Write the model of a run to a file, compared with the model on random images before it gets its name.
+    """Write the model of a run to a file, checked against the model on random images before it gets its name.
 
     Example: `asrnorm export runs/digits.rsda_asr--s0--0123456789 --format onnx`. Files of `onnx` and `torch-export` run
     in a process without this package; `<file>.json` beside each says what it takes and what its classes are.

@@ -29,9 +29,15 @@ from asrnorm.errors import AsrnormError, UnknownNameError, WrongCallError, first
 OK, FAILED, WRONG_CALL = 0, 1, 2
 _INTERRUPTED = 130  # what typer makes of Ctrl-C
 
+_HELP = """ASR-Norm and single domain generalization: train on one domain, hold up on others.
+
+Example: `asrnorm demo`, then `asrnorm train folder.rsda_asr --set suite.root=photos --source day` for your own images.
+`asrnorm COMMAND --help` has more.
+"""
+
 app = typer.Typer(
     name="asrnorm",
-    help="ASR-Norm and single domain generalization: train on one domain, hold up on others.",
+    help=_HELP,
     no_args_is_help=True,
     add_completion=False,
     rich_markup_mode="markdown",

@@ -12,7 +12,7 @@ from asrnorm.errors import InputError, UnknownNameError
 
 Modules = Annotated[
     list[str] | None,
-    typer.Option("--import", metavar="MODULE", help="A module that registers what is your own: a norm, a method, ..."),
+    typer.Option("--import", metavar="MODULE", help="A module that registers your own norm, method, suite, ..."),
 ]
 
 

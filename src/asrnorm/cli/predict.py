@@ -18,11 +18,11 @@ def predict(
     run: Annotated[Path, typer.Argument(help="The folder of a finished run.", show_default=False)],
     images: Annotated[list[Path], typer.Argument(help="Image files of any format.", show_default=False)],
     as_json: Annotated[
-        bool, typer.Option("--json", help="Print a JSON line an image: image, class, probability.")
+        bool, typer.Option("--json", help="Print a JSON line per image: image, class, probability.")
     ] = False,
     modules: Modules = None,
 ) -> None:
-    """Say which class a run takes each image for, and how likely it holds that.
+    """Predict the class of each image, with its probability.
 
     Example: `asrnorm predict runs/pacs.rsc_asr--s0--0123456789 *.jpg`. A file that is no image is named on standard
     error, the others go on, and the exit status is 1.

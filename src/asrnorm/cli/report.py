@@ -38,17 +38,17 @@ def report(
     out: Annotated[
         Path | None,
         typer.Option(
-            help="Folder of the report; of several, folder of their folders.",
+            help="Folder of the report; for several, the folder that holds their folders.",
             show_default="reports/<study>, or <folder>/report",
         ),
     ] = None,
     scale: Annotated[str, typer.Option(help="Scale of the runs of a study: paper, short or smoke.")] = "paper",
-    runs: Annotated[Path, typer.Option(help="Where the run folders of a study lie.")] = _RUNS,
+    runs: Annotated[Path, typer.Option(help="Folder that holds the run folders of a study.")] = _RUNS,
     seeds: Annotated[
         int | None, typer.Option(min=1, help="Take seeds 0 to N - 1 of a study.", show_default="the study's")
     ] = None,
     keep_results: Annotated[
-        bool, typer.Option("--keep", help="First add what is done of a study to results/STUDY.jsonl.")
+        bool, typer.Option("--keep", help="First add the finished runs of a study to results/STUDY.jsonl.")
     ] = False,
     renew: Annotated[
         bool, typer.Option("--renew", help="With --keep: replace runs that were kept at another commit.")

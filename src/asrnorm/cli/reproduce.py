@@ -30,13 +30,13 @@ def reproduce(
             show_default=False,
         ),
     ],
-    seeds: Annotated[int | None, typer.Option(min=1, help="Seeds 0 to N-1.", show_default="each study's")] = None,
-    scale: Annotated[str, typer.Option(help="paper, short or smoke.")] = "paper",
+    seeds: Annotated[int | None, typer.Option(min=1, help="Run seeds 0 to N-1.", show_default="each study's")] = None,
+    scale: Annotated[str, typer.Option(help="Size of the runs: paper, short or smoke.")] = "paper",
     workers: Annotated[
         int | None,
         typer.Option(
             min=1,
-            help="Runs at once; those on one GPU by NVIDIA's MPS, unless ASRNORM_MPS=0.",
+            help="Number of runs at once; those on one GPU share it by NVIDIA's MPS, unless ASRNORM_MPS=0.",
             show_default="two a GPU, or one",
         ),
     ] = None,
@@ -46,23 +46,24 @@ def reproduce(
     slurm: Annotated[
         str | None,
         typer.Option(
-            help="Through Slurm, with submitit's options: timeout_min=600,gpus_per_node=1,...", show_default=False
+            help="Run through Slurm, with submitit's options: timeout_min=600,gpus_per_node=1,...", show_default=False
         ),
     ] = None,
-    runs: Annotated[Path, typer.Option(help="Where the run folders lie.")] = Path("runs"),
+    runs: Annotated[Path, typer.Option(help="Folder that holds the run folders.")] = Path("runs"),
     out: Annotated[
         Path | None,
         typer.Option(
-            help="Folder of the report; of several studies, folder of their folders.", show_default="reports/<study>"
+            help="Folder of the report; for several studies, the folder that holds their folders.",
+            show_default="reports/<study>",
         ),
     ] = None,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Show what would run, and stop.")] = False,
     row: Annotated[
         list[str] | None,
-        typer.Option(help="Run only what rows of this label need, * for any text; may be given again."),
+        typer.Option(help="Run only what rows with this label need; * matches any text; may be given again."),
     ] = None,
     ignore_kept: Annotated[
-        bool, typer.Option("--ignore-kept", help="Train also the runs whose results are kept in results/.")
+        bool, typer.Option("--ignore-kept", help="Also train the runs whose results are kept in results/.")
     ] = False,
     settings: Annotated[
         list[str] | None, typer.Option("--set", help="Change a field of every run: a.b=value; may be given again.")

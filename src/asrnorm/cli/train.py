@@ -18,31 +18,33 @@ def train(
     recipe: Annotated[
         str | None, typer.Argument(help="Name of a recipe; see `asrnorm list recipes`.", show_default=False)
     ] = None,
-    scale: Annotated[str | None, typer.Option("--scale", help="paper, short or smoke.", show_default="paper")] = None,
+    scale: Annotated[
+        str | None, typer.Option("--scale", help="Size of the run: paper, short or smoke.", show_default="paper")
+    ] = None,
     assignments: Annotated[
         list[str] | None, typer.Option("--set", help="Change a field: a.b=value; may be given again.")
     ] = None,
     config_file: Annotated[
-        Path | None, typer.Option("--config", help="A config.yaml in place of a recipe.", show_default=False)
+        Path | None, typer.Option("--config", help="A config.yaml instead of a recipe.", show_default=False)
     ] = None,
     out: Annotated[
         Path | None,
         typer.Option("--out", help="The run's folder.", show_default="runs/<recipe>--s<seed>--<hash>"),
     ] = None,
-    seed: Annotated[int | None, typer.Option("--seed", min=0, help="Of the run.", show_default="0")] = None,
+    seed: Annotated[int | None, typer.Option("--seed", min=0, help="Seed of the run.", show_default="0")] = None,
     source: Annotated[
-        str | None, typer.Option("--source", help="Domain to train on; several with commas.", show_default=False)
+        str | None,
+        typer.Option("--source", help="Domain to train on; several, separated by commas.", show_default=False),
     ] = None,
-    target: Annotated[
-        list[str] | None, typer.Option("--target", help="Domain to hold up on; may be given again.")
-    ] = None,
+    target: Annotated[list[str] | None, typer.Option("--target", help="Domain to test on; may be given again.")] = None,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Print the config and its hash, and stop.")] = False,
-    fresh: Annotated[bool, typer.Option("--fresh", help="Start over instead of going on.")] = False,
+    fresh: Annotated[bool, typer.Option("--fresh", help="Start over instead of resuming.")] = False,
     modules: Modules = None,
 ) -> None:
-    """Train one run and evaluate it on every domain; started again, it goes on where it stopped.
+    """Train one run and evaluate it on every domain; started again, it resumes where it stopped.
 
-    Example: `asrnorm train digits.rsda_asr --scale short --set optim.lr=1e-4 --seed 3`
+    Example: `asrnorm train digits.rsda_asr --scale short --set optim.lr=1e-4 --seed 3`. Your own images, in
+    `photos/DOMAIN/CLASS/`: `asrnorm train folder.rsda_asr --set suite.root=photos --source day`
     """
     import_modules(modules)
     changes = dict(map(_split, assignments or ()))

@@ -36,11 +36,11 @@ def find_best(collected: Collected, column: str, decimals: Mapping[Unit, int]) -
 def set_apart(collected: Collected) -> str:
     """Return which rows take no part, as the end of a sentence on the best; nothing where all do."""
     reasons = dict.fromkeys(reason for measured in collected.cells.values() for reason in _privileges(measured))
-    return f", rows aside {' or '.join(reasons)}" if reasons else ""
+    return f", not counting rows {' or '.join(reasons)}" if reasons else ""
 
 
 def _privileges(measured: Measured) -> Iterator[str]:
     if any(record.spec.sees_test_batches for record in measured.records):
         yield "that see whole batches of test images"
     if any(record.result.selection == "oracle" for record in measured.records):
-        yield "whose epochs are chosen by the targets"
+        yield "whose epochs are chosen on the targets"

@@ -1,4 +1,4 @@
-"""The tables of a study in HTML: the paper's layout with all that is known of each cell, and a line a cell."""
+"""The tables of a study in HTML: the paper's layout with all that is known of each cell, and a line per cell."""
 
 import html
 from collections.abc import Callable, Sequence
@@ -114,7 +114,7 @@ def _counts(entry: Entry) -> str:
     words = []
     if entry.difference is not None:
         gap = show_signed(entry.difference, entry.decimals)
-        words.append(f'<span class="gap" title="ours less the paper\'s">{gap}</span>')
+        words.append(f'<span class="gap" title="ours minus the paper\'s">{gap}</span>')
     if entry.measured is not None:
         words.append(f"n {entry.measured.n}")
     if entry.diverged:
@@ -129,7 +129,7 @@ def _counts(entry: Entry) -> str:
 
 
 def long_table(sheet: Sheet, anchors: Anchors) -> str:
-    """Return one line a cell, to be sorted by difference, p or n; without the columns that nothing is in."""
+    """Return one line per cell, to be sorted by difference, p or n; without the columns that nothing is in."""
     shown = [
         (entry, next(iter(anchors(entry)), None))
         for row in sheet.rows
@@ -147,7 +147,7 @@ def long_table(sheet: Sheet, anchors: Anchors) -> str:
         lines.append(
             f'<tr><th scope="row">{html.escape(entry.row)}</th>{"".join(cells[head] for head in heads[1:])}</tr>'
         )
-    return scrolling(_sortable(heads, lines), "one line a cell")
+    return scrolling(_sortable(heads, lines), "one line per cell")
 
 
 def _line(entry: Entry, anchor: str | None) -> dict[str, str]:

@@ -9,12 +9,13 @@ from asrnorm.studies.collect import Collected
 from asrnorm.studies.significance import TestResult
 
 TESTS_NOTE = (
-    "One-sided: is the first row better? `pooled` is the paper's two-sample t-test, `Welch` allows for two spreads, "
-    "`paired` goes seed by seed, `Holm` is `pooled` corrected for all tests here; the interval is a 95 % bootstrap of "
-    "the difference. No p-value below three seeds a side."
+    "One-sided: is the first row better? `pooled` is the paper's two-sample t-test, `Welch` allows for unequal "
+    "variances, `paired` pairs the runs by seed, `Holm` is `pooled` corrected for all tests here; the interval is a "
+    "95 % bootstrap of the difference. No p-value with fewer than three seeds per row."
 )
 UNTESTED_NOTE = (
-    "Differences of the means, the first row less the other; n of both. No p-value below three seeds a side."
+    "Differences of the means, the first row minus the other; n of both. "
+    "No p-value with fewer than three seeds per row."
 )
 # What `comparison_words` yields.
 NUMBERS = ("difference", "95 % interval", "n", "pooled", "Welch", "paired", "Holm")
@@ -39,7 +40,7 @@ def compared(collected: Collected) -> list[Printed]:
 
 
 def compare_in_markdown(collected: Collected, sheet: Sheet) -> str:
-    """Return the comparisons of rows and what they mean: a line a column, or a line a pair where nothing is tested."""
+    """Return the comparisons of rows and what they mean: a line per column, or per pair where nothing is tested."""
     if is_tested(collected.tests):
         return f"{_tests(collected, sheet)}\n\n{TESTS_NOTE}"
     return f"{_differences(collected.tests, sheet)}\n\n{UNTESTED_NOTE}"

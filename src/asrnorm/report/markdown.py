@@ -59,10 +59,11 @@ def render(results: Iterable[dict[str, Any]]) -> str:
         columns = zip(*(_accuracies(run) for run in runs), strict=True)
         lines.append(f"| `{recipe}` | {len(runs)} | " + " | ".join(map(_mean, columns)) + " |")
     facts = [f"{_joined(everything, 'scale')} scale", f"{_joined(everything, 'steps')} steps"]
+    commits = _joined(everything, "commit", 12)
     lines += [
         "",
         f"Accuracy in %, mean ± standard deviation (n - 1); {', '.join(facts)}, selection "
-        f"`{_joined(everything, 'selection')}`; commit {_joined(everything, 'commit', 12)}.",
+        f"`{_joined(everything, 'selection')}`; commit{'s' * (', ' in commits)} {commits}.",
     ]
     return "\n".join(lines)
 

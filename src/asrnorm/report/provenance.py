@@ -22,7 +22,7 @@ def provenance(collected: Collected) -> str:
     selections = dict.fromkeys(record.result.selection for record in records.values())
     facts = [
         f"{len(records)} result{'s' * (len(records) != 1)}, n = "
-        f"{show_range([cell.n for cell in collected.cells.values()])} a cell",
+        f"{show_range([cell.n for cell in collected.cells.values()])} per cell",
         show_seeds(seed for cell in collected.cells.values() for seed in cell.seeds),
         f"{collected.scale} scale{_show_steps(records.values())}",
         f"selection {', '.join(selections)}",

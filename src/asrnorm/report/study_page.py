@@ -92,9 +92,11 @@ def _legend(collected: Collected, sheet: Sheet) -> list[str]:
     has_paper = bool(collected.printed)
     marked = any(entry.best for entry in sheet.entries.values())
     best = f" best of each column shaded{set_apart(collected)};" if marked else ""
-    words = f"Mean ± standard deviation (n - 1) over seeds;{best} a number leads to its runs."
+    words = f"Mean ± standard deviation (n - 1) over seeds;{best} click a number for its runs."
     if has_paper:
-        words += " Under it the paper's number, as printed but where a note says otherwise, and ours less the paper's."
+        words += (
+            " Under it the paper's number (as printed, unless a footnote says otherwise) and ours minus the paper's."
+        )
     if any(test.pooled is not None for test in collected.tests):
         words += " p: one-sided two-sample t-test, as the paper's; the largest where there are several. All are below."
     parts = [page.paragraph(words, note=True)]

@@ -53,7 +53,7 @@ _MEANINGS = {
 
 
 def to_csv(collected: Collected) -> str:
-    """Return one line a cell, numbers in full, empty where there is none; p-values in the order of their rivals."""
+    """Return one line per cell, numbers in full, empty where there is none; p-values in the order of their rivals."""
     sheet = lay_out(collected)
     buffer = io.StringIO()
     writer = csv.DictWriter(buffer, CSV_COLUMNS, lineterminator="\n")
@@ -156,7 +156,7 @@ def _cell(entry: Entry, counts: bool) -> str:
 
 
 def details(sheet: Sheet) -> str:
-    """Return one line a cell that has a number or waits for one."""
+    """Return one line per cell that has a number or waits for one."""
     lines = [
         pipe_line(["row", "column", "ours", "paper", "difference", "n", "p"]),
         "| --- | --- | ---: | ---: | ---: | ---: | --- |",
@@ -198,7 +198,7 @@ def _signs(collected: Collected, sheet: Sheet) -> Iterator[str]:
     best = f"; best of ours in bold{set_apart(collected)}" if marked else ""
     yield f"Ours: mean ± standard deviation (n - 1), {collected.scale} scale{best}."
     if collected.printed:
-        yield "In brackets: the paper's number, as printed but where a note says otherwise."
+        yield "In brackets: the paper's number, as printed, unless a footnote says otherwise."
     there = {entry.state for entry in sheet.entries.values()}
     yield from (
         f"*{IN_PLACE_OF_A_NUMBER[state]}*: {meaning}." for state, meaning in _MEANINGS.items() if state in there

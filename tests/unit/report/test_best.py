@@ -76,7 +76,7 @@ def test_a_row_that_sees_test_batches_takes_no_part_and_the_legend_says_so(small
     spec = RunSpec(recipe="digits.erm_bn", evaluation=Evaluation(name="x", overrides={"norm": "bn_test"}))
     found = replace_records(small, "ERM", lambda record: replace(record, spec=spec))
     assert best_of(found, "SVHN") == {"RSDA + ASR-Norm"}
-    assert set_apart(found) == ", rows aside that see whole batches of test images"
+    assert set_apart(found) == ", not counting rows that see whole batches of test images"
     assert set_apart(small) == ""
 
 
@@ -86,7 +86,7 @@ def test_a_row_chosen_by_the_targets_takes_no_part_either(small):
 
     found = replace_records(small, "ERM", choose)
     assert best_of(found, "SVHN") == {"RSDA + ASR-Norm"}
-    assert set_apart(found) == ", rows aside whose epochs are chosen by the targets"
+    assert set_apart(found) == ", not counting rows whose epochs are chosen on the targets"
 
 
 def test_test_batches_are_seen_in_a_folder_of_runs_too(tmp_path):
@@ -95,7 +95,7 @@ def test_test_batches_are_seen_in_a_folder_of_runs_too(tmp_path):
     folder = next(tmp_path.glob("digits.rsda_bn--*"))
     config = (folder / "config.yaml").read_text()
     (folder / "config.yaml").write_text(config.replace("name: bn\n", "name: bn_test\n"))
-    assert set_apart(collect_folder(tmp_path)) == ", rows aside that see whole batches of test images"
+    assert set_apart(collect_folder(tmp_path)) == ", not counting rows that see whole batches of test images"
 
 
 @pytest.mark.parametrize("name", ["cifar-reading", "pacs-reading", "pacs-multi-reading"])

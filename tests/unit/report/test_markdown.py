@@ -48,7 +48,7 @@ def test_a_study_block_is_written_from_kept_results(tmp_path):
     assert text.startswith("before\n<!-- study: table3 short -->\n### At short scale\n\n|  | Artpaint |")
     assert "| ERM | *missing* (70.9) |" in text
     assert "| RSC + ASR-Norm | RSC | Photo |" in text
-    assert "n = 3 a cell" in text
+    assert "n = 3 per cell" in text
     assert "Outdated" not in text
     assert text.endswith("<!-- end study -->\nafter")
     assert rewrite(text, kept) == text
@@ -63,7 +63,7 @@ def test_an_overview_is_the_table_alone_with_counts_only_where_they_differ(tmp_p
     text = rewrite(page, kept)
     assert "| ERM | " in text
     assert ", n 3" not in text
-    assert "84 results, n = 3 a cell" in text
+    assert "84 results, n = 3 per cell" in text
     assert "| row | against |" not in text
     assert text.endswith("<!-- end overview -->\nafter")
     lines = (kept / "table3.jsonl").read_text().splitlines(keepends=True)

@@ -18,7 +18,7 @@ def test_results_have_seeds_steps_selection_and_commit(small):
     steps = {record.result.steps for cell in small.cells.values() for record in cell.records}
     (count,) = steps
     assert provenance(small) == (
-        f"12 results, n = 3 a cell; seeds 0 to 2; smoke scale: {count:,} steps; selection last; commit f1c710000000."
+        f"12 results, n = 3 per cell; seeds 0 to 2; smoke scale: {count:,} steps; selection last; commit f1c710000000."
     )
 
 
@@ -51,9 +51,9 @@ def test_one_result_is_one_and_other_steps_are_a_range(small):
         (place, shorten(cell, steps)) for (place, cell), steps in zip(cells, (15_640, 200_000), strict=False)
     )
     assert provenance(replace(small, cells=dict([first]))).startswith(
-        "1 result, n = 1 a cell; seed 0; smoke scale: 15,640 steps; "
+        "1 result, n = 1 per cell; seed 0; smoke scale: 15,640 steps; "
     )
-    assert "2 results, n = 1 a cell; seed 0; smoke scale: 15,640 to 200,000 steps;" in provenance(
+    assert "2 results, n = 1 per cell; seed 0; smoke scale: 15,640 to 200,000 steps;" in provenance(
         replace(small, cells=dict([first, second]))
     )
 

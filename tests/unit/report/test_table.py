@@ -57,7 +57,7 @@ def test_the_page_has_warnings_n_p_and_the_provenance(small):
 def test_the_legend_has_the_signs_that_are_in_the_table_and_no_others(small):
     said = legend(small, lay_out(small)).splitlines()[0]
     assert said.endswith(
-        "best of ours in bold. In brackets: the paper's number, as printed but where a note says "
+        "best of ours in bold. In brackets: the paper's number, as printed, unless a footnote says "
         "otherwise. *missing*: not run yet."
     )
     rows = tuple(row for row in small.study.rows if row.label == "ERM")
