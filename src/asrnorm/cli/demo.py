@@ -59,7 +59,7 @@ def values(result: RunResult) -> list[float]:
 
 def _print(results: dict[str, RunResult]) -> None:
     table = Table(box=None, pad_edge=False, title="accuracy in %", title_justify="left")
-    table.add_column("")
+    table.add_column("", no_wrap=True)
     for heading in columns(next(iter(results.values()))):
         table.add_column(heading, justify="right")
     for row, result in results.items():
