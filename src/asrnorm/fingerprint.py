@@ -2,6 +2,7 @@
 
 import hashlib
 import json
+import os
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -59,8 +60,20 @@ def decisive(values: Mapping[str, Any]) -> dict[str, Any]:
     if plain["suite"]["name"] in PUBLISHED:
         plain["suite"]["args"].pop("root", None)
     weights = values.get("weights")
-    plain["weights"] = Path(weights).name if weights else None
+    plain["weights"] = _name_weights(Path(weights)) if weights else None
     return plain
+
+
+def _name_weights(path: Path) -> str:
+    """A file of the data folder by its name, wherever that folder lies; any other by its path.
+
+    Example:
+        >>> _name_weights(Path("weights/resnet18.pth")), _name_weights(Path("/mine/a/../b/last.pth"))
+        ('resnet18.pth', '/mine/b/last.pth')
+    """
+    if not path.is_absolute() and path.parent.as_posix() in (".", "weights"):
+        return path.name
+    return os.path.normpath(path.expanduser())
 
 
 def _plain(value: Any) -> Any:

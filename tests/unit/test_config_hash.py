@@ -25,10 +25,13 @@ def test_what_changes_no_number_changes_no_hash_and_is_no_difference(changes):
     assert first_difference(make(**changes), make()) is None
 
 
-def test_weights_are_known_by_their_name_not_their_folder():
-    a, b, c = (make(weights=path) for path in ("x/r18.pth", "/far/r18.pth", "x/r50.pth"))
+def test_weights_of_the_data_folder_are_known_by_their_name_and_others_by_their_path():
+    a, b, c = (make(weights=path) for path in ("r18.pth", "weights/r18.pth", "weights/r50.pth"))
     assert content_hash(a) == content_hash(b) != content_hash(c)
     assert first_difference(a, c) == "weights: 'r18.pth' here, 'r50.pth' there"
+    mine, same, other = (make(weights=path) for path in ("/a/last.pth", "/b/../a/last.pth", "/b/last.pth"))
+    assert content_hash(mine) == content_hash(same) != content_hash(other)
+    assert first_difference(mine, other) == "weights: '/a/last.pth' here, '/b/last.pth' there"
 
 
 @pytest.mark.parametrize("suite", ["folder", "a_suite_of_ones_own"])
