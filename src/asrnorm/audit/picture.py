@@ -1,13 +1,13 @@
 """The images of an audit: some of each class, decoded once, in memory."""
 
 import hashlib
-from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
 from numpy.typing import NDArray
 
+from asrnorm.data.even_choice import choose_evenly
 from asrnorm.data.folder_listing import Sample, collect_classes, list_labeled
 from asrnorm.data.image import read_image
 from asrnorm.errors import InputError
@@ -64,7 +64,8 @@ def read_pictures(folder: Path, size: tuple[int, int], limit: int | None = None)
     if len(classes) < 2:
         raise InputError(f"{folder}: one class ({classes[0]}); an audit needs at least two folders of images")
     numbers = {name: number for number, name in enumerate(classes)}
-    chosen = choose_evenly([numbers[sample.label] for sample in samples], len(classes), limit)
+    most = len(samples) if limit is None else limit
+    chosen = choose_evenly([numbers[sample.label] for sample in samples], most)
     images, kept, skipped = [], list[Sample](), []
     for sample in (samples[row] for row in chosen):
         try:
@@ -82,25 +83,3 @@ def read_pictures(folder: Path, size: tuple[int, int], limit: int | None = None)
         skipped=tuple(skipped),
         num_found=len(samples),
     )
-
-
-def choose_evenly(labels: Sequence[int], num_classes: int, limit: int | None) -> list[int]:
-    """Return at most `limit` rows, in order: as many of each class as can be, evenly spaced within it.
-
-    Example:
-        >>> choose_evenly([0, 0, 0, 0, 1, 1], 2, limit=4), choose_evenly([0, 1, 2, 3], 4, limit=2)
-        ([0, 2, 4, 5], [0, 2])
-    """
-    if limit is None or limit >= len(labels):
-        return list(range(len(labels)))
-    rows = [[row for row, label in enumerate(labels) if label == number] for number in range(num_classes)]
-    # Where there are more classes than images, classes are spaced out too.
-    order = [step * num_classes // limit for step in range(limit)] if limit < num_classes else range(num_classes)
-    quotas = [0] * num_classes
-    left = limit
-    while left:
-        for number in order:
-            if left and quotas[number] < len(rows[number]):
-                quotas[number] += 1
-                left -= 1
-    return sorted(own[k * len(own) // quota] for own, quota in zip(rows, quotas, strict=True) for k in range(quota))

@@ -7,21 +7,22 @@ import numpy as np
 from numpy.typing import NDArray
 
 from asrnorm.data import FileSet, ImageSet
+from asrnorm.data.even_choice import choose_evenly
 from asrnorm.data.image import read_images
 from asrnorm.errors import InputError
 from asrnorm.world import ALONE, World
 
 
 def thin(data: ImageSet | FileSet, limit: int) -> ImageSet | FileSet:
-    """Return at most `limit` images, spread evenly over the set, so that one sorted by class keeps its classes.
+    """Return at most `limit` images, as many of each class, spread evenly over the set.
 
     Example:
-        >>> thin(ImageSet(np.zeros((6, 8, 8, 3), np.uint8), np.arange(6)), 3).labels.tolist()
-        [0, 2, 4]
+        >>> thin(ImageSet(np.zeros((6, 8, 8, 3), np.uint8), np.array([0, 1, 0, 1, 0, 1])), 4).labels.tolist()
+        [0, 1, 0, 1]
     """
     if limit <= 0 or len(data) <= limit:
         return data
-    return data.take(slice(None, None, -(-len(data) // limit)))
+    return data.take(choose_evenly(data.labels, limit))
 
 
 def iterate_batches(

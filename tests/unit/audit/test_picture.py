@@ -2,7 +2,7 @@ from collections import Counter
 
 import pytest
 
-from asrnorm.audit.picture import choose_evenly, read_pictures
+from asrnorm.audit.picture import read_pictures
 from asrnorm.errors import InputError
 from helpers.audited import make_folder
 
@@ -15,12 +15,6 @@ def test_images_are_spread_evenly_over_classes(tmp_path):
     assert pictures.classes == ("blue", "green", "red")
     assert pictures.keys[0] == "blue/0.png"
     assert pictures.num_found == 15
-
-
-def test_a_small_class_leaves_its_share_to_the_others():
-    labels = [0] * 10 + [1] * 2
-    assert Counter(labels[row] for row in choose_evenly(labels, 2, 8)) == {0: 6, 1: 2}
-    assert choose_evenly(labels, 2, None) == list(range(12))
 
 
 def test_an_unreadable_image_is_left_out_and_counted(tmp_path):

@@ -51,7 +51,7 @@ def test_another_norm_and_batch_are_kept_under_their_own_hash(tmp_path, toys, ca
     assert [path.name for path in (tmp_path / "a" / "evaluations").iterdir()] == ["bn_test-5.json"]
     kept = read_result(tmp_path / "a" / "evaluations" / "bn_test-5.json")
     assert kept.config_hash == content_hash(override(config, {"norm": "bn_test", "evaluate_batch": 5}))
-    assert kept.source.num_samples == result.source.num_samples == 10  # at most 12, evenly spread over 30
+    assert kept.source.num_samples == result.source.num_samples == 12
     assert kept.source.nll != result.source.nll
     assert result.validation
     assert not kept.validation  # measured with the norm of the run, not with this one
@@ -71,7 +71,7 @@ def test_the_statistics_are_written_and_removed_with_the_run(tmp_path, toys, cap
     assert main(["evaluate", str(tmp_path / "a"), "--statistics"]) == 0
     path = tmp_path / "a" / "analyses" / "statistics.npz"
     with np.load(path, allow_pickle=False) as arrays:
-        assert arrays["mu_first"].shape == (30, 6)  # ten of each, as the run itself was scored on
+        assert arrays["mu_first"].shape == (36, 6)  # twelve of each, as the run itself was scored on
         assert sorted(set(arrays["domain"].tolist())) == ["dark", "noisy", "plain"]
     assert [entry.name for entry in path.parent.iterdir()] == ["statistics.npz"]
     run(config, tmp_path / "a", fresh=True)

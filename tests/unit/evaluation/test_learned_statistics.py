@@ -37,7 +37,7 @@ def test_the_arrays_are_what_the_equations_give(norm):
     arrays = learned_statistics(model, suite, per_domain=12, batch_size=5)
     assert set(arrays) == {"domain", "mu_first", "sigma_first", "mu_last", "sigma_last"}
     names, counts = np.unique(arrays["domain"], return_counts=True)
-    assert dict(zip(names.tolist(), counts.tolist(), strict=True)) == {"home": 10, "bright": 10, "dark": 10}
+    assert dict(zip(names.tolist(), counts.tolist(), strict=True)) == {"home": 12, "bright": 12, "dark": 12}
     assert arrays["domain"][0] == "home"
     data = {"home": suite.source_test, "bright": suite.targets["bright"], "dark": suite.targets["dark"]}
     for name, images in data.items():
@@ -50,7 +50,7 @@ def test_the_arrays_are_what_the_equations_give(norm):
             for symbol, value in zip(("mu", "sigma"), pair, strict=True):
                 found = arrays[f"{symbol}_{part}"][arrays["domain"] == name]
                 # Batches go round the set, so that the images come in another order.
-                order = [row for batch in range(2) for row in range(batch, 10, 2)]
+                order = [row for batch in range(3) for row in range(batch, 12, 3)]
                 np.testing.assert_allclose(found, value[order].numpy(), rtol=1e-5, atol=1e-6)
 
 
