@@ -15,8 +15,9 @@ from asrnorm.cli.kept_evaluation import check_name, keep_result, keep_statistics
 from asrnorm.cli.own_module import Modules, import_modules
 from asrnorm.cli.run_folder import check_place, open_run, read_assignments
 from asrnorm.cli.score_table import print_attacks, print_places, print_scores
-from asrnorm.config import RunConfig, content_hash, override
+from asrnorm.config import Choice, RunConfig, content_hash, override
 from asrnorm.errors import InputError, WrongCallError, first_line
+from asrnorm.fingerprint import PUBLISHED
 from asrnorm.results import read_result
 from asrnorm.storage import write_whole
 
@@ -28,6 +29,13 @@ if TYPE_CHECKING:
 
 SCHEMA = 1
 # What may differ from training without making it another network.
+# Options by which a suite parts the images that are trained on from the others.
+_SPLITTING = {
+    "cifar10c": ("held_out",),
+    "digits": ("subset",),
+    "digits_mini": ("seed",),
+    "folder": ("validation", "test", "seed"),
+}
 _CHANGEABLE = ("adversarial", "device", "evaluate_batch", "evaluate_limit", "norm", "precision", "suite")
 
 
@@ -66,6 +74,8 @@ def evaluate(
     if suite is not None:
         assignments = {"suite": suite, **assignments}
     _refuse_mixtures(assignments, data, name, statistics)
+    if statistics and json_file is not None:
+        raise typer.BadParameter("--statistics writes analyses/statistics.npz and no scores: leave out --json")
     if name is not None:
         check_name(name)
     if json_file is not None:
@@ -178,12 +188,27 @@ def _choose_suite(loaded: "LoadedRun", config: RunConfig) -> "Suite":
     # Read at the size of the run: resized to it from another one, images are not what they were in training.
     size = {"size": theirs.args["size"]} if mine.name == theirs.name == "folder" and "size" in theirs.args else {}
     suite: Suite = loaded.suite if mine == theirs else create_suite(mine.name, **{**size, **mine.args})
+    _refuse_other_split(theirs, mine, loaded.suite, suite)
     if suite.classes != loaded.classes:
         raise InputError(
             f"the run knows the classes {_shorten(loaded.classes)}, "
             f"suite {suite.name!r} has {_shorten(suite.classes)}; they must be the same"
         )
     return suite
+
+
+def _refuse_other_split(theirs: Choice, mine: Choice, loaded: "Suite", suite: "Suite") -> None:
+    """Refuse to hold out other images of a run's own suite than the run did: it was trained on them."""
+    same_images = mine.name in PUBLISHED or mine.args.get("root") == theirs.args.get("root")
+    if mine.name != theirs.name or not same_images:
+        return
+    changed = [name for name in _SPLITTING.get(mine.name, ()) if theirs.args.get(name) != mine.args.get(name)]
+    changed += ["source"] if suite.sources != loaded.sources else []
+    if changed:
+        raise InputError(
+            f"suite.{changed[0]} decides which images a run is trained on, so it stays as it was; other images are "
+            "scored with --data or another --suite"
+        )
 
 
 def _change_norm(loaded: "LoadedRun", config: RunConfig) -> None:

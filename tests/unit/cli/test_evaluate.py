@@ -3,6 +3,7 @@
 import errno
 import json
 import os
+from contextlib import nullcontext
 from dataclasses import asdict
 from types import SimpleNamespace
 
@@ -13,8 +14,8 @@ import typer
 from PIL import Image
 from typer.testing import CliRunner
 
-from asrnorm.cli.evaluate import evaluate
-from asrnorm.config import content_hash
+from asrnorm.cli.evaluate import _refuse_other_split, evaluate
+from asrnorm.config import Choice, content_hash
 from asrnorm.data import SUITES
 from asrnorm.errors import AsrnormError, InputError, StorageError, UnknownNameError, WrongCallError
 from asrnorm.evaluation import score, score_suite
@@ -330,3 +331,33 @@ def test_the_hash_in_the_file_is_that_of_the_run_whatever_is_set(tmp_path, monke
     result = CliRunner().invoke(app, words)
     assert result.exit_code == 0, result.output
     assert json.loads(file.read_text())["config_hash"] == content_hash(run.config)
+
+
+@pytest.mark.parametrize(
+    ("mine", "refused"),
+    [
+        (Choice(name="digits_mini", args={"seed": 5}), "seed"),
+        (Choice(name="digits_mini", args={"root": "/moved"}), None),
+        (Choice(name="folder", args={"root": "/a", "test": 0.3}), "test"),
+        (Choice(name="folder", args={"root": "/b", "test": 0.3}), None),
+        (Choice(name="cifar10c", args={"held_out": 5000}), None),
+    ],
+)
+def test_what_a_run_held_out_is_held_out_when_it_is_scored(mine, refused):
+    theirs = Choice(name="folder" if mine.name == "folder" else "digits_mini", args={"root": "/a"})
+    suite = ToySuite()
+    with nullcontext() if refused is None else pytest.raises(InputError, match=f"suite.{refused} decides which images"):
+        _refuse_other_split(theirs, mine, suite, suite)
+
+
+def test_another_source_of_the_same_images_is_refused():
+    theirs, mine = (Choice(name="pacs", args={"source": name}) for name in ("photo", "sketch"))
+    suites = [SimpleNamespace(sources=(name,)) for name in ("photo", "sketch")]
+    with pytest.raises(InputError, match=r"suite\.source decides which images a run is trained on, so it stays"):
+        _refuse_other_split(theirs, mine, *suites)
+
+
+def test_statistics_write_no_scores(run, tmp_path):
+    result = call(run.folder, "--statistics", "--json", tmp_path / "scores.json")
+    assert result.exit_code == 2
+    assert "leave out --json" in result.output
