@@ -134,12 +134,13 @@ def list_labeled(root: Path) -> list[Sample]:
 
 
 def refuse_links_to_one(root: Path, samples: list[Sample]) -> None:
-    """Refuse an image under two names, one of them a link: it could be trained on and chosen by.
+    """Refuse an image under two names, one of them or its folder a link: it could be trained on and chosen by.
 
     Raises:
         InputError: with both names.
     """
-    if not any(sample.path.is_symlink() for sample in samples):
+    folders = {folder for sample in samples for folder in (sample.path.parent, sample.path.parent.parent)}
+    if not any(path.is_symlink() for path in (*folders, *(sample.path for sample in samples))):
         return
     seen: dict[str, str] = {}
     for sample in samples:

@@ -1,13 +1,13 @@
 """The images a run trains on: the source set, and the fictitious domains that a method grows from it."""
 
 from collections.abc import Sequence
-from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
 import torch
 from torch import Tensor
 
 from asrnorm.data.file_set import FileSet
+from asrnorm.data.image import read_images
 from asrnorm.data.image_set import ImageSet
 from asrnorm.errors import InputError
 
@@ -109,9 +109,9 @@ class _Files:
         self._data, self._device = data, device
 
     def __getitem__(self, rows: Tensor) -> Tensor:
-        with ThreadPoolExecutor() as threads:  # Pillow lets go of the interpreter while it decodes
-            images = list(threads.map(self._data.read, rows.tolist()))
-        stacked = np.stack(images) if images else np.empty((0, *self._data.image_size, 3), np.uint8)
+        paths = [self._data.paths[row] for row in rows.tolist()]
+        blocks = list(read_images(paths, size=self._data.image_size))
+        stacked = np.concatenate(blocks) if blocks else np.empty((0, *self._data.image_size, 3), np.uint8)
         return torch.from_numpy(stacked).permute(0, 3, 1, 2).to(self._device)
 
 

@@ -166,3 +166,10 @@ def test_a_link_to_an_image_that_is_there_is_refused_where_images_are_held_out(t
     assert len(list_labeled(tmp_path / "photo")) == 3  # where nothing is held out a copy does no harm
     with pytest.raises(InputError, match=r"photo/dog/a\.png and photo/dog/c\.png are one file; remove the link"):
         _ = create_suite("folder", root=tmp_path, size=8).classes
+
+
+def test_a_domain_that_is_a_link_to_another_is_refused(tmp_path):
+    write_folder(tmp_path, domains=("a",), classes=("cat", "dog"), count=1)
+    (tmp_path / "b").symlink_to(tmp_path / "a")
+    with pytest.raises(InputError, match=r"a/cat/.* and b/cat/.* are one file; remove the link"):
+        _ = create_suite("folder", root=tmp_path, source="a", size=8).classes

@@ -1,3 +1,5 @@
+import warnings
+
 import numpy as np
 import pytest
 import torch
@@ -63,3 +65,14 @@ def test_rows_that_are_not_read_choose_the_same_images():
     pool.append(torch.randint(256, (4, 3, 8, 8), dtype=torch.uint8), torch.arange(4))
     rows = torch.tensor([11, 0, 4, 5, 7, 8, 8, 2])
     assert torch.equal(pool._choose(rows), pool.images(rows))
+
+
+def test_decoding_leaves_the_filters_of_warnings_alone(tmp_path):
+    paths = tuple(tmp_path / f"{row}.png" for row in range(8))
+    for path in paths:
+        Image.new("RGB", (4, 4)).save(path)
+    pool = Pool(FileSet(paths, np.zeros(8, np.int64), (4, 4)))
+    before = list(warnings.filters)
+    for _ in range(30):
+        pool.images(torch.arange(8))
+    assert list(warnings.filters) == before
