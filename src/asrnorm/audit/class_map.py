@@ -1,13 +1,14 @@
 """Which output of a model stands for which folder of images."""
 
 import json
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
 from asrnorm.errors import InputError, first_line
 
 _MOST_NAMED = 4
+_SEVERAL = -(2**31)  # in place of an output, where a name has more than one
 
 
 def map_classes(
@@ -40,6 +41,9 @@ def map_classes(
         )
     else:
         return {name: index for index, name in enumerate(folders)}
+    twice = [name for name in folders if outputs.get(name) == _SEVERAL]
+    if twice:
+        raise InputError(f"{where}: has several outputs called {twice[0]}; name the folder by what tells them apart")
     lacking = [name for name in folders if name not in outputs]
     if lacking:
         raise InputError(f"{where}: has no {_shorten(lacking)}; it has {_shorten(list(outputs))}")
@@ -66,15 +70,23 @@ def _read(file: Path) -> dict[str, int]:
 
 def _to_outputs(content: Any) -> dict[str, int]:
     if isinstance(content, list) and all(isinstance(name, str) for name in content):
-        return {name: index for index, name in enumerate(content)}
+        return _unite((name, index) for index, name in enumerate(content))
     if not isinstance(content, dict):
         return {}
     if all(type(index) is int for index in content.values()):
         return dict(content)
     if all(key.isdecimal() and isinstance(value, str | list) for key, value in content.items()):
         named = {int(key): [value] if isinstance(value, str) else value for key, value in content.items()}
-        return {name: index for index, several in named.items() for name in several if isinstance(name, str)}
+        return _unite((name, index) for index, several in named.items() for name in several if isinstance(name, str))
     return {}
+
+
+def _unite(pairs: Iterable[tuple[str, int]]) -> dict[str, int]:
+    """A mapping in which a name of several outputs is marked: ImageNet has two birds and machines called crane."""
+    outputs: dict[str, int] = {}
+    for name, index in pairs:
+        outputs[name] = index if outputs.get(name, index) == index else _SEVERAL
+    return outputs
 
 
 def _shorten(names: Sequence[str]) -> str:

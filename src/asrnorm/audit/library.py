@@ -1,7 +1,9 @@
 """Networks by name from torchvision and timm, with weights from a file or the library's own."""
 
 import warnings
+from collections.abc import Iterable, Mapping
 from dataclasses import replace
+from functools import partial
 from importlib import import_module
 from pathlib import Path
 from typing import Any
@@ -61,11 +63,9 @@ def _build(library: str, models: Any, name: str, weights: str) -> nn.Module:
             fetched = models.create_model(name if weights == "pretrained" else f"{name}.{weights}", pretrained=True)
         return fetched
     state = read_weights(Path(weights))
-    options = {"num_classes": _count_classes(state, weights)}
-    if library == "torchvision":
-        network: nn.Module = models.get_model(name, weights=None, **options)
-    else:
-        network = models.create_model(name, pretrained=False, **options)
+    make = partial(models.get_model, weights=None) if library == "torchvision" else partial(models.create_model)
+    order = make(name).state_dict()  # of the network's own: files of some formats are sorted by name
+    network: nn.Module = make(name, num_classes=_count_classes(state, order, weights))
     load_strictly(network, state, weights)
     return network
 
@@ -103,9 +103,10 @@ def load_strictly(network: nn.Module, state: dict[str, Tensor], path: str | Path
     network.load_state_dict(state)
 
 
-def _count_classes(state: dict[str, Tensor], weights: str) -> int:
+def _count_classes(state: Mapping[str, Tensor], order: Iterable[str], weights: str) -> int:
     """The outputs of a classifier: as many as its last bias has values."""
-    biases = [value for key, value in state.items() if key.endswith("bias") and value.ndim == 1]
+    found = [state.get(key, state.get(f"module.{key}")) for key in order if key.endswith("bias")]
+    biases = [value for value in found if value is not None and value.ndim == 1]
     if not biases:
         raise InputError(f"{weights}: has no bias to tell the number of classes by; give file.py:function instead")
     return len(biases[-1])

@@ -107,6 +107,8 @@ def _load(
     from asrnorm.audit import load_subject
     from asrnorm.audit.form import Form
 
+    if mean is not None and all(Path(word).is_dir() for word, _ in words if word):
+        raise WrongCallError("a run normalizes its images itself: leave out --mean and --std")
     form = Form(mean=mean, std=std)
     subjects = [
         load_subject(word, weights=weights, form=form, device=device, seed=seed) for word, weights in words if word

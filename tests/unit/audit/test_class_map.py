@@ -24,6 +24,14 @@ def test_a_file_says_which_output_a_folder_is(tmp_path, content):
     assert map_classes(["cat", "dog"], 3, file=write(tmp_path / "c.json", content)) == {"cat": 1, "dog": 2}
 
 
+def test_a_name_of_several_outputs_is_refused_where_a_folder_has_it(tmp_path):
+    names = {"0": ["n02012849", "crane"], "1": ["n03126707", "crane"], "2": ["n02123045", "tabby"]}
+    file = write(tmp_path / "c.json", names)
+    with pytest.raises(InputError, match="has several outputs called crane; name the folder by what tells them apart"):
+        map_classes(["crane", "tabby"], 3, file=file)
+    assert map_classes(["n03126707", "tabby"], 3, file=file) == {"n03126707": 1, "tabby": 2}
+
+
 def test_numbers_that_differ_are_one_line():
     with pytest.raises(
         InputError, match=r"the model has 1000 outputs, the images 2 classes \(cat, dog\); give --classes"

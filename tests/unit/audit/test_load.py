@@ -12,6 +12,7 @@ from torch import nn
 import asrnorm
 from asrnorm.audit import ModuleSubject
 from asrnorm.audit.form import Form
+from asrnorm.audit.library import _count_classes
 from asrnorm.audit.load import load_subject
 from asrnorm.errors import InputError, MissingDependencyError
 from helpers.audited import MODULE, ColorNet
@@ -210,6 +211,13 @@ def test_a_file_of_weights_tells_a_library_the_number_of_classes(monkeypatch, tm
     subject = load("torchvision:net", weights=str(tmp_path / "w.pth"))
     assert subject.num_classes == 7
     assert torch.equal(subject.module.network[2].weight, network[2].weight)
+
+
+def test_the_number_of_classes_is_that_of_the_networks_last_layer_whatever_the_order_of_a_file():
+    state = {"fc.bias": torch.zeros(7), "layer4.bn2.bias": torch.zeros(512)}
+    own = ("conv1.weight", "layer4.bn2.bias", "fc.weight", "fc.bias")
+    assert _count_classes(state, own, "w.safetensors") == 7
+    assert _count_classes({f"module.{key}": value for key, value in state.items()}, own, "w.pth") == 7
 
 
 def test_the_fingerprint_follows_base_classes_and_what_lies_beside_them(tmp_path, monkeypatch):
