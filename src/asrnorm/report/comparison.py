@@ -67,7 +67,7 @@ def _differences(tests: Sequence[TestResult], sheet: Sheet) -> str:
     pairs: dict[tuple[str, str], dict[str, TestResult]] = {}
     for test in tests:
         pairs.setdefault((test.row, test.against), {})[test.column] = test
-    lines = [pipe_head(["row", "against", "n", *columns], words=2)]
+    lines = [pipe_head(["row", "against", "n", *map(escape, columns)], words=2)]
     for names, found in pairs.items():
         counts = [show_range([test.n for test in found.values()]), show_range([t.n_against for t in found.values()])]
         gaps = [next(comparison_words(found[column], sheet)) if column in found else DASH for column in columns]

@@ -220,7 +220,8 @@ def _math(text: str) -> str:
 
 
 def _join(cells: Sequence[str]) -> str:
-    return " & ".join(cells) + r" \\"
+    line = " & ".join(cells) + r" \\"
+    return f"{{}}{line}" if line.startswith(("[", "*")) else line  # which would belong to the line break above
 
 
 def _cell_by_cell(sheet: Sheet, note: str) -> Iterator[str]:

@@ -124,7 +124,7 @@ def overview(sheet: Sheet, *, counts: bool = False) -> str:
         sheet: the cells.
         counts: say of how many seeds each of ours is.
     """
-    lines = [pipe_head(["", *sheet.columns], words=1)]
+    lines = [pipe_head(["", *map(escape, sheet.columns)], words=1)]
     group = ""
     for row in sheet.rows:
         if row.group != group:

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from asrnorm.report.latex import escape, to_latex, to_latex_table
+from asrnorm.report.latex import _join, escape, to_latex, to_latex_table
 from asrnorm.studies import collect, get_study, list_studies
 from helpers.made_up_run import make_up_runs
 
@@ -48,6 +48,11 @@ def test_a_transposed_study_has_its_rows_across(small):
     text = to_latex_table(replace(small, study=replace(small.study, transposed=True)))
     check_structure(text)
     assert r"Domain & ERM & CCSA & ADA & RSDA & RSDA + ASR-Norm & RSDA + IN \\ \midrule" in text
+
+
+def test_a_line_does_not_begin_with_what_a_line_break_takes_for_its_own():
+    assert _join(["[night] cam", "1"]) == r"{}[night] cam & 1 \\"
+    assert _join(["night", "1"]) == r"night & 1 \\"
 
 
 def test_warnings_stand_under_the_table(small):

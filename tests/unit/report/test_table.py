@@ -44,6 +44,14 @@ def test_markdown_shows_ours_the_papers_and_what_is_missing(small):
     assert {line.count("|") for line in lines} == {5}
 
 
+def test_names_of_columns_break_no_table(small):
+    columns = ("a<b>|c", *small.study.columns[1:])
+    sheet = lay_out(small)
+    entries = {(row, "a<b>|c" if column == "SVHN" else column): entry for (row, column), entry in sheet.entries.items()}
+    head, *_ = overview(replace(sheet, columns=columns, entries=entries)).splitlines()
+    assert head == "|  | a&lt;b>\\|c | USPS | Avg. |"
+
+
 def test_the_page_has_warnings_n_p_and_the_provenance(small):
     text = to_markdown(replace(small, warnings=("runs of 2 commits stand in one table: a, b",)))
     assert "> **Warning:** runs of 2 commits" in text
