@@ -97,6 +97,8 @@ class Job:
 
     def has_diverged(self) -> bool:
         """Tell whether the run has ended with a loss that is not finite, where that is an outcome."""
+        if (self.folder / "result.json").is_file():  # tried again, it has come to an end
+            return False
         return self.may_diverge and (self.folder / DIVERGENCE_FILE).is_file()
 
     def is_busy(self) -> bool:

@@ -2,9 +2,11 @@
 
 import logging
 import shutil
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
+from typing import IO
 
 from asrnorm.config import RunConfig, content_hash, dump_config, first_difference, load_config
 from asrnorm.errors import InputError, StorageError
@@ -80,7 +82,7 @@ class RunFolder:
             lock = (self.path / ".lock").open("ab")
         with lock:
             try:
-                is_alone = take_lock(lock)
+                is_alone = _take_soon(lock)
             except BlockingIOError:
                 raise InputError(f"{self.path}: another process is at work on this run; let it finish") from None
             except OSError as error:
@@ -185,6 +187,15 @@ def refuse_other(mine: RunConfig, theirs: RunConfig, path: Path) -> None:
         return
     difference = first_difference(mine, theirs) or "a field"
     raise InputError(f"{path}: of another run, which differs in {difference}; choose another --out, or --fresh")
+
+
+def _take_soon(lock: IO[bytes]) -> bool:
+    """Take a lock that may be held for a moment: a launch holds it to see whether the run is at work."""
+    for pause in (0.02, 0.05, 0.1, 0.2):
+        with suppress(BlockingIOError):
+            return take_lock(lock)
+        time.sleep(pause)
+    return take_lock(lock)
 
 
 def write_run_file(path: Path, data: bytes) -> None:

@@ -166,6 +166,7 @@ def _work(config: RunConfig, site: _Site) -> RunResult:
         # The test images may have come, or changed, since the start.
         record_environment(site.folder.environment, {**facts, "edition": suite.edition})
         _save_result(site.folder.result, result)
+        site.folder.divergence.unlink(missing_ok=True)  # of an earlier try
         site.folder.drop_pool()
     return result
 

@@ -77,6 +77,8 @@ def test_a_divergence_is_an_end_only_where_it_may_be(tmp_path):
     (tmp_path / "divergence.json").write_text("{}")
     assert fake_job(tmp_path, may_diverge=True).missing() == ()
     assert [piece.label for piece in fake_job(tmp_path).missing()] == ["train"]
+    (tmp_path / "result.json").touch()
+    assert not fake_job(tmp_path, may_diverge=True).has_diverged()
 
 
 def test_a_run_is_busy_while_a_process_holds_its_lock(tmp_path):

@@ -240,6 +240,14 @@ def test_a_loss_that_is_not_finite_names_step_and_layer_and_keeps_the_checkpoint
     assert json.loads((tmp_path / "a" / "divergence.json").read_text()) == {"schema": 1, "message": str(caught.value)}
 
 
+def test_a_run_that_comes_to_an_end_has_not_diverged(tmp_path):
+    run(tiny_config(steps=2), tmp_path / "a")
+    (tmp_path / "a" / "result.json").unlink()
+    (tmp_path / "a" / "divergence.json").write_text("{}")
+    run(tiny_config(steps=2), tmp_path / "a")
+    assert not (tmp_path / "a" / "divergence.json").exists()
+
+
 def test_a_full_disk_is_one_line_and_the_run_goes_on_when_there_is_room(tmp_path, monkeypatch):
     config = tiny_config(method=Choice(name="toy_grow"))
     run(config, tmp_path / "whole")
