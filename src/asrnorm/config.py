@@ -68,6 +68,8 @@ class OptimConfig:
         for name in ("warmup_steps", "norm_warmup_steps"):
             if getattr(self, name) < 0:
                 raise InputError(f"optim.{name} must be at least 0, not {getattr(self, name)}")
+        if self.nesterov and self.name == "sgd" and not self.momentum:
+            raise InputError("optim.nesterov needs momentum: give optim.momentum above 0")
         if not 0 <= self.step_at <= 1:
             raise InputError(f"optim.step_at is a share of the steps, between 0 and 1, not {self.step_at}")
 

@@ -64,6 +64,7 @@ def test_the_original_is_left_alone():
         ({"optim.lr": "-1"}, InputError, r"optim\.lr must be a finite number of at least 0, not -1"),
         ({"optim.lr": ".nan"}, InputError, r"optim\.lr must be a finite number"),
         ({"optim.weight_decay": ".inf"}, InputError, r"optim\.weight_decay must be a finite number"),
+        ({"optim.nesterov": "true", "optim.momentum": "0"}, InputError, r"optim\.nesterov needs momentum"),
         ({"optim.step_at": "24"}, InputError, r"optim\.step_at is a share of the steps"),
         ({"method.penalty": ".inf"}, InputError, r"args\.penalty must be a finite number"),
         ({"method.x": {1, 2}}, InputError, r"args\.x must be text, a number, a list or null"),

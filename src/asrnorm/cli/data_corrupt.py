@@ -45,6 +45,8 @@ def corrupt(
     Started again, the same call goes on where it stopped.
     """
     if target != _CIFAR:
+        if root is not None or workers is not None:
+            raise typer.BadParameter("--root and --workers are of cifar10c: leave them out for a folder")
         level = _DEFAULT_SEVERITY if severity is None else severity
         _corrupt_folder(Path(target), out, corruption or [], level, seed, preset)
         return

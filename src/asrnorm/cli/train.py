@@ -13,6 +13,16 @@ from asrnorm.errors import InputError, WrongCallError
 if TYPE_CHECKING:
     from asrnorm.results import RunResult
 
+# What `--set` does not take, and what says it instead.
+_ELSEWHERE = {
+    "seed": "--seed",
+    "scale": "--scale",
+    "source": "--source",
+    "target": "--target",
+    "recipe": "the first argument",
+    "name": "the first argument",
+}
+
 
 def train(
     recipe: Annotated[
@@ -78,7 +88,7 @@ def _resolve(
     changes: dict[str, str],
 ) -> RunConfig:
     targets = ",".join(target) if target else None
-    for name, place in {"seed": "--seed", "scale": "--scale", "recipe": "the first argument"}.items():
+    for name, place in _ELSEWHERE.items():
         if name in changes:
             raise typer.BadParameter(f"--set {name}={changes[name]}: {place} says that")
     if config_file is None:

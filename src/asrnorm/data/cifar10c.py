@@ -70,6 +70,10 @@ class CIFAR10C(Suite):
         super().__init__(root=root)
         if not 0 <= held_out <= NUM_TRAIN // 2:
             raise InputError(f"held_out of suite 'cifar10c' must be from 0 to {NUM_TRAIN // 2:,}, not {held_out:,}")
+        if held_out % len(CLASSES):
+            raise InputError(
+                f"held_out of suite 'cifar10c' must be as many of each of {len(CLASSES)} classes, not {held_out:,}"
+            )
         if corruptions not in CHOICES:
             raise UnknownNameError(describe_unknown("corruptions of suite 'cifar10c',", corruptions, CHOICES))
         self.corruptions = CHOICES[corruptions]

@@ -74,6 +74,8 @@ class Digits(Suite):
         self.subset = subset
         self.mnist_m = mnist_m
         self.syn_like = syn_like
+        if seed < 0:
+            raise InputError(f"seed of suite 'digits' must be at least 0, not {seed}")
         self.seed = seed
 
     @property

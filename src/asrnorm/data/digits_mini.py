@@ -11,6 +11,7 @@ from asrnorm.data.base import SUITES, Part, Suite
 from asrnorm.data.cache import EntryWriter, cache_folder, open_entry
 from asrnorm.data.image_set import ImageSet
 from asrnorm.data.maker import describe_makers, list_absent
+from asrnorm.errors import InputError
 
 TARGETS = ("uci", "blended", "rendered", "inverted")
 SPLITS = ("mnist_train", "mnist_val", "mnist_test")
@@ -33,6 +34,8 @@ class DigitsMini(Suite):
 
     def __init__(self, *, root: str | Path | None = None, seed: int = 0) -> None:
         super().__init__(root=root)
+        if seed < 0:
+            raise InputError(f"seed of suite 'digits_mini' must be at least 0, not {seed}")
         self.seed = seed
 
     @property

@@ -81,7 +81,7 @@ class RSC(Method):
     def share(self, step: int) -> float:
         """Return the share of the batch whose masks are kept in a step."""
         increases = step // self.interval if self.interval else 0
-        return min(1.0, self.batch_share + increases * self.share_increase)
+        return min(1.0, max(0.0, self.batch_share + increases * self.share_increase))
 
     def draw(self, step: int, size: int) -> dict[str, Tensor]:  # noqa: ARG002
         """Return the coin of a step, the key of its picks, and its share of the batch."""

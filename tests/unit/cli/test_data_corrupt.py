@@ -58,6 +58,7 @@ def test_cifar10c_is_generated_and_then_there_already(run, cifar):
     [
         (["cifar10c", "--severity", 3], "leave out --severity"),
         (["PHOTOS", "--corruption", "fog"], "needs --out"),
+        (["PHOTOS", "--out", "x", "--corruption", "fog", "--workers", 3], "--root and --workers are of cifar10c"),
         (["PHOTOS", "--out", "x"], "needs one --corruption"),
         (["PHOTOS", "--out", "x", "--corruption", "fog", "--corruption", "snow"], "needs one --corruption"),
     ],

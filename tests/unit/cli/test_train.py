@@ -152,7 +152,16 @@ def test_other_processes_print_nothing(config_file, tmp_path, monkeypatch):
     assert call("--config", config_file, "--out", str(tmp_path / "a")).stdout == ""
 
 
-@pytest.mark.parametrize(("field", "place"), [("seed", "--seed"), ("scale", "--scale"), ("recipe", "first argument")])
+@pytest.mark.parametrize(
+    ("field", "place"),
+    [
+        ("seed", "--seed"),
+        ("scale", "--scale"),
+        ("source", "--source"),
+        ("target", "--target"),
+        ("name", "first argument"),
+    ],
+)
 def test_what_has_an_option_of_its_own_is_not_set(field, place):
     done = call("digits_mini.erm_asr", "--dry-run", "--set", f"{field}=3")
     assert done.exit_code == 2

@@ -38,7 +38,13 @@ def test_images_held_out_are_the_same_ones_and_no_longer_trained_on(root):
     assert sorted(map(bytes, both)) == sorted(map(bytes, whole))
 
 
-@pytest.mark.parametrize("count", [-1, 25_001])
+@pytest.mark.parametrize("count", [1, 15])
+def test_images_that_classes_cannot_share_alike_are_not_held_out(count):
+    with pytest.raises(InputError, match=f"must be as many of each of 10 classes, not {count}"):
+        create_suite("cifar10c", held_out=count)
+
+
+@pytest.mark.parametrize("count", [-10, 25_010])
 def test_too_many_held_out_are_refused(count):
     with pytest.raises(InputError, match="held_out of suite 'cifar10c' must be from 0 to 25,000"):
         create_suite("cifar10c", held_out=count)

@@ -271,3 +271,8 @@ def test_a_resumed_run_draws_what_an_uninterrupted_one_does():
 def test_refuses_options_that_make_no_sense(options, error, message):
     with pytest.raises(error, match=message):
         RSC(**options)
+
+
+def test_a_share_that_falls_ends_at_nothing():
+    method = RSC(share_increase=-0.2, interval=1)
+    assert [method.share(step) for step in (0, 100)] == [method.batch_share, 0.0]

@@ -81,11 +81,11 @@ def obtain_from_archive(name: str, file: Path, root: Path, *, force: bool = Fals
         InputError: the file is not one of the set, or is damaged.
     """
     entry = find_set(name)
+    if not file.is_file():
+        raise InputError(f"{file}: no such file")
     rows = check_set(root, entry)
     if is_complete(rows) and not force:
         return rows
-    if not file.is_file():
-        raise InputError(f"{file}: no such file")
     with _workplace(root, entry) as work, _staged(work) as staged:
         single = _recognize(entry, file)
         if single is not None:
