@@ -61,11 +61,17 @@ def run(
     work = f"CIFAR-10-C, {ALL_IMAGES:,} images"
     baseline = next(iter(cases))
     rows = compare(work, cases, baseline=baseline, repeats=1 if quick else repeats, warmup=1)
-    extra = {"scaled": part.images != ALL_IMAGES, "measured_images": part.images, "model": part.model}
-    yield [
-        replace(row, extra={"seconds": ALL_IMAGES / row.per_second, "times_baseline": 1 / row.ratio, **extra})
-        for row in rows
-    ]
+    yield [replace(row, extra=_describe(row, cases[row.path].items, part.model)) for row in rows]
+
+
+def _describe(row: Row, images: int, model: str) -> dict[str, object]:
+    return {
+        "seconds": ALL_IMAGES / row.per_second,
+        "times_baseline": 1 / row.ratio,
+        "scaled": images != ALL_IMAGES,
+        "measured_images": images,
+        "model": model,
+    }
 
 
 def _cases(norm: str, model: nn.Module, data: ImageSet, part: Share, device: torch.device) -> dict[str, Case]:
@@ -83,7 +89,7 @@ def _cases(norm: str, model: nn.Module, data: ImageSet, part: Share, device: tor
 
     way = "on the device, CUDA graph" if cuda else "on the device"
     return {
-        f"{norm}, {way}": Case(on_device, part.images, str(device)),
+        f"{norm}, {way}": Case(on_device, part.images // part.batch * part.batch, str(device)),
         f"{norm}, asrnorm.evaluation from memory": Case(from_memory, len(data), str(device)),
     }
 

@@ -2,7 +2,7 @@ import pytest
 import torch
 from torch import nn
 
-from asrnorm.bench.evaluate import ALL_IMAGES, Counter, run
+from asrnorm.bench.evaluate import ALL_IMAGES, Counter, Share, run
 
 
 class Brightest(nn.Module):
@@ -32,6 +32,11 @@ def test_a_share_is_scaled_to_all_images():
     for row in rows:
         assert row.extra["seconds"] == pytest.approx(ALL_IMAGES / row.per_second)
         assert row.extra["scaled"]
+
+
+def test_every_row_names_the_images_that_it_was_timed_on():
+    (rows,) = run(share=Share(7, 4, "wrn_16_4"), repeats=1)
+    assert [row.extra["measured_images"] for row in rows] == [4, 7, 4, 7]
 
 
 @pytest.mark.gpu
