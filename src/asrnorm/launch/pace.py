@@ -59,8 +59,9 @@ class PaceKeeper:
         mean = sum(self._seconds.values()) / len(self._seconds)
         work, rest = 0.0, (*board.running, *board.waiting, *board.elsewhere)
         for job in rest:
-            step = read_position(job)[1]
-            work += (job.config.steps - step) * self._seconds.get(job.config.recipe, mean)
+            phase, step = read_position(job)
+            passes = 2 if phase == "choose" else 1  # the second goes as far as the first finds best: at most as long
+            work += (passes * job.config.steps - step) * self._seconds.get(job.config.recipe, mean)
         return work / max(1, min(board.slots, len(rest)))
 
 

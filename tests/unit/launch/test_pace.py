@@ -73,6 +73,18 @@ def test_slots_that_stand_empty_make_the_rest_no_faster(tmp_path, monkeypatch):
     assert keeper.seconds_left(board) == pytest.approx(80 / 2)
 
 
+def test_a_pass_that_chooses_is_followed_by_another(tmp_path, monkeypatch):
+    now = [0.0]
+    monkeypatch.setattr("time.monotonic", lambda: now[0])
+    job, keeper, board = fake_job(tmp_path / "a", steps=100), PaceKeeper(), Board(slots=1)
+    board.running[job] = 0.0
+    for step in (0, 90):
+        write_log(job.folder / "choice", step)
+        keeper.look(job)
+        now[0] += 9
+    assert keeper.seconds_left(board) == pytest.approx((10 + 100) / 10)
+
+
 def test_a_log_that_falls_back_to_a_checkpoint_starts_the_rate_anew(tmp_path, monkeypatch):
     now = [0.0]
     monkeypatch.setattr("time.monotonic", lambda: now[0])
