@@ -72,9 +72,9 @@ def test_attacks_have_the_seed_of_the_run_and_keep_to_the_limit(tmp_path, monkey
 
     monkeypatch.setattr("asrnorm.evaluation.adversarial.score_attacks", score_attacks)
     result = run(tiny_config(steps=1, seed=3, adversarial=True, evaluate_limit=7), tmp_path)
-    assert noted == [(6, 3, 16)]
+    assert noted == [(7, 3, 16)]
     assert result.adversarial == {"fgsm-8": 0.5}
-    assert [domain.num_samples for domain in (result.source, *result.domains)] == [6, 6, 6]
+    assert [domain.num_samples for domain in (result.source, *result.domains)] == [7, 7, 7]
 
 
 def test_a_damaged_result_is_made_again_from_the_checkpoint(tmp_path, caplog):
