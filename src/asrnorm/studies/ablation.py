@@ -1,4 +1,4 @@
-"""What the paper says in a sentence and shows no numbers for: training without the residual terms."""
+"""Training without the residual terms, which the paper mentions in one sentence and gives no numbers for."""
 
 from asrnorm.studies.spec import STUDIES, Cell, Comparison, Measure, Row, RunSpec, Study
 
@@ -12,20 +12,20 @@ SETTINGS = {
 
 @STUDIES.register("ablation-residual")
 def residual() -> Study:
-    """Training with and without the residual terms of the standardization; the paper: NaN without."""
+    """Training with and without the residual terms of the standardization; the paper reports NaN without them."""
     return Study(
         name="ablation-residual",
         title="Without the residual terms",
-        caption="Accuracy on the source's test images and on the unseen domains with the residual terms of the "
-        "standardization and without them.",
+        caption="Accuracy on the source's test images and on the unseen domains, with and without the residual terms "
+        "of the standardization.",
         columns=COLUMNS,
         rows=tuple(_row(label, with_residual) for label in SETTINGS for with_residual in (True, False)),
         comparisons=tuple(Comparison(row=label, against=_without(label)) for label in SETTINGS),
         figures=("residual",),
         footnotes=(
-            "The paper: without the residual terms training becomes unstable and ends in NaN. It gives no numbers. A "
-            "run whose loss is no longer finite counts as an outcome here.",
-            "Here the deviation has a small number under its root, which the paper does not mention; it keeps "
+            "The paper says that training without the residual terms becomes unstable and ends in NaN; it gives no "
+            "numbers. Here a run whose loss is no longer finite counts as an outcome.",
+            "Our deviation has a small constant under its square root, which the paper does not mention; it keeps the "
             "gradients finite.",
         ),
         seeds=3,

@@ -28,7 +28,7 @@ TABLE5_BN = "88.3 83.5 77.6 70.6 58.3 75.7"
 TABLE5_IN = "90.3 87.3 84.5 80.5 75.0 83.5"
 TABLE5_ASR = "91.5 89.3 86.9 83.7 78.4 86.0"
 _SN_DEVIATION = "the deviations of this row are those of the ADA+ASR row, digit for digit"
-_SN_P_VALUE = "does not follow from the printed deviations, which are another row's"
+_SN_P_VALUE = "does not follow from the printed deviations, which belong to another row"
 _ROUNDED = {"Avg.": "the five numbers of the row average to 85.3"}
 
 
@@ -52,14 +52,14 @@ def table5() -> Study:
         comparisons=tuple(
             Comparison(row=OURS, against=f"ADA + {norm}") for norm in ("BN", "IN", "SN (IN, LN)", "AR", "AS")
         ),
-        footnotes=(GENERATED, ADA_READING, BN_TEST, "The paper shows BN-Test in a figure alone.", SMALLER_NETWORK),
+        footnotes=(GENERATED, ADA_READING, BN_TEST, "The paper shows BN-Test only in a figure.", SMALLER_NETWORK),
         suite="cifar10c",
     )
 
 
 @STUDIES.register("cifar-erm")
 def cifar_erm() -> Study:
-    """Table 5 without ADA: what the norms alone are worth on CIFAR-10-C."""
+    """Table 5 without ADA: what the norms alone contribute on CIFAR-10-C."""
     return Study(
         name="cifar-erm",
         title="CIFAR-10-C, norms with ERM",
@@ -78,7 +78,7 @@ def cifar_erm() -> Study:
             Comparison(row="ERM + ASR-Norm", against=f"ERM + {norm}")
             for norm in ("BN", "IN", "SN (IN, LN)", "AR", "AS")
         ),
-        footnotes=(GENERATED, "The paper has the rows BN and ASR-Norm, in table 2.", BN_TEST, SMALLER_NETWORK),
+        footnotes=(GENERATED, "The paper has only the rows BN and ASR-Norm, in table 2.", BN_TEST, SMALLER_NETWORK),
         suite="cifar10c",
     )
 
@@ -89,7 +89,7 @@ def table6() -> Study:
     return Study(
         name="table6",
         title="CIFAR-10-C, uncertainty",
-        caption="Brier score (divided by the number of classes; the lower the better) by severity.",
+        caption="Brier score (divided by the number of classes; lower is better) by severity.",
         columns=COLUMNS,
         rows=(
             level_row("ADA + BN", "cifar10c.ada_bn", "0.019 0.028 0.035 0.044 0.061 0.037", measure=BRIER),
@@ -107,7 +107,7 @@ def table6() -> Study:
         footnotes=(
             GENERATED,
             ADA_READING,
-            "The paper's ADA + BN is a run of its own here, though its accuracies in table 5 are M-ADA's.",
+            "The paper's ADA + BN in this table is its own run, although its accuracies in table 5 are M-ADA's.",
         ),
         suite="cifar10c",
     )
@@ -115,7 +115,7 @@ def table6() -> Study:
 
 @STUDIES.register("table7")
 def table7() -> Study:
-    """Table 7: in-domain accuracy, and accuracy under attack, on CIFAR-10."""
+    """Table 7: accuracy on CIFAR-10, in-domain and under attack."""
     columns = ("In-domain", "Adversarial", *(attack for attack in ATTACKS if attack != LIKELY_ATTACK))
     return Study(
         name="table7",
@@ -129,16 +129,16 @@ def table7() -> Study:
         ),
         comparisons=(Comparison(row=OURS, against="ADA + BN"), Comparison(row=OURS, against="ADA + IN")),
         footnotes=(
-            'The paper\'s attack is "several adversarial updates" and nothing more is known of it, so only the order '
-            f"of the rows can be compared. Ours in that column is an ascent such as ADA's ({LIKELY_ATTACK}: 25 steps "
-            "of a 32nd of an image's gradient less the mean square of features, as in M-ADA's code; the recipes train "
-            "with a 128th, half the squared norm, and bytes). The other columns are FGSM and PGD of ten steps within "
-            "so many levels of a pixel, and the ascent with a longer step.",
-            "The order of BN and ASR-Norm is not the paper's: ASR-Norm is ahead under FGSM of 8 levels alone (seed 0). "
-            "It depends on the attack: without ADA, at the short scale (runs of cifar-erm), IN is behind both under "
-            "the ascents and ahead of both under PGD from 1 level on. Training with ADA makes ASR-Norm easier prey: "
-            "under PGD of half a level ADA + ASR-Norm keeps 17.9, ERM + ASR-Norm 62.1. Its grown images are of the "
-            "first 3,000 steps and are never made anew.",
+            'The paper describes its attack as "several adversarial updates" and says nothing more, so only the order '
+            f"of the rows can be compared. Ours in that column is an ascent like ADA's ({LIKELY_ATTACK}: 25 steps of "
+            "1/32 of an image's gradient, with the mean squared feature distance as penalty, as in M-ADA's code; the "
+            "recipes train with 1/128, half the squared norm, and rounding to bytes). The other columns are FGSM and "
+            "ten-step PGD within the given number of pixel levels, and the ascent with a longer step.",
+            "The order of BN and ASR-Norm is not the paper's: ASR-Norm is ahead only under FGSM of 8 levels (seed 0). "
+            "The order depends on the attack: without ADA, at the short scale (runs of cifar-erm), IN is behind both "
+            "under the ascents and ahead of both under PGD from 1 level on. Training with ADA makes ASR-Norm more "
+            "vulnerable: under PGD of half a level, ADA + ASR-Norm keeps 17.9 and ERM + ASR-Norm 62.1. ADA's images "
+            "are grown in the first 3,000 steps and never renewed.",
             ADA_READING,
         ),
         suite="cifar10c",
@@ -163,12 +163,12 @@ def _attack_row(label: str, recipe: str, line: str) -> Row:
 def table10() -> Study:
     """Table 10: deviations and p-values on CIFAR-10-C, by severity."""
     broken = dict.fromkeys(COLUMNS[:-1], _SN_DEVIATION)
-    broken["Level 4"] += '; here the decimal point is lost ("0 7" for 0.7)'
+    broken["Level 4"] += '; here the decimal point is missing ("0 7" for 0.7)'
     return Study(
         name="table10",
         title="CIFAR-10-C, significance",
-        caption="Accuracy by severity with deviations over runs, and one-sided p-values of ADA + ASR-Norm against each "
-        "other row.",
+        caption="Accuracy by severity with deviations over runs, and one-sided p-values of ADA + ASR-Norm against "
+        "every other row.",
         columns=COLUMNS,
         rows=(
             level_row("ERM + BN", "cifar10c.erm_bn", ERM_PRINTED, copied_from="M-ADA"),
@@ -209,8 +209,9 @@ def table10() -> Study:
             ADA_READING,
             SMALLER_NETWORK,
             "The paper prints one line of p-values for ERM, ERM + ASR and M-ADA together.",
-            "Against ADA + AS the printed p-values follow from the printed numbers: five runs a row, deviations over "
-            "n, a one-sided t-test with pooled variance. Against ADA + AR no number of runs up to 12 gives them.",
+            "The printed p-values against ADA + AS follow from the printed numbers with five runs per row, deviations "
+            "over n and a one-sided t-test with pooled variance. For those against ADA + AR, no number of runs up to "
+            "12 fits.",
         ),
         suite="cifar10c",
     )

@@ -1,6 +1,6 @@
-"""How hard ADA climbs on CIFAR-10, which the paper does not say: to be chosen by source images alone.
+"""How hard ADA climbs on CIFAR-10, which the paper does not say: chosen on source images alone.
 
-5,000 training images are held out; no run sees them. The two first columns are what a choice may look at.
+5,000 training images are held out; no run sees them. Only the first two columns may guide a choice.
 """
 
 from asrnorm.studies.cifar10c import ACCURACY, GENERATED
@@ -25,7 +25,7 @@ ASCENTS: dict[str, dict[str, object]] = {
 
 @STUDIES.register("cifar-reading")
 def cifar_reading() -> Study:
-    """Readings of ADA on CIFAR-10: step size, penalty and growth, with validation scores of the source."""
+    """Readings of ADA on CIFAR-10: step size, penalty and growth, with validation scores on the source."""
     rows = [
         reading("ERM + ASR-Norm", "cifar10c.erm_asr", {}),
         *(reading(f"ADA + ASR-Norm, {name}", "cifar10c.ada_asr", fields) for name, fields in ASCENTS.items()),
@@ -33,19 +33,19 @@ def cifar_reading() -> Study:
     return Study(
         name="cifar-reading",
         title="CIFAR-10-C, readings of ADA",
-        caption="Accuracy on 5,000 held-out training images, on the same under synthetic shifts of their own, and on "
-        "CIFAR-10-C.",
+        caption="Accuracy on 5,000 held-out training images, on the same images under synthetic shifts that neither "
+        "training nor CIFAR-10-C uses, and on CIFAR-10-C.",
         columns=COLUMNS,
         rows=tuple(rows),
         footnotes=(
-            "A reading is chosen by the first two columns. The last is shown and must not be chosen by.",
-            "A step is on images in [0, 1] in batches of 128, so that an image moves by the step over 128 times its "
-            "own gradient; ME-ADA's 20 on images in [-1, 1] is a step of 5 here.",
-            "The rows of a step of 5, and that of 1 with the mean square, were run first: the smaller step is better "
-            "on both columns of the source, so growth was asked of that one. Of all readings a step of 1 with half the "
-            "squared norm is the best on both columns, and the only one above ERM, on held-out images by a hair: the "
-            "recipes of ADA take it, for every norm, though it was tried with ASR-Norm alone. A still smaller step "
-            "asks whether it lies at the edge.",
+            "Readings are chosen by the first two columns. The last is only shown and must not guide the choice.",
+            "Steps are for images in [0, 1] in batches of 128: an image moves by its own gradient times the step "
+            "divided by 128. ME-ADA's step of 20 on images in [-1, 1] is a step of 5 here.",
+            "The rows with a step of 5, and the one with a step of 1 and the mean square, were run first. The smaller "
+            "step is better in both source columns, so growth was tested with it. A step of 1 with half the squared "
+            "norm is the best reading in both columns and the only one above ERM, on held-out images by a hair. The "
+            "recipes of ADA use it for every norm, although it was tried only with ASR-Norm. The row with a still "
+            "smaller step tests whether the best one lies at the edge.",
             GENERATED,
         ),
         seeds=1,

@@ -1,7 +1,7 @@
-"""Where ASR-Norm stands in a ResNet-18 and how wide its networks are, against accuracy: the paper's table 8.
+"""Where ASR-Norm is placed in a ResNet-18 and how wide its networks are, against accuracy: the paper's table 8.
 
-The printed counts fit one reading of the layer alone: 12 modules for "all", fully-connected layers without biases, and
-separate encoders for gain and bias. The rows here are of that reading; table 3 is of the text's (biases, one encoder).
+The printed counts fit only one reading of the layer: 12 modules for "all", fully-connected layers without biases, and
+separate encoders for gain and bias. The rows here use that reading; table 3 follows the text (biases, one encoder).
 """
 
 from asrnorm.studies.pacs_single import ACCURACY, MADE_OF, single_source_runs
@@ -15,8 +15,8 @@ ALL = "ASR to all norm layers (C/2, C/16)"
 
 @STUDIES.register("table8")
 def table8() -> Study:
-    """Table 8: complexity against accuracy on PACS: layer presets and hidden sizes."""
-    rounded = {"Params ↑": "from the rounded millions; of the exact counts it is 16.3"}
+    """Table 8: accuracy against complexity on PACS, by layer preset and hidden size."""
+    rounded = {"Params ↑": "computed from the rounded millions; the exact counts give 16.3"}
     rows = (
         _row("BN", "61.8 11.18 0", "pacs.rsc_bn", {}),
         _row("ASR to the first norm layer (C/2, C/16)", "62.3 11.19 0.1", "pacs.rsc_asr", _variant("first", 2)),
@@ -28,25 +28,26 @@ def table8() -> Study:
     return Study(
         name="table8",
         title="PACS, complexity against accuracy",
-        caption="Accuracy averaged over four single sources, number of parameters, and how many more than with BN, for "
-        "ASR-Norm (C_stan, C_rescale) in more and more layers of a ResNet-18.",
+        caption="Accuracy averaged over four single sources, number of parameters, and their increase over BN, for "
+        "ASR-Norm (C_stan, C_rescale) in an increasing number of layers of a ResNet-18.",
         columns=COLUMNS,
         rows=rows,
         comparisons=tuple(Comparison(row=row.label, against="BN") for row in rows[1:]),
         figures=("complexity",),
         footnotes=(
-            'The printed counts fit "all norm layers" only as 12 of the 20 (stem, first norm of each block, '
-            'shortcuts), and "selected 4" only as the stem and one norm of each stage; fully-connected layers without '
-            "biases, and separate encoders for gain and bias. The rows are of that reading. It was found by a search "
-            "over many, so it is a fit, not a proof.",
+            'The printed counts fit only if "all norm layers" means 12 of the 20 (stem, first norm of each block, '
+            'shortcuts) and "selected 4" means the stem and one norm of each stage, with fully-connected layers '
+            "without biases and separate encoders for gain and bias. The rows use that reading. It was found by "
+            "searching many, so it is a fit, not a proof.",
             "The paper's text also says that C_rescale is fixed to 16; no count fits that.",
-            "Two gates a layer, as on PACS, are in our counts; without them they are 11,187,273, 11,796,561, "
+            "Our counts include two gates per layer, as on PACS; without the gates they are 11,187,273, 11,796,561, "
             "11,637,087, 11,832,927 and 13,007,967.",
-            "The counts are the paper's; the order of the accuracies is so only up to the norms that open a stage, "
+            "The counts match the paper's. The order of the accuracies matches only up to the norms that open a stage, "
             "which do better here than in the paper. In 12 layers ASR-Norm gains less, and its width makes no "
-            "difference. There the network is worse on held-out images of its source too (94.3, in the norms that open "
-            "a stage 95.7, with BN 96.5), and a rate of .004 is no better (with ERM, pacs-reading). Most likely the "
-            "gain in 12 depends on how the pretrained network is led over to them, which the paper does not say.",
+            "difference. The network with 12 is also worse on held-out images of its source (94.3; 95.7 with the norms "
+            "that open a stage, 96.5 with BN), and a rate of .004 is no better (with ERM, pacs-reading). Most likely "
+            "the gain in 12 layers depends on how the pretrained network is adapted to them, which the paper does not "
+            "say.",
             MADE_OF,
         ),
         seeds=5,

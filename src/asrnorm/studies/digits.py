@@ -1,4 +1,4 @@
-"""Digits, MNIST to four other sets of digits: the paper's tables 1 and 9."""
+"""Digits, from MNIST to four other sets of digits: the paper's tables 1 and 9."""
 
 from collections.abc import Mapping
 
@@ -15,12 +15,12 @@ BN_TEST_BATCH = 500
 BN_TEST_BATCHES = (16, 64, 256)
 OWN_INTERVAL: dict[str, object] = {"method.interval": 10_000}
 _BUDGETS = (
-    "Down to ME-ADA the rows are trained on 10,000 images for 10,001 steps; the rows of RSDA on 55,000 for a million. "
-    "The paper puts both side by side."
+    "The rows down to ME-ADA are trained on 10,000 images for 10,001 steps, the RSDA rows on 55,000 images for a "
+    "million steps. The paper puts both side by side."
 )
 _INTERVAL = (
-    "RSDA searches every 1,000 steps, as the ASR-Norm paper says. Its row is copied from RSDA, whose released run "
-    "searches every 10,000"
+    "RSDA searches every 1,000 steps, as the ASR-Norm paper says. The paper's row is copied from RSDA, whose released "
+    "run searches every 10,000 steps"
 )
 
 
@@ -63,8 +63,8 @@ def _measure(column: str) -> Measure:
 
 @STUDIES.register("table1")
 def table1() -> Study:
-    """Table 1: Digits, MNIST to SVHN, MNIST-M, SYN and USPS, against other methods."""
-    few_shot = "not run: not built here; its own protocol sees some labelled images of the target"
+    """Table 1: Digits, from MNIST to SVHN, MNIST-M, SYN and USPS, compared with other methods."""
+    few_shot = "not run: not implemented here; its protocol uses some labeled images of the target"
     return Study(
         name="table1",
         title="Digits",
@@ -75,7 +75,7 @@ def table1() -> Study:
             digits_row("CCSA", None, "25.9 49.3 37.3 83.7 49.1", copied_from="M-ADA", not_run=few_shot),
             digits_row("d-SNE", None, "26.2 51.0 37.8 93.2 52.1", copied_from="M-ADA", not_run=few_shot),
             digits_row(
-                "JiGen", None, "33.8 57.8 43.8 77.2 53.1", copied_from="M-ADA", not_run="not run: not built here"
+                "JiGen", None, "33.8 57.8 43.8 77.2 53.1", copied_from="M-ADA", not_run="not run: not implemented here"
             ),
             digits_row("ADA", "digits.ada_none", "35.5 60.4 45.3 77.3 54.6", copied_from="M-ADA"),
             digits_row("M-ADA", "digits.m_ada_none", "42.6 67.9 49.0 78.5 59.5", copied_from="M-ADA"),
@@ -88,9 +88,9 @@ def table1() -> Study:
         comparisons=(Comparison(row=OURS, against="RSDA", differences=transcribe(COLUMNS, "5.4 -0.7 2.5 -0.7 1.6")),),
         footnotes=(
             _BUDGETS,
-            f"{_INTERVAL}: the last two rows, which are not in the paper.",
-            "ERM, M-ADA and ME-ADA start from the weights of ADA's code here; the codes of the last two, M-ADA's ERM "
-            "among them, start from PyTorch's defaults.",
+            f"{_INTERVAL}, as in the last two rows, which are not in the paper.",
+            "Here ERM, M-ADA and ME-ADA are initialized as in ADA's code. The code of M-ADA (its ERM included) and "
+            "that of ME-ADA use PyTorch's default initialization.",
         ),
         suite="digits",
     )
@@ -124,13 +124,15 @@ def table9() -> Study:
             _compare(rows, "RSDA + AR", "0.020 0.080 0.214 <0.001 -"),
         ),
         footnotes=(
-            f"BN-Test is the run of the BN row, scored with the statistics of test batches: of {BN_TEST_BATCH} where "
-            "no size stands behind it, since the paper gives none.",
-            "The paper leaves BN out of SN on CIFAR-10-C and does not say whether on Digits too; its SN row is next to "
-            "its BN row, so it is held against SN with BN. SN (IN, LN) and the sizes of BN-Test are not in the paper.",
-            "The paper's p-values fit five or six runs a row.",
-            f"{_INTERVAL} (table 1 has that too).",
-            "Test batches are as even as can be: those of up to 500 are of 491 on SVHN, 474 on MNIST-M, 401 on USPS.",
+            f"BN-Test is the run of the BN row, scored with the statistics of test batches, of {BN_TEST_BATCH} images "
+            "unless the row names a size, since the paper gives none.",
+            "The paper leaves BN out of SN on CIFAR-10-C and does not say whether it does so on Digits. Its SN row is "
+            "next to its BN row, so we compare it with SN that includes BN. SN (IN, LN) and the sizes of BN-Test are "
+            "not in the paper.",
+            "The paper's p-values fit five or six runs per row.",
+            f"{_INTERVAL}; table 1 has rows for that too.",
+            "Test batches are as even as possible: batches of up to 500 have 491 images on SVHN, 474 on MNIST-M and "
+            "401 on USPS.",
         ),
         suite="digits",
     )
@@ -151,6 +153,6 @@ def _compare(rows: tuple[Row, ...], against: str, line: str) -> Comparison:
         return printed.value
 
     worse = {column for column in DOMAINS if value(OURS, column) < value(against, column)}
-    note = "one-sided the other way: ASR-Norm is the lower one there"
+    note = "one-sided in the other direction: ASR-Norm is lower there"
     printed: dict[str, Printed] = transcribe(COLUMNS, line, notes=dict.fromkeys(worse, note))
     return Comparison(row=OURS, against=against, printed=printed)

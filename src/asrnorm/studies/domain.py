@@ -1,4 +1,4 @@
-"""Numbers of a result by domain, and what becomes of averages where a domain is missing."""
+"""Numbers of a result by domain, and how averages are taken when a domain is missing."""
 
 from collections.abc import Iterator, Mapping
 from fnmatch import fnmatchcase
@@ -7,7 +7,7 @@ from math import fsum
 from asrnorm.results import RunResult
 from asrnorm.studies.spec import Comparison, Measure, Printed, Row, Study
 
-_MEAN_OF_REST = "the mean of the paper's numbers on the domains that are there; what it prints is said below"
+_MEAN_OF_REST = "the mean of the paper's numbers on the available domains; the printed number is given below"
 _FACTOR = {"percent": 100.0, "plain": 1.0, "millions": 1e-6}
 
 
@@ -118,7 +118,7 @@ def _subtract(printed: Mapping[tuple[str, str], Printed], pair: Comparison, colu
     usual = pair.differences[column].value
     return Printed(
         value=round(ours.value - theirs.value, 2),
-        note=f"the difference of the paper's means on the domains that are there; it prints {usual:g}",
+        note=f"the difference of the paper's means on the available domains; the paper prints {usual:g}",
     )
 
 
@@ -136,9 +136,9 @@ def describe_missing(study: Study, gone: Mapping[str, frozenset[str]]) -> Iterat
     measures = [cell.measure for cell in cells]
     single = all(len(m.domains) <= 1 and "*" not in "".join(m.domains) for m in measures)
     if not any(cell.printed for cell in cells):
-        yield f"Not there: {names}. Averages are over the other domains."
+        yield f"Not available: {names}. Averages are over the other domains."
     elif single and any(measure.domains for measure in measures):
-        yield f"Not there: {names}. Averages, ours and the paper's, are over the other domains."
+        yield f"Not available: {names}. Averages, ours and the paper's, are over the other domains."
         printed = [
             f"{row.label} {cell.printed.value:g}"
             for row in study.rows
@@ -146,6 +146,6 @@ def describe_missing(study: Study, gone: Mapping[str, frozenset[str]]) -> Iterat
             if gone[column] and cell.printed is not None and not cell.measure.domains
         ]
         if printed:
-            yield f"As the paper prints them, over all its domains: {', '.join(printed)}."
+            yield f"The paper's averages as printed, over all its domains: {', '.join(printed)}."
     else:
-        yield f"Not there: {names}. Our averages are over the other domains; the paper's are over all of them."
+        yield f"Not available: {names}. Our averages are over the other domains; the paper's are over all of them."

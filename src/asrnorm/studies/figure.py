@@ -15,7 +15,7 @@ from asrnorm.studies.pacs_single import COLUMNS as SOURCE_COLUMNS
 from asrnorm.studies.pacs_single import RSC_ASR_PRINTED, single_source_row
 from asrnorm.studies.spec import STUDIES, Cell, Comparison, Measure, Row, RunSpec, Study
 
-# Hendrycks and Dietterich's four groups; of the four extra corruptions each has one.
+# Hendrycks and Dietterich's four groups; each has one of the four extra corruptions.
 GROUPS = {
     "noise": ("gaussian_noise", "shot_noise", "impulse_noise", "speckle_noise"),
     "blur": ("defocus_blur", "glass_blur", "motion_blur", "zoom_blur", "gaussian_blur"),
@@ -24,8 +24,8 @@ GROUPS = {
 }
 NO_DECAY = {"optim.decay_lambdas": False}
 _DECAY = (
-    "Weight decay alone draws a logit at -3 towards 0, that is a lambda towards .5. The curve it would give without "
-    "any gradient stands beside the others; only what departs from it is the loss's choice."
+    "Weight decay alone pulls a logit from -3 towards 0, that is, a lambda towards .5. The curve that it would give "
+    "without any gradient is shown beside the others; only departures from it are due to the loss."
 )
 
 
@@ -35,7 +35,7 @@ def levels() -> Study:
     return Study(
         name="fig-levels",
         title="Accuracy against corruption level",
-        caption="Norms on CIFAR-10-C with ADA, by severity.",
+        caption="Accuracy on CIFAR-10-C by severity after training with ADA and different norms.",
         columns=LEVEL_COLUMNS,
         rows=(
             level_row("ADA + BN", "cifar10c.ada_bn", TABLE5_BN, copied_from="M-ADA"),
@@ -49,7 +49,7 @@ def levels() -> Study:
             ADA_READING,
             BN_TEST,
             SMALLER_NETWORK,
-            "The figure prints no numbers; those here are of table 5.",
+            "The paper's figure prints no numbers; those here are from table 5.",
         ),
         suite="cifar10c",
     )
@@ -61,7 +61,8 @@ def lambda_cifar() -> Study:
     return Study(
         name="fig-lambda-cifar",
         title="Lambdas over training, CIFAR-10",
-        caption="Weights of the learned statistics, layer by layer, beside the curve of weight decay alone.",
+        caption="Weights of the learned statistics, layer by layer, beside the curve that weight decay alone would "
+        "give.",
         columns=LEVEL_COLUMNS,
         rows=(
             level_row(OURS, "cifar10c.ada_asr", TABLE5_ASR),
@@ -72,8 +73,8 @@ def lambda_cifar() -> Study:
         footnotes=(
             _DECAY,
             "The paper shows the first layer, which has 16 channels, and does not mention weight decay.",
-            "At the end most layers lie near the .5 to which weight decay alone brings them; far from it are the first "
-            "layer's lambda_mu (.70) and the last layer's lambda_sigma (.98; seed 0).",
+            "At the end most layers lie near .5, where weight decay alone would bring them; the first layer's "
+            "lambda_mu (.70) and the last layer's lambda_sigma (.98) are far from it (seed 0).",
             GENERATED,
             ADA_READING,
         ),
@@ -90,7 +91,7 @@ def lambda_pacs() -> Study:
         name="fig-lambda-pacs",
         title="Lambdas over training, PACS",
         caption="Weights of the learned statistics (mu, sigma) and of the learned rescaling (beta, gamma), layer by "
-        "layer, beside the curve of weight decay alone.",
+        "layer, beside the curve that weight decay alone would give.",
         columns=SOURCE_COLUMNS,
         rows=(
             single_source_row(label, "pacs.rsc_asr", RSC_ASR_PRINTED),
@@ -98,7 +99,7 @@ def lambda_pacs() -> Study:
         ),
         comparisons=(Comparison(row=label, against=f"{label}, no decay on lambdas"),),
         figures=("lambdas",),
-        footnotes=(_DECAY, "The paper does not say which source its figure is of."),
+        footnotes=(_DECAY, "The paper does not say which source its figure shows."),
         seeds=1,
         suite="pacs",
     )
@@ -106,18 +107,18 @@ def lambda_pacs() -> Study:
 
 @STUDIES.register("fig-tsne")
 def tsne() -> Study:
-    """t-SNE of learned standardization statistics on PACS, first and last ASR layer, colored by domain."""
+    """t-SNE of the learned standardization statistics on PACS in the first and last ASR layers, colored by domain."""
     return Study(
         name="fig-tsne",
         title="Learned statistics by domain",
-        caption="t-SNE of mu_stan and sigma_stan of every image, in the first and the last layer with ASR-Norm.",
+        caption="t-SNE of mu_stan and sigma_stan of every image in the first and last layers with ASR-Norm.",
         columns=SOURCE_COLUMNS,
         rows=(single_source_row("RSC + ASR-Norm", "pacs.rsc_asr", RSC_ASR_PRINTED, analyses=("statistics",)),),
         figures=("tsne",),
         footnotes=(
-            "The paper says neither which layer nor which source its figure is of.",
-            "Trained on art paintings, sketches stand apart in all four panels, cartoons lie between them and the "
-            "rest, and photographs among the paintings.",
+            "The paper does not say which layer or which source its figure shows.",
+            "In a network trained on art paintings, sketches are apart from the rest in all four panels; cartoons lie "
+            "between them and the rest, and photographs lie among the paintings.",
         ),
         seeds=1,
         suite="pacs",
@@ -140,8 +141,8 @@ def corruptions() -> Study:
         comparisons=(Comparison(row=OURS, against="ADA + BN"), Comparison(row=OURS, against="ADA + IN")),
         figures=("corruptions",),
         footnotes=(
-            "The paper prints no numbers in its figure: ASR-Norm is above BN but for brightness. Here it is but for "
-            "brightness and JPEG (seed 0).",
+            "The paper prints no numbers in its figure, which has ASR-Norm above BN for every corruption except "
+            "brightness. Here it is above BN for every one except brightness and JPEG (seed 0).",
             GENERATED,
             ADA_READING,
         ),
@@ -162,11 +163,11 @@ def _corruption_row(label: str, recipe: str, columns: tuple[str, ...]) -> Row:
 
 @STUDIES.register("fig-samples")
 def samples() -> Study:
-    """Sample images of the suites: PACS, CIFAR-10-C at level 5, Digits."""
+    """Sample images of the suites PACS, CIFAR-10-C (at level 5) and Digits."""
     return Study(
         name="fig-samples",
         title="Sample images",
-        caption="Images of every domain of PACS, of CIFAR-10-C at severity 5, and of Digits.",
+        caption="Images from every domain of PACS, CIFAR-10-C at severity 5, and Digits.",
         columns=(),
         rows=(),
         figures=("samples",),

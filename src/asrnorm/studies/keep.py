@@ -105,7 +105,7 @@ def keep(
 
 
 def format_lines(results: Iterable[RunResult]) -> str:
-    """Return results as the text of a kept file: one a line, in an order that does not depend on when they came."""
+    """Return results as the text of a kept file: one per line, in an order that does not depend on when they came."""
 
     def place(result: RunResult) -> tuple[str, str, str, int, str]:
         return result.scale, result.recipe, result.source.name, result.seed, result.config_hash
@@ -134,7 +134,7 @@ def _evaluations(study: Study, runs: set[str], seeds: Sequence[int], scale: Scal
 
 
 def _drawn(study: Study, seeds: Sequence[int], scale: Scale) -> set[str]:
-    """Hashes of the runs whose curves a figure of this study or of any other is drawn from: a log is gone but once."""
+    """Hashes of the runs whose curves a figure of this or any other study is drawn from: a lost log stays lost."""
     every = [study, *(get_study(name) for name in list_studies())]
     specs = {spec for one in every if one.needs_logs for spec in iterate_specs(one)}
     return {content_hash(spec.config(seed, scale)) for spec in specs for seed in seeds}

@@ -1,4 +1,4 @@
-"""Whether the default of `convert` holds for another pretrained network: PACS with an EfficientNet-Lite0 of timm."""
+"""Whether the default of `convert` holds for another pretrained network: PACS with timm's EfficientNet-Lite0."""
 
 from asrnorm.studies.pacs_single import COLUMNS, single_source_row
 from asrnorm.studies.spec import STUDIES, Comparison, Study
@@ -12,12 +12,12 @@ NETWORK = {
 
 @STUDIES.register("pacs-architecture")
 def pacs_architecture() -> Study:
-    """Table 3's ERM rows with another network: BatchNorm, and ASR-Norm where `layers="auto"` puts it."""
+    """Table 3's ERM rows with another network: BatchNorm, and ASR-Norm in the layers that `layers="auto"` picks."""
     return Study(
         name="pacs-architecture",
         title="PACS, single source, EfficientNet-Lite0",
-        caption="Accuracy with the domain of the column as the only source, averaged over the three other domains, of "
-        "an EfficientNet-Lite0 trained as the ResNet-18 of table 3 is.",
+        caption="Accuracy of an EfficientNet-Lite0, trained like the ResNet-18 of table 3, with the domain of the "
+        "column as the only source, averaged over the three other domains.",
         columns=COLUMNS,
         rows=(
             single_source_row("ERM", "pacs.erm_bn", overrides=NETWORK),
@@ -25,10 +25,10 @@ def pacs_architecture() -> Study:
         ),
         comparisons=(Comparison(row="ERM + ASR-Norm", against="ERM"),),
         footnotes=(
-            "Nothing was chosen for this network: rate, epochs and decay are those of the ResNet-18, and the layers "
-            "are those that asrnorm.convert takes in any trained network.",
-            "The weights are timm's tf_efficientnet_lite0.in1k, the model.safetensors of that name under timm/ on the "
-            "Hugging Face hub; the input is normalized as for the ResNet-18.",
+            "Nothing was tuned for this network: learning rate, epochs and weight decay are those of the ResNet-18, "
+            "and the layers are those that asrnorm.convert picks in any trained network.",
+            "The weights are timm's tf_efficientnet_lite0.in1k, from the model.safetensors of that name under timm/ on "
+            "the Hugging Face hub; the input is normalized as for the ResNet-18.",
         ),
         seeds=3,
         suite="pacs",

@@ -9,7 +9,7 @@ from asrnorm.studies.transcript import transcribe
 
 
 def left_out_runs(recipe: str, overrides: Mapping[str, object] | None = None) -> dict[str, RunSpec]:
-    """Return one run a target, by column."""
+    """Return one run per target, by column."""
     return {
         column: RunSpec(recipe=recipe, options={"target": name}, overrides=overrides or {})
         for column, name in TARGETS.items()
@@ -25,7 +25,7 @@ def left_out_row(
     notes: Mapping[str, str] | None = None,
     not_run: str | None = None,
 ) -> Row:
-    """Return a row with one run a target, and the average of the four last.
+    """Return a row with one run per target, followed by the average of the four.
 
     Args:
         label: of the row.
@@ -49,8 +49,8 @@ def left_out_row(
 @STUDIES.register("table4")
 def table4() -> Study:
     """Table 4: PACS from three mixed sources to the one left out."""
-    not_built = "not run: not built here"
-    no_setting = "not run: not built here; its setting in RSC's comparison is not public"
+    not_implemented = "not run: not implemented here"
+    no_setting = "not run: not implemented here; its settings in RSC's comparison are not public"
     typo = {"Photo": "does not fit the row's average of 83.1; 96.1 does (RSC's own table has 96.12)"}
     return Study(
         name="table4",
@@ -59,7 +59,7 @@ def table4() -> Study:
         columns=COLUMNS,
         rows=(
             left_out_row("ERM", "pacs.erm_bn", "79.0 73.9 70.6 96.3 79.9", copied_from="RSC"),
-            left_out_row("JiGen", None, "79.4 75.3 71.4 96.0 80.5", copied_from="JiGen", not_run=not_built),
+            left_out_row("JiGen", None, "79.4 75.3 71.4 96.0 80.5", copied_from="JiGen", not_run=not_implemented),
             left_out_row(
                 "MetaReg",
                 None,
@@ -91,17 +91,18 @@ def table4() -> Study:
             Comparison(row="ERM + ASR-Norm", against="ERM"),
         ),
         footnotes=(
-            "MetaReg and DSON use domain labels; the rows that are run here do not.",
+            "MetaReg and DSON use domain labels; the rows run here do not.",
             "The paper prints no deviations on PACS and does not say how many runs it made.",
-            "RSC's 85.2 is its paper's; users of its code report 82.5 to 84.3.",
+            "RSC's 85.2 is from its own paper; users of its code report 82.5 to 84.3.",
             "The row ERM + ASR-Norm is not in the paper.",
-            "Over RSC, ASR-Norm gains on art and sketch and loses on photo, the domain nearest to ImageNet; its "
-            "average gain of .8 is near the paper's 1.1 and no more than chance allows. RSC gains over ERM on sketch "
-            "alone. The level of RSC is below its paper's and near what its users report. Rate, version and layers are "
-            "those that single sources chose. Tried with three (pacs-multi-reading, one seed): the paper's rate, with "
-            "which RSC gains 1.3, its first version, and the norms that open a stage, with which RSC + ASR-Norm "
-            "reaches 84.8 of the paper's 86.3; the sources choose none of these. The paper does not say how it chose "
-            "epochs: by the target they are worth 1.6 to 1.8 from single sources, which would be most of the rest.",
+            "Compared with RSC, ASR-Norm gains on art and sketch and loses on photo, the domain nearest to ImageNet. "
+            "Its average gain of .8 is near the paper's 1.1, but could be chance. RSC gains over ERM only on sketch. "
+            "RSC is below its paper's level and near what its users report. Learning rate, RSC version and layers are "
+            "those chosen on single sources. Study pacs-multi-reading tried others with three sources (one seed): the "
+            "paper's rate, which raises RSC by 1.3; RSC's first version; and the norms that open a stage, with which "
+            "RSC + ASR-Norm reaches 84.8 (the paper: 86.3). The sources choose none of these. The paper does not say "
+            "how it chose epochs; with single sources, choosing them by the target is worth 1.6 to 1.8, which would be "
+            "most of the rest.",
             MADE_OF,
         ),
         seeds=5,

@@ -1,4 +1,4 @@
-"""What the reading chosen on single sources leaves open where three are mixed: learning rate, RSC's version, layers."""
+"""What the reading chosen on single sources leaves open when three are mixed: learning rate, RSC's version, layers."""
 
 from collections.abc import Mapping
 
@@ -10,7 +10,7 @@ from asrnorm.studies.spec import STUDIES, Row, Study
 
 @STUDIES.register("pacs-multi-reading")
 def pacs_multi_reading() -> Study:
-    """Readings of PACS from three mixed sources, with validation scores of the sources."""
+    """Readings of PACS from three mixed sources, with validation scores on the sources."""
     chosen, printed = RATES[:2]
     rows = [
         *(reading(f"ERM, BN, lr {rate:g}", "pacs.erm_bn", {"optim.lr": rate}) for rate in (chosen, printed)),
@@ -30,18 +30,18 @@ def pacs_multi_reading() -> Study:
     return Study(
         name="pacs-multi-reading",
         title="PACS, leave one out, readings of the paper",
-        caption="Accuracy after training on three domains, averaged over the four choices: on held-out images of the "
-        "three, on the same under synthetic shifts that neither training nor any target uses, and on the domain of the "
-        "column, left out.",
+        caption="Accuracy after training on three domains: on held-out images of the three and on the same images "
+        "under synthetic shifts that neither training nor any target uses, both averaged over the four choices, and on "
+        "the left-out domain of the column.",
         columns=COLUMNS,
         rows=tuple(rows),
         footnotes=(
-            "A reading is chosen by the first two columns. The others are shown and must not be chosen by.",
-            "Rates: .004 is better by .1 to .2 on held-out images, .01 by .2 on shifted ones, by which the recipes "
-            "were chosen; at one seed neither says much, and the rate of single sources is kept. So are RSC's third "
-            "version and the early layers, which shifted images prefer.",
-            "As from single sources, the norms that open a stage (stages), at the paper's rate, come nearest to the "
-            "paper (86.3), and the sources put them last on held-out images.",
+            "Readings are chosen by the first two columns. The others are only shown and must not guide the choice.",
+            "A learning rate of .004 is better by .1 to .2 on held-out images, and .01 is better by .2 on shifted "
+            "ones, by which the recipes were chosen. With one seed neither says much, so the rate of single sources is "
+            "kept. So are RSC's third version and the early layers, which do better on shifted images.",
+            "As with single sources, the norms that open a stage (stages), at the paper's rate, come nearest to the "
+            "paper (86.3), but they are last on held-out images of the sources.",
             MADE_OF,
         ),
         seeds=1,

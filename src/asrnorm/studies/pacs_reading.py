@@ -1,7 +1,7 @@
-"""Which reading of the paper holds on PACS: layers, learning rate, method and the rest, to be chosen by source data.
+"""Which reading of the paper holds on PACS: layers, learning rate, method and the rest, chosen on source data.
 
 The paper does not say which norm layers of the pretrained network become ASR-Norm, and its learning rate is that of
-another program. The two first columns are what a choice may look at; the unseen domains stand beside them to be seen.
+another program. Only the first two columns may guide a choice; the unseen domains are shown beside them.
 """
 
 from collections.abc import Mapping
@@ -39,7 +39,7 @@ WHOLE: dict[str, object] = {"method.version": "v3", "batch_size": 128}
 
 @STUDIES.register("pacs-reading")
 def pacs_reading() -> Study:
-    """Readings of the PACS experiments: layers and learning rates, with validation scores of the source."""
+    """Readings of the PACS experiments: layers and learning rates, with validation scores on the source."""
     baselines = [
         *(reading(f"ERM, BN, lr {rate:g}", "pacs.erm_bn", {"optim.lr": rate}, "BatchNorm") for rate in RATES[:2]),
         *(
@@ -90,29 +90,30 @@ def pacs_reading() -> Study:
     return Study(
         name="pacs-reading",
         title="PACS, readings of the paper",
-        caption="Accuracy from one source, averaged over the four sources: on held-out images of the source, on the "
-        "same under synthetic shifts that neither training nor any target uses, and on the unseen domains by source.",
+        caption="Accuracy after training on one source: on held-out images of the source and on the same images under "
+        "synthetic shifts that neither training nor any target uses, both averaged over the four sources, and on the "
+        "unseen domains by source.",
         columns=COLUMNS,
         rows=(*baselines, *converted, *versions, *changed, *oracles),
         footnotes=(
-            "A reading is chosen by the first two columns. The others are shown and must not be chosen by.",
-            "Of the readings with ASR-Norm the recipes take the one that is best on shifted images: early, .01, RSC's "
-            "third version. Calibration, and training the norms alone at first, are better on both columns for "
-            "resnet-12. For early calibration is worse on both, and norms alone at first are better on shifted and "
-            "worse on held-out images, at one seed; neither is taken.",
-            "The scores of the source choose among what the paper leaves open, not among norms: with ERM at .01, "
-            "BatchNorm and ASR-Norm with the batch's statistics are as good on the source as the best reading of "
-            "ASR-Norm or better, and six points and more behind it on unseen domains. The paper has the sample's "
-            "statistics, which are kept.",
-            "Running statistics of the source are estimated before training, which forgets them; the row shows that.",
-            "The epochs of the rows called oracle are chosen by the targets, as no user can. That alone is worth 1.6 "
-            "points to BatchNorm, which the paper's table 3 has at 60.7, and 1.8 to ASR-Norm.",
-            "RSC's third version joins each batch with its mirror image: 64 images make a batch of 128, and in the "
-            "steps of 30 epochs they go 15 times through the set. Of 128 images (v3 of 128) it is 30 times, in batches "
-            "of 256, and no better on shifted images, so 64 are kept.",
+            "Readings are chosen by the first two columns. The others are only shown and must not guide the choice.",
+            "Among the readings with ASR-Norm, the recipes use the one that is best on shifted images: early, .01, "
+            "RSC's third version. For resnet-12, calibration improves both columns, and so does training the norms "
+            "alone at first. For early, with one seed, calibration is worse in both, and training the norms alone at "
+            "first is better on shifted and worse on held-out images; neither is used.",
+            "Source scores choose among what the paper leaves open, not among norms: with ERM at .01, BatchNorm and "
+            "ASR-Norm with batch statistics are at least as good on the source as the best reading of ASR-Norm, but "
+            "six points or more behind it on unseen domains. The paper uses sample statistics, which are kept.",
+            "Running statistics of the source are estimated before training, which forgets them; the row's unchanged "
+            "numbers show that.",
+            "The oracle rows choose their epochs by the targets, which no user can do. That alone is worth 1.6 points "
+            "for BatchNorm (60.7 in the paper's table 3) and 1.8 for ASR-Norm.",
+            "RSC's third version joins each batch with its mirror image: 64 images make a batch of 128, and the steps "
+            "of 30 epochs go through the set 15 times. With 128 images (v3 of 128) they go through it 30 times, in "
+            "batches of 256; that is no better on shifted images, so 64 are kept.",
             "ASR-Norm in the norms that open a stage (stages), at the paper's rate, comes nearest to the paper's "
-            "average of 68.1, with ERM and with RSC. Held-out and shifted images of the source put it behind early, so "
-            "it is shown and not taken.",
+            "average of 68.1, with both ERM and RSC. On held-out and shifted images of the source it is behind early, "
+            "so it is shown but not used.",
             MADE_OF,
         ),
         seeds=2,
@@ -134,7 +135,7 @@ def reading(label: str, recipe: str, overrides: Mapping[str, object], group: str
 
 
 def reading_row(label: str, runs: Mapping[str, RunSpec], group: str = "") -> Row:
-    """Return a row with what a choice may look at, then the unseen domains.
+    """Return a row with the columns that may guide a choice, then the unseen domains.
 
     Args:
         label: of the row.

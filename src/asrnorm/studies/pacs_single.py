@@ -11,15 +11,16 @@ COLUMNS = (*SOURCES, "Avg.")
 ACCURACY = Measure(quantity="accuracy")
 RSC_ASR_PRINTED = "76.7 79.3 61.6 54.6 68.1"
 MADE_OF = (
-    "The kept runs read photo, art and cartoon re-coded as WebP of quality 85 (37 to 39 dB to the published files), "
-    "started from ImageNet weights in half precision without running statistics, and were trained in bfloat16."
+    "The kept runs read photo, art and cartoon images re-encoded as WebP at quality 85 (37 to 39 dB against the "
+    "published files), started from ImageNet weights in half precision without running statistics, and were trained in "
+    "bfloat16."
 )
 
 
 def single_source_runs(
     recipe: str, overrides: Mapping[str, object] | None = None, analyses: tuple[str, ...] = ()
 ) -> dict[str, RunSpec]:
-    """Return one run a source, by column."""
+    """Return one run per source, by column."""
     return {
         column: RunSpec(recipe=recipe, options={"source": source}, overrides=overrides or {}, analyses=analyses)
         for column, source in SOURCES.items()
@@ -34,7 +35,7 @@ def single_source_row(
     overrides: Mapping[str, object] | None = None,
     analyses: tuple[str, ...] = (),
 ) -> Row:
-    """Return a row with one run a source, and the average of the four last.
+    """Return a row with one run per source, followed by the average of the four.
 
     Args:
         label: of the row.
@@ -79,25 +80,26 @@ def table3() -> Study:
         ),
         footnotes=(
             "The paper prints no deviations on PACS and does not say how many runs it made.",
-            "Layers (stem and first two stages, 10 of the 20 norms), learning rate (.01; the paper: .004) and the "
-            "version of RSC (the third; the paper does not say) are chosen by source images alone: study "
-            "pacs-reading, where the readings that were not chosen stand too.",
-            "The rows ERM + IN, AS, AR and ASR-Norm are not in the paper. AS is ASR-Norm with the "
-            "standardization alone, AR with the rescaling alone; these and IN stand in the same layers.",
-            "The gain of ASR-Norm over RSC is near the paper's; the level is not: both rows of RSC are some three "
-            "points lower, ERM 1.5. Tried (pacs-reading): for RSC two versions, two rates and two sizes of its "
-            "batches; for ASR-Norm with ERM three rates, five sets of layers, calibration, warm-up and the last epoch, "
-            "mostly at one seed. Nearest to the paper's 68.1 comes ERM in the norms that open a stage at .004, with "
-            "67.5, which source images do not choose. Epochs chosen by the targets (rows oracle there, one seed) bring "
-            "ERM to 60.3 (the paper: 60.7) and ERM + ASR-Norm to 66.6: most likely a good part of the gap is that "
-            "choice, which the paper does not give. The rest would be a stronger RSC, which adds 1.1 to ERM there and "
-            "nothing here.",
-            "A seed repeated on a GPU is another run: the four of seed 0 of RSC + ASR-Norm, trained again for the "
-            "figure of their statistics, moved by 2.9, .2, .1 and 1.5 points.",
-            "ERM from sketch: five seeds lie between 44.1 and 53.4, so the paper's 53.1 is within their reach. At .004 "
-            "the first seed gives 39.8, at .01 44.1.",
-            "IN in the same layers, AS and AR are as good as ASR-Norm on the average: on PACS the gain is that of "
-            "standardizing each sample in the early layers, and what the networks learn on top is within a deviation.",
+            "The layers (stem and first two stages, 10 of the 20 norms), the learning rate (.01; the paper: .004) and "
+            "the version of RSC (the third; the paper does not say) were chosen on source images alone. Study "
+            "pacs-reading also shows the readings that were not chosen.",
+            "The rows ERM + IN, AS, AR and ASR-Norm are not in the paper. AS is ASR-Norm with the standardization "
+            "alone, AR with the rescaling alone; these and IN are in the same layers.",
+            "The gain of ASR-Norm over RSC is near the paper's, but the level is not: both RSC rows are about three "
+            "points lower, ERM 1.5. Study pacs-reading tried two versions, two rates and two batch sizes for RSC, and "
+            "three rates, five sets of layers, calibration, warm-up and the last epoch for ASR-Norm with ERM, mostly "
+            "with one seed. ERM with ASR-Norm in the norms that open a stage, at .004, comes nearest to the paper's "
+            "68.1 with 67.5, but source images do not choose it. Choosing epochs by the targets (the oracle rows "
+            "there, one seed) brings ERM to 60.3 (the paper: 60.7) and ERM + ASR-Norm to 66.6. Most likely a good part "
+            "of the gap comes from this choice, which the paper does not describe. The rest would be a stronger RSC, "
+            "which adds 1.1 to ERM in the paper and nothing here.",
+            "Repeating a seed on a GPU does not repeat the run: the four RSC + ASR-Norm runs of seed 0, trained again "
+            "for the figure of their statistics, moved by 2.9, .2, .1 and 1.5 points.",
+            "For ERM from sketch, five seeds lie between 44.1 and 53.4, so the paper's 53.1 is within their range. The "
+            "first seed gives 39.8 at .004 and 44.1 at .01.",
+            "On average, IN in the same layers, AS and AR are as good as ASR-Norm: on PACS the gain comes from "
+            "standardizing each sample in the early layers, and what the networks learn on top is within one "
+            "deviation.",
             MADE_OF,
         ),
         seeds=5,

@@ -1,7 +1,7 @@
 """One page of the docs for each study, written from the study itself: nobody types a number twice.
 
-`python -m asrnorm.studies.page` writes `docs/studies/*.md`; a test holds the pages to the code. The blocks of results
-on them are left as they are: `python -m asrnorm.report.pictures` draws the figures of the kept results, then
+`python -m asrnorm.studies.page` writes `docs/studies/*.md`; a test holds the pages to the code. Blocks of results on
+them are left as they are: `python -m asrnorm.report.pictures` draws the figures of the kept results, then
 `python -m asrnorm.report.markdown` writes the blocks.
 """
 
@@ -20,45 +20,46 @@ _INTRODUCTION = """\
 # Studies
 
 A study is a table or figure of the paper, cell by cell: the run behind each cell, the number that the paper prints
-there, and which rows are compared. `asrnorm list studies` has them all.
+there, and which rows are compared. `asrnorm list studies` lists them all.
 
 ```
-asrnorm reproduce table3 --scale short --seeds 3  # what is not done yet, then the report
-asrnorm report table3 --scale short               # the report alone
+asrnorm reproduce table3 --scale short --seeds 3  # run what is missing, then write the report
+asrnorm report table3 --scale short               # only write the report
 ```
 
-A run is known by the hash of all that changes its numbers, so studies share their runs, and a cell can be filled only
-by its own run at its own seed and scale. Rows that are not built here keep the paper's numbers and say why. Rows that
-the paper copied from other works are marked; its slips are printed as printed, with a note.
+A run is identified by a hash of everything that changes its numbers. Studies therefore share their runs, and a cell can
+only be filled by its own run at its own seed and scale. Rows that are not implemented here keep the paper's numbers and
+say why. Rows that the paper copied from other works are marked; its slips are shown as printed, with a note.
 
-| study | what it shows | runs for one seed | seeds |
+| study | what it shows | runs per seed | seeds |
 | --- | --- | ---: | ---: |
 """
 
 _STATISTICS = """
 ## Statistics
 
-Means are over seeds, deviations over n - 1 (the paper's are over n). Rows are compared by the paper's test, a one-sided
-two-sample t-test with pooled variance; Welch's test, the test paired by seed, a bootstrap interval of the difference
-(10,000 resamples, 95 %) and Holm's correction over all tests of the study stand beside it. With fewer than three seeds
-there is no p-value.
+Means are over seeds; deviations are over n - 1 (the paper's are over n). Rows are compared by the paper's test, a
+one-sided two-sample t-test with pooled variance. Reports also show Welch's test, the test paired by seed, a bootstrap
+interval of the difference (10,000 resamples, 95 %) and Holm's correction over all tests of the study. There is no
+p-value with fewer than three seeds.
 
 ## Missing domains
 
-Where a domain cannot be had (SYN), its cells say *no data*, and averages and their differences, ours and the paper's,
-are over the other domains, with a footnote.
+If a domain is not available (SYN, for example), its cells say *no data*. Averages and their differences, ours and the
+paper's, are then over the other domains, with a footnote.
 
 ## Lambdas and weight decay
 
-Weight decay draws the logit of a lambda from -3 towards 0, and so the lambda towards .5, whatever the loss says: to
-.395 after 10 epochs of the CIFAR-10 recipe and to .5 after 50. `asrnorm.studies.decay.decay_curve` gives that curve
+Weight decay pulls the logit of a lambda from -3 towards 0, and so the lambda towards .5, whatever the loss says: to
+.395 after 10 epochs of the CIFAR-10 recipe and to .5 after 50. `asrnorm.studies.decay.decay_curve` computes that curve
 for any run; figures of lambdas show it.
 
-## A study of one's own
+## Your own study
 
-A function in `src/asrnorm/studies` that returns a `Study` and carries `@STUDIES.register("name")`. Pages here are
-written from the studies, `python -m asrnorm.studies.page`; the results on them are the kept ones, figures first,
-`python -m asrnorm.report.pictures`, then tables, `python -m asrnorm.report.markdown`.
+Write a function in `src/asrnorm/studies` that returns a `Study`, and decorate it with `@STUDIES.register("name")`; see
+[how to add a study](../how-to/study.md). `python -m asrnorm.studies.page` writes these pages from the studies. The
+results on them are the kept ones: `python -m asrnorm.report.pictures` draws the figures, then
+`python -m asrnorm.report.markdown` writes the tables.
 """
 
 
@@ -88,7 +89,7 @@ def render_page(study: Study) -> str:
         parts.append("## Runs")
         runs = _count_runs(study)
         parts.append(
-            f"{runs} run{'s' * (runs != 1)} for one seed, {study.seeds} seed{'s' * (study.seeds != 1)} by default."
+            f"{runs} run{'s' * (runs != 1)} per seed, {study.seeds} seed{'s' * (study.seeds != 1)} by default."
             + " The numbers in the table are the paper's."
             * any(_printed(row, c) for row in study.rows for c in row.cells)
         )
@@ -97,7 +98,7 @@ def render_page(study: Study) -> str:
         if lines:
             parts += [f"## {heading}", "\n".join(f"- {line}" for line in lines)]
     if study.figures:
-        where = ", in the report and, once they can be drawn from kept results, above" if study.rows else ""
+        where = ", in the report, and above if the kept results suffice to draw them" if study.rows else ""
         parts.append(f"Figures: {', '.join(f'`{figure}`' for figure in study.figures)}{where}.")
     return "\n\n".join(parts) + "\n"
 
@@ -160,11 +161,15 @@ def _comparisons(study: Study) -> list[str]:
     lines = []
     for row in dict.fromkeys(pair.row for pair in study.comparisons):
         plain = [pair.against for pair in study.comparisons if pair.row == row and not pair.printed]
-        lines += [f"{row} against {', against '.join(plain)}."] if plain else []
+        lines += [f"{row} against {_enumerate(plain)}."] if plain else []
     for pair in study.comparisons:
         printed = [f"{column} {show(number)}" for column, number in pair.printed.items()]
-        lines += [f"{pair.row} against {pair.against}; p in the paper: {', '.join(printed)}."] if printed else []
+        lines += [f"{pair.row} against {pair.against}; the paper's p-values: {', '.join(printed)}."] if printed else []
     return lines
+
+
+def _enumerate(names: list[str]) -> str:
+    return " and ".join([", ".join(names[:-1]), names[-1]] if len(names) > 1 else names)
 
 
 def _notes(study: Study) -> list[str]:

@@ -1,8 +1,8 @@
 """Means, deviations and tests over seeds.
 
 The paper's p-values are those of a one-sided two-sample t-test with pooled variance. Its one row that can be checked
-from the printed numbers (ADA+ASR against ADA+AS) comes out to three decimals with five runs a side and deviations over
-n (ddof 0). Ours are over n - 1. Welch's test and the test paired by seed stand beside the paper's.
+from the printed numbers (ADA+ASR against ADA+AS) comes out to three decimals with five runs per side and deviations
+over n (ddof 0). Ours are over n - 1. Welch's test and the test paired by seed stand beside the paper's.
 """
 
 import math
@@ -67,7 +67,7 @@ class TestResult:
 def summarize(values: Sequence[float], *, size: float | None = None) -> Summary:
     """Return mean, deviation with ddof 1, and count.
 
-    A deviation that is but the rounding of equal values is zero.
+    A deviation that is only the rounding of equal values is zero.
 
     Args:
         values: at least one.
@@ -89,7 +89,7 @@ def summarize(values: Sequence[float], *, size: float | None = None) -> Summary:
 
 
 def pooled_p(ours: Summary, theirs: Summary, *, better: Better = "higher") -> float | None:
-    """Return p of the one-sided two-sample t-test with pooled variance; `None` below three values a side.
+    """Return p of the one-sided two-sample t-test with pooled variance; `None` below three values per side.
 
     Example:
         >>> round(pooled_p(summarize([3.0, 4.0, 5.0, 4.0]), summarize([1.0, 2.0, 3.0])), 4)
@@ -103,7 +103,7 @@ def pooled_p(ours: Summary, theirs: Summary, *, better: Better = "higher") -> fl
 
 
 def welch_p(ours: Summary, theirs: Summary, *, better: Better = "higher") -> float | None:
-    """Return p of Welch's one-sided test, which does not take the spreads for equal; `None` below three values a side.
+    """Return p of Welch's one-sided test, which does not assume equal spreads; `None` below three values per side.
 
     Example:
         >>> round(welch_p(summarize([3.0, 4.0, 5.0]), summarize([1.0, 2.0, 3.0])), 4)
@@ -142,7 +142,7 @@ def paired_p(ours: Mapping[int, float], theirs: Mapping[int, float], *, better: 
 def bootstrap_interval(ours: Sequence[float], theirs: Sequence[float], *, seed: int = 0) -> tuple[float, float] | None:
     """Return the 95 % percentile interval of the difference of means over 10,000 resamples, each side on its own.
 
-    With five values a side it is somewhat too narrow, as every bootstrap of so few is: read it beside the tests.
+    With five values per side it is somewhat too narrow, as every bootstrap of so few is: read it beside the tests.
 
     Args:
         ours: values of the row.

@@ -55,7 +55,7 @@ class Evaluation:
 
 @dataclass(frozen=True, kw_only=True)
 class RunSpec:
-    """One run but for its seed and scale.
+    """One run, except for its seed and scale.
 
     Attributes:
         recipe: its name.
@@ -87,7 +87,7 @@ class RunSpec:
 
     @property
     def sees_test_batches(self) -> bool:
-        """Whether it is scored by statistics of whole batches of test images, where others see one image at a time."""
+        """Whether it is scored with statistics of whole batches of test images; other runs see one image at a time."""
         again = {} if self.evaluation is None else self.evaluation.overrides
         norm = {**self.overrides, **self.assignments, **again}.get("norm")
         return norm == "bn_test" if norm else self.recipe.endswith("_bn_test")

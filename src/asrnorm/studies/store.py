@@ -55,7 +55,7 @@ def find_results(runs: Path, kept: Path | None = None) -> Store:
 
     Args:
         runs: the folder of run folders; it need not exist.
-        kept: the folder of `*.jsonl` files, one result a line.
+        kept: the folder of `*.jsonl` files, one result per line.
 
     Example:
         >>> find_results(Path("nowhere")).results

@@ -76,7 +76,7 @@ def test_averages_leave_out_what_another_run_lacks(runs):
     found = collect_folder(runs)
     for row in found.study.rows:
         assert found.cells[row.label, "unseen, average"].mean == found.cells[row.label, "usps"].mean
-    assert any("Not there: mnist_m, svhn, syn" in note for note in found.footnotes)
+    assert any("Not available: mnist_m, svhn, syn" in note for note in found.footnotes)
     assert not any("different domains" in warning for warning in found.warnings)
     assert found.no_data == {("digits.rsda_asr", column) for column in ("svhn", "mnist_m", "syn")}
 

@@ -79,7 +79,7 @@ def test_the_papers_lines_say_what_they_are_where_ours_are_not_there():
 
 
 def test_footnotes_stand_where_their_marks_do():
-    note = "One-sided the other way"
+    note = "One-sided in the other direction"
     found = collect(get_study("table9"), runs=Path("nowhere"), seeds=[0])
     assert note in to_latex_table(found)
     turned = replace(found, study=replace(found.study, transposed=True))
@@ -134,5 +134,6 @@ def test_the_papers_difference_is_over_the_domains_that_ours_is_over(tmp_path):
     after = text[text.index(r"$\Delta$: RSDA + ASR-Norm vs.\ RSDA") :].splitlines()[1]
     assert after.endswith(r"\textcolor{gray}{1.3}\textsuperscript{5} \\")
     assert (
-        r"\textsuperscript{5}The difference of the paper's means on the domains that are there; it prints 1.6." in text
+        r"\textsuperscript{5}The difference of the paper's means on the available domains; the paper prints 1.6."
+        in text
     )

@@ -81,7 +81,7 @@ def test_footnotes_to_what_is_not_shown_are_left_out(tmp_path):
     study = get_study("table9")
     make_up_runs(study, tmp_path, seeds=range(3))
     found = collect(study, runs=tmp_path, scale="smoke", seeds=range(3))
-    sheet, note = lay_out(found), "[3] One-sided the other way: ASR-Norm is the lower one there."
+    sheet, note = lay_out(found), "[3] One-sided in the other direction: ASR-Norm is lower there."
     assert note in to_markdown(found)
     assert "| 0.193[3] |" in to_markdown(found)
     assert note not in legend(found, sheet)  # the table alone

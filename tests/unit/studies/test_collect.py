@@ -56,10 +56,10 @@ def test_a_missing_domain_leaves_its_cell_and_both_averages_are_over_the_others(
     assert found.cells["RSDA", "Avg."].mean == pytest.approx(expected)
     assert found.cells["RSDA", "SYN"].mean == pytest.approx(60)
     assert found.printed["RSDA + ASR-Norm", "Avg."].value == pytest.approx((52.8 + 80.8 + 82.4) / 3, abs=0.01)
-    assert "that are there" in found.printed["RSDA + ASR-Norm", "Avg."].note
+    assert "available domains" in found.printed["RSDA + ASR-Norm", "Avg."].note
     assert found.printed["CCSA", "Avg."].value == pytest.approx((25.9 + 49.3 + 83.7) / 3, abs=0.01)
     assert found.printed["RSDA", "SYN"].value == 62.0
-    assert any("Not there: syn" in note and "ours and the paper's" in note for note in found.footnotes)
+    assert any("Not available: syn" in note and "ours and the paper's" in note for note in found.footnotes)
     assert any("over all its domains: " in note and "RSDA + ASR-Norm 70.1" in note for note in found.footnotes)
     gaps = {column: number.value for (_, _, column), number in found.differences.items()}
     assert gaps == {"SVHN": 5.4, "MNIST-M": -0.7, "SYN": 2.5, "USPS": -0.7, "Avg.": pytest.approx(1.33)}  # 72.0 - 70.67
@@ -88,7 +88,7 @@ def test_without_printed_numbers_the_paper_is_left_out_of_it(tmp_path):
     study = get_study("ablation-residual")
     (spec,) = study.rows[0].cells["Unseen"].runs
     put_result(tmp_path, spec, 0, PARTLY, missing=["syn"])
-    assert "Not there: syn. Averages are over the other domains." in collect(study, runs=tmp_path).footnotes
+    assert "Not available: syn. Averages are over the other domains." in collect(study, runs=tmp_path).footnotes
 
 
 def test_another_scale_is_counted_and_never_shown(tmp_path):

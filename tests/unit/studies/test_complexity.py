@@ -39,7 +39,7 @@ def test_rows_have_the_printed_number_of_parameters(row):
 
 
 def test_the_footnote_has_the_counts_without_gates():
-    note = next(note for note in STUDY.footnotes if "Two gates" in note)
+    note = next(note for note in STUDY.footnotes if "two gates" in note)
     gates = (1, 5, 12, 12, 12)
     with_gates = list(NUM_PARAMETERS.values())[1:]
     assert [total - 2 * layers for total, layers in zip(with_gates, gates, strict=True)] == list(KNOWN)

@@ -51,6 +51,6 @@ def test_a_printed_average_over_fewer_domains_keeps_its_source_and_says_what_it_
     printed = restrict_printed(row, "Avg.", gone)
     assert printed.value == pytest.approx((35.5 + 60.4 + 77.3) / 3, abs=0.005)
     assert printed.copied_from == "M-ADA"
-    assert "on the domains that are there" in printed.note
+    assert "on the available domains" in printed.note
     assert restrict_printed(row, "SVHN", gone) is row.cells["SVHN"].printed
     assert restrict_printed(row, "SYN", gone).value == 45.3

@@ -30,7 +30,8 @@ def test_pages_show_numbers_recipes_slips_and_reasons():
     assert "| 61.6* |" in page
     assert "average to 62.6" in page
     assert "| TTT | not run:" in page
-    assert "p in the paper: Level 1 0.199" in render_page(get_study("table10"))
+    assert "the paper's p-values: Level 1 0.199" in render_page(get_study("table10"))
+    assert "- ADA + ASR-Norm against ADA and ERM + ASR-Norm.\n- ERM + ASR-Norm against ERM.\n" in page
     assert "scored with `norm=bn_test` `evaluate_batch=16`" in render_page(get_study("table5"))
 
 
