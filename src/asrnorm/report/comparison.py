@@ -11,11 +11,11 @@ from asrnorm.studies.significance import TestResult
 TESTS_NOTE = (
     "One-sided: is the first row better? `pooled` is the paper's two-sample t-test, `Welch` allows for unequal "
     "variances, `paired` pairs the runs by seed, `Holm` is `pooled` corrected for all tests here; the interval is a "
-    "95 % bootstrap of the difference. No p-value with fewer than three seeds per row."
+    "95 % bootstrap of the difference. There is no p-value with fewer than three seeds per row."
 )
 UNTESTED_NOTE = (
-    "Differences of the means, the first row minus the other; n of both. "
-    "No p-value with fewer than three seeds per row."
+    "Differences of the means, first row minus second, with n of each. There is no p-value with fewer than three seeds "
+    "per row."
 )
 # What `comparison_words` yields.
 NUMBERS = ("difference", "95 % interval", "n", "pooled", "Welch", "paired", "Holm")

@@ -140,7 +140,7 @@ def bar_chart(groups: Sequence[str], series: Mapping[str, Sequence[float]], labe
 
 
 def line_chart(lines: Mapping[str, Sequence[tuple[float, float]]], x_label: str, y_label: str) -> str:
-    """Return one curve a name.
+    """Return one curve per name.
 
     Example:
         >>> line_chart({"run": [(0, 1.0), (1, 0.5)]}, "step", "loss").lstrip().startswith("<svg")

@@ -147,15 +147,15 @@ def _warn(found: Sequence[_Found], scales: Sequence[str], gone: frozenset[str]) 
     commits = list(dict.fromkeys(commit for one in found for commit in one.result.commits))
     warnings = []
     if len({frozenset(domain.name for domain in one.result.domains) - gone for one in found}) > 1:
-        warnings.append("runs were scored on different domains: their averages do not compare")
+        warnings.append("runs were scored on different domains, so their averages cannot be compared")
     if len(scales) > 1:
-        warnings.append(f"runs of {len(scales)} scales stand in one table: {', '.join(scales)}")
+        warnings.append(f"the table mixes runs of {len(scales)} scales: {', '.join(scales)}")
     if len(commits) > 1:
         names = ", ".join(map(shorten_commit, commits))
-        warnings.append(f"runs of {len(commits)} commits stand in one table: {names}")
+        warnings.append(f"the table mixes runs of {len(commits)} commits: {names}")
     seeds: dict[str, set[int]] = {}
     for one in found:
         seeds.setdefault(content_hash(replace(one.config, seed=0)), set()).add(one.result.seed)
     if min(len(some) for some in seeds.values()) < FEWEST:
-        warnings.append(f"fewer than {FEWEST} seeds in some rows: an illustration, not a result")
+        warnings.append(f"some rows have fewer than {FEWEST} seeds: an illustration, not a result")
     return warnings

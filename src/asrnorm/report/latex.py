@@ -18,7 +18,7 @@ _COLUMNS = 12  # more than these are lines instead, or nobody could read them
 _LINES = 48  # of a table that fills a page
 # Paper: bold p-values are at most .05 as they are; of dozens of tests some would be by chance.
 _SIGNIFICANT = 0.05
-_BOLD_P = r"$p$-values are those of single tests, in bold where Holm's correction for all tests leaves at most .05."
+_BOLD_P = r"$p$-values are those of single tests; bold ones are at most .05 after Holm's correction for all tests."
 _PAPER = r"\textcolor{gray}{\quad paper}"
 _ALONE = r"\textcolor{gray}{(paper)}"  # where no number of ours stands above it
 # Shrunk where it is too wide, as the paper does, and never blown up.

@@ -97,7 +97,7 @@ def render_study(name: str, folder: Path, scale: str = "paper", page: Path | Non
     found = _collect_kept(name, folder, cast(Scale, scale))
     if not found.cells and not found.diverged:
         asked = f"`asrnorm reproduce {name}`, then `asrnorm report {name} --keep`"
-        return f"No result is kept at the paper's scale yet: {asked}." if scale == "paper" else ""
+        return f"No results are kept at the paper's scale yet; run {asked}." if scale == "paper" else ""
     sheet = _lay_out(found)
     parts = [] if scale == "paper" else [f"### At {scale} scale"]
     parts += [overview(sheet, counts=True), legend(found, sheet, compared(found))]

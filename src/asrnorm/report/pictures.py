@@ -135,7 +135,7 @@ def _tell_seeds(found: Collected, kept: Path) -> str:
     records = [record for row in found.study.rows for record in records_of(drawn, row)]
     if {record.seed for record in records if record.folder is not None} == table:
         return ""
-    return f" Drawn of the seeds that it names; the table is of {show_seeds(table)}."
+    return f" The figure shows the seeds named in it; the table shows {show_seeds(table)}."
 
 
 def lighten(figure: Any) -> Any:

@@ -1,4 +1,4 @@
-"""The runs behind a study's cells: config, curves and scores, one block for each run but for its seed."""
+"""The runs behind a study's cells: config, curves and scores, one block for the seeds of each run."""
 
 import html
 import json
@@ -83,7 +83,7 @@ def _curves(records: Sequence[RunRecord]) -> str:
     logs = [read_log(record.folder) for record in records]
     drawn = [sparkline([curve(rows, key) for rows in logs if curve(rows, key)], key) for key in ("loss", "accuracy")]
     if not any(drawn):
-        return '<p class="note">No log: a kept result, whose run folder is elsewhere.</p>'
+        return '<p class="note">No log: this is a kept result, whose run folder is elsewhere.</p>'
     return f'<div class="curves">{"".join(drawn)}</div>'
 
 

@@ -10,7 +10,7 @@ _WIDTH, _HEIGHT, _LEFT, _TOP, _BOTTOM = 300, 110, 40, 8, 22
 
 
 def sparkline(curves: Sequence[Points], label: str) -> str:
-    """Return one line a curve over a shared axis; a point that is not finite is marked with a cross on the top edge.
+    """Return one line per curve over a shared axis; a point that is not finite is marked with a cross on the top edge.
 
     Args:
         curves: steps and values.

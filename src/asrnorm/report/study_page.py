@@ -72,7 +72,7 @@ def _status(collected: Collected, sheet: Sheet) -> str:
     done = wanted - states.count("missing")
     words = [f"{done} of {wanted} cells measured", f"{collected.scale} scale"]
     if not wanted:
-        words = ["no cell of this study is a number: see the figures", f"{collected.scale} scale"]
+        words = ["this study has no numbers: see the figures", f"{collected.scale} scale"]
     return f'<p class="note count">{html.escape(" · ".join(words))}</p>'
 
 
@@ -95,10 +95,10 @@ def _legend(collected: Collected, sheet: Sheet) -> list[str]:
     words = f"Mean ± standard deviation (n - 1) over seeds;{best} click a number for its runs."
     if has_paper:
         words += (
-            " Under it the paper's number (as printed, unless a footnote says otherwise) and ours minus the paper's."
+            " Below it: the paper's number (as printed, unless a footnote says otherwise), and ours minus the paper's."
         )
     if any(test.pooled is not None for test in collected.tests):
-        words += " p: one-sided two-sample t-test, as the paper's; the largest where there are several. All are below."
+        words += " p: one-sided two-sample t-test, as in the paper; the largest if there are several. All are below."
     parts = [page.paragraph(words, note=True)]
     shown = [number for test in collected.tests if (number := find_printed(collected, test))]
     items = "".join(f'<li id="note-{i}">{html.escape(text)}</li>' for i, text in sheet.footnotes_to(shown))
@@ -130,8 +130,8 @@ def _missing(collected: Collected) -> str:
     names = [f"<li><code>{html.escape(task.key)}</code> ({task.state})</li>" for task in collected.missing]
     command = f"asrnorm reproduce {collected.study.name} --scale {collected.scale}"
     return (
-        f"<p>Not done: {len(names)} runs, evaluations or analyses; <code>{html.escape(command)}</code> does them.</p>"
-        f"<details><summary>which</summary><ul>{''.join(names)}</ul></details>"
+        f"<p>Not done yet: {len(names)} runs, evaluations or analyses; <code>{html.escape(command)}</code> "
+        f"runs them.</p><details><summary>which</summary><ul>{''.join(names)}</ul></details>"
     )
 
 

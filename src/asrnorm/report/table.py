@@ -47,7 +47,7 @@ CSV_COLUMNS = (
 
 _MEANINGS = {
     "missing": "not run yet",
-    "no data": "run, but without the images of the column",
+    "no data": "run without the images of the column",
     "diverged": "the loss was no longer finite",
 }
 
@@ -195,10 +195,10 @@ def legend(collected: Collected, sheet: Sheet, beside: Iterable[Printed] = ()) -
 
 def _signs(collected: Collected, sheet: Sheet) -> Iterator[str]:
     marked = any(entry.best for entry in sheet.entries.values())
-    best = f"; best of ours in bold{set_apart(collected)}" if marked else ""
+    best = f"; our best in bold{set_apart(collected)}" if marked else ""
     yield f"Ours: mean ± standard deviation (n - 1), {collected.scale} scale{best}."
     if collected.printed:
-        yield "In brackets: the paper's number, as printed, unless a footnote says otherwise."
+        yield "In brackets: the paper's number as printed, unless a footnote says otherwise."
     there = {entry.state for entry in sheet.entries.values()}
     yield from (
         f"*{IN_PLACE_OF_A_NUMBER[state]}*: {meaning}." for state, meaning in _MEANINGS.items() if state in there

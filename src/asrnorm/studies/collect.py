@@ -146,8 +146,8 @@ def collect(
 
 
 _SMALLER = {
-    "smoke": "smoke scale shows that everything runs; its numbers say nothing of any method",
-    "short": "short scale: fewer steps than the paper's, so a difference to its numbers may be that alone",
+    "smoke": "smoke scale only shows that everything runs; its numbers say nothing about any method",
+    "short": "short scale has fewer steps than the paper, which alone may explain a difference from its numbers",
 }
 
 
@@ -252,22 +252,22 @@ def _warn(
     commits = sorted({one for cell in cells.values() for record in cell.records for one in record.result.commits})
     if len(commits) > 1:
         names = ", ".join(map(shorten_commit, commits))
-        yield f"runs of {len(commits)} commits stand in one table: {names}"
+        yield f"the table mixes runs of {len(commits)} commits: {names}"
     elif commits and commits[0].endswith("+"):
         yield f"the runs were made from files that differ from commit {shorten_commit(commits[0]).removesuffix('+')}"
     origins = [record.result.origin for cell in cells.values() for record in cell.records]
     editions = sorted({origin["edition"] for origin in origins if "edition" in origin})
     if len(editions) > 1:
-        yield f"runs scored on {len(editions)} editions of the test images stand in one table: {'; '.join(editions)}"
+        yield f"the table mixes runs scored on {len(editions)} editions of the test images: {'; '.join(editions)}"
     counts = sorted({cell.n for cell in cells.values()})
     if counts and counts[0] < FEWEST:
-        yield f"fewer than {FEWEST} seeds in some cells: no p-value there"
+        yield f"some cells have fewer than {FEWEST} seeds and so no p-value"
     if len(counts) > 1:
-        yield f"cells have between {counts[0]} and {counts[-1]} seeds"
+        yield f"the number of seeds per cell varies from {counts[0]} to {counts[-1]}"
     for other in get_args(Scale):
         if other != scale and (there := _count_elsewhere(study, store, seeds, scale, other)):
-            what = "1 result that is missing here is" if there == 1 else f"{there} results that are missing here are"
-            yield f"{what} there at scale {other!r}; {'it is' if there == 1 else 'they are'} not shown"
+            what = "1 result missing here exists" if there == 1 else f"{there} results missing here exist"
+            yield f"{what} at scale {other!r}; {'it is' if there == 1 else 'they are'} not shown"
     yield from store.problems
 
 

@@ -35,7 +35,7 @@ def test_without_any_test_a_pair_is_a_line_of_differences(small):
     head, _, line, _, note = compare_in_markdown(replace(small, tests=tests), sheet).splitlines()
     assert head == "| row | against | n | SVHN | USPS | Avg. |"
     assert line == "| RSDA + ASR-Norm | RSDA | 2, 1 to 2 | +5.4 | \N{MINUS SIGN}0.7 | 0.0 |"
-    assert note.endswith("No p-value with fewer than three seeds per row.")
+    assert note.endswith("There is no p-value with fewer than three seeds per row.")
     assert "pooled" not in note
     fewer = compare_in_markdown(replace(small, tests=tests[:1]), sheet).splitlines()
     assert fewer[0] == "| row | against | n | SVHN |"

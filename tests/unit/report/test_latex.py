@@ -110,7 +110,7 @@ def test_p_values_are_bold_that_holm_leaves_up_to_a_twentieth(small, p, correcte
     line = next(line for line in table.splitlines() if line.startswith("$p$-value: "))
     assert line == rf"$p$-value: RSDA + ASR-Norm vs.\ RSDA & {text} & {text} & {text} \\"
     assert f"{text} & RSDA" in to_latex(found)
-    assert "in bold where Holm's correction for all tests leaves at most .05" in table
+    assert "bold ones are at most .05 after Holm's correction for all tests" in table
 
 
 def test_nothing_is_said_of_p_values_that_are_not_there(small):

@@ -115,12 +115,12 @@ def test_a_study_with_some_cells_shows_n_in_each_and_the_rest_as_missing(tmp_pat
     assert ", n 5 (76.7) |" in text
     (test,) = (line for line in text.splitlines() if line.startswith("| ERM + ASR-Norm | ERM | Photo |"))
     assert "| 5, 5 |" in test
-    assert "cells have between 2 and 5 seeds" in text
+    assert "the number of seeds per cell varies from 2 to 5" in text
     assert study.footnotes[0] not in text  # it stands on the study's page
 
 
 def test_where_nothing_is_kept_a_line_says_how_to_begin(tmp_path):
     page = "<!-- study: table3 -->\n<!-- end study -->\n<!-- study: table3 short -->\n<!-- end study -->"
     text = rewrite(page, tmp_path)
-    assert "No result is kept at the paper's scale yet: `asrnorm reproduce table3`" in text
+    assert "No results are kept at the paper's scale yet; run `asrnorm reproduce table3`" in text
     assert text.endswith("<!-- study: table3 short -->\n<!-- end study -->")

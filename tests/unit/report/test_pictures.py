@@ -108,7 +108,7 @@ def test_where_a_picture_is_of_other_seeds_than_the_table_it_is_said(seeds, said
     kept = keep_study("fig-lambda-cifar", tmp_path, seeds=seeds)
     pictures.main(tmp_path)
     text = render_study("fig-lambda-cifar", kept, page=tmp_path / "docs" / "studies" / "a.md")
-    assert ("Drawn of the seeds that it names; the table is of seed 0.*" in text) is said
+    assert ("The figure shows the seeds named in it; the table shows seed 0.*" in text) is said
 
 
 def test_dots_in_hundreds_are_pixels_in_the_colors_of_images():

@@ -53,8 +53,8 @@ def test_names_of_columns_break_no_table(small):
 
 
 def test_the_page_has_warnings_n_p_and_the_provenance(small):
-    text = to_markdown(replace(small, warnings=("runs of 2 commits stand in one table: a, b",)))
-    assert "> **Warning:** runs of 2 commits" in text
+    text = to_markdown(replace(small, warnings=("the table mixes runs of 2 commits: a, b",)))
+    assert "> **Warning:** the table mixes runs of 2 commits" in text
     assert "| row | column | ours | paper | difference | n | p |" in text
     assert "against RSDA |" in text
     assert "| RSDA + ASR-Norm | RSDA | SVHN |" in text
@@ -65,7 +65,7 @@ def test_the_page_has_warnings_n_p_and_the_provenance(small):
 def test_the_legend_has_the_signs_that_are_in_the_table_and_no_others(small):
     said = legend(small, lay_out(small)).splitlines()[0]
     assert said.endswith(
-        "best of ours in bold. In brackets: the paper's number, as printed, unless a footnote says "
+        "our best in bold. In brackets: the paper's number as printed, unless a footnote says "
         "otherwise. *missing*: not run yet."
     )
     rows = tuple(row for row in small.study.rows if row.label == "ERM")
@@ -73,7 +73,7 @@ def test_the_legend_has_the_signs_that_are_in_the_table_and_no_others(small):
     assert legend(bare, lay_out(bare)).splitlines()[0] == "Ours: mean ± standard deviation (n - 1), smoke scale."
     cells = {place: cell for place, cell in small.cells.items() if place != ("ERM", "USPS")}
     bare = replace(bare, cells=cells, no_data=frozenset({("ERM", "USPS")}))
-    assert " scale. *no data*: run, but without the images of the column." in legend(bare, lay_out(bare))
+    assert " scale. *no data*: run without the images of the column." in legend(bare, lay_out(bare))
     assert "| *no data* |" in overview(lay_out(bare))
 
 

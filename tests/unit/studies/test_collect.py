@@ -95,14 +95,14 @@ def test_another_scale_is_counted_and_never_shown(tmp_path):
     put_result(tmp_path, ASR, 0, FULL, scale="short")
     found = collect(get_study("table1"), runs=tmp_path, seeds=[0])
     assert not found.cells
-    assert "1 result that is missing here is there at scale 'short'; it is not shown" in found.warnings
+    assert "1 result missing here exists at scale 'short'; it is not shown" in found.warnings
     put_result(tmp_path, RSDA, 0, FULL, scale="short")
     several = collect(get_study("table1"), runs=tmp_path, seeds=[0]).warnings
-    assert "2 results that are missing here are there at scale 'short'; they are not shown" in several
+    assert "2 results missing here exist at scale 'short'; they are not shown" in several
     shown = collect(get_study("table1"), runs=tmp_path, seeds=[0], scale="short")
     assert shown.cells
     assert not any("not shown" in warning for warning in shown.warnings)
-    assert any("short scale: fewer steps" in warning for warning in shown.warnings)
+    assert any("short scale has fewer steps" in warning for warning in shown.warnings)
 
 
 def test_a_result_under_a_false_scale_is_not_taken(tmp_path):
@@ -123,7 +123,7 @@ def test_mixed_commits_changed_files_and_few_seeds_are_warned_of(tmp_path):
         put_result(tmp_path, ASR, seed, FULL, commit="c" * 40 + "+")
     assert any("differ from commit cccccccccccc" in w for w in collect(get_study("table1"), runs=tmp_path).warnings)
     put_result(tmp_path, RSDA, 0, FULL, commit="c" * 40 + "+")
-    assert any("between 1 and 2 seeds" in w for w in collect(get_study("table1"), runs=tmp_path).warnings)
+    assert any("varies from 1 to 2" in w for w in collect(get_study("table1"), runs=tmp_path).warnings)
 
 
 def test_kept_results_fill_what_the_folders_lack(tmp_path):
@@ -314,6 +314,6 @@ def test_two_editions_of_the_test_images_in_one_table_are_warned_of(tmp_path):
     for recipe, images in (("cifar10c.ada_bn", "generated"), ("cifar10c.ada_asr", "as found")):
         put_result(tmp_path, RunSpec(recipe=recipe), 0, {"fog/5": 0.6}, env={"edition": images})
     warned = [w for w in collect(get_study("table5"), runs=tmp_path, seeds=[0]).warnings if "editions" in w]
-    assert warned == ["runs scored on 2 editions of the test images stand in one table: as found; generated"]
+    assert warned == ["the table mixes runs scored on 2 editions of the test images: as found; generated"]
     only = [w for w in collect(get_study("fig-lambda-cifar"), runs=tmp_path).warnings if "editions" in w]
     assert not only

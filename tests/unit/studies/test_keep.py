@@ -322,7 +322,7 @@ def test_the_commits_at_which_a_run_was_gone_on_with_are_kept_and_warned_of(plac
     kept = find_results(nowhere, place["kept"]).results
     assert kept[content_hash(BN.config(0, "paper"))].result.commits == ("a" * 40, "b" * 40)
     warnings = collect(study_of(BN), runs=nowhere, kept=place["kept"], seeds=[0]).warnings
-    assert f"runs of 2 commits stand in one table: {'a' * 12}, {'b' * 12}" in warnings
+    assert f"the table mixes runs of 2 commits: {'a' * 12}, {'b' * 12}" in warnings
 
 
 def test_a_line_kept_before_origins_were_is_the_same_line(place):

@@ -1,4 +1,4 @@
-"""The paper's figures, one file a kind; a study names the ones it has."""
+"""The paper's figures, one file per kind; a study names the ones it has."""
 
 from asrnorm.report.figures import complexity as complexity
 from asrnorm.report.figures import corruptions as corruptions

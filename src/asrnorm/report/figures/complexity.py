@@ -21,7 +21,7 @@ Point = tuple[float, float, float]  # parameters, accuracy, deviation
 
 @FIGURES.register("complexity")
 def complexity(collected: Collected, _out: Path) -> Any:
-    """Accuracy by parameters: ours filled, with a bar of one deviation; the paper's hollow, a thin line between.
+    """Accuracy by parameters: ours filled, with a bar of one deviation; the paper's hollow, with a thin line between.
 
     Each row has its label beside its own marker.
     """

@@ -14,11 +14,11 @@ from asrnorm.studies.figure import GROUPS
 
 @FIGURES.register("corruptions")
 def corruptions(collected: Collected, _out: Path) -> Any:
-    """A dot for each row and type of corruption, the mean over levels and seeds; above each group its own mean."""
+    """One dot per row and type of corruption, the mean over levels and seeds; the mean of each group is above it."""
     scores = {row.label: by_type(r.result for r in records_of(collected, row)) for row in collected.study.rows}
     scores = {label: values for label, values in scores.items() if values}
     if not scores:
-        raise NothingToDrawError("no run on CIFAR-10-C is done")
+        raise NothingToDrawError("no run on CIFAR-10-C is finished")
     lines = list(_lines())
     with canvas(8.2, 0.27 * len(lines) + 1.0) as (figure, axes):
         handles = []

@@ -31,7 +31,7 @@ def lambdas(collected: Collected, _out: Path) -> Any:
     """
     chosen = {row.label: runs for row in collected.study.rows if (runs := _first_run(collected, row))}
     if not chosen:
-        raise NothingToDrawError("no run with a log that has lambdas is done")
+        raise NothingToDrawError("no finished run has a log with lambdas")
     curves = {label: _average([found for _, found in runs]) for label, runs in chosen.items()}
     names = list(dict.fromkeys(name for found in curves.values() for name in found))
     grid = {"nrows": len(curves), "ncols": len(names), "sharey": "col", "squeeze": False}

@@ -1,4 +1,4 @@
-"""Accuracy against the level of corruption, a line a row."""
+"""Accuracy against the level of corruption, one line per row."""
 
 import re
 from pathlib import Path
@@ -27,7 +27,7 @@ def levels(collected: Collected, _out: Path) -> Any:
         raise NothingToDrawError("no column of this study is a level of corruption")
     rows = [row for row in collected.study.rows if any(_has_number(collected, row, column) for column in columns)]
     if not rows:
-        raise NothingToDrawError("no run is done, and the paper prints no number")
+        raise NothingToDrawError("no run is finished, and the paper prints no number")
     with canvas(8.6, max(4.0, 0.25 * len(rows) + 1.2)) as (figure, axes):
         handles, with_ours, with_paper = [], False, False
         for index, row in enumerate(rows):

@@ -17,7 +17,7 @@ from asrnorm.studies.curve import read_log
 
 @FIGURES.register("residual")
 def residual(collected: Collected, _out: Path) -> Any:
-    """Loss over the steps, a panel a comparison, every seed a line; a cross where the loss is no longer finite.
+    """Loss over the steps, one panel per comparison, one line per seed; a cross marks a loss that is no longer finite.
 
     A comparison with one of its sides alone has no panel.
     """
@@ -26,7 +26,7 @@ def residual(collected: Collected, _out: Path) -> Any:
     losses = {label: _losses(collected, row) for label, row in rows.items()}
     pairs = [pair for pair in pairs if all(losses[label] for label in pair)]
     if not pairs:
-        raise NothingToDrawError("no run with a log is there on both sides of a comparison")
+        raise NothingToDrawError("no comparison has runs with logs on both sides")
     with canvas(3.5 * len(pairs) + 0.6, 3.4, ncols=len(pairs), squeeze=False) as (figure, panels):
         for axes, pair in zip(panels[0], pairs, strict=True):
             title = _shared(pair)

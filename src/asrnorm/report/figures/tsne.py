@@ -23,7 +23,7 @@ _PANELS = {
 
 @FIGURES.register("tsne")
 def tsne(collected: Collected, _out: Path) -> Any:
-    """Learned mean and deviation of the first and the last ASR layer, an image a dot, colored by domain."""
+    """Learned mean and deviation of the first and last ASR layers, one dot per image, colored by domain."""
     record, path = _find(collected)
     source = record.spec.options.get("source")
     sources = (source,) if isinstance(source, str) else tuple(source or ())
@@ -57,11 +57,13 @@ def _find(collected: Collected) -> tuple[RunRecord, Path]:
             path = record.folder / ANALYSIS_FILES["statistics"] if record.folder else None
             if path is not None and path.is_file():
                 return record, path
-    raise NothingToDrawError(f"no run has {ANALYSIS_FILES['statistics']}: asrnorm reproduce {collected.study.name}")
+    raise NothingToDrawError(
+        f"no run has {ANALYSIS_FILES['statistics']}; asrnorm reproduce {collected.study.name} makes it"
+    )
 
 
 def embed(values: np.ndarray, seed: int = 0) -> np.ndarray:
-    """Return two coordinates a sample, the same for the same samples.
+    """Return two coordinates per sample, the same for the same samples.
 
     Raises:
         MissingDependencyError: scikit-learn is not installed.

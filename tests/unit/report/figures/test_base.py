@@ -20,8 +20,8 @@ def test_fifty_rows_look_different():
 
 def test_figures_without_runs_say_so(tmp_path):
     for name, study in {"lambdas": "fig-lambda-cifar", "corruptions": "fig-corruptions"}.items():
-        with pytest.raises(NothingToDrawError, match="is done"):
+        with pytest.raises(NothingToDrawError, match="finished"):
             FIGURES[name](collect(get_study(study), runs=tmp_path, scale="smoke"), tmp_path)
     bare = collect(get_study("ablation-residual"), runs=tmp_path, scale="smoke")
-    with pytest.raises(NothingToDrawError, match="no run with a log"):
+    with pytest.raises(NothingToDrawError, match="runs with logs"):
         FIGURES["residual"](replace(bare, runs=None), tmp_path)
