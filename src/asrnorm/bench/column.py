@@ -32,17 +32,19 @@ def _spread(row: Values) -> str:
 
 def _measured(row: Values) -> str:
     extra = row["extra"]
-    rest = f"{extra['precision']}; {extra['images']} images"
+    images = "generated" if extra["images"] == "made" else extra["images"]
+    rest = f"{extra['precision']}; {images} images"
     if extra.get("sharing"):
-        rest += f"; sharing by {extra['sharing']}"
+        rest += f"; GPU shared by {extra['sharing']}"
     if not extra["scaled"]:
-        return f"measured whole; {rest}"
-    grows = f" and {extra['measured_grows']} searches or ascents" if extra["measured_grows"] else ""
+        return f"measured in full; {rest}"
+    count = extra["measured_grows"]
+    grows = f" and {count} {'search or ascent' if count == 1 else 'searches or ascents'}" if count else ""
     return f"scaled from {extra['measured_steps']:,} steps{grows}; {rest}"
 
 
 def _counted(row: Values) -> str:
-    return f"scaled from {row['extra']['measured_images']:,} images" if row["extra"]["scaled"] else "measured whole"
+    return f"scaled from {row['extra']['measured_images']:,} images" if row["extra"]["scaled"] else "measured in full"
 
 
 _RATE = (Column("images/s", lambda row: f"{row['per_second']:,.0f}"), Column("p20 to p80", _spread))

@@ -52,7 +52,7 @@ TARGETS = (
         1.00,
     ),
     Target(
-        "peak memory of the step at batch 128, less parameters, gradients and optimizer",
+        "peak memory of the step at batch 128, without parameters, gradients and optimizer",
         "BatchNorm's",
         "step",
         "training step, WRN-40-4, batch 128",
@@ -80,7 +80,7 @@ TARGETS = (
     ),
     Target(
         "one layer, forward and backward, (128,64,112,112) bf16",
-        "bytes at the bandwidth of a copy",
+        "its bytes at the bandwidth of a copy",
         "layers",
         "ResNet-18 stem (128,64,112,112) bfloat16",
         "asr, fused",
@@ -88,8 +88,8 @@ TARGETS = (
         2.0,
     ),
     Target(
-        "forward of WRN-40-4 in evaluation",
-        "BatchNorm's, same CUDA graph",
+        "WRN-40-4 forward pass in evaluation",
+        "BatchNorm's, also in a CUDA graph",
         "step",
         "forward in evaluation, WRN-40-4",
         "asr all, fused",

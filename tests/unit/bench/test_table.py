@@ -51,7 +51,10 @@ def test_times_are_spread_as_the_rates_are():
 
 
 def test_a_scaled_number_says_so():
-    assert "scaled from 50,000 steps and 50 searches or ascents; float32; made images" in render(content("train"))
+    assert "scaled from 50,000 steps and 50 searches or ascents; float32; generated images" in render(content("train"))
+    once = content("train")
+    once["rows"][0]["extra"]["measured_grows"] = 1
+    assert "scaled from 50,000 steps and 1 search or ascent; " in render(once)
 
 
 def test_blocks_are_written_from_their_files(tmp_path):

@@ -94,7 +94,7 @@ def test_seeds_side_by_side_share_the_gpu_and_the_row_says_how(monkeypatch, tmp_
     assert os.environ == before
     assert rows[2].extra["sharing"] == sharing
     assert "sharing" not in rows[1].extra
-    assert COLUMNS["train"][-1].show(asdict(rows[2])).endswith(f"made images; sharing by {sharing}")
+    assert COLUMNS["train"][-1].show(asdict(rows[2])).endswith(f"generated images; GPU shared by {sharing}")
     environment, devices = seen
     if off:
         assert environment == before
