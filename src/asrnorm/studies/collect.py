@@ -1,4 +1,4 @@
-"""What was found of a study: every cell over the seeds, beside what the paper prints there.
+"""What was found for a study: every cell over the seeds, beside what the paper prints there.
 
 A result belongs to a cell when the hash of its config is that of the cell's run at the scale and seed asked for, so
 that no result of another scale or setting can slip in.
@@ -65,7 +65,7 @@ class Measured:
 
 @dataclass(frozen=True, kw_only=True)
 class Collected:
-    """A study with what was found of it.
+    """A study with what was found for it.
 
     Attributes:
         cells: by row label and column; a cell that is absent is missing.
@@ -100,7 +100,7 @@ class Collected:
 def collect(
     study: Study, *, runs: Path, kept: Path | None = None, scale: Scale = "paper", seeds: Sequence[int] | None = None
 ) -> Collected:
-    """Return what was found of a study.
+    """Return what was found for a study.
 
     Args:
         study: which.

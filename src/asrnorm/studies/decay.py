@@ -1,4 +1,4 @@
-"""The curve that weight decay alone would give a lambda: what a figure of lambdas must be held against.
+"""The curve that weight decay alone would give a lambda: what a figure of lambdas must be compared with.
 
 A lambda is the sigmoid of a logit that starts at -3. Weight decay draws the logit towards 0, and so the lambda towards
 .5, whatever the loss says. The recursion here is that of the optimizer on a parameter that never gets a gradient.

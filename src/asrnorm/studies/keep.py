@@ -26,7 +26,7 @@ COMPONENTS = 16  # of learned statistics: what t-SNE of them shows does not need
 
 @dataclass(frozen=True, kw_only=True)
 class Keeping:
-    """What came of the results in the run folders of a study, by their hashes.
+    """What happened to the results in a study's run folders, by their hashes.
 
     Attributes:
         path: the study's file.
@@ -52,7 +52,7 @@ def keep(
     seeds: Sequence[int] | None = None,
     renew: bool = False,
 ) -> Keeping:
-    """Add what is done of a study to the kept results; done twice, it changes nothing more.
+    """Add the finished results of a study to the kept ones; a second call changes nothing.
 
     The study's file is put in order too, where lines of another were appended to it: sorted, each run once.
 

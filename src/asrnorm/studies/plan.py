@@ -1,4 +1,4 @@
-"""What a study needs and what of it is there: cells times seeds, each run once however many cells share it."""
+"""What a study needs and what is already there: cells times seeds, each run once however many cells share it."""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace

@@ -2,7 +2,7 @@
 
 The paper's p-values are those of a one-sided two-sample t-test with pooled variance. Its one row that can be checked
 from the printed numbers (ADA+ASR against ADA+AS) comes out to three decimals with five runs per side and deviations
-over n (ddof 0). Ours are over n - 1. Welch's test and the test paired by seed stand beside the paper's.
+over n (ddof 0). Ours are over n - 1. Welch's test and the test paired by seed are shown beside the paper's.
 """
 
 import math
@@ -186,7 +186,7 @@ def correct_holm(p_values: Sequence[float | None]) -> tuple[float | None, ...]:
 def compare(
     ours: Mapping[int, float], theirs: Mapping[int, float], *, row: str, against: str, column: str, better: Better
 ) -> TestResult:
-    """Return all that is said of two rows in one column.
+    """Return everything that is said about two rows in one column.
 
     Args:
         ours: values of the row by seed.

@@ -1,4 +1,4 @@
-"""Results where they lie: run folders, and the kept `results/*.jsonl`; each known by the hash of its config.
+"""Where results are found: run folders, and the kept `results/*.jsonl`; each is identified by the hash of its config.
 
 Beside the kept lines, `results/details/<run>/` holds what figures need of single runs, under the names of a run folder.
 """
@@ -51,7 +51,7 @@ class Store:
 
 
 def find_results(runs: Path, kept: Path | None = None) -> Store:
-    """Return every result there is; one that lies in a run folder goes before the same one kept.
+    """Return every result there is; one in a run folder takes precedence over the same one kept.
 
     Args:
         runs: the folder of run folders; it need not exist.
@@ -112,7 +112,7 @@ def find_details(kept: Path) -> dict[str, Path]:
 
 
 def read_lines(path: Path) -> list[RunResult]:
-    """Return all results of a kept file, which is none where it is not there.
+    """Return all results of a kept file; none if there is no such file.
 
     Raises:
         InputError: a line that is not a whole result, or a second one of a run with other numbers.
@@ -162,7 +162,7 @@ def is_same(one: RunResult, other: RunResult) -> bool:
 
 
 def read_origin(path: Path) -> dict[str, str]:
-    """Return what an `env.json` says of where and of what a result was made, as it was last; nothing where unknown."""
+    """Return what an `env.json` last says about where and with what a result was made; nothing where unknown."""
     try:
         first = json.loads(path.read_text("utf-8"))
         latest = {key: value for part in (first, *first.get("resumed", ())) for key, value in part.items()}
