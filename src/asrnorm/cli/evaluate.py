@@ -205,7 +205,7 @@ def _refuse_other_split(theirs: Choice, mine: Choice, loaded: "Suite", suite: "S
     changed = [name for name in _SPLITTING.get(mine.name, ()) if theirs.args.get(name) != mine.args.get(name)]
     changed += ["source"] if suite.sources != loaded.sources else []
     if changed:
-        raise InputError(
+        raise WrongCallError(
             f"suite.{changed[0]} decides which images a run is trained on, so it stays as it was; other images are "
             "scored with --data or another --suite"
         )

@@ -346,14 +346,18 @@ def test_the_hash_in_the_file_is_that_of_the_run_whatever_is_set(tmp_path, monke
 def test_what_a_run_held_out_is_held_out_when_it_is_scored(mine, refused):
     theirs = Choice(name="folder" if mine.name == "folder" else "digits_mini", args={"root": "/a"})
     suite = ToySuite()
-    with nullcontext() if refused is None else pytest.raises(InputError, match=f"suite.{refused} decides which images"):
+    with (
+        nullcontext()
+        if refused is None
+        else pytest.raises(WrongCallError, match=f"suite.{refused} decides which images")
+    ):
         _refuse_other_split(theirs, mine, suite, suite)
 
 
 def test_another_source_of_the_same_images_is_refused():
     theirs, mine = (Choice(name="pacs", args={"source": name}) for name in ("photo", "sketch"))
     suites = [SimpleNamespace(sources=(name,)) for name in ("photo", "sketch")]
-    with pytest.raises(InputError, match=r"suite\.source decides which images a run is trained on, so it stays"):
+    with pytest.raises(WrongCallError, match=r"suite\.source decides which images a run is trained on, so it stays"):
         _refuse_other_split(theirs, mine, *suites)
 
 
