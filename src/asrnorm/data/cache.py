@@ -5,6 +5,7 @@ the arrays were made from, and their SHA-256. It is built beside its place under
 entry is whole or absent. An entry whose fingerprint or bytes do not fit is built again.
 """
 
+import errno
 import hashlib
 import json
 import os
@@ -24,6 +25,8 @@ from asrnorm.storage import DISK_FULL, sync_folder
 
 VERSION = 1  # of the layout; raise it and every entry is built again
 _RECORD = "entry.json"
+# Of a rename onto what another process has built meanwhile, on a file system without locks: it is as good.
+_TAKEN = (errno.ENOTEMPTY, errno.EEXIST)
 _verified: set[tuple[str, int, int]] = set()  # files whose SHA-256 this process has checked: path, inode, mtime
 
 
@@ -162,7 +165,11 @@ def _build(place: Path, wanted: Mapping[str, Any], build: Callable[[EntryWriter]
             os.fsync(file.fileno())
         partial.chmod(0o755)  # mkdtemp's 0700 would lock colleagues out of a shared cache
         shutil.rmtree(place, ignore_errors=True)
-        partial.rename(place)
+        try:
+            partial.rename(place)
+        except OSError as error:
+            if error.errno not in _TAKEN:
+                raise
         sync_folder(place.parent)
     finally:
         shutil.rmtree(partial, ignore_errors=True)

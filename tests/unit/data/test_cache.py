@@ -257,6 +257,22 @@ def _is_waiting(pid):
     return "lock" in where
 
 
+def test_without_locks_what_another_process_was_first_with_is_taken(tmp_path, monkeypatch):
+    monkeypatch.setattr("fcntl.flock", lambda *_: (_ for _ in ()).throw(OSError(errno.ENOLCK, "no locks")))
+    remove = cache.shutil.rmtree
+
+    def let_another_be_first(path, **options):
+        remove(path, **options)
+        if Path(path) == tmp_path / "ones":
+            monkeypatch.setattr(cache.shutil, "rmtree", remove)
+            open_entry("ones", fingerprint={}, build=lambda w: w.add("x", np.ones(2)), folder=tmp_path)
+
+    monkeypatch.setattr(cache.shutil, "rmtree", let_another_be_first)
+    entry = open_entry("ones", fingerprint={}, build=lambda w: w.add("x", np.ones(2)), folder=tmp_path)
+    assert entry["x"].tolist() == [1, 1]
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["ones", "ones.lock"]
+
+
 def test_the_cache_lies_in_the_data_folder_where_that_can_be_written(tmp_path, monkeypatch):
     monkeypatch.delenv("ASRNORM_CACHE", raising=False)
     monkeypatch.setenv("HOME", str(tmp_path / "home"))
