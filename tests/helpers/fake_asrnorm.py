@@ -14,7 +14,7 @@ import time
 from pathlib import Path
 
 from asrnorm.config import content_hash, load_config, override
-from asrnorm.launch.pace import last_step
+from asrnorm.launch.position import last_step
 from asrnorm.results import DomainScore, RunResult, read_result, write_result
 
 

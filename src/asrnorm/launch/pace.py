@@ -1,15 +1,12 @@
 """How far runs are and how fast they go, read off their logs; and how long the rest will take."""
 
-import json
 import time
 from collections.abc import Iterable
 from dataclasses import dataclass
-from pathlib import Path
 
 from asrnorm.launch.job import Job
+from asrnorm.launch.position import read_position
 from asrnorm.launch.queue import Board
-
-_TAIL = 65_536  # bytes; a row with the lambdas of a deep network has some thousands
 
 
 @dataclass(frozen=True)
@@ -63,41 +60,3 @@ class PaceKeeper:
             passes = 2 if phase == "choose" else 1  # the second goes as far as the first finds best: at most as long
             work += (passes * job.config.steps - step) * self._seconds.get(job.config.recipe, mean)
         return work / max(1, min(board.slots, len(rest)))
-
-
-def read_position(job: Job) -> tuple[str, int]:
-    """Return the phase of a job and the step that its log has come to, from the files in its folder."""
-    if (job.folder / "result.json").exists():
-        rest = job.missing()
-        return (rest[0].label if rest else "done"), job.config.steps
-    if (job.folder / "model.safetensors").exists():
-        return "evaluate", job.config.steps
-    if (job.folder / "log.jsonl").exists():
-        step = last_step(job.folder / "log.jsonl")
-        return ("train" if step < job.config.steps else "evaluate"), step
-    if (job.folder / "choice" / "log.jsonl").exists():
-        return "choose", last_step(job.folder / "choice" / "log.jsonl")
-    return "train", 0
-
-
-def last_step(log: Path) -> int:
-    """Return the step of the last whole row of a log, 0 where there is none.
-
-    Example:
-        >>> last_step(Path("nowhere.jsonl"))
-        0
-    """
-    try:
-        with log.open("rb") as file:
-            size = file.seek(0, 2)
-            file.seek(max(0, size - _TAIL))
-            lines = file.read().splitlines()
-    except OSError:
-        return 0
-    for line in reversed(lines):
-        try:
-            step = json.loads(line)["step"]
-        except (ValueError, KeyError, TypeError):  # a row that is just being written, or cut by the tail
-            continue
-        return int(step)
-    return 0

@@ -11,10 +11,11 @@ from typing import Protocol
 
 from asrnorm.launch.executor import Ended, Executor
 from asrnorm.launch.job import Job
+from asrnorm.launch.position import read_position
 
 _TICK = 0.2  # seconds between two looks
 _BUSY_SECONDS = 3.0  # until a job that another process is at work on is looked at again
-_MOST_LOSSES = 10  # a job that takes down every machine it comes to must not go round for ever
+_MOST_LOSSES = 10  # without getting any further: a job that takes down every machine must not go round for ever
 _SIGNALS = ("SIGINT", "SIGTERM", "SIGHUP")
 
 
@@ -84,7 +85,7 @@ class Queue:
         self._executor, self._retry, self._view = executor, retry, view
         self.board = Board()
         self._failures: dict[Job, int] = {}
-        self._losses: dict[Job, int] = {}
+        self._losses: dict[Job, tuple[int, tuple[str, int]]] = {}
         todo: list[Job] = []
         for job in jobs:
             (todo if job.missing() else self.board.done).append(job)
@@ -140,7 +141,7 @@ class Queue:
             board.waiting.append(job)
         elif ended.status == "busy":
             board.elsewhere[job] = time.monotonic() + _BUSY_SECONDS
-        elif ended.status == "lost" and self._count(self._losses, job) <= _MOST_LOSSES:
+        elif ended.status == "lost" and self._count_losses(job) <= _MOST_LOSSES:
             self._view.say(f"{job.name}: {ended.error}; it goes on elsewhere")
             board.waiting.appendleft(job)
         elif ended.status == "failed" and self._count(self._failures, job) <= self._retry:
@@ -149,6 +150,14 @@ class Queue:
         else:
             self._view.say(f"{job.name}: failed: {ended.error}")
             board.failed.append(Failure(job, ended.error))
+
+    def _count_losses(self, job: Job) -> int:
+        """Count the machines that a job has lost since it last got any further."""
+        place = read_position(job)
+        times, before = self._losses.get(job, (0, place))
+        times = times + 1 if place == before else 1
+        self._losses[job] = times, place
+        return times
 
     def _finish(self, job: Job, seconds: float | None = None) -> None:
         self.board.done.append(job)

@@ -13,7 +13,7 @@ import pytest
 
 from asrnorm.cli.main import main
 from asrnorm.config import dump_config
-from asrnorm.launch.pace import last_step
+from asrnorm.launch.position import last_step
 from helpers import launch_toys, tiny_run
 from helpers.kill_run import outcome
 

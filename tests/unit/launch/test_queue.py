@@ -1,6 +1,7 @@
 """The queue against an executor that does as it is told."""
 
 import fcntl
+import json
 import os
 import signal
 import threading
@@ -84,6 +85,20 @@ def test_a_lost_machine_is_no_failure_of_the_run_but_does_not_go_on_for_ever(tmp
     assert names(outcome.done) == ["unlucky"]
     assert [failure.job.name for failure in outcome.failed] == ["deadly"]
     assert executor.submitted.count("deadly") == _MOST_LOSSES + 1
+
+
+def test_a_run_that_gets_on_may_lose_any_number_of_machines(tmp_path):
+    class Advancing(Scripted):
+        def submit(self, job):
+            super().submit(job)
+            job.folder.mkdir(exist_ok=True)
+            (job.folder / "log.jsonl").write_text(json.dumps({"step": len(self.submitted)}) + "\n")
+
+    job = fake_job(tmp_path / "long", steps=1000)
+    executor = Advancing({"long": ["lost"] * (3 * _MOST_LOSSES)})
+    outcome = launch([job], executor, view=Lines(), retry=0)
+    assert names(outcome.done) == ["long"]
+    assert len(executor.submitted) == 3 * _MOST_LOSSES + 1
 
 
 def test_no_more_run_at_once_than_there_are_slots(tmp_path):
