@@ -1,9 +1,15 @@
 """Every method, with a norm of either kind, stops and goes on as if it had not."""
 
-import pytest
+import os
+import signal
 
-from asrnorm.methods import METHODS
+import pytest
+import torch
+
+from asrnorm.errors import InterruptedRunError
+from asrnorm.methods import METHODS, Method, create_method
 from asrnorm.training import run
+from asrnorm.training.progress import RunProgress
 from helpers import tiny_run
 from helpers.tiny_run import Choice, kept_pool, small_method, tiny_config
 
@@ -25,3 +31,39 @@ def test_a_resumed_run_ends_in_the_same_bytes(name, norm, tmp_path):
         (tmp_path / name).unlink()
     run(config, tmp_path)
     assert (tmp_path / "model.safetensors").read_bytes() == whole
+
+
+GROWING = [name for name in METHODS.names() if type(create_method(name)).grow is not Method.grow]
+
+
+def test_the_methods_that_grow_are_known():
+    assert set(GROWING) == {"ada", "me_ada", "m_ada", "rsda", "esda"}
+
+
+@pytest.mark.parametrize("calls", [1, 3])
+@pytest.mark.parametrize("name", GROWING)
+def test_a_run_that_is_stopped_while_it_grows_stops_there_and_ends_in_the_same_bytes(
+    name, calls, tmp_path, monkeypatch
+):
+    config = tiny_config(method=small_method(name), steps=16, checkpoint_every=100)
+    run(config, tmp_path / "whole")
+    parts = []
+
+    def grow(progress, done):
+        parts.append(done)
+        if len(parts) == calls:
+            os.kill(os.getpid(), signal.SIGTERM)
+
+    folder = tmp_path / "stopped"
+    with monkeypatch.context() as patch:
+        patch.setattr(RunProgress, "grow", grow)
+        with pytest.raises(InterruptedRunError, match="interrupted at step 7 of 16"):
+            run(config, folder)
+    assert len(parts) == calls
+    assert sorted(parts) == parts
+    kept = torch.load(folder / "checkpoints" / "last.pt", weights_only=True)
+    assert kept["step"] == 7
+    assert not list(folder.glob("pool/*")), "nothing was grown yet"
+    run(config, folder)
+    whole, resumed = (tmp_path / one / "model.safetensors" for one in ("whole", "stopped"))
+    assert resumed.read_bytes() == whole.read_bytes()

@@ -110,10 +110,12 @@ class ADA(Method):
         parts = []
         squares = torch.zeros((), dtype=torch.float64, device=rows.device)
         climb = self.ascent.climber(model, bonus, captured=self.capture)
-        for batch in batches[self.world.share(len(batches))] or (rows[:0],):
+        own = batches[self.world.share(len(batches))] or (rows[:0],)
+        for done, batch in enumerate(own, 1):
             images = pool.images(batch)
             parts.append(climb(images, pool.labels[batch]))
             squares += (_as_float(parts[-1]) - images).double().square().sum()
+            self.watch(done / len(own))
         grown = self.world.gather(torch.cat(parts))
         pool.append(grown, pool.labels[rows])
         change = (self.world.sum(squares) / grown.numel()).sqrt().item()

@@ -10,6 +10,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from asrnorm.errors import InputError, InputTypeError
+from asrnorm.methods.watch import Watch, look_on
 from asrnorm.models import Classifier
 from asrnorm.models.base import PARTS
 from asrnorm.registry import Registry
@@ -103,6 +104,7 @@ class Method:
         unit_range: `loss` changes images by the arithmetic of pixels in [0, 1], so that others would be spoiled.
         keeps_growth: `grow` takes so long, next to writing a checkpoint, that one follows it.
         capture: capture what a grow phase repeats; set by the trainer.
+        watch: `grow` calls it between its pieces with the part that is done; set by the trainer.
     """
 
     seed: int = 0
@@ -111,6 +113,7 @@ class Method:
     unit_range: bool = False
     keeps_growth: bool = True
     capture: bool = False
+    watch: Watch = staticmethod(look_on)
     _own_steps: int = 0
     _has_grown: bool = False
 
@@ -192,7 +195,10 @@ class Method:
         return False
 
     def grow(self, model: Classifier, pool: Images, step: int) -> dict[str, float]:  # noqa: ARG002
-        """Change the method's state or add images to the pool; return what is worth a row in the log."""
+        """Change the method's state or add images to the pool; return what is worth a row in the log.
+
+        As `watch` may raise, nothing that lasts is changed before its last call.
+        """
         return {}
 
     def modules(self) -> dict[str, nn.Module]:

@@ -61,6 +61,11 @@ class ESDA(TransformationPool):
         self.generations = generations
         self.mutation = mutation
 
+    @property
+    def num_candidates(self) -> int:
+        """Tuples that a search judges, in all generations together."""
+        return self.population * (self.generations + 1)
+
     def search(self, count_wrong: CountWrong, step: int) -> Found:
         """Return the worst tuple of all generations, the first of equally bad ones."""
         generator = self.generator(step, "search")

@@ -3,6 +3,7 @@
 Qiao et al., *Learning to Learn Single Domain Generalization*, CVPR 2020.
 """
 
+from functools import partial
 from typing import Any
 
 import torch
@@ -111,8 +112,9 @@ class MADA(ADA):
         like = next(model.parameters())
         self.wae.to(device=like.device, dtype=like.dtype)
         wae_loss = self._train_wae(pool, step)
-        self.num_source, self.newest = pool.num_source, len(pool)
+        newest = len(pool)
         log = self.append_climbed(model, pool, self.starting_rows(pool, step), self._relax)
+        self.num_source, self.newest = pool.num_source, newest
         return {**log, "wae_loss": wae_loss}
 
     def _relax(self, images: Tensor, originals: Tensor) -> Tensor:
@@ -123,7 +125,13 @@ class MADA(ADA):
         pixels = torch.cat([flatten(pool.images(part)) for part in rows])
         generator = self.generator(step, "m_ada.wae")
         self.wae.reset(generator)
-        loss = fit(self.wae, pixels.to(next(self.wae.parameters())), epochs=self.wae_epochs, generator=generator)
+        loss = fit(
+            self.wae,
+            pixels.to(next(self.wae.parameters())),
+            epochs=self.wae_epochs,
+            generator=generator,
+            after_epoch=partial(self.watch, 0.0),  # the ascent, which takes longer, is yet to come
+        )
         # All processes train the same; where a GPU does not repeat its sums exactly, the first one's weights hold.
         with torch.no_grad():
             for value in self.wae.parameters():

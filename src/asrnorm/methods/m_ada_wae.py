@@ -4,6 +4,7 @@ Tolstikhin et al., *Wasserstein Auto-Encoders*, ICLR 2018, with the adversarial 
 Qiao et al., 2020.
 """
 
+from collections.abc import Callable
 from functools import lru_cache
 
 import torch
@@ -93,6 +94,7 @@ def fit(
     lr: float = 1e-3,
     batch_size: int = 32,
     critic_weight: float = 100.0,
+    after_epoch: Callable[[], object] = bool,
 ) -> float:
     """Train an auto-encoder and its critic in turn, one step of each a batch; return the last epoch's mean loss.
 
@@ -104,6 +106,7 @@ def fit(
         lr: of the two Adams, which are made here: each training starts without momentum.
         batch_size: a short last batch is left out, unless it is the only one.
         critic_weight: of the critic's part in the auto-encoder's loss, and of the critic's own.
+        after_epoch: called after each; nothing by default.
 
     Example:
         >>> wae, pixels = WassersteinAutoEncoder(hidden=8), torch.zeros(4, 3072)
@@ -129,6 +132,7 @@ def fit(
                 loss = wae.loss(batch, prior, critic_weight)
                 _descend(auto_encoder, loss)
                 total += loss.detach() / len(rows)
+            after_epoch()
     wae.zero_grad()
     return total.item() / batches
 

@@ -45,6 +45,11 @@ class RSDA(TransformationPool):
         require_positive("RSDA", {"candidates": candidates})
         self.candidates = candidates
 
+    @property
+    def num_candidates(self) -> int:
+        """Tuples that a search judges."""
+        return self.candidates
+
     def search(self, count_wrong: CountWrong, step: int) -> Found:
         """Return the worst of `candidates` random tuples, the first of equally bad ones."""
         ops, levels = draw_tuples(self.candidates, self.generator(step, "search"), self.tuple_length)

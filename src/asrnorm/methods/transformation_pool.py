@@ -49,6 +49,7 @@ class TransformationPool(Method, ABC):
     capturable = True
     keeps_growth = False  # on a GPU a search of Digits takes a tenth of a second, as a checkpoint does
     _search_graph: SearchGraph | None = None
+    _num_judged: int = 0  # in the search of the moment, by this process
 
     unit_range = True
 
@@ -97,11 +98,17 @@ class TransformationPool(Method, ABC):
     def grow(self, model: Classifier, pool: Images, step: int) -> dict[str, float]:
         """Search for the worst tuple and append it to the entries; the images stay as they are."""
         images, labels = self._search_set(pool)
+        self._num_judged = 0
         with evaluating(model), torch.no_grad():
             found = self.search(partial(self._count_wrong, model, images, labels), step)
         self.ops = torch.cat([self.ops, found.ops[None]])
         self.levels = torch.cat([self.levels, found.levels[None]])
         return {"search_accuracy": (len(labels) - found.wrong) / len(labels), "tuples": float(len(self.ops))}
+
+    @property
+    @abstractmethod
+    def num_candidates(self) -> int:
+        """Tuples that a search judges."""
 
     @abstractmethod
     def search(self, count_wrong: CountWrong, step: int) -> Found:
@@ -131,11 +138,18 @@ class TransformationPool(Method, ABC):
         if self.capture and own.stop - own.start > 1:
             graph = self._captured(model, images, labels, len(ops))
             if graph.is_captured:
-                return self.world.gather(graph.count_wrong(ops[own], levels[own]).to(images.device)).cpu()
+                found = graph.count_wrong(ops[own], levels[own]).to(images.device)
+                self._note_judged(len(found))
+                return self.world.gather(found).cpu()
         wrong = torch.zeros(own.stop - own.start, dtype=torch.int64, device=images.device)
         for index, (op, level) in enumerate(zip(ops[own], levels[own], strict=True)):
             wrong[index] = count_wrong_under(model, images, labels, op, level, self.search_batch)
+            self._note_judged(1)
         return self.world.gather(wrong).cpu()
+
+    def _note_judged(self, count: int) -> None:
+        self._num_judged += count
+        self.watch(min(1.0, self._num_judged * self.world.size / self.num_candidates))
 
     def _captured(self, model: Classifier, images: Tensor, labels: Tensor, most: int) -> SearchGraph:
         """The search as a graph; its images stay the same from search to search, its model is trained in place."""

@@ -5,7 +5,12 @@ import threading
 from types import FrameType
 from typing import Any
 
+import torch
+
+from asrnorm.world import World
+
 _SIGNALS = (signal.SIGINT, signal.SIGTERM)
+_AGREE_EVERY = 10  # steps between two questions to the other processes whether to stop
 
 
 class Interruption:
@@ -29,6 +34,14 @@ class Interruption:
     def __exit__(self, *exception: object) -> None:
         for number, handler in self._before.items():
             signal.signal(number, handler)
+
+    def is_agreed(self, world: World, step: int, device: torch.device) -> bool:
+        """Tell whether the run stops after a step; processes ask each other now and then, and all get one answer."""
+        if world.size == 1:
+            return self.asked
+        if step % _AGREE_EVERY:
+            return False
+        return bool(world.sum(torch.tensor(int(self.asked), device=device)))
 
     def _note(self, number: int, frame: FrameType | None) -> None:  # noqa: ARG002
         if self.asked and number == signal.SIGINT:

@@ -32,6 +32,7 @@ class RunProgress:
     ) -> None:
         self._console = console or Console(stderr=True, quiet=not shown, highlight=False)
         self._label, self._steps, self._first = label, steps, step
+        self._step, self._described = step, label
         self._started = self._spoke = time.monotonic()
         columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), _Rate(), TimeRemainingColumn())
         self._bars = Progress(*columns, console=self._console, disable=not (shown and self._console.is_terminal))
@@ -48,18 +49,30 @@ class RunProgress:
 
     def advance(self, step: int, row: dict[str, Any] | None = None) -> None:
         """Note that a step is done; `row` is what its row of the log says."""
-        self._bars.update(self._task, completed=step)
-        if row is None or "loss" not in row:
+        self._step = step
+        numbers = f"loss {row['loss']:.4f}, accuracy {row['accuracy']:.3f}" if row and "loss" in row else ""
+        if numbers:
+            self._described = f"{self._label}  {numbers}"
+        self._bars.update(self._task, completed=step, description=self._described)
+        if not numbers or not self._may_speak(step == self._steps):
             return
-        numbers = f"loss {row['loss']:.4f}, accuracy {row['accuracy']:.3f}"
-        self._bars.update(self._task, description=f"{self._label}  {numbers}")
-        now = time.monotonic()
-        if self._console.is_terminal or (now - self._spoke < _SECONDS and step < self._steps):
-            return
-        self._spoke = now
-        rate = (step - self._first) / max(now - self._started, 1e-9)
+        rate = (step - self._first) / max(self._spoke - self._started, 1e-9)
         left = describe_seconds((self._steps - step) / max(rate, 1e-9))
         self.say(f"{self._label}: step {step:,} of {self._steps:,}, {numbers}, {rate:,.1f} steps/s, {left} left")
+
+    def grow(self, done: float) -> None:
+        """Note that a part of a grow phase is done, 0 to 1."""
+        self._bars.update(self._task, description=f"{self._label}  growing, {100 * done:.0f} %")
+        if self._may_speak():
+            self.say(f"{self._label}: step {self._step:,} of {self._steps:,}, growing, {100 * done:.0f} % done")
+
+    def _may_speak(self, always: bool = False) -> bool:
+        """Whether a plain line is due; if so, it is noted as said."""
+        now = time.monotonic()
+        if self._console.is_terminal or (now - self._spoke < _SECONDS and not always):
+            return False
+        self._spoke = now
+        return True
 
     def say(self, line: str) -> None:
         """Write one line, above the bar where there is one."""

@@ -26,9 +26,8 @@ from asrnorm.training.optim import create_optimizer, load_optimizer, optimizer_s
 from asrnorm.training.progress import RunProgress
 from asrnorm.training.selection import Selector
 from asrnorm.training.sync import synchronize
+from asrnorm.training.watch import GivenUp, watched
 from asrnorm.world import World
-
-_AGREE_EVERY = 10  # steps between two questions to the other processes whether to stop
 
 _ADVICE = "the last good checkpoint is kept, try a lower optim.lr"
 
@@ -107,16 +106,22 @@ class Trainer:
         if not self.resume(store):
             self._save(store)
         self.model.train()
-        shown = self.world.rank == 0
         with (
             products(self.config.precision, self.device),
             log(self.step) as rows,
-            RunProgress(label, self.stop, self.step, shown=shown) as progress,
+            RunProgress(label, self.stop, self.step, shown=self.world.rank == 0) as progress,
             Interruption() as interruption,
+            watched(self.method, progress, interruption),
         ):
             while self.step < self.stop:
-                grown, batch, rate = self._advance()
-                stopping = self._agree_to_stop(interruption)
+                try:
+                    grown, batch, rate = self._advance()
+                except GivenUp:
+                    if not self._went_wrong():
+                        rows.sync()
+                        self._save(store)
+                    raise self._interrupted() from None
+                stopping = interruption.is_agreed(self.world, self.step, self.device)
                 kept = grown is not None and self.method.keeps_growth
                 # Processes, whose clocks differ, keep to the schedule.
                 late = self.world.size == 1 and self._has_row() and store.is_old
@@ -132,9 +137,7 @@ class Trainer:
                     rows.sync()
                     self._save(store)
                 if stopping and self.step < self.stop:
-                    raise InterruptedRunError(
-                        f"interrupted at step {self.step:,} of {self.stop:,}; started again, the run goes on from there"
-                    )
+                    raise self._interrupted()
         self._clock()
 
     def update(self, batch: Batch) -> Tensor:
@@ -270,12 +273,10 @@ class Trainer:
         seconds = round(self._clock(), 3)
         return {"loss": loss, "accuracy": accuracy, "lr": rate, "pool": len(self.pool), "seconds": seconds}
 
-    def _agree_to_stop(self, interruption: Interruption) -> bool:
-        if self.world.size == 1:
-            return interruption.asked
-        if self.step % _AGREE_EVERY:
-            return False
-        return bool(self.world.sum(torch.tensor(int(interruption.asked), device=self.device)))
+    def _interrupted(self) -> InterruptedRunError:
+        return InterruptedRunError(
+            f"interrupted at step {self.step:,} of {self.stop:,}; started again, the run goes on from there"
+        )
 
     def _went_wrong(self) -> bool:
         bad = find_not_finite(self.model) is not None or not bool(torch.isfinite(self._loss_sum))

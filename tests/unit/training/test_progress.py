@@ -39,3 +39,37 @@ def test_a_terminal_gets_a_bar(monkeypatch):
 
 def test_the_other_processes_say_nothing(monkeypatch):
     assert show(monkeypatch, step=4, shown=False) == ""
+
+
+def test_growing_is_told_too_and_forgotten_with_the_next_step(monkeypatch):
+    text = io.StringIO()
+    monkeypatch.setattr(module, "_SECONDS", 0.0)
+    with RunProgress("digits.ada_asr", 1000, 100, console=Console(file=text, width=150)) as progress:
+        progress.grow(0.25)
+        progress.advance(101)
+    assert text.getvalue().splitlines()[1:] == ["digits.ada_asr: step 100 of 1,000, growing, 25 % done"]
+
+
+def test_a_terminal_shows_growing_beside_the_bar(monkeypatch):
+    text = io.StringIO()
+    console = Console(file=text, force_terminal=True, width=150)
+    with RunProgress("digits.ada_asr", 1000, 0, console=console) as progress:
+        progress.advance(100, ROW)
+        progress.grow(0.25)
+        progress._bars.refresh()
+        assert "growing, 25 %" in text.getvalue()
+        text.truncate(0)
+        progress.advance(101)
+        progress._bars.refresh()
+    assert "growing" not in text.getvalue()
+    assert "loss 0.2500" in text.getvalue()
+
+
+def test_growing_is_told_every_ten_seconds_at_most(monkeypatch):
+    clock = iter([0.0, 4.0, 11.0, 12.0])
+    monkeypatch.setattr(module.time, "monotonic", lambda: next(clock))
+    text = io.StringIO()
+    progress = RunProgress("digits.ada_asr", 1000, 0, console=Console(file=text, width=150))
+    for done in (0.1, 0.2, 0.3):
+        progress.grow(done)
+    assert text.getvalue() == "digits.ada_asr: step 0 of 1,000, growing, 20 % done\n"
