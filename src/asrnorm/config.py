@@ -88,7 +88,7 @@ class RunConfig:
         augment: of the training images: nothing, CIFAR's crop and flip, or PACS's set.
         shuffle: draw batches at random; off keeps the order of the set, as the Digits protocols do.
         selection: which checkpoint is reported; `oracle` looks at the targets and is labelled so.
-        evaluate_every: steps between evaluations for the selection; 0 evaluates at the end alone.
+        evaluate_every: steps between evaluations for the selection; 0 makes none, which `last` alone can do with.
         evaluate_batch: images in an evaluation batch; changes numbers for `bn_test` only.
         evaluate_limit: at most so many images of each domain are evaluated, spread evenly over it; 0 takes all.
         adversarial: also report accuracy under attack.

@@ -65,15 +65,18 @@ def decisive(values: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _name_weights(path: Path) -> str:
-    """A file of the data folder by its name, wherever that folder lies; any other by its path.
+    """A file of the data folder's `weights` by its name, wherever that folder lies; any other by its path as given.
 
     Example:
         >>> _name_weights(Path("weights/resnet18.pth")), _name_weights(Path("/mine/a/../b/last.pth"))
         ('resnet18.pth', '/mine/b/last.pth')
+        >>> _name_weights(Path("resnet18.pth"))
+        './resnet18.pth'
     """
-    if not path.is_absolute() and path.parent.as_posix() in (".", "weights"):
+    if path.parent.as_posix() == "weights":
         return path.name
-    return os.path.normpath(path.expanduser())
+    normal = os.path.normpath(path.expanduser())
+    return normal if os.sep in normal else f"./{normal}"
 
 
 def _plain(value: Any) -> Any:
