@@ -1,6 +1,6 @@
 """Backbones: one line a file, which exports and registers its networks."""
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -8,7 +8,9 @@ from typing import Any
 from torch import nn
 
 from asrnorm.conversion import convert
+from asrnorm.conversion.kind import KINDS, Recognized
 from asrnorm.conversion.select import Layers
+from asrnorm.conversion.site import find_sites
 from asrnorm.errors import InputError
 from asrnorm.models.base import MODELS as MODELS
 from asrnorm.models.base import Classifier as Classifier
@@ -20,10 +22,10 @@ from asrnorm.models.timm_network import TimmNetwork as TimmNetwork
 from asrnorm.models.weight import WeightReport as WeightReport
 from asrnorm.models.weight import load_weights as load_weights
 from asrnorm.models.wideresnet import WideResNet as WideResNet
-from asrnorm.norms import NORMS, NoNorm
+from asrnorm.norms import NORMS, BatchNorm
 
-# What backbones come with: a norm of such a name is there where a layer is of such a kind.
-_OWN: dict[str, type] = {"bn": nn.modules.batchnorm._BatchNorm, "none": NoNorm}
+# Norms after dense layers stay, but where none is wanted: most of the others cannot take their place.
+_SPATIAL = tuple(kind for kind in KINDS if kind != "batch1d")
 
 
 def list_models() -> tuple[str, ...]:
@@ -77,24 +79,45 @@ def create_model(
     check_parts(name, model)
     if weights is not None:
         load_weights(model, weights)
-    if norm is not None and replaces_norms(model, norm, norm_options):
-        convert(model, norm, layers=layers if weights is not None else "all", **norm_options)
+        if norm is not None and replaces_norms(model, norm, norm_options):
+            convert(model, norm, layers=layers, **norm_options)
+    elif norm is not None:
+        _convert_whole(model, norm, norm_options)
     return model
 
 
 def replaces_norms(model: nn.Module, norm: str, norm_options: Mapping[str, Any]) -> bool:
-    """Tell whether a network has to be converted to a norm: not to BN, nor to none, where that is its own already.
+    """Tell whether a trained network has to be converted to a norm: not to BN, nor to none, where that is its own.
 
     Example:
         >>> model = create_model("wrn_16_4")
         >>> [replaces_norms(model, *wanted) for wanted in (("bn", {}), ("bn", {"momentum": 0.01}), ("in", {}))]
         [False, True, True]
     """
-    return bool(norm_options) or norm not in _OWN or not _has(model, _OWN[norm])
+    if norm == "none":
+        return bool(_norms_of(model, KINDS))
+    return bool(norm_options) or norm != "bn" or not _has(model, nn.modules.batchnorm._BatchNorm)
+
+
+def _convert_whole(model: nn.Module, norm: str, norm_options: Mapping[str, Any]) -> None:
+    """Convert all norms of a network that takes no `norm_layer`, whatever they are, where they are not that already."""
+    kinds = KINDS if norm == "none" else _SPATIAL
+    norms = _norms_of(model, kinds)
+    if norm == "none" and not norms:
+        return
+    # PyTorch's own BN too: processes do not share its statistics.
+    if norm == "bn" and not norm_options and norms and all(isinstance(layer, BatchNorm) for layer in norms):
+        return
+    convert(model, norm, layers="all", kinds=kinds, **norm_options)
+
+
+def _norms_of(model: nn.Module, kinds: Collection[str]) -> list[nn.Module]:
+    sites = find_sites(model)
+    return [site.module for site in sites if isinstance(site.what, Recognized) and site.what.kind in kinds]
 
 
 def _refuse_ignored(name: str, model: Classifier, norm: str) -> None:
-    kind = _OWN.get(norm, NORMS[norm])
+    kind = nn.modules.batchnorm._BatchNorm if norm == "bn" else NORMS[norm]
     if norm != "none" and isinstance(kind, type) and not _has(model, kind):
         raise InputError(
             f"model {name!r} has no {norm!r} layer: it does not use the norm_layer it takes; make its norms with it, "

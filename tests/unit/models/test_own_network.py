@@ -1,12 +1,16 @@
 """Backbones that users register: what they may leave out, and what they are told."""
 
+from functools import partial
+
 import pytest
 import torch
 from torch import nn
 
 from asrnorm.errors import InputError, UnknownNameError
 from asrnorm.models import MODELS, Classifier, create_model
-from asrnorm.norms import ASRNorm2d, BatchNorm
+from asrnorm.norms import ASRNorm2d, BatchNorm, NoNorm
+from asrnorm.training.sync import synchronize
+from asrnorm.world import World
 
 
 class OwnNetwork(Classifier):
@@ -37,10 +41,24 @@ def plain(*, num_classes=5):
     return OwnNetwork(num_classes)
 
 
-@pytest.mark.parametrize(("norm", "kind"), [("asr", ASRNorm2d), ("bn", nn.BatchNorm2d)])
-def test_a_network_without_norm_layer_is_converted(own, norm, kind):
-    own(plain)
+@pytest.mark.parametrize(("norm", "kind"), [("asr", ASRNorm2d), ("bn", BatchNorm), ("none", NoNorm)])
+@pytest.mark.parametrize("before", [nn.BatchNorm2d, BatchNorm, partial(nn.GroupNorm, 2), nn.InstanceNorm2d])
+def test_a_network_without_norm_layer_is_converted(own, norm, kind, before):
+    own(lambda *, num_classes=5: OwnNetwork(num_classes, before))
     assert type(create_model("own", norm=norm).norm) is kind
+    assert type(create_model("own").norm) is type(before(8)), "without a norm it stays as it is"
+
+
+def test_a_network_without_norms_is_one_of_norm_none(own):
+    own(lambda *, num_classes=5: OwnNetwork(num_classes, nn.Identity))
+    assert type(create_model("own", norm="none").norm) is nn.Identity
+    with pytest.raises(ValueError, match="no norm layer to convert"):
+        create_model("own", norm="asr")
+
+
+def test_statistics_of_a_network_without_norm_layer_are_shared_by_processes(own):
+    own(plain)
+    assert synchronize(create_model("own", norm="bn"), World(0, 2)) == 1
 
 
 def test_options_of_bn_reach_a_network_without_norm_layer(own):
