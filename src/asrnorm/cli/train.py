@@ -8,7 +8,7 @@ import typer
 
 from asrnorm.cli.own_module import Modules, import_modules
 from asrnorm.config import RunConfig, Scale, content_hash, dump_config, load_config, override, run_name
-from asrnorm.errors import InputError, WrongCallError
+from asrnorm.errors import ConversionError, InputError, WrongCallError
 
 if TYPE_CHECKING:
     from asrnorm.results import RunResult
@@ -65,7 +65,7 @@ def train(
         check_config(config)
         if dry_run:
             rehearse(config)
-    except InputError as error:
+    except (InputError, ConversionError) as error:
         raise WrongCallError(str(error)) from error
     if dry_run:
         typer.echo(f"{dump_config(config)}# hash {content_hash(config)}")

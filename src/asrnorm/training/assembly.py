@@ -10,7 +10,7 @@ from asrnorm.conversion import convert
 from asrnorm.conversion.select import STILL_BATCH, Layers
 from asrnorm.data import SUITES, Suite, create_suite
 from asrnorm.data.fetch.weight_file import find_weights
-from asrnorm.errors import InputError, MissingDependencyError
+from asrnorm.errors import AsrnormError, InputError, MissingDependencyError
 from asrnorm.methods import METHODS, Method, create_method, keyed_generator
 from asrnorm.models import MODELS, Classifier, create_model, replaces_norms
 from asrnorm.models.base import PARTS
@@ -20,17 +20,27 @@ from asrnorm.precision import weight_dtype
 from asrnorm.world import World
 
 
-def check_config(config: RunConfig) -> None:
-    """Refuse names and options that no registry knows, before any data is touched.
+def check_names(config: RunConfig) -> None:
+    """Refuse names and options that no registry knows.
 
     Raises:
         UnknownNameError: with the nearest name that is known.
-        InputError: values that do not go together.
+        InputError: text where a number is wanted, and the like.
     """
     SUITES.check(config.suite.name, config.suite.args)
     MODELS.check(config.model.name, config.model.args)
     NORMS.check(config.norm.name, config.norm.args)
     METHODS.check(config.method.name, config.method.args)
+
+
+def check_config(config: RunConfig) -> None:
+    """Refuse what no run is started with, before any data is touched; finished ones of earlier versions may have it.
+
+    Raises:
+        UnknownNameError: with the nearest name that is known.
+        InputError: values that do not go together.
+    """
+    check_names(config)
     if config.seed < 0:
         raise InputError(f"seed must be at least 0, not {config.seed}")
     if config.calibrate and (config.weights is None or config.norm.name == "bn"):
@@ -59,10 +69,27 @@ def rehearse(config: RunConfig) -> None:
         InputError: what a constructor refuses.
     """
     create_suite(config.suite.name, **config.suite.args)
-    with torch.device("meta"), suppress(MissingDependencyError):
-        create_model(
-            config.model.name, norm=config.norm.name, norm_options=config.norm.args, **_model_options(config, 2)
-        )
+    with suppress(MissingDependencyError):
+        try:
+            with torch.device("meta"):
+                _rehearse_model(config)
+        except AsrnormError:
+            raise
+        except (RuntimeError, TypeError, NotImplementedError):
+            # A constructor that reads values, which tensors on paper do not have.
+            with torch.random.fork_rng(devices=[]):
+                _rehearse_model(config)
+
+
+def _rehearse_model(config: RunConfig) -> None:
+    options = _model_options(config, 2)
+    if config.weights is None:
+        create_model(config.model.name, norm=config.norm.name, norm_options=config.norm.args, **options)
+        return
+    model = create_model(config.model.name, **options)
+    # What `auto` picks depends on the weights, which are not read here.
+    if config.layers != "auto" and replaces_norms(model, config.norm.name, config.norm.args):
+        convert(model, config.norm.name, layers=config.layers, **config.norm.args)
 
 
 def build_model(config: RunConfig, suite: Suite, num_classes: int, device: torch.device) -> Classifier:

@@ -20,7 +20,7 @@ from asrnorm.errors import DivergenceError, InputError, InputTypeError
 from asrnorm.models import Classifier
 from asrnorm.models.weight import pack_state, read_state
 from asrnorm.results import RunResult, format_result, read_result
-from asrnorm.training.assembly import build_like, build_method, build_model, check_config, compile_parts
+from asrnorm.training.assembly import build_like, build_method, build_model, check_config, check_names, compile_parts
 from asrnorm.training.checkpoint import CheckpointStore
 from asrnorm.training.distributed import choose_device, from_first, join_world
 from asrnorm.training.environment import describe_environment, record_environment, refuse_other_data
@@ -115,7 +115,7 @@ def load_run(folder: str | Path, device: str = "auto") -> LoadedRun:
     """
     place = RunFolder(Path(folder))
     config = load_config(place.config)
-    check_config(config)
+    check_names(config)
     if not place.model.is_file():
         raise InputError(f"{place.path}: the run is not done, it has no {place.model.name}; asrnorm train goes on")
     chosen = choose_device(device)

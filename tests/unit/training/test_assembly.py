@@ -3,11 +3,11 @@
 import pytest
 import torch
 
-from asrnorm.errors import InputError
+from asrnorm.errors import ConversionError, InputError
 from asrnorm.models import MODELS, create_model
 from asrnorm.norms import NORMS
 from asrnorm.recipes import recipe
-from asrnorm.training.assembly import build_like, build_model, check_config
+from asrnorm.training.assembly import build_like, build_model, check_config, rehearse
 from helpers.tiny_run import Choice, ToyNet, ToySuite, tiny_config
 
 CPU = torch.device("cpu")
@@ -64,6 +64,28 @@ def test_a_model_with_other_outputs_than_classes_is_refused(monkeypatch):
 def test_layers_without_weights_to_convert_are_refused():
     with pytest.raises(InputError, match="layers=erly chooses norms of a pretrained network: it needs weights"):
         check_config(tiny_config(layers="erly"))
+
+
+def test_a_rehearsal_needs_no_weights_and_refuses_layers_that_are_not_there():
+    pretrained = {"model": Choice(name="resnet18"), "norm": Choice(name="asr"), "weights": "weights/nowhere.pth"}
+    for layers in ("auto", "early", "layer1.*"):
+        rehearse(tiny_config(**pretrained, layers=layers))
+    with pytest.raises(ConversionError, match="did you mean 'early'"):
+        rehearse(tiny_config(**pretrained, layers="erly"))
+    with pytest.raises(ConversionError, match="preset 'resnet-12' is for ResNets of basic blocks"):
+        rehearse(tiny_config(**{**pretrained, "model": Choice(name="resnet50")}, layers="resnet-12"))
+
+
+def test_a_rehearsal_makes_networks_whose_constructors_read_values(monkeypatch):
+    def reading(*, norm_layer, num_classes=3, rates=3):
+        return ToyNet(norm_layer=norm_layer, num_classes=num_classes, dropout=torch.linspace(0, 0.1, rates)[-1].item())
+
+    monkeypatch.setitem(MODELS._entries, "reading", reading)
+    state = torch.get_rng_state()
+    rehearse(tiny_config(model=Choice(name="reading")))
+    assert torch.equal(torch.get_rng_state(), state)
+    with pytest.raises(IndexError):  # its own error, as training would give it
+        rehearse(tiny_config(model=Choice(name="reading", args={"rates": 0})))
 
 
 def test_weights_that_are_not_there_are_told_with_a_file_that_can_be_had(tmp_path, monkeypatch):

@@ -3,6 +3,7 @@
 import dataclasses
 import json
 import shutil
+import threading
 from importlib import import_module
 
 import pytest
@@ -11,7 +12,7 @@ from PIL import Image
 from asrnorm.errors import InputError, InterruptedRunError
 from asrnorm.results import read_result
 from asrnorm.studies.store import read_origin
-from asrnorm.training import run
+from asrnorm.training import load_run, run
 from helpers.published import write_folder
 from helpers.tiny_run import Choice, ToySuite, logged_steps, tiny_config
 
@@ -129,3 +130,23 @@ def test_the_environment_names_the_test_images_that_were_scored(tmp_path, monkey
     assert environment["edition"] == "none yet"
     assert environment["resumed"] == [{"edition": "generated, seed 0"}]
     assert read_origin(tmp_path / "a" / "env.json")["edition"] == "generated, seed 0"
+
+
+def test_a_run_that_is_looked_at_for_a_moment_starts_all_the_same(tmp_path):
+    import fcntl
+
+    (tmp_path / "a").mkdir()
+    with (tmp_path / "a" / ".lock").open("ab") as lock:
+        fcntl.flock(lock, fcntl.LOCK_SH)
+        threading.Timer(0.1, fcntl.flock, (lock, fcntl.LOCK_UN)).start()
+        assert run(tiny_config(steps=2), tmp_path / "a").steps == 2
+
+
+def test_a_finished_run_is_opened_though_no_run_would_start_so_today(tmp_path):
+    run(tiny_config(steps=2), tmp_path / "a")
+    path = tmp_path / "a" / "config.yaml"
+    path.write_text(path.read_text().replace("selection: last", "selection: source-val"))
+    loaded = load_run(tmp_path / "a", device="cpu")
+    assert (loaded.config.selection, loaded.config.evaluate_every) == ("source-val", 0)
+    with pytest.raises(InputError, match="evaluate_every=0 makes none"):
+        run(loaded.config, tmp_path / "b")
