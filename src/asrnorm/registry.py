@@ -84,7 +84,8 @@ class Registry(Generic[T]):
         """
         known, kinds = self.options(name), self._kinds(name)
         for option, value in options.items():
-            if option not in known and option in inspect.signature(self[name]).parameters:
+            is_own = not str(getattr(self[name], "__module__", "")).startswith("asrnorm.")
+            if option not in known and is_own and option in inspect.signature(self[name]).parameters:
                 raise UnknownNameError(
                     f"option {option!r} of {self.kind} {name!r} must be keyword-only: put * before it in the signature"
                 )

@@ -62,7 +62,9 @@ class World:
             return
         used = [parameter.grad is not None for parameter in parameters]
         gradients = [p.grad if p.grad is not None else torch.zeros_like(p) for p in parameters]
-        counts = torch.tensor(used, dtype=gradients[0].dtype, device=gradients[0].device)
+        # A copy of `used` would wait for the device in every step, and nearly always all are used.
+        like = gradients[0]
+        counts = like.new_ones(len(used)) if all(used) else like.new_tensor(used)
         flat = torch.cat([*(gradient.flatten() for gradient in gradients), counts])
         distributed.all_reduce(flat)
         anywhere = used if all(used) else (flat[-len(used) :] > 0).tolist()

@@ -104,3 +104,10 @@ def typed():
         ) -> None: ...
 
     return things
+
+
+def test_what_a_thing_of_this_package_takes_first_is_no_option_and_no_advice_is_given_on_its_signature():
+    from asrnorm.norms import NORMS
+
+    with pytest.raises(UnknownNameError, match="unknown option of norm 'asr', 'num_features'; did you mean"):
+        NORMS.check("asr", {"num_features": 8})
