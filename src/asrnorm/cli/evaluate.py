@@ -28,14 +28,12 @@ if TYPE_CHECKING:
     from asrnorm.training import LoadedRun
 
 SCHEMA = 1
-# What may differ from training without making it another network.
-# Options by which a suite parts the images that are trained on from the others.
+# Options by which a suite parts the images that are scored from those that are trained on.
 _SPLITTING = {
-    "cifar10c": ("held_out",),
-    "digits": ("subset",),
     "digits_mini": ("seed",),
     "folder": ("validation", "test", "seed"),
 }
+# What may differ from training without making it another network.
 _CHANGEABLE = ("adversarial", "device", "evaluate_batch", "evaluate_limit", "norm", "precision", "suite")
 
 
@@ -113,7 +111,7 @@ def evaluate(
     if json_file is not None:
         write_whole(json_file, json.dumps(_describe(run, loaded.config, config, scores, attacks), indent=2))
     if name is not None:
-        keep_result(run, name, config, scores, attacks, time.monotonic() - started)
+        keep_result(run, name, config, scores, attacks, time.monotonic() - started, chosen.edition)
 
 
 def _refuse_mixtures(assignments: Mapping[str, object], data: Path | None, name: str | None, statistics: bool) -> None:
@@ -202,13 +200,19 @@ def _refuse_other_split(theirs: Choice, mine: Choice, loaded: "Suite", suite: "S
     same_images = mine.name in PUBLISHED or mine.args.get("root") == theirs.args.get("root")
     if mine.name != theirs.name or not same_images:
         return
-    changed = [name for name in _SPLITTING.get(mine.name, ()) if theirs.args.get(name) != mine.args.get(name)]
+    changed = [name for name in _SPLITTING.get(mine.name, ()) if _option(theirs, name) != _option(mine, name)]
     changed += ["source"] if suite.sources != loaded.sources else []
     if changed:
         raise WrongCallError(
             f"suite.{changed[0]} decides which images a run is trained on, so it stays as it was; other images are "
             "scored with --data or another --suite"
         )
+
+
+def _option(suite: Choice, name: str) -> object:
+    from asrnorm.data import SUITES
+
+    return suite.args.get(name, SUITES.options(suite.name)[name].default)
 
 
 def _change_norm(loaded: "LoadedRun", config: RunConfig) -> None:

@@ -34,7 +34,13 @@ def check_name(name: str) -> str:
 
 
 def keep_result(
-    run: Path, name: str, config: RunConfig, scores: "SuiteScore", attacks: Mapping[str, float], seconds: float
+    run: Path,
+    name: str,
+    config: RunConfig,
+    scores: "SuiteScore",
+    attacks: Mapping[str, float],
+    seconds: float,
+    edition: str = "",
 ) -> Path:
     """Write scores as `<run>/evaluations/<name>.json`, a result under the hash of the config they were made with.
 
@@ -45,6 +51,7 @@ def keep_result(
         scores: what came out.
         attacks: accuracy under each, where asked for.
         seconds: that it took.
+        edition: of the test images, as their suite tells it.
 
     Raises:
         InputError: the run is not done.
@@ -61,6 +68,7 @@ def keep_result(
         adversarial=dict(attacks),
         validation={},  # the run's is of the model as it was trained
         wall_seconds=round(seconds, 3),
+        origin={"edition": edition} if edition else {},
     )
     path = run / "evaluations" / f"{name}.json"
     with _folder_of(path):

@@ -4,6 +4,7 @@ The protocol of Volpi et al. (ADA, 2018; RSDA, 2019): 32x32 RGB, resized with La
 deviation. `docs/data/digits.md` has the sources of every choice.
 """
 
+import hashlib
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
@@ -92,6 +93,18 @@ class Digits(Suite):
     def sources(self) -> tuple[str, ...]:
         """MNIST."""
         return ("mnist",)
+
+    @property
+    def edition(self) -> str:
+        """What is generated, and by which code and libraries; empty where all is as published.
+
+        Example:
+            >>> Digits(syn_like=True).edition.partition(" by ")[0]
+            'syn_like generated, seed 0,'
+        """
+        made = ["mnist_m_like"] * (self.mnist_m == "generated") + ["syn_like"] * self.syn_like
+        makers = hashlib.sha256("\n".join(describe_makers()).encode()).hexdigest()[:7]
+        return f"{' and '.join(made)} generated, seed {self.seed}, by {makers}" if made else ""
 
     def parts(self) -> tuple[Part, ...]:
         """Return what is there and what is missing, from file names alone; targets as in the paper's table."""

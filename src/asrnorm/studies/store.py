@@ -72,7 +72,8 @@ def find_results(runs: Path, kept: Path | None = None) -> Store:
             except AsrnormError as error:
                 problems.append(str(error))
                 continue
-            result = replace(result, origin=read_origin(folder / "env.json"))
+            # An evaluation has the edition of its own test images, which may be others.
+            result = replace(result, origin={**read_origin(folder / "env.json"), **result.origin})
             again = path.parent != folder
             found.setdefault(result.config_hash, Found(result=result, folder=folder, scored_again=again))
     details = {} if kept is None else find_details(kept)

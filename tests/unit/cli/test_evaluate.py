@@ -340,6 +340,7 @@ def test_the_hash_in_the_file_is_that_of_the_run_whatever_is_set(tmp_path, monke
         (Choice(name="digits_mini", args={"root": "/moved"}), None),
         (Choice(name="folder", args={"root": "/a", "test": 0.3}), "test"),
         (Choice(name="folder", args={"root": "/b", "test": 0.3}), None),
+        (Choice(name="folder", args={"root": "/a", "seed": 0}), None),  # its default, spelled out
         (Choice(name="cifar10c", args={"held_out": 5000}), None),
     ],
 )

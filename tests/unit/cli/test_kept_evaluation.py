@@ -9,6 +9,7 @@ from asrnorm.cli.main import main
 from asrnorm.config import Choice, content_hash, override
 from asrnorm.errors import StorageError
 from asrnorm.results import read_result
+from asrnorm.studies.store import find_results
 from asrnorm.training import run
 from helpers import tiny_run
 from helpers.tiny_run import tiny_config
@@ -94,3 +95,14 @@ def test_a_folder_that_cannot_be_written_is_one_line(tmp_path):
     (tmp_path / "analyses").write_text("a file")
     with pytest.raises(StorageError, match=r"statistics\.npz: "):
         keep_statistics(tmp_path, {"a": np.zeros(1)})
+
+
+def test_an_evaluation_has_the_edition_of_its_own_test_images(tmp_path, toys, capsys, monkeypatch):
+    make(tmp_path / "runs" / "a")
+    monkeypatch.setattr(tiny_run.ToySuite, "edition", property(lambda self: "generated, seed 7"))
+    assert main(["evaluate", str(tmp_path / "runs" / "a"), "--set", "evaluate_batch=5", "--as", "again"]) == 0
+    found = find_results(tmp_path / "runs").results.values()
+    assert {one.scored_again: one.result.origin.get("edition") for one in found} == {
+        False: None,
+        True: "generated, seed 7",
+    }

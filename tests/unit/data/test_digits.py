@@ -147,3 +147,11 @@ def test_an_image_that_its_list_names_but_is_not_there(root):
     (root / "mnist_m" / "mnist_m_test" / "00000003.png").unlink()
     with pytest.raises(InputError, match=r"00000003\.png: No such file"):
         create_suite("digits", root=root, subset="all").targets["mnist_m"]
+
+
+def test_what_is_generated_is_told_with_its_makers_and_what_is_published_is_not(monkeypatch):
+    assert create_suite("digits", root="nowhere").edition == ""
+    made = create_suite("digits", root="nowhere", syn_like=True, mnist_m="generated", seed=3).edition
+    assert made.startswith("mnist_m_like and syn_like generated, seed 3, by ")
+    monkeypatch.setattr("asrnorm.data.digits.describe_makers", lambda: ["matplotlib 9.9"])
+    assert create_suite("digits", root="nowhere", syn_like=True, mnist_m="generated", seed=3).edition != made
