@@ -23,6 +23,12 @@ def read_position(job: Job) -> tuple[str, int]:
     return "train", 0
 
 
+def measure_way(job: Job) -> tuple[int, int, int]:
+    """Return how far a job is as numbers that only grow: its phase, the step of its log, the pieces that are there."""
+    phase, step = read_position(job)
+    return {"choose": 0, "train": 1}.get(phase, 2), step, -len(job.missing())
+
+
 def last_step(log: Path) -> int:
     """Return the step of the last whole row of a log, 0 where there is none.
 
@@ -39,8 +45,7 @@ def last_step(log: Path) -> int:
         return 0
     for line in reversed(lines):
         try:
-            step = json.loads(line)["step"]
-        except (ValueError, KeyError, TypeError):  # a row that is just being written, or cut by the tail
+            return int(json.loads(line)["step"])
+        except (ValueError, KeyError, TypeError, OverflowError, RecursionError):  # being written, cut, or damaged
             continue
-        return int(step)
     return 0

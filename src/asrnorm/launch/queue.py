@@ -11,7 +11,7 @@ from typing import Protocol
 
 from asrnorm.launch.executor import Ended, Executor
 from asrnorm.launch.job import Job
-from asrnorm.launch.position import read_position
+from asrnorm.launch.position import measure_way
 
 _TICK = 0.2  # seconds between two looks
 _BUSY_SECONDS = 3.0  # until a job that another process is at work on is looked at again
@@ -85,7 +85,7 @@ class Queue:
         self._executor, self._retry, self._view = executor, retry, view
         self.board = Board()
         self._failures: dict[Job, int] = {}
-        self._losses: dict[Job, tuple[int, tuple[str, int]]] = {}
+        self._losses: dict[Job, tuple[int, tuple[int, int, int]]] = {}
         todo: list[Job] = []
         for job in jobs:
             (todo if job.missing() else self.board.done).append(job)
@@ -152,11 +152,11 @@ class Queue:
             board.failed.append(Failure(job, ended.error))
 
     def _count_losses(self, job: Job) -> int:
-        """Count the machines that a job has lost since it last got any further."""
-        place = read_position(job)
-        times, before = self._losses.get(job, (0, place))
-        times = times + 1 if place == before else 1
-        self._losses[job] = times, place
+        """Count the machines that a job has lost since it last got further than ever before."""
+        place = measure_way(job)
+        times, furthest = self._losses.get(job, (0, place))
+        times = 1 if place > furthest else times + 1
+        self._losses[job] = times, max(place, furthest)
         return times
 
     def _finish(self, job: Job, seconds: float | None = None) -> None:

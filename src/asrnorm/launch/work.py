@@ -64,6 +64,7 @@ def work_there(job: Job, environment: Mapping[str, str], place: str) -> Ended:
 
 
 def _work(job: Job, environment: Mapping[str, str], wish: Callable[[], Wish], place: Path | None) -> Ended:
+    failed: str | None = None
     for piece in job.missing():
         if wish() != "go on":
             return Ended(job, "stopped")
@@ -76,8 +77,13 @@ def _work(job: Job, environment: Mapping[str, str], wish: Callable[[], Wish], pl
             return Ended(job, "done")
         if error is not None and piece.label == "train" and job.is_busy():  # by a command of its own, meanwhile
             return Ended(job, "busy")
-        if error is not None:
-            return Ended(job, "failed" if wish() == "go on" else "stopped", error)
+        if error is not None and wish() != "go on":
+            return Ended(job, "stopped", error)
+        if error is not None and piece.label == "train":
+            return Ended(job, "failed", error)
+        failed = failed or error  # what else is made of the run does not need this piece
+    if failed:
+        return Ended(job, "failed", failed)
     left = job.missing()
     if left:
         return Ended(job, "failed", f"{left[0].label} ended well but left no {left[0].product.name} for this config")

@@ -24,6 +24,13 @@ def test_the_last_whole_row_counts(tmp_path):
     assert last_step(log) == 0
 
 
+@pytest.mark.parametrize("step", ["null", '"x"', "NaN", "1e400", "[]", "{}"])
+def test_a_damaged_row_is_passed_over(tmp_path, step):
+    log = tmp_path / "log.jsonl"
+    log.write_text(f'{{"step": 4}}\n{{"step": {step}}}\n')
+    assert last_step(log) == 4
+
+
 def test_the_phases_of_a_job(tmp_path):
     job = fake_job(tmp_path / "a", steps=10, analyses=["statistics"])
     assert read_position(job) == ("train", 0)

@@ -101,6 +101,20 @@ def test_a_run_that_gets_on_may_lose_any_number_of_machines(tmp_path):
     assert len(executor.submitted) == 3 * _MOST_LOSSES + 1
 
 
+def test_a_run_that_dies_now_earlier_now_later_gets_no_further(tmp_path):
+    class Swaying(Scripted):
+        def submit(self, job):
+            super().submit(job)
+            job.folder.mkdir(exist_ok=True)
+            (job.folder / "log.jsonl").write_text(json.dumps({"step": 950 + 50 * (len(self.submitted) % 2)}) + "\n")
+
+    job = fake_job(tmp_path / "deadly", steps=2000)
+    executor = Swaying({"deadly": ["lost"] * 99})
+    outcome = launch([job], executor, view=Lines(), retry=0)
+    assert [failure.job.name for failure in outcome.failed] == ["deadly"]
+    assert len(executor.submitted) <= _MOST_LOSSES + 2
+
+
 def test_no_more_run_at_once_than_there_are_slots(tmp_path):
     view = Lines()
     launch([fake_job(tmp_path / str(index)) for index in range(7)], Scripted(slots=3), view=view)

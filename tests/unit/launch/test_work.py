@@ -40,6 +40,14 @@ def test_only_what_is_missing_is_done_again(tmp_path):
     assert (job.folder / "launch.log").read_text().count(": b\n") == 2
 
 
+def test_an_evaluation_that_fails_does_not_keep_the_others_from_being_made(tmp_path):
+    evaluations = [Evaluation(name=name, overrides={"evaluate_batch": 7}) for name in ("broken", "whole")]
+    job = fake_job(tmp_path / "a", evaluations=evaluations, analyses=["statistics"])
+    ended = do(job)
+    assert (ended.status, ended.error) == ("failed", "rendered digits need matplotlib")
+    assert [piece.label for piece in job.missing()] == ["broken"]
+
+
 @pytest.mark.parametrize(
     ("options", "error"),
     [
