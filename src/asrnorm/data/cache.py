@@ -168,7 +168,7 @@ def _build(place: Path, wanted: Mapping[str, Any], build: Callable[[EntryWriter]
         try:
             partial.rename(place)
         except OSError as error:
-            if error.errno not in _TAKEN:
+            if error.errno not in _TAKEN or _open(place, wanted) is None:
                 raise
         sync_folder(place.parent)
     finally:

@@ -139,7 +139,7 @@ def refuse_links_to_one(root: Path, samples: list[Sample]) -> None:
     Raises:
         InputError: with both names.
     """
-    folders = {folder for sample in samples for folder in (sample.path.parent, sample.path.parent.parent)}
+    folders = {folder for sample in samples for folder in sample.path.parents if folder.is_relative_to(root)} - {root}
     if not any(path.is_symlink() for path in (*folders, *(sample.path for sample in samples))):
         return
     seen: dict[str, str] = {}

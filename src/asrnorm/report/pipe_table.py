@@ -30,10 +30,10 @@ def pipe_head(names: Sequence[str], *, words: int) -> str:
 
 
 def escape(text: str) -> str:
-    r"""Return text without what would end a cell, set it in italics, or be taken for HTML.
+    r"""Return text without what would end a cell or its line, set it in italics, or be taken for HTML.
 
     Example:
         >>> escape("a|b*")
         'a\\|b\\*'
     """
-    return text.replace("|", "\\|").replace("*", "\\*").replace("<", "&lt;")
+    return " ".join(text.split()).replace("|", "\\|").replace("*", "\\*").replace("<", "&lt;")

@@ -118,7 +118,8 @@ def _sort(kept: RunResult | None, new: RunResult, renew: bool) -> str:
         return "added"
     if is_same(kept, new):
         return "same"
-    return "replaced" if renew and (kept.commit != new.commit or kept.commit.endswith("+")) else "differing"
+    other = kept.commits != new.commits or any(commit.endswith("+") for commit in kept.commits)
+    return "replaced" if renew and other else "differing"
 
 
 def _evaluations(study: Study, runs: set[str], seeds: Sequence[int], scale: Scale) -> set[str]:

@@ -173,3 +173,13 @@ def test_a_domain_that_is_a_link_to_another_is_refused(tmp_path):
     (tmp_path / "b").symlink_to(tmp_path / "a")
     with pytest.raises(InputError, match=r"a/cat/.* and b/cat/.* are one file; remove the link"):
         _ = create_suite("folder", root=tmp_path, source="a", size=8).classes
+
+
+def test_a_link_to_a_domain_whose_images_lie_deeper_is_refused_too(tmp_path):
+    for label in ("cat", "dog"):
+        place = tmp_path / "a" / label / "2024" / "may"
+        place.mkdir(parents=True)
+        (place / "0.png").touch()
+    (tmp_path / "b").symlink_to(tmp_path / "a")
+    with pytest.raises(InputError, match=r"a/cat/.* and b/cat/.* are one file; remove the link"):
+        refuse_links_to_one(tmp_path, list_images(tmp_path))

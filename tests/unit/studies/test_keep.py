@@ -120,6 +120,15 @@ def test_other_numbers_replace_those_of_another_commit_and_only_where_asked(plac
     assert sorted(one.result.average_accuracy for one in found) == [0.5, 0.9]
 
 
+def test_numbers_of_several_commits_are_replaced_by_those_of_one(place):
+    study = study_of(BN)
+    first, second = "a" * 40, "b" * 40
+    put_result(place["runs"], BN, 0, {"usps": 0.5}, commit=first, env={"resumed": [{"commit": second}]})
+    keep(study, **place)
+    put_result(place["runs"], BN, 0, {"usps": 0.9}, commit=first, env={})
+    assert keep(study, renew=True, **place).replaced == (content_hash(BN.config(0, "paper")),)
+
+
 def test_numbers_of_changed_files_are_replaced_by_others_of_the_same_commit(place):
     study = study_of(BN)
     put_result(place["runs"], BN, 0, {"usps": 0.5}, commit="c" * 40 + "+")
