@@ -4,6 +4,7 @@ import dataclasses
 import math
 import re
 from collections.abc import Mapping
+from functools import cache
 from pathlib import Path
 from typing import Any, Literal, get_args, get_origin, get_type_hints
 
@@ -11,6 +12,8 @@ from asrnorm.errors import InputError, UnknownNameError, describe_unknown
 
 NAMES = ("source", "target", "root")
 """Options of suites that name domains and folders, which may be called 01, 1e3 or on."""
+
+_MOST_BRACKETS = 1000  # that PyYAML is given: its time grows with the square of their depth
 
 # YAML 1.1 takes 1e-4 for text, since it has no point.
 _EXPONENT = re.compile(r"[+-]?\d+(\.\d*)?[eE][+-]?\d+")
@@ -27,13 +30,25 @@ def parse(text: str) -> Any:
 
     if _EXPONENT.fullmatch(text):
         return float(text)
+    if is_bracketed_beyond_reason(text):
+        return text
     if ":" in text and not text.startswith(("{", "[", '"', "'")):
         return text  # a path or a domain, which YAML would read as a mapping or as minutes and seconds
     try:
         value = yaml.safe_load(text)
-    except (yaml.YAMLError, ValueError, RecursionError):  # of a date that is none, or of a million brackets
+    except (yaml.YAMLError, ValueError, RecursionError):  # of a date that is none, or of hundreds of brackets
         return text
     return value if value is None or isinstance(value, bool | int | float | str | list | dict) else text
+
+
+def is_bracketed_beyond_reason(text: str) -> bool:
+    """Tell whether a text has more brackets than any config, so that reading it as YAML could take hours.
+
+    Example:
+        >>> is_bracketed_beyond_reason("[8, 16]"), is_bracketed_beyond_reason("[" * 20_000)
+        (False, True)
+    """
+    return text.count("[") + text.count("{") > _MOST_BRACKETS
 
 
 def match_number(current: Any, value: Any) -> Any:
@@ -64,7 +79,7 @@ def build(kind: Any, values: Mapping[str, Any], where: str) -> Any:
         UnknownNameError: a field that does not exist, or a word that is none of those allowed.
         InputError: a value of the wrong type, or a field that is missing.
     """
-    hints = get_type_hints(kind)
+    hints = _hints(kind)
     for name in values:
         if name not in hints:
             raise UnknownNameError(f"{where}: " + describe_unknown("field", str(name), hints))
@@ -72,6 +87,11 @@ def build(kind: Any, values: Mapping[str, Any], where: str) -> Any:
         return kind(**{name: _convert(hints[name], value, f"{where}: {name}") for name, value in values.items()})
     except TypeError as error:
         raise InputError(f"{where}: {error}".replace(f"{kind.__name__}.__init__() ", "")) from error
+
+
+@cache
+def _hints(kind: Any) -> dict[str, Any]:
+    return get_type_hints(kind)
 
 
 def _convert(hint: Any, value: Any, where: str) -> Any:

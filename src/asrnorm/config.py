@@ -12,7 +12,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Literal
 
-from asrnorm.coercion import NAMES, build, match_number, parse
+from asrnorm.coercion import NAMES, build, is_bracketed_beyond_reason, match_number, parse
 from asrnorm.errors import InputError, UnknownNameError, describe_unknown
 from asrnorm.fingerprint import difference, digest
 
@@ -218,6 +218,8 @@ def load_config(path: Path) -> RunConfig:
 
     try:
         text = path.read_text(encoding="utf-8")
+        if is_bracketed_beyond_reason(text):
+            raise InputError(f"{path}: not YAML of a config, with {text.count('[') + text.count('{'):,} brackets")
         # Aliases of aliases grow beyond any memory.
         if any(isinstance(event, yaml.AliasEvent) for event in yaml.parse(text, yaml.SafeLoader)):
             raise InputError(f"{path}: has a YAML alias (*name); write its value out")
@@ -226,7 +228,7 @@ def load_config(path: Path) -> RunConfig:
         raise InputError(f"{path}: no such config file") from None
     except OSError as error:
         raise InputError(f"{path}: {error.strerror}") from None
-    except (yaml.YAMLError, ValueError, RecursionError) as error:  # of a date that is none, or of a million brackets
+    except (yaml.YAMLError, ValueError, RecursionError) as error:  # of a date that is none, or of hundreds of brackets
         raise InputError(f"{path}: not YAML ({' '.join(str(error).split())})") from error
     if not isinstance(values, dict):
         raise InputError(f"{path}: holds no config")

@@ -214,7 +214,7 @@ def test_aliases_are_refused_before_they_grow(tmp_path):
         load_config(write(tmp_path, "\n".join(rows)))
 
 
-@pytest.mark.parametrize("value", ["2024-02-30", "9" * 5000, "[" * 20_000])
+@pytest.mark.parametrize("value", ["2024-02-30", "9" * 5000, "[" * 900, "[" * 1_000_000])
 def test_what_yaml_cannot_make_a_value_of_is_one_line_in_a_file_and_text_on_the_command_line(tmp_path, value):
     with pytest.raises(InputError, match="not YAML") as caught:
         load_config(write(tmp_path, f"layers: {value}"))
