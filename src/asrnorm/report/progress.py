@@ -5,6 +5,7 @@ from pathlib import Path
 
 from asrnorm.config import Scale
 from asrnorm.studies import Collected, collect, get_study, list_studies
+from asrnorm.studies.store import find_results
 
 _SCALES: tuple[Scale, ...] = ("paper", "short")
 
@@ -22,12 +23,14 @@ def render_progress(folder: Path, names: Sequence[str] | None = None) -> str:
         | --- | ---: | --- | --- |
         | [`table5`](studies/table5.md) | 9 | none | none |
     """
+    nowhere = folder / "no-runs"
+    store = find_results(nowhere, folder)
     lines = ["| study | rows that are run | at the paper's scale | short |", "| --- | ---: | --- | --- |"]
     for name in list_studies() if names is None else names:
         study = get_study(name)
         run = {row.label for row in study.rows if any(cell.runs for cell in row.cells.values())}
         if run:
-            parts = (collect(study, runs=folder / "no-runs", kept=folder, scale=scale) for scale in _SCALES)
+            parts = (collect(study, runs=nowhere, scale=scale, store=store) for scale in _SCALES)
             words = " | ".join(_describe(found, len(run)) for found in parts)
             lines.append(f"| [`{name}`](studies/{name}.md) | {len(run)} | {words} |")
     return "\n".join(lines)

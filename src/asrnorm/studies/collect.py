@@ -98,7 +98,13 @@ class Collected:
 
 
 def collect(
-    study: Study, *, runs: Path, kept: Path | None = None, scale: Scale = "paper", seeds: Sequence[int] | None = None
+    study: Study,
+    *,
+    runs: Path,
+    kept: Path | None = None,
+    scale: Scale = "paper",
+    seeds: Sequence[int] | None = None,
+    store: Store | None = None,
 ) -> Collected:
     """Return what was found for a study.
 
@@ -108,6 +114,7 @@ def collect(
         kept: where kept results lie, `*.jsonl`; a run folder goes before them.
         scale: of the runs; results of another are counted in a warning, never shown.
         seeds: which; by default 0 up to the study's number of them.
+        store: what lies in both folders, where it has been read already.
 
     Example:
         >>> from asrnorm.studies import get_study
@@ -116,8 +123,8 @@ def collect(
         (0, 28, 41.6)
     """
     chosen = tuple(range(study.seeds) if seeds is None else seeds)
-    store = find_results(runs, kept)
-    tasks = plan(study, seeds=chosen, scale=scale, runs=runs, kept=kept).tasks
+    store = find_results(runs, kept) if store is None else store
+    tasks = plan(study, seeds=chosen, scale=scale, runs=runs, store=store).tasks
     records = dict(_records(study, store, chosen, scale))
     gone = {column: _missing_of(study, column, records) for column in study.columns}
     cells = dict(_measure(study, records, gone))

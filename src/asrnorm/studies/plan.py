@@ -70,7 +70,15 @@ class Plan:
         return sum(task.state == state for task in self.tasks)
 
 
-def plan(study: Study, *, seeds: Sequence[int], scale: Scale, runs: Path, kept: Path | None = None) -> Plan:
+def plan(
+    study: Study,
+    *,
+    seeds: Sequence[int],
+    scale: Scale,
+    runs: Path,
+    kept: Path | None = None,
+    store: Store | None = None,
+) -> Plan:
     """Return the tasks of a study and how far each has come, from the folders under `runs` and the kept results.
 
     A run whose folder is gone counts as kept where everything that the study needs of it is kept: its result, its
@@ -83,6 +91,7 @@ def plan(study: Study, *, seeds: Sequence[int], scale: Scale, runs: Path, kept: 
         scale: of every run.
         runs: where run folders lie; it need not exist yet.
         kept: where kept results lie, `*.jsonl`.
+        store: what lies in both, where it has been read already.
 
     Example:
         >>> from asrnorm.studies import get_study
@@ -90,7 +99,7 @@ def plan(study: Study, *, seeds: Sequence[int], scale: Scale, runs: Path, kept: 
         >>> len(tasks), tasks[0].state
         (56, 'pending')
     """
-    store = find_results(runs, kept)
+    store = find_results(runs, kept) if store is None else store
     here = {identity: one for identity, one in store.results.items() if not (one.kept or one.scored_again)}
     folders = {identity: one.folder for identity, one in here.items() if one.folder}
     tasks: dict[str, Task] = {}
