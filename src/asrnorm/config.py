@@ -224,6 +224,8 @@ def load_config(path: Path) -> RunConfig:
         if any(isinstance(event, yaml.AliasEvent) for event in yaml.parse(text, yaml.SafeLoader)):
             raise InputError(f"{path}: has a YAML alias (*name); write its value out")
         values = yaml.safe_load(text)
+    except InputError:
+        raise  # a ValueError too
     except FileNotFoundError:
         raise InputError(f"{path}: no such config file") from None
     except OSError as error:

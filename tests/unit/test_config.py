@@ -210,8 +210,17 @@ def test_a_recipe_that_is_no_name_of_a_folder_is_refused(name):
 
 def test_aliases_are_refused_before_they_grow(tmp_path):
     rows = ["a0: &a0 [x, x]", *(f"a{i}: &a{i} [{', '.join([f'*a{i - 1}'] * 10)}]" for i in range(1, 10))]
-    with pytest.raises(InputError, match=r"has a YAML alias \(\*name\); write its value out"):
-        load_config(write(tmp_path, "\n".join(rows)))
+    path = write(tmp_path, "\n".join(rows))
+    with pytest.raises(InputError) as caught:
+        load_config(path)
+    assert str(caught.value) == f"{path}: has a YAML alias (*name); write its value out"
+
+
+def test_brackets_beyond_reason_are_counted_in_the_line(tmp_path):
+    path = write(tmp_path, "layers: " + "[" * 2000)
+    with pytest.raises(InputError) as caught:
+        load_config(path)
+    assert str(caught.value) == f"{path}: not YAML of a config, with 2,000 brackets"
 
 
 @pytest.mark.parametrize("value", ["2024-02-30", "9" * 5000, "[" * 900, "[" * 1_000_000])
