@@ -180,9 +180,14 @@ def _attack(
 
 
 def _choose_suite(loaded: "LoadedRun", config: RunConfig) -> "Suite":
-    from asrnorm.data import create_suite
+    from asrnorm.data import SUITES, create_suite
 
     theirs, mine = loaded.config.suite, config.suite
+    try:
+        if mine != theirs:
+            SUITES.check(mine.name, mine.args)
+    except InputError as error:
+        raise WrongCallError(str(error)) from error
     # Read at the size of the run: resized to it from another one, images are not what they were in training.
     size = {"size": theirs.args["size"]} if mine.name == theirs.name == "folder" and "size" in theirs.args else {}
     suite: Suite = loaded.suite if mine == theirs else create_suite(mine.name, **{**size, **mine.args})

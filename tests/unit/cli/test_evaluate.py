@@ -3,7 +3,6 @@
 import errno
 import json
 import os
-from contextlib import nullcontext
 from dataclasses import asdict
 from types import SimpleNamespace
 
@@ -11,14 +10,13 @@ import numpy as np
 import pytest
 import torch
 import typer
-from PIL import Image
 from typer.testing import CliRunner
 
-from asrnorm.cli.evaluate import _refuse_other_split, evaluate
-from asrnorm.config import Choice, content_hash
+from asrnorm.cli.evaluate import evaluate
+from asrnorm.config import content_hash
 from asrnorm.data import SUITES
 from asrnorm.errors import AsrnormError, InputError, StorageError, UnknownNameError, WrongCallError
-from asrnorm.evaluation import score, score_suite
+from asrnorm.evaluation import score_suite
 from helpers.finished_run import QuarterNet, install_run
 from helpers.toy_suite import ToySuite
 
@@ -62,31 +60,6 @@ def test_the_file_has_every_number_and_nothing_half_written_beside_it(run, tmp_p
     assert (values["recipe"], values["suite"]) == ("toy.erm_bn", "toy")
     assert values["config_hash"] == content_hash(run.config)
     assert [path.name for path in file.parent.iterdir()] == ["scores.json"]
-
-
-def test_new_places_are_scored_without_the_source(tmp_path, monkeypatch):
-    class Gone(ToySuite):
-        def load_source_test(self):
-            raise AssertionError("the source is not looked at")
-
-    run, folder = install_run(monkeypatch, tmp_path / "run", Gone()), tmp_path / "run"
-    data = ToySuite().source_test
-    for row, (pixels, label) in enumerate(zip(data.images, data.labels, strict=True)):
-        for place in ("north", "south") if row else ("north",):
-            path = tmp_path / "new" / place / run.classes[label] / f"{row}.png"
-            path.parent.mkdir(parents=True, exist_ok=True)
-            Image.fromarray(pixels).save(path)
-    result = call(folder, "--data", tmp_path / "new", "--json", tmp_path / "scores.json")
-    assert result.exit_code == 0, result.output
-    values = json.loads((tmp_path / "scores.json").read_text())
-    whole = score(run.model, data, name="north")
-    assert [(place["name"], place["num_samples"]) for place in values["domains"]] == [("north", 30), ("south", 29)]
-    assert values["domains"][0]["nll"] == pytest.approx(whole.nll)
-    assert values["domains"][0]["accuracy"] == whole.accuracy
-    assert (values["source"], values["suite"], values["data"]) == (None, None, str(tmp_path / "new"))
-    assert "average accuracy on 2 places" in result.stdout
-    few = call(folder, "--data", tmp_path / "new" / "south", "--set", "evaluate_limit=8")
-    assert [line.split()[-1] for line in few.stdout.splitlines() if line.startswith("south")] == ["8"]
 
 
 @pytest.mark.parametrize("words", [("--as", "x"), ("--statistics",), ("--suite", "toy"), ("--set", "adversarial=true")])
@@ -176,6 +149,7 @@ def test_bn_can_take_the_statistics_of_the_test_batch(run, tmp_path):
         (("--set", "device=nowhere"), InputError, "device 'nowhere' cannot be used"),
         (("--suite", "toy_strange"), InputError, "the run knows the classes a, b, c, d, suite 'toy' has w, x, y, z"),
         (("--suite", "digitz"), UnknownNameError, "did you mean 'digits'"),
+        (("--suite", "digits", "--set", "suite.syn_like=maybe"), WrongCallError, "'syn_like' .* must be bool, not 'ma"),
     ],
     ids=lambda value: " ".join(value) if isinstance(value, tuple) else "",
 )
@@ -299,16 +273,6 @@ def test_statistics_are_of_no_more_images_than_the_run_was_scored_on(tmp_path, m
     assert given[1][1] == 100
 
 
-def test_images_of_another_suite_come_at_the_size_that_the_network_was_trained_for(tmp_path, monkeypatch):
-    monkeypatch.setitem(SUITES._entries, "toy_large", lambda: ToySuite(targets=("far",), size=(16, 16)))
-    run = install_run(monkeypatch, tmp_path / "run", ToySuite())
-    sizes, features = set(), run.model.features
-    monkeypatch.setattr(run.model, "features", lambda images: sizes.add(tuple(images.shape[2:])) or features(images))
-    result = CliRunner().invoke(app, [str(tmp_path / "run"), "--suite", "toy_large"])
-    assert result.exit_code == 0, result.output
-    assert sizes == {(8, 8)}
-
-
 def test_attacks_are_seeded_as_the_run_and_on_the_images_that_are_scored(tmp_path, monkeypatch):
     calls = []
 
@@ -331,35 +295,6 @@ def test_the_hash_in_the_file_is_that_of_the_run_whatever_is_set(tmp_path, monke
     result = CliRunner().invoke(app, words)
     assert result.exit_code == 0, result.output
     assert json.loads(file.read_text())["config_hash"] == content_hash(run.config)
-
-
-@pytest.mark.parametrize(
-    ("mine", "refused"),
-    [
-        (Choice(name="digits_mini", args={"seed": 5}), "seed"),
-        (Choice(name="digits_mini", args={"root": "/moved"}), None),
-        (Choice(name="folder", args={"root": "/a", "test": 0.3}), "test"),
-        (Choice(name="folder", args={"root": "/b", "test": 0.3}), None),
-        (Choice(name="folder", args={"root": "/a", "seed": 0}), None),  # its default, spelled out
-        (Choice(name="cifar10c", args={"held_out": 5000}), None),
-    ],
-)
-def test_what_a_run_held_out_is_held_out_when_it_is_scored(mine, refused):
-    theirs = Choice(name="folder" if mine.name == "folder" else "digits_mini", args={"root": "/a"})
-    suite = ToySuite()
-    with (
-        nullcontext()
-        if refused is None
-        else pytest.raises(WrongCallError, match=f"suite.{refused} decides which images")
-    ):
-        _refuse_other_split(theirs, mine, suite, suite)
-
-
-def test_another_source_of_the_same_images_is_refused():
-    theirs, mine = (Choice(name="pacs", args={"source": name}) for name in ("photo", "sketch"))
-    suites = [SimpleNamespace(sources=(name,)) for name in ("photo", "sketch")]
-    with pytest.raises(WrongCallError, match=r"suite\.source decides which images a run is trained on, so it stays"):
-        _refuse_other_split(theirs, mine, *suites)
 
 
 def test_statistics_write_no_scores(run, tmp_path):

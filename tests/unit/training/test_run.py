@@ -121,17 +121,6 @@ def test_every_choice_is_checked_before_a_folder_is_made(tmp_path, changes, mess
     assert not (tmp_path / "a").exists()
 
 
-def test_two_processes_do_not_work_on_one_run(tmp_path):
-    import fcntl
-
-    (tmp_path / "a").mkdir()
-    with (tmp_path / "a" / ".lock").open("ab") as lock:
-        fcntl.flock(lock, fcntl.LOCK_EX)
-        with pytest.raises(InputError, match="another process"):
-            run(tiny_config(steps=2), tmp_path / "a")
-    run(tiny_config(steps=2), tmp_path / "a")
-
-
 def test_a_loaded_run_classifies_as_the_run_did(tmp_path):
     result = run(tiny_config(norm=Choice(name="asr", args={"gated_rescale": True})), tmp_path / "a")
     loaded = load_run(tmp_path / "a", device="cpu")

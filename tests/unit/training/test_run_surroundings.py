@@ -1,6 +1,7 @@
 """What a run needs around it: images that can be read, a device, targets to choose by, its own model."""
 
 import dataclasses
+import fcntl
 import json
 import shutil
 import threading
@@ -132,9 +133,16 @@ def test_the_environment_names_the_test_images_that_were_scored(tmp_path, monkey
     assert read_origin(tmp_path / "a" / "env.json")["edition"] == "generated, seed 0"
 
 
-def test_a_run_that_is_looked_at_for_a_moment_starts_all_the_same(tmp_path):
-    import fcntl
+def test_two_processes_do_not_work_on_one_run(tmp_path):
+    (tmp_path / "a").mkdir()
+    with (tmp_path / "a" / ".lock").open("ab") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        with pytest.raises(InputError, match="another process"):
+            run(tiny_config(steps=2), tmp_path / "a")
+    run(tiny_config(steps=2), tmp_path / "a")
 
+
+def test_a_run_that_is_looked_at_for_a_moment_starts_all_the_same(tmp_path):
     (tmp_path / "a").mkdir()
     with (tmp_path / "a" / ".lock").open("ab") as lock:
         fcntl.flock(lock, fcntl.LOCK_SH)

@@ -1,0 +1,95 @@
+"""Which images `asrnorm evaluate` scores: those of new places or another suite, none that were trained on."""
+
+import json
+from contextlib import nullcontext
+from types import SimpleNamespace
+
+import pytest
+import typer
+from PIL import Image
+from typer.testing import CliRunner
+
+from asrnorm.cli.evaluate import _refuse_other_split, evaluate
+from asrnorm.config import Choice
+from asrnorm.data import SUITES
+from asrnorm.errors import WrongCallError
+from asrnorm.evaluation import score
+from helpers.finished_run import install_run
+from helpers.toy_suite import ToySuite
+
+app = typer.Typer()
+app.command()(evaluate)
+
+
+def call(*words):
+    return CliRunner().invoke(app, [str(word) for word in words], env={"COLUMNS": "120"})
+
+
+def test_new_places_are_scored_without_the_source(tmp_path, monkeypatch):
+    class Gone(ToySuite):
+        def load_source_test(self):
+            raise AssertionError("the source is not looked at")
+
+    run, folder = install_run(monkeypatch, tmp_path / "run", Gone()), tmp_path / "run"
+    data = ToySuite().source_test
+    for row, (pixels, label) in enumerate(zip(data.images, data.labels, strict=True)):
+        for place in ("north", "south") if row else ("north",):
+            path = tmp_path / "new" / place / run.classes[label] / f"{row}.png"
+            path.parent.mkdir(parents=True, exist_ok=True)
+            Image.fromarray(pixels).save(path)
+    result = call(folder, "--data", tmp_path / "new", "--json", tmp_path / "scores.json")
+    assert result.exit_code == 0, result.output
+    values = json.loads((tmp_path / "scores.json").read_text())
+    whole = score(run.model, data, name="north")
+    assert [(place["name"], place["num_samples"]) for place in values["domains"]] == [("north", 30), ("south", 29)]
+    assert values["domains"][0]["nll"] == pytest.approx(whole.nll)
+    assert values["domains"][0]["accuracy"] == whole.accuracy
+    assert (values["source"], values["suite"], values["data"]) == (None, None, str(tmp_path / "new"))
+    assert "average accuracy on 2 places" in result.stdout
+    few = call(folder, "--data", tmp_path / "new" / "south", "--set", "evaluate_limit=8")
+    assert [line.split()[-1] for line in few.stdout.splitlines() if line.startswith("south")] == ["8"]
+
+
+def test_images_of_another_suite_come_at_the_size_that_the_network_was_trained_for(tmp_path, monkeypatch):
+    monkeypatch.setitem(SUITES._entries, "toy_large", lambda: ToySuite(targets=("far",), size=(16, 16)))
+    run = install_run(monkeypatch, tmp_path / "run", ToySuite())
+    sizes, features = set(), run.model.features
+    monkeypatch.setattr(run.model, "features", lambda images: sizes.add(tuple(images.shape[2:])) or features(images))
+    result = CliRunner().invoke(app, [str(tmp_path / "run"), "--suite", "toy_large"])
+    assert result.exit_code == 0, result.output
+    assert sizes == {(8, 8)}
+
+
+@pytest.mark.parametrize(
+    ("name", "theirs", "mine", "refused"),
+    [
+        ("digits_mini", {}, {"seed": 5}, "seed"),
+        ("digits_mini", {}, {"root": "/moved"}, None),
+        ("folder", {"root": "/a"}, {"root": "/a", "test": 0.3}, "test"),
+        ("folder", {"root": "/a"}, {"root": "/b", "test": 0.3}, None),
+        ("folder", {"root": "/a"}, {"root": "/a", "seed": 0}, None),  # its default, spelled out
+        # What is scored of these is the same, whatever was trained on.
+        ("digits", {"subset": "ada"}, {}, None),
+        ("cifar10c", {"held_out": 5000}, {}, None),
+    ],
+)
+def test_what_a_run_held_out_is_held_out_when_it_is_scored(name, theirs, mine, refused):
+    suite = ToySuite()
+    with (
+        nullcontext()
+        if refused is None
+        else pytest.raises(WrongCallError, match=f"suite.{refused} decides which images")
+    ):
+        _refuse_other_split(Choice(name=name, args=theirs), Choice(name=name, args=mine), suite, suite)
+
+
+def test_a_suite_of_another_name_may_be_split_as_it_likes():
+    mine, suite = Choice(name="cifar10c", args={"held_out": 5000}), ToySuite()
+    _refuse_other_split(Choice(name="digits_mini"), mine, suite, suite)
+
+
+def test_another_source_of_the_same_images_is_refused():
+    theirs, mine = (Choice(name="pacs", args={"source": name}) for name in ("photo", "sketch"))
+    suites = [SimpleNamespace(sources=(name,)) for name in ("photo", "sketch")]
+    with pytest.raises(WrongCallError, match=r"suite\.source decides which images a run is trained on, so it stays"):
+        _refuse_other_split(theirs, mine, *suites)
