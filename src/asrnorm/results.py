@@ -41,8 +41,8 @@ class RunResult:
         validation: accuracy of the reported model on validation images of the source by selection rule, where the suite
             has such images: what one setting may be chosen over another by.
         origin: of a kept result, what `env.json` says of its run: device, version of torch, day, edition of the test
-            images, and the commits at which it was resumed, where they are others. It is there to be read: results that
-            differ in it alone are the same.
+            images, and the commits at which it was resumed, where they are others; of a run scored again, the edition
+            alone. It is there to be read: results that differ in it alone are the same.
     """
 
     recipe: str
@@ -77,7 +77,7 @@ def to_plain(result: RunResult) -> dict[str, Any]:
     values = dataclasses.asdict(result)
     if math.isnan(result.average_accuracy):
         values["average_accuracy"] = None
-    for name in ("validation", "origin"):  # most suites have no validation images; kept results alone have an origin
+    for name in ("validation", "origin"):  # many suites have no validation images; a result.json has no origin
         if not values[name]:
             del values[name]
     return {"schema": values.pop("schema"), **values}

@@ -49,6 +49,19 @@ def test_a_network_without_norm_layer_is_converted(own, norm, kind, before):
     assert type(create_model("own").norm) is type(before(8)), "without a norm it stays as it is"
 
 
+@pytest.mark.parametrize(("norm", "kind"), [("asr", nn.BatchNorm1d), ("none", NoNorm)])
+def test_a_norm_after_a_dense_layer_is_removed_and_else_left_alone(own, norm, kind):
+    class Dense(OwnNetwork):
+        def __init__(self, num_classes):
+            super().__init__(num_classes)
+            self.head = nn.Sequential(nn.Linear(8, num_classes), nn.BatchNorm1d(num_classes))
+
+    own(lambda *, num_classes=5: Dense(num_classes))
+    model = create_model("own", norm=norm)
+    assert type(model.head[1]) is kind
+    assert model(torch.rand(4, 3, 8, 8)).shape == (4, 5)
+
+
 def test_a_network_without_norms_is_one_of_norm_none(own):
     own(lambda *, num_classes=5: OwnNetwork(num_classes, nn.Identity))
     assert type(create_model("own", norm="none").norm) is nn.Identity
