@@ -3,8 +3,9 @@
 from collections.abc import Mapping
 
 from asrnorm.studies.pacs_multi import left_out_runs
-from asrnorm.studies.pacs_reading import CHOOSE_BY, COLUMNS, RATES, VERSIONS, reading_row
+from asrnorm.studies.pacs_reading import COLUMNS, RATES, VERSIONS, reading_row
 from asrnorm.studies.pacs_single import MADE_OF
+from asrnorm.studies.reading import CHOOSE_BY
 from asrnorm.studies.spec import STUDIES, Row, Study
 
 

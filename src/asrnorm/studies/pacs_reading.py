@@ -8,10 +8,10 @@ from collections.abc import Mapping
 from itertools import product
 
 from asrnorm.studies.pacs_single import ACCURACY, MADE_OF, SOURCES, single_source_runs
+from asrnorm.studies.reading import CHOOSE_BY, SHOWN
 from asrnorm.studies.spec import STUDIES, Cell, Measure, Row, RunSpec, Study
 
-CHOOSE_BY = {"source-val": "Source, held out", "shifted-val": "Source, shifted"}
-COLUMNS = (*CHOOSE_BY.values(), *SOURCES, "Unseen")
+COLUMNS = (*CHOOSE_BY.values(), *SOURCES, SHOWN)
 LAYERS = ("resnet-12", "early", "but-last", "stages", "all")
 RATES = (0.01, 0.004, 0.02)
 # What the paper leaves open besides, each alone beside the first reading of the layers at the first rate.

@@ -98,7 +98,7 @@ def test_test_batches_are_seen_in_a_folder_of_runs_too(tmp_path):
     assert set_apart(collect_folder(tmp_path)) == ", not counting rows that see whole batches of test images"
 
 
-@pytest.mark.parametrize("name", ["cifar-reading", "pacs-reading", "pacs-multi-reading"])
+@pytest.mark.parametrize("name", ["cifar-reading", "digits-reading", "pacs-reading", "pacs-multi-reading"])
 def test_nothing_is_marked_where_nothing_may_be_chosen_by(name, tmp_path):
     study = get_study(name)
     make_up_runs(study, tmp_path, seeds=[0])

@@ -2,7 +2,8 @@ import pytest
 
 from asrnorm.config import content_hash
 from asrnorm.studies import collect, get_study
-from asrnorm.studies.pacs_reading import CHOOSE_BY, COLUMNS
+from asrnorm.studies.pacs_reading import COLUMNS
+from asrnorm.studies.reading import CHOOSE_BY
 from helpers.study_case import put_result
 
 

@@ -19,6 +19,7 @@ PUBLIC = [
     "ablation-residual",
     "cifar-erm",
     "cifar-reading",
+    "digits-reading",
     "digits-syn-like",
     "pacs-architecture",
     "pacs-multi-reading",
