@@ -15,6 +15,7 @@ PUBLIC = [
     "Batch",
     "__version__",
     "calibrate",
+    "confine",
     "conversion_summary",
     "convert",
     "corrupt",

@@ -10,6 +10,7 @@ __version__ = "0.1.0"
 
 if TYPE_CHECKING:
     from asrnorm.conversion import calibrate as calibrate
+    from asrnorm.conversion import confine as confine
     from asrnorm.conversion import conversion_summary as conversion_summary
     from asrnorm.conversion import convert as convert
     from asrnorm.conversion import reestimate as reestimate
@@ -33,6 +34,7 @@ _HOME = {
     "ASRNorm2d": "asrnorm.norms",
     "Batch": "asrnorm.methods",
     "calibrate": "asrnorm.conversion",
+    "confine": "asrnorm.conversion",
     "conversion_summary": "asrnorm.conversion",
     "convert": "asrnorm.conversion",
     "corrupt": "asrnorm.data.corruption",

@@ -85,6 +85,8 @@ class RunConfig:
         layers: which norms of a pretrained network are converted.
         calibrate: source batches on which the conversion is calibrated before training; 0 does not.
         reestimate: source batches from which running statistics are estimated before training; 0 does not.
+        confine: source images by whose range the learned means of ASR-Norm are confined after training; 0 leaves them
+            free, as in the paper.
         augment: of the training images: nothing, CIFAR's crop and flip, or PACS's set.
         shuffle: draw batches at random; off keeps the order of the set, as the Digits protocols do.
         selection: which checkpoint is reported; `oracle` looks at the targets and is labelled so.
@@ -114,6 +116,7 @@ class RunConfig:
     layers: str = "auto"
     calibrate: int = 0
     reestimate: int = 0
+    confine: int = 0
     augment: Literal["none", "cifar", "pacs"] = "none"
     shuffle: bool = True
     selection: Selection = "last"
@@ -135,7 +138,7 @@ class RunConfig:
         for name in ("steps", "batch_size", "evaluate_batch", "checkpoint_every", "log_every"):
             if getattr(self, name) < 1:
                 raise InputError(f"{name} must be at least 1, not {getattr(self, name)}")
-        for name in ("evaluate_every", "evaluate_limit", "lambda_every", "calibrate", "reestimate"):
+        for name in ("evaluate_every", "evaluate_limit", "lambda_every", "calibrate", "reestimate", "confine"):
             if getattr(self, name) < 0:
                 raise InputError(f"{name} must be at least 0, not {getattr(self, name)}")
         root = self.suite.args.get("root")

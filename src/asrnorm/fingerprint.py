@@ -17,6 +17,7 @@ PUBLISHED = ("cifar10c", "digits", "digits_mini", "pacs")
 ADDED: dict[str, Any] = {
     "calibrate": 0,
     "reestimate": 0,
+    "confine": 0,
     "optim.warmup_steps": 0,
     "optim.norm_warmup_steps": 0,
     "optim.norm_lr": 1,

@@ -21,6 +21,7 @@ CASES = (
     KernelCase((2, 6, 4, 4), options={"residual": False}, layout="sliced"),
     KernelCase((2, 5, 3, 4), options={"statistics": "layer"}, layout="transposed"),
     KernelCase((4, 6, 5, 5), options={"statistics": "batch"}),
+    KernelCase((4, 6, 5, 5), options=RELU, limit=0.01),
     KernelCase((4, 7, 1, 1)),
     KernelCase((1, 1, 2, 2), shift=300.0),
     KernelCase((3, 9, 6, 6), "as", layout="channels_last"),

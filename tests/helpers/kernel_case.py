@@ -21,6 +21,7 @@ class KernelCase:
     Args:
         layout: `contiguous`, `channels_last`, `sliced` (every second channel and column of a larger tensor) or
             `transposed`.
+        limit: of the learned mean on either side, in deviations.
     """
 
     shape: tuple[int, ...]
@@ -30,6 +31,7 @@ class KernelCase:
     layout: str = "contiguous"
     shift: float = 1.0
     seed: int = 0
+    limit: float | None = None
 
     def layer(self, device: str = "cpu") -> nn.Module:
         """Return the layer with weights far from their start, so that nothing is one or zero by chance."""
@@ -40,6 +42,9 @@ class KernelCase:
         with torch.no_grad():
             for parameter in layer.parameters():
                 parameter += 0.2 * torch.randn(parameter.shape, generator=generator)
+        if self.limit is not None:
+            limit = torch.full((self.shape[1],), self.limit)
+            layer.confine(-limit, limit)
         return layer.to(device)
 
     def tensors(self, device: str = "cpu") -> tuple[Tensor, Tensor]:

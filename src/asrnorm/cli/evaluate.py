@@ -15,6 +15,7 @@ from asrnorm.cli.kept_evaluation import check_name, keep_result, keep_statistics
 from asrnorm.cli.own_module import Modules, import_modules
 from asrnorm.cli.run_folder import check_place, open_run, read_assignments
 from asrnorm.cli.score_table import print_attacks, print_places, print_scores
+from asrnorm.cli.scored_network import change_limits, change_norm
 from asrnorm.config import Choice, RunConfig, content_hash, override
 from asrnorm.errors import InputError, WrongCallError, first_line
 from asrnorm.fingerprint import PUBLISHED
@@ -34,7 +35,7 @@ _SPLITTING = {
     "folder": ("validation", "test", "seed"),
 }
 # What may differ from training without making it another network.
-_CHANGEABLE = ("adversarial", "device", "evaluate_batch", "evaluate_limit", "norm", "precision", "suite")
+_CHANGEABLE = ("adversarial", "confine", "device", "evaluate_batch", "evaluate_limit", "norm", "precision", "suite")
 
 
 def evaluate(
@@ -64,7 +65,8 @@ def evaluate(
     """Show accuracy, Brier score, NLL and calibration error of a run, domain by domain.
 
     Example: `asrnorm evaluate runs/digits.erm_asr--s0--0123456789 --json scores.json`. Batch norm with the statistics
-    of the test batch: `--set norm=bn_test --set evaluate_batch=16`. With `--as`, as many images per domain are scored
+    of the test batch: `--set norm=bn_test --set evaluate_batch=16`. ASR-Norm whose learned means stay in the range that
+    they have on 2,000 source images: `--set confine=2000`. With `--as`, as many images per domain are scored
     as the run itself scored; without it, all. To score images collected after training: `--data new_site`; the
     training images are not needed.
     """
@@ -84,9 +86,10 @@ def evaluate(
         read_result(run / "result.json")  # of which what is kept takes what it does not measure again
     config = _change_config(loaded.config, assignments)
     chosen = loaded.suite if data is not None else _choose_suite(loaded, config)
-    _change_norm(loaded, config)
+    change_norm(loaded, config)
     if "device" in assignments:
         _move(loaded, config.device)
+    change_limits(loaded, config)
 
     if statistics:
         _analyze(run, loaded, config, chosen)
@@ -218,22 +221,6 @@ def _option(suite: Choice, name: str) -> object:
     from asrnorm.data import SUITES
 
     return suite.args.get(name, SUITES.options(suite.name)[name].default)
-
-
-def _change_norm(loaded: "LoadedRun", config: RunConfig) -> None:
-    """Let BN look at the test batch, where that is asked for."""
-    if config.norm == loaded.config.norm:
-        return
-    if (loaded.config.norm.name, config.norm.name) != ("bn", "bn_test"):
-        raise InputError(
-            f"a trained network keeps its norm: {loaded.config.norm.name!r} cannot become {config.norm.name!r}; "
-            "only 'bn' can become 'bn_test'"
-        )
-    if config.norm.args not in ({}, loaded.config.norm.args):
-        raise InputError("bn_test has the options that the run's bn was trained with: leave norm.OPTION out")
-    from asrnorm.conversion import convert
-
-    convert(loaded.model, "bn_test", layers="all", **loaded.config.norm.args)
 
 
 def _move(loaded: "LoadedRun", device: str) -> None:

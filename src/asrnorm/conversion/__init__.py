@@ -2,6 +2,7 @@
 
 from asrnorm.conversion.calibration import CalibrationReport as CalibrationReport
 from asrnorm.conversion.calibration import calibrate as calibrate
+from asrnorm.conversion.confinement import confine as confine
 from asrnorm.conversion.reestimation import reestimate as reestimate
 from asrnorm.conversion.select import PRESETS as PRESETS
 from asrnorm.conversion.summary import ConversionSummary as ConversionSummary

@@ -13,15 +13,15 @@ from torch import Tensor, nn
 from asrnorm import ops
 from asrnorm.errors import InputError, InputTypeError
 from asrnorm.norms.base import NORMS, affine_parameters, check_eps, spatial_size
+from asrnorm.norms.confined import ConfinesShift
 from asrnorm.norms.dense import read_dense
-from asrnorm.norms.running import TracksBatch
 
 Statistics = Literal["instance", "batch", "layer"]
 STATISTICS = ("instance", "batch", "layer")
 
 
 @NORMS.register("asr")
-class ASRNorm2d(TracksBatch):
+class ASRNorm2d(ConfinesShift):
     r"""ASR-Norm: each sample is standardized and rescaled by statistics that small networks learn from it.
 
     $\mu_\text{stan} = \lambda_\mu f(\mu) + (1-\lambda_\mu)\mu$,
@@ -117,6 +117,7 @@ class ASRNorm2d(TracksBatch):
             if gated_rescale:
                 self.lambda_beta, self.lambda_gamma = logit(gate_init), logit(gate_init)
         self.gamma_bias, self.beta_bias = affine_parameters(num_features, **factory)
+        self.start_free()
         if statistics == "batch":
             self.start_tracking(**factory)
 
@@ -193,6 +194,7 @@ class ASRNorm2d(TracksBatch):
             self.gamma_bias,
             self.beta_bias,
             native=self._native(x),
+            limits=self.limits,
             eps=self.eps,
             activation=self.activation or activation,
         )
@@ -210,7 +212,7 @@ class ASRNorm2d(TracksBatch):
             return None
         with ops.full_precision(x):
             native = self._native(x, track=False)  # to look is not to train
-            return ops.learned_standardization(*ops.channel_stats(x, self.eps), nets, native)
+            return ops.learned_standardization(*ops.channel_stats(x, self.eps), nets, native, self.limits)
 
     def standardize_nets(self) -> ops.StandardizeNets | None:
         """Return the weights of the standardization networks as `asrnorm.ops` takes them."""

@@ -145,6 +145,7 @@ def asr_norm(
     beta_bias: Tensor,
     *,
     native: tuple[Tensor, Tensor] | None = None,
+    limits: tuple[Tensor, Tensor] | None = None,
     eps: float = 1e-5,
     eps_out: float | None = None,
     activation: str | None = None,
@@ -153,7 +154,7 @@ def asr_norm(
     outer = eps if eps_out is None else eps_out
     if not takes_kernels(x):
         pass
-    elif native is None:
+    elif native is None and limits is None:
         from asrnorm.ops.triton import library, parameter
 
         weights = parameter.flatten(standardize, rescale, gamma_bias, beta_bias)
@@ -162,7 +163,9 @@ def asr_norm(
         with reference.full_precision(x):
             x, mean_nc, variance_nc = with_moments(x)
             std_nc = torch.sqrt(variance_nc + eps)
-            vectors = reference.learned_vectors(mean_nc, std_nc, standardize, rescale, gamma_bias, beta_bias, native)
+            vectors = reference.learned_vectors(
+                mean_nc, std_nc, standardize, rescale, gamma_bias, beta_bias, native, limits
+            )
             return standardize_rescale(x, *vectors, eps=outer, activation=activation)
     return reference.asr_norm(
         x,
@@ -171,6 +174,7 @@ def asr_norm(
         gamma_bias,
         beta_bias,
         native=native,
+        limits=limits,
         eps=eps,
         eps_out=eps_out,
         activation=activation,

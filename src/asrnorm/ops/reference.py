@@ -186,6 +186,7 @@ def learned_standardization(
     std_nc: Tensor,
     nets: StandardizeNets,
     native: tuple[Tensor, Tensor] | None = None,
+    limits: tuple[Tensor, Tensor] | None = None,
 ) -> tuple[Tensor, Tensor]:
     r"""The statistics $\mu_\text{stan}, \sigma_\text{stan}$ by which a sample is standardized (equations 5 to 7).
 
@@ -198,18 +199,22 @@ def learned_standardization(
         std_nc: likewise.
         nets: the weights; without lambdas the learned statistics stand alone.
         native: what the residual terms mix in; the sample's own statistics where `None`.
+        limits: the least and the most that `mu_stan` may differ from the sample's mean, in its standard deviations,
+            `(c,)` each. Paper: has none.
 
     Returns:
         `(mu_stan, sigma_stan)`, `(n, c)` each.
     """
-    learned_mu = _encode_decode(mean_nc, nets.encoder, nets.mu_decoder)
-    learned_sigma = F.relu(_encode_decode(std_nc, nets.encoder, nets.sigma_decoder))
-    if nets.lambda_mu is None or nets.lambda_sigma is None:
-        return learned_mu, learned_sigma
-    native_mean, native_std = (mean_nc, std_nc) if native is None else native
-    gate_mu, gate_sigma = _gate(nets.lambda_mu, mean_nc), _gate(nets.lambda_sigma, std_nc)
-    mu_stan = gate_mu * learned_mu + (1 - gate_mu) * native_mean
-    sigma_stan = gate_sigma * learned_sigma + (1 - gate_sigma) * native_std
+    mu_stan = _encode_decode(mean_nc, nets.encoder, nets.mu_decoder)
+    sigma_stan = F.relu(_encode_decode(std_nc, nets.encoder, nets.sigma_decoder))
+    if nets.lambda_mu is not None and nets.lambda_sigma is not None:
+        native_mean, native_std = (mean_nc, std_nc) if native is None else native
+        gate_mu, gate_sigma = _gate(nets.lambda_mu, mean_nc), _gate(nets.lambda_sigma, std_nc)
+        mu_stan = gate_mu * mu_stan + (1 - gate_mu) * native_mean
+        sigma_stan = gate_sigma * sigma_stan + (1 - gate_sigma) * native_std
+    if limits is not None:
+        least, most = (mean_nc + limit.to(std_nc.dtype) * std_nc for limit in limits)
+        mu_stan = torch.minimum(torch.maximum(mu_stan, least), most)
     return mu_stan, sigma_stan
 
 
@@ -240,11 +245,12 @@ def learned_vectors(
     gamma_bias: Tensor,
     beta_bias: Tensor,
     native: tuple[Tensor, Tensor] | None = None,
+    limits: tuple[Tensor, Tensor] | None = None,
 ) -> tuple[Tensor, Tensor, Tensor, Tensor]:
     """What a sample is standardized and rescaled by: mu_stan, sigma_stan, gamma, beta; arguments as in `asr_norm`."""
     mu_stan, sigma_stan = (mean_nc, std_nc) if native is None else native
     if standardize is not None:
-        mu_stan, sigma_stan = learned_standardization(mean_nc, std_nc, standardize, native)
+        mu_stan, sigma_stan = learned_standardization(mean_nc, std_nc, standardize, native, limits)
     gamma, beta = gamma_bias.to(mean_nc.dtype), beta_bias.to(mean_nc.dtype)
     if rescale is not None:
         gamma, beta = learned_rescaling(mean_nc, std_nc, rescale, gamma_bias, beta_bias)
@@ -259,6 +265,7 @@ def asr_norm(
     beta_bias: Tensor,
     *,
     native: tuple[Tensor, Tensor] | None = None,
+    limits: tuple[Tensor, Tensor] | None = None,
     eps: float = 1e-5,
     eps_out: float | None = None,
     activation: str | None = None,
@@ -273,6 +280,7 @@ def asr_norm(
         beta_bias: `(c,)`.
         native: statistics to use instead of the sample's own in the residual terms; the networks still read the
             sample's own.
+        limits: of the learned mean, as in `learned_standardization`.
         eps: under the root of the standard deviation, and again beside `sigma_stan`.
         eps_out: beside `sigma_stan`, where it differs: plain instance normalization has zero.
         activation: `None` or `"relu"`.
@@ -282,6 +290,6 @@ def asr_norm(
     """
     with full_precision(x):
         mean_nc, std_nc = channel_stats(x, eps)
-        vectors = learned_vectors(mean_nc, std_nc, standardize, rescale, gamma_bias, beta_bias, native)
+        vectors = learned_vectors(mean_nc, std_nc, standardize, rescale, gamma_bias, beta_bias, native, limits)
         y = standardize_rescale(x, *vectors, eps=eps if eps_out is None else eps_out)
         return F.relu(y) if activation == "relu" else y

@@ -15,7 +15,7 @@ from asrnorm.methods import METHODS, Method, create_method, keyed_generator
 from asrnorm.models import MODELS, Classifier, create_model, replaces_norms
 from asrnorm.models.base import PARTS
 from asrnorm.models.normalized import NormalizedInput
-from asrnorm.norms import NORMS
+from asrnorm.norms import NORMS, ARNorm2d, ASRNorm2d
 from asrnorm.precision import weight_dtype
 from asrnorm.world import World
 
@@ -45,6 +45,10 @@ def check_config(config: RunConfig) -> None:
         raise InputError(f"seed must be at least 0, not {config.seed}")
     if config.calibrate and (config.weights is None or config.norm.name == "bn"):
         raise InputError("calibrate needs a pretrained network whose norms are converted: weights, and a norm but bn")
+    if config.confine and config.norm.name in NORMS and not _learns_standardization(config):
+        raise InputError(f"confine is for norms that learn their standardization, asr and as, not {config.norm.name!r}")
+    if config.confine and config.compile:
+        raise InputError("confine looks into layers that compile=true has joined; evaluate --set confine=N later does")
     if config.optim.norm_warmup_steps and config.weights is None:
         raise InputError("optim.norm_warmup_steps lets a pretrained network wait: it needs weights")
     if config.layers != "auto" and config.weights is None:
@@ -58,6 +62,12 @@ def check_config(config: RunConfig) -> None:
             "number of steps"
         )
     create_method(config.method.name, **config.method.args)  # its constructor checks the values of its options
+
+
+def _learns_standardization(config: RunConfig) -> bool:
+    factory = NORMS[config.norm.name]
+    learns = isinstance(factory, type) and issubclass(factory, ASRNorm2d) and not issubclass(factory, ARNorm2d)
+    return learns and config.norm.args.get("standardize", True) is not False
 
 
 def rehearse(config: RunConfig) -> None:

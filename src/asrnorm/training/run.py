@@ -22,6 +22,7 @@ from asrnorm.models.weight import pack_state, read_state
 from asrnorm.results import RunResult, format_result, read_result
 from asrnorm.training.assembly import build_like, build_method, build_model, check_config, check_names, compile_parts
 from asrnorm.training.checkpoint import CheckpointStore
+from asrnorm.training.confinement import confine_to_source
 from asrnorm.training.distributed import choose_device, from_first, join_world
 from asrnorm.training.environment import describe_environment, record_environment, refuse_other_data
 from asrnorm.training.folder import RunFolder, write_run_file
@@ -157,6 +158,8 @@ def _work(config: RunConfig, site: _Site) -> RunResult:
     if selector is not None:
         trainer.model.load_state_dict(selector.weights)
         stop = selector.step
+    if config.confine:
+        confine_to_source(trainer.model, suite, config, site.world)
     if site.world.rank == 0:
         _save_model(site.folder.model, trainer.model)
     result = _evaluate(config, suite, trainer.model, site, commit=commit, steps=stop)

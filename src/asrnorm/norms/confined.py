@@ -1,0 +1,91 @@
+"""Limits to what a layer may learn to subtract, found on source images after training."""
+
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from asrnorm import ops
+from asrnorm.errors import InputError
+from asrnorm.norms.running import TracksBatch
+
+_NAMES = ("shift_least", "shift_most")
+
+
+class ConfinesShift(TracksBatch):
+    """A layer that learns a mean to subtract, and can be kept from straying further from the sample's than it has.
+
+    Paper: has no such limit. A subclass has `standardize`, `eps`, `gamma_bias` and `learned_statistics`.
+    """
+
+    standardize: bool
+    eps: float
+    gamma_bias: Tensor
+    shift_least: Tensor | None
+    shift_most: Tensor | None
+
+    def start_free(self) -> None:
+        """Register the limits as absent."""
+        for name in _NAMES:
+            self.register_buffer(name, None)
+
+    def learned_statistics(self, x: Tensor) -> tuple[Tensor, Tensor] | None:
+        """Return `mu_stan` and `sigma_stan` of every sample, `(n, c)` each; `None` where none are learned."""
+        raise NotImplementedError
+
+    def learned_shift(self, x: Tensor) -> Tensor:
+        """Return how far `mu_stan` is from each sample's mean, in the sample's deviations, `(n, c)`.
+
+        Raises:
+            InputError: the layer learns no standardization.
+        """
+        learned = self.learned_statistics(x)
+        if learned is None:
+            raise InputError(f"{self.label()}: it learns no standardization")
+        with ops.full_precision(x):
+            mean, std = ops.channel_stats(x, self.eps)
+            return (learned[0] - mean) / std
+
+    @property
+    def limits(self) -> tuple[Tensor, Tensor] | None:
+        """The least and the most that `mu_stan` may differ from the mean, in deviations; `None` as in the paper."""
+        return None if self.shift_least is None or self.shift_most is None else (self.shift_least, self.shift_most)
+
+    def confine(self, least: Tensor | None, most: Tensor | None) -> None:
+        """Confine `mu_stan` to a range around the sample's mean; `None` for both sets it free.
+
+        Paper: has no such limit. They are kept with the weights; `asrnorm.confine` finds them.
+
+        Args:
+            least: in standard deviations of the sample, `(c,)`.
+            most: likewise.
+
+        Raises:
+            InputError: the layer learns no standardization, one limit without the other, or of another shape.
+
+        Example:
+            >>> from asrnorm.norms import ASRNorm2d
+            >>> layer = ASRNorm2d(2)
+            >>> layer.confine(-torch.ones(2), torch.ones(2))
+            >>> sorted(name for name, _ in layer.named_buffers())
+            ['shift_least', 'shift_most']
+        """
+        if least is not None and most is not None:
+            if not self.standardize:
+                raise InputError(f"{self.label()}: it learns no standardization that could be confined")
+            shapes = {tuple(least.shape), tuple(most.shape)}
+            if shapes != {(self.num_features,)} or bool((least > most).any()):
+                raise InputError(f"{self.label()}: limits are ({self.num_features},) each, the least below the most")
+            like = self.gamma_bias
+            least, most = (limit.detach().clone().to(like.device, like.dtype) for limit in (least, most))
+        elif least is not None or most is not None:
+            raise InputError(f"{self.label()}: give both limits, or None for both")
+        self.shift_least, self.shift_most = least, most
+
+    def _load_from_state_dict(self, state_dict: dict[str, Any], prefix: str, *rest: Any) -> None:
+        """Take up the limits that weights come with; weights without any leave the layer free."""
+        if self.standardize and all(f"{prefix}{name}" in state_dict for name in _NAMES):
+            self.shift_least, self.shift_most = (torch.zeros_like(self.gamma_bias.detach()) for _ in _NAMES)
+        elif f"{prefix}gamma_bias" in state_dict:
+            self.shift_least = self.shift_most = None
+        super()._load_from_state_dict(state_dict, prefix, *rest)

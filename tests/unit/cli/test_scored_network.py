@@ -1,0 +1,77 @@
+"""`asrnorm evaluate --set confine=N`: a finished run scored with its learned means confined, or set free again."""
+
+import json
+from dataclasses import replace
+
+import pytest
+import torch
+import typer
+from typer.testing import CliRunner
+
+from asrnorm import recipe
+from asrnorm.cli.evaluate import evaluate
+from asrnorm.errors import ConversionError
+from asrnorm.models.weight import pack_state, read_state
+from asrnorm.results import read_result
+from asrnorm.training.run import load_run, run
+
+app = typer.Typer()
+app.command()(evaluate)
+
+
+def call(*words):
+    return CliRunner().invoke(app, [str(word) for word in words], env={"COLUMNS": "120"})
+
+
+def scores(folder, *words):
+    file = folder / "scores.json"
+    result = call(folder, "--json", file, *words)
+    assert result.exit_code == 0, result.output
+    return json.loads(file.read_text())
+
+
+@pytest.fixture(scope="module")
+def trained(tmp_path_factory):
+    """A run whose learned means lie far from the images' own."""
+    folder = tmp_path_factory.mktemp("runs") / "asr"
+    run(recipe("digits_mini.erm_asr", scale="smoke"), folder)
+    state = read_state(folder / "model.safetensors")
+    for name, value in state.items():
+        if "mu_decoder.weight" in name:
+            state[name] = value * 200
+    (folder / "model.safetensors").write_bytes(pack_state(state))
+    return folder
+
+
+def test_confined_and_free_score_differently_and_the_weights_stay(trained):
+    before = (trained / "model.safetensors").read_bytes()
+    free, confined = scores(trained), scores(trained, "--set", "confine=30")
+    nlls = [{domain["name"]: domain["nll"] for domain in found["domains"]} for found in (free, confined)]
+    assert nlls[0].keys() == nlls[1].keys()
+    assert nlls[0] != nlls[1]
+    assert (trained / "model.safetensors").read_bytes() == before
+    assert all(module.limits is None for module in load_run(trained).model.modules() if hasattr(module, "limits"))
+
+
+def test_kept_under_a_name_it_lies_with_the_run(trained):
+    assert call(trained, "--set", "confine=30", "--as", "confined-30").exit_code == 0
+    kept = read_result(trained / "evaluations" / "confined-30.json")
+    assert kept.config_hash != read_result(trained / "result.json").config_hash
+    assert kept.recipe == "digits_mini.erm_asr"
+
+
+def test_a_confined_run_is_scored_free_where_that_is_asked_for(trained, tmp_path):
+    config = replace(recipe("digits_mini.erm_asr", scale="smoke"), confine=30)
+    run(config, tmp_path / "confined")
+    state = read_state(tmp_path / "confined" / "model.safetensors")
+    limits = {name: torch.zeros_like(value) for name, value in state.items() if "shift_" in name}
+    assert len(limits) == 4
+    (tmp_path / "confined" / "model.safetensors").write_bytes(pack_state({**state, **limits}))
+    assert scores(tmp_path / "confined")["source"] != scores(tmp_path / "confined", "--set", "confine=0")["source"]
+
+
+def test_what_learns_no_mean_cannot_be_confined(tmp_path):
+    run(recipe("digits_mini.erm_none", scale="smoke"), tmp_path / "none")
+    result = call(tmp_path / "none", "--set", "confine=30")
+    assert isinstance(result.exception, ConversionError)
+    assert "no layer that learns its standardization" in str(result.exception)
