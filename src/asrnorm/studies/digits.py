@@ -13,6 +13,8 @@ RSDA_PRINTED = "47.4±4.8 81.5±1.6 62.0±1.2 83.1±1.2 68.5"
 # Paper: the batch of BN-Test on Digits is not given, only that it is large.
 BN_TEST_BATCH = 500
 BN_TEST_BATCHES = (16, 64, 256)
+# Ours, and not the paper's: the learned means stay in the range that they have on so many source images.
+CONFINED = Evaluation(name="confined-2000", overrides={"confine": 2_000})
 OWN_INTERVAL: dict[str, object] = {"method.interval": 10_000}
 _BUDGETS = (
     "The rows down to ME-ADA are trained on 10,000 images for 10,001 steps, the RSDA rows on 55,000 images for a "
@@ -22,6 +24,27 @@ _STAND_IN = "The study digits-syn-like has these runs on a generated stand-in fo
 _INTERVAL = (
     "RSDA searches every 1,000 steps, as the ASR-Norm paper says. The paper's row is copied from RSDA, whose released "
     "run searches every 10,000 steps"
+)
+
+
+_ON_ASR_NORM = (
+    "RSDA has the paper's numbers, RSDA + ASR-Norm is 4.3 below it, where the paper has it 1.3 above. The weights of "
+    "seeds 0 and 1 show why: the lambdas end at .05 to .07, but the networks behind them have no bound, and after a "
+    "million steps without weight decay they answer with numbers of several hundred. The mean that is subtracted "
+    "then lies off the image's own, in the second layer by a median of 1.0 to 1.1 deviations on MNIST and 1.7 to 2.1 "
+    "on SVHN, there by 13 to 17 in one case of a hundred. Activations that no later layer has met follow: the mean "
+    "log-loss on SVHN is 255, 55 and 194, and 1.9 to 2.1 without a norm.",
+    "The row confined is seeds 0 and 1 of those runs scored again, on a CPU and without more training: no learned mean "
+    "may be further from an image's own than it is on 2,000 MNIST training images, channel by channel "
+    "(asrnorm.confine). MNIST scores as before, and each unseen set comes within 0.8 of the paper's number. The rule "
+    "looks at no target, but was found while looking at these. What kept the paper's networks in bounds is not known.",
+    "Tried besides, with a smaller network, one seed each: at ten times the learning rate, 16,000 steps are too few "
+    "for the decline, and ASR-Norm, with biases or without, is two to four points below IN and far above no norm; at "
+    "thirty times it declines after 12,000 steps, and less so with weight decay on its networks.",
+)
+_ON_ME_ADA = (
+    "ME-ADA is below its paper, by more than the deviation on SVHN and USPS: its code reports the step that is best on "
+    "the targets, our row the last one."
 )
 
 
@@ -83,6 +106,7 @@ def table1() -> Study:
             digits_row("ME-ADA", "digits.me_ada_none", "42.6 63.3 50.4 81.0 59.3", copied_from="ME-ADA"),
             digits_row("RSDA", "digits.rsda_none", RSDA_PRINTED, copied_from="RSDA"),
             digits_row(OURS, "digits.rsda_asr", OURS_PRINTED),
+            digits_row(f"{OURS}, confined", "digits.rsda_asr", evaluation=CONFINED),
             digits_row("RSDA, search every 10,000", "digits.rsda_none", overrides=OWN_INTERVAL),
             digits_row(f"{OURS}, search every 10,000", "digits.rsda_asr", overrides=OWN_INTERVAL),
         ),
@@ -90,6 +114,8 @@ def table1() -> Study:
         footnotes=(
             _BUDGETS,
             f"{_INTERVAL}, as in the last two rows, which are not in the paper.",
+            *_ON_ASR_NORM,
+            _ON_ME_ADA,
             "Here ERM, M-ADA and ME-ADA are initialized as in ADA's code. The code of M-ADA (its ERM included) and "
             "that of ME-ADA use PyTorch's default initialization.",
             _STAND_IN,
