@@ -5,6 +5,7 @@ import pytest
 from asrnorm.config import content_hash
 from asrnorm.studies import get_study, keep
 from asrnorm.studies.collect import collect
+from asrnorm.studies.digits_stand_in import _LEFT_OUT
 from asrnorm.studies.plan import iterate_specs, plan
 from helpers.study_case import put_result
 
@@ -26,6 +27,14 @@ def test_it_has_the_runs_of_both_tables_and_no_other(study):
         return {content_hash(spec.config(2, "paper")) for name in names for spec in iterate_specs(get_study(name))}
 
     assert hashes("digits-syn-like") == hashes("table1", "table9")
+
+
+def test_what_it_leaves_out_is_a_row_of_the_tables_and_a_run_of_another_row(study):
+    rows = {row.label: row for name in ("table1", "table9") for row in get_study(name).rows}
+    assert {row.label for row in study.rows} | set(_LEFT_OUT) == {
+        label for label, row in rows.items() if not row.not_run
+    }
+    assert not {row.label for row in study.rows} & set(_LEFT_OUT)
 
 
 def test_a_run_is_scored_as_in_its_table_but_for_the_stand_in(study):
