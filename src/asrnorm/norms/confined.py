@@ -74,8 +74,10 @@ class ConfinesShift(TracksBatch):
             if not self.standardize:
                 raise InputError(f"{self.label()}: it learns no standardization that could be confined")
             shapes = {tuple(least.shape), tuple(most.shape)}
-            if shapes != {(self.num_features,)} or bool((least > most).any()):
-                raise InputError(f"{self.label()}: limits are ({self.num_features},) each, the least below the most")
+            if shapes != {(self.num_features,)} or not bool((least <= most).all()):  # NaN is neither
+                raise InputError(
+                    f"{self.label()}: limits are ({self.num_features},) each, the least not above the most"
+                )
             like = self.gamma_bias
             least, most = (limit.detach().clone().to(like.device, like.dtype) for limit in (least, most))
         elif least is not None or most is not None:

@@ -15,7 +15,7 @@ logger = logging.getLogger("asrnorm")
 
 
 def confine_to_source(model: Classifier, suite: Suite, config: RunConfig, world: World = ALONE) -> None:
-    """Confine the learned means of a model to their range on training images, as they are scored: not augmented.
+    """Confine the learned means of a model to their range on training images, which are not augmented for it.
 
     Every process takes all of the images, and all go on with what the first has found.
 

@@ -108,7 +108,8 @@ def test_an_exported_program_has_the_limits():
 @pytest.mark.parametrize(
     ("limits", "message"),
     [
-        ((torch.ones(4), -torch.ones(4)), "the least below the most"),
+        ((torch.ones(4), -torch.ones(4)), "the least not above the most"),
+        ((-torch.ones(4), torch.full((4,), float("nan"))), "the least not above the most"),
         ((-torch.ones(3), torch.ones(3)), r"limits are \(4,\) each"),
         ((-torch.ones(4), None), "give both limits"),
     ],
