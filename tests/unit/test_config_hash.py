@@ -58,6 +58,7 @@ HASHED = {
     "layers": "all",
     "calibrate": 1,
     "reestimate": 1,
+    "confine": 1,
     "augment": "pacs",
     "shuffle": False,
     "selection": "oracle",
