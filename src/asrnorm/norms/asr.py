@@ -214,6 +214,19 @@ class ASRNorm2d(ConfinesShift):
             native = self._native(x, track=False)  # to look is not to train
             return ops.learned_standardization(*ops.channel_stats(x, self.eps), nets, native, self.limits)
 
+    def learned_shift(self, x: Tensor) -> Tensor:
+        """Return how far `mu_stan` is from each sample's mean, in the sample's deviations, `(n, c)`.
+
+        Raises:
+            InputError: the layer learns no standardization.
+        """
+        learned = self.learned_statistics(x)
+        if learned is None:
+            raise InputError(f"{self.label()}: it learns no standardization")
+        with ops.full_precision(x):
+            mean, std = ops.channel_stats(x, self.eps)
+            return (learned[0] - mean) / std
+
     def standardize_nets(self) -> ops.StandardizeNets | None:
         """Return the weights of the standardization networks as `asrnorm.ops` takes them."""
         if not self.standardize:

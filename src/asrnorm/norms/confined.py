@@ -5,7 +5,6 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from asrnorm import ops
 from asrnorm.errors import InputError
 from asrnorm.norms.running import TracksBatch
 
@@ -15,11 +14,10 @@ _NAMES = ("shift_least", "shift_most")
 class ConfinesShift(TracksBatch):
     """A layer that learns a mean to subtract, and can be kept from straying further from the sample's than it has.
 
-    Paper: has no such limit. A subclass has `standardize`, `eps`, `gamma_bias` and `learned_statistics`.
+    Paper: has no such limit. A subclass has `standardize` and `gamma_bias`.
     """
 
     standardize: bool
-    eps: float
     gamma_bias: Tensor
     shift_least: Tensor | None
     shift_most: Tensor | None
@@ -28,23 +26,6 @@ class ConfinesShift(TracksBatch):
         """Register the limits as absent."""
         for name in _NAMES:
             self.register_buffer(name, None)
-
-    def learned_statistics(self, x: Tensor) -> tuple[Tensor, Tensor] | None:
-        """Return `mu_stan` and `sigma_stan` of every sample, `(n, c)` each; `None` where none are learned."""
-        raise NotImplementedError
-
-    def learned_shift(self, x: Tensor) -> Tensor:
-        """Return how far `mu_stan` is from each sample's mean, in the sample's deviations, `(n, c)`.
-
-        Raises:
-            InputError: the layer learns no standardization.
-        """
-        learned = self.learned_statistics(x)
-        if learned is None:
-            raise InputError(f"{self.label()}: it learns no standardization")
-        with ops.full_precision(x):
-            mean, std = ops.channel_stats(x, self.eps)
-            return (learned[0] - mean) / std
 
     @property
     def limits(self) -> tuple[Tensor, Tensor] | None:

@@ -8,7 +8,7 @@ from asrnorm.studies.reading import COLUMNS, SHOWN, read_run
 from asrnorm.studies.spec import STUDIES, Study
 
 # Without biases and with an encoder each is what fits the paper's table of parameters; TensorFlow, in which RSDA is
-# written, has an eps of .001 in its norms. Weight decay is CIFAR's, where the networks stay small under it.
+# written, has an eps of .001 in its norms. Weight decay is CIFAR's.
 CHANGES: dict[str, dict[str, object]] = {
     "no biases": {"norm.bias": False},
     "no biases, an encoder each": {"norm.bias": False, "norm.share_rescale_encoder": False},

@@ -48,7 +48,9 @@ def check_config(config: RunConfig) -> None:
     if config.confine and config.norm.name in NORMS and not _learns_standardization(config):
         raise InputError(f"confine is for norms that learn their standardization, asr and as, not {config.norm.name!r}")
     if config.confine and config.compile:
-        raise InputError("confine looks into layers that compile=true has joined; evaluate --set confine=N later does")
+        raise InputError(
+            "confine cannot look into compiled layers: leave out compile, or asrnorm evaluate --set confine=N afterwards"
+        )
     if config.optim.norm_warmup_steps and config.weights is None:
         raise InputError("optim.norm_warmup_steps lets a pretrained network wait: it needs weights")
     if config.layers != "auto" and config.weights is None:

@@ -53,7 +53,7 @@ def test_norms_without_a_learned_mean_are_refused_before_training(name):
 
 
 def test_a_compiled_run_and_a_negative_number_are_refused(config):
-    with pytest.raises(InputError, match="compile=true"):
+    with pytest.raises(InputError, match="compiled layers"):
         check_config(replace(config, confine=20, compile=True))
     with pytest.raises(InputError, match="confine must be at least 0"):
         replace(config, confine=-1)
