@@ -49,7 +49,7 @@ def check_config(config: RunConfig) -> None:
         raise InputError(f"confine is for norms that learn their standardization, asr and as, not {config.norm.name!r}")
     if config.confine and config.compile:
         raise InputError(
-            "confine cannot look into compiled layers: leave out compile, or asrnorm evaluate --set confine=N afterwards"
+            "confine cannot look into compiled layers: leave out compile, or use evaluate --set confine=N afterwards"
         )
     if config.optim.norm_warmup_steps and config.weights is None:
         raise InputError("optim.norm_warmup_steps lets a pretrained network wait: it needs weights")
