@@ -9,6 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from torch import nn
 
+from asrnorm import ops
 from asrnorm.errors import InputError
 from asrnorm.norms import ARNorm2d, ASNorm2d, ASRNorm2d
 
@@ -127,3 +128,20 @@ def test_a_layer_that_learns_no_mean_has_none_to_confine():
         ARNorm2d(4).confine(-torch.ones(4), torch.ones(4))
     with pytest.raises(InputError, match="learns no standardization"):
         ARNorm2d(4).learned_shift(images())
+
+
+@pytest.mark.gpu
+@pytest.mark.parametrize("norm", [ASRNorm2d, ASNorm2d])
+@pytest.mark.parametrize("layout", [torch.contiguous_format, torch.channels_last])
+def test_a_gpu_confines_as_the_reference(norm, layout):
+    layer = strayed(norm, channels=64).cuda()
+    x = torch.randn(6, 64, 9, 9, device="cuda").to(memory_format=layout).requires_grad_()
+    limit = layer.learned_shift(x).detach().abs().median().expand(64)
+    layer.confine(-limit, limit)
+    found = {}
+    for backend in ("reference", "triton"):
+        with ops.use_backend(backend):
+            y = layer(x)
+            found[backend] = (y, *torch.autograd.grad(y.square().sum(), [x, *layer.parameters()]))
+    for slow, fast in zip(*found.values(), strict=True):
+        torch.testing.assert_close(fast, slow, rtol=1e-3, atol=1e-4 * float(slow.abs().max()))
