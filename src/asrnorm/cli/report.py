@@ -159,8 +159,12 @@ def _keep(what: str, scale: str, runs: Path, seeds: int | None, *, renew: bool) 
         f"{len(done.same)} of {runs} kept before",
     ]
     typer.echo(f"{done.path}: {', '.join(words)}", err=True)
+    advice = "of the same commit" if renew else "--renew takes those of another commit"
+    if done.repeated:
+        typer.echo(
+            f"{len(done.repeated)} made once more with the same numbers; the kept ones stay ({advice})", err=True
+        )
     if done.differing:
-        advice = "of the same commit" if renew else "--renew takes those of another commit"
         typer.echo(
             f"warning: {len(done.differing)} were kept with other numbers and stay as they were ({advice}), such as "
             f"{done.differing[0]}",

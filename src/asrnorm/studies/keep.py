@@ -9,7 +9,7 @@ import json
 import shutil
 import zipfile
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, fields, replace
 from pathlib import Path
 
 from asrnorm.config import Scale, content_hash, run_name
@@ -33,6 +33,8 @@ class Keeping:
         added: new lines.
         replaced: lines of another commit that gave way.
         same: kept before, with the same numbers.
+        repeated: kept before, and made once more with the same numbers, at another commit or in another time; left as
+            they were.
         differing: kept before with other numbers, and left as they were.
     """
 
@@ -40,6 +42,7 @@ class Keeping:
     added: tuple[str, ...] = ()
     replaced: tuple[str, ...] = ()
     same: tuple[str, ...] = ()
+    repeated: tuple[str, ...] = ()
     differing: tuple[str, ...] = ()
 
 
@@ -74,7 +77,7 @@ def keep(
     files = {path: {one.config_hash: one for one in read_lines(path)} for path in sorted(kept.glob("*.jsonl"))}
     own = kept / f"{study.name}.jsonl"
     before = {identity: path for path in reversed(files) for identity in files[path]}
-    sorts: dict[str, list[str]] = {"added": [], "replaced": [], "same": [], "differing": []}
+    sorts: dict[str, list[str]] = {field.name: [] for field in fields(Keeping) if field.name != "path"}
     for task in tasks:
         identity = content_hash(task.config)
         found, path = store.results.get(identity), before.get(identity, own)
@@ -119,7 +122,11 @@ def _sort(kept: RunResult | None, new: RunResult, renew: bool) -> str:
     if is_same(kept, new):
         return "same"
     other = kept.commits != new.commits or any(commit.endswith("+") for commit in kept.commits)
-    return "replaced" if renew and other else "differing"
+    if renew and other:
+        return "replaced"
+    return (
+        "repeated" if is_same(kept, replace(new, commit=kept.commit, wall_seconds=kept.wall_seconds)) else "differing"
+    )
 
 
 def _evaluations(study: Study, runs: set[str], seeds: Sequence[int], scale: Scale) -> set[str]:

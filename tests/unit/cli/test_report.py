@@ -130,6 +130,18 @@ def test_other_numbers_are_told_and_left(place, capsys):
     assert path.read_text() == before
 
 
+def test_a_run_made_once_more_with_the_same_numbers_is_no_warning(place, capsys):
+    words = ["report", "table3", "--scale", "smoke", "--seeds", "2", "--keep"]
+    main(words)
+    path = place / "results" / "table3.jsonl"
+    path.write_text(re.sub(r'"wall_seconds": [^,]+', '"wall_seconds": 7.5', path.read_text(), count=1))
+    capsys.readouterr()
+    assert main(words) == 0
+    told = capsys.readouterr().err
+    assert "1 made once more with the same numbers; the kept ones stay" in told
+    assert "other numbers" not in told
+
+
 def wide_folder(tmp_path, monkeypatch):
     """A folder of runs with more domains than 80 columns hold."""
     names = tuple(f"field_trial_{number}" for number in range(12))

@@ -120,6 +120,16 @@ def test_other_numbers_replace_those_of_another_commit_and_only_where_asked(plac
     assert sorted(one.result.average_accuracy for one in found) == [0.5, 0.9]
 
 
+def test_the_same_numbers_at_another_commit_are_called_the_same_numbers(place):
+    study = study_of(BN)
+    keep(study, **place)
+    before = texts(place["kept"])
+    put_result(place["runs"], BN, 0, USPS, commit="b" * 40)
+    found, identity = keep(study, **place), content_hash(BN.config(0, "paper"))
+    assert (found.repeated, found.differing, texts(place["kept"])) == ((identity,), (), before)
+    assert keep(study, renew=True, **place).replaced == (identity,)
+
+
 def test_numbers_of_several_commits_are_replaced_by_those_of_one(place):
     study = study_of(BN)
     first, second = "a" * 40, "b" * 40
