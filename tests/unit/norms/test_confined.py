@@ -136,7 +136,8 @@ def test_a_layer_that_learns_no_mean_has_none_to_confine():
 def test_a_gpu_confines_as_the_reference(norm, layout):
     layer = strayed(norm, channels=64).cuda()
     x = torch.randn(6, 64, 9, 9, device="cuda").to(memory_format=layout).requires_grad_()
-    limit = layer.learned_shift(x).detach().abs().median().expand(64)
+    shifts = layer.learned_shift(x).detach().abs().flatten().sort().values
+    limit = shifts[190:192].mean().expand(64)  # between two, not at a kink
     layer.confine(-limit, limit)
     found = {}
     for backend in ("reference", "triton"):
@@ -144,4 +145,4 @@ def test_a_gpu_confines_as_the_reference(norm, layout):
             y = layer(x)
             found[backend] = (y, *torch.autograd.grad(y.square().sum(), [x, *layer.parameters()]))
     for slow, fast in zip(*found.values(), strict=True):
-        torch.testing.assert_close(fast, slow, rtol=1e-3, atol=1e-4 * float(slow.abs().max()))
+        torch.testing.assert_close(fast, slow, rtol=1e-3, atol=1e-4 * slow.detach().abs().max().item())
