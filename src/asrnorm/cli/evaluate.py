@@ -14,8 +14,8 @@ from rich.console import Console
 from asrnorm.cli.kept_evaluation import check_name, keep_result, keep_statistics
 from asrnorm.cli.own_module import Modules, import_modules
 from asrnorm.cli.run_folder import check_place, open_run, read_assignments
-from asrnorm.cli.score_table import print_attacks, print_places, print_scores
-from asrnorm.cli.scored_network import change_limits, change_norm
+from asrnorm.cli.score_table import print_attacks, print_places, print_scores, print_validation
+from asrnorm.cli.scored_network import change_limits, change_norm, validate_limits
 from asrnorm.config import Choice, RunConfig, content_hash, override
 from asrnorm.errors import InputError, WrongCallError, first_line
 from asrnorm.fingerprint import PUBLISHED
@@ -111,10 +111,14 @@ def evaluate(
         return
     scores = _score_suite(loaded, chosen, limit, form)
     attacks = _attack(loaded, chosen, scores.source, config.seed, limit, form) if config.adversarial else {}
+    validation = validate_limits(loaded, config, limit)
+    print_validation(validation)
     if json_file is not None:
-        write_whole(json_file, json.dumps(_describe(run, loaded.config, config, scores, attacks), indent=2))
+        described = _describe(run, loaded.config, config, scores, attacks) | {"validation": validation}
+        write_whole(json_file, json.dumps(described, indent=2))
     if name is not None:
-        keep_result(run, name, config, scores, attacks, time.monotonic() - started, chosen.edition)
+        seconds = time.monotonic() - started
+        keep_result(run, name, config, scores, attacks, seconds, edition=chosen.edition, validation=validation)
 
 
 def _refuse_mixtures(assignments: Mapping[str, object], data: Path | None, name: str | None, statistics: bool) -> None:

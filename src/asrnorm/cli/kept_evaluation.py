@@ -40,7 +40,9 @@ def keep_result(
     scores: "SuiteScore",
     attacks: Mapping[str, float],
     seconds: float,
+    *,
     edition: str = "",
+    validation: Mapping[str, float] | None = None,
 ) -> Path:
     """Write scores as `<run>/evaluations/<name>.json`, a result under the hash of the config they were made with.
 
@@ -52,6 +54,7 @@ def keep_result(
         attacks: accuracy under each, where asked for.
         seconds: that it took.
         edition: of the test images, as their suite tells it.
+        validation: accuracy on validation images of the source, where it was measured again.
 
     Raises:
         InputError: the run is not done.
@@ -66,7 +69,7 @@ def keep_result(
         missing=tuple(scores.missing),
         average_accuracy=scores.average_accuracy,
         adversarial=dict(attacks),
-        validation={},  # the run's is of the model as it was trained
+        validation=dict(validation or {}),  # the run's is of the model as it was trained
         wall_seconds=round(seconds, 3),
         origin={"edition": edition} if edition else {},
     )

@@ -58,6 +58,12 @@ def _add(table: Table, domain: "DomainScore") -> None:
     table.add_row(escape(domain.name), *_cells([domain]), f"{domain.num_samples:,}")
 
 
+def print_validation(found: Mapping[str, float]) -> None:
+    """Print the accuracy on validation images of the source, by the rule of selection that looks at it."""
+    for rule, accuracy in found.items():
+        Console(highlight=False).print(f"{rule} accuracy, on held-out images of the source: {100 * accuracy:.2f} %")
+
+
 def print_attacks(attacks: Mapping[str, float], clean: "DomainScore") -> None:
     """Print the accuracy under each attack, below the clean one."""
     table = _table("attack", "accuracy %")

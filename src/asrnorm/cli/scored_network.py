@@ -1,9 +1,11 @@
 """What may be changed of a trained network before it is scored again, without training."""
 
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from asrnorm.config import RunConfig
 from asrnorm.errors import InputError
+from asrnorm.world import ALONE
 
 if TYPE_CHECKING:
     from asrnorm.training import LoadedRun
@@ -40,3 +42,21 @@ def change_limits(loaded: "LoadedRun", config: RunConfig) -> None:
     for layer in loaded.model.modules():
         if isinstance(layer, ASRNorm2d):
             layer.confine(None, None)
+
+
+def validate_limits(loaded: "LoadedRun", config: RunConfig, limit: int) -> dict[str, float]:
+    """Return the accuracy on validation images of the source where limits were set or lifted: what to choose them by.
+
+    Otherwise empty: the run has measured it.
+
+    Args:
+        loaded: the run, its network changed.
+        config: with what was changed.
+        limit: images at most, 0 for all.
+    """
+    if config.confine == loaded.config.confine:
+        return {}
+    from asrnorm.training.selection import validate
+
+    device = next(loaded.model.parameters()).device
+    return validate(loaded.model, loaded.suite, replace(config, evaluate_limit=limit), device, ALONE)

@@ -13,7 +13,10 @@ from asrnorm.cli.evaluate import evaluate
 from asrnorm.errors import ConversionError
 from asrnorm.models.weight import pack_state, read_state
 from asrnorm.results import read_result
+from asrnorm.training.confinement import confine_to_source
 from asrnorm.training.run import load_run, run
+from asrnorm.training.selection import validate
+from asrnorm.world import ALONE
 
 app = typer.Typer()
 app.command()(evaluate)
@@ -58,6 +61,21 @@ def test_kept_under_a_name_it_lies_with_the_run(trained):
     kept = read_result(trained / "evaluations" / "confined-30.json")
     assert kept.config_hash != read_result(trained / "result.json").config_hash
     assert kept.recipe == "digits_mini.erm_asr"
+
+
+def test_what_limits_do_to_validation_images_of_the_source_is_told_and_kept(trained):
+    """A choice that looks at no target: it is the measure of the trainer, of the changed network."""
+    result = call(trained, "--set", "confine=30", "--as", "told", "--json", trained / "told.json")
+    kept = read_result(trained / "evaluations" / "told.json").validation
+    loaded = load_run(trained)
+    config = replace(loaded.config, confine=30)
+    confine_to_source(loaded.model, loaded.suite, config)
+    assert kept == validate(loaded.model, loaded.suite, config, loaded.device, ALONE)
+    assert kept.keys() == {"source-val", "shifted-val"}
+    assert kept != read_result(trained / "result.json").validation
+    assert f"shifted-val accuracy, on held-out images of the source: {100 * kept['shifted-val']:.2f} %" in result.output
+    assert json.loads((trained / "told.json").read_text())["validation"] == kept
+    assert "source-val" not in call(trained).output
 
 
 def test_a_confined_run_is_scored_free_where_that_is_asked_for(trained, tmp_path):
