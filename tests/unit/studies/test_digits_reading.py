@@ -4,6 +4,7 @@ import pytest
 
 from asrnorm.config import content_hash
 from asrnorm.studies import collect, get_study
+from asrnorm.studies.digits import OURS
 from asrnorm.studies.digits_reading import CHANGES
 from asrnorm.studies.reading import CHOOSE_BY, COLUMNS, SHOWN
 from helpers.study_case import put_result
@@ -28,8 +29,9 @@ def test_what_may_be_chosen_by_stands_first_and_is_of_the_source(study):
 
 
 def test_rows_are_different_runs_and_the_first_three_those_of_the_tables(study):
-    hashes = [content_hash(config_of(row)) for row in study.rows]
-    assert len(set(hashes)) == len(study.rows)
+    hashes = {row.label: content_hash(config_of(row)) for row in study.rows}
+    assert hashes.pop(f"{OURS}, confined") == hashes[OURS]  # scored in another way
+    assert len(set(hashes.values())) == len(hashes)
     printed = {row.label: row for row in get_study("table9").rows}
     for row in study.rows[:3]:
         (run,) = printed[row.label].cells["Avg."].runs
@@ -54,6 +56,15 @@ def test_the_last_row_looks_at_the_source_often_enough_to_choose(study, scale):
     assert config.selection == "shifted-val"
     assert config.steps % config.evaluate_every == 0
     assert config.steps // config.evaluate_every >= 10
+
+
+def test_the_confined_row_is_that_of_the_tables(study):
+    (here,), (there,) = (
+        next(row for row in one.rows if row.label == f"{OURS}, confined").cells.popitem()[1].runs
+        for one in (study, get_study("table9"))
+    )
+    assert here == there
+    assert here.scored_config(0, "paper").confine == 2_000
 
 
 def test_scores_on_the_source_are_read_from_the_results(study, tmp_path):
