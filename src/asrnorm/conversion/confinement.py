@@ -23,7 +23,7 @@ def confine(model: nn.Module, batches: Iterable[Images], *, num_batches: int | N
     Paper: has no such limit.
 
     The limits are buffers of the layers, kept with the weights and exported with them. `layer.confine(None, None)`
-    removes those of a layer, and loading weights that have none does so too.
+    removes those of a layer, and loading weights that have none does so too. A layer that is not used keeps its own.
 
     Args:
         model: a trained network with ASR-Norm or AS in it.
@@ -50,14 +50,17 @@ def confine(model: nn.Module, batches: Iterable[Images], *, num_batches: int | N
     before = {name: layer.limits for name, layer in layers.items()}
     ranges: dict[nn.Module, tuple[Tensor, Tensor]] = {}
 
-    def widen(layer: ASRNorm2d, inputs: tuple[Tensor, ...]) -> None:
-        least, most = torch.aminmax(layer.learned_shift(inputs[0]), dim=0)
+    def widen(layer: ASRNorm2d, inputs: tuple[Tensor, ...], named: dict[str, Tensor]) -> None:
+        x = inputs[0] if inputs else named["x"]
+        if x.shape[0] == 0:  # of a branch that no sample took
+            return
+        least, most = torch.aminmax(layer.learned_shift(x), dim=0)
         if layer in ranges:
             least, most = torch.minimum(least, ranges[layer][0]), torch.maximum(most, ranges[layer][1])
         ranges[layer] = least, most
 
     modes = [(module, module.training) for module in model.modules()]
-    handles = [layer.register_forward_pre_hook(widen) for layer in layers.values()]
+    handles = [layer.register_forward_pre_hook(widen, with_kwargs=True) for layer in layers.values()]
     for layer in layers.values():
         layer.confine(None, None)
     model.eval()
@@ -79,7 +82,6 @@ def confine(model: nn.Module, batches: Iterable[Images], *, num_batches: int | N
             handle.remove()
         for module, training in modes:
             module.training = training
-    for layer in layers.values():
-        if layer in ranges:
-            layer.confine(*ranges[layer])
+    for name, layer in layers.items():
+        layer.confine(*ranges.get(layer, before[name] or (None, None)))
     return len(ranges)

@@ -147,7 +147,8 @@ class ASRNorm2d(ConfinesShift):
             )
 
     def reset_parameters(self) -> None:
-        """Put every parameter back to a fresh start."""
+        """Put every parameter back to a fresh start, without limits."""
+        self.confine(None, None)
         for module in self.children():
             module.reset_parameters()  # type: ignore[operator]
         if self.statistics == "batch":

@@ -60,15 +60,32 @@ class ConfinesShift(TracksBatch):
                     f"{self.label()}: limits are ({self.num_features},) each, the least not above the most"
                 )
             like = self.gamma_bias
-            least, most = (limit.detach().clone().to(like.device, like.dtype) for limit in (least, most))
+            with torch.inference_mode(False):  # a tensor made in that mode could not be trained through
+                least, most = (limit.detach().clone().to(like.device, like.dtype) for limit in (least, most))
         elif least is not None or most is not None:
             raise InputError(f"{self.label()}: give both limits, or None for both")
         self.shift_least, self.shift_most = least, most
 
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        """Restore a pickled layer, also one of a version without limits."""
+        super().__setstate__(state)
+        for name in _NAMES:
+            self._buffers.setdefault(name, None)
+
     def _load_from_state_dict(self, state_dict: dict[str, Any], prefix: str, *rest: Any) -> None:
         """Take up the limits that weights come with; weights without any leave the layer free."""
-        if self.standardize and all(f"{prefix}{name}" in state_dict for name in _NAMES):
-            self.shift_least, self.shift_most = (torch.zeros_like(self.gamma_bias.detach()) for _ in _NAMES)
-        elif f"{prefix}gamma_bias" in state_dict:
+        given = [state_dict[key] for name in _NAMES if (key := f"{prefix}{name}") in state_dict]
+        if not given and f"{prefix}gamma_bias" in state_dict:
             self.shift_least = self.shift_most = None
+        if self.standardize and self.limits is None and len(given) == len(_NAMES):
+            shapes = [tuple(limit.shape) for limit in given]
+            if set(shapes) == {(self.num_features,)}:
+                like = self.gamma_bias
+                with torch.inference_mode(False):
+                    # Plain tensors, also where the parameters are sharded.
+                    self.shift_least, self.shift_most = (
+                        torch.zeros(self.num_features, device=like.device, dtype=like.dtype) for _ in _NAMES
+                    )
+            else:
+                rest[-1].append(f"size mismatch for {prefix}{_NAMES[0]}: {shapes}, expected ({self.num_features},)")
         super()._load_from_state_dict(state_dict, prefix, *rest)

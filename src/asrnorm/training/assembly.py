@@ -19,6 +19,8 @@ from asrnorm.norms import NORMS, ARNorm2d, ASRNorm2d
 from asrnorm.precision import weight_dtype
 from asrnorm.world import World
 
+_NOTHING_TO_CONFINE = "confine is for norms that learn their standardization, asr and as, not {!r}"
+
 
 def check_names(config: RunConfig) -> None:
     """Refuse names and options that no registry knows.
@@ -45,8 +47,8 @@ def check_config(config: RunConfig) -> None:
         raise InputError(f"seed must be at least 0, not {config.seed}")
     if config.calibrate and (config.weights is None or config.norm.name == "bn"):
         raise InputError("calibrate needs a pretrained network whose norms are converted: weights, and a norm but bn")
-    if config.confine and config.norm.name in NORMS and not _learns_standardization(config):
-        raise InputError(f"confine is for norms that learn their standardization, asr and as, not {config.norm.name!r}")
+    if config.confine and config.norm.name in NORMS and not _may_learn_standardization(config):
+        raise InputError(_NOTHING_TO_CONFINE.format(config.norm.name))
     if config.confine and config.compile:
         raise InputError(
             "confine cannot look into compiled layers: leave out compile, or use evaluate --set confine=N afterwards"
@@ -66,9 +68,12 @@ def check_config(config: RunConfig) -> None:
     create_method(config.method.name, **config.method.args)  # its constructor checks the values of its options
 
 
-def _learns_standardization(config: RunConfig) -> bool:
+def _may_learn_standardization(config: RunConfig) -> bool:
+    """Tell by the norm's class; what a function makes is seen when the model is built."""
     factory = NORMS[config.norm.name]
-    learns = isinstance(factory, type) and issubclass(factory, ASRNorm2d) and not issubclass(factory, ARNorm2d)
+    if not isinstance(factory, type):
+        return True
+    learns = issubclass(factory, ASRNorm2d) and not issubclass(factory, ARNorm2d)
     return learns and config.norm.args.get("standardize", True) is not False
 
 
@@ -122,6 +127,8 @@ def build_model(config: RunConfig, suite: Suite, num_classes: int, device: torch
             f"model {config.model.name!r} has {model.num_classes} outputs, the suite {num_classes} classes; let it "
             "take num_classes as a keyword-only argument"
         )
+    if config.confine and not any(isinstance(layer, ASRNorm2d) and layer.standardize for layer in model.modules()):
+        raise InputError(_NOTHING_TO_CONFINE.format(config.norm.name))
     return _place(model, config, suite, device)
 
 

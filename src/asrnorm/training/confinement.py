@@ -35,7 +35,8 @@ def confine_to_source(model: Classifier, suite: Suite, config: RunConfig, world:
     inference = Inference.of(model, precision=config.precision, size=evaluation_size(suite, config.augment))
     images = thin(suite.train, config.confine)
     batches = (inference.to_input(batch) for _, batch, _ in iterate_batches(images, config.evaluate_batch))
-    count = confine(model, batches)
+    with inference.autocast():
+        count = confine(model, batches)
     logger.info("learned means of %d layers confined to their range on %d source images", count, len(images))
     if world.size > 1:
         own: dict[str, torch.Tensor] = {name: value.cpu() for name, value in model.state_dict().items()}

@@ -119,3 +119,25 @@ def test_what_has_no_learned_mean_is_refused(source):
         asrnorm.confine(nn.Sequential(nn.Conv2d(3, 4, 3), ARNorm2d(4)), source)
     with pytest.raises(ConversionError, match="DataParallel"):
         asrnorm.confine(nn.DataParallel(strayed()), source)
+
+
+class Branching(nn.Module):
+    """Samples above a threshold take a second layer, which is called by name."""
+
+    def __init__(self):
+        super().__init__()
+        self.first, self.second = ASRNorm2d(3), ASRNorm2d(3)
+        self.threshold = 0.5
+
+    def forward(self, x):
+        chosen = x.mean((1, 2, 3)) > self.threshold
+        return torch.cat([self.first(x[~chosen]), self.second(x=x[chosen])])
+
+
+def test_layers_called_by_name_or_without_samples_are_gone_through():
+    model = Branching()
+    bright, dark = torch.rand(4, 3, 6, 6) + 1, torch.rand(4, 3, 6, 6) - 1
+    assert asrnorm.confine(model, [bright, dark]) == 2
+    once = model.first.limits
+    assert asrnorm.confine(model, [bright]) == 1
+    assert torch.equal(model.first.limits[0], once[0])  # not used the second time

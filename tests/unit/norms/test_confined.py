@@ -130,6 +130,59 @@ def test_a_layer_that_learns_no_mean_has_none_to_confine():
         ARNorm2d(4).learned_shift(images())
 
 
+@pytest.mark.parametrize("way", ["set", "loaded"])
+def test_limits_of_inference_mode_can_be_trained_through(way):
+    layer, confined = strayed(), strayed()
+    confined.confine(-torch.ones(4), torch.ones(4))
+    with torch.inference_mode():
+        if way == "set":
+            layer.confine(-torch.ones(4), torch.ones(4))
+        else:
+            layer.load_state_dict(confined.state_dict())
+    x = images(5.0)
+    layer(x).sum().backward()
+    assert torch.equal(layer(x), confined(x))
+
+
+def test_a_fresh_start_is_free():
+    layer = strayed()
+    layer.confine(-torch.ones(4), torch.ones(4))
+    layer.reset_parameters()
+    assert layer.limits is None
+
+
+@pytest.mark.parametrize("before", [None, torch.ones(4)])
+@pytest.mark.parametrize("strict", [True, False])
+def test_weights_with_limits_of_another_shape_are_refused_and_the_own_ones_stay(before, strict):
+    layer, other = strayed(), strayed()
+    other.confine(-torch.ones(4), torch.ones(4))
+    layer.confine(None if before is None else -before, before)
+    state = {**other.state_dict(), "shift_least": torch.zeros(9)}
+    with pytest.raises(RuntimeError, match="size mismatch for shift_least"):
+        layer.load_state_dict(state, strict=strict)
+    assert layer.limits is None if before is None else torch.equal(layer.limits[0], -before)
+
+
+def test_loading_limits_keeps_the_memory_of_those_that_are_there():
+    """As a captured graph needs it."""
+    layer, other = strayed(), strayed()
+    layer.confine(-torch.ones(4), torch.ones(4))
+    other.confine(torch.zeros(4), torch.ones(4))
+    where = layer.shift_least.data_ptr()
+    layer.load_state_dict(other.state_dict())
+    assert layer.shift_least.data_ptr() == where
+    assert torch.equal(layer.shift_least, torch.zeros(4))
+
+
+def test_a_layer_pickled_before_there_were_limits_is_free():
+    layer = strayed()
+    state = {**layer.__dict__, "_buffers": {}}
+    old = ASRNorm2d.__new__(ASRNorm2d)
+    old.__setstate__(state)
+    assert old.limits is None
+    assert torch.equal(old(images()), layer(images()))
+
+
 @pytest.mark.gpu
 @pytest.mark.parametrize("norm", [ASRNorm2d, ASNorm2d])
 @pytest.mark.parametrize("layout", [torch.contiguous_format, torch.channels_last])

@@ -7,9 +7,11 @@ import torch
 from safetensors.torch import load_file
 
 from asrnorm import recipe
-from asrnorm.config import content_hash
+from asrnorm.config import Choice, content_hash
 from asrnorm.errors import InputError
-from asrnorm.norms import ASRNorm2d
+from asrnorm.evaluation.inference import Inference
+from asrnorm.evaluation.shard import thin
+from asrnorm.norms import NORMS, ASRNorm2d
 from asrnorm.training.assembly import check_config
 from asrnorm.training.run import load_run, run
 
@@ -31,8 +33,6 @@ def test_limits_are_those_of_the_training_images_and_lie_with_the_weights(config
     assert all(layer.limits is None for layer in norms_of(free.model))
     assert not any("shift" in name for name in load_file(tmp_path / "free" / "model.safetensors"))
     # The same training, then a pass over twenty images that are spread over the set.
-    from asrnorm.evaluation.shard import thin
-
     images = torch.from_numpy(thin(free.suite.train, 20).images.copy()).permute(0, 3, 1, 2).float() / 255
     first = norms_of(free.model)[0]
     with torch.no_grad():
@@ -57,3 +57,29 @@ def test_a_compiled_run_and_a_negative_number_are_refused(config):
         check_config(replace(config, confine=20, compile=True))
     with pytest.raises(InputError, match="confine must be at least 0"):
         replace(config, confine=-1)
+
+
+def test_norms_of_ones_own_are_judged_by_the_layers_they_make(config, tmp_path, monkeypatch):
+    class RescaleOnly(ASRNorm2d):
+        def __init__(self, num_features, **options):
+            super().__init__(num_features, standardize=False, **options)
+
+    monkeypatch.setitem(NORMS._entries, "thin_asr", lambda num_features: ASRNorm2d(num_features, stan_ratio=4))
+    monkeypatch.setitem(NORMS._entries, "rescale_only", RescaleOnly)
+    run(replace(config, norm=Choice(name="thin_asr"), confine=20), tmp_path / "thin")
+    with pytest.raises(InputError, match=r"confine is for norms that learn .* not 'rescale_only'"):
+        run(replace(config, norm=Choice(name="rescale_only"), confine=20), tmp_path / "rescale")
+    assert not list((tmp_path / "rescale").glob("checkpoints/*"))
+
+
+def test_limits_are_found_in_the_precision_that_they_are_used_in(config, tmp_path):
+    config = replace(config, precision="bfloat16", confine=20)
+    run(config, tmp_path / "run")
+    loaded = load_run(tmp_path / "run")
+    inference = Inference.of(loaded.model, precision="bfloat16")
+    images = inference.to_input(thin(loaded.suite.train, 20).images)
+    with torch.no_grad():
+        confined = inference.logits(images)
+        for layer in norms_of(loaded.model):
+            layer.confine(None, None)
+        assert torch.equal(inference.logits(images), confined)
