@@ -42,7 +42,8 @@ class RunResult:
             has such images: what one setting may be chosen over another by.
         origin: of a kept result, what `env.json` says of its run: device, version of torch, day, edition of the test
             images, and the commits at which it was resumed, where they are others; of a run scored again, the edition
-            alone. It is there to be read: results that differ in it alone are the same.
+            and which commit scored it on what (`scored`). It is there to be read: results that differ in it alone are
+            the same.
     """
 
     recipe: str

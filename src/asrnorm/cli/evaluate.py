@@ -15,7 +15,7 @@ from asrnorm.cli.kept_evaluation import check_name, keep_result, keep_statistics
 from asrnorm.cli.own_module import Modules, import_modules
 from asrnorm.cli.run_folder import check_place, open_run, read_assignments
 from asrnorm.cli.score_table import print_attacks, print_places, print_scores, print_validation
-from asrnorm.cli.scored_network import change_limits, change_norm, validate_limits
+from asrnorm.cli.scored_network import change_limits, change_norm, describe_device, find_own_suite, validate_limits
 from asrnorm.config import Choice, RunConfig, content_hash, override
 from asrnorm.errors import InputError, WrongCallError, first_line
 from asrnorm.fingerprint import PUBLISHED
@@ -89,7 +89,9 @@ def evaluate(
     change_norm(loaded, config)
     if "device" in assignments:
         _move(loaded, config.device)
-    change_limits(loaded, config)
+    own = None if config.confine == loaded.config.confine else find_own_suite(run, loaded, config)
+    if own is not None:
+        change_limits(loaded, config, own)
 
     if statistics:
         _analyze(run, loaded, config, chosen)
@@ -111,14 +113,16 @@ def evaluate(
         return
     scores = _score_suite(loaded, chosen, limit, form)
     attacks = _attack(loaded, chosen, scores.source, config.seed, limit, form) if config.adversarial else {}
-    validation = validate_limits(loaded, config, limit)
+    validation = {} if own is None else validate_limits(loaded, config, own, limit)
     print_validation(validation)
     if json_file is not None:
         described = _describe(run, loaded.config, config, scores, attacks) | {"validation": validation}
         write_whole(json_file, json.dumps(described, indent=2))
     if name is not None:
         seconds = time.monotonic() - started
-        keep_result(run, name, config, scores, attacks, seconds, edition=chosen.edition, validation=validation)
+        device = describe_device(loaded.model)
+        facts: dict[str, Any] = {"edition": chosen.edition, "validation": validation, "device": device}
+        keep_result(run, name, config, scores, attacks, seconds, **facts)
 
 
 def _refuse_mixtures(assignments: Mapping[str, object], data: Path | None, name: str | None, statistics: bool) -> None:
@@ -281,6 +285,7 @@ def _describe(
         "norm": config.norm.name,
         "evaluate_batch": config.evaluate_batch,
         "precision": config.precision,
+        "confine": config.confine,
         "source": None if source is None else asdict(source),
         "domains": [asdict(domain) for domain in domains],
         "missing": [] if isinstance(scores, Sequence) else list(scores.missing),

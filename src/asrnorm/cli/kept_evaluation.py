@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import typer
 
+from asrnorm.commit import find_commit, shorten_commit
 from asrnorm.config import RunConfig, content_hash
 from asrnorm.errors import StorageError
 from asrnorm.results import read_result, write_result
@@ -43,6 +44,7 @@ def keep_result(
     *,
     edition: str = "",
     validation: Mapping[str, float] | None = None,
+    device: str = "",
 ) -> Path:
     """Write scores as `<run>/evaluations/<name>.json`, a result under the hash of the config they were made with.
 
@@ -55,6 +57,7 @@ def keep_result(
         seconds: that it took.
         edition: of the test images, as their suite tells it.
         validation: accuracy on validation images of the source, where it was measured again.
+        device: on which it was scored.
 
     Raises:
         InputError: the run is not done.
@@ -71,7 +74,9 @@ def keep_result(
         adversarial=dict(attacks),
         validation=dict(validation or {}),  # the run's is of the model as it was trained
         wall_seconds=round(seconds, 3),
-        origin={"edition": edition} if edition else {},
+        # The commit above is that of the training; what scored it may be another.
+        origin={"scored": " on ".join(filter(None, (shorten_commit(find_commit()), device)))}
+        | ({"edition": edition} if edition else {}),
     )
     path = run / "evaluations" / f"{name}.json"
     with _folder_of(path):

@@ -1,13 +1,16 @@
 """What may be changed of a trained network before it is scored again, without training."""
 
 from dataclasses import replace
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from asrnorm.config import RunConfig
 from asrnorm.errors import InputError
-from asrnorm.world import ALONE
 
 if TYPE_CHECKING:
+    from torch import nn
+
+    from asrnorm.data import Suite
     from asrnorm.training import LoadedRun
 
 
@@ -27,15 +30,39 @@ def change_norm(loaded: "LoadedRun", config: RunConfig) -> None:
     convert(loaded.model, "bn_test", layers="all", **loaded.config.norm.args)
 
 
-def change_limits(loaded: "LoadedRun", config: RunConfig) -> None:
-    """Confine the learned means to their range on the run's own training images, or set them free."""
-    if config.confine == loaded.config.confine:
-        return
+def find_own_suite(run: Path, loaded: "LoadedRun", config: RunConfig) -> "Suite":
+    """Return the suite that a run was trained on, for what is measured on its source images.
+
+    Where the images lie somewhere else now, `suite.root` says where.
+
+    Raises:
+        InputError: the source is missing, or its images are not those of the training.
+    """
+    from asrnorm.data import create_suite
+    from asrnorm.training.environment import refuse_other_data
+
+    theirs, mine = loaded.config.suite, config.suite
+    suite = loaded.suite
+    if mine.name == theirs.name and "root" in mine.args and mine.args["root"] != theirs.args.get("root"):
+        suite = create_suite(theirs.name, **{**theirs.args, "root": mine.args["root"]})
+    suite.require_source()
+    num_images = len(suite.train) + len(suite.validation or ())
+    refuse_other_data(run / "env.json", suite.classes, num_images, suite.source_listing(), suite.source_sizes())
+    return suite
+
+
+def change_limits(loaded: "LoadedRun", config: RunConfig, suite: "Suite") -> None:
+    """Confine the learned means to their range on the run's own training images, or set them free.
+
+    Args:
+        loaded: the run; its network is changed.
+        config: with what was changed.
+        suite: that of the training.
+    """
     if config.confine:
         from asrnorm.training.confinement import confine_to_source
 
-        loaded.suite.require_source()
-        confine_to_source(loaded.model, loaded.suite, config)
+        confine_to_source(loaded.model, suite, config)
         return
     from asrnorm.norms import ASRNorm2d
 
@@ -44,19 +71,31 @@ def change_limits(loaded: "LoadedRun", config: RunConfig) -> None:
             layer.confine(None, None)
 
 
-def validate_limits(loaded: "LoadedRun", config: RunConfig, limit: int) -> dict[str, float]:
-    """Return the accuracy on validation images of the source where limits were set or lifted: what to choose them by.
-
-    Otherwise empty: the run has measured it.
+def validate_limits(loaded: "LoadedRun", config: RunConfig, suite: "Suite", limit: int) -> dict[str, float]:
+    """Return the accuracy on validation images of the source, once limits were set or lifted: what to choose them by.
 
     Args:
         loaded: the run, its network changed.
         config: with what was changed.
+        suite: that of the training.
         limit: images at most, 0 for all.
     """
-    if config.confine == loaded.config.confine:
-        return {}
     from asrnorm.training.selection import validate
+    from asrnorm.world import ALONE
 
     device = next(loaded.model.parameters()).device
-    return validate(loaded.model, loaded.suite, replace(config, evaluate_limit=limit), device, ALONE)
+    return validate(loaded.model, suite, replace(config, evaluate_limit=limit), device, ALONE)
+
+
+def describe_device(model: "nn.Module") -> str:
+    """Return where a model lies, a GPU by its name.
+
+    Example:
+        >>> from torch import nn
+        >>> describe_device(nn.Linear(1, 1))
+        'cpu'
+    """
+    import torch
+
+    device = next(model.parameters()).device
+    return torch.cuda.get_device_name(device) if device.type == "cuda" else device.type

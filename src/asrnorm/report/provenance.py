@@ -40,6 +40,8 @@ def _show_origins(origins: Sequence[Mapping[str, str]]) -> Iterator[str]:
         days = sorted({origin["day"] for origin in known if "day" in origin})
         when = f", {' to '.join(dict.fromkeys((days[0], days[-1])))}" if days else ""
         yield f"{'' if len(known) == len(origins) else 'some '}on {' and '.join(machines)}{when}"
+    if scored := [origin["scored"] for origin in origins if origin.get("scored")]:
+        yield f"{len(scored)} scored again by {', '.join(dict.fromkeys(scored))}"
     yield from dict.fromkeys(origin["edition"] for origin in origins if origin.get("edition"))
 
 

@@ -1,16 +1,20 @@
 """`asrnorm evaluate --set confine=N`: a finished run scored with its learned means confined, or set free again."""
 
+import itertools
 import json
 from dataclasses import replace
 
+import numpy as np
 import pytest
 import torch
 import typer
+from PIL import Image
 from typer.testing import CliRunner
 
 from asrnorm import recipe
 from asrnorm.cli.evaluate import evaluate
-from asrnorm.errors import ConversionError
+from asrnorm.config import Choice
+from asrnorm.errors import ConversionError, InputError
 from asrnorm.models.weight import pack_state, read_state
 from asrnorm.results import read_result
 from asrnorm.training.confinement import confine_to_source
@@ -31,6 +35,17 @@ def scores(folder, *words):
     result = call(folder, "--json", file, *words)
     assert result.exit_code == 0, result.output
     return json.loads(file.read_text())
+
+
+def make_photos(folder):
+    """Two domains of two classes, noise of one brightness each."""
+    generator = np.random.default_rng(0)
+    for place, label, number in itertools.product(("day", "night"), ("dark", "light"), range(12)):
+        path = folder / place / label / f"{number}.png"
+        path.parent.mkdir(parents=True, exist_ok=True)
+        pixels = generator.integers(0, 128, (32, 32, 3)) + 127 * (label == "light")
+        Image.fromarray(pixels.astype(np.uint8)).save(path)
+    return folder
 
 
 @pytest.fixture(scope="module")
@@ -74,7 +89,8 @@ def test_what_limits_do_to_validation_images_of_the_source_is_told_and_kept(trai
     assert kept.keys() == {"source-val", "shifted-val"}
     assert kept != read_result(trained / "result.json").validation
     assert f"shifted-val accuracy, on held-out images of the source: {100 * kept['shifted-val']:.2f} %" in result.output
-    assert json.loads((trained / "told.json").read_text())["validation"] == kept
+    told = json.loads((trained / "told.json").read_text())
+    assert (told["validation"], told["confine"]) == (kept, 30)
     assert "source-val" not in call(trained).output
 
 
@@ -86,6 +102,26 @@ def test_a_confined_run_is_scored_free_where_that_is_asked_for(trained, tmp_path
     assert len(limits) == 4
     (tmp_path / "confined" / "model.safetensors").write_bytes(pack_state({**state, **limits}))
     assert scores(tmp_path / "confined")["source"] != scores(tmp_path / "confined", "--set", "confine=0")["source"]
+
+
+def test_what_is_kept_says_what_scored_it(trained):
+    call(trained, "--set", "confine=30", "--as", "scored")
+    origin = read_result(trained / "evaluations" / "scored.json").origin
+    assert origin["scored"].endswith(" on cpu")
+
+
+def test_source_images_may_have_moved_but_not_changed(tmp_path):
+    photos = make_photos(tmp_path / "photos")
+    suite = Choice(name="folder", args={"root": str(photos), "source": "day", "size": 32})
+    config = replace(recipe("digits_mini.erm_asr", scale="smoke"), suite=suite)
+    run(config, tmp_path / "run")
+    photos.rename(tmp_path / "moved")
+    words = ("--set", f"suite.root={tmp_path / 'moved'}", "--set", "confine=8")
+    assert call(tmp_path / "run", *words).exit_code == 0
+    next((tmp_path / "moved" / "day").rglob("*.png")).unlink()
+    result = call(tmp_path / "run", *words)
+    assert isinstance(result.exception, InputError)
+    assert "images of the source" in str(result.exception)
 
 
 def test_what_learns_no_mean_cannot_be_confined(tmp_path):
