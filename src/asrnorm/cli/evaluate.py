@@ -89,8 +89,11 @@ def evaluate(
     change_norm(loaded, config)
     if "device" in assignments:
         _move(loaded, config.device)
-    own = None if config.confine == loaded.config.confine else find_own_suite(run, loaded, config)
-    if own is not None:
+    own = None
+    if config.confine != loaded.config.confine:
+        # Limits are lifted without any image; what that does on the source is told where it is scored too.
+        if config.confine or (data is None and config.suite.name == loaded.config.suite.name):
+            own = find_own_suite(run, loaded, config)
         change_limits(loaded, config, own)
 
     if statistics:

@@ -51,15 +51,15 @@ def find_own_suite(run: Path, loaded: "LoadedRun", config: RunConfig) -> "Suite"
     return suite
 
 
-def change_limits(loaded: "LoadedRun", config: RunConfig, suite: "Suite") -> None:
+def change_limits(loaded: "LoadedRun", config: RunConfig, suite: "Suite | None") -> None:
     """Confine the learned means to their range on the run's own training images, or set them free.
 
     Args:
         loaded: the run; its network is changed.
         config: with what was changed.
-        suite: that of the training.
+        suite: that of the training; it is not needed where limits are lifted.
     """
-    if config.confine:
+    if config.confine and suite is not None:
         from asrnorm.training.confinement import confine_to_source
 
         confine_to_source(loaded.model, suite, config)

@@ -110,18 +110,30 @@ def test_what_is_kept_says_what_scored_it(trained):
     assert origin["scored"].endswith(" on cpu")
 
 
-def test_source_images_may_have_moved_but_not_changed(tmp_path):
-    photos = make_photos(tmp_path / "photos")
+def train_on(photos, folder, **changes):
     suite = Choice(name="folder", args={"root": str(photos), "source": "day", "size": 32})
-    config = replace(recipe("digits_mini.erm_asr", scale="smoke"), suite=suite)
-    run(config, tmp_path / "run")
-    photos.rename(tmp_path / "moved")
-    words = ("--set", f"suite.root={tmp_path / 'moved'}", "--set", "confine=8")
+    run(replace(recipe("digits_mini.erm_asr", scale="smoke"), suite=suite, **changes), folder)
+
+
+def test_source_images_may_have_moved_but_not_changed(tmp_path):
+    train_on(make_photos(tmp_path / "photos"), tmp_path / "run")
+    moved = (tmp_path / "photos").rename(tmp_path / "moved")
+    words = ("--set", f"suite.root={moved}", "--set", "confine=8")
     assert call(tmp_path / "run", *words).exit_code == 0
-    next((tmp_path / "moved" / "day").rglob("*.png")).unlink()
+    next((moved / "day").rglob("*.png")).unlink()
     result = call(tmp_path / "run", *words)
     assert isinstance(result.exception, InputError)
     assert "images of the source" in str(result.exception)
+
+
+def test_limits_are_lifted_for_new_places_without_the_source(tmp_path):
+    photos = make_photos(tmp_path / "photos")
+    train_on(photos, tmp_path / "run", confine=8)
+    night = (photos / "night").rename(tmp_path / "night")
+    photos.rename(tmp_path / "gone")
+    assert call(tmp_path / "run", "--data", night, "--set", "confine=0").exit_code == 0
+    result = call(tmp_path / "run", "--data", night, "--set", "confine=4")
+    assert isinstance(result.exception, InputError)
 
 
 def test_what_learns_no_mean_cannot_be_confined(tmp_path):
