@@ -15,6 +15,17 @@ from helpers.made_up_run import make_up_divergence, make_up_runs, make_up_statis
 from helpers.study_case import put_result
 
 
+def keep_and_train_again(tmp_path):
+    """A figure whose runs are kept, and the folder of one that has other numbers at another commit since."""
+    study = get_study("fig-lambda-pacs")
+    place = {"runs": tmp_path / "runs", "kept": tmp_path / "results", "scale": "smoke"}
+    make_up_runs(study, place["runs"], seeds=[0])
+    keep(study, **place)
+    spec = study.rows[0].cells["Photo"].runs[0]
+    folder = put_result(place["runs"], spec, 0, {"sketch": 0.5}, scale="smoke", commit="b" * 40)
+    return study, place, spec, folder
+
+
 def test_statistics_of_a_replaced_run_are_those_of_the_new_one(tmp_path):
     study = get_study("fig-tsne")
     place = {"runs": tmp_path / "runs", "kept": tmp_path / "results", "scale": "smoke"}
@@ -30,12 +41,7 @@ def test_statistics_of_a_replaced_run_are_those_of_the_new_one(tmp_path):
 
 
 def test_curves_of_a_replaced_run_are_those_of_the_new_one(tmp_path):
-    study = get_study("fig-lambda-pacs")
-    place = {"runs": tmp_path / "runs", "kept": tmp_path / "results", "scale": "smoke"}
-    make_up_runs(study, place["runs"], seeds=[0])
-    keep(study, **place)
-    spec = study.rows[0].cells["Photo"].runs[0]
-    folder = put_result(place["runs"], spec, 0, {"sketch": 0.5}, scale="smoke", commit="b" * 40)
+    study, place, spec, folder = keep_and_train_again(tmp_path)
     before = read_log(place["kept"] / "details" / folder.name)
     write_log(folder / "log.jsonl", spec.config(0, "smoke"), seed=7)
     keep(study, renew=True, **place)
@@ -92,13 +98,8 @@ def test_a_table_keeps_the_curves_that_a_figure_needs_of_the_runs_they_share(tmp
     assert (found.count("kept"), found.count("pending")) == (8, 8)  # those without decay on lambdas are its own
 
 
-def test_curves_of_a_run_that_was_replaced_go_with_it(tmp_path):
-    study = get_study("fig-lambda-pacs")
-    place = {"runs": tmp_path / "runs", "kept": tmp_path / "results", "scale": "smoke"}
-    make_up_runs(study, place["runs"], seeds=[0])
-    keep(study, **place)
-    spec = study.rows[0].cells["Photo"].runs[0]
-    folder = put_result(place["runs"], spec, 0, {"sketch": 0.5}, scale="smoke", commit="b" * 40)
+def test_curves_of_a_replaced_run_go_where_the_new_one_has_none(tmp_path):
+    study, place, _, folder = keep_and_train_again(tmp_path)
     (folder / "log.jsonl").unlink()
     assert len(keep(study, renew=True, **place).replaced) == 1
     left = {path.parent.name for path in place["kept"].glob("details/*/curves.csv")}
