@@ -4,14 +4,18 @@ LeCun et al., 1989, in the sizes of Volpi et al., 2018 and 2019: two 5x5 convolu
 padding, two hidden layers of 1,024.
 """
 
+from typing import Literal, get_args
+
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from asrnorm.errors import InputError
+from asrnorm.errors import InputError, UnknownNameError, describe_unknown
 from asrnorm.models.base import MODELS, Classifier, NormFactory
 from asrnorm.norms import NoNorm
 from asrnorm.norms.base import norm_relu
 from asrnorm.ops import convolve_small, max_pool_2x2
+
+Initialization = Literal["xavier", "torch"]
 
 _IMAGE_SIZE = 32
 _MAP_SIZE = 5  # 32 -> 28 -> 14 -> 10 -> 5
@@ -35,9 +39,12 @@ class DigitsConvNet(Classifier):
         num_classes: outputs.
         channels: of the two convolutions.
         hidden: width of the two hidden layers.
+        init: `xavier`, uniform and without biases, as in the TF-slim of Volpi's programs; or `torch`, PyTorch's own, as
+            in the programs of M-ADA and ME-ADA. Norms keep theirs.
 
     Raises:
         InputError: a size below 1.
+        UnknownNameError: another initialization.
     """
 
     def __init__(
@@ -47,11 +54,15 @@ class DigitsConvNet(Classifier):
         num_classes: int = 10,
         channels: tuple[int, int] = (64, 128),
         hidden: int = 1024,
+        init: Initialization = "xavier",
     ) -> None:
         super().__init__()
         if min(num_classes, hidden, *channels) < 1:
             given = f"num_classes={num_classes}, channels={list(channels)}, hidden={hidden}"
             raise InputError(f"digits_convnet: sizes must be at least 1, not {given}")
+        if init not in get_args(Initialization):
+            known = get_args(Initialization)
+            raise UnknownNameError(describe_unknown("initialization of digits_convnet,", str(init), known))
         self.num_classes = num_classes
         self.conv1 = SmallConv2d(3, channels[0], 5)
         self.norm1 = norm_layer(channels[0])
@@ -60,7 +71,10 @@ class DigitsConvNet(Classifier):
         self.fc1 = nn.Linear(channels[1] * _MAP_SIZE**2, hidden)
         self.fc2 = nn.Linear(hidden, hidden)
         self.fc3 = nn.Linear(hidden, num_classes)
-        # The defaults of TF-slim, in which the original was written. The norms keep their own initialization.
+        if init == "xavier":
+            self._initialize()
+
+    def _initialize(self) -> None:
         for layer in (self.conv1, self.conv2, self.fc1, self.fc2, self.fc3):
             nn.init.xavier_uniform_(layer.weight)
             assert layer.bias is not None
@@ -89,6 +103,7 @@ def digits_convnet(
     num_classes: int = 10,
     channels: tuple[int, int] = (64, 128),
     hidden: int = 1024,
+    init: Initialization = "xavier",
 ) -> DigitsConvNet:
     """ConvNet of the Digits benchmark, for images of 32x32.
 
@@ -97,4 +112,4 @@ def digits_convnet(
         >>> digits_convnet(channels=(8, 16), hidden=32)(torch.zeros(2, 3, 32, 32)).shape
         torch.Size([2, 10])
     """
-    return DigitsConvNet(norm_layer=norm_layer, num_classes=num_classes, channels=channels, hidden=hidden)
+    return DigitsConvNet(norm_layer=norm_layer, num_classes=num_classes, channels=channels, hidden=hidden, init=init)

@@ -6,6 +6,7 @@ from asrnorm.studies import cifar10c_norm as cifar10c_norm
 from asrnorm.studies import cifar_reading as cifar_reading
 from asrnorm.studies import complexity as complexity
 from asrnorm.studies import digits as digits
+from asrnorm.studies import digits_protocol as digits_protocol
 from asrnorm.studies import digits_reading as digits_reading
 from asrnorm.studies import digits_stand_in as digits_stand_in
 from asrnorm.studies import figure as figure

@@ -5,7 +5,7 @@ import torch
 from torch import nn
 
 import asrnorm
-from asrnorm.errors import InputError
+from asrnorm.errors import InputError, UnknownNameError
 from asrnorm.models import DigitsConvNet, create_model
 
 
@@ -36,6 +36,23 @@ def test_weights_start_as_in_tf_slim():
         bound = math.sqrt(6 / fans)
         assert 0.98 * bound < float(layer.weight.detach().abs().max()) <= bound * (1 + 1e-6)
         assert not layer.bias.any()
+
+
+def test_weights_start_as_pytorch_has_them_where_that_is_asked_for():
+    torch.manual_seed(0)
+    model = create_model("digits_convnet", init="torch", hidden=32)
+    torch.manual_seed(0)
+    expected = [nn.Conv2d(3, 64, 5), nn.Conv2d(64, 128, 5), nn.Linear(3200, 32), nn.Linear(32, 32), nn.Linear(32, 10)]
+    for layer, plain in zip((model.conv1, model.conv2, model.fc1, model.fc2, model.fc3), expected, strict=True):
+        assert torch.equal(layer.weight, plain.weight)
+        assert torch.equal(layer.bias, plain.bias)
+
+
+def test_another_initialization_is_refused_with_the_nearest():
+    with pytest.raises(
+        UnknownNameError, match=r"^unknown initialization of digits_convnet, 'xavir'; did you mean 'xav"
+    ):
+        create_model("digits_convnet", init="xavir")
 
 
 def test_norms_keep_their_own_initialization_in_the_convnet():

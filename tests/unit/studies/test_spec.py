@@ -19,6 +19,7 @@ PUBLIC = [
     "ablation-residual",
     "cifar-erm",
     "cifar-reading",
+    "digits-protocol",
     "digits-reading",
     "digits-syn-like",
     "pacs-architecture",
