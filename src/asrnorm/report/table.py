@@ -118,7 +118,7 @@ def to_markdown(collected: Collected, figures: Sequence[str] = ()) -> str:
 
 
 def overview(sheet: Sheet, *, counts: bool = False) -> str:
-    """Return the table as the paper lays it out: ours, and the paper's number after it in brackets.
+    """Return the table as the paper lays it out: ours, and the paper's number under it in brackets.
 
     Args:
         sheet: the cells.
@@ -135,11 +135,7 @@ def overview(sheet: Sheet, *, counts: bool = False) -> str:
 
 
 def _label(row: Row) -> str:
-    return row.label if row.not_run is None else f"{row.label} ({_not_run(row.not_run)})"
-
-
-def _not_run(reason: str) -> str:
-    return reason if reason.startswith("not run") else f"not run: {reason}"
+    return row.label if row.not_run is None else f"{row.label} (not run)"
 
 
 def _cell(entry: Entry, counts: bool) -> str:
@@ -152,7 +148,7 @@ def _cell(entry: Entry, counts: bool) -> str:
     else:
         word = IN_PLACE_OF_A_NUMBER.get(entry.state)
         ours = f"*{word}*" if word else ""
-    return " ".join(part for part in (ours, paper) if part) or DASH
+    return "<br>".join(part for part in (ours, paper) if part) or DASH
 
 
 def details(sheet: Sheet) -> str:
@@ -188,9 +184,21 @@ def legend(collected: Collected, sheet: Sheet, beside: Iterable[Printed] = ()) -
     """
     lines = [" ".join(_signs(collected, sheet))]
     lines += [f"[{number}] {text}" for number, text in sheet.footnotes_to(beside)]
-    lines += sheet.notes
+    lines += [*_not_run(sheet.rows), *sheet.notes]
     source = provenance(collected)
     return "\n\n".join([*lines, source] if source else lines)
+
+
+def _not_run(rows: Iterable[Row]) -> Iterator[str]:
+    """Yield one line on the rows that are not run, those of one reason together."""
+    labels: dict[str, list[str]] = {}
+    for row in rows:
+        if row.not_run is not None:
+            reason = row.not_run.removeprefix("not run").removeprefix(": ")
+            labels.setdefault(escape(reason), []).append(escape(row.label))
+    if labels:
+        told = (", ".join(names) + f" ({reason})" * bool(reason) for reason, names in labels.items())
+        yield f"Not run: {'; '.join(told)}."
 
 
 def _signs(collected: Collected, sheet: Sheet) -> Iterator[str]:

@@ -78,7 +78,7 @@ def test_our_brier_scores_have_a_decimal_more_than_the_papers(tmp_path):
     found = collect(study, runs=tmp_path, scale="smoke", seeds=[0, 1, 2])
     entry = lay_out(found).entries["ADA + ASR-Norm", "Level 5"]
     mean, deviation = entry.measured.mean, entry.measured.deviation
-    assert f"{mean:.4f} ± {deviation:.4f}** (0.037)" in to_markdown(found)
+    assert f"{mean:.4f} ± {deviation:.4f}**<br>(0.037)" in to_markdown(found)
     assert rf"{mean:.4f}$\pm${deviation:.4f}" in to_latex_table(found)
     assert f'{mean:.4f} <span class="spread">± {deviation:.4f}<' in cell_table(lay_out(found), lambda entry: [])
     test = next(test for test in found.tests if test.column == "Level 5")

@@ -46,7 +46,7 @@ def test_a_study_block_is_written_from_kept_results(tmp_path):
     page = "before\n<!-- study: table3 short -->\nOutdated\n<!-- end study -->\nafter"
     text = rewrite(page, kept)
     assert text.startswith("before\n<!-- study: table3 short -->\n### At short scale\n\n|  | Artpaint |")
-    assert "| ERM | *missing* (70.9) |" in text
+    assert "| ERM | *missing*<br>(70.9) |" in text
     assert "| RSC + ASR-Norm | RSC | Photo |" in text
     assert "n = 3 per cell" in text
     assert "Outdated" not in text
@@ -108,11 +108,11 @@ def test_a_study_with_some_cells_shows_n_in_each_and_the_rest_as_missing(tmp_pat
     keep(study, runs=runs, kept=kept)
     text = render_study("table3", kept)
     (rsc,) = (line for line in text.splitlines() if line.startswith("| RSC |"))
-    assert rsc.count(", n 2 (") == 3
-    assert "*missing* (56.2)" in rsc
-    assert "*missing* (61.8)" in rsc
+    assert rsc.count(", n 2<br>(") == 3
+    assert "*missing*<br>(56.2)" in rsc
+    assert "*missing*<br>(61.8)" in rsc
     assert "| ERM + IN |" + " *missing* |" * 5 in text
-    assert ", n 5 (76.7) |" in text
+    assert ", n 5<br>(76.7) |" in text
     (test,) = (line for line in text.splitlines() if line.startswith("| ERM + ASR-Norm | ERM | Photo |"))
     assert "| 5, 5 |" in test
     assert "the number of seeds per cell varies from 2 to 5" in text

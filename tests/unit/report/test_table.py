@@ -37,11 +37,23 @@ def test_markdown_shows_ours_the_papers_and_what_is_missing(small):
     lines = overview(lay_out(small)).splitlines()
     assert lines[0] == "|  | SVHN | USPS | Avg. |"
     erm = small.cells["ERM", "SVHN"]
-    assert f"| ERM | {erm.mean:.1f} ± {erm.deviation:.1f} (27.8)[1] |" in lines[2]
-    assert f"| CCSA (not run: no public code) | (25.9)[1] | {DASH} | (49.1)[1] |" in lines
-    assert any(line.startswith("| ADA | *missing* (35.5) |") for line in lines)
+    assert f"| ERM | {erm.mean:.1f} ± {erm.deviation:.1f}<br>(27.8)[1] |" in lines[2]
+    assert f"| CCSA (not run) | (25.9)[1] | {DASH} | (49.1)[1] |" in lines
+    assert any(line.startswith("| ADA | *missing*<br>(35.5) |") for line in lines)
     assert "| *ours* |  |  |  |" in lines
     assert {line.count("|") for line in lines} == {5}
+
+
+def test_rows_that_are_not_run_share_one_line_with_their_reasons(small):
+    assert "\n\nNot run: CCSA (no public code).\n\n" in to_markdown(small)
+    ccsa = next(row for row in small.study.rows if row.label == "CCSA")
+    others = [
+        replace(ccsa, label="JiGen", not_run="not run: not built; it sees <targets>"),
+        replace(ccsa, label="d-SNE"),
+    ]
+    study = replace(small.study, rows=(*small.study.rows, *others, replace(ccsa, label="bare", not_run="not run")))
+    text = to_markdown(replace(small, study=study))
+    assert "Not run: CCSA, d-SNE (no public code); JiGen (not built; it sees &lt;targets>); bare." in text
 
 
 def test_names_of_columns_break_no_table(small):
