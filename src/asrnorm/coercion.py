@@ -2,13 +2,14 @@
 
 import dataclasses
 import math
+import operator
 import re
 from collections.abc import Mapping
 from functools import cache
 from pathlib import Path
 from typing import Any, Literal, get_args, get_origin, get_type_hints
 
-from asrnorm.errors import InputError, UnknownNameError, describe_unknown
+from asrnorm.errors import InputError, InputTypeError, UnknownNameError, describe_unknown
 
 NAMES = ("source", "target", "root")
 """Options of suites that name domains and folders, which may be called 01, 1e3 or on."""
@@ -49,6 +50,23 @@ def is_bracketed_beyond_reason(text: str) -> bool:
         (False, True)
     """
     return text.count("[") + text.count("{") > _MOST_BRACKETS
+
+
+def as_whole_number(value: Any, what: str) -> int:
+    """Return an integer of any library as one of Python's, so that equal ones are written alike.
+
+    Raises:
+        InputTypeError: something else; a float too, though it be whole.
+
+    Example:
+        >>> import numpy as np
+        >>> as_whole_number(np.int64(7), "the seed")
+        7
+    """
+    try:
+        return operator.index(value)
+    except TypeError:
+        raise InputTypeError(f"{what} must be a whole number, not {value!r}") from None
 
 
 def match_number(current: Any, value: Any) -> Any:
@@ -121,6 +139,8 @@ def _convert(hint: Any, value: Any, where: str) -> Any:
         return float(value)
     if hint is int and isinstance(value, float) and value.is_integer():
         return int(value)
+    if hint is int and not isinstance(value, int) and hasattr(value, "__index__"):
+        return as_whole_number(value, where)  # of NumPy
     if not isinstance(value, hint) or (hint is not bool and isinstance(value, bool)):
         raise InputError(f"{where} must be {hint.__name__}, not {value!r}")
     return value

@@ -7,7 +7,7 @@ from pathlib import Path
 from types import NoneType, UnionType
 from typing import Any, Generic, TypeVar, get_args, get_origin, get_type_hints
 
-from asrnorm.errors import InputError, UnknownNameError, describe_unknown
+from asrnorm.errors import InputError, InputTypeError, UnknownNameError, describe_unknown
 
 T = TypeVar("T", bound=Callable[..., Any])
 
@@ -48,6 +48,8 @@ class Registry(Generic[T]):
         return add
 
     def __getitem__(self, name: str) -> T:
+        if not isinstance(name, str):
+            raise InputTypeError(f"a {self.kind} is asked for by its name, not by {name!r}")
         try:
             return self._entries[name]
         except KeyError:

@@ -2,6 +2,7 @@
 
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 from asrnorm.config import override
@@ -69,3 +70,8 @@ def test_options_of_a_choice_are_read_as_meant(path, text, expected):
 def test_values_that_are_no_text_are_taken_as_they_are():
     config = override(make(), {"steps": 7, "weights": Path("a/b.pth"), "method.new": (1, 2)})
     assert (config.steps, config.weights, config.method.args["new"]) == (7, "a/b.pth", [1, 2])
+
+
+def test_a_number_of_numpy_is_a_number():
+    assert type(override(make(), {"seed": np.int64(3)}).seed) is int
+    assert override(make(), {"seed": np.int64(3)}).seed == 3

@@ -3,7 +3,7 @@ import re
 import numpy as np
 import pytest
 
-from asrnorm.errors import InputError, UnknownNameError
+from asrnorm.errors import InputError, InputTypeError, UnknownNameError
 from asrnorm.registry import Registry
 
 
@@ -111,3 +111,9 @@ def test_what_a_thing_of_this_package_takes_first_is_no_option_and_no_advice_is_
 
     with pytest.raises(UnknownNameError, match="unknown option of norm 'asr', 'num_features'; did you mean"):
         NORMS.check("asr", {"num_features": 8})
+
+
+@pytest.mark.parametrize("wrong", [dict, 3, ["square"], None], ids=str)
+def test_what_is_no_name_is_refused_in_one_line(shapes, wrong):
+    with pytest.raises(InputTypeError, match=r"^a shape is asked for by its name, not by "):
+        shapes.check(wrong, {})

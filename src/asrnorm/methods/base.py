@@ -10,6 +10,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from asrnorm.errors import InputError, InputTypeError
+from asrnorm.methods.randomness import keyed_generator
 from asrnorm.methods.watch import Watch, look_on
 from asrnorm.models import Classifier
 from asrnorm.models.base import PARTS
@@ -102,6 +103,7 @@ class Method:
         capturable: `loss` is a function of the batch's tensors and of `drawn` alone, shapes included, waits for nothing
             and may be captured as a CUDA graph. A class that brings its own `loss` has to say so anew.
         unit_range: `loss` changes images by the arithmetic of pixels in [0, 1], so that others would be spoiled.
+        trusts_images: they are known to be in [0, 1]; set by the trainer, elsewhere once the first have been.
         keeps_growth: `grow` takes so long, next to writing a checkpoint, that one follows it.
         capture: capture what a grow phase repeats; set by the trainer.
         watch: `grow` calls it between its pieces with the part that is done; set by the trainer.
@@ -111,6 +113,7 @@ class Method:
     world: World = ALONE
     capturable: bool = True
     unit_range: bool = False
+    trusts_images: bool = False
     keeps_growth: bool = True
     capture: bool = False
     watch: Watch = staticmethod(look_on)
@@ -137,6 +140,7 @@ class Method:
             InputError: the first images are not in [0, 1], where the method has to know.
         """
         if isinstance(batch, Batch):
+            self._check_range(batch.images)
             return batch
         first = batch[0] if isinstance(batch, list | tuple) and batch else None
         if isinstance(first, Tensor) and not first.is_floating_point():
@@ -146,11 +150,7 @@ class Method:
         if not isinstance(batch, list | tuple) or len(batch) != 2 or not all(isinstance(x, Tensor) for x in batch):
             raise InputTypeError(f"a batch is a pair of tensors, images and labels, or a Batch, not {_describe(batch)}")
         images, labels = batch
-        if self.unit_range and not self._own_steps and images.numel() and not _is_unit(images):
-            raise InputError(
-                f"{type(self).__name__} works on images in [0, 1], these are from {images.min():.3g} to "
-                f"{images.max():.3g}; let the model normalize them: asrnorm.models.Normalize is a layer for it"
-            )
+        self._check_range(images)
         if not self._has_grown and self.is_growing(self._own_steps):
             self._has_grown = True  # as far as it is worth another word
             logger.warning(
@@ -161,6 +161,17 @@ class Method:
             )
         self._own_steps += 1
         return Batch(images, labels, self._own_steps - 1)
+
+    def _check_range(self, images: Tensor) -> None:
+        """Refuse a loop's images outside [0, 1], where the method has to know; the first ones are enough."""
+        if self.trusts_images or not self.unit_range or not images.numel():
+            return
+        if not _is_unit(images):
+            raise InputError(
+                f"{type(self).__name__} works on images in [0, 1], these are from {images.min():.3g} to "
+                f"{images.max():.3g}; let the model normalize them: asrnorm.models.Normalize is a layer for it"
+            )
+        self.trusts_images = True
 
     def loss(self, model: Classifier, batch: Batch) -> Tensor:
         """Return the loss of this process's part of a batch, a mean over its samples.
@@ -219,30 +230,6 @@ class Method:
     def generator(self, step: int, purpose: str, device: torch.device | str = "cpu") -> torch.Generator:
         """Return the generator of one purpose in one step, the same on every process and after every resume."""
         return keyed_generator(self.seed, step, purpose, device=device)
-
-
-def draw_key(generator: torch.Generator) -> Tensor:
-    """Return a number that stands for a generator, to draw on the device with.
-
-    Example:
-        >>> draw_key(torch.Generator().manual_seed(7))
-        tensor(7)
-    """
-    return torch.tensor(generator.initial_seed())
-
-
-def keyed_generator(*key: int | str, device: torch.device | str = "cpu") -> torch.Generator:
-    """Return a generator whose stream is fixed by the key.
-
-    Example:
-        >>> a, b = (torch.rand(1, generator=keyed_generator(0, 7, "mask")).item() for _ in range(2))
-        >>> a == b
-        True
-    """
-    import hashlib
-
-    digest = hashlib.sha256(repr(key).encode()).digest()
-    return torch.Generator(device).manual_seed(int.from_bytes(digest[:8], "little") >> 1)
 
 
 def _for_any_loop(loss: Callable[..., Tensor]) -> Callable[..., Tensor]:

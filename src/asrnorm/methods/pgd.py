@@ -9,8 +9,9 @@ from torch import Tensor
 
 from asrnorm.errors import InputError
 from asrnorm.methods.attack import perturb
-from asrnorm.methods.base import METHODS, Batch, Method, draw_key
+from asrnorm.methods.base import METHODS, Batch, Method
 from asrnorm.methods.noise import uniform_noise
+from asrnorm.methods.randomness import draw_key
 from asrnorm.models import Classifier
 
 

@@ -11,9 +11,10 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from asrnorm.errors import InputError, UnknownNameError, describe_unknown
-from asrnorm.methods.base import METHODS, Batch, Method, draw_key
+from asrnorm.methods.base import METHODS, Batch, Method
 from asrnorm.methods.mode import evaluating
 from asrnorm.methods.noise import uniform_noise
+from asrnorm.methods.randomness import draw_key
 from asrnorm.methods.rsc_mask import VERSIONS, DropRule, drop_to_exceed
 from asrnorm.methods.stage import features_and_stage, features_from_stage
 from asrnorm.models import Classifier

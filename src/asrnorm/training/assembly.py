@@ -169,6 +169,7 @@ def build_method(config: RunConfig, device: torch.device, world: World) -> Metho
     """Return the method of a run, its own networks on the device."""
     method = create_method(config.method.name, seed=config.seed, **config.method.args)
     method.world = world
+    method.trusts_images = True  # bytes, divided by 255
     for module in method.modules().values():
         module.to(device, run_dtype(config))
     return method

@@ -87,6 +87,11 @@ def test_images_beyond_the_unit_range_are_refused_where_pixels_are_changed(name)
     images, labels = torch.randn(4, 3, 4, 4, dtype=torch.float64), torch.tensor([0, 1, 2, 0])
     with pytest.raises(InputError, match=r"works on images in \[0, 1\], these are from -.*; let the model normalize"):
         asrnorm.create_method(name).loss(SmoothNet(), (images, labels))
+    method = asrnorm.create_method(name)
+    for _ in range(2):  # not only the first time
+        with pytest.raises(InputError, match=r"works on images in \[0, 1\], these are from -"):
+            method.loss(SmoothNet(), Batch(images, labels, 0))
+    assert method.loss(SmoothNet(), Batch(images.sigmoid(), labels, 0)).isfinite()
     assert asrnorm.create_method("erm").loss(SmoothNet(), (images, labels)).isfinite()
 
 

@@ -5,6 +5,7 @@ from typing import Any
 
 import numpy as np
 
+from asrnorm.coercion import as_whole_number
 from asrnorm.data.corruption.base import CORRUPTIONS, Pixels
 from asrnorm.data.corruption.severity import choose_preset, severity_options
 from asrnorm.data.corruption.stream import Streams
@@ -54,7 +55,7 @@ def corrupt(
     Raises:
         UnknownNameError: there is no such corruption, preset or option.
         InputError: the severity is not 1 to 5, the array has another shape, or there are not as many indices as images.
-        InputTypeError: the array is not uint8.
+        InputTypeError: the array is not uint8, or a seed or index is no whole number.
 
     Example:
         >>> gray = np.full((2, 32, 32, 3), 100, np.uint8)
@@ -65,8 +66,9 @@ def corrupt(
     CORRUPTIONS.check(name, options)
     images = _check_images(images_nhwc_uint8)
     n, height, width, channels = images.shape
+    seed = as_whole_number(seed, "seed")
     settings = severity_options(name, severity, preset or choose_preset(height, width)) | options
-    indices = range(n) if indices is None else indices
+    indices = range(n) if indices is None else [as_whole_number(index, "an index") for index in indices]
     if len(indices) != n:
         raise InputError(f"{n} images but {len(indices)} indices; give one index for each image")
     corrupted = np.empty_like(images)

@@ -139,6 +139,6 @@ def severity_options(name: str, severity: int, preset: str) -> dict[str, Any]:
     """
     if preset not in PRESETS:
         raise UnknownNameError(describe_unknown("preset", preset, PRESETS))
-    if severity not in SEVERITIES:
+    if severity not in SEVERITIES or not hasattr(severity, "__index__"):
         raise InputError(f"severity {severity!r} does not exist; it is 1, 2, 3, 4 or 5")
     return dict(PRESETS[preset][name][severity - 1])

@@ -2,6 +2,7 @@ import sys
 
 import numpy as np
 import pytest
+import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -157,3 +158,21 @@ def test_the_severities_are_those_of_the_published_scripts(preset):
     for name, rows in PUBLISHED[preset].items():
         found = [tuple(severity_options(name, severity, preset).values()) for severity in range(1, 6)]
         assert found == [row if isinstance(row, tuple) else (row,) for row in rows], name
+
+
+@pytest.mark.parametrize("library", [np.array, list, tuple, torch.tensor], ids=["numpy", "list", "tuple", "torch"])
+def test_indices_may_be_of_any_library(library):
+    whole = corrupt(IMAGES, "gaussian_noise", seed=np.int64(2), severity=np.int64(4))
+    part = corrupt(IMAGES[[3, 7]], "gaussian_noise", seed=2, severity=4, indices=library([3, 7]))
+    np.testing.assert_array_equal(part, whole[[3, 7]])
+
+
+@pytest.mark.parametrize("wrong", [{"seed": 3.0}, {"indices": [0.5, 1.5]}], ids=str)
+def test_seeds_and_indices_that_are_not_whole_are_refused(wrong):
+    with pytest.raises(InputTypeError, match="must be a whole number, not "):
+        corrupt(IMAGES[:2], "gaussian_noise", **wrong)
+
+
+def test_a_severity_between_two_is_refused():
+    with pytest.raises(InputError, match=r"^severity 3\.0 does not exist"):
+        corrupt(IMAGES[:2], "gaussian_noise", severity=3.0)
