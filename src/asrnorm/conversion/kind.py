@@ -118,6 +118,8 @@ def recognize(module: nn.Module) -> Recognized | Unsupported | None:
     if type(module) is nn.LayerNorm:
         return Unsupported("normalizes the last axis, not the channels of (N, C, ...)")
     if isinstance(module, _BatchNorm | _InstanceNorm | nn.GroupNorm | nn.LayerNorm):
+        if type(module).__module__.startswith("torch."):
+            return Unsupported(f"{type(module).__name__} is not a kind that can be converted")
         base = next(c.__name__ for c in type(module).__mro__ if c.__module__.startswith("torch."))
         return Unsupported(f"an unknown subclass of {base}; it may do more than the class it derives from")
     own_name = type(module).__name__

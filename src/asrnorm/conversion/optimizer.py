@@ -1,5 +1,6 @@
 """Let an optimizer that was made before a conversion train the new layers and forget the old ones."""
 
+import copy
 from collections.abc import Sequence
 from typing import Any
 from uuid import uuid4
@@ -9,8 +10,9 @@ from torch.optim import LBFGS, Optimizer
 
 from asrnorm.norms import NormLayer
 
-Homes = dict[str, int]
-"""The group of each parameter of a layer by its name; those that the optimizer does not know are left out."""
+Homes = dict[str, tuple[int, int]]
+"""Group, and place in it, of each parameter of a layer by its name; those that the optimizer does not know are left
+out."""
 
 
 def mark(optimizer: Optimizer) -> str:
@@ -19,10 +21,21 @@ def mark(optimizer: Optimizer) -> str:
     return found
 
 
+def next_turn(optimizer: Optimizer) -> int:
+    """Return how many conversions this optimizer was given to before, and count one more."""
+    turn: int = vars(optimizer).get("_asrnorm_turns", 0)
+    vars(optimizer)["_asrnorm_turns"] = turn + 1
+    return turn
+
+
 def find_homes(optimizer: Optimizer, layer: nn.Module) -> Homes:
-    """Return in which groups the parameters of a layer are."""
-    groups = {id(p): index for index, group in enumerate(optimizer.param_groups) for p in group["params"]}
-    return {key: groups[id(p)] for key, p in layer.named_parameters() if id(p) in groups}
+    """Return in which groups the parameters of a layer are, and where in them."""
+    places = {
+        id(parameter): (index, place)
+        for index, group in enumerate(optimizer.param_groups)
+        for place, parameter in enumerate(group["params"])
+    }
+    return {key: places[id(p)] for key, p in layer.named_parameters() if id(p) in places}
 
 
 def exchange(
@@ -33,7 +46,7 @@ def exchange(
     """Put the parameters of each new layer where those of the old one stood.
 
     Gain and bias take the place, the group and the optimizer state (momentum and the like) of the values they
-    inherit; the other new parameters follow the first of the two.
+    inherit, for every domain where a layer has one pair for each; the other new parameters follow the first of the two.
 
     Args:
         optimizer: changed in place.
@@ -44,25 +57,32 @@ def exchange(
         Notes on layers whose predecessor the optimizer did not know.
     """
     notes = []
+    returning: list[tuple[tuple[int, int], str, nn.Parameter]] = []
     for (name, old, new), home in zip(pairs, homes or [None] * len(pairs), strict=True):
         was_out = home is not None and not home  # of the optimizer, before the conversion
         successors = {} if was_out else _successors(old, new)
-        rest = {key: p for key, p in new.named_parameters() if all(p is not s for s in successors.values())}
+        heirs = {id(heir) for found in successors.values() for heir in found}
+        rest = {key: p for key, p in new.named_parameters() if id(p) not in heirs}
         known = _replace_in_groups(optimizer, name, old, new, successors, {} if was_out else rest)
         for parameter in old.parameters():
             state = optimizer.state.pop(parameter, None)
-            if state is not None and parameter in successors:
-                optimizer.state[successors[parameter]] = state
+            if state is not None:
+                for heir in successors.get(parameter, ()):
+                    optimizer.state[heir] = copy.deepcopy(state)
         trainable = {key: p for key, p in new.named_parameters() if p.requires_grad}
         if known or was_out or not trainable:
             continue
         if home is not None:
-            for key, index in home.items():
-                group = optimizer.param_groups[min(index, len(optimizer.param_groups) - 1)]
-                _append(group, name, {key: new.get_parameter(key)})
+            returning += [(place, _full_name(name, key), new.get_parameter(key)) for key, place in home.items()]
         else:
             _append(optimizer.param_groups[0], name, trainable)
             notes.append(f"{name}: its predecessor was not in the optimizer; added to the first parameter group")
+    # Those whose successor had no parameters; from the front, so that each finds the place it had.
+    for (index, place), full_name, parameter in sorted(returning, key=lambda one: one[0]):
+        group = optimizer.param_groups[min(index, len(optimizer.param_groups) - 1)]
+        group["params"].insert(place, parameter)
+        if "param_names" in group:
+            group["param_names"].insert(place, full_name)
     if isinstance(optimizer, LBFGS):  # its state is of all parameters in one vector, whose length has changed
         optimizer.state.clear()
         optimizer._numel_cache = None
@@ -74,7 +94,7 @@ def _replace_in_groups(
     name: str,
     old: nn.Module,
     new: nn.Module,
-    successors: dict[Tensor, Tensor],
+    successors: dict[Tensor, tuple[Tensor, ...]],
     rest: dict[str, nn.Parameter],
 ) -> bool:
     gone = {id(parameter) for parameter in old.parameters()}
@@ -94,8 +114,7 @@ def _replace_in_groups(
                     group["param_names"].append(names[index])
                 continue
             known = True
-            successor = successors.get(parameter)
-            own = {} if successor is None else {key_of[id(successor)]: successor}
+            own = {key_of[id(heir)]: heir for heir in successors.get(parameter, ())}
             _append(group, name, {**own, **waiting})
             waiting = {}
     return known
@@ -104,20 +123,30 @@ def _replace_in_groups(
 def _append(group: dict[str, Any], name: str, parameters: dict[str, Any]) -> None:
     group["params"].extend(parameters.values())
     if "param_names" in group:
-        group["param_names"].extend(f"{name}.{key}" if name else key for key in parameters)
+        group["param_names"].extend(_full_name(name, key) for key in parameters)
 
 
-def _successors(old: nn.Module, new: nn.Module) -> dict[Tensor, Tensor]:
-    """Which new parameter inherits the value of which old one."""
+def _full_name(name: str, key: str) -> str:
+    return f"{name}.{key}" if name else key
+
+
+def _successors(old: nn.Module, new: nn.Module) -> dict[Tensor, tuple[Tensor, ...]]:
+    """Which new parameters inherit the value of which old one; of several old ones, the first hands on."""
     pairs = zip(_affine(old), _affine(new), strict=True)
-    return {before: after for before, after in pairs if before is not None and after is not None}
+    return {before[0]: after for before, after in pairs if before and after}
 
 
-def _affine(module: nn.Module) -> tuple[Tensor | None, Tensor | None]:
-    layer = next((inner for inner in module.modules() if isinstance(inner, NormLayer)), None)
-    pair = (
-        layer.affine_pair() if layer is not None else (getattr(module, "weight", None), getattr(module, "bias", None))
-    )
+def _affine(module: nn.Module) -> tuple[tuple[Tensor, ...], tuple[Tensor, ...]]:
+    """Return the gains and the biases of a layer: one of each, or one of each for every domain."""
     parameters = {id(parameter) for parameter in module.parameters()}
-    first, second = (tensor if tensor is not None and id(tensor) in parameters else None for tensor in pair)
+    gains, biases = zip(*_affine_pairs(module), strict=True)
+    first, second = (tuple(t for t in kind if t is not None and id(t) in parameters) for kind in (gains, biases))
     return first, second
+
+
+def _affine_pairs(module: nn.Module) -> list[tuple[Tensor | None, Tensor | None]]:
+    layers = [inner for inner in module.modules() if isinstance(inner, NormLayer)]
+    if not layers:
+        return [(getattr(module, "weight", None), getattr(module, "bias", None))]
+    own = layers[0].affine_pair()
+    return [own] if any(value is not None for value in own) else [layer.affine_pair() for layer in layers]

@@ -59,13 +59,15 @@ class Original:
         module: the layer.
         dtype: of its replacement when that was made; where the replacement has no values, of the model.
         optimizer: the mark of the one that the conversion was told of; another, made later, has groups of its own.
-        homes: that optimizer's group of each of its parameters, by name.
+        homes: that optimizer's group of each of its parameters, and its place there, by name.
+        turn: number of the conversion among those that this optimizer was given to.
     """
 
     module: nn.Module
     dtype: torch.dtype
     optimizer: str | None = None
-    homes: dict[str, int] = field(default_factory=dict)
+    homes: dict[str, tuple[int, int]] = field(default_factory=dict)
+    turn: int = 0
 
 
 def build_replacement(

@@ -9,7 +9,7 @@ from torch.nn.parameter import is_lazy
 from torch.optim import Optimizer
 
 from asrnorm.conversion.kind import DEFAULT_KINDS, KINDS, Recognized, Unsupported, default_factory, recognize
-from asrnorm.conversion.optimizer import Homes, exchange, find_homes, mark
+from asrnorm.conversion.optimizer import Homes, exchange, find_homes, mark, next_turn
 from asrnorm.conversion.reference import exchange_references
 from asrnorm.conversion.refusal import check_arguments, check_choice, refuse_other_optimizer, refuse_wrapped, unwrap
 from asrnorm.conversion.replace import (
@@ -95,9 +95,11 @@ def convert(
     summary.left = [(s.name, type(s.module).__name__, why_left(s, kinds)) for s in sites if s not in chosen]
     summary.notes += [*notes_on(built, label), *_note_on_loading(picked, given, options)]
     if optimizer is not None:
+        turn = next_turn(optimizer)
         for site, new in built:
             if (original := original_of(new)) is not None:
-                original.optimizer, original.homes = mark(optimizer), find_homes(optimizer, site.module)
+                original.optimizer, original.turn = mark(optimizer), turn
+                original.homes = find_homes(optimizer, site.module)
         summary.notes += exchange(optimizer, [(site.name, site.module, new) for site, new in built])
     summary.parameters = before, _count(model)
     model.__dict__.setdefault(_SUMMARIES, []).append(summary)
@@ -153,7 +155,10 @@ def revert(model: nn.Module, *, optimizer: Optimizer | None = None) -> nn.Module
     exchange_references(model, {new: old for _, new, old in pairs})
     if optimizer is not None:
         unique = list({id(new): (name, new, old) for name, new, old in pairs}.values())
-        exchange(optimizer, unique, [_homes(first_original(new), optimizer) for _, new, _ in unique])
+        turns = [original.turn if (original := first_original(new)) is not None else 0 for _, new, _ in unique]
+        for turn in sorted(set(turns), reverse=True):  # backwards, so that each finds the groups as it left them
+            back = [pair for pair, its_turn in zip(unique, turns, strict=True) if its_turn == turn]
+            exchange(optimizer, back, [_homes(first_original(new), optimizer) for _, new, _ in back])
     for module in model.modules():  # a part may have been converted on its own
         module.__dict__.pop(_SUMMARIES, None)
     return model

@@ -64,7 +64,9 @@ class BatchNorm(NormLayer, nn.BatchNorm2d):
         running_mean, running_var = self.running_mean, self.running_var
         assert running_mean is not None
         assert running_var is not None
-        from_batch = self.uses_batch() and x.shape[0] > 0  # an empty batch has no statistics to learn from
+        from_batch = self.uses_batch()
+        if x.shape[0] == 0:  # no statistics to learn from; a branch, for a compiler to whom sizes are symbols
+            from_batch = False
         if from_batch and self.training and self.process_sum is not None:
             return self._normalize_over_processes(x, self.process_sum)
         if from_batch:
@@ -191,11 +193,16 @@ class DomainBatchNorm(NormLayer):
                 f"{self.label()}: {tuple(self.domain.shape)} domain labels for a batch of {x.shape[0]}; "
                 "give one label a sample with set_domain"
             )
-        y = torch.empty_like(x)
+        y, found = torch.zeros_like(x), 0
         for index, layer in enumerate(self.domains):
             chosen = (self.domain == index).nonzero().squeeze(1)
             if len(chosen):
                 y = y.index_copy(0, chosen, layer(x.index_select(0, chosen)))
+                found += len(chosen)
+        if found < len(x):
+            raise InputError(f"{self.label()}: labels of {len(x) - found} samples were changed to no domain of it")
+        if x.ndim == 4 and x.is_contiguous(memory_format=torch.channels_last):
+            y = y.contiguous(memory_format=torch.channels_last)
         return y
 
 
@@ -211,6 +218,7 @@ def set_domain(model: nn.Module, domain: int | Tensor) -> int:
 
     Raises:
         InputError: the model has no such layer, or one of its layers has too few domains.
+        InputTypeError: not whole numbers.
     """
     layers = [module for module in model.modules() if isinstance(module, DomainBatchNorm)]
     if not layers:
@@ -222,7 +230,9 @@ def set_domain(model: nn.Module, domain: int | Tensor) -> int:
             raise InputTypeError(
                 f"set_domain takes one number, or a tensor with one for each sample, not {type(domain).__name__}"
             ) from None
-    lowest, highest = (domain, domain) if isinstance(domain, int) else map(int, domain.aminmax())
+    elif domain.is_floating_point() or domain.is_complex():
+        raise InputTypeError(f"domain labels must be whole numbers, these are {domain.dtype}")
+    lowest, highest = _range(domain)
     for layer in layers:
         if lowest < 0 or highest >= len(layer.domains):
             wrong = lowest if lowest < 0 else highest
@@ -231,6 +241,15 @@ def set_domain(model: nn.Module, domain: int | Tensor) -> int:
             )
         layer.domain = domain
     return len(layers)
+
+
+def _range(domain: int | Tensor) -> tuple[int, int]:
+    if isinstance(domain, int):
+        return domain, domain
+    if not domain.numel():  # of an empty batch
+        return 0, 0
+    lowest, highest = domain.aminmax()
+    return int(lowest), int(highest)
 
 
 def _batch_norm(

@@ -99,6 +99,7 @@ class _Subclass(nn.BatchNorm2d):
         (nn.LazyBatchNorm2d(), "lazy and not initialized"),
         (_Subclass(8), "an unknown subclass of BatchNorm2d"),
         (parametrizations.weight_norm(nn.BatchNorm2d(8), dim=None), "parametrized"),
+        (nn.InstanceNorm1d(8), "InstanceNorm1d is not a kind that can be converted"),
         (ASRNorm2d(8), "is ASRNorm2d already"),
         (nn.LocalResponseNorm(2), "an unknown norm, torch.nn.modules.normalization.LocalResponseNorm"),
     ],

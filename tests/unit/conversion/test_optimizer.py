@@ -1,5 +1,7 @@
 """An optimizer made before a conversion trains the new layers."""
 
+import copy
+
 import pytest
 import torch
 from torch import nn
@@ -185,3 +187,53 @@ def test_an_optimizer_made_after_the_conversion_gets_the_originals():
         optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
         asrnorm.revert(model, optimizer=optimizer)
         assert {id(p) for p in in_groups(optimizer)} == {id(p) for p in model.parameters()}
+
+
+def names_in_groups(model, optimizer):
+    names = {id(parameter): name for name, parameter in model.named_parameters()}
+    return [[names[id(parameter)] for parameter in group["params"]] for group in optimizer.param_groups]
+
+
+def test_every_domain_inherits_group_and_momentum_and_the_first_hands_them_back():
+    model = net()
+    gains = [p for name, p in model.named_parameters() if name != "1.bias"]
+    optimizer = torch.optim.SGD([{"params": gains}, {"params": [model[1].bias]}], lr=0.01, momentum=0.9)
+    step(model, optimizer)
+    before = names_in_groups(model, optimizer)
+    momentum = optimizer.state[model[1].bias]["momentum_buffer"].clone()
+    asrnorm.convert(model, "dsbn", layers=["1"], num_domains=2, optimizer=optimizer)
+    assert names_in_groups(model, optimizer)[1] == ["1.domains.0.bias", "1.domains.1.bias"]
+    first, second = (optimizer.state[domain.bias]["momentum_buffer"] for domain in model[1].domains)
+    assert torch.equal(first, momentum)
+    assert torch.equal(second, momentum)
+    step(model, optimizer)
+    assert torch.equal(second, momentum)  # only the first domain was trained
+    assert not torch.equal(first, momentum)
+    asrnorm.revert(model, optimizer=optimizer)
+    assert names_in_groups(model, optimizer) == before
+    assert torch.equal(optimizer.state[model[1].bias]["momentum_buffer"], first)
+
+
+@pytest.mark.parametrize("turns", [("none", "none"), ("asr", "none"), ("none", "asr")], ids=str)
+@pytest.mark.parametrize("places", [("1", "4"), ("4", "1")], ids=str)
+def test_parameters_come_back_to_their_places_from_a_norm_without_any(turns, places):
+    model = nn.Sequential(*net(), nn.Conv2d(8, 2, 1))
+    optimizer = torch.optim.SGD(model.named_parameters(), lr=0.01, momentum=0.9)
+    before, names = names_in_groups(model, optimizer), list(optimizer.param_groups[0]["param_names"])
+    for norm, place in zip(turns, places, strict=True):
+        asrnorm.convert(model, norm, layers=[place], optimizer=optimizer)
+    asrnorm.revert(model, optimizer=optimizer)
+    assert names_in_groups(model, optimizer) == before
+    assert optimizer.param_groups[0]["param_names"] == names
+
+
+def test_a_state_saved_before_a_conversion_loads_after_it_was_undone():
+    model = net()
+    optimizer = torch.optim.Adam(model.parameters(), lr=0.01)
+    step(model, optimizer)
+    saved = copy.deepcopy(optimizer.state_dict())
+    asrnorm.convert(model, "none", optimizer=optimizer)
+    asrnorm.revert(model, optimizer=optimizer)
+    optimizer.load_state_dict(saved)
+    step(model, optimizer)
+    assert all(optimizer.state[parameter]["exp_avg"].shape == parameter.shape for parameter in model.parameters())

@@ -74,3 +74,41 @@ def test_a_domain_may_be_any_whole_number_or_one_for_each_sample(domain):
 def test_another_kind_of_domain_is_refused():
     with pytest.raises(InputTypeError, match="set_domain takes one number"):
         set_domain(create_norm("dsbn", 4), [0, 1])
+
+
+@pytest.mark.parametrize("norm", ["bn", "bn_test", "dsbn"])
+def test_a_compiled_layer_takes_batches_of_any_size_without_a_break(norm):
+    layer = create_norm(norm, 8)
+    compiled = torch.compile(layer, backend="aot_eager", fullgraph=True)
+    for size in (2, 3, 5):
+        compiled(X[:size])
+    expected = create_norm(norm, 8)
+    for size in (2, 3, 5):
+        expected(X[:size])
+    for name, buffer in expected.named_buffers():
+        torch.testing.assert_close(layer.get_buffer(name), buffer)
+
+
+def test_domain_labels_are_whole_numbers():
+    layer = DomainBatchNorm(8, num_domains=2)
+    with pytest.raises(InputTypeError, match=r"^domain labels must be whole numbers, these are torch\.float32$"):
+        set_domain(layer, torch.tensor([0.5, 1.0]))
+    set_domain(layer, torch.zeros(0, dtype=torch.long))
+    assert layer(X[:0]).shape == X[:0].shape
+
+
+def test_labels_that_were_changed_to_no_domain_are_refused():
+    layer = DomainBatchNorm(8, num_domains=2).eval()
+    labels = torch.tensor([0, 1, 1, 0, 0, 1])
+    set_domain(layer, labels)
+    labels[:2] = 7
+    with pytest.raises(InputError, match="labels of 2 samples were changed to no domain of it"):
+        layer(X)
+
+
+def test_samples_of_several_domains_keep_their_memory_format():
+    layer = DomainBatchNorm(8, num_domains=2).eval()
+    set_domain(layer, torch.tensor([0, 1, 1, 0, 0, 1]))
+    x = X.to(memory_format=torch.channels_last)
+    assert layer(x).stride() == x.stride()
+    assert layer(X).stride() == X.stride()
