@@ -226,6 +226,7 @@ def load_config(path: Path) -> RunConfig:
         # Aliases of aliases grow beyond any memory.
         if any(isinstance(event, yaml.AliasEvent) for event in yaml.parse(text, yaml.SafeLoader)):
             raise InputError(f"{path}: has a YAML alias (*name); write its value out")
+        _refuse_keys_given_twice(yaml.compose(text, yaml.SafeLoader), path)
         values = yaml.safe_load(text)
     except InputError:
         raise  # a ValueError too
@@ -238,6 +239,22 @@ def load_config(path: Path) -> RunConfig:
     if not isinstance(values, dict):
         raise InputError(f"{path}: holds no config")
     return from_mapping(values, str(path))
+
+
+def _refuse_keys_given_twice(node: Any, path: Path) -> None:
+    """Refuse a mapping in which a later value would silently take the place of an earlier one."""
+    import yaml
+
+    parts = list(node.value) if isinstance(node, yaml.CollectionNode) else []
+    if isinstance(node, yaml.MappingNode):
+        seen = set()
+        for key, _ in node.value:
+            if key.value in seen:
+                raise InputError(f"{path}: line {key.start_mark.line + 1} gives {key.value!r} a second time")
+            seen.add(key.value if isinstance(key.value, str) else id(key))
+        parts = [value for _, value in node.value]
+    for part in parts:
+        _refuse_keys_given_twice(part, path)
 
 
 def dump_config(config: RunConfig) -> str:

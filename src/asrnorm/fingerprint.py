@@ -9,6 +9,8 @@ from typing import Any
 
 # Fields that do not change the numbers of a run.
 UNHASHED = ("device", "compile", "capture", "checkpoint_every", "log_every", "lambda_every")
+# Options of a suite that do not.
+UNHASHED_OPTIONS = ("max_gigabytes",)
 # Suites of published images, which are the same wherever they lie. Of any other its root is the only name it has.
 PUBLISHED = ("cifar10c", "digits", "digits_mini", "pacs")
 # Fields that came after the first kept results, each with the value that means what runs did before it was there. At
@@ -58,6 +60,8 @@ def decisive(values: Mapping[str, Any]) -> dict[str, Any]:
     plain: dict[str, Any] = _plain(values)
     for name in UNHASHED:
         plain.pop(name, None)
+    for name in UNHASHED_OPTIONS:
+        plain["suite"]["args"].pop(name, None)
     if plain["suite"]["name"] in PUBLISHED:
         plain["suite"]["args"].pop("root", None)
     weights = values.get("weights")

@@ -229,3 +229,19 @@ def test_what_yaml_cannot_make_a_value_of_is_one_line_in_a_file_and_text_on_the_
         load_config(write(tmp_path, f"layers: {value}"))
     assert "\n" not in str(caught.value)
     assert override(make(), {"layers": value}).layers == value
+
+
+@pytest.mark.parametrize(
+    ("text", "told"),
+    [
+        ("steps: 3\nseed: 1\nsteps: 9\n", "line 3 gives 'steps' a second time"),
+        ("optim:\n  lr: 1\n  lr: 2\n", "line 3 gives 'lr' a second time"),
+        ("suite: {name: folder, args: {root: a, root: b}}\n", "line 1 gives 'root' a second time"),
+        ("layers:\n- {a: 1, a: 2}\n", "line 2 gives 'a' a second time"),
+    ],
+)
+def test_a_key_that_is_given_twice_is_refused(tmp_path, text, told):
+    path = write(tmp_path, text)
+    with pytest.raises(InputError) as caught:
+        load_config(path)
+    assert str(caught.value) == f"{path}: {told}"

@@ -42,3 +42,10 @@ def test_a_later_field_that_is_used_changes_the_hash_and_the_difference_shows_bo
     assert content_hash(used) != content_hash(make())
     assert content_hash(override(used, {path: before})) == content_hash(make())
     assert first_difference(make(), used) == f"{path}: {before} here, {3 if before is not True else False} there"
+
+
+def test_where_decoded_images_lie_is_no_other_run():
+    own = make(suite=Choice(name="folder", args={"root": "/images", "size": 64}))
+    streamed = override(own, {"suite.max_gigabytes": 0})
+    assert content_hash(streamed) == content_hash(own)
+    assert first_difference(streamed, own) is None
