@@ -15,10 +15,10 @@ from asrnorm.cli.kept_evaluation import check_name, keep_result, keep_statistics
 from asrnorm.cli.own_module import Modules, import_modules
 from asrnorm.cli.run_folder import check_place, open_run, read_assignments
 from asrnorm.cli.score_table import print_attacks, print_places, print_scores, print_validation
-from asrnorm.cli.scored_network import change_limits, change_norm, describe_device, find_own_suite, validate_limits
-from asrnorm.config import Choice, RunConfig, content_hash, override
-from asrnorm.errors import InputError, WrongCallError, first_line
-from asrnorm.fingerprint import PUBLISHED
+from asrnorm.cli.scored_network import change_limits, change_norm, describe_device, validate_limits
+from asrnorm.cli.scored_suite import choose_suite, find_own_suite
+from asrnorm.config import RunConfig, content_hash, override
+from asrnorm.errors import InputError, WrongCallError
 from asrnorm.results import read_result
 from asrnorm.storage import write_whole
 
@@ -29,11 +29,6 @@ if TYPE_CHECKING:
     from asrnorm.training import LoadedRun
 
 SCHEMA = 1
-# Options by which a suite parts the images that are scored from those that are trained on.
-_SPLITTING = {
-    "digits_mini": ("seed",),
-    "folder": ("validation", "test", "seed"),
-}
 # What may differ from training without making it another network.
 _CHANGEABLE = ("adversarial", "confine", "device", "evaluate_batch", "evaluate_limit", "norm", "precision", "suite")
 
@@ -85,7 +80,7 @@ def evaluate(
     if name is not None:
         read_result(run / "result.json")  # of which what is kept takes what it does not measure again
     config = _change_config(loaded.config, assignments)
-    chosen = loaded.suite if data is not None else _choose_suite(loaded, config)
+    chosen = loaded.suite if data is not None else choose_suite(run, loaded, config)
     change_norm(loaded, config)
     if "device" in assignments:
         _move(loaded, config.device)
@@ -193,59 +188,11 @@ def _attack(
     return attacks
 
 
-def _choose_suite(loaded: "LoadedRun", config: RunConfig) -> "Suite":
-    from asrnorm.data import SUITES, create_suite
-
-    theirs, mine = loaded.config.suite, config.suite
-    try:
-        if mine != theirs:
-            SUITES.check(mine.name, mine.args)
-    except InputError as error:
-        raise WrongCallError(str(error)) from error
-    # Read at the size of the run: resized to it from another one, images are not what they were in training.
-    size = {"size": theirs.args["size"]} if mine.name == theirs.name == "folder" and "size" in theirs.args else {}
-    suite: Suite = loaded.suite if mine == theirs else create_suite(mine.name, **{**size, **mine.args})
-    _refuse_other_split(theirs, mine, loaded.suite, suite)
-    if suite.classes != loaded.classes:
-        raise InputError(
-            f"the run knows the classes {_shorten(loaded.classes)}, "
-            f"suite {suite.name!r} has {_shorten(suite.classes)}; they must be the same"
-        )
-    return suite
-
-
-def _refuse_other_split(theirs: Choice, mine: Choice, loaded: "Suite", suite: "Suite") -> None:
-    """Refuse to hold out other images of a run's own suite than the run did: it was trained on them."""
-    same_images = mine.name in PUBLISHED or mine.args.get("root") == theirs.args.get("root")
-    if mine.name != theirs.name or not same_images:
-        return
-    changed = [name for name in _SPLITTING.get(mine.name, ()) if _option(theirs, name) != _option(mine, name)]
-    changed += ["source"] if suite.sources != loaded.sources else []
-    if changed:
-        raise WrongCallError(
-            f"suite.{changed[0]} decides which images a run is trained on, so it stays as it was; other images are "
-            "scored with --data or another --suite"
-        )
-
-
-def _option(suite: Choice, name: str) -> object:
-    from asrnorm.data import SUITES
-
-    return suite.args.get(name, SUITES.options(suite.name)[name].default)
-
-
 def _move(loaded: "LoadedRun", device: str) -> None:
-    if device == "auto":
-        return
-    try:
-        loaded.model.to(device)
-    except (RuntimeError, AssertionError) as error:  # what torch raises for a device that is not there
-        raise InputError(f"device {device!r} cannot be used: {first_line(error)}") from error
+    from asrnorm.training.distributed import choose_device
 
-
-def _shorten(names: tuple[str, ...], most: int = 4) -> str:
-    rest = f", ... ({len(names)})" if len(names) > most else ""
-    return ", ".join(names[:most]) + rest
+    if device != "auto":
+        loaded.model.to(choose_device(device))
 
 
 @contextmanager

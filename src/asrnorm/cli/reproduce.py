@@ -16,6 +16,7 @@ from asrnorm.cli.run_folder import check_folder, find_kept, read_assignments
 from asrnorm.cli.study_choice import change_runs, check_configs, check_data, choose_rows, expand_names
 from asrnorm.config import RunConfig, Scale
 from asrnorm.errors import InputError, UnknownNameError, WrongCallError, describe_unknown
+from asrnorm.fingerprint import PUBLISHED
 
 if TYPE_CHECKING:
     from asrnorm.launch import Executor, Job, Outcome
@@ -97,6 +98,7 @@ def reproduce(
             check_configs([job.config for job in jobs])
     except InputError as error:  # a value of --set that a field does not take
         raise WrongCallError(str(error)) from error
+    _refuse_changed_images(jobs)
     todo = [job for job in jobs if job.missing()]
     if ray is not None and slurm is not None:
         raise typer.BadParameter("--ray and --slurm are two places to run in: leave one out")
@@ -164,6 +166,16 @@ def _write_report(study: "Study", runs: Path, kept: Path | None, scale: Scale, s
     for path in write_report(collected, out):
         if path.suffix in (".md", ".html"):
             typer.echo(f"report: {path}")
+
+
+def _refuse_changed_images(jobs: Sequence["Job"]) -> None:
+    """Refuse to show runs on images of one's own that are others now."""
+    own = [job for job in jobs if job.config.suite.name not in PUBLISHED and not job.is_kept and not job.missing()]
+    if own:
+        from asrnorm.training.source import refuse_changed_images
+
+        for job in own:
+            refuse_changed_images(job.folder / "env.json", job.config)
 
 
 def _print_plan(plans: Sequence["Plan"], jobs: Sequence["Job"]) -> None:

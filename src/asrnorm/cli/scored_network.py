@@ -1,7 +1,6 @@
 """What may be changed of a trained network before it is scored again, without training."""
 
 from dataclasses import replace
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 from asrnorm.config import RunConfig
@@ -28,27 +27,6 @@ def change_norm(loaded: "LoadedRun", config: RunConfig) -> None:
     from asrnorm.conversion import convert
 
     convert(loaded.model, "bn_test", layers="all", **loaded.config.norm.args)
-
-
-def find_own_suite(run: Path, loaded: "LoadedRun", config: RunConfig) -> "Suite":
-    """Return the suite that a run was trained on, for what is measured on its source images.
-
-    Where the images lie somewhere else now, `suite.root` says where.
-
-    Raises:
-        InputError: the source is missing, or its images are not those of the training.
-    """
-    from asrnorm.data import create_suite
-    from asrnorm.training.environment import refuse_other_data
-
-    theirs, mine = loaded.config.suite, config.suite
-    suite = loaded.suite
-    if mine.name == theirs.name and "root" in mine.args and mine.args["root"] != theirs.args.get("root"):
-        suite = create_suite(theirs.name, **{**theirs.args, "root": mine.args["root"]})
-    suite.require_source()
-    num_images = len(suite.train) + len(suite.validation or ())
-    refuse_other_data(run / "env.json", suite.classes, num_images, suite.source_listing(), suite.source_sizes())
-    return suite
 
 
 def change_limits(loaded: "LoadedRun", config: RunConfig, suite: "Suite | None") -> None:

@@ -158,7 +158,7 @@ class ImageFolder(Suite):
             if share and held is not None and len(held) == 0:
                 raise InputError(
                     f"{self.root}: the classes of the source have too few images for {name}={share:g} to hold one out; "
-                    "give it a larger share, or 0"
+                    "one is always trained on, so add images"
                 )
         self.prepare()
         for data in (self.source_test, *self.targets.values()):

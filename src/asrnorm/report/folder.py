@@ -14,7 +14,7 @@ from asrnorm.studies import Cell, Measure, Row, RunSpec, Study
 from asrnorm.studies.collect import Collected, Measured, RunRecord
 from asrnorm.studies.domain import describe_missing, find_missing, read_measure
 from asrnorm.studies.significance import FEWEST, summarize
-from asrnorm.studies.store import read_origin
+from asrnorm.studies.store import has_same_numbers, read_origin
 
 AVERAGE, SOURCE = "unseen, average", "source"
 _MOST_COLUMNS = 30  # domains beyond these are shown by their average and in the list of runs
@@ -48,6 +48,8 @@ def collect_folder(folder: Path) -> Collected:
     if not found:
         reason = f" ({problems[0]})" if problems else ""
         raise InputError(f"{folder}: no finished run is in it{reason}; asrnorm train makes one")
+    found, twice = _drop_duplicates(found)
+    problems += twice
     groups: dict[str, list[_Found]] = {}
     for one in found:
         groups.setdefault(content_hash(replace(one.config, seed=0)), []).append(one)
@@ -91,6 +93,19 @@ def collect_folder(folder: Path) -> Collected:
     )
 
 
+def _drop_duplicates(found: Sequence[_Found]) -> tuple[list[_Found], list[str]]:
+    """Return one run of each config and seed, the first by name, and a line on every other."""
+    kept: dict[str, _Found] = {}
+    lines = []
+    for one in found:
+        first = kept.setdefault(content_hash(one.config), one)
+        if first is not one:
+            numbers = "the same numbers" if has_same_numbers(first.result, one.result) else "other numbers"
+            names = f"{one.folder.name}: the config and seed of {first.folder.name}, with {numbers}"
+            lines.append(f"{names}; left out")
+    return list(kept.values()), lines
+
+
 def _specify(config: RunConfig) -> RunSpec:
     options = {key: value for key, value in config.suite.args.items() if key in ("source", "target") and value}
     overrides = {"config": content_hash(replace(config, seed=0)), "norm": config.norm.name}
@@ -114,7 +129,7 @@ def _measure(measure: Measure, members: Sequence[_Found], spec: RunSpec, without
     values, records = {}, []
     for one in sorted(members, key=lambda member: member.result.seed):
         value = read_measure(measure, one.result, without)
-        if value is not None and one.result.seed not in values:
+        if value is not None:
             values[one.result.seed] = value
             records.append(_record(one, spec))
     if not values:

@@ -9,7 +9,7 @@ import json
 import shutil
 import zipfile
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, fields
 from pathlib import Path
 
 from asrnorm.config import Scale, content_hash, run_name
@@ -19,7 +19,7 @@ from asrnorm.storage import write_whole
 from asrnorm.studies.curve import CURVES_FILE, format_curves, read_log
 from asrnorm.studies.plan import Task, iterate_specs, plan
 from asrnorm.studies.spec import ANALYSIS_FILES, DIVERGENCE_FILE, Study, get_study, list_studies
-from asrnorm.studies.store import DETAILS, find_details, find_results, is_same, read_lines
+from asrnorm.studies.store import DETAILS, find_details, find_results, has_same_numbers, is_same, read_lines
 
 COMPONENTS = 16  # of learned statistics: what t-SNE of them shows does not need the rest
 
@@ -124,9 +124,7 @@ def _sort(kept: RunResult | None, new: RunResult, renew: bool) -> str:
     other = kept.commits != new.commits or any(commit.endswith("+") for commit in kept.commits)
     if renew and other:
         return "replaced"
-    return (
-        "repeated" if is_same(kept, replace(new, commit=kept.commit, wall_seconds=kept.wall_seconds)) else "differing"
-    )
+    return "repeated" if has_same_numbers(kept, new) else "differing"
 
 
 def _evaluations(study: Study, runs: set[str], seeds: Sequence[int], scale: Scale) -> set[str]:

@@ -164,6 +164,11 @@ def is_same(one: RunResult, other: RunResult) -> bool:
     return json.dumps(to_plain(replace(one, origin={}))) == json.dumps(to_plain(replace(other, origin={})))
 
 
+def has_same_numbers(one: RunResult, other: RunResult) -> bool:
+    """Tell whether two results differ in nothing but the commit, the time they took and their origin."""
+    return is_same(one, replace(other, commit=one.commit, wall_seconds=one.wall_seconds))
+
+
 def read_origin(path: Path) -> dict[str, str]:
     """Return what an `env.json` last says about where and with what a result was made; nothing where unknown."""
     try:

@@ -24,11 +24,12 @@ from asrnorm.training.assembly import build_like, build_method, build_model, che
 from asrnorm.training.checkpoint import CheckpointStore
 from asrnorm.training.confinement import confine_to_source
 from asrnorm.training.distributed import choose_device, from_first, join_world
-from asrnorm.training.environment import describe_environment, record_environment, refuse_other_data
+from asrnorm.training.environment import describe_environment, record_environment
 from asrnorm.training.folder import RunFolder, write_run_file
 from asrnorm.training.log import RunLog
 from asrnorm.training.preparation import prepare_model
 from asrnorm.training.selection import Selector, create_measure, hold_out, needs_hold_out, validate
+from asrnorm.training.source import describe_source, refuse_changed_images, refuse_other_source
 from asrnorm.training.trainer import Trainer
 from asrnorm.world import World
 
@@ -94,6 +95,7 @@ def run(config: RunConfig, out: str | Path | None = None, fresh: bool = False, w
         if from_first(processes.rank == 0 and folder.is_done(), processes):
             result = read_result(folder.result)
             if processes.rank == 0:
+                refuse_changed_images(folder.environment, config)
                 folder.drop_pool()
             return result
         try:
@@ -124,7 +126,7 @@ def load_run(folder: str | Path, device: str = "auto") -> LoadedRun:
     try:
         classes = tuple(map(str, json.loads(place.environment.read_text())["classes"]))
     except (OSError, ValueError, KeyError, TypeError, RecursionError):
-        classes = suite.classes
+        classes = _read_classes(suite, place.environment)
     state = read_state(place.model)
     try:
         model = build_like(config, suite, len(classes), chosen, state)
@@ -133,17 +135,21 @@ def load_run(folder: str | Path, device: str = "auto") -> LoadedRun:
     return LoadedRun(config, model.eval(), suite, chosen, classes)
 
 
+def _read_classes(suite: Suite, environment: Path) -> tuple[str, ...]:
+    try:
+        return suite.classes
+    except InputError as error:
+        raise InputError(f"{environment}: names the classes of the run, and cannot be read; nor {error}") from error
+
+
 def _work(config: RunConfig, site: _Site) -> RunResult:
     suite = create_suite(config.suite.name, **config.suite.args)
     suite.require_source()
     suite.check_files()
     commit = ""
-    num_images = len(suite.train) + len(suite.validation or ())
-    listing, sizes = suite.source_listing(), suite.source_sizes()
-    source = {"classes": list(suite.classes), "images": num_images, "listing": listing, "sizes": sizes}
-    refuse_other_data(site.folder.environment, suite.classes, num_images, listing, sizes)
+    refuse_other_source(site.folder.environment, suite)
     if site.world.rank == 0:
-        facts = describe_environment(site.device, site.world) | source
+        facts = describe_environment(site.device, site.world) | describe_source(suite)
         facts["edition"] = suite.edition
         commit = record_environment(site.folder.environment, facts)["commit"]
     stop, seconds = config.steps, 0.0

@@ -146,7 +146,7 @@ def test_bn_can_take_the_statistics_of_the_test_batch(run, tmp_path):
         (("--set", "norm=bn_test", "--set", "norm.eps=100"), InputError, "leave norm.OPTION out"),
         (("--set", "precision=float8"), UnknownNameError, "unknown value 'float8'"),
         (("--set", "evaluate_batch=0"), InputError, "evaluate_batch must be at least 1"),
-        (("--set", "device=nowhere"), InputError, "device 'nowhere' cannot be used"),
+        (("--set", "device=nowhere"), InputError, "device 'nowhere': no such device"),
         (("--suite", "toy_strange"), InputError, "the run knows the classes a, b, c, d, suite 'toy' has w, x, y, z"),
         (("--suite", "digitz"), UnknownNameError, "did you mean 'digits'"),
         (("--suite", "digits", "--set", "suite.syn_like=maybe"), WrongCallError, "'syn_like' .* must be bool, not 'ma"),

@@ -1,0 +1,97 @@
+"""Whether the source images of a run are those that it was begun with: `env.json` keeps what they are known by."""
+
+import json
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from asrnorm.config import RunConfig
+from asrnorm.data import Suite, create_suite
+from asrnorm.errors import AsrnormError, InputError
+
+START_OVER = "start over with --fresh"
+
+
+def describe_source(suite: Suite) -> dict[str, Any]:
+    """Return what a run's source is known by: classes, number of images, and digests of their names and sizes."""
+    return {
+        "classes": list(suite.classes),
+        "images": len(suite.train) + len(suite.validation or ()),
+        "listing": suite.source_listing(),
+        "sizes": suite.source_sizes(),
+    }
+
+
+def refuse_other_source(path: Path, suite: Suite, otherwise: str = START_OVER) -> None:
+    """Refuse a suite whose source is not the one that a run was begun with; see `refuse_other_data`."""
+    known = describe_source(suite)
+    refuse_other_data(path, known["classes"], known["images"], known["listing"], known["sizes"], otherwise)
+
+
+def refuse_changed_images(path: Path, config: RunConfig) -> None:
+    """Refuse the result of a finished run on images of one's own that are others now; gone, they change nothing.
+
+    Args:
+        path: `env.json` of the run.
+        config: of the run.
+
+    Raises:
+        InputError: other classes, or other images of the source.
+    """
+    try:
+        suite = create_suite(config.suite.name, **config.suite.args)
+        if not suite.source_listing():  # of a published set, which is the same wherever it lies
+            return
+    except AsrnormError:  # no folder, no such domain, no images
+        return
+    refuse_other_source(path, suite)
+
+
+def read_listing(path: Path) -> str | None:
+    """Return the digest of names that `env.json` keeps, `None` where it has none or cannot be read."""
+    try:
+        found = json.loads(path.read_text())["listing"]
+    except (OSError, ValueError, KeyError, TypeError, RecursionError):
+        return None
+    return str(found) or None
+
+
+def refuse_other_data(
+    path: Path, classes: Sequence[str], num_images: int, listing: str = "", sizes: str = "", otherwise: str = START_OVER
+) -> None:
+    """Refuse a run whose images are others now.
+
+    Other classes: its outputs would stand for the wrong ones. Other images: what is held out would move, and images be
+    trained on that the first part of the run was chosen by.
+
+    Args:
+        path: `env.json` of the run.
+        classes: of the suite as it is now.
+        num_images: of the source, held-out ones included.
+        listing: what `Suite.source_listing` returns.
+        sizes: what `Suite.source_sizes` returns.
+        otherwise: what to do, but for bringing the images back.
+
+    Raises:
+        InputError: `env.json` names other classes, these in another order, another number of source images, or as many
+            of other names or sizes.
+    """
+    try:
+        begun = json.loads(path.read_text())
+        before, count = list(begun["classes"]), int(begun.get("images", num_images))
+        named, sized = begun.get("listing", listing), begun.get("sizes", sizes)
+    except (OSError, ValueError, KeyError, TypeError, RecursionError):
+        return
+    if before != list(classes):
+        gone = ", ".join(str(name) for name in before if name not in classes) or "none"
+        new = ", ".join(name for name in classes if name not in before) or "none"
+        raise InputError(f"{path.parent}: the run was begun with other classes (gone: {gone}; new: {new}); {otherwise}")
+    others = f"{count:,} images of the source, there are {num_images:,} now" if count != num_images else ""
+    if not others and named != listing:
+        others = f"other images of the source: there are {num_images:,} as before, but not of the same names"
+    if not others and sized != sizes:
+        others = f"other images of the source: there are {num_images:,} of the same names, but other files"
+    if others:
+        raise InputError(
+            f"{path.parent}: the run was begun with {others}; bring back those that it was begun with, or {otherwise}"
+        )

@@ -1,0 +1,111 @@
+"""A finished run on a user's own images, which are then moved, added to or exchanged."""
+
+import json
+import shutil
+
+import pytest
+
+from asrnorm.cli.main import main
+from asrnorm.studies import Cell, Measure, Row, RunSpec, Study
+from asrnorm.studies.spec import STUDIES
+
+
+@pytest.fixture
+def train(photos, tmp_path, monkeypatch):
+    monkeypatch.setenv("ASRNORM_CACHE", str(tmp_path / "cache"))
+    monkeypatch.chdir(tmp_path)
+    options = ["--scale", "smoke", "--source", "factory_a", "--set", f"suite.root={photos}"]
+
+    def call(out, *more):
+        return main(["train", "folder.erm_bn", *options, "--out", str(tmp_path / out), *more])
+
+    assert call("runs/a") == 0
+    return call
+
+
+def grow(photos):
+    picture = photos / "factory_a" / "good" / "0.png"
+    picture.with_name("late.png").write_bytes(picture.read_bytes())
+
+
+def test_a_finished_run_is_no_answer_for_other_images(photos, train, capsys):
+    assert train("runs/a") == 0  # the same images: at once
+    grow(photos)
+    capsys.readouterr()
+    assert train("runs/a") == 1
+    assert "begun with 24 images of the source, there are 25 now" in capsys.readouterr().err
+    assert train("runs/a", "--fresh") == 0
+    shutil.rmtree(photos)
+    assert train("runs/a") == 0  # gone, they change nothing
+
+
+def test_images_that_were_trained_on_are_never_scored_as_held_out(photos, train, tmp_path, capsys):
+    run = str(tmp_path / "runs/a")
+    assert main(["evaluate", run]) == 0
+    grow(photos)
+    capsys.readouterr()
+    assert main(["evaluate", run, "--as", "later"]) == 1
+    assert "there are 25 now; bring back those that it was begun with, or score the images" in capsys.readouterr().err
+    assert not (tmp_path / "runs/a/evaluations").exists()
+    assert main(["evaluate", run, "--data", str(photos / "factory_b")]) == 0
+
+
+@pytest.mark.parametrize("option", ["suite.source=factory_b", "suite.seed=3", "suite.validation=0.4"])
+@pytest.mark.parametrize("moved", [False, True])
+def test_another_way_to_the_same_images_holds_out_no_others(photos, train, tmp_path, capsys, option, moved):
+    there = tmp_path / "there"
+    if moved:
+        photos.rename(there)
+    else:
+        there.symlink_to(photos)
+    run = str(tmp_path / "runs/a")
+    assert main(["evaluate", run, "--set", f"suite.root={there}", "--set", option]) == 2
+    assert "decides which images a run is trained on, so it stays as it was" in capsys.readouterr().err
+    assert main(["evaluate", run, "--set", f"suite.root={there}"]) == 0
+
+
+def test_images_that_are_gone_are_told_with_the_two_ways_on(photos, train, tmp_path, capsys):
+    photos.rename(tmp_path / "there")
+    assert main(["evaluate", str(tmp_path / "runs/a")]) == 1
+    error = capsys.readouterr().err
+    assert "no longer there; --set suite.root=DIR says where they are now, --data DIR scores others" in error
+
+
+def test_a_run_without_its_classes_says_which_file_is_missing(photos, train, tmp_path, capsys):
+    picture = tmp_path / "new.png"
+    shutil.copy(photos / "factory_b/bad/0.png", picture)
+    (tmp_path / "runs/a/env.json").unlink()
+    assert main(["predict", str(tmp_path / "runs/a"), str(picture)]) == 0  # the images have them too
+    shutil.rmtree(photos)
+    capsys.readouterr()
+    assert main(["predict", str(tmp_path / "runs/a"), str(picture)]) == 1
+    assert "runs/a/env.json: names the classes of the run, and cannot be read; nor " in capsys.readouterr().err
+
+
+def test_a_report_names_a_run_that_it_leaves_out(photos, train, tmp_path, capsys):
+    assert train("runs/b") == 0
+    grow(photos)
+    assert train("runs/c") == 0
+    capsys.readouterr()
+    assert main(["report", "runs", "--out", "report"]) == 0
+    error = capsys.readouterr().err
+    assert "warning: b: the config and seed of a, with the same numbers; left out" in error
+    (line,) = [line for line in error.splitlines() if line.startswith("warning: c: ")]
+    same = json.loads((tmp_path / "runs/a/result.json").read_text())["domains"]
+    other = json.loads((tmp_path / "runs/c/result.json").read_text())["domains"]
+    assert same != other
+    assert line == "warning: c: the config and seed of a, with other numbers; left out"
+    assert "1 finished run;" in (tmp_path / "report/report.md").read_text()
+
+
+def test_a_study_of_ones_own_shows_no_runs_on_other_images(photos, train, tmp_path, monkeypatch, capsys):
+    spec = RunSpec(recipe="folder.erm_bn", options={"source": "factory_a"}, overrides={"suite.root": str(photos)})
+    cell = Cell(measure=Measure(quantity="accuracy"), runs=(spec,))
+    study = Study(name="own", title="own", caption="", columns=("Avg.",), rows=(Row(label="a", cells={"Avg.": cell}),))
+    monkeypatch.setitem(STUDIES._entries, "own", lambda: study)
+    words = ["reproduce", "own", "--seeds", "1", "--scale", "smoke", "--runs", "runs", "--dry-run"]
+    assert main(words) == 0
+    assert "1 of 1 runs are done" in capsys.readouterr().out
+    grow(photos)
+    assert main(words) == 1
+    assert "begun with 24 images of the source, there are 25 now" in capsys.readouterr().err
