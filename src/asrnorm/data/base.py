@@ -156,6 +156,10 @@ class Suite(abc.ABC):
             InputError: with the file.
         """
 
+    def count_source(self) -> int:
+        """Return how many images of the source are trained on or held out for validation."""
+        return len(self.train) + len(self.validation or ())
+
     def source_listing(self) -> str:
         """Return a digest of the names of the source's images; empty where the data set is a published one."""
         return ""

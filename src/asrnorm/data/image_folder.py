@@ -134,6 +134,10 @@ class ImageFolder(Suite):
         """Return all images of a domain."""
         return self._open_domain(name, np.arange(len(self._index.samples[name])))
 
+    def count_source(self) -> int:
+        """Return how many images of the sources are trained on or held out for validation, without decoding any."""
+        return sum(len(self._split(domain)[part]) for domain in self.sources for part in (0, 2))
+
     def source_listing(self) -> str:
         """Return a digest of the paths of the source's images below the root, and of their labels."""
         return self._digest(lambda sample: sample.label)
@@ -200,15 +204,18 @@ class ImageFolder(Suite):
     def _open_split(self, part: int) -> Data:
         sets = []
         for domain in self.sources:
-            keys = [sample.key for sample in self._index.samples[domain]]
-            rows = split_stratified(keys, self._index.labels[domain].tolist(), self._fractions, seed=self._seed)[part]
-            sets.append(self._open_domain(domain, rows))
+            sets.append(self._open_domain(domain, self._split(domain)[part]))
         images = [data for data in sets if isinstance(data, ImageSet)]
         files = [data for data in sets if isinstance(data, FileSet)]
         if images:
             return concatenate(images)
         paths = tuple(path for data in files for path in data.paths)
         return FileSet(paths, np.concatenate([data.labels for data in files]), self._size)
+
+    def _split(self, domain: str) -> list[NDArray[np.int64]]:
+        """Return the rows of a source's validation images, of its test images, and of those that are trained on."""
+        keys = [sample.key for sample in self._index.samples[domain]]
+        return split_stratified(keys, self._index.labels[domain].tolist(), self._fractions, seed=self._seed)
 
     def _open_domain(self, domain: str, rows: NDArray[np.int64]) -> Data:
         paths = [sample.path for sample in self._index.samples[domain]]

@@ -16,7 +16,7 @@ def describe_source(suite: Suite) -> dict[str, Any]:
     """Return what a run's source is known by: classes, number of images, and digests of their names and sizes."""
     return {
         "classes": list(suite.classes),
-        "images": len(suite.train) + len(suite.validation or ()),
+        "images": suite.count_source(),
         "listing": suite.source_listing(),
         "sizes": suite.source_sizes(),
     }

@@ -180,3 +180,13 @@ def test_an_unused_domain_may_be_empty(root):
     assert suite.domains == ("art", "photo")
     with pytest.raises(UnknownNameError, match="did you mean 'sketch'"):
         _ = create_suite("folder", root=root, source="art", target="sketc", size=8).sources
+
+
+@pytest.mark.parametrize("shares", [{}, {"test": 0.2}, {"validation": 0.0, "test": 0.3}, {"validation": 0.0}], ids=str)
+def test_the_source_is_counted_without_decoding_an_image(root, shares):
+    options = {"root": root, "source": "art,photo", "size": 8, **shares}
+    suite = create_suite("folder", **options)
+    assert suite.count_source() == len(suite.train) + len(suite.validation or ())
+    for path in root.rglob("*.png"):
+        path.write_bytes(b"no image")
+    assert create_suite("folder", **options).count_source() == suite.count_source()
