@@ -29,7 +29,7 @@ from asrnorm.training.folder import RunFolder, write_run_file
 from asrnorm.training.log import RunLog
 from asrnorm.training.preparation import prepare_model
 from asrnorm.training.selection import Selector, create_measure, hold_out, needs_hold_out, validate
-from asrnorm.training.source import describe_source, refuse_changed_images, refuse_other_source
+from asrnorm.training.source import refuse_changed_images, refuse_other_source
 from asrnorm.training.trainer import Trainer
 from asrnorm.world import World
 
@@ -147,9 +147,9 @@ def _work(config: RunConfig, site: _Site) -> RunResult:
     suite.require_source()
     suite.check_files()
     commit = ""
-    refuse_other_source(site.folder.environment, suite)
+    source = refuse_other_source(site.folder.environment, suite)
     if site.world.rank == 0:
-        facts = describe_environment(site.device, site.world) | describe_source(suite)
+        facts = describe_environment(site.device, site.world) | source
         facts["edition"] = suite.edition
         commit = record_environment(site.folder.environment, facts)["commit"]
     stop, seconds = config.steps, 0.0

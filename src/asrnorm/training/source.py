@@ -22,10 +22,14 @@ def describe_source(suite: Suite) -> dict[str, Any]:
     }
 
 
-def refuse_other_source(path: Path, suite: Suite, otherwise: str = START_OVER) -> None:
-    """Refuse a suite whose source is not the one that a run was begun with; see `refuse_other_data`."""
+def refuse_other_source(path: Path, suite: Suite, otherwise: str = START_OVER) -> dict[str, Any]:
+    """Refuse a suite whose source is not the one that a run was begun with, and return what the source is known by.
+
+    Arguments and errors are those of `refuse_other_data`.
+    """
     known = describe_source(suite)
     refuse_other_data(path, known["classes"], known["images"], known["listing"], known["sizes"], otherwise)
+    return known
 
 
 def refuse_changed_images(path: Path, config: RunConfig) -> None:
