@@ -41,9 +41,9 @@ class RunResult:
         validation: accuracy of the reported model on validation images of the source by selection rule, where the suite
             has such images: what one setting may be chosen over another by.
         origin: of a kept result, what `env.json` says of its run: device, version of torch, day, edition of the test
-            images, and the commits at which it was resumed, where they are others; of a run scored again, the edition
-            and which commit scored it on what (`scored`). It is there to be read: results that differ in it alone are
-            the same.
+            images, the commits at which it was resumed, where they are others, and a digest of the names of images of
+            one's own; of a run scored again, the edition and which commit scored it on what (`scored`). Results that
+            differ in it alone are the same.
     """
 
     recipe: str

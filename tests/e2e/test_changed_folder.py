@@ -6,7 +6,7 @@ import shutil
 import pytest
 
 from asrnorm.cli.main import main
-from asrnorm.studies import Cell, Measure, Row, RunSpec, Study
+from asrnorm.studies import Cell, Measure, Row, RunSpec, Study, keep
 from asrnorm.studies.spec import STUDIES
 
 
@@ -26,6 +26,13 @@ def train(photos, tmp_path, monkeypatch):
 def grow(photos):
     picture = photos / "factory_a" / "good" / "0.png"
     picture.with_name("late.png").write_bytes(picture.read_bytes())
+
+
+def own_study(photos):
+    spec = RunSpec(recipe="folder.erm_bn", options={"source": "factory_a"}, overrides={"suite.root": str(photos)})
+    cell = Cell(measure=Measure(quantity="accuracy"), runs=(spec,))
+    row = Row(label="a", cells={"Avg.": cell})
+    return Study(name="own", title="own", caption="", columns=("Avg.",), rows=(row,))
 
 
 def test_a_finished_run_is_no_answer_for_other_images(photos, train, capsys):
@@ -99,13 +106,27 @@ def test_a_report_names_a_run_that_it_leaves_out(photos, train, tmp_path, capsys
 
 
 def test_a_study_of_ones_own_shows_no_runs_on_other_images(photos, train, tmp_path, monkeypatch, capsys):
-    spec = RunSpec(recipe="folder.erm_bn", options={"source": "factory_a"}, overrides={"suite.root": str(photos)})
-    cell = Cell(measure=Measure(quantity="accuracy"), runs=(spec,))
-    study = Study(name="own", title="own", caption="", columns=("Avg.",), rows=(Row(label="a", cells={"Avg.": cell}),))
-    monkeypatch.setitem(STUDIES._entries, "own", lambda: study)
+    monkeypatch.setitem(STUDIES._entries, "own", lambda: own_study(photos))
     words = ["reproduce", "own", "--seeds", "1", "--scale", "smoke", "--runs", "runs", "--dry-run"]
     assert main(words) == 0
     assert "1 of 1 runs are done" in capsys.readouterr().out
     grow(photos)
     assert main(words) == 1
     assert "begun with 24 images of the source, there are 25 now" in capsys.readouterr().err
+
+
+def test_kept_results_of_ones_own_images_are_of_those_images(photos, train, tmp_path, monkeypatch, capsys):
+    monkeypatch.setitem(STUDIES._entries, "own", lambda: own_study(photos))
+    (tmp_path / "results").mkdir()
+    monkeypatch.setattr("asrnorm.cli.reproduce.find_kept", lambda: tmp_path / "results")
+    keep(own_study(photos), runs=tmp_path / "runs", kept=tmp_path / "results", scale="smoke", seeds=[0])
+    shutil.rmtree(tmp_path / "runs")
+    words = ["reproduce", "own", "--seeds", "1", "--scale", "smoke", "--runs", "runs", "--dry-run"]
+    assert main(words) == 0
+    assert "1 of them kept in results/" in capsys.readouterr().out
+    grow(photos)
+    assert main(words) == 1
+    assert "kept, of other images of the source than there are now; bring back" in capsys.readouterr().err
+    assert main([*words, "--ignore-kept"]) == 0
+    shutil.rmtree(photos)
+    assert main(words) == 0

@@ -14,7 +14,7 @@ from asrnorm.cli.executor_choice import open_executor
 from asrnorm.cli.own_module import Modules, import_modules
 from asrnorm.cli.run_folder import check_folder, find_kept, read_assignments
 from asrnorm.cli.study_choice import change_runs, check_configs, check_data, choose_rows, expand_names
-from asrnorm.config import RunConfig, Scale
+from asrnorm.config import RunConfig, Scale, content_hash
 from asrnorm.errors import InputError, UnknownNameError, WrongCallError, describe_unknown
 from asrnorm.fingerprint import PUBLISHED
 
@@ -98,7 +98,7 @@ def reproduce(
             check_configs([job.config for job in jobs])
     except InputError as error:  # a value of --set that a field does not take
         raise WrongCallError(str(error)) from error
-    _refuse_changed_images(jobs)
+    _refuse_changed_images(jobs, runs.absolute(), kept)
     todo = [job for job in jobs if job.missing()]
     if ray is not None and slurm is not None:
         raise typer.BadParameter("--ray and --slurm are two places to run in: leave one out")
@@ -168,14 +168,23 @@ def _write_report(study: "Study", runs: Path, kept: Path | None, scale: Scale, s
             typer.echo(f"report: {path}")
 
 
-def _refuse_changed_images(jobs: Sequence["Job"]) -> None:
+def _refuse_changed_images(jobs: Sequence["Job"], runs: Path, kept: Path | None) -> None:
     """Refuse to show runs on images of one's own that are others now."""
-    own = [job for job in jobs if job.config.suite.name not in PUBLISHED and not job.is_kept and not job.missing()]
-    if own:
-        from asrnorm.training.source import refuse_changed_images
+    own = [job for job in jobs if job.config.suite.name not in PUBLISHED and not job.missing()]
+    if not own:
+        return
+    from asrnorm.studies.store import find_results
+    from asrnorm.training.source import has_other_images, refuse_changed_images
 
-        for job in own:
+    results = find_results(runs, kept).results if any(job.is_kept for job in own) else {}
+    for job in own:
+        if not job.is_kept:
             refuse_changed_images(job.folder / "env.json", job.config)
+        elif has_other_images(job.config, results[content_hash(job.config)].result.origin.get("listing", "")):
+            raise InputError(
+                f"{job.name}: kept, of other images of the source than there are now; bring back those that it was "
+                "made with, or train it again with --ignore-kept"
+            )
 
 
 def _print_plan(plans: Sequence["Plan"], jobs: Sequence["Job"]) -> None:

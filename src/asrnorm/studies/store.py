@@ -16,7 +16,7 @@ from asrnorm.results import RunResult, parse_result, read_result, to_plain
 
 DETAILS = "details"
 _ROUNDING = 1e-9
-_ORIGIN = ("device", "torch", "day", "edition", "resumed")
+_ORIGIN = ("device", "torch", "day", "edition", "resumed", "listing")
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -42,13 +42,28 @@ def refuse_changed_images(path: Path, config: RunConfig) -> None:
     Raises:
         InputError: other classes, or other images of the source.
     """
+    if (suite := _find_own_images(config)) is not None:
+        refuse_other_source(path, suite)
+
+
+def has_other_images(config: RunConfig, listing: str) -> bool:
+    """Tell whether images of one's own are there, and of other names than a kept result was made with.
+
+    Args:
+        config: of the run.
+        listing: the digest of names that is kept with the result; nothing, where it was kept before such were.
+    """
+    suite = _find_own_images(config)
+    return bool(listing) and suite is not None and suite.source_listing() != listing
+
+
+def _find_own_images(config: RunConfig) -> Suite | None:
+    """Return a run's suite where its images are there, and are no published ones, the same wherever they lie."""
     try:
         suite = create_suite(config.suite.name, **config.suite.args)
-        if not suite.source_listing():  # of a published set, which is the same wherever it lies
-            return
+        return suite if suite.source_listing() else None
     except AsrnormError:  # no folder, no such domain, no images
-        return
-    refuse_other_source(path, suite)
+        return None
 
 
 def read_listing(path: Path) -> str | None:
