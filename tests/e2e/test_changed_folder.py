@@ -6,6 +6,7 @@ import shutil
 import pytest
 
 from asrnorm.cli.main import main
+from asrnorm.cli.study_choice import change_runs
 from asrnorm.studies import Cell, Measure, Row, RunSpec, Study, keep
 from asrnorm.studies.spec import STUDIES
 
@@ -14,7 +15,7 @@ from asrnorm.studies.spec import STUDIES
 def train(photos, tmp_path, monkeypatch):
     monkeypatch.setenv("ASRNORM_CACHE", str(tmp_path / "cache"))
     monkeypatch.chdir(tmp_path)
-    options = ["--scale", "smoke", "--source", "factory_a", "--set", f"suite.root={photos}"]
+    options = ["--scale", "smoke", "--source", "factory_a", *settings(photos)]
 
     def call(out, *more):
         return main(["train", "folder.erm_bn", *options, "--out", str(tmp_path / out), *more])
@@ -28,8 +29,14 @@ def grow(photos):
     picture.with_name("late.png").write_bytes(picture.read_bytes())
 
 
-def own_study(photos):
-    spec = RunSpec(recipe="folder.erm_bn", options={"source": "factory_a"}, overrides={"suite.root": str(photos)})
+def settings(photos):
+    """Options of a small run on the images."""
+    fields = {"suite.root": photos, "suite.size": 32, "model": "digits_convnet", "steps": 2}
+    return [word for name, value in fields.items() for word in ("--set", f"{name}={value}")]
+
+
+def own_study():
+    spec = RunSpec(recipe="folder.erm_bn", options={"source": "factory_a"})
     cell = Cell(measure=Measure(quantity="accuracy"), runs=(spec,))
     row = Row(label="a", cells={"Avg.": cell})
     return Study(name="own", title="own", caption="", columns=("Avg.",), rows=(row,))
@@ -106,8 +113,8 @@ def test_a_report_names_a_run_that_it_leaves_out(photos, train, tmp_path, capsys
 
 
 def test_a_study_of_ones_own_shows_no_runs_on_other_images(photos, train, tmp_path, monkeypatch, capsys):
-    monkeypatch.setitem(STUDIES._entries, "own", lambda: own_study(photos))
-    words = ["reproduce", "own", "--seeds", "1", "--scale", "smoke", "--runs", "runs", "--dry-run"]
+    monkeypatch.setitem(STUDIES._entries, "own", own_study)
+    words = ["reproduce", "own", "--seeds", "1", "--scale", "smoke", "--runs", "runs", "--dry-run", *settings(photos)]
     assert main(words) == 0
     assert "1 of 1 runs are done" in capsys.readouterr().out
     grow(photos)
@@ -116,12 +123,13 @@ def test_a_study_of_ones_own_shows_no_runs_on_other_images(photos, train, tmp_pa
 
 
 def test_kept_results_of_ones_own_images_are_of_those_images(photos, train, tmp_path, monkeypatch, capsys):
-    monkeypatch.setitem(STUDIES._entries, "own", lambda: own_study(photos))
+    monkeypatch.setitem(STUDIES._entries, "own", own_study)
     (tmp_path / "results").mkdir()
     monkeypatch.setattr("asrnorm.cli.reproduce.find_kept", lambda: tmp_path / "results")
-    keep(own_study(photos), runs=tmp_path / "runs", kept=tmp_path / "results", scale="smoke", seeds=[0])
+    study = change_runs(own_study(), dict(word.split("=") for word in settings(photos)[1::2]))
+    keep(study, runs=tmp_path / "runs", kept=tmp_path / "results", scale="smoke", seeds=[0])
     shutil.rmtree(tmp_path / "runs")
-    words = ["reproduce", "own", "--seeds", "1", "--scale", "smoke", "--runs", "runs", "--dry-run"]
+    words = ["reproduce", "own", "--seeds", "1", "--scale", "smoke", "--runs", "runs", "--dry-run", *settings(photos)]
     assert main(words) == 0
     assert "1 of them kept in results/" in capsys.readouterr().out
     grow(photos)
