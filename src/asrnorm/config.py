@@ -248,10 +248,10 @@ def _refuse_keys_given_twice(node: Any, path: Path) -> None:
     parts = list(node.value) if isinstance(node, yaml.CollectionNode) else []
     if isinstance(node, yaml.MappingNode):
         seen = set()
-        for key, _ in node.value:
+        for key in (key for key, _ in node.value if isinstance(key, yaml.ScalarNode)):
             if key.value in seen:
                 raise InputError(f"{path}: line {key.start_mark.line + 1} gives {key.value!r} a second time")
-            seen.add(key.value if isinstance(key.value, str) else id(key))
+            seen.add(key.value)
         parts = [value for _, value in node.value]
     for part in parts:
         _refuse_keys_given_twice(part, path)

@@ -35,6 +35,10 @@ def settings(photos):
     return [word for name, value in fields.items() for word in ("--set", f"{name}={value}")]
 
 
+def planning(photos):
+    return ["reproduce", "own", "--seeds", "1", "--scale", "smoke", "--runs", "runs", "--dry-run", *settings(photos)]
+
+
 def own_study():
     spec = RunSpec(recipe="folder.erm_bn", options={"source": "factory_a"})
     cell = Cell(measure=Measure(quantity="accuracy"), runs=(spec,))
@@ -114,7 +118,7 @@ def test_a_report_names_a_run_that_it_leaves_out(photos, train, tmp_path, capsys
 
 def test_a_study_of_ones_own_shows_no_runs_on_other_images(photos, train, tmp_path, monkeypatch, capsys):
     monkeypatch.setitem(STUDIES._entries, "own", own_study)
-    words = ["reproduce", "own", "--seeds", "1", "--scale", "smoke", "--runs", "runs", "--dry-run", *settings(photos)]
+    words = planning(photos)
     assert main(words) == 0
     assert "1 of 1 runs are done" in capsys.readouterr().out
     grow(photos)
@@ -129,7 +133,7 @@ def test_kept_results_of_ones_own_images_are_of_those_images(photos, train, tmp_
     study = change_runs(own_study(), dict(word.split("=") for word in settings(photos)[1::2]))
     keep(study, runs=tmp_path / "runs", kept=tmp_path / "results", scale="smoke", seeds=[0])
     shutil.rmtree(tmp_path / "runs")
-    words = ["reproduce", "own", "--seeds", "1", "--scale", "smoke", "--runs", "runs", "--dry-run", *settings(photos)]
+    words = planning(photos)
     assert main(words) == 0
     assert "1 of them kept in results/" in capsys.readouterr().out
     grow(photos)

@@ -231,6 +231,12 @@ def test_what_yaml_cannot_make_a_value_of_is_one_line_in_a_file_and_text_on_the_
     assert override(make(), {"layers": value}).layers == value
 
 
+def test_a_key_that_is_a_list_is_one_line(tmp_path):
+    path = write(tmp_path, "? [steps]\n: 3\n? [steps]\n: 4\n")
+    with pytest.raises(InputError, match=r"config\.yaml: not YAML \(.*unhashable key"):
+        load_config(path)
+
+
 @pytest.mark.parametrize(
     ("text", "told"),
     [

@@ -35,7 +35,7 @@ def digits_protocol() -> Study:
             "The first row of each method is that of table 1: initialized as in ADA's code, at its last step. M-ADA's "
             "and ME-ADA's programs leave the initialization to PyTorch.",
             "The oracle row reports the step that is best on the targets, of every 100th, as ME-ADA's program does; "
-            "no user can choose so. The last step of the same runs is the row before it.",
+            "no user can choose so. The row before it has the same training at its last step.",
         ),
         seeds=3,
         suite="digits",
