@@ -70,17 +70,15 @@ class SwitchNorm(TracksBatch):
         self.check_activation(activation)
         size = spatial_size(x)
         self.refuse_single_element(x, size, "channel")
+        parameters = (self.mean_logits, self.var_logits, self.weight, self.bias)
+        if not self.batch:
+            return ops.switch_norm(x, *parameters, eps=self.eps, activation=activation)
         with ops.full_precision(x):
-            x, mean_in, biased = ops.with_moments(x)
-            var_in = biased * (size / (size - 1))
-            parts = [(mean_in, var_in), ops.pool_moments(mean_in, var_in, dim=1)]
-            if self.batch:
-                parts.append(self.batch_moments(x, mean_in, var_in))
-            mean = _mix(self.mean_logits, [mean for mean, _ in parts])
-            variance = _mix(self.var_logits, [variance for _, variance in parts])
-            std = torch.sqrt(variance + self.eps)
-            gain, bias = self.weight.to(mean.dtype), self.bias.to(mean.dtype)
-            return ops.standardize_rescale(x, mean, std, gain, bias, eps=0.0, activation=activation)
+            x, mean_nc, biased_nc = ops.with_moments(x)
+            moments = ops.sample_moments(mean_nc, biased_nc, size)
+            moments.append(self.batch_moments(x, *moments[0]))
+            vectors = ops.switched_vectors(moments, *parameters, eps=self.eps)
+            return ops.standardize_rescale(x, *vectors, eps=0.0, activation=activation)
 
     def tracked_variance(self, variance: Tensor, count: int | Tensor) -> Tensor:  # noqa: ARG002
         """Return the variance to track: as it is, since it is joined from unbiased ones."""
@@ -105,11 +103,3 @@ class SwitchNormInLn(SwitchNorm):
         dtype: torch.dtype | None = None,
     ) -> None:
         super().__init__(num_features, batch=False, eps=eps, device=device, dtype=dtype)
-
-
-def _mix(logits: Tensor, parts: list[Tensor]) -> Tensor:
-    weights = torch.softmax(logits.to(parts[0].dtype), dim=0).unbind()
-    mixed = weights[0] * parts[0]
-    for weight, part in zip(weights[1:], parts[1:], strict=True):
-        mixed = torch.addcmul(mixed, weight, part)
-    return mixed

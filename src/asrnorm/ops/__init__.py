@@ -1,6 +1,6 @@
 """Functions on tensors: the mathematics of the norm layers, without modules or parameters."""
 
-from asrnorm.ops import convolve, dispatch, pool, reference
+from asrnorm.ops import convolve, dispatch, pool, reference, switch
 
 ACTIVATIONS = reference.ACTIVATIONS
 Dense = reference.Dense
@@ -17,7 +17,10 @@ learned_standardization = reference.learned_standardization
 max_pool_2x2 = pool.max_pool_2x2
 per_channel = reference.per_channel
 pool_moments = reference.pool_moments
+sample_moments = switch.sample_moments
 standardize_rescale = dispatch.standardize_rescale
+switch_norm = switch.switch_norm
+switched_vectors = switch.switched_vectors
 takes_kernels = dispatch.takes_kernels
 use_backend = dispatch.use_backend
 with_moments = dispatch.with_moments
