@@ -78,7 +78,16 @@ def cifar_erm() -> Study:
             Comparison(row="ERM + ASR-Norm", against=f"ERM + {norm}")
             for norm in ("BN", "IN", "SN (IN, LN)", "AR", "AS")
         ),
-        footnotes=(GENERATED, "The paper has only the rows BN and ASR-Norm, in table 2.", BN_TEST, SMALLER_NETWORK),
+        footnotes=(
+            GENERATED,
+            "The paper has only the rows BN and ASR-Norm, in table 2.",
+            "At the short scale (two seeds) every norm that sees one image at a time is 8.6 to 10.4 points above BN on "
+            "average. IN has most of that; learned rescaling (AR) adds 0.3 to it, learned standardization (AS) 1.6, "
+            "and both together (ASR-Norm) 1.8. AS and ASR-Norm are apart by less than a deviation; the paper, with "
+            "ADA, has ASR-Norm 0.6 ahead.",
+            BN_TEST,
+            SMALLER_NETWORK,
+        ),
         suite="cifar10c",
     )
 
