@@ -1,8 +1,9 @@
-"""Which of our numbers in a column is the best: among rows that see no more than the others may."""
+"""Which of our numbers in a column is the best: among rows that see no more than others, over no fewer seeds."""
 
 from collections.abc import Iterator, Mapping
 
 from asrnorm.studies.collect import Collected, Measured
+from asrnorm.studies.significance import FEWEST
 from asrnorm.studies.spec import Unit
 
 
@@ -17,10 +18,11 @@ def find_best(collected: Collected, column: str, decimals: Mapping[Unit, int]) -
     if column in collected.study.shown_only:
         return set()
     found = {}
+    few = _with_few_seeds(collected, column)
     kinds: set[tuple[object, ...]] = set()  # numbers of two quantities or suites are not held against each other
     for row in collected.study.rows:
         measured = collected.cells.get((row.label, column))
-        if measured is None or any(_privileges(measured)):
+        if measured is None or any(_privileges(measured)) or row.label in few:
             continue
         measure = row.cells[column].measure
         sign = 1 if measure.better == "higher" else -1
@@ -36,7 +38,21 @@ def find_best(collected: Collected, column: str, decimals: Mapping[Unit, int]) -
 def set_apart(collected: Collected) -> str:
     """Return which rows take no part, as the end of a sentence on the best; nothing where all do."""
     reasons = dict.fromkeys(reason for measured in collected.cells.values() for reason in _privileges(measured))
+    columns = (column for column in collected.study.columns if column not in collected.study.shown_only)
+    if any(_with_few_seeds(collected, column) for column in columns):
+        reasons[f"of fewer than {FEWEST} seeds beside others of more"] = None
     return f", not counting rows {' or '.join(reasons)}" if reasons else ""
+
+
+def _with_few_seeds(collected: Collected, column: str) -> set[str]:
+    """Rows whose seeds are too few for a test, where others have enough: a single run may be the best by chance."""
+    counts = {
+        label: measured.n
+        for (label, place), measured in collected.cells.items()
+        if place == column and not any(_privileges(measured))
+    }
+    few = {label for label, count in counts.items() if count < FEWEST}
+    return few if len(few) < len(counts) else set()
 
 
 def _privileges(measured: Measured) -> Iterator[str]:

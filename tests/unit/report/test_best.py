@@ -89,6 +89,34 @@ def test_a_row_chosen_by_the_targets_takes_no_part_either(small):
     assert set_apart(found) == ", not counting rows whose epochs are chosen on the targets"
 
 
+def with_seeds(small, label, n):
+    """Return the study with fewer seeds behind a row, whose numbers are far above all others."""
+    cells = {
+        (row, column): replace(cell, mean=99.0, n=n) if row == label else cell
+        for (row, column), cell in small.cells.items()
+    }
+    return replace(small, cells=cells)
+
+
+def test_a_single_run_is_not_the_best_beside_means_of_many_and_the_legend_says_so(small):
+    assert all(cell.n >= 3 for cell in small.cells.values()), "the others have enough"
+    for few in (1, 2):
+        found = with_seeds(small, "ERM", few)
+        assert best_of(found, "SVHN") == {"RSDA + ASR-Norm"}
+        assert set_apart(found) == ", not counting rows of fewer than 3 seeds beside others of more"
+    enough = with_seeds(small, "ERM", 3)
+    assert best_of(enough, "SVHN") == {"ERM"}
+    assert set_apart(enough) == ""
+
+
+def test_where_all_have_few_seeds_one_is_the_best(small):
+    found = replace(
+        small, cells={place: replace(cell, n=1 + (place[0] == "ERM")) for place, cell in small.cells.items()}
+    )
+    assert best_of(found, "SVHN") == best_of(small, "SVHN")
+    assert set_apart(found) == ""
+
+
 def test_test_batches_are_seen_in_a_folder_of_runs_too(tmp_path):
     study = get_study("table9")
     make_up_runs(study, tmp_path, seeds=[0])
