@@ -8,7 +8,7 @@ import typer
 
 from asrnorm.cli.own_module import Modules, import_modules
 from asrnorm.config import RunConfig, Scale, content_hash, dump_config, load_config, override, run_name
-from asrnorm.errors import ConversionError, InputError, WrongCallError
+from asrnorm.errors import AsrnormError, ConversionError, InputError, WrongCallError
 
 if TYPE_CHECKING:
     from asrnorm.results import RunResult
@@ -69,6 +69,7 @@ def train(
         raise WrongCallError(str(error)) from error
     if dry_run:
         typer.echo(f"{dump_config(config)}# hash {content_hash(config)}")
+        _tell_missing_data(config)
         return
     from asrnorm.training import run
 
@@ -76,6 +77,19 @@ def train(
     if os.environ.get("RANK", "0") == "0":
         _print(result)
         typer.echo(f"run: {out or Path('runs', run_name(config))}")
+
+
+def _tell_missing_data(config: RunConfig) -> None:
+    """Say on the side what a run would be refused for; a config may be looked at where its data is not."""
+    from asrnorm.data import create_suite
+    from asrnorm.data.fetch.weight_file import find_weights
+
+    try:
+        create_suite(config.suite.name, **config.suite.args).require_source()
+        if config.weights is not None:
+            find_weights(config.weights)
+    except AsrnormError as error:
+        typer.echo(f"note: here the run would not start: {error}", err=True)
 
 
 def _resolve(

@@ -55,6 +55,29 @@ def test_a_recipe_beside_a_config_of_that_recipe_says_nothing_new(config_file):
     assert call(name, "--config", config_file, "--dry-run").stdout == call("--config", config_file, "--dry-run").stdout
 
 
+@pytest.mark.parametrize(
+    ("words", "told"),
+    [
+        (["folder.erm_asr", "--set", "suite.root=nowhere"], "nowhere: no such folder"),
+        (["digits.erm_asr"], "asrnorm data fetch mnist"),
+        (["digits_mini.erm_asr", "--set", "model=resnet18", "--set", "weights=none.pth"], "none.pth"),
+    ],
+)
+def test_dry_run_tells_on_the_side_what_a_run_would_be_refused_for(words, told, tmp_path, monkeypatch):
+    monkeypatch.setenv("ASRNORM_DATA", str(tmp_path))
+    monkeypatch.chdir(tmp_path)
+    done = call(*words, "--dry-run")
+    assert done.exit_code == 0
+    assert done.stdout.splitlines()[-1].startswith("# hash ")
+    (line,) = done.stderr.splitlines()
+    assert line.startswith("note: here the run would not start: ")
+    assert told in line
+
+
+def test_dry_run_says_nothing_where_the_data_is_there(config_file):
+    assert call("--config", config_file, "--dry-run").stderr == ""
+
+
 def test_dry_run_prints_a_config_that_is_itself_valid_and_makes_nothing(config_file, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     done = call(
