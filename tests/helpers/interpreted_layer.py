@@ -1,6 +1,7 @@
 """The kernels of the layers in Triton's interpreter, on the CPU: a process of its own, for it is chosen at import."""
 
 import sys
+from unittest.mock import patch
 
 import torch
 from functorch.compile import make_boxed_func
@@ -36,7 +37,6 @@ CASES = (
     KernelCase((17, 20, 6, 6), dtype=torch.bfloat16, layout="channels_last"),
     KernelCase((5, 20, 6, 6), dtype=torch.float16, options=GATED),
     KernelCase((1, 128, 4, 8), options={"stan_ratio": 1}),  # more weights than a program holds at a time
-    KernelCase((260, 5, 2, 1), options=GATED),  # so many samples that they are summed in parts
     # Wider than a program a sample takes: the networks are products over all samples.
     KernelCase((3, 130, 4, 4), layout="channels_last"),
     KernelCase((35, 130, 3, 3), options={**GATED, "per_channel_lambda": True}),
@@ -60,13 +60,17 @@ HELD = (
 MANY = (
     *CASES[:6],
     *(case for case in CASES if case.norm in ("as", "ar", "in") and case.shape[1] < launch.SAMPLE_CHANNELS),
-    KernelCase((260, 5, 2, 1), options=GATED),
     *HELD[1:3],
 )
 """Cases that come back in passes over the activations as well as by a program a sample."""
 
-FEW = (*CASES[:4], *HELD[1:3], KernelCase((2, 64, 24, 28), options=RELU, layout="channels_last"))
-"""Cases that go both ways in passes as well as by a program a sample; the last only so, it is large."""
+LARGE = KernelCase((2, 64, 24, 28), options=RELU, layout="channels_last")
+FEW = (*CASES[:4], *HELD[1:3], LARGE)
+"""Cases that go both ways in passes as well as by a program a sample."""
+
+PART = 33
+IN_PARTS = KernelCase((2 * PART + 1, 5, 2, 1), options=GATED)
+"""More samples than a part of their sum has, each of more than a program takes at a time."""
 
 
 def second_derivatives() -> None:
@@ -139,12 +143,18 @@ def main() -> int:
         assert launch.held_block(launch.planes(case.tensors()[0]), case.dtype.itemsize, 16) is not None, case
     for case in (*CASES, *HELD):
         check_kernels(case)
-    for launch.MANY_SAMPLES in (1, 1 << 30):
+    check_kernels(LARGE)
+    with patch.object(launch, "MANY_SAMPLES", 1):
         for case in MANY:
             check_kernels(case)
-    for launch.SPREAD in (1, 1 << 18):
+    with patch.object(launch, "SPREAD", 1):
         for case in FEW:
             check_kernels(case)
+    with patch.object(launch, "_PART", PART):
+        assert launch.sample_parts(IN_PARTS.shape[0]) == 2
+        for many in (1, 1 << 30):
+            with patch.object(launch, "MANY_SAMPLES", many):
+                check_kernels(IN_PARTS)
     second_derivatives()
     of_the_input_alone()
     compiled()
