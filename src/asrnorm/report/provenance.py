@@ -42,7 +42,9 @@ def _show_origins(origins: Sequence[Mapping[str, str]]) -> Iterator[str]:
         yield f"{'' if len(known) == len(origins) else 'some '}on {' and '.join(machines)}{when}"
     if scored := [origin["scored"] for origin in origins if origin.get("scored")]:
         yield f"{len(scored)} scored again by {', '.join(dict.fromkeys(scored))}"
-    yield from dict.fromkeys(origin["edition"] for origin in origins if origin.get("edition"))
+    editions = [origin["edition"] for origin in origins if origin.get("edition")]
+    some = "some on " if editions and len(editions) < len(origins) else ""
+    yield from (f"{some}{edition}" for edition in dict.fromkeys(editions))
 
 
 def _show_steps(records: Iterable[RunRecord]) -> str:

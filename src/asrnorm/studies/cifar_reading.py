@@ -46,8 +46,8 @@ def cifar_reading() -> Study:
             "The rows with a step of 5, and the one with a step of 1 and the mean square, were run first. The smaller "
             "step is better in both source columns, so growth was tested with it. A step of 1 with half the squared "
             "norm is the best reading in both columns and the only one above ERM, on held-out images by a hair. The "
-            "recipes of ADA use it for every norm, although it was tried only with ASR-Norm. The row with a still "
-            "smaller step tests whether the best one lies at the edge.",
+            "recipes of ADA use it for every norm, although it was tried only with ASR-Norm. A row with a still "
+            "smaller step is to test whether the best one lies at the edge.",
             GENERATED,
         ),
         seeds=1,

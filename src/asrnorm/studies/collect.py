@@ -8,13 +8,13 @@ from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import get_args
 
 from asrnorm.commit import shorten_commit
 from asrnorm.config import Scale, content_hash
 from asrnorm.results import RunResult
 from asrnorm.studies.domain import describe_missing, find_missing, read_measure, restrict_differences, restrict_printed
-from asrnorm.studies.plan import Task, iterate_specs, plan
+from asrnorm.studies.elsewhere import look_up, tell_elsewhere
+from asrnorm.studies.plan import Task, plan
 from asrnorm.studies.significance import FEWEST, TestResult, compare, correct_holm, summarize
 from asrnorm.studies.spec import DIVERGENCE_FILE, Cell, Printed, RunSpec, Study, scored_hash
 from asrnorm.studies.store import Found, Store, find_results
@@ -113,7 +113,7 @@ def collect(
         runs: where run folders lie.
         kept: where kept results lie, `*.jsonl`; a run folder goes before them.
         scale: of the runs; results of another are counted in a warning, never shown.
-        seeds: which; by default 0 up to the study's number of them.
+        seeds: which, likewise; by default 0 up to the study's number of them.
         store: what lies in both folders, where it has been read already.
 
     Example:
@@ -168,7 +168,7 @@ def _records(study: Study, store: Store, seeds: Sequence[int], scale: Scale) -> 
     for row, column, cell in _run_cells(study):
         records: list[RunRecord] = []
         for seed in seeds:
-            found = [(spec, _look_up(store, spec, seed, scale)) for spec in cell.runs]
+            found = [(spec, look_up(store, spec, seed, scale)) for spec in cell.runs]
             if all(one is not None for _, one in found):
                 records += [_record(spec, seed, one) for spec, one in found if one is not None]
         if records:
@@ -180,11 +180,6 @@ def _run_cells(study: Study) -> Iterator[tuple[str, str, Cell]]:
         for column, cell in row.cells.items():
             if cell.runs:
                 yield row.label, column, cell
-
-
-def _look_up(store: Store, spec: RunSpec, seed: int, scale: Scale) -> Found | None:
-    found = store.results.get(scored_hash(spec, seed, scale))
-    return found if found is not None and found.result.scale == scale else None
 
 
 def _record(spec: RunSpec, seed: int, found: Found) -> RunRecord:
@@ -271,21 +266,8 @@ def _warn(
         yield f"some cells have fewer than {FEWEST} seeds and so no p-value"
     if len(counts) > 1:
         yield f"the number of seeds per cell varies from {counts[0]} to {counts[-1]}"
-    for other in get_args(Scale):
-        if other != scale and (there := _count_elsewhere(study, store, seeds, scale, other)):
-            what = "1 result missing here exists" if there == 1 else f"{there} results missing here exist"
-            yield f"{what} at scale {other!r}; {'it is' if there == 1 else 'they are'} not shown"
+    yield from tell_elsewhere(study, store, seeds, scale)
     yield from store.problems
-
-
-def _count_elsewhere(study: Study, store: Store, seeds: Sequence[int], scale: Scale, other: Scale) -> int:
-    found = set()
-    for spec in iterate_specs(study) if store.results else ():
-        for seed in seeds:
-            one = _look_up(store, spec, seed, other)
-            if one is not None and _look_up(store, spec, seed, scale) is None:
-                found.add(one.result.config_hash)
-    return len(found)
 
 
 def _diverged(study: Study, tasks: Sequence[Task]) -> Iterator[tuple[Place, tuple[int, ...]]]:

@@ -32,7 +32,7 @@ def digits_syn_like() -> Study:
             "The stand-in is rendered from the fonts of matplotlib, as the paper of SYN describes its own. It is not "
             "SYN: its numbers can be compared with each other, not with the paper's.",
             "The rows ERM to ME-ADA are trained on 10,000 images for 10,001 steps, the others on 55,000 images for a "
-            "million steps.",
+            "million steps, or 200,000 at the short scale.",
         ),
         suite="digits",
     )

@@ -38,9 +38,9 @@ def pacs_multi_reading() -> Study:
         rows=tuple(rows),
         footnotes=(
             "Readings are chosen by the first two columns. The others are only shown and must not guide the choice.",
-            "A learning rate of .004 is better by .1 to .2 on held-out images, and .01 is better by .2 on shifted "
-            "ones, by which the recipes were chosen. With one seed neither says much, so the rate of single sources is "
-            "kept. So are RSC's third version and the early layers, which do better on shifted images.",
+            "A learning rate of .004 is better by up to .2 on held-out images, and .01 is better by .2 to .3 on "
+            "shifted ones, by which the recipes were chosen. With one seed neither says much, so the rate of single "
+            "sources is kept. So are RSC's third version and the early layers, which do better on shifted images.",
             "As with single sources, the norms that open a stage (stages), at the paper's rate, come nearest to the "
             "paper (86.3), but they are last on held-out images of the sources.",
             MADE_OF,

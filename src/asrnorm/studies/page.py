@@ -38,10 +38,10 @@ say why. Rows that the paper copied from other works are marked; its slips are s
 _STATISTICS = """
 ## Statistics
 
-Means are over seeds; deviations are over n - 1 (the paper's are over n). Rows are compared by the paper's test, a
-one-sided two-sample t-test with pooled variance. Reports also show Welch's test, the test paired by seed, a bootstrap
-interval of the difference (10,000 resamples, 95 %) and Holm's correction over all tests of the study. There is no
-p-value with fewer than three seeds.
+Means are over seeds; deviations are over n - 1 (the paper's seem to be over n: see table 10). Rows are compared by the
+paper's test, a one-sided two-sample t-test with pooled variance. Reports also show Welch's test, the test paired by
+seed, a bootstrap interval of the difference (10,000 resamples, 95 %) and Holm's correction over all tests of the study.
+There is no p-value with fewer than three seeds.
 
 ## Missing domains
 

@@ -37,6 +37,7 @@ def test_results_say_what_they_were_made_on_as_far_as_they_know(small):
     assert with_origins([h200] * 100).endswith("; on NVIDIA H200, torch 2.11.0, 2026-11-16; generated, seed 0.")
     mixed = with_origins([h200, {"device": "cpu", "torch": "2.13.0", "day": "2026-11-14"}])
     assert "; some on NVIDIA H200, torch 2.11.0 and cpu, torch 2.13.0, 2026-11-14 to 2026-11-16; " in mixed
+    assert mixed.endswith("; some on generated, seed 0."), "the second does not say"
     again = with_origins([h200, {**h200, "scored": "abc1234 on cpu"}, {**h200, "scored": "abc1234 on cpu"}])
     assert "; 2 scored again by abc1234 on cpu; " in again
     assert with_origins([]).endswith("commit f1c710000000.")

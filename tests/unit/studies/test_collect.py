@@ -105,6 +105,23 @@ def test_another_scale_is_counted_and_never_shown(tmp_path):
     assert any("short scale has fewer steps" in warning for warning in shown.warnings)
 
 
+def test_further_seeds_are_counted_and_never_shown(tmp_path):
+    for seed in (0, 3):
+        put_result(tmp_path, ASR, seed, FULL)
+    found = collect(get_study("table1"), runs=tmp_path, seeds=[0])
+    assert found.cells["RSDA + ASR-Norm", "SVHN"].seeds == (0,)
+    assert "1 result of further seeds exists; it is not shown" in found.warnings
+    put_result(tmp_path, RSDA, 7, FULL)
+    assert (
+        "2 results of further seeds exist; they are not shown"
+        in collect(get_study("table1"), runs=tmp_path, seeds=[0]).warnings
+    )
+    whole = collect(get_study("table1"), runs=tmp_path, seeds=range(8))
+    assert not any("further seeds" in warning for warning in whole.warnings)
+    other = collect(get_study("table1"), runs=tmp_path, seeds=[0], scale="short")
+    assert not any("further seeds" in warning for warning in other.warnings), "of another scale"
+
+
 def test_a_result_under_a_false_scale_is_not_taken(tmp_path):
     folder = put_result(tmp_path, ASR, 0, FULL)
     text = (folder / "result.json").read_text().replace('"scale": "paper"', '"scale": "smoke"')
