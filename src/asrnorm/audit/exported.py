@@ -13,7 +13,7 @@ from typing import Any
 import torch
 
 from asrnorm.audit.form import Form
-from asrnorm.audit.subject import ModuleSubject
+from asrnorm.audit.subject import ModuleSubject, hashed_tensors
 from asrnorm.errors import InputError, first_line
 from asrnorm.models.weight import is_pickle_refusal
 
@@ -41,7 +41,8 @@ def load_exported(path: Path, form: Form, device: torch.device) -> ModuleSubject
     # Sizes that were left open are symbols, not numbers.
     batch, _, height, width = (size if type(size) is int else None for size in value.shape)
     form = replace(form, batch=batch, size=(height, width) if height and width else None)
-    code = str(program.graph).encode()
+    constants = (part for item in sorted(program.constants.items()) for part in hashed_tensors(*item))
+    code = b"".join([str(program.graph).encode(), *constants])
     subject = ModuleSubject(
         path.name, program.module(), form, device=device, kind="torch-export", source=code, exported=True
     )

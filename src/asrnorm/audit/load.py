@@ -102,7 +102,7 @@ def _load_file(path: Path, form: Form, device: torch.device) -> Subject:
 def _call(model: str, place: str, name: str) -> tuple[nn.Module, bytes]:
     """Return what a function returns, and its name with the code of its file."""
     try:
-        module = _import_file(Path(place)) if place.endswith(".py") else import_module(place)
+        module = _import_file(Path(place)) if place.endswith(".py") else _import_module(place)
     except InputError:
         raise
     except Exception as error:  # someone else's code: anything can come
@@ -120,9 +120,20 @@ def _call(model: str, place: str, name: str) -> tuple[nn.Module, bytes]:
     return network, name.encode() + (Path(file).read_bytes() if file else b"")
 
 
+def _import_module(name: str) -> ModuleType:
+    _look_in(Path.cwd())  # where the installed command, unlike `python -m`, does not look
+    return import_module(name)
+
+
+def _look_in(folder: Path) -> None:
+    if str(folder) not in sys.path:
+        sys.path.insert(0, str(folder))
+
+
 def _import_file(path: Path) -> ModuleType:
     if not path.is_file():
         raise InputError(f"{path}: no such file")
+    _look_in(path.resolve().parent)  # for what it imports from beside itself
     name = f"_audited_{hashlib.sha256(str(path.resolve()).encode()).hexdigest()[:12]}"
     spec = importlib.util.spec_from_file_location(name, path)
     if spec is None or spec.loader is None:

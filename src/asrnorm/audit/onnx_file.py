@@ -1,6 +1,8 @@
 """An ONNX file, run by onnxruntime."""
 
 import hashlib
+import os
+from collections.abc import Sequence
 from dataclasses import replace
 from importlib import import_module
 from pathlib import Path
@@ -43,17 +45,40 @@ class OnnxSubject(Subject):
         # Sizes that were left open are names, not numbers.
         batch = shape[0] if isinstance(shape[0], int) and shape[0] > 0 else None
         size = (height, width) if isinstance(height, int) and isinstance(width, int) else None
-        fingerprint = hashlib.sha256(path.read_bytes()).hexdigest()[:16]
-        super().__init__(path.name, "ONNX", replace(form, batch=batch, size=size), fingerprint)
+        self._output = _choose_output(path, self._session.get_outputs())
+        super().__init__(path.name, "ONNX", replace(form, batch=batch, size=size), _fingerprint(path))
         self.no_gradients = "the file has no gradients"
 
     def answer(self, images: Tensor) -> Tensor:
-        """Return the first output of the file."""
+        """Return the file's output of class scores."""
         answers = []
         for part in self.form.split(self.form.prepare(images)):
             values = (part.permute(0, 2, 3, 1) if self._channels_last else part).contiguous().numpy()
-            answers.append(torch.from_numpy(self._session.run(None, {self._input: values.astype(self._dtype)})[0]))
+            (answer,) = self._session.run([self._output], {self._input: values.astype(self._dtype)})
+            answers.append(torch.from_numpy(answer))
         return torch.cat(answers)[: len(images)]
+
+
+def _choose_output(path: Path, outputs: Sequence[Any]) -> str:
+    """Return the output called logits, or the only one of class scores."""
+    called = [one.name for one in outputs if one.name.lower() == "logits"]
+    alike = [one.name for one in outputs if one.type in _DTYPES and len(one.shape) == 2]
+    names = called or alike or [one.name for one in outputs[:1]]  # another shape is told of when it comes
+    if len(names) > 1:
+        found = ", ".join(f"{one.name} {one.shape}" for one in outputs)
+        raise InputError(f"{path}: several outputs may be class scores ({found}); call the one that is 'logits'")
+    return str(names[0])
+
+
+def _fingerprint(path: Path) -> str:
+    """Return a hash of the file and of those beside it that it names: weights may lie in `<file>.data`."""
+    content = path.read_bytes()
+    digest = hashlib.sha256(content)
+    for other in sorted(path.parent.iterdir()):
+        if other != path and os.fsencode(other.name) in content and other.is_file():
+            with other.open("rb") as file:
+                digest.update(hashlib.file_digest(file, "sha256").digest())
+    return digest.hexdigest()[:16]
 
 
 def _open(path: Path, device: torch.device) -> Any:

@@ -4,7 +4,7 @@ import hashlib
 import inspect
 import sys
 from abc import ABC, abstractmethod
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 import torch
@@ -24,7 +24,7 @@ class Subject(ABC):
         name: as shown.
         kind: what it was loaded from.
         form: of its input.
-        fingerprint: of its weights and code; results are kept under it.
+        fingerprint: of its weights and code, and after `probe` of what it answers; results are kept under it.
         num_classes: outputs, known after `probe`.
         native_size: the size at which its own data is kept, where it has one; the audit reads images at that size.
         class_names: of the outputs, where the model knows them.
@@ -35,6 +35,7 @@ class Subject(ABC):
 
     def __init__(self, name: str, kind: str, form: Form, fingerprint: str) -> None:
         self.name, self.kind, self.form, self.fingerprint = name, kind, form, fingerprint
+        self._made_of = fingerprint
         self.num_classes = 0
         self.native_size: tuple[int, int] | None = form.size
         self.class_names: tuple[str, ...] | None = None
@@ -78,6 +79,11 @@ class Subject(ABC):
         self.num_classes = answer.shape[1] if answer.ndim == 2 else 0
         self._check(answer, len(images))
         self.probabilities = are_probabilities(answer)
+        self.fingerprint = hashlib.sha256(f"{self._made_of}{_sketch(answer)}".encode()).hexdigest()[:16]
+
+    def describe_answer(self) -> str:
+        """Return what its answers are taken for."""
+        return f"outputs taken for {'probabilities' if self.probabilities else 'logits'}"
 
     def _call(self, images: Tensor) -> Tensor:
         try:
@@ -193,11 +199,32 @@ def _fingerprint(network: nn.Module, source: bytes) -> str:
         digest.update(f"{kind.__qualname__}\n{_read_code(kind)}".encode())
     for path in _own_files(kinds):
         digest.update(path.read_bytes())
-    for name, value in sorted(network.state_dict().items()):
-        if isinstance(value, Tensor) and not value.is_quantized:
-            digest.update(f"{name}{tuple(value.shape)}{value.dtype}".encode())
-            digest.update(value.detach().cpu().contiguous().flatten().view(torch.uint8).numpy().tobytes())
+    # Buffers that are not saved are no part of the state.
+    for name, value in sorted({**dict(network.named_buffers()), **network.state_dict()}.items()):
+        for content in hashed_tensors(name, value):
+            digest.update(content)
     return digest.hexdigest()[:16]
+
+
+def hashed_tensors(name: str, value: object) -> Iterator[bytes]:
+    """Return what is hashed of a tensor, or of those in a tuple, as quantized layers keep theirs."""
+    if isinstance(value, tuple | list):
+        for part in value:
+            yield from hashed_tensors(name, part)
+    elif isinstance(value, Tensor):
+        yield f"{name}{tuple(value.shape)}{value.dtype}".encode()
+        plain = value.dequantize() if value.is_quantized else value
+        yield plain.detach().cpu().contiguous().flatten().view(torch.uint8).numpy().tobytes()
+
+
+def _sketch(answer_nk: Tensor) -> str:
+    """A few digits of an answer, for what no hash of weights sees: a threshold read from a file, say.
+
+    Four sums of many terms, so that rounding, which may differ from one call to the next, hardly ever shows.
+    """
+    answer = answer_nk.detach().double().cpu()
+    directions = torch.randn((answer.numel(), 4), generator=torch.Generator().manual_seed(1), dtype=torch.float64)
+    return " ".join(f"{value:.3e}" for value in answer.flatten() @ directions)
 
 
 def _own_files(kinds: Iterable[type]) -> list[Path]:

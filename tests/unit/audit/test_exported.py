@@ -105,3 +105,20 @@ def test_torch_is_silent_about_a_foreign_archive(tmp_path, recwarn):
     assert not records
     assert not recwarn.list
     assert log.level == before
+
+
+def test_the_fingerprint_follows_constants_of_the_program(tmp_path):
+    class Shifted(nn.Module):
+        def __init__(self, shift):
+            super().__init__()
+            self.network = ColorNet()
+            self.register_buffer("shift", torch.tensor(shift), persistent=False)
+
+        def forward(self, x):
+            return self.network(x - self.shift)
+
+    found = []
+    for number, shift in enumerate((0.1, 0.1, 0.9)):
+        export(tmp_path / f"{number}.pt2", Shifted(shift))
+        found.append(load_subject(str(tmp_path / f"{number}.pt2"), device="cpu").fingerprint)
+    assert found[0] == found[1] != found[2]

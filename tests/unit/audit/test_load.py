@@ -70,6 +70,70 @@ def test_equal_weights_do_not_make_equal_networks():
     assert ModuleSubject("net", make(nn.ReLU())).fingerprint == ModuleSubject("other", networks[0]).fingerprint
 
 
+class Scaled(nn.Module):
+    """A network whose answer hangs on what its state does not show."""
+
+    def __init__(self, scale, buffer):
+        super().__init__()
+        self.fc = nn.Linear(3, 2)
+        nn.init.ones_(self.fc.weight)
+        nn.init.zeros_(self.fc.bias)
+        self.scale = scale
+        self.register_buffer("shift", torch.tensor(buffer), persistent=False)
+
+    def forward(self, x):
+        return self.fc(x.mean((2, 3))) * self.scale + self.shift
+
+
+def probed(network):
+    subject = ModuleSubject("net", network)
+    subject.probe((8, 8))
+    return subject.fingerprint
+
+
+def test_the_fingerprint_follows_what_the_state_does_not_show():
+    first = probed(Scaled(1.0, 0.0))
+    assert probed(Scaled(1.0, 0.0)) == first
+    assert probed(Scaled(1.5, 0.0)) != first, "a plain attribute"
+    shifted = [ModuleSubject("net", Scaled(1.0, shift)).fingerprint for shift in (0.0, 1e-9)]
+    assert shifted[0] != shifted[1], "a buffer that is not saved, without a probe"
+
+
+def test_probing_twice_is_probing_once():
+    subject = ModuleSubject("net", Scaled(1.0, 0.0))
+    subject.probe((8, 8))
+    once = subject.fingerprint
+    subject.probe((8, 8))
+    assert subject.fingerprint == once
+
+
+@pytest.mark.filterwarnings("ignore")  # quantization is told to be on its way out
+def test_the_fingerprint_follows_quantized_weights():
+    def quantized(seed):
+        torch.manual_seed(seed)
+        network = nn.Sequential(nn.AdaptiveAvgPool2d(1), nn.Flatten(), nn.Linear(3, 4))
+        return torch.ao.quantization.quantize_dynamic(network, {nn.Linear})
+
+    found = [ModuleSubject("net", quantized(seed)).fingerprint for seed in (0, 0, 1)]
+    assert found[0] == found[1] != found[2]
+
+
+def test_what_lies_beside_ones_own_file_can_be_imported(tmp_path, monkeypatch):
+    monkeypatch.setattr("sys.path", list(sys.path))
+    (tmp_path / "parts_beside.py").write_text("from helpers.audited import ColorNet\n")
+    (tmp_path / "own_net.py").write_text("from parts_beside import ColorNet\ndef build():\n    return ColorNet()\n")
+    assert load(f"{tmp_path / 'own_net.py'}:build").num_classes == 3
+
+
+def test_a_module_is_looked_for_in_the_current_folder(tmp_path, monkeypatch):
+    monkeypatch.setattr("sys.path", [place for place in sys.path if place])
+    (tmp_path / "net_of_this_folder.py").write_text(
+        "from helpers.audited import ColorNet\ndef build():\n    return ColorNet()\n"
+    )
+    monkeypatch.chdir(tmp_path)
+    assert load("net_of_this_folder:build").num_classes == 3
+
+
 def test_what_is_trained_of_a_network_is_left_to_its_owner():
     network = ColorNet()
     next(network.parameters()).requires_grad_(False)

@@ -53,6 +53,48 @@ def test_the_answers_are_those_of_the_network(tmp_path, options):
     assert subject.no_gradients == "the file has no gradients"
 
 
+def test_weights_beside_a_file_are_part_of_it(tmp_path):
+    write(tmp_path / "net.onnx")
+    onnx.save(
+        onnx.load(tmp_path / "net.onnx"),
+        tmp_path / "apart.onnx",
+        save_as_external_data=True,
+        location="apart.onnx.data",
+        size_threshold=60,  # as Python counts bytes: the matrix alone
+    )
+    data = tmp_path / "apart.onnx.data"
+    before, file = load(tmp_path / "apart.onnx").fingerprint, (tmp_path / "apart.onnx").read_bytes()
+    assert load(tmp_path / "apart.onnx").fingerprint == before
+    (tmp_path / "unrelated.data").write_bytes(b"1")
+    assert load(tmp_path / "apart.onnx").fingerprint == before
+    weights = bytearray(data.read_bytes())
+    weights[3] ^= 1  # the lowest bit of an exponent
+    data.write_bytes(weights)
+    assert (tmp_path / "apart.onnx").read_bytes() == file
+    assert load(tmp_path / "apart.onnx").fingerprint != before
+
+
+def two_outputs(path, first, second):
+    """Add a map of the colors before the scores, under the names given."""
+    model = onnx.load(path)
+    model.graph.node[1].output[0] = second
+    model.graph.node[0].output[0] = model.graph.node[1].input[0] = first
+    model.graph.output[0].name = second
+    model.graph.output.insert(0, onnx.helper.make_tensor_value_info(first, onnx.TensorProto.FLOAT, ["n", 3]))
+    onnx.save(model, path)
+
+
+def test_of_several_outputs_the_logits_are_taken(tmp_path):
+    write(tmp_path / "net.onnx")
+    two_outputs(tmp_path / "net.onnx", "embedding", "logits")
+    images = torch.rand(4, 3, 16, 16)
+    assert torch.allclose(load(tmp_path / "net.onnx").predict(images), ColorNet()(images), atol=1e-5)
+    write(tmp_path / "other.onnx")
+    two_outputs(tmp_path / "other.onnx", "embedding", "scores")
+    with pytest.raises(InputError, match=r"several outputs may be class scores \(embedding .* call the one that is"):
+        load(tmp_path / "other.onnx")
+
+
 def test_what_cannot_be_audited_is_one_line(tmp_path):
     (tmp_path / "bad.onnx").write_bytes(b"nothing")
     with pytest.raises(InputError, match=r"bad.onnx: not an ONNX file that onnxruntime can run"):
