@@ -20,8 +20,8 @@ def map_classes(
         folders: names of the class folders, in order.
         num_classes: outputs of the model.
         names: of the outputs, where the model knows them.
-        file: JSON that says it: a list of names in the order of outputs, a mapping of names to outputs, or ImageNet's
-            `{"0": ["n01440764", "tench"], ...}`.
+        file: JSON that says it for a model that does not know these folders: a list of names in the order of outputs,
+            a mapping of names to outputs, or ImageNet's `{"0": ["n01440764", "tench"], ...}`.
 
     Raises:
         InputError: a folder without an output, an output that does not exist, or numbers that differ.
@@ -30,7 +30,7 @@ def map_classes(
         >>> map_classes(["cat", "dog"], 2), map_classes(["dog"], 3, names=["bird", "cat", "dog"])
         ({'cat': 0, 'dog': 1}, {'dog': 2})
     """
-    if file is not None:
+    if file is not None and not knows_classes(folders, names):
         outputs, where = _read(file), str(file)
     elif names is not None:
         outputs, where = {name: index for index, name in enumerate(names)}, "the classes of the run"
@@ -38,6 +38,12 @@ def map_classes(
         raise InputError(
             f"the model has {num_classes} outputs, the images {len(folders)} classes ({_shorten(folders)}); "
             "give --classes FILE, JSON that maps the names of the folders to outputs"
+        )
+    elif list(folders) != sorted(folders):  # numbers, in the order of numbers
+        raise InputError(
+            f"folders of numbers: whether output 2 is folder {folders[2]}, or {sorted(folders)[2]} as where names are "
+            "sorted as text (torchvision's ImageFolder), the model does not say; give --classes FILE, a JSON list of "
+            "the names in the order of outputs"
         )
     else:
         return {name: index for index, name in enumerate(folders)}
@@ -53,6 +59,16 @@ def map_classes(
             f"{where}: {beyond[0]} is output {outputs[beyond[0]]}, but the model has 0 to {num_classes - 1}"
         )
     return {name: outputs[name] for name in folders}
+
+
+def knows_classes(folders: Sequence[str], names: Sequence[str] | None) -> bool:
+    """Tell whether a model knows all folders by the names of its outputs.
+
+    Example:
+        >>> knows_classes(["dog"], ["cat", "dog"]), knows_classes(["dog"], None)
+        (True, False)
+    """
+    return names is not None and set(folders) <= set(names)
 
 
 def _read(file: Path) -> dict[str, int]:

@@ -4,7 +4,7 @@ import math
 
 from asrnorm.audit.result import Audit, ModelAudit, Reading
 
-_NEAR_CHANCE = 1.5  # times what guessing gives
+_NEAR_CHANCE = 0.5  # of what guessing gives, and less of it the fewer classes there are
 
 
 def summarize(model: ModelAudit) -> str:
@@ -55,7 +55,8 @@ def warnings(audit: Audit) -> list[str]:
     """Return what a reader must know before believing the numbers."""
     lines = []
     for model in audit.models:
-        if model.clean.accuracy <= _NEAR_CHANCE / model.num_classes:
+        chance = 1 / model.num_classes
+        if model.clean.accuracy <= chance + _NEAR_CHANCE * chance * (1 - chance):
             lines.append(
                 f"{model.name} is right on {_percent(model.clean.accuracy)} of clean images, close to guessing: check "
                 "--classes, --mean, --std and --weights before reading on."

@@ -11,7 +11,9 @@ from torch import Tensor
 from asrnorm.errors import InputError
 
 _SMALLEST = 1e-12  # of a probability: its logarithm must be finite
-_TOLERANCE = 1e-3  # of a sum of probabilities, wide enough for float16
+_ROUNDING = 4e-3  # of a sum of probabilities in bfloat16
+_STEP = 1 / 512  # how far a probability in 8 bits may be off
+_MOST = 0.05  # that a sum of probabilities may be off, however many there are
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -35,6 +37,8 @@ class Form:
             raise InputError("--mean and --std belong together: give three numbers for each")
         if self.std is not None and min(self.std) <= 0:
             raise InputError(f"--std must be positive, not {' '.join(f'{value:g}' for value in self.std)}")
+        if self.mean is not None and max(self.mean) > 1:
+            raise InputError("--mean and --std are for values in [0, 1]: divide those for 0 to 255 by 255")
 
     def describe(self) -> str:
         """Return the form in a few words.
@@ -94,15 +98,16 @@ def find_answer(output: Any) -> Any:
 
 
 def are_probabilities(answer_nk: Tensor) -> bool:
-    """Tell whether rows are probabilities, not logits: from 0 to 1, with a sum of 1.
+    """Tell whether rows are probabilities, not logits: from 0 to 1, with a sum of 1, up to the rounding of few bits.
 
     Example:
         >>> are_probabilities(torch.tensor([[0.2, 0.8]])), are_probabilities(torch.tensor([[0.2, 3.0]]))
         (True, False)
     """
     x = answer_nk.detach().double()
-    within = bool(((x >= 0) & (x <= 1 + _TOLERANCE)).all())
-    return within and x.shape[1] > 1 and bool(((x.sum(1) - 1).abs() < _TOLERANCE).all())
+    tolerance = min(max(_ROUNDING, _STEP * x.shape[1]), _MOST)
+    within = bool(((x >= 0) & (x <= 1 + _ROUNDING)).all())
+    return within and x.shape[1] > 1 and bool(((x.sum(1) - 1).abs() <= tolerance).all())
 
 
 def to_logits(answer: Tensor, probabilities: bool) -> Tensor:

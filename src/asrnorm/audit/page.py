@@ -235,12 +235,18 @@ def _count(reading: Reading) -> str:
     return f"{reading.num_broken:,} of {reading.num_samples:,} images broke"
 
 
+def _name_corruptions(audit: Audit) -> str:
+    made, lacking = len(audit.models[0].corruptions), len(audit.not_available)
+    return f"{made} of the {made + lacking} corruptions" if lacking else f"The {made} corruptions"
+
+
 def _method(audit: Audit) -> list[str]:
     lines = [
         f"{audit.num_images:,} of {audit.num_found:,} images from {audit.data}, spread evenly over the classes, "
         f"resized to {audit.size[0]}x{audit.size[1]}.",
         *(f"{model.name} ({model.kind}): {model.num_classes} outputs, input {model.input}." for model in audit.models),
-        "The 19 corruptions of CIFAR-10-C and ImageNet-C (Hendrycks and Dietterich, 2019), made anew on these images.",
+        f"{_name_corruptions(audit)} of CIFAR-10-C and ImageNet-C (Hendrycks and Dietterich, 2019), made anew on these "
+        "images.",
         "FGSM (Goodfellow et al., 2015) and PGD from a random start (Madry et al., 2018), in the L-infinity ball.",
         "The random search over transformation tuples of Volpi and Murino (2019).",
     ]

@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from asrnorm.data.even_choice import choose_evenly
-from asrnorm.data.folder_listing import Sample, collect_classes, list_labeled
+from asrnorm.data.folder_listing import Sample, list_labeled, order_classes
 from asrnorm.data.image import read_image
 from asrnorm.errors import InputError
 
@@ -60,7 +60,7 @@ def read_pictures(folder: Path, size: tuple[int, int], limit: int | None = None)
         InputError: no image, one class, or none that can be read.
     """
     samples = list_labeled(folder)
-    classes = collect_classes(samples, folder)
+    classes = order_classes({sample.label for sample in samples})  # of all domains that a table may have
     if len(classes) < 2:
         raise InputError(f"{folder}: one class ({classes[0]}); an audit needs at least two folders of images")
     numbers = {name: number for number, name in enumerate(classes)}

@@ -70,7 +70,7 @@ def run_audit(
             num_classes=desk.subject.num_classes,
             classes={index: name for name, index in outputs[row].items()},
             num_parameters=desk.subject.num_parameters,
-            input=desk.subject.form.describe(),
+            input=f"{desk.subject.form.describe()}; {desk.subject.describe_answer()}",
             clean=clean[row],
             corruptions=corrupted[row],
             attacks=attacks[row],

@@ -43,7 +43,10 @@ def audit(
     against_weights: Annotated[str | None, typer.Option(help="The same for the second model.")] = None,
     classes: Annotated[
         Path | None,
-        typer.Option(help="JSON file that maps folder names to outputs, or lists the names in their order."),
+        typer.Option(
+            help="JSON file that maps folder names to outputs, or lists the names in their order; for models that do "
+            "not know them."
+        ),
     ] = None,
     quick: Annotated[
         bool, typer.Option("--quick", help="Use 100 images, severities 1, 3 and 5, and a shorter search.")
@@ -129,11 +132,13 @@ def _prepare(
     subjects: list["Subject"], data: Path, size: tuple[int, int], plan: "Plan", classes: Path | None
 ) -> tuple["Pictures", list[dict[str, int]]]:
     from asrnorm.audit import read_pictures
-    from asrnorm.audit.class_map import map_classes
+    from asrnorm.audit.class_map import knows_classes, map_classes
 
     for subject in subjects:  # before a thousand images are decoded
         subject.probe(size)
     pictures = read_pictures(data, size, plan.limit)
+    if classes is not None and all(knows_classes(pictures.classes, subject.class_names) for subject in subjects):
+        raise WrongCallError("a run knows which of its outputs these folders are: leave out --classes")
     outputs = [
         map_classes(pictures.classes, subject.num_classes, names=subject.class_names, file=classes)
         for subject in subjects

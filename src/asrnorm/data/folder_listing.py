@@ -167,8 +167,18 @@ def collect_classes(samples: list[Sample], root: Path) -> tuple[str, ...]:
     lacking = [f"{domain} lacks {', '.join(sorted(union - own))}" for domain, own in found.items() if own != union]
     if lacking:
         raise InputError(f"{root}: the domains have different classes: {'; '.join(lacking)}")
-    numeric = all(name.isascii() and name.isdigit() and len(name) < 19 for name in union)
-    return tuple(sorted(union, key=lambda name: (int(name), name) if numeric else (0, name)))
+    return order_classes(union)
+
+
+def order_classes(names: Collection[str]) -> tuple[str, ...]:
+    """Return names of classes in order; numbers are ordered as numbers.
+
+    Example:
+        >>> order_classes({"10", "9"}), order_classes({"b10", "b9"})
+        (('9', '10'), ('b10', 'b9'))
+    """
+    numeric = all(name.isascii() and name.isdigit() and len(name) < 19 for name in names)
+    return tuple(sorted(names, key=lambda name: (int(name), name) if numeric else (0, name)))
 
 
 def _folders(place: Path) -> list[Path]:

@@ -45,6 +45,21 @@ def test_a_run_is_matched_by_name_not_by_order():
         map_classes(["a", "d"], 3, names=["c", "b", "a"])
 
 
+def test_a_file_for_another_model_does_not_rename_the_outputs_of_a_run(tmp_path):
+    file = write(tmp_path / "c.json", ["a", "c", "b"])
+    assert map_classes(["a", "c"], 3, names=["c", "b", "a"], file=file) == {"a": 2, "c": 0}
+    others = write(tmp_path / "d.json", {"d": 1, "e": 0})
+    assert map_classes(["d", "e"], 3, names=["c", "b", "a"], file=others) == {"d": 1, "e": 0}
+
+
+def test_folders_of_numbers_are_no_order_of_outputs_where_text_would_be_another(tmp_path):
+    numbers = [str(number) for number in range(11)]
+    with pytest.raises(InputError, match=r"whether output 2 is folder 2, or 10 as .* give --classes FILE"):
+        map_classes(numbers, 11)
+    assert map_classes(numbers[:10], 10)["9"] == 9, "one order for ten"
+    assert map_classes(numbers, 11, file=write(tmp_path / "c.json", numbers))["10"] == 10
+
+
 @pytest.mark.parametrize(
     ("content", "line"),
     [

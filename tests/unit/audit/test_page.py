@@ -91,10 +91,18 @@ def test_a_model_that_guesses_is_warned_about(tmp_path, pictures):
 
 def test_a_model_of_more_classes_than_there_are_folders_does_not_guess(tmp_path, pictures):
     _, _, audit = write(tmp_path, pictures, subject("net"))
-    right = replace(audit.models[0], num_classes=1000, clean=replace(audit.models[0].clean, accuracy=0.72))
+    right = replace(audit.models[0], num_classes=1000, clean=replace(audit.models[0].clean, accuracy=0.6))
     two = replace(audit, classes=audit.classes[:2], not_available={})
     assert not warnings(replace(two, models=(right,)))
-    assert warnings(replace(two, models=(replace(right, num_classes=2),)))
+    of_two = replace(right, num_classes=2)
+    assert "close to guessing" in warnings(replace(two, models=(of_two,)))[0]
+    better = replace(of_two, clean=replace(of_two.clean, accuracy=0.75))
+    assert not warnings(replace(two, models=(better,))), "three of four, of two classes"
+
+
+def test_the_page_says_how_many_corruptions_were_made(tmp_path, pictures):
+    text, _, _ = write(tmp_path, pictures, subject("net"))
+    assert "<li>2 of the 3 corruptions of CIFAR-10-C and ImageNet-C" in text
 
 
 def reading(accuracy):

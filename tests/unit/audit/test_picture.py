@@ -34,6 +34,16 @@ def test_the_fingerprint_follows_pixels_and_labels_not_places(tmp_path):
     assert read_pictures(tmp_path / "b", (8, 8)).fingerprint != first
 
 
+def test_the_domains_of_a_table_need_not_share_their_classes(tmp_path):
+    make_folder(tmp_path / "data", per_class=1, side=8)
+    rows = [("blue", "north"), ("green", "north"), ("red", "south")]
+    lines = ["path,label,domain", *(f"data/{label}/0.png,{label},{domain}" for label, domain in rows)]
+    (tmp_path / "table.csv").write_text("\n".join(lines) + "\n")
+    pictures = read_pictures(tmp_path / "table.csv", (8, 8))
+    assert pictures.classes == ("blue", "green", "red")
+    assert pictures.labels.tolist() == [0, 1, 2]
+
+
 @pytest.mark.parametrize(
     ("make", "line"),
     [

@@ -5,10 +5,11 @@ from types import SimpleNamespace
 
 import pytest
 
+from asrnorm.audit import ModuleSubject
 from asrnorm.cli.audit import _choose_size
 from asrnorm.cli.main import main
 from asrnorm.errors import InputError
-from helpers.audited import MODULE, make_folder
+from helpers.audited import MODULE, ColorNet, make_folder
 
 
 @pytest.fixture
@@ -78,6 +79,18 @@ def test_bad_input_is_one_line(place, capsys, words, status, line):
     error = capsys.readouterr().err
     assert line in error
     assert len(error.strip().splitlines()) == 1
+
+
+def test_a_file_of_classes_that_nobody_needs_is_a_wrong_call(place, monkeypatch, capsys):
+    def load_run(*words, **options):
+        subject = ModuleSubject("run", ColorNet())
+        subject.class_names = ("red", "green", "blue")
+        return subject
+
+    monkeypatch.setattr("asrnorm.audit.load_subject", load_run)
+    (place / "c.json").write_text('["blue", "green", "red"]')
+    assert call("run", "--data", "data", "--classes", "c.json") == 2
+    assert "leave out --classes" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize("quick", [True, False])
