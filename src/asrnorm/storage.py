@@ -1,6 +1,7 @@
 """Files that are there whole or not at all."""
 
 import errno
+import glob
 import os
 import shutil
 import stat
@@ -75,6 +76,24 @@ def replacing(path: Path) -> Iterator[Path]:
         if isinstance(error, OSError):
             _name_file(error, temporary, path)
         raise
+
+
+def remove_leftovers(path: Path) -> None:
+    """Remove what processes that were killed while they were `replacing` a file left beside it."""
+    for leftover in path.parent.glob(f".{glob.escape(path.name)}.*.tmp*"):
+        number = leftover.name.removeprefix(f".{path.name}.").partition(".")[0]
+        if number.isdecimal() and not _is_running(int(number)):
+            leftover.unlink(missing_ok=True)
+
+
+def _is_running(process: int) -> bool:
+    try:
+        os.kill(process, 0)
+    except ProcessLookupError:
+        return False
+    except OSError:  # somebody else's
+        return True
+    return True
 
 
 def _is_special(path: Path) -> bool:

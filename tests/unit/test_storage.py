@@ -11,7 +11,7 @@ import pytest
 
 from asrnorm import storage
 from asrnorm.errors import StorageError
-from asrnorm.storage import replacing, sync_folder, write_whole
+from asrnorm.storage import remove_leftovers, replacing, sync_folder, write_whole
 
 
 @pytest.fixture
@@ -101,6 +101,18 @@ def test_a_killed_process_leaves_the_old_content_and_a_hidden_name_that_sweeps_f
     (left,) = set(old.parent.iterdir()) - {old}
     assert left.name == f".page.html.{process.pid}.tmp.html"
     assert left.read_bytes() == b"new"
+
+
+def test_leftovers_of_killed_processes_go_and_those_of_running_ones_stay(tmp_path):
+    path = tmp_path / "model[1].onnx"
+    ended = subprocess.Popen([sys.executable, "-c", ""])
+    ended.wait()
+    dead = tmp_path / f".model[1].onnx.{ended.pid}.tmp.onnx"
+    kept = [tmp_path / f".model[1].onnx.{os.getpid()}.tmp.onnx", tmp_path / f".other.{ended.pid}.tmp", path]
+    for one in (dead, *kept):
+        one.touch()
+    remove_leftovers(path)
+    assert sorted(tmp_path.iterdir()) == sorted(kept)
 
 
 def test_the_temporary_name_lies_beside_and_ends_as_the_file_does(old):

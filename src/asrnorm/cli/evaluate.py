@@ -105,9 +105,14 @@ def evaluate(
         "resize": loaded.input_size,  # whatever the other suite's is
     }
     if data is not None:
-        places = _score_places(loaded, data, limit, form)
+        places, failed = _score_places(loaded, data, limit, form)
         if json_file is not None:
-            write_whole(json_file, json.dumps(_describe(run, loaded.config, config, places, {}, data), indent=2))
+            described = _describe(run, loaded.config, config, places, {}, data) | {"missing": list(failed)}
+            write_whole(json_file, json.dumps(described, indent=2))
+        if failed:
+            first, error = next(iter(failed.items()))
+            rest = f" ({len(failed)} of {len(failed) + len(places)} places)" if len(failed) > 1 else ""
+            raise InputError(f"{first} was not scored{rest}: {error}")
         return
     scores = _score_suite(loaded, chosen, limit, form)
     attacks = _attack(loaded, chosen, scores.source, config.seed, limit, form) if config.adversarial else {}
@@ -154,15 +159,25 @@ def _analyze(run: Path, loaded: "LoadedRun", config: RunConfig, suite: "Suite") 
     typer.echo(f"{path}: learned statistics of {len(arrays['domain']):,} images")
 
 
-def _score_places(loaded: "LoadedRun", data: Path, limit: int, form: dict[str, Any]) -> tuple["DomainScore", ...]:
+def _score_places(
+    loaded: "LoadedRun", data: Path, limit: int, form: dict[str, Any]
+) -> tuple[list["DomainScore"], dict[str, InputError]]:
+    """Score and show every place that can be; return the scores, and why others have none."""
     from asrnorm.data.place import open_places
     from asrnorm.evaluation import score_domains
 
     places = open_places(data, loaded.classes, loaded.suite.image_size)
+    scores: list[DomainScore] = []
+    failed: dict[str, InputError] = {}
     with _progress(len(places)) as report:
-        scores = score_domains(loaded.model, places, report=report, limit=limit, **form)
-    print_places(scores)
-    return scores
+        for name, images in places.items():
+            try:
+                scores += score_domains(loaded.model, {name: images}, report=report, limit=limit, **form)
+            except InputError as error:
+                failed[name] = error
+    if scores:
+        print_places(scores)
+    return scores, failed
 
 
 def _score_suite(loaded: "LoadedRun", suite: "Suite", limit: int, form: dict[str, Any]) -> "SuiteScore":

@@ -134,6 +134,8 @@ def open_entry(
 def describe_files(paths: Iterable[Path]) -> str:
     """Return a digest of the names, sizes and times of files: it changes when one of them does.
 
+    The time of the last change of any kind counts too: copied with their old times, other pixels may look the same.
+
     Example:
         >>> describe_files([]) == describe_files([])
         True
@@ -144,7 +146,9 @@ def describe_files(paths: Iterable[Path]) -> str:
             status = path.stat()
         except OSError as error:
             raise InputError(f"{path}: {error.strerror}") from None
-        digest.update(f"{path}\0{status.st_size}\0{status.st_mtime_ns}\n".encode("utf-8", "surrogateescape"))
+        digest.update(
+            f"{path}\0{status.st_size}\0{status.st_mtime_ns}\0{status.st_ctime_ns}\n".encode("utf-8", "surrogateescape")
+        )
     return digest.hexdigest()
 
 

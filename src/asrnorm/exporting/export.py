@@ -12,7 +12,7 @@ from asrnorm.exporting.base import FORMATS, FileFormat, Subject
 from asrnorm.exporting.card import describe_file
 from asrnorm.exporting.verify import Verdict, verify
 from asrnorm.exporting.weight_file import CARD
-from asrnorm.storage import describe_failure, replacing, sync_file, write_whole
+from asrnorm.storage import describe_failure, remove_leftovers, replacing, sync_file, write_whole
 from asrnorm.training import LoadedRun
 
 
@@ -66,6 +66,7 @@ def export_run(
     subject = Subject(run=run, model=model, size=run.input_size if size is None else size, batch=batch, opset=opset)
     content, facts = chosen.encode(subject)
     try:
+        remove_leftovers(path)
         with replacing(path) as temporary:
             temporary.write_bytes(content)
             sync_file(temporary)  # a full disk is found before the files beside it change

@@ -18,7 +18,7 @@ logger = logging.getLogger("asrnorm")
 
 _TEMPORARY = (".*.tmp*", ".result.json.*")
 _OWN = ("result.json", "divergence.json", "model.safetensors", "env.json", "log.jsonl")
-_OWN_FOLDERS = ("checkpoints", "pool", "events", "choice", "evaluations", "analyses")
+_OWN_FOLDERS = ("checkpoints", "pool", "events", "choice", "evaluations", "analyses", "export")
 _LAUNCHER = ("launch.yaml",)  # which `asrnorm reproduce` writes before it starts a run
 _LOGS = frozenset({".log", ".out", ".err"})  # where a shell, a scheduler or `asrnorm reproduce` sends what a run says
 

@@ -12,7 +12,7 @@ from asrnorm.cli.evaluate import evaluate
 from asrnorm.cli.scored_suite import refuse_other_split
 from asrnorm.config import Choice
 from asrnorm.data import SUITES
-from asrnorm.errors import WrongCallError
+from asrnorm.errors import InputError, WrongCallError
 from asrnorm.evaluation import score
 from helpers.finished_run import install_run
 from helpers.toy_suite import ToySuite
@@ -48,6 +48,23 @@ def test_new_places_are_scored_without_the_source(tmp_path, monkeypatch):
     assert "average accuracy on 2 places" in result.stdout
     few = call(folder, "--data", tmp_path / "new" / "south", "--set", "evaluate_limit=8")
     assert [line.split()[-1] for line in few.stdout.splitlines() if line.startswith("south")] == ["8"]
+
+
+def test_a_place_that_cannot_be_read_takes_no_other_with_it(tmp_path, monkeypatch):
+    run, folder = install_run(monkeypatch, tmp_path / "run", ToySuite()), tmp_path / "run"
+    for place in ("east", "north", "west"):
+        path = tmp_path / "new" / place / run.classes[0] / "0.png"
+        path.parent.mkdir(parents=True)
+        Image.fromarray(ToySuite().source_test.images[0]).save(path)
+    for place in ("east", "north"):
+        (tmp_path / "new" / place / run.classes[0] / "1.png").write_bytes(b"junk")
+    result = call(folder, "--data", tmp_path / "new", "--json", tmp_path / "scores.json")
+    assert isinstance(result.exception, InputError)
+    assert str(result.exception).startswith("east was not scored (2 of 3 places): ")
+    assert "1.png" in str(result.exception)
+    assert "west" in result.stdout
+    values = json.loads((tmp_path / "scores.json").read_text())
+    assert ([place["name"] for place in values["domains"]], values["missing"]) == (["west"], ["east", "north"])
 
 
 def test_images_of_another_suite_come_at_the_size_that_the_network_was_trained_for(tmp_path, monkeypatch):

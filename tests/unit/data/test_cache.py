@@ -318,6 +318,17 @@ def test_files_are_described_by_path_size_and_time(tmp_path):
     assert len(seen) == 4
 
 
+def test_other_content_of_the_same_size_and_time_is_noticed(tmp_path):
+    path = tmp_path / "x.bmp"
+    path.write_bytes(b"12345")
+    os.utime(path, ns=(1, 1))
+    before = describe_files([path])
+    path.write_bytes(b"54321")
+    os.utime(path, ns=(1, 1))  # as a copy with its times kept, or out of an archive
+    assert path.stat().st_mtime_ns == 1
+    assert describe_files([path]) != before
+
+
 def test_an_array_that_changed_since_it_was_checked_is_checked_again(tmp_path):
     def build(writer):
         writer.add("x", np.arange(6, dtype=np.uint8))

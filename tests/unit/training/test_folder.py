@@ -87,6 +87,17 @@ def test_what_an_earlier_attempt_or_a_launcher_leaves_is_taken(tmp_path, name):
     assert (tmp_path / "config.yaml").exists()
 
 
+def test_starting_over_takes_what_was_made_of_the_old_run_with_it(tmp_path):
+    take(tmp_path)
+    made = [tmp_path / "export" / "model.onnx", tmp_path / "evaluations" / "bn_test-16.json"]
+    for path in (*made, tmp_path / "plots" / "mine.png"):
+        path.parent.mkdir()
+        path.touch()
+    take(tmp_path, fresh=True)
+    assert not any(path.exists() for path in made)
+    assert (tmp_path / "plots" / "mine.png").exists(), "not the run's own"
+
+
 def test_starting_over_that_is_killed_leaves_a_folder_that_can_be_started_over(tmp_path, monkeypatch):
     take(tmp_path)
     (tmp_path / "notes.txt").write_text("mine")
