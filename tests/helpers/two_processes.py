@@ -21,21 +21,31 @@ def cases():
         for name in METHODS
         if not name.startswith("toy")
     }
-    return every | {
-        "erm-bn": tiny_config(**common),
-        "erm-asr": tiny_config(norm=Choice(name="asr"), **common),
-        "erm-asr-batch": tiny_config(norm=Choice(name="asr", args={"statistics": "batch"}), **common),
-        "erm-bn_test": tiny_config(norm=Choice(name="bn_test"), **common),
-        "erm-sn": tiny_config(norm=Choice(name="sn"), **common),
-        "erm-bin": tiny_config(norm=Choice(name="bin"), **common),
-        "grow-bn": tiny_config(method=grow, augment="cifar", **common),
-        "grow-asr": tiny_config(method=grow, norm=Choice(name="asr"), **common),
-        "pretrained-asr": pretrained_config(WEIGHTS, augment="cifar", **common),
-        "noise-asr": tiny_config(method=Choice(name="toy_noise"), norm=Choice(name="asr"), augment="cifar", **common),
-        "uneven-bn": tiny_config(
-            method=Choice(name="toy_noise"), batch_size=15, selection="source-val", evaluate_every=6, **common
-        ),
-    }
+    # So few images that a process often has source images alone, or grown ones alone.
+    few = {"method": small_method("m_ada"), "batch_size": 4, **common}
+    norms = {"bn": {}, "sn": {}, "bin": {}, "asr": {"statistics": "batch"}}
+    lone = {f"lone-{name}": tiny_config(norm=Choice(name=name, args=args), **few) for name, args in norms.items()}
+    return (
+        every
+        | lone
+        | {
+            "erm-bn": tiny_config(**common),
+            "erm-asr": tiny_config(norm=Choice(name="asr"), **common),
+            "erm-asr-batch": tiny_config(norm=Choice(name="asr", args={"statistics": "batch"}), **common),
+            "erm-bn_test": tiny_config(norm=Choice(name="bn_test"), **common),
+            "erm-sn": tiny_config(norm=Choice(name="sn"), **common),
+            "erm-bin": tiny_config(norm=Choice(name="bin"), **common),
+            "grow-bn": tiny_config(method=grow, augment="cifar", **common),
+            "grow-asr": tiny_config(method=grow, norm=Choice(name="asr"), **common),
+            "pretrained-asr": pretrained_config(WEIGHTS, augment="cifar", **common),
+            "noise-asr": tiny_config(
+                method=Choice(name="toy_noise"), norm=Choice(name="asr"), augment="cifar", **common
+            ),
+            "uneven-bn": tiny_config(
+                method=Choice(name="toy_noise"), batch_size=15, selection="source-val", evaluate_every=6, **common
+            ),
+        }
+    )
 
 
 def main(folder):

@@ -65,10 +65,11 @@ class BatchNorm(NormLayer, nn.BatchNorm2d):
         assert running_mean is not None
         assert running_var is not None
         from_batch = self.uses_batch()
+        if from_batch and self.training and self.process_sum is not None:
+            # Without samples too: the other processes wait for the share of this one.
+            return self._normalize_over_processes(x, self.process_sum)
         if x.shape[0] == 0:  # no statistics to learn from; a branch, for a compiler to whom sizes are symbols
             from_batch = False
-        if from_batch and self.training and self.process_sum is not None:
-            return self._normalize_over_processes(x, self.process_sum)
         if from_batch:
             self.refuse_single_element(x, x.shape[0] * spatial_size(x), "channel of the batch")
         if from_batch and not self.training:  # nothing is tracked in evaluation

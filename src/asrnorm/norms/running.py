@@ -42,7 +42,8 @@ class TracksBatch(NormLayer):
                 unbiased estimate as BatchNorm does where they are biased.
             track: let the running statistics follow.
         """
-        if not self.training or x.shape[0] == 0:
+        # Where processes share a batch, one without samples takes part: the others wait for it.
+        if not self.training or (x.shape[0] == 0 and self.process_sum is None):
             dtype = mean_nc.dtype
             return self.running_mean.to(dtype)[None], self.running_var.to(dtype)[None]
         samples: int | Tensor = x.shape[0]
