@@ -9,7 +9,7 @@ from typing import get_args
 import torch
 from torch import Tensor
 
-from asrnorm.errors import InputError, UnknownNameError, describe_unknown
+from asrnorm.errors import DivergenceError, InputError, UnknownNameError, describe_unknown
 from asrnorm.methods.ascent import Ascent, Bonus, Distance, Optimizer, Reduction
 from asrnorm.methods.base import METHODS, Images, Method
 from asrnorm.methods.growth import Growth, choose_rows
@@ -104,21 +104,27 @@ class ADA(Method):
 
         Processes share whole batches of the ascent, so that each batch is the same however many there are: a norm that
         takes the batch's statistics in evaluation too then gives the same images.
+
+        Raises:
+            DivergenceError: an ascent ended at images that are not finite; nothing is appended.
         """
         rows = rows.to(pool.labels.device)
         batches = rows.split(self.ascent.piece(model, pool.images(rows[:1])))
         parts = []
         squares = torch.zeros((), dtype=torch.float64, device=rows.device)
-        climb = self.ascent.climber(model, bonus, captured=self.capture)
+        lost = torch.zeros((), dtype=torch.bool, device=rows.device)
+        climb = self.ascent.climber(model, bonus, captured=self.capture, lost=lost)
         own = batches[self.world.share(len(batches))] or (rows[:0],)
         for done, batch in enumerate(own, 1):
             images = pool.images(batch)
             parts.append(climb(images, pool.labels[batch]))
             squares += (_as_float(parts[-1]) - images).double().square().sum()
             self.watch(done / len(own))
+        if self.world.sum(lost.to(torch.int64)).item():
+            raise DivergenceError("the ascent went to images that are not finite; try a lower method.ascent_lr")
         grown = self.world.gather(torch.cat(parts))
         pool.append(grown, pool.labels[rows])
-        change = (self.world.sum(squares) / grown.numel()).sqrt().item()
+        change = (self.world.sum(squares) / max(1, grown.numel())).sqrt().item()
         return {"grown": len(grown), "pool": len(pool), "change": change}
 
 

@@ -120,12 +120,15 @@ class Ascent:
             labels: int64 `(n,)`.
             bonus: added to the objective.
         """
+        return self._finish(self._climb_all(model, images, labels, bonus))
+
+    def _climb_all(self, model: Classifier, images: Tensor, labels: Tensor, bonus: Bonus | None) -> Tensor:
         images = images.detach().to(next(model.parameters()).dtype)
         with held_fixed(model), torch.enable_grad(), casting_anew():
             size = self.piece(model, images)
             parts = zip(images.split(size), labels.split(size), strict=True)
             climbed = [self._climb_batch(model, part, own, bonus) for part, own in parts if len(own)]
-        return self._finish(torch.cat(climbed) if climbed else images)
+        return torch.cat(climbed) if climbed else images
 
     def piece(self, model: Classifier, images: Tensor) -> int:
         """Return how many images are climbed at a time: `batch`, or what fills a GPU where images do not meet.
@@ -138,24 +141,34 @@ class Ascent:
             return self.batch
         return max(self.batch, _PIXELS // (images.shape[2] * images.shape[3]))
 
-    def climber(self, model: Classifier, bonus: Bonus | None = None, *, captured: bool = False) -> Climb:
+    def climber(
+        self, model: Classifier, bonus: Bonus | None = None, *, captured: bool = False, lost: Tensor | None = None
+    ) -> Climb:
         """Return `climb` for many batches, of images and labels; captured, those as large as the first are replayed.
 
         Args:
             model: as it is; its weights must not change as long as the climber is used.
             bonus: as in `climb`; an objective with one is not captured.
             captured: the images lie on a CUDA device.
+            lost: a flag on the device of the images, set once an ascent ends at what is not finite: in bytes that
+                cannot be seen any more.
         """
         graphs: list[AscentGraph] = []
 
-        def climb(images: Tensor, labels: Tensor) -> Tensor:
+        def reach(images: Tensor, labels: Tensor) -> Tensor:
             if captured and bonus is None and 0 < len(images) <= self.piece(model, images):
                 images = images.detach().to(next(model.parameters()).dtype)
                 if not graphs:
                     graphs.append(AscentGraph(self, model, images, labels))
                 if graphs[0].is_captured and graphs[0].fits(images):
-                    return self._finish(graphs[0].climb(images, labels))
-            return self.climb(model, images, labels, bonus)
+                    return graphs[0].climb(images, labels)
+            return self._climb_all(model, images, labels, bonus)
+
+        def climb(images: Tensor, labels: Tensor) -> Tensor:
+            reached = reach(images, labels)
+            if lost is not None:
+                lost.logical_or_(~reached.isfinite().all())
+            return self._finish(reached)
 
         return climb
 

@@ -108,12 +108,18 @@ class MADA(ADA):
         return meta_loss(model, batch, is_source, inner_lr=self.inner_lr, world=self.world)
 
     def grow(self, model: Classifier, pool: Images, step: int) -> dict[str, float]:
-        """Train the auto-encoder on the newest domain, then append the next one; log its loss too."""
+        """Train the auto-encoder on the newest domain, then append the next one; log its loss too.
+
+        A round that would start from no image, as later ones of a tiny source do, is left out.
+        """
+        rows = self.starting_rows(pool, step)
+        if not len(rows):
+            return {"grown": 0, "pool": len(pool), "change": 0.0}
         like = next(model.parameters())
         self.wae.to(device=like.device, dtype=like.dtype)
         wae_loss = self._train_wae(pool, step)
         newest = len(pool)
-        log = self.append_climbed(model, pool, self.starting_rows(pool, step), self._relax)
+        log = self.append_climbed(model, pool, rows, self._relax)
         self.num_source, self.newest = pool.num_source, newest
         return {**log, "wae_loss": wae_loss}
 

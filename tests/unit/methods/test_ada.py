@@ -5,7 +5,7 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from asrnorm.errors import InputError, UnknownNameError
+from asrnorm.errors import DivergenceError, InputError, UnknownNameError
 from asrnorm.methods import create_method
 from asrnorm.models import create_model
 from asrnorm.norms import NORMS
@@ -62,6 +62,17 @@ def test_quantized_images_are_kept_as_levels():
     log = method.grow(SmoothNet(), pool, 2)
     assert pool.parts[0][0].dtype == torch.uint8
     assert 0 < log["change"] < 1
+
+
+@pytest.mark.parametrize("name", ["ada", "me_ada", "m_ada"])
+@pytest.mark.parametrize("kept", [{"quantize": True}, {"clip": True}, {}])
+def test_an_ascent_that_ends_nowhere_grows_nothing(name, kept):
+    method, pool, model = create_method(name, **SMALL, **kept), random_pool(5), SmoothNet()
+    with torch.no_grad():
+        next(model.parameters()).mul_(float("inf"))
+    with pytest.raises(DivergenceError, match=r"images that are not finite; try a lower method.ascent_lr"):
+        method.grow(model, pool, 2)
+    assert len(pool) == 5
 
 
 @pytest.mark.parametrize("name", ["ada", "me_ada", "m_ada"])

@@ -1,3 +1,5 @@
+import math
+
 import pytest
 import torch
 import torch.nn.functional as F
@@ -24,6 +26,13 @@ def test_after_it_the_batch_is_split_by_its_rows():
     batch = Batch(images, labels, rows=torch.tensor([0, 6, 5, 11, 2]))
     expected = meta_loss(model, batch, torch.tensor([True, False, True, False, True]), inner_lr=0.3, world=method.world)
     assert torch.equal(method.loss(model, batch), expected)
+
+
+def test_a_round_that_starts_from_no_image_is_left_out():
+    method, pool, model = create_method("m_ada", **SMALL), random_pool(4), SmoothNet()
+    logs = [method.grow(model, pool, step) for step in range(2, 16, 2)]
+    assert logs[-1] == {"grown": 0, "pool": len(pool), "change": 0.0}
+    assert all(math.isfinite(value) for log in logs for value in log.values())
 
 
 def test_a_batch_without_rows_is_refused_once_there_are_two_kinds():
