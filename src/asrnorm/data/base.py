@@ -168,6 +168,10 @@ class Suite(abc.ABC):
         """Return a digest of the sizes of the source's files, which tell images that were put in place of others."""
         return ""
 
+    def target_listing(self) -> str:
+        """Return a digest of the names and sizes of the targets' images; empty where the data set is published."""
+        return ""
+
     def require_source(self) -> None:
         """Refuse to go on without the source domain.
 

@@ -2,7 +2,7 @@
 
 import hashlib
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import cached_property
 from pathlib import Path
 from typing import NamedTuple
@@ -140,14 +140,18 @@ class ImageFolder(Suite):
 
     def source_listing(self) -> str:
         """Return a digest of the paths of the source's images below the root, and of their labels."""
-        return self._digest(lambda sample: sample.label)
+        return self._digest(self.sources, lambda sample: sample.label)
 
     def source_sizes(self) -> str:
         """Return a digest of the sizes of the source's files, each by its path below the root."""
-        return self._digest(lambda sample: sample.path.stat().st_size)
+        return self._digest(self.sources, lambda sample: sample.path.stat().st_size)
 
-    def _digest(self, read: Callable[[Sample], int | str]) -> str:
-        samples = [sample for name in self.sources for sample in self._index.samples[name]]
+    def target_listing(self) -> str:
+        """Return a digest of the paths of the targets' images below the root, of their labels and sizes."""
+        return self._digest(self.target_names, lambda sample: f"{sample.label}\0{sample.path.stat().st_size}")
+
+    def _digest(self, domains: Sequence[str], read: Callable[[Sample], int | str]) -> str:
+        samples = [sample for name in domains for sample in self._index.samples[name]]
         lines = sorted(f"{sample.key}\0{read(sample)}" for sample in samples)
         return hashlib.sha256("\n".join(lines).encode("utf-8", "surrogateescape")).hexdigest()[:16]
 

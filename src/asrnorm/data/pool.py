@@ -112,7 +112,8 @@ class _Files:
         paths = [self._data.paths[row] for row in rows.tolist()]
         blocks = list(read_images(paths, size=self._data.image_size))
         stacked = np.concatenate(blocks) if blocks else np.empty((0, *self._data.image_size, 3), np.uint8)
-        return torch.from_numpy(stacked).permute(0, 3, 1, 2).to(self._device)
+        # As images in memory lie: a network may round otherwise where its input lies otherwise.
+        return torch.from_numpy(stacked).permute(0, 3, 1, 2).contiguous().to(self._device)
 
 
 def _copy(source: ImageSet, device: torch.device) -> Tensor:

@@ -29,7 +29,7 @@ from asrnorm.training.folder import RunFolder, write_run_file
 from asrnorm.training.log import RunLog
 from asrnorm.training.preparation import prepare_model
 from asrnorm.training.selection import Selector, create_measure, hold_out, needs_hold_out, validate
-from asrnorm.training.source import refuse_changed_images, refuse_other_source
+from asrnorm.training.source import refuse_changed_images, refuse_other_start
 from asrnorm.training.trainer import Trainer
 from asrnorm.world import World
 
@@ -147,9 +147,9 @@ def _work(config: RunConfig, site: _Site) -> RunResult:
     suite.require_source()
     suite.check_files()
     commit = ""
-    source = refuse_other_source(site.folder.environment, suite)
+    begun = refuse_other_start(site.folder.environment, suite, config)
     if site.world.rank == 0:
-        facts = describe_environment(site.device, site.world) | source
+        facts = describe_environment(site.device, site.world) | begun
         facts["edition"] = suite.edition
         commit = record_environment(site.folder.environment, facts)["commit"]
     stop, seconds = config.steps, 0.0
@@ -173,7 +173,8 @@ def _work(config: RunConfig, site: _Site) -> RunResult:
     result = replace(result, wall_seconds=round(wall, 3))
     if site.world.rank == 0:
         # The test images may have come, or changed, since the start.
-        record_environment(site.folder.environment, {**facts, "edition": suite.edition})
+        scored = {"edition": suite.edition, "targets": suite.target_listing()}
+        record_environment(site.folder.environment, {**facts, **scored})
         _save_result(site.folder.result, result)
         site.folder.divergence.unlink(missing_ok=True)  # of an earlier try
         site.folder.drop_pool()

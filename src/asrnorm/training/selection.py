@@ -143,9 +143,9 @@ def _shift(data: Data, suite_name: str) -> dict[str, Data]:
     from asrnorm.evaluation.shard import iterate_batches, thin
     from asrnorm.evaluation.shift import shift_images
 
-    if isinstance(data, FileSet):
-        few = thin(data, _SHIFTED_IMAGES)
+    few = thin(data, _SHIFTED_IMAGES)  # as many of files as of images in memory: the machine must not choose
+    if isinstance(few, FileSet):
         _, images, _ = next(iterate_batches(few, len(few)))
-        data = ImageSet(images, few.labels)
-    shifted = shift_images(np.asarray(data.images), suite_name, _HOLD_OUT_SEED)
-    return {name: ImageSet(changed, data.labels) for name, changed in shifted.items()}
+        few = ImageSet(images, few.labels)
+    shifted = shift_images(np.asarray(few.images), suite_name, _HOLD_OUT_SEED)
+    return {name: ImageSet(changed, few.labels) for name, changed in shifted.items()}

@@ -1,15 +1,20 @@
-"""Whether the source images of a run are those that it was begun with: `env.json` keeps what they are known by."""
+"""Whether a run's images and weights are those that it was begun with: `env.json` keeps what they are known by."""
 
+import hashlib
 import json
+import logging
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 from asrnorm.config import RunConfig
 from asrnorm.data import Suite, create_suite
+from asrnorm.data.fetch.weight_file import find_weights
 from asrnorm.errors import AsrnormError, InputError
 
 START_OVER = "start over with --fresh"
+
+logger = logging.getLogger("asrnorm")
 
 
 def describe_source(suite: Suite) -> dict[str, Any]:
@@ -32,18 +37,66 @@ def refuse_other_source(path: Path, suite: Suite, otherwise: str = START_OVER) -
     return known
 
 
+def refuse_other_start(path: Path, suite: Suite, config: RunConfig) -> dict[str, Any]:
+    """Refuse another source or other weights than a run was begun with; return what they and the targets are known by.
+
+    Raises:
+        InputError: as `refuse_other_data`, or the file of weights has another content, or is not there.
+    """
+    known = refuse_other_source(path, suite) | {"targets": suite.target_listing()}
+    return known if config.weights is None else known | {"weights": _refuse_other_weights(path, config.weights)}
+
+
 def refuse_changed_images(path: Path, config: RunConfig) -> None:
-    """Refuse the result of a finished run on images of one's own that are others now; gone, they change nothing.
+    """Refuse the result of a finished run whose own images or weights are others now; gone, they change nothing.
+
+    Other images of targets change no weight: they are told of.
 
     Args:
         path: `env.json` of the run.
         config: of the run.
 
     Raises:
-        InputError: other classes, or other images of the source.
+        InputError: other classes, other images of the source, or other weights to start from.
     """
     if (suite := _find_own_images(config)) is not None:
         refuse_other_source(path, suite)
+        if read_last(path).get("targets", suite.target_listing()) != suite.target_listing():
+            logger.warning(
+                "%s: other target images are there than the run was scored on; asrnorm evaluate scores them",
+                path.parent,
+            )
+    if config.weights is not None and _is_there(config.weights):
+        _refuse_other_weights(path, config.weights)
+
+
+def read_last(path: Path) -> dict[str, Any]:
+    """Return what `env.json` says of a run as it was gone on with last; nothing where it cannot be read."""
+    try:
+        first = json.loads(path.read_text())
+        return dict(first) | {key: value for part in first.get("resumed", ()) for key, value in part.items()}
+    except (OSError, ValueError, TypeError, AttributeError, RecursionError):
+        return {}
+
+
+def _is_there(weights: str) -> bool:
+    try:
+        return find_weights(weights).is_file()
+    except InputError:
+        return False
+
+
+def _refuse_other_weights(path: Path, weights: str) -> str:
+    """Return the digest of a file of weights, if it is the one that a run was begun with."""
+    file = find_weights(weights)
+    with file.open("rb") as content:
+        digest = hashlib.file_digest(content, "sha256").hexdigest()[:16]
+    if read_last(path).get("weights", digest) != digest:
+        raise InputError(
+            f"{path.parent}: the run was begun with other weights than {file} has now; bring back those that it was "
+            f"begun with, or {START_OVER}"
+        )
+    return digest
 
 
 def has_other_images(config: RunConfig, listing: str) -> bool:

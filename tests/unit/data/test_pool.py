@@ -50,6 +50,7 @@ def test_files_are_decoded_when_asked_for(tmp_path):
     rows = torch.tensor([3, 0, 3])
     pool = Pool(files)
     assert torch.equal(pool.images(rows), Pool(data).images(rows))
+    assert pool.images(rows).stride() == Pool(data).images(rows).stride(), "or a network would round otherwise"
     pool.append(torch.ones(1, 3, 6, 7), torch.tensor([1]))
     assert float(pool.images(torch.tensor([5, 2]))[0].min()) == 1.0
 

@@ -108,6 +108,28 @@ def test_files_sorted_by_class_are_shifted_in_all_classes_and_keep_their_labels(
     assert seen == {0, 1, 2}
 
 
+def test_images_in_memory_are_shifted_as_those_in_files_are(tmp_path, monkeypatch):
+    monkeypatch.setattr("asrnorm.training.selection._SHIFTED_IMAGES", 6)
+    pixels, labels = np.random.default_rng(0).integers(0, 256, (12, 8, 8, 3), np.uint8), np.arange(12) % 3
+    for row, image in enumerate(pixels):
+        Image.fromarray(image).save(tmp_path / f"{row}.png")
+    files = FileSet(tuple(tmp_path / f"{row}.png" for row in range(12)), labels, (8, 8))
+    seen = []
+
+    class Counting(torch.nn.Module):
+        def forward(self, images):
+            seen.append(images.clone())
+            return images.mean((2, 3))
+
+    scores = [
+        create_measure("shifted-val", ToySuite(), data, tiny_config(), CPU, ALONE)(Counting())
+        for data in (files, ImageSet(pixels, labels))
+    ]
+    assert scores[0] == scores[1], "whether they fit into memory must not choose"
+    whole = torch.cat(seen)
+    assert torch.equal(*whole.chunk(2))
+
+
 def test_a_rule_without_images_is_refused():
     with pytest.raises(InputError, match="no validation images"):
         create_measure("source-val", ToySuite(), None, tiny_config(), CPU, ALONE)

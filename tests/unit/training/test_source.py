@@ -10,7 +10,13 @@ import asrnorm
 from asrnorm.data import create_suite
 from asrnorm.errors import InputError
 from asrnorm.training.environment import record_environment
-from asrnorm.training.source import describe_source, read_listing, refuse_changed_images, refuse_other_data
+from asrnorm.training.source import (
+    describe_source,
+    read_listing,
+    refuse_changed_images,
+    refuse_other_data,
+    refuse_other_start,
+)
 from helpers.published import write_folder
 
 
@@ -84,6 +90,35 @@ def test_a_finished_run_on_the_same_images_is_no_reason(finished):
     shutil.copy(images / "art/cat/0.png", images / "photo/cat/new.png")  # a target may grow
     refuse_changed_images(path, config)
     assert read_listing(path) == describe_source(create_suite("folder", **config.suite.args))["listing"]
+
+
+def test_other_images_of_a_target_are_told_of(finished, caplog):
+    images, config, path = finished
+    begun = refuse_other_start(path, create_suite("folder", **config.suite.args), config)
+    record_environment(path, {"commit": "", **begun})
+    refuse_changed_images(path, config)
+    assert not caplog.messages
+    shutil.copytree(images / "photo", images / "night")
+    refuse_changed_images(path, config)
+    (line,) = caplog.messages
+    assert "other target images are there than the run was scored on; asrnorm evaluate scores them" in line
+
+
+def test_other_weights_at_the_same_place_are_a_reason(finished, tmp_path):
+    _, config, path = finished
+    weights = tmp_path / "w.safetensors"
+    weights.write_bytes(b"first")
+    config = replace(config, weights=str(weights))
+    suite = create_suite("folder", **config.suite.args)
+    record_environment(path, {"commit": "", **refuse_other_start(path, suite, config)})
+    refuse_other_start(path, suite, config)
+    refuse_changed_images(path, config)
+    weights.write_bytes(b"other")
+    for refuse in (lambda: refuse_other_start(path, suite, config), lambda: refuse_changed_images(path, config)):
+        with pytest.raises(InputError, match=r"begun with other weights than .*w.safetensors has now; bring back"):
+            refuse()
+    weights.unlink()
+    refuse_changed_images(path, config)  # gone, they change nothing of a result
 
 
 def test_images_that_were_added_are_a_reason(finished):
