@@ -143,8 +143,14 @@ class RunConfig:
                 raise InputError(f"{name} must be at least 0, not {getattr(self, name)}")
         root = self.suite.args.get("root")
         if isinstance(root, str | Path):  # a run may be opened from another folder
-            args = {**self.suite.args, "root": os.path.normpath(Path(root).expanduser().absolute())}
+            args = {**self.suite.args, "root": _settle(Path(root).expanduser().absolute())}
             object.__setattr__(self, "suite", dataclasses.replace(self.suite, args=args))
+
+
+def _settle(path: Path) -> str:
+    """Return a path without `..`, where the system leads to: after a link that is not the folder it is named in."""
+    up = max((place for place, part in enumerate(path.parts, 1) if part == ".."), default=0)
+    return os.path.normpath(Path(os.path.realpath(Path(*path.parts[:up])), *path.parts[up:]) if up else path)
 
 
 def to_mapping(config: RunConfig) -> dict[str, Any]:

@@ -3,6 +3,7 @@
 import dataclasses
 import json
 import math
+import statistics
 from pathlib import Path
 from typing import Any
 
@@ -11,6 +12,7 @@ from asrnorm.errors import InputError, UnknownNameError
 from asrnorm.storage import write_whole
 
 SCHEMA = 1
+_ROUNDING = 1e-9
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -123,7 +125,7 @@ def parse_result(values: object, where: str) -> RunResult:
         where: what they come from, for messages.
 
     Raises:
-        InputError: damaged, or of another schema.
+        InputError: damaged, of another schema, or with numbers that no run gives.
     """
     if not isinstance(values, dict) or values.get("schema") != SCHEMA:
         raise InputError(f"{where}: not a result of schema {SCHEMA}")
@@ -133,7 +135,17 @@ def parse_result(values: object, where: str) -> RunResult:
         result: RunResult = build(RunResult, values, f"{where}: not a whole result")
     except UnknownNameError as error:
         raise InputError(str(error)) from error
+    _refuse_impossible(result, where)
     return result
+
+
+def _refuse_impossible(result: RunResult, where: str) -> None:
+    accuracies = [domain.accuracy for domain in result.domains]
+    average = [result.average_accuracy] if accuracies else []  # of no domain there is none
+    if not all(0 <= value <= 1 for value in (result.source.accuracy, *accuracies, *average)):
+        raise InputError(f"{where}: an accuracy that is not between 0 and 1")
+    if accuracies and not math.isclose(statistics.fmean(accuracies), result.average_accuracy, abs_tol=_ROUNDING):
+        raise InputError(f"{where}: an average that is not that of its domains")
 
 
 def read_log_rows(path: Path) -> list[dict[str, Any]]:

@@ -195,6 +195,15 @@ def test_a_relative_root_is_that_of_the_folder_in_which_it_was_given(tmp_path, m
     assert override(make(), {"suite.root": str(tmp_path / "photos")}) == config
 
 
+def test_up_from_a_link_is_where_the_system_goes(tmp_path):
+    (tmp_path / "real" / "deep").mkdir(parents=True)
+    (tmp_path / "link").symlink_to(tmp_path / "real" / "deep")
+    config = override(make(), {"suite.root": str(tmp_path / "link" / ".." / "photos")})
+    assert config.suite.args["root"] == str(tmp_path / "real" / "photos")
+    kept = override(make(), {"suite.root": str(tmp_path / "link" / "photos")})
+    assert kept.suite.args["root"] == str(tmp_path / "link" / "photos"), "a link without a way up keeps its name"
+
+
 def test_a_share_of_the_steps_may_be_none_or_all_of_them():
     assert [OptimConfig(step_at=share).step_at for share in (0.0, 1.0)] == [0.0, 1.0]
     for share in (-0.01, 1.01, float("nan")):

@@ -64,9 +64,26 @@ def test_an_origin_is_written_where_there_is_one(tmp_path):
 
 
 def test_numbers_survive_to_the_last_bit(tmp_path):
-    result = dataclasses.replace(RESULT, average_accuracy=1 / 3, wall_seconds=0.1 + 0.2)
+    domains = tuple(dataclasses.replace(domain, accuracy=1 / 3) for domain in RESULT.domains)
+    result = dataclasses.replace(RESULT, domains=domains, average_accuracy=1 / 3, wall_seconds=0.1 + 0.2)
     write_result(tmp_path / "result.json", result)
     assert read_result(tmp_path / "result.json").average_accuracy == 1 / 3
+
+
+@pytest.mark.parametrize(
+    ("change", "line"),
+    [
+        (lambda values: values["domains"][0].update(accuracy=1.7), "an accuracy that is not between 0 and 1"),
+        (lambda values: values["source"].update(accuracy=-0.1), "an accuracy that is not between 0 and 1"),
+        (lambda values: values.update(average_accuracy=0.01), "an average that is not that of its domains"),
+    ],
+)
+def test_numbers_that_no_run_gives_are_refused(tmp_path, change, line):
+    values = to_plain(RESULT)
+    change(values)
+    (tmp_path / "result.json").write_text(json.dumps(values))
+    with pytest.raises(InputError, match=line):
+        read_result(tmp_path / "result.json")
 
 
 def test_nothing_but_the_whole_file_is_ever_there(tmp_path, monkeypatch):

@@ -96,7 +96,7 @@ class ASRNorm2d(ConfinesShift):
         shape = num_features if per_channel_lambda else 1  # FSDP takes no parameter without axes
 
         def logit(value: float) -> nn.Parameter:
-            return nn.Parameter(torch.full((shape,), value, **factory))
+            return nn.Parameter(torch.full((shape,), float(value), **factory))
 
         if standardize:
             hidden = max(1, num_features // stan_ratio)

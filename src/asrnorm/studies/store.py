@@ -7,15 +7,12 @@ import json
 import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
-from math import isclose
 from pathlib import Path
-from statistics import fmean
 
 from asrnorm.errors import AsrnormError, InputError
 from asrnorm.results import RunResult, parse_result, read_result, to_plain
 
 DETAILS = "details"
-_ROUNDING = 1e-9
 _ORIGIN = ("device", "torch", "day", "edition", "resumed", "listing")
 
 
@@ -148,12 +145,6 @@ def parse_line(line: bytes, where: str) -> RunResult:
         raise InputError(f"{where}: not a line of JSON ({error}); mend or remove it") from None
     if not re.fullmatch(r"[0-9a-f]{10}", result.config_hash):
         raise InputError(f"{where}: {result.config_hash!r} is not the hash of a config; mend or remove the line")
-    accuracies = [domain.accuracy for domain in (result.source, *result.domains)]
-    accuracies += [result.average_accuracy] if result.domains else []  # of none there is no average
-    if not all(0 <= value <= 1 for value in accuracies):
-        raise InputError(f"{where}: an accuracy that is not between 0 and 1; mend or remove the line")
-    if result.domains and not isclose(fmean(accuracies[1:-1]), result.average_accuracy, abs_tol=_ROUNDING):
-        raise InputError(f"{where}: an average that is not that of its domains; mend or remove the line")
     return result
 
 

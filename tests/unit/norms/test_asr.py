@@ -173,6 +173,13 @@ def test_a_whole_number_of_numpy_is_one():
     assert ASRNorm2d(np.int64(8), stan_ratio=np.int32(2)).stan_encoder.out_features == 4
 
 
+@pytest.mark.parametrize("start", [-3, np.float32(-3), np.int64(-3)])
+def test_a_start_may_be_a_whole_number(start):
+    layer = ASRNorm2d(8, gated_rescale=True, lambda_init=start, gate_init=start)
+    for name in ("lambda_mu", "lambda_sigma", "lambda_beta", "lambda_gamma"):
+        assert torch.equal(getattr(layer, name).detach(), torch.tensor([-3.0]))
+
+
 @pytest.mark.parametrize("name", ["lambda_init", "gate_init"])
 def test_a_start_that_is_not_finite_is_refused(name):
     with pytest.raises(InputError, match="must be finite"):
