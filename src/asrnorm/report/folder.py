@@ -165,6 +165,9 @@ def _warn(found: Sequence[_Found], scales: Sequence[str], gone: frozenset[str]) 
         warnings.append("runs were scored on different domains, so their averages cannot be compared")
     if len(scales) > 1:
         warnings.append(f"the table mixes runs of {len(scales)} scales: {', '.join(scales)}")
+    selections = list(dict.fromkeys(one.result.selection for one in found))
+    if len(selections) > 1:
+        warnings.append(f"the table mixes runs selected by {len(selections)} rules: {', '.join(selections)}")
     if len(commits) > 1:
         names = ", ".join(map(shorten_commit, commits))
         warnings.append(f"the table mixes runs of {len(commits)} commits: {names}")

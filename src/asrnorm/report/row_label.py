@@ -15,7 +15,9 @@ Fields = dict[str, Any]
 
 
 def label_rows(configs: Mapping[str, RunConfig]) -> dict[str, str]:
-    """Return a label for each config, by its hash: recipe and source, scale where it varies, and what tells rows apart.
+    """Return a label for each config, by its hash: recipe and source, scale where it varies, what tells rows apart.
+
+    Runs whose epochs are chosen on the targets are always called oracle.
 
     Rows of one recipe and source name the fields that differ among them, as `--set` writes them, or their hash where
     those are many.
@@ -39,6 +41,7 @@ def _describe(config: RunConfig, *, with_scale: bool) -> str:
     source = config.suite.args.get("source")
     names = source if isinstance(source, str) else ", ".join(source or ())
     words = [config.recipe, f"from {names}" if names else "", f"({config.scale})" if with_scale else ""]
+    words += ["(oracle)"] if config.selection == "oracle" else []  # never to be taken for an honest row
     return " ".join(word for word in words if word)
 
 

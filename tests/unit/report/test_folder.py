@@ -1,5 +1,6 @@
 import dataclasses
 import json
+from statistics import fmean
 
 import pytest
 
@@ -46,6 +47,12 @@ def test_mixed_scales_and_commits_are_warned_of(runs):
     assert "2 commits" in warnings
 
 
+def test_mixed_rules_of_selection_are_warned_of(runs):
+    assert not any("rules" in warning for warning in collect_folder(runs).warnings)
+    change_result(sorted(runs.iterdir())[0], selection="oracle")
+    assert any("selected by 2 rules: oracle, last" in warning for warning in collect_folder(runs).warnings)
+
+
 def test_a_run_of_two_commits_is_warned_of(runs):
     folder = sorted(runs.iterdir())[0]
     (folder / "env.json").write_text('{"commit": "a", "resumed": [{"commit": "bbbb"}]}')
@@ -65,8 +72,10 @@ def test_runs_of_other_settings_are_rows_of_their_own(runs):
 
 
 def change_result(folder, **changes):
-    result = read_result(folder / "result.json")
-    write_result(folder / "result.json", dataclasses.replace(result, **changes))
+    """Change a result; its average stays that of its domains."""
+    result = dataclasses.replace(read_result(folder / "result.json"), **changes)
+    average = fmean(domain.accuracy for domain in result.domains)
+    write_result(folder / "result.json", dataclasses.replace(result, average_accuracy=average))
 
 
 def test_averages_leave_out_what_another_run_lacks(runs):

@@ -40,6 +40,12 @@ def test_lists_and_nothing_are_written_as_in_a_setting():
     assert found == [f"{NAME}, model.channels=[4, 8]", f"{NAME}, model.channels=[8, 8]"]
 
 
+def test_a_row_chosen_by_the_targets_says_so_alone_and_beside_others():
+    chosen = {"selection": "oracle", "evaluate_every": 1}
+    assert labels(chosen) == [f"{NAME} (oracle)"]
+    assert labels({}, chosen) == [NAME, f"{NAME} (oracle)"]
+
+
 def test_many_fields_give_way_to_the_hash():
     change = {"optim.lr": 0.5, "optim.momentum": 0.5, "steps": 77, "batch_size": 3}
     base = recipe(NAME, scale="smoke")
