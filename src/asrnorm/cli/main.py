@@ -4,6 +4,7 @@ Exit status 0: done. 1: the work failed. 2: the call was wrong. An error is one 
 """
 
 import io
+import os
 import sys
 import traceback
 from collections.abc import Sequence
@@ -28,6 +29,7 @@ from asrnorm.errors import AsrnormError, UnknownNameError, WrongCallError, first
 
 OK, FAILED, WRONG_CALL = 0, 1, 2
 _INTERRUPTED = 130  # what typer makes of Ctrl-C
+_GONE = ("Connection closed by peer", "Connection reset by peer", "Broken pipe")  # as gloo and NCCL say it
 
 _HELP = """ASR-Norm and single domain generalization: train on one domain, hold up on others.
 
@@ -118,6 +120,8 @@ def _explain_unforeseen(error: Exception) -> str:
     # torch has an error of its own for a GPU's memory, and plain words for a machine's; it is not imported here.
     if kind in ("MemoryError", "OutOfMemoryError") or "can't allocate memory" in str(error):
         return f"{kind}: the memory of this machine or of its GPU did not suffice"
+    if os.environ.get("RANK", "0") != "0" and any(words in str(error) for words in _GONE):
+        return "another process of this run ended before this one; what it said is the reason"
     said = f" ({first_line(error)})" if str(error) else ""
     return f"{kind}{said}: a bug in asrnorm, or in a file of your own that it ran; --debug shows where, for a report"
 

@@ -19,6 +19,7 @@ from asrnorm.norms import NORMS, ARNorm2d, ASRNorm2d
 from asrnorm.precision import weight_dtype
 from asrnorm.world import World
 
+_MADE_HERE = frozenset({"device", "dtype", "norm_layer"})  # options of constructors that a run fills in itself
 _NOTHING_TO_CONFINE = "confine is for norms that learn their standardization, asr and as, not {!r}"
 
 
@@ -33,6 +34,9 @@ def check_names(config: RunConfig) -> None:
     MODELS.check(config.model.name, config.model.args)
     NORMS.check(config.norm.name, config.norm.args)
     METHODS.check(config.method.name, config.method.args)
+    for field, choice in (("model", config.model), ("norm", config.norm)):
+        for option in _MADE_HERE.intersection(choice.args):
+            raise InputError(f"{field}.{option} follows from device, precision and norm: leave it out")
 
 
 def check_config(config: RunConfig) -> None:
@@ -126,6 +130,10 @@ def build_model(config: RunConfig, suite: Suite, num_classes: int, device: torch
         raise InputError(
             f"model {config.model.name!r} has {model.num_classes} outputs, the suite {num_classes} classes; let it "
             "take num_classes as a keyword-only argument"
+        )
+    if model.num_classes < num_classes:
+        raise InputError(
+            f"model.num_classes={model.num_classes}: the suite has {num_classes} classes; leave it out, or give more"
         )
     if config.confine and not any(isinstance(layer, ASRNorm2d) and layer.standardize for layer in model.modules()):
         raise InputError(_NOTHING_TO_CONFINE.format(config.norm.name))

@@ -143,6 +143,19 @@ def test_an_error_that_nobody_foresaw_is_a_line_too_and_shows_its_traceback_on_d
     assert err.splitlines()[-1].startswith(line)
 
 
+def test_a_process_that_lost_another_points_to_it(run, monkeypatch):
+    def fail():
+        raise RuntimeError("[gloo/transport/tcp/pair.cc:534] Connection closed by peer [127.0.0.1]:1234")
+
+    command = next(c for c in app.registered_commands if c.name == "doctor")
+    monkeypatch.setattr(command, "callback", fail)
+    assert "a bug in asrnorm" in run("doctor")[2]
+    monkeypatch.setenv("RANK", "1")
+    assert run("doctor")[2] == (
+        "asrnorm: another process of this run ended before this one; what it said is the reason\n"
+    )
+
+
 @pytest.mark.parametrize(
     ("setting", "said"),
     [

@@ -1,5 +1,7 @@
 """Models of runs, at their start and from what they left."""
 
+from dataclasses import replace
+
 import pytest
 import torch
 
@@ -59,6 +61,23 @@ def test_a_model_with_other_outputs_than_classes_is_refused(monkeypatch):
     config = tiny_config(model=Choice(name="five"), norm=Choice(name="bn"))
     with pytest.raises(InputError, match="model 'five' has 5 outputs, the suite 3 classes; let it take num_classes"):
         build_model(config, ToySuite(), 3, CPU)
+
+
+def test_fewer_outputs_than_classes_are_refused_and_more_are_not():
+    def config(outputs):
+        return tiny_config(model=Choice(name="wrn_16_4", args={"num_classes": outputs}), norm=Choice(name="bn"))
+
+    with pytest.raises(InputError, match=r"model.num_classes=2: the suite has 3 classes; leave it out, or give more"):
+        build_model(config(2), ToySuite(), 3, CPU)
+    assert build_model(config(4), ToySuite(), 3, CPU).num_classes == 4
+
+
+@pytest.mark.parametrize(("field", "option"), [("norm", "dtype"), ("norm", "device"), ("model", "norm_layer")], ids=str)
+def test_what_a_run_fills_in_itself_is_refused(field, option):
+    base = tiny_config(model=Choice(name="wrn_16_4"), norm=Choice(name="asr"))
+    changed = replace(base, **{field: Choice(name=getattr(base, field).name, args={option: "x"})})
+    with pytest.raises(InputError, match=rf"{option}"):
+        check_config(changed)
 
 
 def test_layers_without_weights_to_convert_are_refused():
