@@ -22,6 +22,24 @@ def test_pixels_are_those_of_pillow(root):
     np.testing.assert_array_equal(target.images[0], expected)
 
 
+def test_targets_are_known_by_their_names_labels_and_sizes(root):
+    def listing():
+        return create_suite("folder", root=root, source="art").target_listing()
+
+    first = listing()
+    assert listing() == first
+    (root / "art" / "cat" / "0.png").rename(root / "art" / "cat" / "moved.png")
+    assert listing() == first, "of the source"
+    (root / "photo" / "cat" / "0.png").rename(root / "photo" / "cat" / "new.png")
+    renamed = listing()
+    (root / "photo" / "cat" / "new.png").write_bytes(b"another size")
+    assert len({first, renamed, listing()}) == 3
+    suite = create_suite("folder", root=root, source="art")
+    before = suite.target_listing()
+    (root / "photo" / "cat" / "new.png").unlink()
+    assert suite.target_listing() != before, "gone since it was listed, and no reason to stop"
+
+
 def test_files_and_memory_hold_the_same(root):
     options = {"root": root, "source": "art,photo", "size": (6, 8), "test": 0.2}
     memory = create_suite("folder", **options)
