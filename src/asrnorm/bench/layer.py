@@ -102,7 +102,7 @@ def ways(cuda: bool, fused: bool) -> tuple[Way, ...]:
         asr = [Way("asr, fused", partial(_registered, "asr")), Way("asr+relu, fused", relu), *asr]
     if not cuda:
         asr.append(Way("asr, compiled", partial(_registered, "asr"), "reference", compiled=True))
-    kin = ("as", "ar", "in", "gn", "ilm") if cuda else ("in", "gn")
+    kin = ("as", "ar", "in", "gn", "ilm", "sn_in_ln") if cuda else ("in", "gn")
     return (
         Way(BASELINE, partial(_registered, "bn")),
         Way("bn, then relu", partial(_norm_relu, "bn")),

@@ -35,7 +35,9 @@ def test_both_passes_are_timed():
 
 
 def test_a_gpu_with_kernels_times_the_fused_layer_too():
-    assert {"asr, fused", "asr+relu, fused", "asr, reference", "as", "ar", "ilm"} <= {w.name for w in ways(True, True)}
+    assert {"asr, fused", "asr+relu, fused", "asr, reference", "as", "ar", "ilm", "sn_in_ln"} <= {
+        w.name for w in ways(True, True)
+    }
     assert not any(way.name.endswith("fused") for way in ways(True, False))
     assert any(way.compiled for way in ways(False, False))
 
