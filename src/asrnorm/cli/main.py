@@ -8,6 +8,7 @@ import os
 import sys
 import traceback
 from collections.abc import Sequence
+from pathlib import Path
 
 import typer
 
@@ -86,6 +87,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
     debug = "--debug" in words
     words = [word for word in words if word != "--debug"]
     try:
+        Path.cwd()  # torch ends the process where the folder is gone
+    except FileNotFoundError:
+        return _say("the current folder has been removed; change to another", FAILED)
+    try:
         with terminating_in_order():
             status = app(args=words, prog_name="asrnorm", standalone_mode=False)
     except (_ClickException, AsrnormError, OSError, KeyboardInterrupt, typer.Abort) as error:
@@ -122,6 +127,8 @@ def _explain_unforeseen(error: Exception) -> str:
         return f"{kind}: the memory of this machine or of its GPU did not suffice"
     if os.environ.get("RANK", "0") != "0" and any(words in str(error) for words in _GONE):
         return "another process of this run ended before this one; what it said is the reason"
+    if "Could not determine home directory" in str(error):
+        return "a path begins with ~ and a name that no user here has, or HOME is not set: write the path out"
     said = f" ({first_line(error)})" if str(error) else ""
     return f"{kind}{said}: a bug in asrnorm, or in a file of your own that it ran; --debug shows where, for a report"
 

@@ -27,6 +27,8 @@ VERSION = 1  # of the layout; raise it and every entry is built again
 _RECORD = "entry.json"
 # Of a rename onto what another process has built meanwhile, on a file system without locks: it is as good.
 _TAKEN = (errno.ENOTEMPTY, errno.EEXIST)
+_ABSENT = (errno.ENOENT, errno.ENOTDIR, errno.ESTALE)
+_NOT_OF_THE_PLACE = (errno.EMFILE, errno.ENFILE, errno.ENOMEM, errno.EIO)  # another folder would be no better
 _verified: set[tuple[str, int, int]] = set()  # files whose SHA-256 this process has checked: path, inode, mtime
 
 
@@ -110,10 +112,10 @@ def open_entry(
     """
     wanted = {"version": VERSION, "fingerprint": json.loads(json.dumps(dict(fingerprint)))}
     place = folder / name
-    arrays = _open(place, wanted)
-    if arrays is not None:
-        return arrays
     try:
+        arrays = _open(place, wanted)
+        if arrays is not None:
+            return arrays
         folder.mkdir(parents=True, exist_ok=True)
         with hold_lock(folder / f"{name}.lock") as held:
             arrays = _open(place, wanted)  # another process may have built it while this one waited
@@ -185,8 +187,12 @@ def _open(place: Path, wanted: Mapping[str, Any]) -> dict[str, NDArray[Any]] | N
         if {key: record[key] for key in wanted} != wanted:
             return None
         return {name: _open_array(place / f"{name}.npy", entry) for name, entry in record["arrays"].items()}
-    except (OSError, ValueError, KeyError, TypeError, AttributeError, RecursionError):
-        return None  # absent, damaged, or replaced while it was read: the caller takes the lock and looks again
+    except OSError as error:
+        if error.errno not in _ABSENT:  # too many open files, say: no reason to make a good entry again
+            raise
+        return None
+    except (ValueError, KeyError, TypeError, AttributeError, RecursionError):
+        return None  # damaged, or replaced while it was read: the caller takes the lock and looks again
 
 
 def _open_array(path: Path, entry: Mapping[str, Any]) -> NDArray[Any]:
@@ -205,4 +211,5 @@ def _open_array(path: Path, entry: Mapping[str, Any]) -> NDArray[Any]:
 def _explain(error: OSError, place: Path) -> str:
     if error.errno in DISK_FULL:
         return f"{place}: the disk is full; free some space, or set ASRNORM_CACHE to a folder on another disk"
-    return f"{place}: {error.strerror or error}; set ASRNORM_CACHE to a folder that can be written"
+    hint = "" if error.errno in _NOT_OF_THE_PLACE else "; set ASRNORM_CACHE to a folder that can be written"
+    return f"{place}: {error.strerror or error}{hint}"

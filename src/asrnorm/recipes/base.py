@@ -43,7 +43,7 @@ def register_grid(suite: str, methods: Iterable[Build], norms: Iterable[str], sc
     for build, norm in product(methods, norms):
         has_domains = "source" in inspect.signature(build).parameters
         entry = _choosing_entry(build, norm, scaling) if has_domains else _fixed_entry(build, norm, scaling)
-        entry.__doc__ = f"{(inspect.getdoc(build) or '').splitlines()[0].rstrip('.')}; norm `{norm}`."
+        entry.__doc__ = f"{(inspect.getdoc(build) or '').partition(chr(10))[0].rstrip('.')}; norm `{norm}`."
         RECIPES.register(f"{suite}.{build.__name__}_{norm}")(entry)
 
 

@@ -1,5 +1,6 @@
 """A folder of runs as a study of its own: what is in it, recipe by domain, without the paper's numbers."""
 
+import glob
 import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
@@ -119,7 +120,10 @@ def _measures(results: Iterable[RunResult]) -> dict[str, Measure]:
         columns = {f"Level {level}": Measure(quantity="accuracy", domains=(f"*/{level}",)) for level in levels}
     else:
         columns = {
-            f"{name} (domain)" if name in (SOURCE, AVERAGE) else name: Measure(quantity="accuracy", domains=(name,))
+            # A folder of one's own may be called `a*`, which as a pattern is many.
+            f"{name} (domain)" if name in (SOURCE, AVERAGE) else name: Measure(
+                quantity="accuracy", domains=(glob.escape(name),)
+            )
             for name in names[:_MOST_COLUMNS]
         }
     return {SOURCE: Measure(quantity="accuracy", on_source=True), **columns, AVERAGE: Measure(quantity="accuracy")}

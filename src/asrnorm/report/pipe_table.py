@@ -2,6 +2,15 @@
 
 from collections.abc import Sequence
 
+_SIGNS = {
+    "\\": "\\\\",
+    "&": "&amp;",
+    "<": "&lt;",
+    "|": "\\|",
+    "*": "\\*",
+    "`": "\\`",
+}  # what others are written with first
+
 
 def pipe_line(cells: Sequence[str]) -> str:
     """Return a line of a table.
@@ -36,4 +45,6 @@ def escape(text: str) -> str:
         >>> escape("a|b*")
         'a\\|b\\*'
     """
-    return " ".join(text.split()).replace("|", "\\|").replace("*", "\\*").replace("<", "&lt;")
+    for sign, written in _SIGNS.items():
+        text = text.replace(sign, written)
+    return " ".join(text.split())

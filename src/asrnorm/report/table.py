@@ -105,8 +105,8 @@ def to_markdown(collected: Collected, figures: Sequence[str] = ()) -> str:
         figures: names of those that lie beside the page, as `figures/<name>.png`.
     """
     study, sheet = collected.study, lay_out(collected)
-    parts = [f"# {study.title}", study.caption]
-    parts += [f"> **Warning:** {text}" for text in collected.warnings]
+    parts = [f"# {escape(study.title)}", study.caption]
+    parts += [f"> **Warning:** {escape(text)}" for text in collected.warnings]
     if sheet.columns:
         parts += [overview(sheet), legend(collected, sheet, compared(collected))]
     parts += [f"![{name}](figures/{name}.png)" for name in figures]

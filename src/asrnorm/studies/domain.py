@@ -1,5 +1,6 @@
 """Numbers of a result by domain, and how averages are taken when a domain is missing."""
 
+import re
 from collections.abc import Iterator, Mapping
 from fnmatch import fnmatchcase
 from math import fsum
@@ -122,8 +123,13 @@ def _subtract(printed: Mapping[tuple[str, str], Printed], pair: Comparison, colu
     )
 
 
+def _is_pattern(name: str) -> bool:
+    """Tell a pattern of names from a name, whose own characters may be escaped as `glob.escape` does."""
+    return "*" in re.sub(r"\[[*?[]\]", "", name)
+
+
 def _is_single(measure: Measure) -> bool:
-    return len(measure.domains) == 1 and "*" not in measure.domains[0]
+    return len(measure.domains) == 1 and not _is_pattern(measure.domains[0])
 
 
 def describe_missing(study: Study, gone: Mapping[str, frozenset[str]]) -> Iterator[str]:
@@ -134,7 +140,7 @@ def describe_missing(study: Study, gone: Mapping[str, frozenset[str]]) -> Iterat
     names = ", ".join(lost) if len(lost) <= 4 else f"{len(lost)} domains ({', '.join(lost[:3])}, ...)"
     cells = [cell for row in study.rows for cell in row.cells.values()]
     measures = [cell.measure for cell in cells]
-    single = all(len(m.domains) <= 1 and "*" not in "".join(m.domains) for m in measures)
+    single = all(len(m.domains) <= 1 and not any(map(_is_pattern, m.domains)) for m in measures)
     if not any(cell.printed for cell in cells):
         yield f"Not available: {names}. Averages are over the other domains."
     elif single and any(measure.domains for measure in measures):

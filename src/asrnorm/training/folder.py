@@ -31,6 +31,10 @@ class RunFolder:
     """
 
     def __init__(self, path: Path) -> None:
+        try:
+            str(path).encode("utf-8")
+        except UnicodeEncodeError:  # TensorBoard and safetensors take no others
+            raise InputError(f"{str(path)!a}: a run needs a folder whose path is valid UTF-8") from None
         self.path = path
         self.config = path / "config.yaml"
         self.environment = path / "env.json"

@@ -143,6 +143,23 @@ def test_an_error_that_nobody_foresaw_is_a_line_too_and_shows_its_traceback_on_d
     assert err.splitlines()[-1].startswith(line)
 
 
+def test_a_folder_that_is_gone_is_told(run, monkeypatch):
+    def gone():
+        raise FileNotFoundError(2, "No such file or directory")
+
+    monkeypatch.setattr("os.getcwd", gone)
+    assert run("doctor")[0::2] == (1, "asrnorm: the current folder has been removed; change to another\n")
+
+
+def test_a_home_of_nobody_is_told(run, monkeypatch):
+    monkeypatch.setenv("ASRNORM_DATA", "~nobody-of-that-name/x")
+    status, _, err = run("doctor")
+    assert (status, err) == (
+        1,
+        "asrnorm: a path begins with ~ and a name that no user here has, or HOME is not set: write the path out\n",
+    )
+
+
 def test_a_process_that_lost_another_points_to_it(run, monkeypatch):
     def fail():
         raise RuntimeError("[gloo/transport/tcp/pair.cc:534] Connection closed by peer [127.0.0.1]:1234")

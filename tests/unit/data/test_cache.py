@@ -318,6 +318,24 @@ def test_files_are_described_by_path_size_and_time(tmp_path):
     assert len(seen) == 4
 
 
+def test_an_entry_that_cannot_be_opened_just_now_is_not_made_again(tmp_path, monkeypatch):
+    def build(writer):
+        writer.add("x", np.ones(3))
+
+    open_entry("one", fingerprint={}, build=build, folder=tmp_path)
+    before = (tmp_path / "one" / "x.npy").stat().st_ino
+
+    def refuse(path):
+        raise OSError(errno.EMFILE, "Too many open files", str(path))
+
+    with monkeypatch.context() as patch:
+        patch.setattr(cache, "open_npy", refuse)
+        with pytest.raises(StorageError, match=r"one: Too many open files$"):
+            open_entry("one", fingerprint={}, build=build, folder=tmp_path)
+    assert (tmp_path / "one" / "x.npy").stat().st_ino == before
+    assert open_entry("one", fingerprint={}, build=build, folder=tmp_path)["x"].tolist() == [1, 1, 1]
+
+
 def test_other_content_of_the_same_size_and_time_is_noticed(tmp_path):
     path = tmp_path / "x.bmp"
     path.write_bytes(b"12345")

@@ -96,6 +96,20 @@ def test_runs_on_other_domains_are_warned_of(runs):
     assert any("different domains" in warning for warning in collect_folder(runs).warnings)
 
 
+def test_a_domain_called_as_a_pattern_is_itself_alone(runs):
+    folder = sorted(runs.iterdir())[0]
+    names = ("a*", "a[bc]", "ab", "a?")
+    domains = read_result(folder / "result.json").domains
+    renamed = tuple(
+        dataclasses.replace(domain, name=name, accuracy=0.1 * number)
+        for number, (domain, name) in enumerate(zip(domains, names, strict=True), 1)
+    )
+    change_result(folder, domains=renamed, missing=())
+    found = collect_folder(folder)
+    label = found.study.rows[0].label
+    assert [found.cells[label, name].mean for name in names] == pytest.approx([10, 20, 30, 40])
+
+
 def test_domains_may_have_any_name(runs):
     folder = sorted(runs.iterdir())[0]
     first, second, *rest = read_result(folder / "result.json").domains

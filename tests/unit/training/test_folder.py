@@ -1,4 +1,5 @@
 import errno
+import os
 import shutil
 from pathlib import Path
 
@@ -85,6 +86,13 @@ def test_what_an_earlier_attempt_or_a_launcher_leaves_is_taken(tmp_path, name):
     (tmp_path / "checkpoints").mkdir()
     take(tmp_path)
     assert (tmp_path / "config.yaml").exists()
+
+
+def test_a_path_that_is_no_utf_8_is_refused_before_anything_is_made(tmp_path):
+    place = tmp_path / os.fsdecode(b"caf\xe9")
+    with pytest.raises(InputError, match="valid UTF-8"):
+        take(place)
+    assert not place.exists()
 
 
 def test_starting_over_takes_what_was_made_of_the_old_run_with_it(tmp_path):
