@@ -134,17 +134,22 @@ def list_labeled(root: Path) -> list[Sample]:
 
 
 def refuse_links_to_one(root: Path, samples: list[Sample]) -> None:
-    """Refuse an image under two names, one of them or its folder a link: it could be trained on and chosen by.
+    """Refuse an image under two names, linked or hard-linked: it could be trained on and chosen by.
 
     Raises:
         InputError: with both names.
     """
     folders = {folder for sample in samples for folder in sample.path.parents if folder.is_relative_to(root)} - {root}
-    if not any(path.is_symlink() for path in (*folders, *(sample.path for sample in samples))):
-        return
-    seen: dict[str, str] = {}
+    linked = any(path.is_symlink() for path in (*folders, *(sample.path for sample in samples)))
+    seen: dict[tuple[int, int], str] = {}
     for sample in samples:
-        place = os.path.realpath(sample.path)
+        try:
+            status = sample.path.stat()
+        except OSError:  # told where it is read
+            continue
+        if not linked and status.st_nlink < 2:
+            continue
+        place = (status.st_dev, status.st_ino)
         if place in seen:
             raise InputError(f"{root}: {seen[place]} and {sample.key} are one file; remove the link")
         seen[place] = sample.key
@@ -197,6 +202,8 @@ def _images(place: Path, others: Counter[str]) -> Iterator[Path]:
         if path.is_dir() and not path.is_symlink():  # a link upwards would never end
             yield from _images(path, others)
         elif path.suffix.lower() in ENDINGS:
+            if path.is_fifo() or path.is_socket():  # which would be waited for without end
+                raise InputError(f"{path}: no file, though it is called an image; remove it")
             yield path
         elif not path.is_dir():
             others[path.suffix.lower() or path.name] += 1
@@ -271,7 +278,16 @@ def _to_sample(table: Path, number: int, row: dict[str, Any]) -> Sample:
     for column, value in row.items():
         if type(value) is int and column == "label":
             value = str(value) if abs(value) < 10**18 else None
-        if not isinstance(value, str) or not value.strip() or "\0" in value:
+        if not isinstance(value, str) or not value.strip() or "\0" in value or not _is_text(value):
             raise InputError(f"{table}, line {number}: no usable {column}")
         values[column] = value.strip()
     return Sample(table.parent / values["path"], values["path"], values["label"], values["domain"])
+
+
+def _is_text(value: str) -> bool:
+    """Tell whether text can be written: JSON may hold halves of characters."""
+    try:
+        value.encode("utf-8")
+    except UnicodeEncodeError:
+        return False
+    return True

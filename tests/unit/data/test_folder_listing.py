@@ -168,6 +168,30 @@ def test_a_link_to_an_image_that_is_there_is_refused_where_images_are_held_out(t
         _ = create_suite("folder", root=tmp_path, size=8).classes
 
 
+def test_a_hard_link_to_an_image_is_refused_too(tmp_path):
+    write_folder(tmp_path / "own")
+    samples = list_images(tmp_path / "own")
+    refuse_links_to_one(tmp_path / "own", samples)
+    os.link(samples[0].path, tmp_path / "outside.png")
+    refuse_links_to_one(tmp_path / "own", samples)  # one name of it here
+    os.link(samples[0].path, samples[0].path.with_name("zz.png"))
+    with pytest.raises(InputError, match=r"and .*zz.png are one file; remove the link"):
+        refuse_links_to_one(tmp_path / "own", list_images(tmp_path / "own"))
+
+
+def test_a_pipe_is_no_image(tmp_path):
+    write_folder(tmp_path / "own")
+    os.mkfifo(tmp_path / "own" / "art" / "cat" / "pipe.png")
+    with pytest.raises(InputError, match=r"pipe.png: no file, though it is called an image"):
+        list_images(tmp_path / "own")
+
+
+def test_half_a_character_in_a_table_is_one_line(tmp_path):
+    (tmp_path / "t.jsonl").write_text('{"path": "a/\\ud800.png", "label": "1", "domain": "a"}\n')
+    with pytest.raises(InputError, match=r"t.jsonl, line 1: no usable path"):
+        list_images(tmp_path / "t.jsonl")
+
+
 def test_a_domain_that_is_a_link_to_another_is_refused(tmp_path):
     write_folder(tmp_path, domains=("a",), classes=("cat", "dog"), count=1)
     (tmp_path / "b").symlink_to(tmp_path / "a")

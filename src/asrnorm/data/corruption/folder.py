@@ -3,7 +3,7 @@
 import hashlib
 import json
 import os
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -109,12 +109,20 @@ def find_images(folder: Path) -> list[Path]:
     """
     if not folder.is_dir():
         raise InputError(f"{folder} is no folder: give one with images in it")
-    images = sorted(
-        path.relative_to(folder) for path in folder.rglob("*") if path.suffix.lower() in ENDINGS and path.is_file()
-    )
+    images = sorted(path.relative_to(folder) for path in _walk(folder, {os.path.realpath(folder)}))
     if not images:
         raise InputError(f"{folder} has no images ({', '.join(sorted(ENDINGS))})")
     return images
+
+
+def _walk(folder: Path, seen: set[str]) -> Iterator[Path]:
+    """Go through a folder as suites do: hidden names are passed over, linked folders are entered, each of them once."""
+    for path in sorted(path for path in folder.iterdir() if not path.name.startswith(".")):
+        if path.is_dir() and (place := os.path.realpath(path)) not in seen:
+            seen.add(place)
+            yield from _walk(path, seen)
+        elif path.suffix.lower() in ENDINGS and path.is_file():
+            yield path
 
 
 def _refuse_clashes(images: Sequence[Path], destinations: Sequence[Path]) -> None:

@@ -94,7 +94,12 @@ def generate_corrupted(
     frost: str | os.PathLike[str] | None = None,
     progress: bool = True,
 ) -> list[GeneratedFile]:
-    """Write any set of images in the layout of CIFAR-10-C; arguments as in `generate_cifar10c` and `corrupt`."""
+    """Write any set of images in the layout of CIFAR-10-C; arguments as in `generate_cifar10c` and `corrupt`.
+
+    Raises:
+        InputError: not a label from 0 to 255 for every image, or `out` holds files of another seed, preset or set.
+    """
+    labels_n = _check_labels(labels_n, len(images_nhwc))
     if workers is not None and workers < 1:
         raise InputError(f"{workers} workers cannot work; give 1 or more, or None for one a core")
     names = list(dict.fromkeys(corruptions)) if corruptions is not None else list(list_corruptions())
@@ -103,12 +108,12 @@ def generate_corrupted(
         corrupt(images_nhwc[:1], name, preset=preset, **options.get(name, {}))
     folder = Path(out)
     folder.mkdir(parents=True, exist_ok=True)
-    record = _Record(folder / RECORD, seed)
+    record = _Record(folder / RECORD, seed, _digest(images_nhwc, labels_n, preset))
     number = len(images_nhwc) * len(SEVERITIES)
     targets = {name: PartialArray(folder / f"{name}.npy", (number, *images_nhwc.shape[1:])) for name in names}
     finished = {name for name, target in targets.items() if target.is_finished()}
-    for name in sorted(finished):
-        record.check_seed(name)
+    for name in sorted({*finished, "labels"}):
+        record.check(name)
     waiting = len(names) - len(finished)
     workers = min(workers or count_cores(), max(1, waiting * number // _PIECE))
     files = []
@@ -164,8 +169,25 @@ def _write_labels(target: PartialArray, labels_n: NDArray[np.uint8], record: "_R
     skipped = target.is_finished()
     if not skipped:
         with target.filling():
-            target.write_rows(0, np.tile(labels_n.astype(np.uint8), len(SEVERITIES)))
+            target.write_rows(0, np.tile(labels_n, len(SEVERITIES)))
     return record.enter("labels", target.path, 0.0, skipped=skipped)
+
+
+def _check_labels(labels_n: NDArray[Any], number: int) -> NDArray[np.uint8]:
+    labels = np.asarray(labels_n)
+    if labels.shape != (number,) or labels.dtype.kind not in "iuf" or not np.equal(labels, np.floor(labels)).all():
+        raise InputError(f"{number} images need as many whole numbers for labels, not {labels.dtype} {labels.shape}")
+    if number and not 0 <= labels.min() <= labels.max() <= 255:
+        raise InputError(f"labels must be from 0 to 255, not {labels.min()} to {labels.max()}")
+    return labels.astype(np.uint8)
+
+
+def _digest(images_nhwc: Pixels, labels_n: NDArray[np.uint8], preset: str | None) -> str:
+    """Return what tells a set of images, and the severities that they get, from another."""
+    digest = hashlib.sha256(f"{images_nhwc.shape} {preset}".encode())
+    for array in (images_nhwc, labels_n):
+        digest.update(np.ascontiguousarray(array).data)
+    return digest.hexdigest()[:16]
 
 
 def _describe(file: GeneratedFile) -> str:
@@ -176,9 +198,8 @@ def _describe(file: GeneratedFile) -> str:
 class _Record:
     """`generated.json`: which seed and which libraries made the files of a folder, and their checksums."""
 
-    def __init__(self, path: Path, seed: int) -> None:
-        self.path = path
-        self.seed = seed
+    def __init__(self, path: Path, seed: int, images: str = "") -> None:
+        self.path, self.seed, self.images = path, seed, images
         self.files = self._read()
 
     def _read(self) -> dict[str, Mapping[str, Any]]:
@@ -189,7 +210,12 @@ class _Record:
         except (ValueError, KeyError, TypeError):
             raise InputError(f"{self.path} cannot be read: remove it, or use another folder") from None
 
-    def check_seed(self, name: str) -> None:
+    def check(self, name: str) -> None:
+        """Refuse a file of another set of images, or another seed; older records do not tell of which set."""
+        if self.files.get(name, {}).get("images", self.images) != self.images:
+            raise InputError(
+                f"{self.path.parent / name}.npy was made of other images, labels or severities: use another folder"
+            )
         made_with = self.files.get(name, {}).get("seed", self.seed)
         if name in RANDOM and made_with != self.seed:
             raise InputError(
@@ -203,7 +229,8 @@ class _Record:
         if not skipped:
             # Another process may have made other corruptions meanwhile.
             with hold_lock(self.path.with_name(f".{self.path.name}.lock")):
-                self.files = self._read() | {name: {"md5": md5, "seed": self.seed} | _versions()}
+                entry = {"md5": md5, "seed": self.seed, "images": self.images} | _versions()
+                self.files = self._read() | {name: entry}
                 write_text(self.path, json.dumps({"schema": 1, "files": self.files}, indent=1) + "\n")
         elif self.files.get(name, {}).get("md5", md5) != md5:
             raise InputError(f"{path} has changed since it was generated: remove it, and run again")

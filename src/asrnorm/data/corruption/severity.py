@@ -5,6 +5,7 @@ Lengths are in pixels and stay so at other image sizes; those of `elastic_transf
 since the published ones are multiples of it.
 """
 
+import operator
 from collections.abc import Mapping
 from typing import Any
 
@@ -139,6 +140,10 @@ def severity_options(name: str, severity: int, preset: str) -> dict[str, Any]:
     """
     if preset not in PRESETS:
         raise UnknownNameError(describe_unknown("preset", preset, PRESETS))
-    if severity not in SEVERITIES or not hasattr(severity, "__index__"):
+    try:
+        number = 0 if isinstance(severity, bool) else operator.index(severity)
+    except TypeError:
+        number = 0
+    if number not in SEVERITIES:
         raise InputError(f"severity {severity!r} does not exist; it is 1, 2, 3, 4 or 5")
-    return dict(PRESETS[preset][name][severity - 1])
+    return dict(PRESETS[preset][name][number - 1])

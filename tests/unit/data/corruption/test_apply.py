@@ -173,6 +173,7 @@ def test_seeds_and_indices_that_are_not_whole_are_refused(wrong):
         corrupt(IMAGES[:2], "gaussian_noise", **wrong)
 
 
-def test_a_severity_between_two_is_refused():
-    with pytest.raises(InputError, match=r"^severity 3\.0 does not exist"):
-        corrupt(IMAGES[:2], "gaussian_noise", severity=3.0)
+@pytest.mark.parametrize("severity", [3.0, True, np.array([1, 2]), 0, 6, None, "3"], ids=str)
+def test_a_severity_that_is_none_of_the_five_is_refused(severity):
+    with pytest.raises(InputError, match=r"^severity .* does not exist; it is 1, 2, 3, 4 or 5"):
+        corrupt(IMAGES[:2], "gaussian_noise", severity=severity)

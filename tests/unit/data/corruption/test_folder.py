@@ -35,6 +35,16 @@ def test_the_tree_is_kept_and_the_files_are_png(photos, tmp_path):
     )
 
 
+def test_hidden_files_are_passed_over_and_linked_folders_entered_once(photos, tmp_path):
+    (photos / "cat" / "._a.png").write_bytes(b"what a Mac leaves beside a file")
+    (tmp_path / "elsewhere").mkdir()
+    Image.fromarray(PIXELS).save(tmp_path / "elsewhere" / "d.png")
+    (photos / "link").symlink_to(tmp_path / "elsewhere")
+    (photos / "cat" / "up").symlink_to(photos)
+    corrupt_folder(photos, tmp_path / "out", "contrast", 1)
+    assert names(tmp_path / "out") == ["c.png", "cat/a.png", "cat/old/b.png", "link/d.png"]
+
+
 def test_other_images_change_nothing(photos, tmp_path):
     corrupt_folder(photos, tmp_path / "first", "gaussian_noise", progress=False)
     Image.fromarray(PIXELS).save(photos / "aa.png")

@@ -49,6 +49,33 @@ def test_the_number_of_workers_changes_nothing(tmp_path):
     assert len({image.tobytes() for image in fog}) == 720  # the same picture twice gets other fog
 
 
+@pytest.mark.parametrize(
+    ("labels", "line"),
+    [
+        (LABELS[:5], "12 images need as many whole numbers for labels"),
+        (LABELS + 0.5, "12 images need as many whole numbers for labels"),
+        (LABELS.astype(int) + 250, "labels must be from 0 to 255, not 250 to 259"),
+        (LABELS.astype(int) - 1, "labels must be from 0 to 255, not -1 to 8"),
+    ],
+)
+def test_labels_that_are_not_those_of_the_images_are_refused(tmp_path, labels, line):
+    with pytest.raises(InputError, match=line):
+        generate_corrupted(IMAGES, labels, tmp_path / "out", corruptions=["fog"], workers=1, progress=False)
+    assert not (tmp_path / "out").exists()
+
+
+@pytest.mark.parametrize(
+    "other", [{"images_nhwc": 255 - IMAGES}, {"labels_n": (LABELS + 1) % 10}, {"preset": "imagenet"}], ids=str
+)
+def test_another_set_is_not_mixed_into_a_folder(tmp_path, other):
+    given = {"images_nhwc": IMAGES, "labels_n": LABELS, "out": tmp_path, "workers": 1, "progress": False}
+    generate_corrupted(**given, corruptions=["contrast"])
+    before = names(tmp_path)
+    with pytest.raises(InputError, match="was made of other images, labels or severities: use another folder"):
+        generate_corrupted(**{**given, **other}, corruptions=["contrast", "saturate"])
+    assert names(tmp_path) == before
+
+
 def test_finished_files_are_skipped_and_missing_ones_made(tmp_path):
     first = generate(tmp_path, corruptions=["fog"])
     written = first[1].path.stat().st_mtime_ns
