@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 
 from asrnorm.data import cache
-from asrnorm.data.cache import cache_folder, describe_files, open_entry
+from asrnorm.data.cache import cache_folder, open_entry
 from asrnorm.errors import InputError, StorageError
 
 BUILDER = """
@@ -291,33 +291,6 @@ def test_the_cache_lies_in_the_data_folder_where_that_can_be_written(tmp_path, m
     assert cache_folder(tmp_path) == tmp_path / "own" / "asrnorm"
 
 
-def test_a_changed_file_changes_the_description(tmp_path):
-    path = tmp_path / "x"
-    path.write_text("a")
-    before = describe_files([path])
-    assert describe_files([path]) == before
-    path.write_text("ab")
-    assert describe_files([path]) != before
-    with pytest.raises(InputError, match="No such file"):
-        describe_files([tmp_path / "absent"])
-
-
-def test_files_are_described_by_path_size_and_time(tmp_path):
-    path, other = tmp_path / "a" / "x.png", tmp_path / "b" / "x.png"
-    for one in (path, other):
-        one.parent.mkdir()
-        one.write_bytes(b"12345")
-        os.utime(one, ns=(1, 1))
-    seen = {describe_files([path]), describe_files([other])}
-    path.write_bytes(b"54321")  # of the same size
-    os.utime(path, ns=(2, 2))
-    seen.add(describe_files([path]))
-    path.write_bytes(b"1234")
-    os.utime(path, ns=(1, 1))
-    seen.add(describe_files([path]))
-    assert len(seen) == 4
-
-
 def test_an_entry_that_cannot_be_opened_just_now_is_not_made_again(tmp_path, monkeypatch):
     def build(writer):
         writer.add("x", np.ones(3))
@@ -334,17 +307,6 @@ def test_an_entry_that_cannot_be_opened_just_now_is_not_made_again(tmp_path, mon
             open_entry("one", fingerprint={}, build=build, folder=tmp_path)
     assert (tmp_path / "one" / "x.npy").stat().st_ino == before
     assert open_entry("one", fingerprint={}, build=build, folder=tmp_path)["x"].tolist() == [1, 1, 1]
-
-
-def test_other_content_of_the_same_size_and_time_is_noticed(tmp_path):
-    path = tmp_path / "x.bmp"
-    path.write_bytes(b"12345")
-    os.utime(path, ns=(1, 1))
-    before = describe_files([path])
-    path.write_bytes(b"54321")
-    os.utime(path, ns=(1, 1))  # as a copy with its times kept, or out of an archive
-    assert path.stat().st_mtime_ns == 1
-    assert describe_files([path]) != before
 
 
 def test_an_array_that_changed_since_it_was_checked_is_checked_again(tmp_path):
