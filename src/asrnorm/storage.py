@@ -89,7 +89,7 @@ def remove_leftovers(path: Path) -> None:
 def _is_running(process: int) -> bool:
     try:
         os.kill(process, 0)
-    except ProcessLookupError:
+    except (ProcessLookupError, OverflowError):  # the name may hold any number
         return False
     except OSError:  # somebody else's
         return True

@@ -107,9 +107,9 @@ def test_leftovers_of_killed_processes_go_and_those_of_running_ones_stay(tmp_pat
     path = tmp_path / "model[1].onnx"
     ended = subprocess.Popen([sys.executable, "-c", ""])
     ended.wait()
-    dead = tmp_path / f".model[1].onnx.{ended.pid}.tmp.onnx"
+    dead = [tmp_path / f".model[1].onnx.{number}.tmp.onnx" for number in (ended.pid, 10**30)]
     kept = [tmp_path / f".model[1].onnx.{os.getpid()}.tmp.onnx", tmp_path / f".other.{ended.pid}.tmp", path]
-    for one in (dead, *kept):
+    for one in (*dead, *kept):
         one.touch()
     remove_leftovers(path)
     assert sorted(tmp_path.iterdir()) == sorted(kept)

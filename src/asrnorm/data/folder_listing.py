@@ -141,7 +141,7 @@ def refuse_links_to_one(root: Path, samples: list[Sample]) -> None:
     """
     folders = {folder for sample in samples for folder in sample.path.parents if folder.is_relative_to(root)} - {root}
     linked = any(path.is_symlink() for path in (*folders, *(sample.path for sample in samples)))
-    seen: dict[tuple[int, int], str] = {}
+    seen: dict[tuple[int, int] | str, str] = {}
     for sample in samples:
         try:
             status = sample.path.stat()
@@ -149,7 +149,8 @@ def refuse_links_to_one(root: Path, samples: list[Sample]) -> None:
             continue
         if not linked and status.st_nlink < 2:
             continue
-        place = (status.st_dev, status.st_ino)
+        # Numbers of files are asked for where there are hard links alone: not every file system has them.
+        place = (status.st_dev, status.st_ino) if status.st_nlink > 1 else os.path.realpath(sample.path)
         if place in seen:
             raise InputError(f"{root}: {seen[place]} and {sample.key} are one file; remove the link")
         seen[place] = sample.key

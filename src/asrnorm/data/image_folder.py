@@ -148,7 +148,7 @@ class ImageFolder(Suite):
 
     def target_listing(self) -> str:
         """Return a digest of the paths of the targets' images below the root, of their labels and sizes."""
-        return self._digest(self.target_names, lambda sample: f"{sample.label}\0{_size(sample.path)}")
+        return self._digest(self.target_names, lambda sample: f"{sample.label}\0{_count_bytes(sample.path)}")
 
     def _digest(self, domains: Sequence[str], read: Callable[[Sample], int | str]) -> str:
         samples = [sample for name in domains for sample in self._index.samples[name]]
@@ -244,7 +244,7 @@ def _physical_memory() -> int:
     return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
 
 
-def _size(path: Path) -> int:
+def _count_bytes(path: Path) -> int:
     """Bytes of a file, -1 where it is gone: a run may be scored from the cache all the same."""
     try:
         return path.stat().st_size

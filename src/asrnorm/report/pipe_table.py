@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 
+# In this order: what others are written with comes first.
 _SIGNS = {
     "\\": "\\\\",
     "&": "&amp;",
@@ -9,7 +10,7 @@ _SIGNS = {
     "|": "\\|",
     "*": "\\*",
     "`": "\\`",
-}  # what others are written with first
+}
 
 
 def pipe_line(cells: Sequence[str]) -> str:

@@ -20,7 +20,7 @@ from asrnorm.data.corruption.crew import Piece, Run, hire
 from asrnorm.data.corruption.frost import FROST_FOLDER
 from asrnorm.data.corruption.progress import ImageProgress
 from asrnorm.data.corruption.published import NUM_IMAGES, PUBLISHED_MD5, RANDOM
-from asrnorm.data.corruption.severity import SEVERITIES
+from asrnorm.data.corruption.severity import SEVERITIES, choose_preset
 from asrnorm.data.corruption.whole_file import PartialArray, write_text
 from asrnorm.errors import InputError
 from asrnorm.lock import hold_lock
@@ -184,7 +184,8 @@ def _check_labels(labels_n: NDArray[Any], number: int) -> NDArray[np.uint8]:
 
 def _digest(images_nhwc: Pixels, labels_n: NDArray[np.uint8], preset: str | None) -> str:
     """Return what tells a set of images, and the severities that they get, from another."""
-    digest = hashlib.sha256(f"{images_nhwc.shape} {preset}".encode())
+    shape = images_nhwc.shape
+    digest = hashlib.sha256(f"{shape} {preset or choose_preset(*shape[1:3])}".encode())
     for array in (images_nhwc, labels_n):
         digest.update(np.ascontiguousarray(array).data)
     return digest.hexdigest()[:16]

@@ -76,6 +76,11 @@ def test_another_set_is_not_mixed_into_a_folder(tmp_path, other):
     assert names(tmp_path) == before
 
 
+def test_the_preset_that_the_size_gives_may_be_named(tmp_path):
+    generate(tmp_path, corruptions=["contrast"])
+    assert all(file.skipped for file in generate(tmp_path, corruptions=["contrast"], preset="cifar"))
+
+
 def test_finished_files_are_skipped_and_missing_ones_made(tmp_path):
     first = generate(tmp_path, corruptions=["fog"])
     written = first[1].path.stat().st_mtime_ns
