@@ -7,6 +7,7 @@ import numpy as np
 
 from asrnorm.coercion import as_whole_number
 from asrnorm.data.corruption.base import CORRUPTIONS, Pixels
+from asrnorm.data.corruption.limit import check_limits, check_side
 from asrnorm.data.corruption.severity import choose_preset, severity_options
 from asrnorm.data.corruption.stream import Streams
 from asrnorm.errors import InputError, InputTypeError
@@ -54,7 +55,8 @@ def corrupt(
 
     Raises:
         UnknownNameError: there is no such corruption, preset or option.
-        InputError: the severity is not 1 to 5, the array has another shape, or there are not as many indices as images.
+        InputError: the severity is not 1 to 5, an option has no meaning, the array has another shape, its images
+            are too long for `fog` or `frost`, or there are not as many indices as images.
         InputTypeError: the array is not uint8, or a seed or index is no whole number.
 
     Example:
@@ -64,8 +66,10 @@ def corrupt(
     """
     function = CORRUPTIONS[name]
     CORRUPTIONS.check(name, options)
+    check_limits(name, options)
     images = _check_images(images_nhwc_uint8)
     n, height, width, channels = images.shape
+    check_side(name, height, width)
     seed = as_whole_number(seed, "seed")
     settings = severity_options(name, severity, preset or choose_preset(height, width)) | options
     indices = range(n) if indices is None else [as_whole_number(index, "an index") for index in indices]
