@@ -1,6 +1,6 @@
 """Which domains are trained on and which are held out, from what the user names."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 
 from asrnorm.errors import InputError, UnknownNameError, describe_unknown
 
@@ -30,7 +30,7 @@ def choose_domains(
         >>> choose_domains(["art", "photo", "sketch"], None, "photo", suite="pacs")
         (('art', 'sketch'), ('photo',))
     """
-    sources, targets = split_names(source), split_names(target)
+    sources, targets = split_names(source, known), split_names(target, known)
     check_domains(known, (*sources, *targets), suite=suite)
     if not sources and not targets:
         raise InputError(
@@ -63,14 +63,18 @@ def check_domains(known: Iterable[str], names: Iterable[str], *, suite: str) -> 
             raise UnknownNameError(describe_unknown(f"domain of suite {suite!r},", name, there))
 
 
-def split_names(names: Names) -> tuple[str, ...]:
+def split_names(names: Names, known: Collection[str] = ()) -> tuple[str, ...]:
     """Return names as a tuple without repetitions, from one string with commas or from a sequence.
 
+    Args:
+        names: what the user wrote.
+        known: the domains there are; one whose own name has a comma, or a space at an end, is taken whole.
+
     Example:
-        >>> split_names("photo, art,photo"), split_names(None)
-        (('photo', 'art'), ())
+        >>> split_names("photo, art,photo"), split_names(None), split_names("Bern, day", ["Bern, day", "dusk"])
+        (('photo', 'art'), (), ('Bern, day',))
     """
     if names is None:
         return ()
-    words = names.split(",") if isinstance(names, str) else names
-    return tuple(dict.fromkeys(word.strip() for word in words if word.strip()))
+    words = ((names,) if names in known else names.split(",")) if isinstance(names, str) else names
+    return tuple(dict.fromkeys(word if word in known else word.strip() for word in words if word.strip()))

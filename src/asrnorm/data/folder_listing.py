@@ -55,7 +55,8 @@ def list_images(root: Path, domains: Collection[str] | None = None) -> list[Samp
         raise InputError(f"{root}: no such folder; expected a folder <domain>/<class>/<image> or a .csv or .jsonl file")
     samples: list[Sample] = []
     others: Counter[str] = Counter()
-    for domain in (folder for folder in _folders(root) if domains is None or folder.name in domains):
+    chosen = [folder for folder in _folders(root) if domains is None or folder.name in domains]
+    for domain in chosen:
         for label in _folders(domain):
             images = _images_of_class(label, others)
             samples += [Sample(path, path.relative_to(root).as_posix(), label.name, domain.name) for path in images]
@@ -67,6 +68,7 @@ def list_images(root: Path, domains: Collection[str] | None = None) -> list[Samp
     if not samples:
         raise InputError(f"{root}: no images in it; expected <domain>/<class>/<image>")
     _tell_of_others(root, others)
+    _tell_of_strays("<domain>/<class>/<image>", root, *chosen)
     return samples
 
 
@@ -130,6 +132,7 @@ def list_labeled(root: Path) -> list[Sample]:
     if not samples:
         raise InputError(f"{root}: no images in it; expected <class>/<image> ({', '.join(sorted(ENDINGS))})")
     _tell_of_others(root, others)
+    _tell_of_strays("<class>/<image>", root)
     return samples
 
 
@@ -214,6 +217,16 @@ def _tell_of_others(root: Path, others: Counter[str]) -> None:
     if others:
         endings = ", ".join(sorted(others)[:_MOST_NAMED]) + (", ..." if len(others) > _MOST_NAMED else "")
         _log.warning("%s: %s files that are called no images (%s) are passed over", root, others.total(), endings)
+
+
+def _tell_of_strays(expected: str, *places: Path) -> None:
+    """Tell of images that lie beside folders of classes or domains: they have no class."""
+    for place in places:
+        strays = sorted(path.name for path in _entries(place) if path.suffix.lower() in ENDINGS and not path.is_dir())
+        if strays:
+            more = f" and {len(strays) - _MOST_NAMED:,} more" if len(strays) > _MOST_NAMED else ""
+            named = ", ".join(strays[:_MOST_NAMED]) + more
+            _log.warning("%s: images in no folder of a class are passed over: %s; expected %s", place, named, expected)
 
 
 def _entries(place: Path) -> list[Path]:

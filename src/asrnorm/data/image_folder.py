@@ -177,8 +177,9 @@ class ImageFolder(Suite):
     def _index(self) -> _Index:
         if self._root is None:
             raise InputError(f"suite 'folder': {_ROOT_HINT}")
-        chosen = {*split_names(self._source), *split_names(self._target)}
-        if known := list_domains(self.root):  # of none, the listing says what is expected
+        known = list_domains(self.root)
+        chosen = {*split_names(self._source, known), *split_names(self._target, known)}
+        if known:  # of none, the listing says what is expected
             check_domains(known, chosen, suite="folder")
         # A domain that is not used need not have the classes of the others, nor images.
         samples = list_images(self.root, chosen if self._source and self._target else None)

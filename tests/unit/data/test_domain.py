@@ -36,3 +36,12 @@ def test_what_is_not_named_goes_to_the_other_side(source, target, sources, targe
 def test_choices_that_leave_nothing_are_refused(source, target, error, message):
     with pytest.raises(error, match=message):
         choose_domains(KNOWN, source, target, suite="pacs")
+
+
+@pytest.mark.parametrize("name", ["Bern, day", " shed", "shed ", "a,b,"])
+def test_a_domain_with_a_comma_or_a_space_at_its_end_is_named_whole(name):
+    known = (name, "day")
+    assert choose_domains(known, name, None, suite="folder") == ((name,), ("day",))
+    assert choose_domains(known, [name], ["day"], suite="folder") == ((name,), ("day",))
+    assert choose_domains(known, "day", None, suite="folder") == (("day",), (name,))
+    assert choose_domains(known, " day ", name, suite="folder") == (("day",), (name,))

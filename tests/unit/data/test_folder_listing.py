@@ -155,6 +155,26 @@ def test_files_that_are_called_no_images_are_told_of(tmp_path, caplog):
     ]
 
 
+def test_images_beside_the_folders_of_classes_are_told_of(tmp_path, caplog):
+    write_folder(tmp_path, domains=("day", "dusk"), classes=("cat",), count=1)
+    for name in ("x.png", "day/y.JPG", *(f"dusk/{number}.png" for number in range(10)), "day/notes.txt"):
+        (tmp_path / name).touch()
+    assert len(list_images(tmp_path)) == 2
+    passed = "images in no folder of a class are passed over"
+    assert [record.getMessage() for record in caplog.records] == [
+        f"{tmp_path}: {passed}: x.png; expected <domain>/<class>/<image>",
+        f"{tmp_path}/day: {passed}: y.JPG; expected <domain>/<class>/<image>",
+        f"{tmp_path}/dusk: {passed}: {', '.join(f'{n}.png' for n in range(8))} and 2 more; expected "
+        "<domain>/<class>/<image>",
+    ]
+    caplog.clear()
+    assert len(list_images(tmp_path, ["day"])) == 1
+    assert len(caplog.records) == 2  # a domain that is not used is not looked at
+    caplog.clear()
+    assert len(list_labeled(tmp_path / "day")) == 1
+    assert caplog.messages == [f"{tmp_path}/day: {passed}: y.JPG; expected <class>/<image>"]
+
+
 def test_a_link_to_an_image_that_is_there_is_refused_where_images_are_held_out(tmp_path):
     place = tmp_path / "photo" / "dog"
     place.mkdir(parents=True)
