@@ -8,8 +8,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from asrnorm.data.even_choice import choose_evenly
-from asrnorm.data.folder_listing import Sample, list_labeled, order_classes
+from asrnorm.data.folder_listing import list_labeled, order_classes
 from asrnorm.data.image import read_image
+from asrnorm.data.image_table import Sample
 from asrnorm.errors import InputError
 
 

@@ -14,9 +14,10 @@ from asrnorm.data.base import IMAGENET_MEAN, IMAGENET_STD, SUITES, Data, Part, S
 from asrnorm.data.cache import EntryWriter, cache_folder, describe_files, open_entry
 from asrnorm.data.domain import Names, check_domains, choose_domains, split_names
 from asrnorm.data.file_set import FileSet
-from asrnorm.data.folder_listing import Sample, collect_classes, list_domains, list_images, refuse_links_to_one
+from asrnorm.data.folder_listing import collect_classes, list_domains, list_images, refuse_links_to_one
 from asrnorm.data.image import read_images
 from asrnorm.data.image_set import ImageSet, concatenate
+from asrnorm.data.image_table import Sample
 from asrnorm.data.split import split_stratified
 from asrnorm.errors import InputError
 

@@ -6,7 +6,8 @@ from pathlib import Path
 import numpy as np
 
 from asrnorm.data.file_set import FileSet
-from asrnorm.data.folder_listing import Sample, is_one_domain, list_domains, list_images, list_labeled
+from asrnorm.data.folder_listing import is_one_domain, list_domains, list_images, list_labeled
+from asrnorm.data.image_table import Sample
 from asrnorm.errors import InputError, UnknownNameError, describe_unknown
 
 _FORMS = "<class>/<image> of one place or <place>/<class>/<image>"

@@ -1,0 +1,105 @@
+"""A table of images in CSV or JSON Lines: path, label and domain of each."""
+
+import csv
+import io
+import json
+import os
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from asrnorm.data.reader.stream import read_bytes
+from asrnorm.errors import InputError
+
+COLUMNS = ("path", "label", "domain")
+MOST_BYTES = 1 << 30
+_TABLES = (".csv", ".jsonl", ".ndjson", ".json")
+
+
+class Sample(NamedTuple):
+    """One image; `key` is its path relative to the root, the same on every machine."""
+
+    path: Path
+    key: str
+    label: str
+    domain: str
+
+
+def read_table(path: Path) -> list[Sample]:
+    r"""Return the images that a table names, in its order; relative paths start at its folder.
+
+    Raises:
+        InputError: no table, no images in it, a line that cannot be understood, or an image that is named twice.
+
+    Example:
+        >>> from tempfile import TemporaryDirectory
+        >>> with TemporaryDirectory() as folder:
+        ...     path = Path(folder) / "images.csv"
+        ...     _ = path.write_text("path,label,domain\na.png,dog,photo\n")
+        ...     [(sample.key, sample.label, sample.domain) for sample in read_table(path)]
+        [('a.png', 'dog', 'photo')]
+    """
+    try:
+        text = read_bytes(path, MOST_BYTES).decode("utf-8-sig")
+    except UnicodeDecodeError:
+        raise InputError(f"{path}: not a text file in UTF-8") from None
+    if path.suffix.lower() not in _TABLES:
+        raise InputError(f"{path}: a file, and no table; give a folder, or a .csv or .jsonl file")
+    rows = _csv_rows(path, text) if path.suffix.lower() == ".csv" else _json_rows(path, text)
+    samples = [_to_sample(path, number, row) for number, row in rows]
+    if not samples:
+        raise InputError(f"{path}: no images in it")
+    seen: set[str] = set()
+    for sample in samples:
+        place = os.path.realpath(sample.path)  # whatever the spelling: a copy could be trained on and chosen by
+        if place in seen:
+            raise InputError(f"{path}: {sample.key} is named more than once")
+        seen.add(place)
+    return samples
+
+
+def _csv_rows(path: Path, text: str) -> Iterator[tuple[int, dict[str, Any]]]:
+    reader = csv.DictReader(io.StringIO(text, newline=""))
+    try:
+        missing = [column for column in COLUMNS if column not in (reader.fieldnames or ())]
+        if missing:
+            raise InputError(f"{path}: no column {', '.join(missing)}; the first line must name {', '.join(COLUMNS)}")
+        for row in reader:
+            yield reader.line_num, {key: row[key] for key in COLUMNS}
+    except csv.Error as error:
+        raise InputError(f"{path}, line {reader.line_num}: {error}") from None
+
+
+def _json_rows(path: Path, text: str) -> Iterator[tuple[int, dict[str, Any]]]:
+    for number, line in enumerate(text.split("\n"), 1):
+        if not line.strip():
+            continue
+        try:
+            row = json.loads(line)
+        except (ValueError, RecursionError):
+            raise InputError(
+                f"{path}, line {number}: not JSON; expected one object with {', '.join(COLUMNS)}"
+            ) from None
+        if not isinstance(row, dict):
+            raise InputError(f"{path}, line {number}: expected an object with {', '.join(COLUMNS)}")
+        yield number, {key: row.get(key) for key in COLUMNS}
+
+
+def _to_sample(table: Path, number: int, row: dict[str, Any]) -> Sample:
+    values = {}
+    for column, value in row.items():
+        if type(value) is int and column == "label":
+            value = str(value) if abs(value) < 10**18 else None
+        if not isinstance(value, str) or not value.strip() or "\0" in value or not _is_text(value):
+            raise InputError(f"{table}, line {number}: no usable {column}")
+        values[column] = value.strip()
+    return Sample(table.parent / values["path"], values["path"], values["label"], values["domain"])
+
+
+def _is_text(value: str) -> bool:
+    """Tell whether text can be written: JSON may hold halves of characters."""
+    try:
+        value.encode("utf-8")
+    except UnicodeEncodeError:
+        return False
+    return True

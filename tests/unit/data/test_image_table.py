@@ -1,0 +1,67 @@
+"""Tables of images: both kinds say the same, and every mistake is named."""
+
+import json
+
+import pytest
+
+from asrnorm.data.folder_listing import list_images
+from asrnorm.errors import InputError
+
+
+def listed(root):
+    return [(sample.key, sample.label, sample.domain) for sample in list_images(root)]
+
+
+def test_both_tables_say_the_same(tmp_path):
+    rows = [("a/1.png", "dog", "photo"), ("a/2, b.png", "cat", "art")]
+    (tmp_path / "t.csv").write_text('domain,path,label,extra\nphoto,a/1.png,dog,x\nart,"a/2, b.png",cat,y\n')
+    lines = [json.dumps({"path": path, "label": label, "domain": domain}) for path, label, domain in rows]
+    (tmp_path / "t.jsonl").write_text("\n".join(lines))
+    assert listed(tmp_path / "t.csv") == listed(tmp_path / "t.jsonl") == rows
+    assert list_images(tmp_path / "t.csv")[0].path == tmp_path / "a" / "1.png"
+
+
+def test_absolute_paths_and_numbers_as_labels_are_taken(tmp_path):
+    (tmp_path / "t.jsonl").write_text('{"path": "/data/1.png", "label": 3, "domain": "x"}\n')
+    sample = list_images(tmp_path / "t.jsonl")[0]
+    assert (str(sample.path), sample.label) == ("/data/1.png", "3")
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "message"),
+    [
+        ("t.csv", "path,label\n1.png,dog\n", r"no column domain; the first line must name path, label, domain"),
+        ("t.csv", "", "no column path, label, domain"),
+        ("t.csv", "path,label,domain\n", "no images in it"),
+        ("t.csv", "path,label,domain\n1.png,dog\n", "line 2: no usable domain"),
+        ("t.csv", "path,label,domain\n1.png, ,art\n", "line 2: no usable label"),
+        ("t.csv", "path,label,domain\n1.png,a,b\n1.png,a,b\n", "1.png is named more than once"),
+        ("t.csv", "path,label,domain\n1.png,a,b\n./1.png,a,b\n", "./1.png is named more than once"),
+        ("t.csv", "path,label,domain\n1.png,a,b\nx/../1.png,c,d\n", "1.png is named more than once"),
+        ("t.jsonl", '{"path": "1.png"}\n', "line 1: no usable label"),
+        ("t.jsonl", "\n[1]\n", "line 2: expected an object"),
+        ("t.jsonl", "{", "line 1: not JSON"),
+        ("t.txt", "some notes", r"a file, and no table; give a folder, or a \.csv or \.jsonl file"),
+        ("t.jsonl", "[" * 100_000, "line 1: not JSON"),
+        ("t.jsonl", '{"path": "1.png", "label": true, "domain": "x"}', "line 1: no usable label"),
+        ("t.jsonl", '{"path": "a\\u0000b", "label": "x", "domain": "x"}', "line 1: no usable path"),
+    ],
+)
+def test_a_bad_table_is_one_line(tmp_path, name, text, message):
+    (tmp_path / name).write_text(text)
+    with pytest.raises(InputError, match=message) as caught:
+        list_images(tmp_path / name)
+    assert name in str(caught.value)
+    assert "\n" not in str(caught.value)
+
+
+def test_a_table_that_is_no_text_is_one_line(tmp_path):
+    (tmp_path / "t.csv").write_bytes(b"\xff\xfe\x00")
+    with pytest.raises(InputError, match="UTF-8"):
+        list_images(tmp_path / "t.csv")
+
+
+def test_half_a_character_in_a_table_is_one_line(tmp_path):
+    (tmp_path / "t.jsonl").write_text('{"path": "a/\\ud800.png", "label": "1", "domain": "a"}\n')
+    with pytest.raises(InputError, match=r"t.jsonl, line 1: no usable path"):
+        list_images(tmp_path / "t.jsonl")
