@@ -20,7 +20,6 @@ import torch
 from asrnorm import __version__
 from asrnorm.commit import find_commit
 from asrnorm.errors import InputError
-from asrnorm.storage import replacing
 
 SCHEMA = 1
 
@@ -197,16 +196,12 @@ def _cpu_name() -> str:
     return names[0] if names else platform.processor() or platform.machine()
 
 
-def save(file: Path, suite: str, rows: Sequence[Row]) -> None:
-    """Write rows and metadata as JSON under a temporary name, then rename: never half a file.
+def describe(suite: str, rows: Sequence[Row]) -> str:
+    """Return rows and metadata as JSON.
 
     Example:
-        >>> import tempfile
-        >>> with tempfile.TemporaryDirectory() as folder:
-        ...     save(Path(folder) / "data.json", "data", [])
-        ...     sorted(json.loads((Path(folder) / "data.json").read_text()))
+        >>> sorted(json.loads(describe("data", [])))
         ['machine', 'rows', 'schema', 'suite']
     """
     content = {"schema": SCHEMA, "suite": suite, "machine": metadata(), "rows": [asdict(row) for row in rows]}
-    with replacing(file) as temporary:
-        temporary.write_text(json.dumps(content, indent=2) + "\n")
+    return json.dumps(content, indent=2) + "\n"

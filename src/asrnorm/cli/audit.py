@@ -8,10 +8,9 @@ import typer
 from rich.console import Console
 from rich.table import Table
 
+from asrnorm.cli.json_output import json_output
 from asrnorm.cli.own_module import Modules, import_modules
-from asrnorm.cli.run_folder import check_place
 from asrnorm.errors import WrongCallError
-from asrnorm.storage import write_whole
 
 if TYPE_CHECKING:
     from asrnorm.audit import Audit, Pictures, Plan, Subject
@@ -69,7 +68,9 @@ def audit(
     ] = None,
     device: Annotated[str, typer.Option(help="Device to run on: auto, cpu, cuda, cuda:1, ...")] = "auto",
     out: Annotated[Path, typer.Option(help="Folder of the page, the numbers and the ledger.")] = Path("audit"),
-    json_file: Annotated[Path | None, typer.Option("--json", help="Also write the numbers to this file.")] = None,
+    json_file: Annotated[
+        Path | None, typer.Option("--json", help="Also write the numbers to this file; - prints them alone.")
+    ] = None,
     seed: Annotated[int, typer.Option(help="Seed of noise, attacks and the search.")] = 0,
     workers: Annotated[
         int | None, typer.Option(min=1, help="Number of processes that corrupt images.", show_default="one per core")
@@ -82,26 +83,24 @@ def audit(
     of your own: `asrnorm audit my_net.py:build --weights weights.pt --data photos`, where `build()` returns it. Started
     again in the same folder, it resumes where it stopped.
     """
-    if json_file is not None:
-        check_place(json_file)
     if against_weights is not None and against is None:
         raise WrongCallError("--against-weights are of a second model: give --against too")
-    import_modules(modules)
-    from asrnorm.audit import Plan, run_audit, write_audit
+    with json_output(json_file) as write_numbers:
+        import_modules(modules)
+        from asrnorm.audit import Plan, run_audit, write_audit
 
-    count = limit if limit is not None else _QUICK_LIMIT if quick else _LIMIT
-    plan = Plan.quick(limit=count or None, seed=seed) if quick else Plan(limit=count or None, seed=seed)
-    subjects = _load([(model, weights), (against, against_weights)], mean, std, device, seed)
-    side = (size, size) if size else _choose_size(subjects)
-    pictures, outputs = _prepare(subjects, data, side, plan, classes)
-    result = run_audit(
-        subjects, pictures, outputs, plan, data=data.resolve().name, ledger=out / "ledger.jsonl", workers=workers
-    )
-    page, numbers = write_audit(result, pictures, out)
-    if json_file is not None:
-        write_whole(json_file, numbers.read_bytes())
-    _print(result)
-    typer.echo(f"report: {page}")
+        count = limit if limit is not None else _QUICK_LIMIT if quick else _LIMIT
+        plan = Plan.quick(limit=count or None, seed=seed) if quick else Plan(limit=count or None, seed=seed)
+        subjects = _load([(model, weights), (against, against_weights)], mean, std, device, seed)
+        side = (size, size) if size else _choose_size(subjects)
+        pictures, outputs = _prepare(subjects, data, side, plan, classes)
+        result = run_audit(
+            subjects, pictures, outputs, plan, data=data.resolve().name, ledger=out / "ledger.jsonl", workers=workers
+        )
+        page, numbers = write_audit(result, pictures, out)
+        write_numbers(numbers.read_text(encoding="utf-8"))
+        _print(result)
+        typer.echo(f"report: {page}")
 
 
 def _load(

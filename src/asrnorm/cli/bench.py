@@ -10,7 +10,7 @@ import typer
 from rich.console import Console
 from rich.table import Table
 
-from asrnorm.cli.run_folder import check_place
+from asrnorm.cli.json_output import json_output
 from asrnorm.errors import UnknownNameError
 
 if TYPE_CHECKING:
@@ -29,7 +29,9 @@ bench_app = typer.Typer(help=_HELP, no_args_is_help=True)
 
 _LOG_WIDTH = 180
 
-JsonFile = Annotated[Path | None, typer.Option("--json", help="Also write rows and machine to this file.")]
+JsonFile = Annotated[
+    Path | None, typer.Option("--json", help="Also write rows and machine to this file; - prints them alone.")
+]
 Device = Annotated[str | None, typer.Option(help="cpu or cuda; default: cuda if available.", show_default=False)]
 Quick = Annotated[bool, typer.Option("--quick", help="Do little work and few repeats, to see that everything runs.")]
 Repeats = Annotated[int, typer.Option(min=1, help="Number of timed rounds.")]
@@ -177,19 +179,17 @@ def _report(suite: str, parts: Iterable[list["Row"]], json_file: Path | None) ->
     """Print each part as it comes; what has come is on the disk, should the rest never."""
     from asrnorm.bench import harness
 
-    if json_file is not None:
-        check_place(json_file)
     rows: list[Row] = []
-    for part in parts:
-        rows += part
-        _print(suite, part)
-        if json_file is not None:
-            harness.save(json_file, suite, rows)
-    machine = harness.metadata()
-    gpu = f", {machine['gpu']}" if machine["gpu"] else ""
-    typer.echo(
-        f"{machine['cpu']}, {machine['cores']} cores, {machine['threads']} threads{gpu}; torch {machine['torch']}"
-    )
+    with json_output(json_file) as write_numbers:
+        for part in parts:
+            rows += part
+            _print(suite, part)
+            write_numbers(harness.describe(suite, rows))
+        machine = harness.metadata()
+        gpu = f", {machine['gpu']}" if machine["gpu"] else ""
+        typer.echo(
+            f"{machine['cpu']}, {machine['cores']} cores, {machine['threads']} threads{gpu}; torch {machine['torch']}"
+        )
 
 
 def _print(suite: str, rows: list["Row"]) -> None:

@@ -11,16 +11,16 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 from rich.console import Console
 
+from asrnorm.cli.json_output import json_output
 from asrnorm.cli.kept_evaluation import check_name, keep_result, keep_statistics
 from asrnorm.cli.own_module import Modules, import_modules
-from asrnorm.cli.run_folder import check_place, open_run, read_assignments
+from asrnorm.cli.run_folder import open_run, read_assignments
 from asrnorm.cli.score_table import print_attacks, print_places, print_scores, print_validation
 from asrnorm.cli.scored_network import change_limits, change_norm, describe_device, validate_limits
 from asrnorm.cli.scored_suite import choose_suite, find_own_suite
 from asrnorm.config import RunConfig, content_hash, override
 from asrnorm.errors import InputError, WrongCallError
 from asrnorm.results import read_result
-from asrnorm.storage import write_whole
 
 if TYPE_CHECKING:
     from asrnorm.data import Suite
@@ -48,7 +48,9 @@ def evaluate(
     settings: Annotated[
         list[str] | None, typer.Option("--set", help=f"name=value; one of {', '.join(_CHANGEABLE)} or a part of it.")
     ] = None,
-    json_file: Annotated[Path | None, typer.Option("--json", help="Also write all numbers to this file.")] = None,
+    json_file: Annotated[
+        Path | None, typer.Option("--json", help="Also write all numbers to this file; - prints them alone.")
+    ] = None,
     name: Annotated[
         str | None, typer.Option("--as", help="Also keep them in the run's folder, as evaluations/NAME.json.")
     ] = None,
@@ -73,9 +75,19 @@ def evaluate(
         raise typer.BadParameter("--statistics writes analyses/statistics.npz and no scores: leave out --json")
     if name is not None:
         check_name(name)
-    if json_file is not None:
-        check_place(json_file)
-    import_modules(modules)
+    with json_output(json_file) as write_numbers:
+        import_modules(modules)
+        _evaluate(run, assignments, data, name, statistics, write_numbers)
+
+
+def _evaluate(
+    run: Path,
+    assignments: dict[str, str],
+    data: Path | None,
+    name: str | None,
+    statistics: bool,
+    write_numbers: Callable[[str], None],
+) -> None:
     loaded = open_run(run)
     if name is not None:
         read_result(run / "result.json")  # of which what is kept takes what it does not measure again
@@ -106,9 +118,8 @@ def evaluate(
     }
     if data is not None:
         places, failed = _score_places(loaded, data, limit, form)
-        if json_file is not None:
-            described = _describe(run, loaded.config, config, places, {}, data) | {"missing": list(failed)}
-            write_whole(json_file, json.dumps(described, indent=2))
+        described = _describe(run, loaded.config, config, places, {}, data) | {"missing": list(failed)}
+        write_numbers(json.dumps(described, indent=2))
         if failed:
             first, error = next(iter(failed.items()))
             rest = f" ({len(failed)} of {len(failed) + len(places)} places)" if len(failed) > 1 else ""
@@ -118,9 +129,8 @@ def evaluate(
     attacks = _attack(loaded, chosen, scores.source, config.seed, limit, form) if config.adversarial else {}
     validation = {} if own is None else validate_limits(loaded, config, own, limit)
     print_validation(validation)
-    if json_file is not None:
-        described = _describe(run, loaded.config, config, scores, attacks) | {"validation": validation}
-        write_whole(json_file, json.dumps(described, indent=2))
+    described = _describe(run, loaded.config, config, scores, attacks) | {"validation": validation}
+    write_numbers(json.dumps(described, indent=2))
     if name is not None:
         seconds = time.monotonic() - started
         device = describe_device(loaded.model)

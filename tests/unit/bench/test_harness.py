@@ -3,9 +3,8 @@ import json
 
 import pytest
 
-from asrnorm import storage
 from asrnorm.bench import harness
-from asrnorm.bench.harness import Case, Row, compare, metadata, save
+from asrnorm.bench.harness import Case, Row, compare, metadata
 from asrnorm.errors import InputError
 
 
@@ -84,19 +83,9 @@ def test_metadata_says_what_was_measured_where():
     json.dumps(machine)
 
 
-def test_results_are_written_whole_or_not_at_all(tmp_path, monkeypatch):
-    file = tmp_path / "new" / "data.json"
+def test_results_are_described_with_their_machine():
     row = Row("work", "path", 10.0, 9.0, 11.0, 2.0, "base", 3)
-    save(file, "data", [row])
-    content = json.loads(file.read_text())
-    assert content["schema"] == 1
-    assert content["rows"][0]["ratio"] == 2.0
-
-    def fail(*args, **kwargs):
-        raise OSError("disk full")
-
-    monkeypatch.setattr(storage.os, "fsync", fail)
-    with pytest.raises(OSError, match="disk full"):
-        save(file, "data", [])
-    assert json.loads(file.read_text()) == content
-    assert [path.name for path in file.parent.iterdir()] == ["data.json"]
+    content = json.loads(harness.describe("data", [row]))
+    assert (content["schema"], content["suite"]) == (1, "data")
+    assert content["machine"] == metadata() | {"load": content["machine"]["load"]}
+    assert [row["ratio"] for row in content["rows"]] == [2.0]
