@@ -14,7 +14,7 @@ from rich.text import Text
 
 from asrnorm.cli.own_module import Modules, import_modules
 from asrnorm.cli.run_folder import KEPT, check_folder, find_kept
-from asrnorm.cli.study_choice import PAPER, expand_names
+from asrnorm.cli.study_choice import PAPER, expand_names, report_folder
 from asrnorm.config import Scale
 from asrnorm.errors import UnknownNameError, WrongCallError, describe_unknown
 
@@ -39,7 +39,7 @@ def report(
         Path | None,
         typer.Option(
             help="Folder of the report; for several, the folder that holds their folders.",
-            show_default="reports/<study>, or <folder>/report",
+            show_default="reports/<study>, at other scales reports/<study>-<scale>, or <folder>/report",
         ),
     ] = None,
     scale: Annotated[str, typer.Option(help="Scale of the runs of a study: paper, short or smoke.")] = "paper",
@@ -78,7 +78,7 @@ def report(
             raise WrongCallError(f"--scale, --seeds and --runs are of studies, and {name!r} is a folder of runs")
     if runs != _RUNS and not runs.is_dir():
         raise WrongCallError(f"--runs {runs}: no such folder")
-    places = {name: _place(name, out, several=len(names) > 1) for name in names}
+    places = {name: _place(name, out, scale, several=len(names) > 1) for name in names}
     if len(set(places.values())) < len(places):
         raise WrongCallError("two of these would be reported in one folder: report them one by one")
     described = []
@@ -116,12 +116,12 @@ def _check(name: str, *, is_study: bool) -> None:
         raise WrongCallError(f"{name}: no such folder, and no study of that name; asrnorm list studies shows them")
 
 
-def _place(name: str, out: Path | None, *, several: bool) -> Path:
+def _place(name: str, out: Path | None, scale: str, *, several: bool) -> Path:
     from asrnorm.studies import STUDIES
 
     if out is not None:
         return out / Path(name).name if several else out
-    return Path("reports", name) if name in STUDIES else Path(name, "report")
+    return report_folder(name, scale) if name in STUDIES else Path(name, "report")
 
 
 def count_tasks(tasks: Sequence["Task"]) -> str:

@@ -13,7 +13,7 @@ from rich.text import Text
 from asrnorm.cli.executor_choice import open_executor
 from asrnorm.cli.own_module import Modules, import_modules
 from asrnorm.cli.run_folder import check_folder, find_kept, read_assignments
-from asrnorm.cli.study_choice import change_runs, check_configs, check_data, choose_rows, expand_names
+from asrnorm.cli.study_choice import change_runs, check_configs, check_data, choose_rows, expand_names, report_folder
 from asrnorm.config import RunConfig, Scale, content_hash
 from asrnorm.errors import InputError, UnknownNameError, WrongCallError, describe_unknown
 from asrnorm.fingerprint import PUBLISHED
@@ -55,7 +55,7 @@ def reproduce(
         Path | None,
         typer.Option(
             help="Folder of the report; for several studies, the folder that holds their folders.",
-            show_default="reports/<study>",
+            show_default="reports/<study>, at other scales reports/<study>-<scale>",
         ),
     ] = None,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Show what would run, and stop.")] = False,
@@ -113,7 +113,7 @@ def reproduce(
             f"stopped with {len(outcome.done)} of {len(jobs)} runs done; started again, the rest go on where they were"
         )
     for own in studies:
-        place = (out or Path("reports")) / own.name if out is None or len(studies) > 1 else out
+        place = report_folder(own.name, size) if out is None else out / own.name if len(studies) > 1 else out
         _write_report(own, runs, kept, size, chosen[own.name], place)
     if outcome is not None and outcome.failed:
         _print_failures(outcome)

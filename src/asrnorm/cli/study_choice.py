@@ -3,6 +3,7 @@
 import dataclasses
 from collections.abc import Mapping, Sequence
 from fnmatch import fnmatchcase
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from asrnorm.config import RunConfig
@@ -32,6 +33,16 @@ def expand_names(names: Sequence[str]) -> tuple[str, ...]:
     paper = [name for name in list_studies() if name.startswith(_OF_THE_PAPER)]
     spelled = [own for name in names for own in (paper if name == PAPER else [name])]
     return tuple(dict.fromkeys(spelled))
+
+
+def report_folder(name: str, scale: str) -> Path:
+    """Return where the report of a study goes unless told otherwise: those of other scales beside the paper's.
+
+    Example:
+        >>> report_folder("table3", "paper").as_posix(), report_folder("table3", "short").as_posix()
+        ('reports/table3', 'reports/table3-short')
+    """
+    return Path("reports", name if scale == "paper" else f"{name}-{scale}")
 
 
 def choose_rows(studies: Sequence["Study"], patterns: Sequence[str]) -> list["Study"]:

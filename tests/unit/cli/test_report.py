@@ -28,9 +28,9 @@ def test_a_study_is_collected_printed_and_written(place, capsys):
     assert "RSC + ASR-Norm" in shown.out
     assert "missing" in shown.out
     assert "(76.7)" in shown.out
-    assert "report: reports/table3/table3.html" in shown.out
+    assert "report: reports/table3-smoke/table3.html" in shown.out
     assert "warning: some cells have fewer than 3 seeds" in shown.err
-    written = {path.name for path in (place / "reports" / "table3").iterdir()}
+    written = {path.name for path in (place / "reports" / "table3-smoke").iterdir()}
     assert {"table3.md", "table3.csv", "table3.tex", "table3-table.tex", "table3.html"} <= written
 
 

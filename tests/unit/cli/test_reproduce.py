@@ -94,7 +94,7 @@ def test_failures_are_a_table_and_exit_status_1_after_the_report(tmp_path, repor
     printed = capsys.readouterr()
     assert "the disk is full" in printed.err
     assert "launch.log" in printed.err
-    assert "report: reports/mini/mini.md" in printed.out
+    assert "report: reports/mini-smoke/mini.md" in printed.out
     assert [task.config.recipe for task in reports[0][0].missing if task.kind == "run"] == ["digits_mini.erm_asr"]
 
 
