@@ -144,6 +144,17 @@ def _refuse_impossible(result: RunResult, where: str) -> None:
     average = [result.average_accuracy] if accuracies else []  # of no domain there is none
     if not all(0 <= value <= 1 for value in (result.source.accuracy, *accuracies, *average)):
         raise InputError(f"{where}: an accuracy that is not between 0 and 1")
+    for domain in (result.source, *result.domains):
+        errors = (domain.brier, domain.ece, domain.brier_sum / 2)  # at most 1, and 2 of the plain Brier score
+        if not all(-_ROUNDING <= value <= 1 + _ROUNDING for value in errors):
+            raise InputError(f"{where}: a Brier score or calibration error that no predictions have, on {domain.name}")
+        if not (-_ROUNDING <= domain.nll < math.inf and domain.num_samples > 0):
+            raise InputError(f"{where}: a log-loss or number of images that no scoring gives, on {domain.name}")
+    shares = (*result.adversarial.values(), *result.validation.values())
+    if not all(0 <= value <= 1 for value in shares):
+        raise InputError(f"{where}: an accuracy under attack or in validation that is not between 0 and 1")
+    if not (0 <= result.wall_seconds < math.inf and result.steps >= 0):
+        raise InputError(f"{where}: a time or number of steps that no run takes")
     if accuracies and not math.isclose(statistics.fmean(accuracies), result.average_accuracy, abs_tol=_ROUNDING):
         raise InputError(f"{where}: an average that is not that of its domains")
 

@@ -113,7 +113,7 @@ def format_lines(results: Iterable[RunResult]) -> str:
     def place(result: RunResult) -> tuple[str, str, str, int, str]:
         return result.scale, result.recipe, result.source.name, result.seed, result.config_hash
 
-    return "".join(f"{json.dumps(to_plain(result))}\n" for result in sorted(results, key=place))
+    return "".join(f"{json.dumps(to_plain(result), allow_nan=False)}\n" for result in sorted(results, key=place))
 
 
 def _sort(kept: RunResult | None, new: RunResult, renew: bool) -> str:

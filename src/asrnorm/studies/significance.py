@@ -73,12 +73,17 @@ def summarize(values: Sequence[float], *, size: float | None = None) -> Summary:
         values: at least one.
         size: of the numbers that the values were computed from; of the values themselves where `None`.
 
+    Raises:
+        InputError: no value, or one that is infinite or not a number.
+
     Example:
         >>> summarize([1.0, 2.0, 3.0])
         Summary(mean=2.0, deviation=1.0, n=3)
     """
     if not values:
         raise InputError("no values to summarize")
+    if not all(map(math.isfinite, values)):
+        raise InputError(f"values that are not finite have no mean: {', '.join(f'{value:g}' for value in values)}")
     n = len(values)
     mean = math.fsum(values) / n
     if n == 1:

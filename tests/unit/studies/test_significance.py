@@ -90,6 +90,12 @@ def test_deviations_are_over_n_less_one():
         summarize([])
 
 
+@pytest.mark.parametrize("wrong", [math.nan, math.inf, -math.inf])
+def test_values_that_are_not_finite_are_refused(wrong):
+    with pytest.raises(InputError, match="not finite have no mean"):
+        summarize([1.0, wrong, 2.0])
+
+
 def test_fewer_than_three_seeds_give_no_p_value_and_no_interval():
     test = compare({0: 1.0, 1: 2.0}, {0: 0.0, 1: 0.5, 2: 0.7}, row="a", against="b", column="c", better="higher")
     assert (test.pooled, test.welch, test.paired, test.low, test.high) == (None,) * 5
