@@ -268,6 +268,11 @@ class ASRNorm2d(ConfinesShift):
     def extra_repr(self) -> str:
         """Return what `print(layer)` shows of the options that differ from the defaults."""
         defaults: dict[str, Any] = {"standardize": True, "rescale": True, "residual": True, "gated_rescale": False}
-        defaults |= {"share_rescale_encoder": True, "statistics": "instance", "eps": 1e-5, "activation": None}
+        defaults |= {"share_rescale_encoder": True, "statistics": "instance", "lambda_init": -3.0, "gate_init": -5.0}
+        defaults |= {"eps": 1e-5, "activation": None}
         changed = [f"{k}={getattr(self, k)!r}" for k, v in defaults.items() if getattr(self, k) != v]
+        if any(getattr(network, "bias", None) is None for network in self.children()):
+            changed.append("bias=False")
+        if any(getattr(self, name).numel() > 1 for name in self._logit_starts()):
+            changed.append("per_channel_lambda=True")
         return ", ".join([str(self.num_features), *changed])

@@ -115,7 +115,7 @@ def pool_moments(mean: Tensor, variance: Tensor, dim: int) -> tuple[Tensor, Tens
 
 
 def channel_stats(x: Tensor, eps: float) -> tuple[Tensor, Tensor]:
-    r"""Mean and standard deviation of every channel of every sample (equation 4).
+    r"""Mean and standard deviation of every channel of every sample (equation 5).
 
     $\mu_{nc} = \mathrm{mean}(x_{nc})$, $\sigma_{nc} = \sqrt{\mathrm{var}(x_{nc}) + \epsilon}$ with the biased variance.
 
@@ -188,7 +188,7 @@ def learned_standardization(
     native: tuple[Tensor, Tensor] | None = None,
     limits: tuple[Tensor, Tensor] | None = None,
 ) -> tuple[Tensor, Tensor]:
-    r"""The statistics $\mu_\text{stan}, \sigma_\text{stan}$ by which a sample is standardized (equations 5 to 7).
+    r"""The statistics $\mu_\text{stan}, \sigma_\text{stan}$ by which a sample is standardized (equations 6 and 7).
 
     $\mu_\text{stan} = \lambda_\mu f_\text{dec}(\mathrm{ReLU}(f_\text{enc}(\mu))) + (1 - \lambda_\mu) \mu$,
     $\sigma_\text{stan} = \lambda_\sigma \mathrm{ReLU}(g_\text{dec}(\mathrm{ReLU}(f_\text{enc}(\sigma))))

@@ -1,6 +1,5 @@
 """Which weights of a run are reported: the last, or the best by a measure that is taken while it trains."""
 
-import logging
 from collections.abc import Callable
 from typing import Any
 
@@ -14,8 +13,6 @@ from asrnorm.data.base import Data
 from asrnorm.data.split import split_stratified
 from asrnorm.errors import InputError
 from asrnorm.world import World
-
-logger = logging.getLogger("asrnorm")
 
 HELD_OUT_IMAGES, HELD_OUT_SHARE = 5_000, 0.1
 _SHIFTED_IMAGES = 5_000  # decoded at most for `shifted-val`, where the validation images are files

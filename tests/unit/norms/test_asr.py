@@ -140,6 +140,9 @@ def test_repr_shows_what_differs_from_the_defaults():
     assert (
         ASRNorm2d(8, gated_rescale=True, activation="relu").extra_repr() == "8, gated_rescale=True, activation='relu'"
     )
+    layer = ASRNorm2d(8, lambda_init=0.0, gate_init=-4.0, bias=False, per_channel_lambda=True)
+    assert layer.extra_repr() == "8, lambda_init=0.0, gate_init=-4.0, bias=False, per_channel_lambda=True"
+    assert ASRNorm2d(1).extra_repr() == "1"
 
 
 def test_looking_at_what_is_learned_does_not_train():
