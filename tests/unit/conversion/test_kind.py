@@ -130,3 +130,21 @@ def test_a_norm_whose_weight_a_hook_makes_is_left_alone(change):
     assert isinstance(model[1], ASRNorm2d)
     assert "make that permanent first" in str(asrnorm.conversion_summary(model))
     assert model(torch.rand(2, 4, 5, 5)).isfinite().all()
+
+
+def test_one_batch_is_training():
+    layer = nn.BatchNorm2d(8)
+    assert not recognize(layer).is_trained()
+    layer(torch.rand(2, 8, 3, 3))
+    assert recognize(layer).is_trained()
+
+
+def test_a_gain_that_differs_or_a_bias_that_is_not_zero_is_training():
+    for change in (lambda layer: layer.weight[0].add_(1), lambda layer: layer.bias[0].add_(1)):
+        layer = nn.BatchNorm2d(8, track_running_stats=False)
+        assert not recognize(layer).is_trained()
+        with torch.no_grad():
+            layer.weight.zero_()  # as of the last norm of a block: an initialization
+            assert not recognize(layer).is_trained()
+            change(layer)
+        assert recognize(layer).is_trained()

@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from asrnorm.errors import InputError
-from asrnorm.methods.attack import perturb
+from asrnorm.methods.attack import perturb, worse
 from helpers.smooth_net import SmoothNet, assert_untouched, everything, random_images
 
 
@@ -83,8 +83,15 @@ def test_one_step_of_the_whole_radius_is_a_signed_one():
     one = {"epsilon": 0.1, "step_size": 0.1, "steps": 1, "random_start": False}
     found = perturb(model, inside, labels, **one, keep_worst=False)
     torch.testing.assert_close(found, inside + 0.1 * x.grad.sign())
-    worse = losses(model, perturb(model, inside, labels, **one), labels)
-    torch.testing.assert_close(worse, torch.maximum(losses(model, found, labels), losses(model, inside, labels)))
+    kept = losses(model, perturb(model, inside, labels, **one), labels)
+    torch.testing.assert_close(kept, torch.maximum(losses(model, found, labels), losses(model, inside, labels)))
+
+
+def test_of_two_images_with_equal_losses_the_first_is_kept():
+    first, second = torch.zeros(3, 1, 2, 2), torch.ones(3, 1, 2, 2)
+    images, losses = worse(first, torch.tensor([1.0, 1.0, 1.0]), second, torch.tensor([1.0, 2.0, 0.0]))
+    assert images[:, 0, 0, 0].tolist() == [0.0, 1.0, 0.0]
+    assert losses.tolist() == [1.0, 2.0, 1.0]
 
 
 def test_more_steps_and_wider_balls_find_worse_images():

@@ -25,8 +25,9 @@ def test_the_attack_leaves_running_statistics_to_the_training_pass():
     assert model.hidden.weight.grad is not None
 
 
-def test_parts_of_a_batch_start_where_the_whole_would():
-    model, (images, labels) = SmoothNet(), random_images(7)
+@pytest.mark.parametrize("device", ["cpu", pytest.param("cuda", marks=pytest.mark.gpu)])
+def test_parts_of_a_batch_start_where_the_whole_would(device):
+    model, (images, labels) = SmoothNet().to(device), (part.to(device) for part in random_images(7))
     method = create_method("pgd", seed=2)
     whole = method.loss(model, Batch(images, labels, step=5))
     first = method.loss(model, Batch(images[:4], labels[:4], step=5, offset=0, total=7))

@@ -240,7 +240,8 @@ def test_trains_with_every_norm(norm, version):
 @pytest.mark.parametrize("version", ["v1", "v3"])
 def test_a_network_with_a_hidden_head_trains_too(version):
     model = DigitsConvNet(channels=(4, 8), hidden=8, num_classes=3)
-    run(RSC(version=version), model, torch.tensor([0, 1, 2]), torch.rand(3, 3, 32, 32))
+    assert run(RSC(version=version), model, torch.tensor([0, 1, 2]), torch.rand(3, 3, 32, 32)).isfinite()
+    assert all(parameter.grad is not None and parameter.grad.isfinite().all() for parameter in model.parameters())
 
 
 def test_the_second_version_refuses_a_network_without_stages():

@@ -46,6 +46,22 @@ def test_what_is_dropped_has_the_largest_scores(version, kind):
     assert (top | ~dropped(version, kind, score)).all()
 
 
+def test_the_first_version_picks_channels_among_a_few_more_than_it_drops():
+    score = torch.arange(512.0).expand(200, 512)
+    picked = VERSIONS["v1"].channel.dropped(score, torch.rand(200, 512, generator=torch.Generator().manual_seed(0)))
+    # Above the threshold, at place int(512 / 3.1) = 165, lie as many; int(512 / 3.2) = 160 of them are dropped.
+    assert picked.any(0).nonzero().flatten().tolist() == list(range(512 - 165, 512))
+    assert picked.sum(1).tolist() == [160] * 200
+
+
+def test_where_ties_leave_fewer_above_the_first_version_picks_among_all():
+    score = torch.tensor([5.0, *[1.0] * 9]).expand(4000, 10)  # the threshold is 1, and one score lies above it
+    rule = DropRule(3.1, pick_divisor=3.2)
+    picked = rule.dropped(score, torch.rand(4000, 10, generator=torch.Generator().manual_seed(0)))
+    assert picked.sum(1).tolist() == [3] * 4000
+    assert ((picked.double().mean(0) - 0.3).abs() < 0.03).all()
+
+
 def test_tied_scores_by_version():
     tied = torch.zeros(3, 49)
     count = {version: dropped(version, "spatial", tied).sum(1).tolist() for version in VERSIONS}

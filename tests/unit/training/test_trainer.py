@@ -117,6 +117,16 @@ def test_the_loss_of_a_row_is_the_mean_since_the_last_also_after_a_stop(tmp_path
     assert [row["loss"] for row in again] == [row["loss"] for row in rows]
 
 
+def test_the_last_row_is_the_mean_of_the_steps_that_are_left(tmp_path, monkeypatch):
+    losses = []
+    loss = tiny_run.Method.loss
+    monkeypatch.setattr(tiny_run.Method, "loss", lambda *args: losses.append(loss(*args)) or losses[-1])
+    fit(make(tiny_config(steps=7, log_every=5)), tmp_path)
+    rows = [json.loads(line) for line in (tmp_path / "log.jsonl").read_text().splitlines()]
+    assert [row["step"] for row in rows] == [5, 7]
+    assert rows[-1]["loss"] == pytest.approx(sum(float(value.detach()) for value in losses[5:]) / 2)
+
+
 def test_compiled_parts_keep_names_and_state(monkeypatch):
     from asrnorm.training import assembly
 
