@@ -14,7 +14,7 @@ from torch import nn
 from asrnorm.audit.form import Form
 from asrnorm.audit.library import LIBRARIES, build_from_library, load_strictly, read_weights
 from asrnorm.audit.subject import ModuleSubject, Subject
-from asrnorm.errors import InputError, first_line
+from asrnorm.errors import InputError, WrongCallError, first_line
 
 _FORMS = "a run folder, torchvision:NAME, timm:NAME, package.module:function, file.py:function, a .pt2 or an .onnx file"
 _WEIGHTS_ALONE = (".pt", ".pth", ".bin", ".ckpt", ".safetensors")
@@ -37,7 +37,8 @@ def load_subject(
         seed: of torch before a function is called, so that a network without weights is the same every time.
 
     Raises:
-        InputError: none of these, or what it names cannot be loaded; one line says why.
+        WrongCallError: none of these, or of a file that is not there.
+        InputError: what it names cannot be loaded; one line says why.
         MissingDependencyError: the library it needs is not installed.
     """
     from asrnorm.training.distributed import choose_device
@@ -50,15 +51,15 @@ def load_subject(
     if path.suffix.lower() in (".pt2", ".onnx"):
         _refuse_weights(model, weights)
         if not path.is_file():
-            raise InputError(f"{path}: no such file")
+            raise WrongCallError(f"{path}: no such file")
         return _load_file(path, form, chosen)
     if path.suffix.lower() in _WEIGHTS_ALONE:
-        raise InputError(
+        raise WrongCallError(
             f"{path}: weights alone are no network; give torchvision:NAME or file.py:function --weights FILE"
         )
     place, colon, name = model.rpartition(":")
     if not colon or not place or not name:
-        raise InputError(f"{model}: no such model; give {_FORMS}")
+        raise WrongCallError(f"{model}: no such model; give {_FORMS}")
     if place in LIBRARIES:
         network, form = build_from_library(place, name, weights, form)
         return ModuleSubject(model, network, form, device=chosen, kind=place)
@@ -132,7 +133,7 @@ def _look_in(folder: Path) -> None:
 
 def _import_file(path: Path) -> ModuleType:
     if not path.is_file():
-        raise InputError(f"{path}: no such file")
+        raise WrongCallError(f"{path}: no such file")
     _look_in(path.resolve().parent)  # for what it imports from beside itself
     name = f"_audited_{hashlib.sha256(str(path.resolve()).encode()).hexdigest()[:12]}"
     spec = importlib.util.spec_from_file_location(name, path)

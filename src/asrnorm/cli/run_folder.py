@@ -20,15 +20,16 @@ def open_run(folder: Path) -> "LoadedRun":
     """Return the run in a folder.
 
     Raises:
-        InputError: no such folder, not a run's, or of a run that is not done.
+        WrongCallError: no such folder, or not a run's.
+        InputError: of a run that is not done.
         UnknownNameError: the run has a norm, method, ... that no registry holds.
     """
     if folder.is_file():
-        raise InputError(f"{folder}: a file, not the folder of a run")
+        raise WrongCallError(f"{folder}: a file, not the folder of a run")
     if not folder.is_dir():
-        raise InputError(f"{folder}: no such run folder; asrnorm train makes one, as a rule under runs/")
+        raise WrongCallError(f"{folder}: no such run folder; asrnorm train makes one, as a rule under runs/")
     if not (folder / "config.yaml").is_file():
-        raise InputError(f"{folder}: not the folder of a run, it has no config.yaml")
+        raise WrongCallError(f"{folder}: not the folder of a run, it has no config.yaml")
     if not (folder / "model.safetensors").is_file():
         raise InputError(f"{folder}: the run is not done, it has no model.safetensors; asrnorm train goes on with it")
     from asrnorm.training import load_run

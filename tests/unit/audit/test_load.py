@@ -14,7 +14,7 @@ from asrnorm.audit import ModuleSubject
 from asrnorm.audit.form import Form
 from asrnorm.audit.library import _count_classes
 from asrnorm.audit.load import load_subject
-from asrnorm.errors import InputError, MissingDependencyError
+from asrnorm.errors import InputError, MissingDependencyError, WrongCallError
 from helpers.audited import MODULE, ColorNet
 from helpers.finished_run import install_run
 from helpers.toy_suite import ToySuite
@@ -189,7 +189,6 @@ def test_what_a_function_can_do_wrong_is_one_line(file, name, line):
     ("word", "line"),
     [
         ("gone.py:net", "gone.py: no such file"),
-        ("no_such_package.x:net", "cannot be imported"),
         ("gone.onnx", "gone.onnx: no such file"),
         ("gone.pt2", "gone.pt2: no such file"),
         ("net.pth", "weights alone are no network"),
@@ -197,8 +196,13 @@ def test_what_a_function_can_do_wrong_is_one_line(file, name, line):
     ],
 )
 def test_a_word_that_names_no_model_is_one_line(word, line):
-    with pytest.raises(InputError, match=line):
+    with pytest.raises(WrongCallError, match=line):
         load_subject(word)
+
+
+def test_a_package_that_is_not_there_is_one_line():
+    with pytest.raises(InputError, match=r"no_such_package\.x cannot be imported"):
+        load_subject("no_such_package.x:net")
 
 
 def test_a_folder_that_is_no_run(tmp_path):

@@ -6,7 +6,7 @@ import pytest
 import typer
 
 from asrnorm.cli.run_folder import check_place, find_kept, open_run, read_assignments
-from asrnorm.errors import InputError, StorageError, UnknownNameError
+from asrnorm.errors import InputError, StorageError, UnknownNameError, WrongCallError
 
 
 def test_settings_are_names_and_text_and_the_last_of_a_name_counts():
@@ -26,12 +26,12 @@ def test_a_setting_that_the_command_cannot_change_is_answered_with_the_nearest()
 
 
 def test_what_is_no_run_says_what_it_lacks(tmp_path):
-    with pytest.raises(InputError, match="no such run folder; asrnorm train makes one"):
+    with pytest.raises(WrongCallError, match="no such run folder; asrnorm train makes one"):
         open_run(tmp_path / "nowhere")
-    with pytest.raises(InputError, match=r"not the folder of a run, it has no config\.yaml"):
+    with pytest.raises(WrongCallError, match=r"not the folder of a run, it has no config\.yaml"):
         open_run(tmp_path)
     (tmp_path / "config.yaml").touch()
-    with pytest.raises(InputError, match="a file, not the folder of a run"):
+    with pytest.raises(WrongCallError, match="a file, not the folder of a run"):
         open_run(tmp_path / "config.yaml")
     with pytest.raises(InputError, match=r"the run is not done, it has no model\.safetensors"):
         open_run(tmp_path)
