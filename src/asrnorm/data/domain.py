@@ -2,7 +2,7 @@
 
 from collections.abc import Collection, Iterable, Sequence
 
-from asrnorm.errors import InputError, UnknownNameError, describe_unknown
+from asrnorm.errors import UnknownNameError, WrongCallError, describe_unknown
 
 Names = str | Sequence[str] | None
 
@@ -13,7 +13,7 @@ def choose_domains(
     """Return the source and the target domains.
 
     One source and no target: all others are targets (single source). One target and no source: all others are sources
-    (leave one out). Both: as named.
+    (leave one out). Both: as named. Where there is a single domain and no target is needed, it is the source.
 
     Args:
         known: the domains there are, in order.
@@ -24,7 +24,7 @@ def choose_domains(
 
     Raises:
         UnknownNameError: a domain that is not known.
-        InputError: nothing is chosen, nothing is left, or a domain is on both sides.
+        WrongCallError: nothing is chosen, nothing is left, or a domain is on both sides.
 
     Example:
         >>> choose_domains(["art", "photo", "sketch"], None, "photo", suite="pacs")
@@ -32,17 +32,19 @@ def choose_domains(
     """
     sources, targets = split_names(source, known), split_names(target, known)
     check_domains(known, (*sources, *targets), suite=suite)
+    if len(known) == 1 and not targets and not needs_target:
+        return tuple(known), ()
     if not sources and not targets:
-        raise InputError(
+        raise WrongCallError(
             f"suite {suite!r}: choose what to train on among {', '.join(known)}: --source NAME (in Python source=)"
         )
     if both := sorted(set(sources) & set(targets)):
-        raise InputError(f"suite {suite!r}: {', '.join(both)} cannot be source and target at once")
+        raise WrongCallError(f"suite {suite!r}: {', '.join(both)} cannot be source and target at once")
     chosen_sources = sources or tuple(name for name in known if name not in targets)
     chosen_targets = targets or tuple(name for name in known if name not in sources)
     if not chosen_sources or (needs_target and not chosen_targets):
         side = "source" if not chosen_sources else "target"
-        raise InputError(f"suite {suite!r}: no {side} domain is left of {', '.join(known)}")
+        raise WrongCallError(f"suite {suite!r}: no {side} domain is left of {', '.join(known)}")
     return chosen_sources, chosen_targets
 
 

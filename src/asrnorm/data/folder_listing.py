@@ -11,6 +11,7 @@ from asrnorm.data.image_table import Sample, read_table
 from asrnorm.errors import InputError
 
 _MOST_NAMED = 8
+_DOMAINS, _CLASSES = "<domain>/<class>/<image>", "<class>/<image>"
 _log = logging.getLogger(__name__)
 
 
@@ -18,8 +19,8 @@ def list_images(root: Path, domains: Collection[str] | None = None) -> list[Samp
     """Return the images under `root`, or those that the table `root` names, in a fixed order.
 
     Args:
-        root: a folder `<domain>/<class>/<image>`, or a `.csv` or `.jsonl` file with the columns path, label, domain;
-            relative paths start at the table's folder.
+        root: a folder `<domain>/<class>/<image>`, one domain `<class>/<image>`, or a `.csv` or `.jsonl` file with the
+            columns path, label, domain; relative paths start at the table's folder.
         domains: those that are looked at; by default all.
 
     Raises:
@@ -38,6 +39,8 @@ def list_images(root: Path, domains: Collection[str] | None = None) -> list[Samp
         return [sample for sample in read_table(root) if domains is None or sample.domain in domains]
     if not root.is_dir():
         raise InputError(f"{root}: no such folder; expected a folder <domain>/<class>/<image> or a .csv or .jsonl file")
+    if is_one_domain(root):
+        return list_labeled(root)
     samples: list[Sample] = []
     others: Counter[str] = Counter()
     chosen = [folder for folder in _folders(root) if domains is None or folder.name in domains]
@@ -45,31 +48,28 @@ def list_images(root: Path, domains: Collection[str] | None = None) -> list[Samp
         for label in _folders(domain):
             images = _images_of_class(label, others)
             samples += [Sample(path, path.relative_to(root).as_posix(), label.name, domain.name) for path in images]
-    if not samples and is_one_domain(root):
-        raise InputError(
-            f"{root}: looks like one domain, <class>/<image>; expected <domain>/<class>/<image>: give {root.parent} "
-            f"and the source {root.name}"
-        )
     if not samples:
-        raise InputError(f"{root}: no images in it; expected <domain>/<class>/<image>")
+        raise InputError(_describe_lack(root, _DOMAINS))
     _tell_of_others(root, others)
-    _tell_of_strays("<domain>/<class>/<image>", root, *chosen)
+    _tell_of_strays(_DOMAINS, root, *chosen)
     return samples
 
 
 def list_domains(root: Path) -> tuple[str, ...]:
-    """Return the names of the folders under `root`, or of the domains that the table `root` names.
+    """Return the names of the domains under `root`, or of those that the table `root` names; of one, its own.
 
     Raises:
         InputError: as `list_images`.
     """
     if root.is_dir():
-        return tuple(folder.name for folder in _folders(root))
+        return (root.name,) if is_one_domain(root) else tuple(folder.name for folder in _folders(root))
     return tuple(dict.fromkeys(sample.domain for sample in list_images(root)))
 
 
 def is_one_domain(root: Path) -> bool:
     """Tell whether the folders under `root` hold images themselves, so that they are classes and not domains.
+
+    A few that lie beside the folders of classes do not make a domain a class: most images decide.
 
     Raises:
         InputError: a folder that cannot be read.
@@ -82,7 +82,10 @@ def is_one_domain(root: Path) -> bool:
         ...     is_one_domain(Path(folder)), is_one_domain(Path(folder) / "photo")
         (False, True)
     """
-    return any(path.suffix.lower() in ENDINGS for folder in _folders(root) for path in _entries(folder))
+    folders = _folders(root)
+    inner = [folder for outer in folders for folder in _folders(outer)]
+    direct = sum(map(_count_images, folders))
+    return direct > 0 and direct >= sum(map(_count_images, inner))
 
 
 def list_labeled(root: Path) -> list[Sample]:
@@ -105,19 +108,17 @@ def list_labeled(root: Path) -> list[Sample]:
         raise InputError(f"{root}: no such folder; give a folder <class>/<image>, or a .csv or .jsonl file")
     samples: list[Sample] = []
     others: Counter[str] = Counter()
-    folders = _folders(root)
-    for label in folders:
-        inner = _folders(label)
-        if inner and not any(path.suffix.lower() in ENDINGS for path in _entries(label)):
+    for label in _folders(root):
+        if _folders(label) and not _count_images(label) and not is_one_domain(root):
             raise InputError(
                 f"{label}: holds folders, not images; if {root} is <domain>/<class>/<image>, give one domain: {label}"
             )
         images = _images_of_class(label, others)
         samples += [Sample(path, path.relative_to(root).as_posix(), label.name, root.name) for path in images]
     if not samples:
-        raise InputError(f"{root}: no images in it; expected <class>/<image> ({', '.join(sorted(ENDINGS))})")
+        raise InputError(_describe_lack(root, _CLASSES))
     _tell_of_others(root, others)
-    _tell_of_strays("<class>/<image>", root)
+    _tell_of_strays(_CLASSES, root)
     return samples
 
 
@@ -179,10 +180,23 @@ def _folders(place: Path) -> list[Path]:
     return sorted((path for path in _entries(place) if path.is_dir()), key=lambda path: path.name)
 
 
+def _count_images(folder: Path) -> int:
+    return sum(path.suffix.lower() in ENDINGS and not path.is_dir() for path in _entries(folder))
+
+
+def _describe_lack(root: Path, expected: str) -> str:
+    if _count_images(root):
+        return f"{root}: holds images, but no folders of classes; expected {expected}: give the folder above it"
+    return f"{root}: no images in it; expected {expected} ({', '.join(sorted(ENDINGS))})"
+
+
 def _images_of_class(folder: Path, others: Counter[str]) -> list[Path]:
     images = sorted(_images(folder, others), key=lambda path: path.as_posix())
     if not images:
-        raise InputError(f"{folder}: no image in it; remove the folder, or add images ({', '.join(sorted(ENDINGS))})")
+        raise InputError(
+            f"{folder}: no image in it ({', '.join(sorted(ENDINGS))}); add some, or name the domains to use with both "
+            "--source and --target"
+        )
     return images
 
 

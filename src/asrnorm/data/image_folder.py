@@ -41,7 +41,7 @@ class ImageFolder(Suite):
     """Your own images in `root/<domain>/<class>/`, or named by a CSV or JSON Lines file.
 
     Args:
-        root: the folder, or the file with the columns path, label, domain.
+        root: the folder, the folder of a single domain, or the file with the columns path, label, domain.
         source: the domain to train on; several are mixed.
         target: the domains to hold up on; by default all that are not trained on.
         size: side of the square to which every image is resized, or `(height, width)`.
@@ -186,6 +186,11 @@ class ImageFolder(Suite):
         samples = list_images(self.root, chosen if self._source and self._target else None)
         refuse_links_to_one(self.root, samples)
         classes = collect_classes(samples, self.root)
+        if len(classes) < 2:
+            raise InputError(
+                f"{self.root}: one class ({classes[0]}); a classifier needs at least two: expected "
+                "<domain>/<class>/<image>"
+            )
         by_domain: dict[str, list[Sample]] = {}
         for sample in samples:
             by_domain.setdefault(sample.domain, []).append(sample)

@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from asrnorm.data.image import ENDINGS
 from asrnorm.data.reader.stream import read_bytes
 from asrnorm.errors import InputError
 
@@ -39,12 +40,13 @@ def read_table(path: Path) -> list[Sample]:
         ...     [(sample.key, sample.label, sample.domain) for sample in read_table(path)]
         [('a.png', 'dog', 'photo')]
     """
+    if path.suffix.lower() not in _TABLES:
+        what = "an image" if path.suffix.lower() in ENDINGS else "a file"
+        raise InputError(f"{path}: {what}, and no table; give a folder, or a .csv or .jsonl file")
     try:
         text = read_bytes(path, MOST_BYTES).decode("utf-8-sig")
     except UnicodeDecodeError:
         raise InputError(f"{path}: not a text file in UTF-8") from None
-    if path.suffix.lower() not in _TABLES:
-        raise InputError(f"{path}: a file, and no table; give a folder, or a .csv or .jsonl file")
     rows = _csv_rows(path, text) if path.suffix.lower() == ".csv" else _json_rows(path, text)
     samples = [_to_sample(path, number, row) for number, row in rows]
     if not samples:

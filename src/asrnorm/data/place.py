@@ -6,7 +6,7 @@ from pathlib import Path
 import numpy as np
 
 from asrnorm.data.file_set import FileSet
-from asrnorm.data.folder_listing import is_one_domain, list_domains, list_images, list_labeled
+from asrnorm.data.folder_listing import list_domains, list_images
 from asrnorm.data.image_table import Sample
 from asrnorm.errors import InputError, UnknownNameError, describe_unknown
 
@@ -61,8 +61,6 @@ def _list(root: Path) -> list[Sample]:
         if not root.is_file():
             raise InputError(f"{root}: no such folder; expected {_FORMS}, or a .csv or .jsonl file")
         return list_images(root)
-    if is_one_domain(root):
-        return list_labeled(root)
     if not list_domains(root):
         raise InputError(f"{root}: no folders in it; expected {_FORMS}")
     return list_images(root)

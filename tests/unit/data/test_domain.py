@@ -3,7 +3,7 @@
 import pytest
 
 from asrnorm.data.domain import choose_domains
-from asrnorm.errors import InputError, UnknownNameError
+from asrnorm.errors import InputError, UnknownNameError, WrongCallError
 
 KNOWN = ("art", "cartoon", "photo", "sketch")
 
@@ -36,6 +36,14 @@ def test_what_is_not_named_goes_to_the_other_side(source, target, sources, targe
 def test_choices_that_leave_nothing_are_refused(source, target, error, message):
     with pytest.raises(error, match=message):
         choose_domains(KNOWN, source, target, suite="pacs")
+
+
+def test_of_a_single_domain_there_is_nothing_to_choose():
+    assert choose_domains(["day"], None, None, suite="folder", needs_target=False) == (("day",), ())
+    with pytest.raises(WrongCallError, match="choose what to train on among day"):
+        choose_domains(["day"], None, None, suite="pacs")
+    with pytest.raises(WrongCallError, match="no source domain is left"):
+        choose_domains(["day"], None, "day", suite="folder", needs_target=False)
 
 
 @pytest.mark.parametrize("name", ["Bern, day", " shed", "shed ", "a,b,"])

@@ -6,8 +6,8 @@ import pytest
 from PIL import Image
 
 from asrnorm.data import create_suite
-from asrnorm.data.folder_listing import collect_classes, list_images, list_labeled, refuse_links_to_one
-from asrnorm.errors import InputError
+from asrnorm.data.folder_listing import collect_classes, list_domains, list_images, list_labeled, refuse_links_to_one
+from asrnorm.errors import InputError, UnknownNameError
 from helpers.published import write_folder
 
 
@@ -39,7 +39,7 @@ def test_a_link_upwards_ends(tmp_path):
         (lambda root: root.rmdir(), "no such folder; expected a folder"),
         (lambda _: None, "no images in it; expected <domain>/<class>/<image>"),
         (lambda root: (root / "photo" / "dog").mkdir(parents=True), r"photo/dog: no image in it"),
-        (lambda root: Image.new("L", (2, 2)).save(root / "x.png"), "no images in it; expected"),
+        (lambda root: Image.new("L", (2, 2)).save(root / "x.png"), "holds images, but no folders of classes; expected"),
     ],
 )
 def test_folders_without_images_are_named(tmp_path, make, message):
@@ -51,10 +51,28 @@ def test_folders_without_images_are_named(tmp_path, make, message):
     assert "\n" not in str(caught.value)
 
 
-def test_a_single_domain_is_answered_with_its_parent(tmp_path):
-    write_folder(tmp_path, domains=("day",), classes=("cat",), count=1)
-    with pytest.raises(InputError, match=f"looks like one domain, .*: give {tmp_path} and the source day$"):
-        list_images(tmp_path / "day")
+def test_a_single_domain_is_taken_where_it_lies(tmp_path):
+    write_folder(tmp_path, domains=("day",), classes=("cat", "dog"), count=1)
+    assert listed(tmp_path / "day") == [("cat/0.png", "cat", "day"), ("dog/0.png", "dog", "day")]
+    assert list_domains(tmp_path / "day") == ("day",) == list_domains(tmp_path)
+    suite = create_suite("folder", root=tmp_path / "day", size=8)
+    assert (suite.sources, suite.target_names, suite.classes) == (("day",), (), ("cat", "dog"))
+    with pytest.raises(UnknownNameError, match="known: day"):
+        _ = create_suite("folder", root=tmp_path / "day", source="cat").classes
+
+
+def test_a_class_whose_images_lie_deeper_is_one_all_the_same(tmp_path):
+    write_folder(tmp_path, domains=("day",), classes=("cat",), count=3)
+    (tmp_path / "day" / "dog" / "wet").mkdir(parents=True)
+    (tmp_path / "day" / "dog" / "wet" / "1.png").touch()
+    assert {(label, domain) for _, label, domain in listed(tmp_path / "day")} == {("cat", "day"), ("dog", "day")}
+
+
+def test_images_of_a_class_are_no_classes(tmp_path):
+    write_folder(tmp_path, domains=("day",), classes=("cat",), count=2)
+    for look, expected in ((list_images, "<domain>/<class>/<image>"), (list_labeled, "<class>/<image>")):
+        with pytest.raises(InputError, match=f"cat: holds images, but no folders of classes; expected {expected}"):
+            look(tmp_path / "day" / "cat")
 
 
 def test_an_unreadable_folder_is_one_line(tmp_path, monkeypatch):
@@ -106,10 +124,10 @@ def test_files_that_are_called_no_images_are_told_of(tmp_path, caplog):
 
 
 def test_images_beside_the_folders_of_classes_are_told_of(tmp_path, caplog):
-    write_folder(tmp_path, domains=("day", "dusk"), classes=("cat",), count=1)
+    write_folder(tmp_path, domains=("day", "dusk"), classes=("cat",), count=9)
     for name in ("x.png", "day/y.JPG", *(f"dusk/{number}.png" for number in range(10)), "day/notes.txt"):
         (tmp_path / name).touch()
-    assert len(list_images(tmp_path)) == 2
+    assert len(list_images(tmp_path)) == 18
     passed = "images in no folder of a class are passed over"
     assert [record.getMessage() for record in caplog.records] == [
         f"{tmp_path}: {passed}: x.png; expected <domain>/<class>/<image>",
@@ -118,10 +136,10 @@ def test_images_beside_the_folders_of_classes_are_told_of(tmp_path, caplog):
         "<domain>/<class>/<image>",
     ]
     caplog.clear()
-    assert len(list_images(tmp_path, ["day"])) == 1
+    assert len(list_images(tmp_path, ["day"])) == 9
     assert len(caplog.records) == 2  # a domain that is not used is not looked at
     caplog.clear()
-    assert len(list_labeled(tmp_path / "day")) == 1
+    assert len(list_labeled(tmp_path / "day")) == 9
     assert caplog.messages == [f"{tmp_path}/day: {passed}: y.JPG; expected <class>/<image>"]
 
 

@@ -175,13 +175,21 @@ def test_a_share_that_holds_nothing_out_is_refused_before_training(tmp_path, opt
 def test_files_that_stay_files_are_only_looked_for(root, monkeypatch):
     (root / "table.csv").write_text(
         "path,label,domain\n"
-        + "".join(f"art/cat/{row}.png,cat,art\n" for row in range(9))
-        + "photo/cat/0.png,cat,photo\nphoto/cat/gone.png,cat,photo\n"
+        + "".join(f"art/{name}/{row}.png,{name},art\n" for row in range(9) for name in ("cat", "dog"))
+        + "photo/cat/0.png,cat,photo\nphoto/dog/gone.png,dog,photo\n"
     )
     monkeypatch.setattr("asrnorm.data.image._decode", lambda *arguments: pytest.fail("an image was decoded"))
     create_suite("folder", root=root, source="art", size=8, max_gigabytes=0).check_files()
     with pytest.raises(InputError, match=r"gone\.png: No such file"):
         create_suite("folder", root=root / "table.csv", source="art", size=8, max_gigabytes=0).check_files()
+
+
+def test_one_class_is_nothing_to_learn(tmp_path):
+    write_folder(tmp_path, domains=("cam1", "cam2"), classes=("raw",), count=3)
+    with pytest.raises(
+        InputError, match=r"one class \(raw\); a classifier needs at least two: expected <domain>/<class>"
+    ):
+        create_suite("folder", root=tmp_path, source="cam1", size=8).require_source()
 
 
 def test_the_images_of_one_place_are_enough_to_train_on(root):

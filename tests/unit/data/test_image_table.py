@@ -42,6 +42,7 @@ def test_absolute_paths_and_numbers_as_labels_are_taken(tmp_path):
         ("t.jsonl", "\n[1]\n", "line 2: expected an object"),
         ("t.jsonl", "{", "line 1: not JSON"),
         ("t.txt", "some notes", r"a file, and no table; give a folder, or a \.csv or \.jsonl file"),
+        ("t.png", "\x89PNG", r"an image, and no table; give a folder, or a \.csv or \.jsonl file"),
         ("t.jsonl", "[" * 100_000, "line 1: not JSON"),
         ("t.jsonl", '{"path": "1.png", "label": true, "domain": "x"}', "line 1: no usable label"),
         ("t.jsonl", '{"path": "a\\u0000b", "label": "x", "domain": "x"}', "line 1: no usable path"),

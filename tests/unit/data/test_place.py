@@ -32,6 +32,12 @@ def test_several_places_each_with_its_own_classes(tmp_path):
     assert {name: data.labels.tolist() for name, data in places.items()} == {"north": [0], "south": [1, 2]}
 
 
+def test_an_image_beside_the_classes_of_a_place_makes_it_no_class(tmp_path, caplog):
+    put(tmp_path, "north/dog/0.png", "north/cat/0.png", "south/cat/0.png", "north/beside.png")
+    assert list(open_places(tmp_path, CLASSES, (4, 4))) == ["north", "south"]
+    assert "north: images in no folder of a class are passed over: beside.png" in caplog.text
+
+
 def test_a_table_names_places(tmp_path):
     put(tmp_path, "a.png", "b.png")
     (tmp_path / "list.csv").write_text("path,label,domain\na.png,elk,north\nb.png,dog,south\n")
