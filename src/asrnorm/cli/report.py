@@ -174,6 +174,7 @@ def _keep(what: str, scale: str, runs: Path, seeds: int | None, *, renew: bool) 
 
 def _print(found: "Collected") -> None:
     from asrnorm.report.entry import lay_out, show_measured, show_printed
+    from asrnorm.report.folder import DASHED
 
     sheet = lay_out(found)
     if not sheet.rows:
@@ -191,6 +192,8 @@ def _print(found: "Collected") -> None:
         table.add_row(Text(row.label), *(Text(word) for word in words))
     _print_uncut(table)
     typer.echo("mean ± standard deviation (n - 1)" + ("; in brackets the paper's numbers" if found.printed else ""))
+    if DASHED in found.footnotes:
+        typer.echo(DASHED)
 
 
 def _print_uncut(table: Table) -> None:

@@ -24,7 +24,8 @@ class Entry:
 
     Attributes:
         state: `missing` is still to be run, `no data` was run without the images of the column, `not run` never will
-            be, `diverged` has lost its finite loss, `absent` is a dash in the paper.
+            be, `diverged` has lost its finite loss, `absent` is a dash in the paper or a domain that the row's runs are
+            not scored on.
         decimals: of the paper's number, and of ours less the paper's.
         own_decimals: of our number.
         best: of our numbers in its column, without rows that see what the others may not.

@@ -2,7 +2,9 @@
 
 import glob
 import re
-from collections.abc import Iterable, Sequence
+import shlex
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -11,14 +13,16 @@ from asrnorm.config import RunConfig, content_hash, load_config
 from asrnorm.errors import AsrnormError, InputError
 from asrnorm.report.row_label import label_rows
 from asrnorm.results import RunResult, read_result
-from asrnorm.studies import Cell, Measure, Row, RunSpec, Study
-from asrnorm.studies.collect import Collected, Measured, RunRecord
+from asrnorm.studies import DIVERGENCE_FILE, Cell, Measure, Row, RunSpec, Study
+from asrnorm.studies.collect import Collected, Measured, Place, RunRecord, warn_of_scales
 from asrnorm.studies.domain import describe_missing, find_missing, read_measure
 from asrnorm.studies.significance import FEWEST, summarize
 from asrnorm.studies.store import has_same_numbers, read_origin
 
 AVERAGE, SOURCE = "unseen, average", "source"
+DASHED = "A dash: not among the domains that the runs of the row are scored on."
 _MOST_COLUMNS = 30  # domains beyond these are shown by their average and in the list of runs
+_MOST_NAMES = 5  # in a line on what is left out
 
 
 @dataclass(frozen=True)
@@ -31,14 +35,15 @@ class _Found:
 def collect_folder(folder: Path) -> Collected:
     """Return the finished runs of a folder, or the one run that it is, as a table of recipe by domain.
 
-    Runs that differ in nothing but the seed share a row. CIFAR-10-C is shown by level.
+    Runs that differ in nothing but the seed share a row. CIFAR-10-C is shown by level. Runs that are not done, have
+    diverged or lie deeper are left out, with a warning.
 
     Raises:
         InputError: no such folder, or no finished run in it.
     """
     if not folder.is_dir():
         raise InputError(f"{folder}: no such folder, and no study of that name; asrnorm list studies shows them")
-    folders = [folder] if (folder / "result.json").is_file() else sorted(p.parent for p in folder.glob("*/result.json"))
+    folders, left_out = _find_runs(folder)
     found, problems = [], []
     for path in folders:
         try:
@@ -48,7 +53,8 @@ def collect_folder(folder: Path) -> Collected:
             problems.append(str(error))
     if not found:
         reason = f" ({problems[0]})" if problems else ""
-        raise InputError(f"{folder}: no finished run is in it{reason}; asrnorm train makes one")
+        advice = "; ".join(left_out) or "asrnorm train makes one"
+        raise InputError(f"{folder}: no finished run is in it{reason}; {advice}")
     found, twice = _drop_duplicates(found)
     problems += twice
     groups: dict[str, list[_Found]] = {}
@@ -60,23 +66,17 @@ def collect_folder(folder: Path) -> Collected:
         for column, measure in measures.items()
     }
     labels = label_rows({key: members[0].config for key, members in groups.items()})
-    rows, cells = [], {}
-    for key, members in groups.items():
-        spec = _specify(members[0].config)
-        rows.append(Row(label=labels[key], cells={c: Cell(measure=m, runs=(spec,)) for c, m in measures.items()}))
-        for column, measure in measures.items():
-            measured = _measure(measure, members, spec, gone[column])
-            if measured is not None:
-                cells[labels[key], column] = measured
+    rows, cells, no_data = _fill({labels[key]: members for key, members in groups.items()}, measures, gone)
     scales = list(dict.fromkeys(one.result.scale for one in found))
     selections = dict.fromkeys(one.result.selection for one in found)
     count = len(found)
+    has_dash = any(len(row.cells) < len(measures) for row in rows)
     study = Study(
         name="report",
         title=f"Runs in {folder.resolve().name}",
         caption=f"{count} finished run{'s' * (count != 1)}; accuracy in %, selection {', '.join(selections)}.",
         columns=tuple(measures),
-        rows=tuple(rows),
+        rows=rows,
         suite=found[0].config.suite.name,
         figures=("levels",) if "Level 1" in measures else (),
     )
@@ -87,11 +87,43 @@ def collect_folder(folder: Path) -> Collected:
         printed={},
         tests=(),
         missing=(),
-        warnings=(*_warn(found, scales, gone[AVERAGE]), *problems),
-        footnotes=tuple(describe_missing(study, gone)),
+        warnings=(*_warn(found, scales, gone[AVERAGE]), *left_out, *problems),
+        footnotes=(*describe_missing(study, gone), *([DASHED] if has_dash else [])),
         runs=folder,
-        no_data=frozenset({(row.label, column) for row in rows for column in measures} - cells.keys()),
+        no_data=no_data,
     )
+
+
+def _find_runs(folder: Path) -> tuple[list[Path], list[str]]:
+    """Return the folders of finished runs, and a line on each kind of run that is left out."""
+    is_run = any((folder / name).is_file() for name in ("result.json", DIVERGENCE_FILE, "env.json"))
+    done, lost, begun = (
+        {path.parent for path in folder.glob(name if is_run else f"*/{name}")}
+        for name in ("result.json", DIVERGENCE_FILE, "config.yaml")
+    )
+    nested = Counter(path.parent.parent for path in folder.glob("*/*/result.json"))
+    deeper = {path: count for path, count in nested.items() if path not in done | lost | begun}
+    return sorted(done), [*_tell_left_out(sorted(begun - lost - done), sorted(lost - done), deeper)]
+
+
+def _tell_left_out(begun: Sequence[Path], lost: Sequence[Path], deeper: Mapping[Path, int]) -> Iterator[str]:
+    if begun:
+        words, them = ("run is", "it") if len(begun) == 1 else ("runs are", "them")
+        names = ", ".join(_cut([path.resolve().name for path in begun]))
+        yield f"{len(begun)} {words} not done and left out: {names}; asrnorm train goes on with {them}"
+    if lost:
+        words = "run diverged and is" if len(lost) == 1 else "runs diverged and are"
+        names = ", ".join(_cut([path.resolve().name for path in lost]))
+        yield f"{len(lost)} {words} left out: {names}"
+    if deeper:
+        count = sum(deeper.values())
+        words, them = ("run lies", "it") if count == 1 else ("runs lie", "them")
+        places = _cut([shlex.quote(str(path)) for path in sorted(deeper)])
+        yield f"{count} {words} deeper, in {', '.join(places)}: asrnorm report {' '.join(places)} shows {them}"
+
+
+def _cut(names: list[str]) -> list[str]:
+    return names if len(names) <= _MOST_NAMES else [*names[:_MOST_NAMES], "..."]
 
 
 def _drop_duplicates(found: Sequence[_Found]) -> tuple[list[_Found], list[str]]:
@@ -129,6 +161,28 @@ def _measures(results: Iterable[RunResult]) -> dict[str, Measure]:
     return {SOURCE: Measure(quantity="accuracy", on_source=True), **columns, AVERAGE: Measure(quantity="accuracy")}
 
 
+def _fill(
+    groups: Mapping[str, Sequence[_Found]], measures: Mapping[str, Measure], gone: Mapping[str, frozenset[str]]
+) -> tuple[tuple[Row, ...], dict[Place, Measured], frozenset[Place]]:
+    """Return the rows, what was measured, and where there were no images; a row has no cell for domains of others."""
+    rows: list[Row] = []
+    found: dict[Place, Measured] = {}
+    no_data: set[Place] = set()
+    for label, members in groups.items():
+        spec, cells = _specify(members[0].config), {}
+        for column, measure in measures.items():
+            measured = _measure(measure, members, spec, gone[column])
+            if measured is not None:
+                found[label, column] = measured
+            elif any(find_missing(measure, one.result) for one in members):
+                no_data.add((label, column))
+            else:
+                continue
+            cells[column] = Cell(measure=measure, runs=(spec,))
+        rows.append(Row(label=label, cells=cells))
+    return tuple(rows), found, frozenset(no_data)
+
+
 def _measure(measure: Measure, members: Sequence[_Found], spec: RunSpec, without: frozenset[str]) -> Measured | None:
     values, records = {}, []
     for one in sorted(members, key=lambda member: member.result.seed):
@@ -164,7 +218,7 @@ def _record(one: _Found, spec: RunSpec) -> RunRecord:
 
 def _warn(found: Sequence[_Found], scales: Sequence[str], gone: frozenset[str]) -> list[str]:
     commits = list(dict.fromkeys(commit for one in found for commit in one.result.commits))
-    warnings = []
+    warnings = list(warn_of_scales(scales))
     if len({frozenset(domain.name for domain in one.result.domains) - gone for one in found}) > 1:
         warnings.append("runs were scored on different domains, so their averages cannot be compared")
     if len(scales) > 1:

@@ -5,7 +5,7 @@ that no result of another scale or setting can slip in.
 """
 
 from collections import defaultdict
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
@@ -20,6 +20,10 @@ from asrnorm.studies.spec import DIVERGENCE_FILE, Cell, Printed, RunSpec, Study,
 from asrnorm.studies.store import Found, Store, find_results
 
 Place = tuple[str, str]  # row label, column
+_SMALLER = {
+    "smoke": "smoke scale only shows that everything runs; its numbers say nothing about any method",
+    "short": "short scale has fewer steps than the paper, which alone may explain a difference from its numbers",
+}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -152,10 +156,14 @@ def collect(
     )
 
 
-_SMALLER = {
-    "smoke": "smoke scale only shows that everything runs; its numbers say nothing about any method",
-    "short": "short scale has fewer steps than the paper, which alone may explain a difference from its numbers",
-}
+def warn_of_scales(scales: Collection[str]) -> Iterator[str]:
+    """Yield a line on each scale, among those of the runs shown, that is smaller than the paper's.
+
+    Example:
+        >>> list(warn_of_scales(["paper", "smoke"]))
+        ['smoke scale only shows that everything runs; its numbers say nothing about any method']
+    """
+    return (line for scale, line in _SMALLER.items() if scale in scales)
 
 
 def _is_there(task: Task, store: Store) -> bool:
@@ -249,8 +257,8 @@ def _test(study: Study, cells: Mapping[Place, Measured]) -> tuple[TestResult, ..
 def _warn(
     study: Study, cells: Mapping[Place, Measured], store: Store, seeds: Sequence[int], scale: Scale
 ) -> Iterator[str]:
-    if cells and scale in _SMALLER:
-        yield _SMALLER[scale]
+    if cells:
+        yield from warn_of_scales([scale])
     commits = sorted({one for cell in cells.values() for record in cell.records for one in record.result.commits})
     if len(commits) > 1:
         names = ", ".join(map(shorten_commit, commits))

@@ -6,6 +6,7 @@ import sys
 import pytest
 
 from asrnorm.cli.main import main
+from asrnorm.report.folder import DASHED
 from asrnorm.studies import get_study
 from helpers import made_up_run
 from helpers.made_up_run import make_up_runs
@@ -38,6 +39,29 @@ def test_a_folder_of_runs_is_reported_too(place, capsys):
     assert main(["report", "runs", "--out", "there"]) == 0
     assert "pacs.rsc_asr from photo" in capsys.readouterr().out
     assert (place / "there" / "report.html").is_file()
+
+
+def test_what_a_folder_leaves_out_and_its_scale_are_told(place, capsys):
+    make_up_runs(get_study("table3"), place / "runs" / "demo", seeds=[0])
+    stopped = sorted((place / "runs").glob("pacs.rsc_asr--*"))[0]
+    (stopped / "result.json").unlink()
+    assert main(["report", "runs"]) == 0
+    said = capsys.readouterr().err
+    assert f"warning: 1 run is not done and left out: {stopped.name}; asrnorm train goes on with it" in said
+    assert "runs lie deeper, in runs/demo: asrnorm report runs/demo shows them" in said
+    assert "warning: smoke scale only shows that everything runs" in said
+
+
+def test_domains_that_a_row_does_not_have_are_a_dash_with_a_legend(place, capsys):
+    assert main(["report", "table3", "--scale", "smoke", "--seeds", "2"]) == 0
+    assert DASHED not in capsys.readouterr().out
+    make_up_runs(get_study("table1"), place / "runs", seeds=[0], skip=lambda spec, seed: "rsda_asr" not in spec.recipe)
+    assert main(["report", "runs"]) == 0
+    shown = capsys.readouterr().out
+    (row,) = [line for line in shown.splitlines() if line.startswith("digits.rsda_asr")]
+    assert row.split().count("-") == len(made_up_run.DOMAINS["pacs"])
+    assert DASHED in shown
+    assert "no data" not in shown
 
 
 def test_several_are_kept_and_reported_in_folders_of_their_own(place, capsys):

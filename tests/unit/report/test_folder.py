@@ -5,11 +5,13 @@ from statistics import fmean
 import pytest
 
 from asrnorm.errors import InputError
-from asrnorm.report.folder import collect_folder
+from asrnorm.report.entry import lay_out
+from asrnorm.report.folder import DASHED, collect_folder
 from asrnorm.report.study import write_report
 from asrnorm.results import read_result, write_result
 from asrnorm.studies import get_study
-from helpers.made_up_run import make_up_runs
+from asrnorm.studies.plan import iterate_specs
+from helpers.made_up_run import make_up_divergence, make_up_runs
 from helpers.small_study import small_study
 
 
@@ -27,7 +29,7 @@ def test_a_folder_of_runs_is_a_table_of_recipe_by_domain(runs, tmp_path):
     assert found.study.columns == ("source", "svhn", "mnist_m", "syn", "usps", "unseen, average")
     cell = found.cells["digits.rsda_asr", "svhn"]
     assert (cell.n, cell.seeds) == (3, (0, 1, 2))
-    assert not found.warnings
+    assert [warning.partition(";")[0] for warning in found.warnings] == ["smoke scale only shows that everything runs"]
     text = write_report(found, tmp_path / "out")[-1].read_text()
     assert "selection last" in text
     assert "recipe: digits.rsda_asr" in text
@@ -45,6 +47,85 @@ def test_mixed_scales_and_commits_are_warned_of(runs):
     warnings = " ".join(collect_folder(runs).warnings)
     assert "2 scales" in warnings
     assert "2 commits" in warnings
+
+
+def test_scales_below_the_papers_are_warned_of(tmp_path):
+    make_up_runs(small_study(), tmp_path, scale="paper")
+    assert not collect_folder(tmp_path).warnings
+    make_up_runs(small_study(), tmp_path, scale="short", seeds=[0])
+    warnings = collect_folder(tmp_path).warnings
+    assert any(warning.startswith("short scale has fewer steps than the paper") for warning in warnings)
+    assert not any(warning.startswith("smoke scale") for warning in warnings)
+
+
+def stop(folder):
+    """Leave of a run what there is of it before it is done."""
+    (folder / "result.json").unlink()
+
+
+def test_runs_that_are_not_done_are_left_out_and_named(runs):
+    first, second, *_ = sorted(runs.iterdir())
+    stop(first)
+    line = f"1 run is not done and left out: {first.name}; asrnorm train goes on with it"
+    assert line in collect_folder(runs).warnings
+    stop(second)
+    line = f"2 runs are not done and left out: {first.name}, {second.name}; asrnorm train goes on with them"
+    assert line in collect_folder(runs).warnings
+
+
+def test_of_many_runs_that_are_not_done_some_are_named(tmp_path):
+    make_up_runs(small_study(), tmp_path)
+    *stopped, _ = sorted(tmp_path.iterdir())
+    for folder in stopped:
+        stop(folder)
+    (line,) = [warning for warning in collect_folder(tmp_path).warnings if "not done" in warning]
+    assert line.startswith(f"{len(stopped)} runs are not done and left out: {stopped[0].name}, ")
+    assert f"{stopped[4].name}, ...; " in line
+    assert stopped[5].name not in line
+
+
+def test_runs_that_diverged_are_left_out_and_named(runs):
+    spec = next(iterate_specs(small_study()))
+    before = set(runs.iterdir())
+    make_up_divergence(spec, runs, 32)
+    (folder,) = set(runs.iterdir()) - before
+    warnings = collect_folder(runs).warnings
+    assert f"1 run diverged and is left out: {folder.name}" in warnings
+    assert not any("not done" in warning for warning in warnings)
+    make_up_divergence(spec, runs, 33)
+    assert any(warning.startswith("2 runs diverged and are left out: ") for warning in collect_folder(runs).warnings)
+
+
+def test_a_run_that_diverged_and_was_tried_again_is_shown(runs):
+    (sorted(runs.iterdir())[0] / "divergence.json").write_text("{}")
+    assert not any("diverged" in warning for warning in collect_folder(runs).warnings)
+
+
+def test_runs_that_lie_deeper_are_told_with_the_command_that_shows_them(runs):
+    make_up_runs(small_study(), runs / "demo", seeds=[0])
+    count = len(list((runs / "demo").iterdir()))
+    line = f"{count} runs lie deeper, in {runs / 'demo'}: asrnorm report {runs / 'demo'} shows them"
+    assert line in collect_folder(runs).warnings
+    make_up_runs(small_study(), runs / "my demo", seeds=[0])
+    (line,) = [warning for warning in collect_folder(runs).warnings if "deeper" in warning]
+    assert line.endswith(f": asrnorm report {runs / 'demo'} '{runs / 'my demo'}' shows them")
+
+
+def test_what_lies_inside_a_run_is_no_run_that_lies_deeper(runs):
+    inside = sorted(runs.iterdir())[0] / "choice"
+    inside.mkdir()
+    (inside / "result.json").write_text("{}")
+    assert not any("deeper" in warning for warning in collect_folder(runs).warnings)
+
+
+def test_a_folder_whose_runs_are_all_left_out_says_why(runs, tmp_path):
+    with pytest.raises(InputError, match=r"no finished run is in it; \d+ runs lie deeper, in .*runs: asrnorm report "):
+        collect_folder(tmp_path)
+    stopped = sorted(runs.iterdir())[0]
+    stop(stopped)
+    (stopped / "env.json").write_text("{}")
+    with pytest.raises(InputError, match=r"no finished run is in it; 1 run is not done and left out: "):
+        collect_folder(stopped)
 
 
 def test_mixed_rules_of_selection_are_warned_of(runs):
@@ -94,6 +175,33 @@ def test_runs_on_other_domains_are_warned_of(runs):
     for folder in runs.glob("digits.rsda_asr*"):
         change_result(folder, domains=read_result(folder / "result.json").domains[:2])
     assert any("different domains" in warning for warning in collect_folder(runs).warnings)
+
+
+def test_domains_of_other_suites_are_a_dash_which_the_notes_explain(runs, tmp_path):
+    assert DASHED not in collect_folder(runs).footnotes
+    make_up_runs(get_study("table3"), runs, seeds=[0])
+    found = collect_folder(runs)
+    states = {place: entry.state for place, entry in lay_out(found).entries.items()}
+    assert [states["digits.rsda_asr", column] for column in ("usps", "sketch")] == ["measured", "absent"]
+    assert states["pacs.rsc_asr from photo", "photo"] == "absent"  # its source
+    assert not found.no_data
+    assert found.footnotes == (DASHED,)
+    (page,) = [path.read_text() for path in write_report(found, tmp_path / "out") if path.suffix == ".md"]
+    assert DASHED in page
+    assert "no data" not in page
+
+
+def test_images_that_a_run_lacked_are_no_dash(runs):
+    make_up_runs(get_study("table3"), runs, seeds=[0])
+    folder = next(
+        path for path in sorted(runs.glob("pacs.rsc_asr--*")) if "source: photo" in (path / "config.yaml").read_text()
+    )
+    kept = [domain for domain in read_result(folder / "result.json").domains if domain.name != "cartoon"]
+    change_result(folder, domains=tuple(kept), missing=("cartoon",))
+    found = collect_folder(runs)
+    assert found.no_data == {("pacs.rsc_asr from photo", "cartoon")}
+    assert lay_out(found).entries["pacs.rsc_asr from photo", "cartoon"].state == "no data"
+    assert lay_out(found).entries["digits.rsda_asr", "cartoon"].state == "absent"
 
 
 def test_a_domain_called_as_a_pattern_is_itself_alone(runs):
