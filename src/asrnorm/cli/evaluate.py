@@ -12,7 +12,7 @@ import typer
 from rich.console import Console
 
 from asrnorm.cli.json_output import json_output
-from asrnorm.cli.kept_evaluation import check_name, keep_result, keep_statistics
+from asrnorm.cli.kept_evaluation import check_free, check_name, keep_result, keep_statistics
 from asrnorm.cli.own_module import Modules, import_modules
 from asrnorm.cli.run_folder import open_run, read_assignments
 from asrnorm.cli.score_table import print_attacks, print_places, print_scores, print_validation
@@ -92,6 +92,8 @@ def _evaluate(
     if name is not None:
         read_result(run / "result.json")  # of which what is kept takes what it does not measure again
     config = _change_config(loaded.config, assignments)
+    if name is not None:
+        check_free(run, name, config)
     chosen = loaded.suite if data is not None else choose_suite(run, loaded, config)
     change_norm(loaded, config)
     if "device" in assignments:

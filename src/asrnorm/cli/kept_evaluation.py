@@ -11,7 +11,7 @@ import typer
 
 from asrnorm.commit import find_commit, shorten_commit
 from asrnorm.config import RunConfig, content_hash
-from asrnorm.errors import StorageError
+from asrnorm.errors import InputError, StorageError, WrongCallError
 from asrnorm.results import read_result, write_result
 from asrnorm.storage import describe_failure, replacing
 
@@ -32,6 +32,28 @@ def check_name(name: str) -> str:
     if not re.fullmatch(r"\w[\w.-]*", name):
         raise typer.BadParameter(f"{name!r}: letters, digits, '-', '_' and '.' only", param_hint="--as")
     return name
+
+
+def check_free(run: Path, name: str, config: RunConfig) -> None:
+    """Refuse a name under which a run's folder holds an evaluation with other settings; a damaged one may be replaced.
+
+    Args:
+        run: the folder of a finished run.
+        name: of the evaluation.
+        config: the run's, with what is to be changed.
+
+    Raises:
+        WrongCallError: it holds one.
+    """
+    path = _path_of(run, name)
+    try:
+        kept = read_result(path).config_hash
+    except InputError:
+        return
+    if kept != content_hash(config):
+        raise WrongCallError(
+            f"--as {name}: {path} was made with other settings; choose another name or remove the file"
+        )
 
 
 def keep_result(
@@ -61,8 +83,10 @@ def keep_result(
 
     Raises:
         InputError: the run is not done.
+        WrongCallError: an evaluation of that name was made with other settings.
         StorageError: the file cannot be written.
     """
+    check_free(run, name, config)
     # What is not measured again is the run's: recipe, seed, commit, parameters, steps, selection.
     result = dataclasses.replace(
         read_result(run / "result.json"),
@@ -78,10 +102,14 @@ def keep_result(
         origin={"scored": " on ".join(filter(None, (shorten_commit(find_commit()), device)))}
         | ({"edition": edition} if edition else {}),
     )
-    path = run / "evaluations" / f"{name}.json"
+    path = _path_of(run, name)
     with _folder_of(path):
         write_result(path, result)
     return path
+
+
+def _path_of(run: Path, name: str) -> Path:
+    return run / "evaluations" / f"{name}.json"
 
 
 def keep_statistics(run: Path, arrays: Mapping[str, Any]) -> Path:

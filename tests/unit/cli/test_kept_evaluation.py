@@ -4,10 +4,10 @@ import numpy as np
 import pytest
 import typer
 
-from asrnorm.cli.kept_evaluation import check_name, keep_statistics
+from asrnorm.cli.kept_evaluation import check_free, check_name, keep_statistics
 from asrnorm.cli.main import main
 from asrnorm.config import Choice, content_hash, override
-from asrnorm.errors import StorageError
+from asrnorm.errors import StorageError, WrongCallError
 from asrnorm.results import read_result
 from asrnorm.studies.store import find_results
 from asrnorm.training import run
@@ -56,6 +56,33 @@ def test_another_norm_and_batch_are_kept_under_their_own_hash(tmp_path, toys, ca
     assert kept.source.nll != result.source.nll
     assert result.validation
     assert not kept.validation  # measured with the norm of the run, not with this one
+
+
+def test_a_name_kept_with_other_settings_is_refused_and_the_same_ones_may_replace_it(tmp_path, toys, capsys):
+    make(tmp_path / "a")
+    path = tmp_path / "a" / "evaluations" / "k1.json"
+    words = ["evaluate", str(tmp_path / "a"), "--as", "k1", "--set"]
+    assert main([*words, "evaluate_limit=9"]) == 0
+    before = path.read_bytes()
+    capsys.readouterr()
+    assert main([*words, "evaluate_limit=6"]) == 2
+    (line,) = capsys.readouterr().err.splitlines()  # and none of a domain that was scored
+    assert line == (f"asrnorm: --as k1: {path} was made with other settings; choose another name or remove the file")
+    assert path.read_bytes() == before
+    assert main([*words, "evaluate_limit=9"]) == 0
+    path.write_text("{")  # damaged
+    assert main([*words, "evaluate_limit=6"]) == 0
+    assert read_result(path).source.num_samples == 6
+
+
+def test_a_name_is_free_for_its_own_settings_alone(tmp_path, toys, capsys):
+    config, _ = make(tmp_path / "a")
+    check_free(tmp_path / "a", "again", config)
+    assert main(["evaluate", str(tmp_path / "a"), "--as", "again"]) == 0
+    check_free(tmp_path / "a", "again", override(config, {"device": "cpu"}))  # which changes no number
+    check_free(tmp_path / "a", "other", override(config, {"evaluate_batch": 5}))
+    with pytest.raises(WrongCallError, match=r"^--as again: .*again\.json was made with other settings; "):
+        check_free(tmp_path / "a", "again", override(config, {"evaluate_batch": 5}))
 
 
 def test_without_a_name_all_images_are_scored_and_nothing_is_kept(tmp_path, toys, capsys):
