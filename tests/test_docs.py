@@ -16,6 +16,7 @@ PAGES = sorted([*ROOT.glob("*.md"), *ROOT.glob("docs/**/*.md")])
 # Reference pages whose Python blocks run from top to bottom; those of the how-to pages run in tests/docs.
 PASTED = (
     "data/corruptions.md",
+    "evaluation/adversarial.md",
     "evaluation/shifted-val.md",
     "methods/index.md",
     "methods/rsc.md",

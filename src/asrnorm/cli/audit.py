@@ -21,6 +21,17 @@ _LIMIT, _QUICK_LIMIT = 500, 100
 Triple = tuple[float, float, float]
 
 
+def _read_number(word: str) -> float:
+    """Return one of the numbers of `--mean` and `--std`, which take the next three words whatever they are."""
+    try:
+        number = float(word)
+    except ValueError:
+        number = math.nan
+    if not math.isfinite(number):
+        raise typer.BadParameter(f"three numbers separated by spaces are wanted, as 0.485 0.456 0.406, not {word!r}")
+    return number
+
+
 def audit(
     model: Annotated[
         str,
@@ -60,11 +71,19 @@ def audit(
         int | None, typer.Option(min=1, help="Side to which images are resized.", show_default="the model's, or 224")
     ] = None,
     mean: Annotated[
-        Triple | None, typer.Option(help="Mean of each channel of the input.", show_default="the model's")
+        Triple | None,
+        typer.Option(
+            metavar="R G B", parser=_read_number, help="Mean of each channel of the input.", show_default="the model's"
+        ),
     ] = None,
     std: Annotated[
         Triple | None,
-        typer.Option(help="Standard deviation of each channel of the input.", show_default="the model's"),
+        typer.Option(
+            metavar="R G B",
+            parser=_read_number,
+            help="Standard deviation of each channel of the input.",
+            show_default="the model's",
+        ),
     ] = None,
     device: Annotated[str, typer.Option(help="Device to run on: auto, cpu, cuda, cuda:1, ...")] = "auto",
     out: Annotated[Path, typer.Option(help="Folder of the page, the numbers and the ledger.")] = Path("audit"),
@@ -79,9 +98,9 @@ def audit(
 ) -> None:
     """Measure how robust a model is: corruptions, calibration, attacks, the changes that hurt most, and what breaks.
 
-    Example: `asrnorm audit net.onnx --data photos --mean 0.485 0.456 0.406 --std 0.229 0.224 0.225 --quick`. A network
-    of your own: `asrnorm audit my_net.py:build --weights weights.pt --data photos`, where `build()` returns it. Started
-    again in the same folder, it resumes where it stopped.
+    Example: `asrnorm audit net.onnx --data photos/day --mean 0.485 0.456 0.406 --std 0.229 0.224 0.225 --quick`. A
+    network of your own: `asrnorm audit my_net.py:build --weights weights.pt --data photos/day`, where `build()` returns
+    it. Started again in the same folder, it resumes where it stopped.
     """
     if against_weights is not None and against is None:
         raise WrongCallError("--against-weights are of a second model: give --against too")
