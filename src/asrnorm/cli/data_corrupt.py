@@ -17,7 +17,7 @@ def corrupt(
     target: Annotated[str, typer.Argument(help="`cifar10c`, or a folder of images.", show_default=False)],
     corruption: Annotated[
         list[str] | None,
-        typer.Option("--corruption", help="Which corruption; may be given again. cifar10c: all 19 by default."),
+        typer.Option("--corruption", help="Which corruption. cifar10c: may be given again; all 19 by default."),
     ] = None,
     severity: Annotated[
         int | None,

@@ -22,6 +22,7 @@ from asrnorm.cli.evaluate import evaluate
 from asrnorm.cli.export import export
 from asrnorm.cli.listing import list_registry
 from asrnorm.cli.predict import predict
+from asrnorm.cli.repetition import find_repeated
 from asrnorm.cli.report import report
 from asrnorm.cli.reproduce import reproduce
 from asrnorm.cli.termination import terminating_in_order
@@ -90,6 +91,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
         Path.cwd()  # torch ends the process where the folder is gone
     except FileNotFoundError:
         return _say("the current folder has been removed; change to another", FAILED)
+    if repeated := find_repeated(typer.main.get_command(app), words):
+        return _say(f"{repeated} is given more than once, and takes one value", WRONG_CALL)
     try:
         with terminating_in_order():
             status = app(args=words, prog_name="asrnorm", standalone_mode=False)

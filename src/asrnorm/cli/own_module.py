@@ -34,6 +34,11 @@ def import_modules(names: Iterable[str] | None) -> None:
 
 
 def _import(name: str) -> None:
+    if not all(part.isidentifier() for part in name.split(".")) or name.endswith(".py"):
+        raise UnknownNameError(
+            f"--import {name}: a module is named as in an import statement, my_norm for my_norm.py; its folder is the "
+            "current one or in PYTHONPATH"
+        )
     if str(Path.cwd()) not in sys.path:  # the installed command, unlike `python -m`, does not look here
         sys.path.insert(0, str(Path.cwd()))
     try:

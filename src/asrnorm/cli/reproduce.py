@@ -15,7 +15,7 @@ from asrnorm.cli.own_module import Modules, import_modules
 from asrnorm.cli.run_folder import check_folder, find_kept, read_assignments
 from asrnorm.cli.study_choice import change_runs, check_configs, check_data, choose_rows, expand_names, report_folder
 from asrnorm.config import RunConfig, Scale, content_hash
-from asrnorm.errors import InputError, UnknownNameError, WrongCallError, describe_unknown
+from asrnorm.errors import AsrnormError, InputError, UnknownNameError, WrongCallError, describe_unknown
 from asrnorm.fingerprint import PUBLISHED
 
 if TYPE_CHECKING:
@@ -104,6 +104,7 @@ def reproduce(
         raise typer.BadParameter("--ray and --slurm are two places to run in: leave one out")
     if dry_run:
         _print_plan(plans, jobs)
+        _tell_missing_data(todo)
         return
     if not todo and any(job.is_kept for job in jobs):
         typer.echo(f"{_count(jobs, 0)}; --ignore-kept trains them again")
@@ -139,11 +140,23 @@ def _run(jobs: Sequence["Job"], todo: Sequence["Job"], open_place: Callable[[], 
     from asrnorm.launch import launch
     from asrnorm.launch.view import LaunchView
 
-    check_data([job.config for job in todo if not (job.folder / "result.json").exists()])
+    _check_data(todo)
     executor = open_place()
     with LaunchView() as view:
         view.say(f"{_count(jobs, len(todo))}; {len(todo)} to do, {executor.slots()} at once")
         return launch(jobs, executor, view=view)
+
+
+def _tell_missing_data(todo: Sequence["Job"]) -> None:
+    """Say on the side what the launch would be refused for; a plan may be looked at where the data is not."""
+    try:
+        _check_data(todo)
+    except AsrnormError as error:
+        typer.echo(f"note: here the runs would not start: {error}", err=True)
+
+
+def _check_data(todo: Sequence["Job"]) -> None:
+    check_data([job.config for job in todo if not (job.folder / "result.json").exists()])
 
 
 def _count(jobs: Sequence["Job"], todo: int) -> str:

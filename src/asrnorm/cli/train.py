@@ -43,8 +43,8 @@ def train(
     ] = None,
     seed: Annotated[int | None, typer.Option("--seed", min=0, help="Seed of the run.", show_default="0")] = None,
     source: Annotated[
-        str | None,
-        typer.Option("--source", help="Domain to train on; several, separated by commas.", show_default=False),
+        list[str] | None,
+        typer.Option("--source", help="Domain to train on; may be given again.", show_default=False),
     ] = None,
     target: Annotated[list[str] | None, typer.Option("--target", help="Domain to test on; may be given again.")] = None,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Print the config and its hash, and stop.")] = False,
@@ -57,7 +57,7 @@ def train(
     `photos/DOMAIN/CLASS/`: `asrnorm train folder.rsda_asr --set suite.root=photos --source day`
     """
     import_modules(modules)
-    changes = dict(map(_split, assignments or ()))
+    changes = dict(map(_split, assignments or ()))  # of a field that is set twice, the last counts
     from asrnorm.training.assembly import check_config, rehearse
 
     try:
@@ -97,11 +97,11 @@ def _resolve(
     scale: str | None,
     config_file: Path | None,
     seed: int | None,
-    source: str | None,
+    source: list[str] | None,
     target: list[str] | None,
     changes: dict[str, str],
 ) -> RunConfig:
-    targets = ",".join(target) if target else None
+    sources, targets = (",".join(names) if names else None for names in (source, target))
     for name, place in _ELSEWHERE.items():
         if name in changes:
             raise typer.BadParameter(f"--set {name}={changes[name]}: {place} says that")
@@ -112,7 +112,7 @@ def _resolve(
 
         # Through the recipe, so that what follows from a change, as PACS's steps from its source, follows.
         return make(
-            recipe, scale=cast(Scale, scale or "paper"), seed=seed or 0, source=source, target=targets, **changes
+            recipe, scale=cast(Scale, scale or "paper"), seed=seed or 0, source=sources, target=targets, **changes
         )
     loaded = load_config(config_file)
     if scale not in (None, loaded.scale) or recipe not in (None, loaded.recipe):
@@ -120,7 +120,7 @@ def _resolve(
             f"--config takes the place of a recipe and its scale, and {config_file} has {loaded.recipe} at scale "
             f"{loaded.scale}: leave those out"
         )
-    given = {"seed": seed, "suite.source": source, "suite.target": targets}
+    given = {"seed": seed, "suite.source": sources, "suite.target": targets}
     options = {name: value for name, value in given.items() if value is not None}
     return override(loaded, {**options, **changes})
 

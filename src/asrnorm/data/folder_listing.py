@@ -122,6 +122,27 @@ def list_labeled(root: Path) -> list[Sample]:
     return samples
 
 
+def list_unlabeled(folder: Path) -> list[Path]:
+    """Return all images in a folder and its folders, sorted.
+
+    Raises:
+        InputError: there is none.
+
+    Example:
+        >>> from tempfile import TemporaryDirectory
+        >>> with TemporaryDirectory() as folder:
+        ...     (Path(folder) / "1.jpg").touch()
+        ...     [path.name for path in list_unlabeled(Path(folder))]
+        ['1.jpg']
+    """
+    others: Counter[str] = Counter()
+    images = sorted(_images(folder, others), key=lambda path: path.as_posix())
+    if not images:
+        raise InputError(f"{folder}: no image in it ({', '.join(sorted(ENDINGS))})")
+    _tell_of_others(folder, others)
+    return images
+
+
 def refuse_links_to_one(root: Path, samples: list[Sample]) -> None:
     """Refuse an image under two names, linked or hard-linked: it could be trained on and chosen by.
 

@@ -13,6 +13,7 @@ from asrnorm.data.reader.stream import read_bytes
 from asrnorm.errors import InputError
 
 COLUMNS = ("path", "label", "domain")
+_NEEDED = COLUMNS[:2]
 MOST_BYTES = 1 << 30
 _TABLES = (".csv", ".jsonl", ".ndjson", ".json")
 
@@ -28,6 +29,8 @@ class Sample(NamedTuple):
 
 def read_table(path: Path) -> list[Sample]:
     r"""Return the images that a table names, in its order; relative paths start at its folder.
+
+    A table without domains is one, called by the name of the file.
 
     Raises:
         InputError: no table, no images in it, a line that cannot be understood, or an image that is named twice.
@@ -63,16 +66,17 @@ def read_table(path: Path) -> list[Sample]:
 def _csv_rows(path: Path, text: str) -> Iterator[tuple[int, dict[str, Any]]]:
     reader = csv.DictReader(io.StringIO(text, newline=""))
     try:
-        missing = [column for column in COLUMNS if column not in (reader.fieldnames or ())]
+        missing = [column for column in _NEEDED if column not in (reader.fieldnames or ())]
         if missing:
             raise InputError(f"{path}: no column {', '.join(missing)}; the first line must name {', '.join(COLUMNS)}")
         for row in reader:
-            yield reader.line_num, {key: row[key] for key in COLUMNS}
+            yield reader.line_num, {"domain": path.stem} | {key: row[key] for key in COLUMNS if key in row}
     except csv.Error as error:
         raise InputError(f"{path}, line {reader.line_num}: {error}") from None
 
 
 def _json_rows(path: Path, text: str) -> Iterator[tuple[int, dict[str, Any]]]:
+    default: str | None = path.stem
     for number, line in enumerate(text.split("\n"), 1):
         if not line.strip():
             continue
@@ -84,7 +88,8 @@ def _json_rows(path: Path, text: str) -> Iterator[tuple[int, dict[str, Any]]]:
             ) from None
         if not isinstance(row, dict):
             raise InputError(f"{path}, line {number}: expected an object with {', '.join(COLUMNS)}")
-        yield number, {key: row.get(key) for key in COLUMNS}
+        default = None if "domain" in row else default  # from there on it is asked for
+        yield number, {"domain": default} | {key: row.get(key) for key in COLUMNS if key in row or key in _NEEDED}
 
 
 def _to_sample(table: Path, number: int, row: dict[str, Any]) -> Sample:

@@ -9,7 +9,7 @@ import torch
 import torch.distributed as distributed
 
 from asrnorm.diagnosis import DEVICE_VARIABLE
-from asrnorm.errors import InputError
+from asrnorm.errors import InputError, WrongCallError
 from asrnorm.world import ALONE, World
 
 T = TypeVar("T")
@@ -24,23 +24,30 @@ def choose_device(name: str) -> torch.device:
     `ASRNORM_DEVICE` may say otherwise what `auto` is.
 
     Raises:
-        InputError: a device that this machine does not have, or of a kind that is not known here.
+        WrongCallError: of a kind that is not known here.
+        InputError: a device that this machine does not have.
 
     Example:
         >>> choose_device("cpu")
         device(type='cpu')
     """
-    if name == "auto":
-        name = os.environ.get(DEVICE_VARIABLE) or ("cuda" if torch.cuda.is_available() else "cpu")
+    setting = "device"
+    if name == "auto" and os.environ.get(DEVICE_VARIABLE):
+        name, setting = os.environ[DEVICE_VARIABLE], DEVICE_VARIABLE
+    elif name == "auto":
+        name = "cuda" if torch.cuda.is_available() else "cpu"
+    kinds = f"one of auto, {', '.join(_DEVICES)}" if setting == "device" else f"one of {', '.join(_DEVICES)}"
     try:
         device = torch.device(name)
     except RuntimeError:  # torch would list some twenty kinds
-        raise InputError(f"device {name!r}: no such device; it must be one of auto, {', '.join(_DEVICES)}") from None
+        raise WrongCallError(f"{setting} {name!r}: no such device; it must be {kinds}") from None
     if device.type not in _DEVICES:
-        raise InputError(f"device {name!r} cannot be used: it must be one of auto, {', '.join(_DEVICES)}")
+        raise WrongCallError(f"{setting} {name!r} cannot be used: it must be {kinds}")
     if device.type == "cuda":
         if not torch.cuda.is_available():
-            raise InputError(f"device {name!r}: this machine has no CUDA device that torch can use; set device=cpu")
+            raise InputError(
+                f"{setting} {name!r}: this machine has no CUDA device that torch can use; set {setting}=cpu"
+            )
         if device.index is None:
             device = torch.device("cuda", int(os.environ.get("LOCAL_RANK", "0")))
     return device

@@ -40,6 +40,17 @@ def test_every_command_that_may_need_it_takes_it_before_it_works(command, here, 
     assert "--import no_such_module_here: no such module" in capsys.readouterr().err
 
 
+@pytest.mark.parametrize("name", ["./my_norm.py", "my_norm.py", "folder/my_norm", ".my_norm", "", "my norm"])
+def test_a_path_in_place_of_a_module_is_answered_with_how_to_name_it(name, here, capsys):
+    (here / "my_norm.py").touch()
+    assert main(["list", "norms", "--import", name]) == 2
+    said = capsys.readouterr().err
+    assert said.startswith(
+        f"asrnorm: --import {name}: a module is named as in an import statement, my_norm for my_norm.py"
+    )
+    assert "a bug" not in said
+
+
 def test_modules_are_found_in_the_current_folder(here):
     (here / "own_module_of_a_test.py").write_text("LOADED = True\n")
     import_modules(["own_module_of_a_test"])

@@ -76,14 +76,26 @@ def test_importing_the_commands_does_not_load_torch():
     assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
 
 
-def test_a_folder_and_a_text_are_answered_by_name(run, tmp_path):
+def test_of_a_folder_all_images_are_taken(run, images, tmp_path):
+    (tmp_path / "photos" / "more").mkdir(parents=True)
+    for path, name in zip(images, ("b.png", "a.png", "more/c.png", "more/a.png"), strict=True):
+        path.rename(tmp_path / "photos" / name)
+    (tmp_path / "photos" / "notes.txt").write_text("buy milk")
+    result = call(run, tmp_path / "photos", "--json")
+    assert result.exit_code == 0, result.output
+    rows = [json.loads(line) for line in result.stdout.splitlines()]
+    names = [(str(tmp_path / "photos" / name), label) for name, label in zip(("a.png", "b.png"), "ba", strict=True)]
+    deeper = [(str(tmp_path / "photos" / "more" / f"{name}.png"), label) for name, label in (("a", "d"), ("c", "c"))]
+    assert [(row["image"], row["class"]) for row in rows] == [*names, *deeper]
+
+
+def test_an_empty_folder_and_a_text_are_answered_by_name(run, tmp_path):
     (tmp_path / "photos").mkdir()
     (tmp_path / "notes.txt").write_text("buy milk")
-    result = call(run, tmp_path / "photos", tmp_path / "notes.txt")
+    assert str(call(run, tmp_path / "photos").exception).startswith(f"{tmp_path}/photos: no image in it (")
+    result = call(run, tmp_path / "notes.txt")
     assert result.exit_code == 1
-    folder, text = result.stderr.splitlines()
-    wanted = f"predict wants image files, such as {tmp_path}/photos/*.jpg"
-    assert folder == f"asrnorm: {tmp_path}/photos: a folder, not an image file; {wanted}"
+    (text,) = result.stderr.splitlines()
     assert text.startswith(f"asrnorm: {tmp_path}/notes.txt: cannot be read as an image: of no known format")
 
 

@@ -118,6 +118,14 @@ def test_a_dry_run_shows_what_is_to_do_and_makes_nothing(tmp_path, reports, laun
     assert not (tmp_path / "runs").exists()
 
 
+def test_a_dry_run_notes_data_that_is_not_there(tmp_path, monkeypatch, capsys):
+    monkeypatch.setenv("ASRNORM_DATA", str(tmp_path / "nothing"))
+    monkeypatch.chdir(tmp_path)
+    assert main(["reproduce", "table5", "--seeds", "1", "--row", "ADA + IN", "--dry-run"]) == 0
+    (note,) = capsys.readouterr().err.splitlines()
+    assert note.startswith("note: here the runs would not start: suite 'cifar10c'")
+
+
 def test_a_setting_changes_every_run_and_where_its_result_is_looked_for(tmp_path, reports, launches, capsys):
     words = ["reproduce", "mini", "--scale", "smoke", "--runs", str(tmp_path), "--set", "optim.lr=0.5"]
     main(words)

@@ -186,9 +186,7 @@ def test_files_that_stay_files_are_only_looked_for(root, monkeypatch):
 
 def test_one_class_is_nothing_to_learn(tmp_path):
     write_folder(tmp_path, domains=("cam1", "cam2"), classes=("raw",), count=3)
-    with pytest.raises(
-        InputError, match=r"one class \(raw\); a classifier needs at least two: expected <domain>/<class>"
-    ):
+    with pytest.raises(InputError, match=r"one class \(raw\); a classifier needs at least two"):
         create_suite("folder", root=tmp_path, source="cam1", size=8).require_source()
 
 

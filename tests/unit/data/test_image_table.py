@@ -21,6 +21,13 @@ def test_both_tables_say_the_same(tmp_path):
     assert list_images(tmp_path / "t.csv")[0].path == tmp_path / "a" / "1.png"
 
 
+def test_a_table_without_domains_is_one_called_by_the_files_name(tmp_path):
+    (tmp_path / "north.csv").write_text("path,label\n1.png,dog\n2.png,cat\n")
+    (tmp_path / "north.jsonl").write_text('{"path": "1.png", "label": "dog"}\n\n{"path": "2.png", "label": "cat"}\n')
+    assert listed(tmp_path / "north.csv") == [("1.png", "dog", "north"), ("2.png", "cat", "north")]
+    assert listed(tmp_path / "north.jsonl") == listed(tmp_path / "north.csv")
+
+
 def test_absolute_paths_and_numbers_as_labels_are_taken(tmp_path):
     (tmp_path / "t.jsonl").write_text('{"path": "/data/1.png", "label": 3, "domain": "x"}\n')
     sample = list_images(tmp_path / "t.jsonl")[0]
@@ -30,8 +37,8 @@ def test_absolute_paths_and_numbers_as_labels_are_taken(tmp_path):
 @pytest.mark.parametrize(
     ("name", "text", "message"),
     [
-        ("t.csv", "path,label\n1.png,dog\n", r"no column domain; the first line must name path, label, domain"),
-        ("t.csv", "", "no column path, label, domain"),
+        ("t.csv", "path,domain\n1.png,art\n", r"no column label; the first line must name path, label, domain"),
+        ("t.csv", "", "no column path, label; the first line must name path, label, domain"),
         ("t.csv", "path,label,domain\n", "no images in it"),
         ("t.csv", "path,label,domain\n1.png,dog\n", "line 2: no usable domain"),
         ("t.csv", "path,label,domain\n1.png, ,art\n", "line 2: no usable label"),
@@ -39,6 +46,11 @@ def test_absolute_paths_and_numbers_as_labels_are_taken(tmp_path):
         ("t.csv", "path,label,domain\n1.png,a,b\n./1.png,a,b\n", "./1.png is named more than once"),
         ("t.csv", "path,label,domain\n1.png,a,b\nx/../1.png,c,d\n", "1.png is named more than once"),
         ("t.jsonl", '{"path": "1.png"}\n', "line 1: no usable label"),
+        (
+            "t.jsonl",
+            '{"path": "1.png", "label": "a", "domain": "x"}\n{"path": "2.png", "label": "a"}\n',
+            "line 2: no usable domain",
+        ),
         ("t.jsonl", "\n[1]\n", "line 2: expected an object"),
         ("t.jsonl", "{", "line 1: not JSON"),
         ("t.txt", "some notes", r"a file, and no table; give a folder, or a \.csv or \.jsonl file"),

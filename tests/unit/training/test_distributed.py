@@ -29,5 +29,7 @@ def test_what_auto_is_can_be_said_in_the_environment(monkeypatch):
 def test_a_run_whose_gpu_is_gone_says_so_and_does_not_turn_to_the_cpu(monkeypatch):
     monkeypatch.setenv(DEVICE_VARIABLE, "cuda")
     monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
-    with pytest.raises(InputError, match=r"^device 'cuda': this machine has no CUDA device that torch can use"):
+    with pytest.raises(
+        InputError, match=r"^ASRNORM_DEVICE 'cuda': this machine has no CUDA .*; set ASRNORM_DEVICE=cpu$"
+    ):
         choose_device("auto")

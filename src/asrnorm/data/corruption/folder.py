@@ -17,7 +17,7 @@ from asrnorm.data.image import ENDINGS, read_image
 from asrnorm.errors import InputError
 from asrnorm.storage import write_whole
 
-_BEGUN = ".corrupt.json"  # lies in a folder for as long as not all of its images are there
+_BEGUN = ".corrupt.json"  # lies in a folder and says what call its images are of
 
 
 def corrupt_folder(
@@ -89,12 +89,11 @@ def corrupt_folder(
             there.add(destination)
             bar.advance(1)
         bar.say(f"{name}: {len(images)} images in {target}")
-    (target / _BEGUN).unlink(missing_ok=True)
     return destinations
 
 
 def _was_begun(target: Path, call: str) -> bool:
-    """Tell whether a call of the same source and settings was stopped halfway."""
+    """Tell whether a call of the same source and settings was begun here."""
     try:
         return (target / _BEGUN).read_text() == call
     except (OSError, ValueError):

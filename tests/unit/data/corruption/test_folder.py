@@ -23,7 +23,9 @@ def photos(tmp_path):
 
 
 def names(folder):
-    return sorted(path.relative_to(folder).as_posix() for path in folder.rglob("*") if path.is_file())
+    """What lies in a folder, but for the file that says what call it is of."""
+    files = (path.relative_to(folder).as_posix() for path in folder.rglob("*") if path.is_file())
+    return sorted(name for name in files if name != ".corrupt.json")
 
 
 def test_the_tree_is_kept_and_the_files_are_png(photos, tmp_path):
@@ -133,8 +135,10 @@ def test_stopped_by_a_damaged_image_the_same_call_goes_on_and_another_is_refused
     assert names(out) == sorted(path.relative_to(out).as_posix() for path in written)
     assert all(path.read_bytes() == whole[path.name] for path in written)
     assert first.stat().st_mtime_ns == before.st_mtime_ns, "it was made once"
+    assert corrupt_folder(photos, out, "fog", progress=False) == written, "all is there"
+    assert first.stat().st_mtime_ns == before.st_mtime_ns
     with pytest.raises(InputError, match="is there already"):
-        corrupt_folder(photos, out, "fog", progress=False)
+        corrupt_folder(photos, out, "fog", severity=4, progress=False)
 
 
 def test_a_file_in_place_of_the_folder_is_named(photos, tmp_path):
