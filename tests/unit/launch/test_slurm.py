@@ -53,14 +53,18 @@ def test_a_job_that_is_ended_from_outside_goes_on_in_a_new_one(tmp_path):
     job = fake_job(tmp_path / "a", steps=150, pause=0.02)
     executor, view = open_executor(tmp_path, 1), Lines()
 
+    ended = threading.Event()
+
     def kill():  # the process that works on the job, as Slurm does at the time limit
         while not (job.folder / "log.jsonl").exists() or not (job.folder / "log.jsonl").read_text():
-            threading.Event().wait(0.02)
+            if ended.wait(0.02):
+                return
         os.kill(int((job.folder / "parent").read_text()), signal.SIGKILL)
 
     thread = threading.Thread(target=kill)
     thread.start()
     outcome = launch([job], executor, view=view)
+    ended.set()
     thread.join()
     assert [done.name for done in outcome.done] == ["a"]
     assert "a: Slurm ended it" in view.said[0]
@@ -74,14 +78,18 @@ def test_a_stopped_launch_cancels_what_it_handed_over(tmp_path):
     job = fake_job(tmp_path / "a", steps=9999, pause=0.02)
     executor = open_executor(tmp_path, 1)
 
+    ended = threading.Event()
+
     def stop():
         while not (job.folder / "log.jsonl").exists():
-            threading.Event().wait(0.02)
+            if ended.wait(0.02):
+                return
         os.kill(os.getpid(), signal.SIGTERM)
 
     thread = threading.Thread(target=stop)
     thread.start()
     outcome = launch([job], executor, view=Lines())
+    ended.set()
     thread.join()
     assert [left.name for left in outcome.left] == ["a"]
     assert not job.is_busy()
