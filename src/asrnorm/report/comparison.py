@@ -3,7 +3,7 @@
 from collections.abc import Iterator, Sequence
 
 from asrnorm.report.entry import DASH, Sheet, show, show_p, show_printed, show_range, show_signed
-from asrnorm.report.pipe_table import escape, pipe_head, pipe_line
+from asrnorm.report.pipe_table import escape, pipe_head, pipe_line, pipe_table
 from asrnorm.studies import Printed
 from asrnorm.studies.collect import Collected
 from asrnorm.studies.significance import TestResult
@@ -67,12 +67,12 @@ def _differences(tests: Sequence[TestResult], sheet: Sheet) -> str:
     pairs: dict[tuple[str, str], dict[str, TestResult]] = {}
     for test in tests:
         pairs.setdefault((test.row, test.against), {})[test.column] = test
-    lines = [pipe_head(["row", "against", "n", *map(escape, columns)], words=2)]
+    grid = [["row", "against", "n", *map(escape, columns)]]
     for names, found in pairs.items():
         counts = [show_range([test.n for test in found.values()]), show_range([t.n_against for t in found.values()])]
         gaps = [next(comparison_words(found[column], sheet)) if column in found else DASH for column in columns]
-        lines.append(pipe_line([*map(escape, names), ", ".join(counts), *gaps]))
-    return "\n".join(lines)
+        grid.append([*map(escape, names), ", ".join(counts), *gaps])
+    return pipe_table(grid, words=2)
 
 
 def comparison_words(test: TestResult, sheet: Sheet) -> Iterator[str]:

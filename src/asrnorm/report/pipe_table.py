@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 
+_MOST_COLUMNS = 9  # that fit the width of a page, with the numbers of a study in them
 # In this order: what others are written with comes first.
 _SIGNS = {
     "\\": "\\\\",
@@ -37,6 +38,30 @@ def pipe_head(names: Sequence[str], *, words: int) -> str:
     """
     rule = ["---" if place < words else "---:" for place in range(len(names))]
     return f"{pipe_line(names)}\n{pipe_line(rule)}"
+
+
+def pipe_table(grid: Sequence[Sequence[str]], *, words: int) -> str:
+    """Return a table, its first line the head; one too wide for a page and not as long is turned on its side.
+
+    Args:
+        grid: the cells, escaped, line by line.
+        words: how many columns, from the left, are of words.
+
+    Example:
+        >>> print(pipe_table([["", "a", "b"], ["x", "1", "2"]], words=1))
+        |  | a | b |
+        | --- | ---: | ---: |
+        | x | 1 | 2 |
+        >>> print(pipe_table([["", *"abcdefghi"], ["x", *"123456789"]], words=1).split("| c")[0])
+        |  | x |
+        | --- | ---: |
+        | a | 1 |
+        | b | 2 |
+        <BLANKLINE>
+    """
+    if len(grid[0]) > _MOST_COLUMNS and len(grid) < len(grid[0]):
+        grid, words = list(zip(*grid, strict=True)), 1
+    return "\n".join([pipe_head(grid[0], words=words), *map(pipe_line, grid[1:])])
 
 
 def escape(text: str) -> str:

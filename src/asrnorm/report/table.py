@@ -17,7 +17,7 @@ from asrnorm.report.entry import (
     show_printed,
     show_signed,
 )
-from asrnorm.report.pipe_table import escape, pipe_head, pipe_line
+from asrnorm.report.pipe_table import escape, pipe_line, pipe_table
 from asrnorm.report.provenance import provenance
 from asrnorm.studies import Printed, Row
 from asrnorm.studies.collect import Collected
@@ -124,14 +124,14 @@ def overview(sheet: Sheet, *, counts: bool = False) -> str:
         sheet: the cells.
         counts: say of how many seeds each of ours is.
     """
-    lines = [pipe_head(["", *map(escape, sheet.columns)], words=1)]
+    grid = [["", *map(escape, sheet.columns)]]
     group = ""
     for row in sheet.rows:
         if row.group != group:
             group = row.group
-            lines.append(pipe_line([f"*{escape(group)}*", *[""] * len(sheet.columns)]))
-        lines.append(pipe_line([escape(_label(row)), *(_cell(entry, counts) for entry in sheet.of(row))]))
-    return "\n".join(lines)
+            grid.append([f"*{escape(group)}*", *[""] * len(sheet.columns)])
+        grid.append([escape(_label(row)), *(_cell(entry, counts) for entry in sheet.of(row))])
+    return pipe_table(grid, words=1)
 
 
 def _label(row: Row) -> str:
