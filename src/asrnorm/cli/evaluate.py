@@ -119,13 +119,16 @@ def _evaluate(
         "resize": loaded.input_size,  # whatever the other suite's is
     }
     if data is not None:
-        places, failed = _score_places(loaded, data, limit, form)
-        described = _describe(run, loaded.config, config, places, {}, data) | {"missing": list(failed)}
-        write_numbers(json.dumps(described, indent=2))
+        places, failed, unreadable = _score_places(loaded, data, limit, form)
+        lacking = {"missing": list(failed), "unreadable": list(map(str, unreadable))}
+        write_numbers(json.dumps(_describe(run, loaded.config, config, places, {}, data) | lacking, indent=2))
         if failed:
             first, error = next(iter(failed.items()))
             rest = f" ({len(failed)} of {len(failed) + len(places)} places)" if len(failed) > 1 else ""
             raise InputError(f"{first} was not scored{rest}: {error}")
+        if unreadable:
+            rest = f" and {len(unreadable) - 1:,} more" if len(unreadable) > 1 else ""
+            raise InputError(f"scored without images that cannot be read: {unreadable[0]}{rest}; --json names all")
         return
     scores = _score_suite(loaded, chosen, limit, form)
     attacks = _attack(loaded, chosen, scores.source, config.seed, limit, form) if config.adversarial else {}
@@ -173,23 +176,29 @@ def _analyze(run: Path, loaded: "LoadedRun", config: RunConfig, suite: "Suite") 
 
 def _score_places(
     loaded: "LoadedRun", data: Path, limit: int, form: dict[str, Any]
-) -> tuple[list["DomainScore"], dict[str, InputError]]:
-    """Score and show every place that can be; return the scores, and why others have none."""
-    from asrnorm.data.place import open_places
+) -> tuple[list["DomainScore"], dict[str, InputError], list[Path]]:
+    """Score and show every place that can be; return the scores, why others have none, and what cannot be read."""
+    from asrnorm.data.place import open_places, part_unreadable
     from asrnorm.evaluation import score_domains
 
     places = open_places(data, loaded.classes, loaded.suite.image_size)
     scores: list[DomainScore] = []
     failed: dict[str, InputError] = {}
+    unreadable: list[Path] = []
     with _progress(len(places)) as report:
         for name, images in places.items():
             try:
                 scores += score_domains(loaded.model, {name: images}, report=report, limit=limit, **form)
             except InputError as error:
-                failed[name] = error
+                readable, lost = part_unreadable(images)
+                if not lost or not len(readable):
+                    failed[name] = error
+                    continue
+                unreadable += lost
+                scores += score_domains(loaded.model, {name: readable}, report=report, limit=limit, **form)
     if scores:
         print_places(scores)
-    return scores, failed
+    return scores, failed, unreadable
 
 
 def _score_suite(loaded: "LoadedRun", suite: "Suite", limit: int, form: dict[str, Any]) -> "SuiteScore":

@@ -55,6 +55,24 @@ def open_places(root: Path, classes: Sequence[str], image_size: tuple[int, int])
     }
 
 
+def part_unreadable(images: FileSet) -> tuple[FileSet, list[Path]]:
+    """Return the images that can be read, and the files of the others.
+
+    Example:
+        >>> part_unreadable(FileSet((Path("gone.png"),), np.array([0]), (8, 8)))[1]
+        [PosixPath('gone.png')]
+    """
+    good, bad = [], []
+    for row, path in enumerate(images.paths):
+        try:
+            images.read(row)
+        except InputError:
+            bad.append(path)
+        else:
+            good.append(row)
+    return images.take(np.array(good, np.int64)), bad
+
+
 def _list(root: Path) -> list[Sample]:
     """List a table, the places of a folder, or a folder that is a place itself."""
     if not root.is_dir():

@@ -1,6 +1,7 @@
 """Which images `asrnorm evaluate` scores: those of new places or another suite, none that were trained on."""
 
 import json
+import re
 from contextlib import nullcontext
 
 import pytest
@@ -57,14 +58,34 @@ def test_a_place_that_cannot_be_read_takes_no_other_with_it(tmp_path, monkeypatc
         path.parent.mkdir(parents=True)
         Image.fromarray(ToySuite().source_test.images[0]).save(path)
     for place in ("east", "north"):
-        (tmp_path / "new" / place / run.classes[0] / "1.png").write_bytes(b"junk")
+        (tmp_path / "new" / place / run.classes[0] / "0.png").write_bytes(b"junk")
     result = call(folder, "--data", tmp_path / "new", "--json", tmp_path / "scores.json")
     assert isinstance(result.exception, InputError)
     assert str(result.exception).startswith("east was not scored (2 of 3 places): ")
-    assert "1.png" in str(result.exception)
+    assert "0.png" in str(result.exception)
     assert "west" in result.stdout
     values = json.loads((tmp_path / "scores.json").read_text())
     assert ([place["name"] for place in values["domains"]], values["missing"]) == (["west"], ["east", "north"])
+
+
+def test_images_that_cannot_be_read_are_left_out_and_named(tmp_path, monkeypatch):
+    run, folder = install_run(monkeypatch, tmp_path / "run", ToySuite()), tmp_path / "run"
+    data = ToySuite().source_test
+    for place in ("north", "south"):
+        for row in range(4):
+            path = tmp_path / "new" / place / run.classes[data.labels[row]] / f"{row}.png"
+            path.parent.mkdir(parents=True, exist_ok=True)
+            Image.fromarray(data.images[row]).save(path)
+    bad = [tmp_path / "new" / "north" / run.classes[data.labels[row]] / f"{row}.png" for row in (1, 2)]
+    for path in bad:
+        path.write_bytes(b"junk")
+    result = call(folder, "--data", tmp_path / "new", "--json", tmp_path / "scores.json")
+    assert isinstance(result.exception, InputError)
+    said = "scored without images that cannot be read: .*png and 1 more; --json names all"
+    assert re.fullmatch(said, str(result.exception))
+    values = json.loads((tmp_path / "scores.json").read_text())
+    assert [(place["name"], place["num_samples"]) for place in values["domains"]] == [("north", 2), ("south", 4)]
+    assert (values["missing"], sorted(values["unreadable"])) == ([], sorted(map(str, bad)))
 
 
 def test_images_of_another_suite_come_at_the_size_that_the_network_was_trained_for(tmp_path, monkeypatch):
