@@ -91,7 +91,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         Path.cwd()  # torch ends the process where the folder is gone
     except FileNotFoundError:
         return _say("the current folder has been removed; change to another", FAILED)
-    if repeated := find_repeated(typer.main.get_command(app), words):
+    if "--help" not in words and (repeated := find_repeated(app, words)):
         return _say(f"{repeated} is given more than once, and takes one value", WRONG_CALL)
     try:
         with terminating_in_order():

@@ -55,7 +55,8 @@ def predict(
     for path, found in track(predictions, "predicting", len(paths), console=console, transient=True, disable=hidden):
         if isinstance(found, InputError):
             num_failed += 1
-            typer.echo("asrnorm: " + " ".join(str(found).split()), err=True)
+            said = f"{path}: no images in it" if path.is_dir() else str(found)
+            typer.echo("asrnorm: " + " ".join(said.split()), err=True)
         elif as_json:
             typer.echo(json.dumps({"image": str(path), "class": found.label, "probability": found.probability}))
         else:
@@ -68,6 +69,12 @@ def predict(
 
 def _spell_out(images: list[Path]) -> list[Path]:
     """Put in place of every folder the images in it, sorted, those of its folders too."""
-    from asrnorm.data.folder_listing import list_unlabeled
+    from asrnorm.data.corruption.folder import find_images
 
-    return [image for path in images for image in (list_unlabeled(path) if path.is_dir() else [path])]
+    spelled: list[Path] = []
+    for path in images:
+        try:
+            spelled += [path / image for image in find_images(path)] if path.is_dir() else [path]
+        except InputError:  # there is none in it: named with files that are no images
+            spelled.append(path)
+    return spelled

@@ -3,30 +3,31 @@
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+import typer
 
-def find_repeated(command: Any, words: Sequence[str]) -> str | None:
+
+def find_repeated(app: Any, words: Sequence[str]) -> str | None:
     """Return the first option of a command line that is given again and takes one value; `None` where there is none.
 
     Args:
-        command: the click command that the words are for; of a group, the one that they name.
+        app: the application that the words are for; of its commands, the one that they name is looked at.
         words: as typed, without the program.
 
     Example:
-        >>> import typer
         >>> app = typer.Typer()
         >>> @app.command()
         ... def look(seed: int = 0, names: list[str] = []) -> None: ...
-        >>> command = typer.main.get_command(app)
-        >>> find_repeated(command, ["--seed", "1", "--names", "a", "--names", "b", "--seed=2"])
+        >>> find_repeated(app, ["--seed", "1", "--names", "a", "--names", "b", "--seed=2"])
         '--seed'
     """
+    command: Any = typer.main.get_command(app) if isinstance(app, typer.Typer) else None
     rest = list(words)
     while commands := getattr(command, "commands", None):
         name = next((word for word in rest if not word.startswith("-")), None)
         if name is None or name not in commands:
             return None
         rest, command = rest[rest.index(name) + 1 :], commands[name]
-    return _find(_options(command), rest)
+    return _find(_options(command), rest) if command is not None else None
 
 
 def _options(command: Any) -> Mapping[str, Any]:

@@ -101,7 +101,9 @@ def _resolve(
     target: list[str] | None,
     changes: dict[str, str],
 ) -> RunConfig:
-    sources, targets = (",".join(names) if names else None for names in (source, target))
+    from asrnorm.recipes.base import join_names
+
+    sources, targets = join_names(source), join_names(target)
     for name, place in _ELSEWHERE.items():
         if name in changes:
             raise typer.BadParameter(f"--set {name}={changes[name]}: {place} says that")

@@ -19,8 +19,8 @@ def list_images(root: Path, domains: Collection[str] | None = None) -> list[Samp
     """Return the images under `root`, or those that the table `root` names, in a fixed order.
 
     Args:
-        root: a folder `<domain>/<class>/<image>`, one domain `<class>/<image>`, or a `.csv` or `.jsonl` file with the
-            columns path, label, domain; relative paths start at the table's folder.
+        root: a folder `<domain>/<class>/<image>`, or a `.csv` or `.jsonl` file with the columns path, label, domain;
+            relative paths start at the table's folder.
         domains: those that are looked at; by default all.
 
     Raises:
@@ -39,8 +39,6 @@ def list_images(root: Path, domains: Collection[str] | None = None) -> list[Samp
         return [sample for sample in read_table(root) if domains is None or sample.domain in domains]
     if not root.is_dir():
         raise InputError(f"{root}: no such folder; expected a folder <domain>/<class>/<image> or a .csv or .jsonl file")
-    if is_one_domain(root):
-        return list_labeled(root)
     samples: list[Sample] = []
     others: Counter[str] = Counter()
     chosen = [folder for folder in _folders(root) if domains is None or folder.name in domains]
@@ -56,20 +54,21 @@ def list_images(root: Path, domains: Collection[str] | None = None) -> list[Samp
 
 
 def list_domains(root: Path) -> tuple[str, ...]:
-    """Return the names of the domains under `root`, or of those that the table `root` names; of one, its own.
+    """Return the names of the folders under `root`, or of the domains that the table `root` names.
 
     Raises:
         InputError: as `list_images`.
     """
     if root.is_dir():
-        return (root.name,) if is_one_domain(root) else tuple(folder.name for folder in _folders(root))
+        return tuple(folder.name for folder in _folders(root))
     return tuple(dict.fromkeys(sample.domain for sample in list_images(root)))
 
 
 def is_one_domain(root: Path) -> bool:
     """Tell whether the folders under `root` hold images themselves, so that they are classes and not domains.
 
-    A few that lie beside the folders of classes do not make a domain a class: most images decide.
+    Of every folder with images most must lie in it directly: a few beside the folders of classes do not make a domain
+    a class.
 
     Raises:
         InputError: a folder that cannot be read.
@@ -82,10 +81,9 @@ def is_one_domain(root: Path) -> bool:
         ...     is_one_domain(Path(folder)), is_one_domain(Path(folder) / "photo")
         (False, True)
     """
-    folders = _folders(root)
-    inner = [folder for outer in folders for folder in _folders(outer)]
-    direct = sum(map(_count_images, folders))
-    return direct > 0 and direct >= sum(map(_count_images, inner))
+    direct = {folder: _count_images(folder) for folder in _folders(root)}
+    deeper = {folder: sum(1 for _ in _images(folder, Counter())) - count for folder, count in direct.items()}
+    return any(direct.values()) and all(direct[folder] >= deeper[folder] for folder in direct)
 
 
 def list_labeled(root: Path) -> list[Sample]:
@@ -109,7 +107,7 @@ def list_labeled(root: Path) -> list[Sample]:
     samples: list[Sample] = []
     others: Counter[str] = Counter()
     for label in _folders(root):
-        if _folders(label) and not _count_images(label) and not is_one_domain(root):
+        if _folders(label) and not _count_images(label):
             raise InputError(
                 f"{label}: holds folders, not images; if {root} is <domain>/<class>/<image>, give one domain: {label}"
             )
@@ -120,27 +118,6 @@ def list_labeled(root: Path) -> list[Sample]:
     _tell_of_others(root, others)
     _tell_of_strays(_CLASSES, root)
     return samples
-
-
-def list_unlabeled(folder: Path) -> list[Path]:
-    """Return all images in a folder and its folders, sorted.
-
-    Raises:
-        InputError: there is none.
-
-    Example:
-        >>> from tempfile import TemporaryDirectory
-        >>> with TemporaryDirectory() as folder:
-        ...     (Path(folder) / "1.jpg").touch()
-        ...     [path.name for path in list_unlabeled(Path(folder))]
-        ['1.jpg']
-    """
-    others: Counter[str] = Counter()
-    images = sorted(_images(folder, others), key=lambda path: path.as_posix())
-    if not images:
-        raise InputError(f"{folder}: no image in it ({', '.join(sorted(ENDINGS))})")
-    _tell_of_others(folder, others)
-    return images
 
 
 def refuse_links_to_one(root: Path, samples: list[Sample]) -> None:
@@ -208,6 +185,8 @@ def _count_images(folder: Path) -> int:
 def _describe_lack(root: Path, expected: str) -> str:
     if _count_images(root):
         return f"{root}: holds images, but no folders of classes; expected {expected}: give the folder above it"
+    if is_one_domain(root):
+        return f"{root}: one domain, whose folders are its classes: choose none of them, or give {root.parent}"
     return f"{root}: no images in it; expected {expected} ({', '.join(sorted(ENDINGS))})"
 
 

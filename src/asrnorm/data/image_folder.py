@@ -14,7 +14,14 @@ from asrnorm.data.base import IMAGENET_MEAN, IMAGENET_STD, SUITES, Data, Part, S
 from asrnorm.data.cache import EntryWriter, cache_folder, describe_files, open_entry
 from asrnorm.data.domain import Names, check_domains, choose_domains, split_names
 from asrnorm.data.file_set import FileSet
-from asrnorm.data.folder_listing import collect_classes, list_domains, list_images, refuse_links_to_one
+from asrnorm.data.folder_listing import (
+    collect_classes,
+    is_one_domain,
+    list_domains,
+    list_images,
+    list_labeled,
+    refuse_links_to_one,
+)
 from asrnorm.data.image import read_images
 from asrnorm.data.image_set import ImageSet, concatenate
 from asrnorm.data.image_table import Sample
@@ -179,11 +186,17 @@ class ImageFolder(Suite):
         if self._root is None:
             raise InputError(f"suite 'folder': {_ROOT_HINT}")
         known = list_domains(self.root)
-        chosen = {*split_names(self._source, known), *split_names(self._target, known)}
+        names = (*known, self.root.name)
+        chosen = {*split_names(self._source, names), *split_names(self._target, names)}
+        # Names of folders in it are of domains; where none is named, the folders may be the classes of one.
+        is_alone = self.root.is_dir() and chosen.isdisjoint(known) and is_one_domain(self.root)
+        if is_alone:
+            known = (self.root.name,)
         if known:  # of none, the listing says what is expected
             check_domains(known, chosen, suite="folder")
         # A domain that is not used need not have the classes of the others, nor images.
-        samples = list_images(self.root, chosen if self._source and self._target else None)
+        used = chosen if self._source and self._target else None
+        samples = list_labeled(self.root) if is_alone else list_images(self.root, used)
         refuse_links_to_one(self.root, samples)
         classes = collect_classes(samples, self.root)
         if len(classes) < 2:

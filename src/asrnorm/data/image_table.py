@@ -76,7 +76,7 @@ def _csv_rows(path: Path, text: str) -> Iterator[tuple[int, dict[str, Any]]]:
 
 
 def _json_rows(path: Path, text: str) -> Iterator[tuple[int, dict[str, Any]]]:
-    default: str | None = path.stem
+    rows: list[tuple[int, dict[str, Any]]] = []
     for number, line in enumerate(text.split("\n"), 1):
         if not line.strip():
             continue
@@ -88,8 +88,10 @@ def _json_rows(path: Path, text: str) -> Iterator[tuple[int, dict[str, Any]]]:
             ) from None
         if not isinstance(row, dict):
             raise InputError(f"{path}, line {number}: expected an object with {', '.join(COLUMNS)}")
-        default = None if "domain" in row else default  # from there on it is asked for
-        yield number, {"domain": default} | {key: row.get(key) for key in COLUMNS if key in row or key in _NEEDED}
+        rows.append((number, row))
+    default = None if any("domain" in row for _, row in rows) else path.stem  # where one line has it, all must
+    for number, row in rows:
+        yield number, {"domain": row.get("domain", default)} | {key: row.get(key) for key in _NEEDED}
 
 
 def _to_sample(table: Path, number: int, row: dict[str, Any]) -> Sample:

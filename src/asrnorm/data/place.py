@@ -6,7 +6,7 @@ from pathlib import Path
 import numpy as np
 
 from asrnorm.data.file_set import FileSet
-from asrnorm.data.folder_listing import list_domains, list_images
+from asrnorm.data.folder_listing import is_one_domain, list_domains, list_images, list_labeled
 from asrnorm.data.image_table import Sample
 from asrnorm.errors import InputError, UnknownNameError, describe_unknown
 
@@ -39,7 +39,7 @@ def open_places(root: Path, classes: Sequence[str], image_size: tuple[int, int])
     """
     root = root.absolute()
     by_place: dict[str, list[Sample]] = {}
-    for sample in _list(root):
+    for sample in _list(root, classes):
         by_place.setdefault(sample.domain, []).append(sample)
     numbers = {name: number for number, name in enumerate(classes)}
     for place, samples in by_place.items():
@@ -73,12 +73,16 @@ def part_unreadable(images: FileSet) -> tuple[FileSet, list[Path]]:
     return images.take(np.array(good, np.int64)), bad
 
 
-def _list(root: Path) -> list[Sample]:
-    """List a table, the places of a folder, or a folder that is a place itself."""
+def _list(root: Path, classes: Sequence[str]) -> list[Sample]:
+    """List a table, the places of a folder, or a folder that is one itself: its folders are called as classes are."""
     if not root.is_dir():
         if not root.is_file():
             raise InputError(f"{root}: no such folder; expected {_FORMS}, or a .csv or .jsonl file")
         return list_images(root)
-    if not list_domains(root):
+    folders = list_domains(root)
+    if not folders:
         raise InputError(f"{root}: no folders in it; expected {_FORMS}")
-    return list_images(root)
+    inner = [name for folder in folders for name in list_domains(root / folder)]
+    if set(folders).isdisjoint(classes) and (not set(inner).isdisjoint(classes) or not is_one_domain(root)):
+        return list_images(root)
+    return list_labeled(root)

@@ -21,6 +21,18 @@ NORMS = ("ar", "as", "asr", "bin", "bn", "bn_test", "gn", "ilm", "in", "ln", "no
 RESNET_NORMS = tuple(norm for norm in NORMS if norm != "none")
 
 
+def join_names(names: Names) -> str | list[str] | None:
+    """Return names of domains as one text with commas; a list where one of several has a comma of its own.
+
+    Example:
+        >>> join_names(["day", "dusk"]), join_names(["Bern, day", "dusk"]), join_names(["Bern, day"])
+        ('day,dusk', ['Bern, day', 'dusk'], 'Bern, day')
+    """
+    if names is None or isinstance(names, str):
+        return names
+    return list(names) if len(names) > 1 and any("," in name for name in names) else ",".join(names)
+
+
 def vary(config: RunConfig, method: str, **options: Any) -> RunConfig:
     """Return the config with another method, and the name that goes with it.
 

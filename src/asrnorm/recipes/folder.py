@@ -3,7 +3,7 @@
 from functools import partial
 
 from asrnorm.config import Choice, OptimConfig, RunConfig
-from asrnorm.recipes.base import Names, register_grid, vary
+from asrnorm.recipes.base import Names, join_names, register_grid, vary
 from asrnorm.recipes.scale import at_scale
 
 NORMS = ("asr", "bn")
@@ -13,11 +13,10 @@ SEARCH = {"tuple_length": 3, "search_images": 200, "search_rows": "even"}
 
 def erm(norm: str, *, source: Names = None, target: Names = None) -> RunConfig:
     """ERM: ResNet-18 for 3,000 steps on your own images."""
-    domains = {"source": source, "target": target}
-    names = {side: value if isinstance(value, str) else ",".join(value) for side, value in domains.items() if value}
+    domains = {"source": join_names(source), "target": join_names(target)}
     return RunConfig(
         recipe=f"folder.erm_{norm}",
-        suite=Choice(name="folder", args=names),
+        suite=Choice(name="folder", args={side: names for side, names in domains.items() if names}),
         # Without pretrained weights, since no file of them comes with the package. With
         # weights=weights/resnet18-f37072fd.pth a few hundred steps do.
         model=Choice(name="resnet18"),

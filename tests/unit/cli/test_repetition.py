@@ -1,6 +1,7 @@
 """Options given twice: refused where one value counts."""
 
 import pytest
+import yaml
 
 from asrnorm.cli.main import main
 
@@ -53,6 +54,18 @@ def test_what_may_be_given_again_is_taken(words, capsys, tmp_path, monkeypatch):
 def test_several_sources_are_all_trained_on(capsys):
     assert main(["train", "folder.erm_bn", "--dry-run", "--source", "day", "--source", "dusk"]) == 0
     assert "source: day,dusk" in capsys.readouterr().out
+
+
+def test_several_with_commas_of_their_own_stay_apart(capsys):
+    words = ["--source", "Bern, day", "--source", "dusk", "--target", "Bern, night"]
+    assert main(["train", "folder.erm_bn", "--dry-run", *words]) == 0
+    suite = yaml.safe_load(capsys.readouterr().out)["suite"]["args"]
+    assert (suite["source"], suite["target"]) == (["Bern, day", "dusk"], "Bern, night")
+
+
+def test_help_is_shown_whatever_else_is_given(capsys):
+    assert main(["train", "x", "--seed", "1", "--seed", "2", "--help"]) == 0
+    assert "Example" in capsys.readouterr().out
 
 
 @pytest.mark.parametrize("words", [[], ["nothing"], ["--seed"], ["train", "--", "--seed", "--seed"]])

@@ -1,12 +1,19 @@
 """A user's images: found in a fixed order, and every mistake named."""
 
 import os
+from pathlib import Path
 
 import pytest
 from PIL import Image
 
 from asrnorm.data import create_suite
-from asrnorm.data.folder_listing import collect_classes, list_domains, list_images, list_labeled, refuse_links_to_one
+from asrnorm.data.folder_listing import (
+    collect_classes,
+    is_one_domain,
+    list_images,
+    list_labeled,
+    refuse_links_to_one,
+)
 from asrnorm.errors import InputError, UnknownNameError
 from helpers.published import write_folder
 
@@ -53,19 +60,38 @@ def test_folders_without_images_are_named(tmp_path, make, message):
 
 def test_a_single_domain_is_taken_where_it_lies(tmp_path):
     write_folder(tmp_path, domains=("day",), classes=("cat", "dog"), count=1)
-    assert listed(tmp_path / "day") == [("cat/0.png", "cat", "day"), ("dog/0.png", "dog", "day")]
-    assert list_domains(tmp_path / "day") == ("day",) == list_domains(tmp_path)
     suite = create_suite("folder", root=tmp_path / "day", size=8)
     assert (suite.sources, suite.target_names, suite.classes) == (("day",), (), ("cat", "dog"))
-    with pytest.raises(UnknownNameError, match="known: day"):
-        _ = create_suite("folder", root=tmp_path / "day", source="cat").classes
+    for source, error, line in (
+        ("dusk", UnknownNameError, "unknown domain .* 'dusk'; known: day"),
+        ("cat", InputError, "one domain, whose folders are its classes: choose none of them, or give "),
+    ):
+        with pytest.raises(error, match=line):
+            _ = create_suite("folder", root=tmp_path / "day", source=source).classes
 
 
-def test_a_class_whose_images_lie_deeper_is_one_all_the_same(tmp_path):
-    write_folder(tmp_path, domains=("day",), classes=("cat",), count=3)
-    (tmp_path / "day" / "dog" / "wet").mkdir(parents=True)
-    (tmp_path / "day" / "dog" / "wet" / "1.png").touch()
-    assert {(label, domain) for _, label, domain in listed(tmp_path / "day")} == {("cat", "day"), ("dog", "day")}
+@pytest.mark.parametrize("deeper", [0, 1])
+def test_names_of_folders_are_those_of_domains_however_images_lie(tmp_path, deeper):
+    for domain in ("day", "night"):
+        for name in ("cat", "dog"):
+            place = tmp_path / domain / name / Path(*["part"] * deeper)
+            place.mkdir(parents=True)
+            (place / "1.png").touch()
+    (tmp_path / "unsorted").mkdir()
+    for number in range(60):
+        (tmp_path / "unsorted" / f"{number}.png").touch()
+    (tmp_path / "day" / "preview.png").touch()
+    suite = create_suite("folder", root=tmp_path, source="day", target="night")
+    assert (suite.sources, suite.target_names, suite.classes) == (("day",), ("night",), ("cat", "dog"))
+    assert not is_one_domain(tmp_path)
+
+
+def test_a_folder_of_domains_is_not_one_by_an_image_beside_its_classes(tmp_path):
+    write_folder(tmp_path, domains=("day",), count=3)
+    (tmp_path / "day" / "beside.png").touch()
+    assert not is_one_domain(tmp_path)
+    assert is_one_domain(tmp_path / "day")
+    assert create_suite("folder", root=tmp_path).sources == ("day",)
 
 
 def test_images_of_a_class_are_no_classes(tmp_path):

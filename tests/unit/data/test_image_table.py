@@ -51,6 +51,11 @@ def test_absolute_paths_and_numbers_as_labels_are_taken(tmp_path):
             '{"path": "1.png", "label": "a", "domain": "x"}\n{"path": "2.png", "label": "a"}\n',
             "line 2: no usable domain",
         ),
+        (
+            "t.jsonl",
+            '{"path": "1.png", "label": "a"}\n{"path": "2.png", "label": "a", "domain": "x"}\n',
+            "line 1: no usable domain",
+        ),
         ("t.jsonl", "\n[1]\n", "line 2: expected an object"),
         ("t.jsonl", "{", "line 1: not JSON"),
         ("t.txt", "some notes", r"a file, and no table; give a folder, or a \.csv or \.jsonl file"),

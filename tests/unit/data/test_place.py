@@ -32,6 +32,13 @@ def test_several_places_each_with_its_own_classes(tmp_path):
     assert {name: data.labels.tolist() for name, data in places.items()} == {"north": [0], "south": [1, 2]}
 
 
+def test_classes_are_known_by_their_names_however_deep_their_images_lie(tmp_path):
+    put(tmp_path, "cat/0.png", *(f"{name}/more/{number}.png" for name in ("cat", "dog") for number in range(5)))
+    put(tmp_path, "dog/0.png")
+    ((name, data),) = open_places(tmp_path, CLASSES, (4, 4)).items()
+    assert (name, len(data)) == (tmp_path.name, 12)
+
+
 def test_an_image_beside_the_classes_of_a_place_makes_it_no_class(tmp_path, caplog):
     put(tmp_path, "north/dog/0.png", "north/cat/0.png", "south/cat/0.png", "north/beside.png")
     assert list(open_places(tmp_path, CLASSES, (4, 4))) == ["north", "south"]

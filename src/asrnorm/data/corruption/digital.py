@@ -26,6 +26,6 @@ def jpeg_compression(images_nhwc: Pixels, _streams: Streams, *, quality: int) ->
     corrupted = np.empty_like(images_nhwc)
     for position, image in enumerate(images_nhwc):
         file = BytesIO()
-        Image.fromarray(image).save(file, "JPEG", quality=quality)
+        Image.fromarray(image).save(file, "JPEG", quality=int(quality))
         corrupted[position] = np.asarray(Image.open(file))
     return corrupted

@@ -74,7 +74,7 @@ def corrupt_folder(
     with ImageProgress(len(images), shown=progress) as bar:
         bar.begin(name)
         for path, destination in zip(images, destinations, strict=True):
-            if destination in there:
+            if destination in there and not _is_newer(source / path, destination):
                 bar.advance(1)
                 continue
             pixels = read_image(source / path)
@@ -90,6 +90,11 @@ def corrupt_folder(
             bar.advance(1)
         bar.say(f"{name}: {len(images)} images in {target}")
     return destinations
+
+
+def _is_newer(image: Path, made: Path) -> bool:
+    """Tell whether an image was changed after another was made of it."""
+    return image.stat().st_mtime_ns > made.stat().st_mtime_ns
 
 
 def _was_begun(target: Path, call: str) -> bool:

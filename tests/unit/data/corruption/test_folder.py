@@ -141,6 +141,17 @@ def test_stopped_by_a_damaged_image_the_same_call_goes_on_and_another_is_refused
         corrupt_folder(photos, out, "fog", severity=4, progress=False)
 
 
+def test_an_image_that_was_changed_since_is_made_again(photos, tmp_path):
+    written = corrupt_folder(photos, tmp_path / "out", "contrast", progress=False)
+    before = {path: path.read_bytes() for path in written}
+    Image.fromarray(255 - PIXELS).save(photos / "cat" / "a.png")
+    later = written[0].stat().st_mtime_ns + 10**9
+    os.utime(photos / "cat" / "a.png", ns=(later, later))
+    assert corrupt_folder(photos, tmp_path / "out", "contrast", progress=False) == written
+    changed = [path.name for path in written if path.read_bytes() != before[path]]
+    assert changed == ["a.png"]
+
+
 def test_a_file_in_place_of_the_folder_is_named(photos, tmp_path):
     (tmp_path / "out").write_text("my own")
     with pytest.raises(InputError, match="out is a file: give a folder to write to"):
