@@ -54,6 +54,9 @@ def evaluate(
     name: Annotated[
         str | None, typer.Option("--as", help="Also keep them in the run's folder, as evaluations/NAME.json.")
     ] = None,
+    renew: Annotated[
+        bool, typer.Option("--renew", help="Let --as replace an evaluation of that name made with other settings.")
+    ] = False,
     statistics: Annotated[
         bool, typer.Option("--statistics", help="Only write what ASR-Norm learned: analyses/statistics.npz.")
     ] = False,
@@ -75,9 +78,11 @@ def evaluate(
         raise typer.BadParameter("--statistics writes analyses/statistics.npz and no scores: leave out --json")
     if name is not None:
         check_name(name)
+    elif renew:
+        raise typer.BadParameter("--renew says how to keep an evaluation: give --as too")
     with json_output(json_file) as write_numbers:
         import_modules(modules)
-        _evaluate(run, assignments, data, name, statistics, write_numbers)
+        _evaluate(run, assignments, data, name, renew, statistics, write_numbers)
 
 
 def _evaluate(
@@ -85,6 +90,7 @@ def _evaluate(
     assignments: dict[str, str],
     data: Path | None,
     name: str | None,
+    renew: bool,
     statistics: bool,
     write_numbers: Callable[[str], None],
 ) -> None:
@@ -92,7 +98,7 @@ def _evaluate(
     if name is not None:
         read_result(run / "result.json")  # of which what is kept takes what it does not measure again
     config = _change_config(loaded.config, assignments)
-    if name is not None:
+    if name is not None and not renew:
         check_free(run, name, config)
     chosen = loaded.suite if data is not None else choose_suite(run, loaded, config)
     change_norm(loaded, config)

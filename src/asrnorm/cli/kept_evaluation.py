@@ -51,9 +51,7 @@ def check_free(run: Path, name: str, config: RunConfig) -> None:
     except InputError:
         return
     if kept != content_hash(config):
-        raise WrongCallError(
-            f"--as {name}: {path} was made with other settings; choose another name or remove the file"
-        )
+        raise WrongCallError(f"--as {name}: {path} was made with other settings; choose another name, or --renew it")
 
 
 def keep_result(
@@ -86,7 +84,6 @@ def keep_result(
         WrongCallError: an evaluation of that name was made with other settings.
         StorageError: the file cannot be written.
     """
-    check_free(run, name, config)
     # What is not measured again is the run's: recipe, seed, commit, parameters, steps, selection.
     result = dataclasses.replace(
         read_result(run / "result.json"),

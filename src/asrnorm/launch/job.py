@@ -74,7 +74,7 @@ class Job:
         for evaluation in self.evaluations:
             changes = tuple(word for item in evaluation.overrides.items() for word in ("--set", _assignment(*item)))
             product = self.folder / "evaluations" / f"{evaluation.name}.json"
-            words = ("evaluate", place, "--as", evaluation.name, *device, *changes, *own)
+            words = ("evaluate", place, "--as", evaluation.name, "--renew", *device, *changes, *own)
             pieces.append(Piece(evaluation.name, words, product))
         for analysis in self.analyses:
             words = ("evaluate", place, _ANALYSIS_WORDS[analysis], *device, *own)

@@ -72,8 +72,6 @@ def _work(job: Job, environment: Mapping[str, str], wish: Callable[[], Wish], pl
             if job.is_busy():
                 return Ended(job, "busy")
             _write_config(job)
-        else:  # what lies there is damaged, or of an earlier study under another config: `evaluate --as` refuses that
-            piece.product.unlink(missing_ok=True)
         error = _run(job, piece, environment, wish, place)
         if error is not None and job.has_diverged():
             return Ended(job, "done")

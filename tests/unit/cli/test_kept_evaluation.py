@@ -67,12 +67,20 @@ def test_a_name_kept_with_other_settings_is_refused_and_the_same_ones_may_replac
     capsys.readouterr()
     assert main([*words, "evaluate_limit=6"]) == 2
     (line,) = capsys.readouterr().err.splitlines()  # and none of a domain that was scored
-    assert line == (f"asrnorm: --as k1: {path} was made with other settings; choose another name or remove the file")
+    assert line == (f"asrnorm: --as k1: {path} was made with other settings; choose another name, or --renew it")
     assert path.read_bytes() == before
     assert main([*words, "evaluate_limit=9"]) == 0
+    assert main([*words, "evaluate_limit=4", "--renew"]) == 0
+    assert read_result(path).source.num_samples == 4
     path.write_text("{")  # damaged
     assert main([*words, "evaluate_limit=6"]) == 0
     assert read_result(path).source.num_samples == 6
+
+
+def test_to_renew_nothing_is_a_wrong_call(tmp_path, toys, capsys):
+    make(tmp_path / "a")
+    assert main(["evaluate", str(tmp_path / "a"), "--renew"]) == 2
+    assert "give --as too" in capsys.readouterr().err
 
 
 def test_a_name_is_free_for_its_own_settings_alone(tmp_path, toys, capsys):

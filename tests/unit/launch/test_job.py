@@ -43,7 +43,7 @@ def test_the_words_are_those_of_the_command_line(tmp_path):
     train, scored, statistics = (piece.words for piece in job.pieces())
     assert train == ("train", "--config", f"{tmp_path}/launch.yaml", "--out", str(tmp_path))
     changes = ("--set", "device=cpu", "--set", "norm=bn_test", "--set", "evaluate_batch=16")
-    assert scored == ("evaluate", str(tmp_path), "--as", "bn_test-16", *changes)
+    assert scored == ("evaluate", str(tmp_path), "--as", "bn_test-16", "--renew", *changes)
     assert statistics == ("evaluate", str(tmp_path), "--statistics", "--set", "device=cpu")
 
 

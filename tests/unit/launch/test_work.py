@@ -40,21 +40,6 @@ def test_only_what_is_missing_is_done_again(tmp_path):
     assert (job.folder / "launch.log").read_text().count(": b\n") == 2
 
 
-def test_an_evaluation_of_an_earlier_study_gives_way(tmp_path, monkeypatch):
-    job = fake_job(tmp_path / "a", evaluations=[Evaluation(name="b", overrides={"evaluate_batch": 7})])
-    (job.folder / "evaluations").mkdir(parents=True)
-    (job.folder / "evaluations" / "b.json").write_text("of another config")
-    there, run = {}, module._run
-
-    def noted(job, piece, *rest):
-        there[piece.label] = piece.product.exists()
-        return run(job, piece, *rest)
-
-    monkeypatch.setattr(module, "_run", noted)
-    assert do(job).status == "done"
-    assert there == {"train": False, "b": False}  # `evaluate --as` would refuse the name
-
-
 def test_an_evaluation_that_fails_does_not_keep_the_others_from_being_made(tmp_path):
     evaluations = [Evaluation(name=name, overrides={"evaluate_batch": 7}) for name in ("broken", "whole")]
     job = fake_job(tmp_path / "a", evaluations=evaluations, analyses=["statistics"])
