@@ -92,6 +92,10 @@ class ASRNorm2d(ConfinesShift):
         self.eps = eps
         self.activation = activation
         self._check_options(stan_ratio, rescale_ratio, rescale_features)
+        given: dict[str, Any] = {"stan_ratio": (stan_ratio, 2), "rescale_ratio": (rescale_ratio, 16)}
+        given |= {"rescale_features": (rescale_features, None), "bias": (bias, True)}
+        given |= {"per_channel_lambda": (per_channel_lambda, False)}
+        self._network_options = {name: value for name, (value, default) in given.items() if value != default}
         factory: dict[str, Any] = {"device": device, "dtype": dtype}
         shape = num_features if per_channel_lambda else 1  # FSDP takes no parameter without axes
 
@@ -271,8 +275,6 @@ class ASRNorm2d(ConfinesShift):
         defaults |= {"share_rescale_encoder": True, "statistics": "instance", "lambda_init": -3.0, "gate_init": -5.0}
         defaults |= {"eps": 1e-5, "activation": None}
         changed = [f"{k}={getattr(self, k)!r}" for k, v in defaults.items() if getattr(self, k) != v]
-        if any(getattr(network, "bias", None) is None for network in self.children()):
-            changed.append("bias=False")
-        if any(getattr(self, name).numel() > 1 for name in self._logit_starts()):
-            changed.append("per_channel_lambda=True")
+        # Of a layer that was pickled before these were kept, what is known is shown.
+        changed += [f"{name}={value!r}" for name, value in getattr(self, "_network_options", {}).items()]
         return ", ".join([str(self.num_features), *changed])

@@ -118,8 +118,10 @@ def _tell_left_out(begun: Sequence[Path], lost: Sequence[Path], deeper: Mapping[
     if deeper:
         count = sum(deeper.values())
         words, them = ("run lies", "it") if count == 1 else ("runs lie", "them")
-        places = _cut([shlex.quote(str(path)) for path in sorted(deeper)])
-        yield f"{count} {words} deeper, in {', '.join(places)}: asrnorm report {' '.join(places)} shows {them}"
+        places = [shlex.quote(str(path)) for path in sorted(deeper)]
+        several = "report these folders on their own"
+        advice = several if len(places) > _MOST_NAMES else f"asrnorm report {' '.join(places)} shows {them}"
+        yield f"{count} {words} deeper, in {', '.join(_cut(places))}: {advice}"
 
 
 def _cut(names: list[str]) -> list[str]:

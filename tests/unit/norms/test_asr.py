@@ -1,5 +1,6 @@
 """ASR-Norm's own promises: its start, its options, its parameters."""
 
+import copy
 import math
 
 import numpy as np
@@ -143,6 +144,9 @@ def test_repr_shows_what_differs_from_the_defaults():
     layer = ASRNorm2d(8, lambda_init=0.0, gate_init=-4.0, bias=False, per_channel_lambda=True)
     assert layer.extra_repr() == "8, lambda_init=0.0, gate_init=-4.0, bias=False, per_channel_lambda=True"
     assert ASRNorm2d(1).extra_repr() == "1"
+    small = ASRNorm2d(16, stan_ratio=4, rescale_ratio=8, rescale_features=7, per_channel_lambda=True)
+    sizes = "stan_ratio=4, rescale_ratio=8, rescale_features=7, per_channel_lambda=True"
+    assert small.extra_repr() == copy.deepcopy(small).extra_repr() == f"16, {sizes}"
 
 
 def test_looking_at_what_is_learned_does_not_train():
