@@ -192,16 +192,19 @@ def _score_places(
     failed: dict[str, InputError] = {}
     unreadable: list[Path] = []
     with _progress(len(places)) as report:
+        options = {**form, "report": report, "limit": limit}
         for name, images in places.items():
             try:
-                scores += score_domains(loaded.model, {name: images}, report=report, limit=limit, **form)
+                try:
+                    scores += score_domains(loaded.model, {name: images}, **options)
+                except InputError:
+                    readable, lost = part_unreadable(images)
+                    if not lost or not len(readable):
+                        raise
+                    scores += score_domains(loaded.model, {name: readable}, **options)
+                    unreadable += lost
             except InputError as error:
-                readable, lost = part_unreadable(images)
-                if not lost or not len(readable):
-                    failed[name] = error
-                    continue
-                unreadable += lost
-                scores += score_domains(loaded.model, {name: readable}, report=report, limit=limit, **form)
+                failed[name] = error
     if scores:
         print_places(scores)
     return scores, failed, unreadable

@@ -81,7 +81,6 @@ def keep_result(
 
     Raises:
         InputError: the run is not done.
-        WrongCallError: an evaluation of that name was made with other settings.
         StorageError: the file cannot be written.
     """
     # What is not measured again is the run's: recipe, seed, commit, parameters, steps, selection.

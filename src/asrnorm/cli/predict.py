@@ -69,7 +69,7 @@ def predict(
 
 def _spell_out(images: list[Path]) -> list[Path]:
     """Put in place of every folder the images in it, sorted, those of its folders too."""
-    from asrnorm.data.corruption.folder import find_images
+    from asrnorm.data.folder_listing import find_images
 
     spelled: list[Path] = []
     for path in images:

@@ -81,7 +81,7 @@ def is_one_domain(root: Path) -> bool:
         ...     is_one_domain(Path(folder)), is_one_domain(Path(folder) / "photo")
         (False, True)
     """
-    direct = {folder: _count_images(folder) for folder in _folders(root)}
+    direct = {folder: len(_direct_images(folder)) for folder in _folders(root)}
     deeper = {folder: sum(1 for _ in _images(folder, Counter())) - count for folder, count in direct.items()}
     return any(direct.values()) and all(direct[folder] >= deeper[folder] for folder in direct)
 
@@ -107,7 +107,7 @@ def list_labeled(root: Path) -> list[Sample]:
     samples: list[Sample] = []
     others: Counter[str] = Counter()
     for label in _folders(root):
-        if _folders(label) and not _count_images(label):
+        if _folders(label) and not _direct_images(label):
             raise InputError(
                 f"{label}: holds folders, not images; if {root} is <domain>/<class>/<image>, give one domain: {label}"
             )
@@ -118,6 +118,30 @@ def list_labeled(root: Path) -> list[Sample]:
     _tell_of_others(root, others)
     _tell_of_strays(_CLASSES, root)
     return samples
+
+
+def find_images(folder: Path) -> list[Path]:
+    """Return the images below a folder, sorted, relative to it.
+
+    Raises:
+        InputError: the folder or any image in it is missing.
+    """
+    if not folder.is_dir():
+        raise InputError(f"{folder} is no folder: give one with images in it")
+    images = sorted(path.relative_to(folder) for path in _walk(folder, {os.path.realpath(folder)}))
+    if not images:
+        raise InputError(f"{folder} has no images ({', '.join(sorted(ENDINGS))})")
+    return images
+
+
+def _walk(folder: Path, seen: set[str]) -> Iterator[Path]:
+    """Go through a folder as suites do: hidden names are passed over, linked folders are entered, each of them once."""
+    for path in sorted(path for path in folder.iterdir() if not path.name.startswith(".")):
+        if path.is_dir() and (place := os.path.realpath(path)) not in seen:
+            seen.add(place)
+            yield from _walk(path, seen)
+        elif path.suffix.lower() in ENDINGS and path.is_file():
+            yield path
 
 
 def refuse_links_to_one(root: Path, samples: list[Sample]) -> None:
@@ -178,12 +202,12 @@ def _folders(place: Path) -> list[Path]:
     return sorted((path for path in _entries(place) if path.is_dir()), key=lambda path: path.name)
 
 
-def _count_images(folder: Path) -> int:
-    return sum(path.suffix.lower() in ENDINGS and not path.is_dir() for path in _entries(folder))
+def _direct_images(folder: Path) -> list[str]:
+    return sorted(path.name for path in _entries(folder) if path.suffix.lower() in ENDINGS and not path.is_dir())
 
 
 def _describe_lack(root: Path, expected: str) -> str:
-    if _count_images(root):
+    if _direct_images(root):
         return f"{root}: holds images, but no folders of classes; expected {expected}: give the folder above it"
     if is_one_domain(root):
         return f"{root}: one domain, whose folders are its classes: choose none of them, or give {root.parent}"
@@ -221,8 +245,7 @@ def _tell_of_others(root: Path, others: Counter[str]) -> None:
 def _tell_of_strays(expected: str, *places: Path) -> None:
     """Tell of images that lie beside folders of classes or domains: they have no class."""
     for place in places:
-        strays = sorted(path.name for path in _entries(place) if path.suffix.lower() in ENDINGS and not path.is_dir())
-        if strays:
+        if strays := _direct_images(place):
             more = f" and {len(strays) - _MOST_NAMED:,} more" if len(strays) > _MOST_NAMED else ""
             named = ", ".join(strays[:_MOST_NAMED]) + more
             _log.warning("%s: images in no folder of a class are passed over: %s; expected %s", place, named, expected)

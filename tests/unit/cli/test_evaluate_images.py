@@ -9,6 +9,7 @@ import typer
 from PIL import Image
 from typer.testing import CliRunner
 
+from asrnorm import evaluation
 from asrnorm.cli.evaluate import evaluate
 from asrnorm.cli.scored_suite import refuse_other_split
 from asrnorm.config import Choice
@@ -86,6 +87,28 @@ def test_images_that_cannot_be_read_are_left_out_and_named(tmp_path, monkeypatch
     values = json.loads((tmp_path / "scores.json").read_text())
     assert [(place["name"], place["num_samples"]) for place in values["domains"]] == [("north", 2), ("south", 4)]
     assert (values["missing"], sorted(values["unreadable"])) == ([], sorted(map(str, bad)))
+
+
+def test_a_place_that_fails_without_its_unreadable_images_too_takes_no_other_with_it(tmp_path, monkeypatch):
+    run, folder = install_run(monkeypatch, tmp_path / "run", ToySuite()), tmp_path / "run"
+    for place in ("north", "south"):
+        path = tmp_path / "new" / place / run.classes[0] / "0.png"
+        path.parent.mkdir(parents=True)
+        Image.fromarray(ToySuite().source_test.images[0]).save(path)
+    (tmp_path / "new" / "north" / run.classes[0] / "1.png").write_bytes(b"junk")
+    whole = evaluation.score_domains
+
+    def fail_in_the_north(model, domains, **options):
+        if "north" in domains:
+            raise InputError("logits that are not finite")
+        return whole(model, domains, **options)
+
+    monkeypatch.setattr(evaluation, "score_domains", fail_in_the_north)
+    result = call(folder, "--data", tmp_path / "new", "--json", tmp_path / "scores.json")
+    assert str(result.exception) == "north was not scored: logits that are not finite"
+    values = json.loads((tmp_path / "scores.json").read_text())
+    assert ([place["name"] for place in values["domains"]], values["missing"]) == (["south"], ["north"])
+    assert values["unreadable"] == []
 
 
 def test_images_of_another_suite_come_at_the_size_that_the_network_was_trained_for(tmp_path, monkeypatch):

@@ -3,7 +3,7 @@
 import hashlib
 import json
 import os
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +13,8 @@ from asrnorm.data.corruption.apply import corrupt
 from asrnorm.data.corruption.base import CORRUPTIONS
 from asrnorm.data.corruption.progress import ImageProgress
 from asrnorm.data.corruption.whole_file import write_image
-from asrnorm.data.image import ENDINGS, read_image
+from asrnorm.data.folder_listing import find_images
+from asrnorm.data.image import read_image
 from asrnorm.errors import InputError
 from asrnorm.storage import write_whole
 
@@ -103,30 +104,6 @@ def _was_begun(target: Path, call: str) -> bool:
         return (target / _BEGUN).read_text() == call
     except (OSError, ValueError):
         return False
-
-
-def find_images(folder: Path) -> list[Path]:
-    """Return the images below a folder, sorted, relative to it.
-
-    Raises:
-        InputError: the folder or any image in it is missing.
-    """
-    if not folder.is_dir():
-        raise InputError(f"{folder} is no folder: give one with images in it")
-    images = sorted(path.relative_to(folder) for path in _walk(folder, {os.path.realpath(folder)}))
-    if not images:
-        raise InputError(f"{folder} has no images ({', '.join(sorted(ENDINGS))})")
-    return images
-
-
-def _walk(folder: Path, seen: set[str]) -> Iterator[Path]:
-    """Go through a folder as suites do: hidden names are passed over, linked folders are entered, each of them once."""
-    for path in sorted(path for path in folder.iterdir() if not path.name.startswith(".")):
-        if path.is_dir() and (place := os.path.realpath(path)) not in seen:
-            seen.add(place)
-            yield from _walk(path, seen)
-        elif path.suffix.lower() in ENDINGS and path.is_file():
-            yield path
 
 
 def _refuse_clashes(images: Sequence[Path], destinations: Sequence[Path]) -> None:
