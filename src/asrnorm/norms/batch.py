@@ -72,11 +72,14 @@ class BatchNorm(NormLayer, nn.BatchNorm2d):
             from_batch = False
         if from_batch:
             self.refuse_single_element(x, x.shape[0] * spatial_size(x), "channel of the batch")
-        if from_batch and not self.training:  # nothing is tracked in evaluation
-            return _batch_norm(self, x, None, None, True)
-        if from_batch and self.num_batches_tracked is not None:
+        if not from_batch:
+            with ops.full_precision(x):
+                return ops.fixed_norm(x, running_mean, running_var, self.weight, self.bias, self.eps)
+        if not self.training:  # nothing is tracked in evaluation
+            return _batch_norm(self, x, None, None)
+        if self.num_batches_tracked is not None:
             self.num_batches_tracked.add_(1)
-        return _batch_norm(self, x, running_mean, running_var, from_batch)
+        return _batch_norm(self, x, running_mean, running_var)
 
     def _normalize_over_processes(self, x: Tensor, process_sum: ProcessSum) -> Tensor:
         assert self.running_mean is not None
@@ -253,9 +256,7 @@ def _range(domain: int | Tensor) -> tuple[int, int]:
     return int(lowest), int(highest)
 
 
-def _batch_norm(
-    layer: nn.BatchNorm2d, x: Tensor, mean: Tensor | None, variance: Tensor | None, from_batch: bool
-) -> Tensor:
+def _batch_norm(layer: nn.BatchNorm2d, x: Tensor, mean: Tensor | None, variance: Tensor | None) -> Tensor:
     with ops.full_precision(x):
-        momentum = weigh_newest(layer.momentum, layer.num_batches_tracked) if from_batch and mean is not None else 0.0
-        return F.batch_norm(x, mean, variance, layer.weight, layer.bias, from_batch, momentum, layer.eps)
+        momentum = 0.0 if mean is None else weigh_newest(layer.momentum, layer.num_batches_tracked)
+        return F.batch_norm(x, mean, variance, layer.weight, layer.bias, True, momentum, layer.eps)

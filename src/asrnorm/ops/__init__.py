@@ -1,6 +1,6 @@
 """Functions on tensors: the mathematics of the norm layers, without modules or parameters."""
 
-from asrnorm.ops import convolve, dispatch, pool, reference, switch
+from asrnorm.ops import convolve, dispatch, fixed, pool, reference, switch
 
 ACTIVATIONS = reference.ACTIVATIONS
 Dense = reference.Dense
@@ -11,6 +11,7 @@ channel_moments = reference.channel_moments
 channel_stats = reference.channel_stats
 compute_dtype = reference.compute_dtype
 convolve_small = convolve.convolve_small
+fixed_norm = fixed.fixed_norm
 full_precision = reference.full_precision
 learned_rescaling = reference.learned_rescaling
 learned_standardization = reference.learned_standardization
