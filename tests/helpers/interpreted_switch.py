@@ -57,7 +57,8 @@ def frozen(device: str = "cpu") -> None:
         y = layer(x)
         y.backward(dy)
     assert isinstance(x.grad, Tensor)
-    assert torch.equal(before, x.grad)
+    # Without the parameters' part a compiler fuses other products and sums.
+    torch.testing.assert_close(before, x.grad, rtol=1e-5, atol=1e-6)
     assert all(parameter.grad is None for parameter in layer.parameters())
 
 
