@@ -17,7 +17,9 @@ PAGES = [
     if any(block in page.read_text() for block in BLOCKS)
 ]
 KEPT = sorted((ROOT / "results").glob("*.jsonl"))
-FIGURES = [(name, figure) for name in list_studies() for figure in get_study(name).figures]
+FIGURES = [
+    (name, figure, scale) for name in list_studies() for figure in get_study(name).figures for scale in pictures.SCALES
+]
 DRAW = "run: python -m asrnorm.report.pictures, then python -m asrnorm.report.markdown"
 
 
@@ -27,10 +29,10 @@ def test_the_docs_show_the_kept_results(page):
     assert rewrite(text, ROOT / "results", page) == text, "run: python -m asrnorm.report.markdown"
 
 
-@pytest.mark.parametrize(("name", "figure"), FIGURES, ids=[f"{name}--{figure}" for name, figure in FIGURES])
-def test_the_pictures_are_of_the_kept_results(name, figure):
-    path = ROOT / pictures.PLACE / pictures.file_name(name, figure)
-    found = pictures.collect_kept(get_study(name), ROOT / "results")
+@pytest.mark.parametrize(("name", "figure", "scale"), FIGURES)
+def test_the_pictures_are_of_the_kept_results(name, figure, scale):
+    path = ROOT / pictures.PLACE / pictures.file_name(name, figure, scale)
+    found = pictures.collect_kept(get_study(name), ROOT / "results", scale)
     if path.exists():  # not drawn again: another matplotlib gives other bytes
         mark = f"<!-- drawn from {pictures.fingerprint(found)} -->"
         assert path.read_text().startswith(mark), f"of other results; {DRAW}"
@@ -39,7 +41,7 @@ def test_the_pictures_are_of_the_kept_results(name, figure):
 
 
 def test_every_picture_is_of_a_study():
-    names = {pictures.file_name(name, figure) for name, figure in FIGURES}
+    names = {pictures.file_name(*figure) for figure in FIGURES}
     assert {path.name for path in (ROOT / pictures.PLACE).iterdir()} <= names, DRAW
 
 

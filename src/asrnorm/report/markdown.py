@@ -89,12 +89,13 @@ def render_study(name: str, folder: Path, scale: str = "paper", page: Path | Non
     Args:
         name: of the study.
         folder: of the kept results.
-        scale: of the runs; pictures are of the paper's.
+        scale: of the runs.
         page: the file that it is for, from which links start, to pictures too; without it they are left out.
     """
     if scale not in get_args(Scale):
         raise UnknownNameError(describe_unknown("scale", scale, get_args(Scale)))
-    found = _collect_kept(name, folder, cast(Scale, scale))
+    scale = cast(Scale, scale)
+    found = _collect_kept(name, folder, scale)
     if not found.cells and not found.diverged:
         asked = f"`asrnorm reproduce {name}`, then `asrnorm report {name} --keep`"
         return f"No results are kept at the paper's scale yet; run {asked}." if scale == "paper" else ""
@@ -103,10 +104,10 @@ def render_study(name: str, folder: Path, scale: str = "paper", page: Path | Non
     parts += [overview(sheet, counts=True), legend(found, sheet, compared(found))]
     parts += [link_sources(found, folder, page)] if page is not None and found.cells else []
     parts += [f"**Warning:** {text}." for text in found.warnings]
-    if page is not None and scale == "paper":
+    if page is not None:
         from asrnorm.report.pictures import show_pictures  # needs NumPy, which those who build the site may lack
 
-        parts += show_pictures(found, folder, page)
+        parts += show_pictures(found, scale, folder, page)
     if found.tests:
         parts.append(compare_in_markdown(found, sheet))
     return "\n\n".join(parts)

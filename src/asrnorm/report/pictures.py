@@ -12,9 +12,11 @@ import sys
 from collections.abc import Iterator
 from dataclasses import replace
 from importlib import import_module
+from itertools import product
 from pathlib import Path
 from typing import Any
 
+from asrnorm.config import Scale
 from asrnorm.report.figure import ANY_GROUND, for_image, to_svg
 from asrnorm.report.figures import FIGURES, NothingToDrawError
 from asrnorm.report.figures.base import diverged_folders, records_of
@@ -25,6 +27,7 @@ from asrnorm.studies import Collected, Study, collect, get_study, list_studies
 from asrnorm.studies.plan import iterate_specs
 from asrnorm.studies.store import find_details
 
+SCALES: tuple[Scale, ...] = ("paper", "short")  # that pages have results of
 PLACE = Path("docs", "assets", "studies")  # from the root of the source tree
 _SEED = re.compile(r"--s(\d+)--")  # in the name of a run
 _DPI = 144  # of what is pixels
@@ -32,7 +35,7 @@ _MOST_DOTS = 100  # of one kind; more are pixels: a line of text for each would 
 
 
 def draw(name: str, kept: Path, out: Path) -> list[Path]:
-    """Draw the figures of a study of which results are kept at the paper's scale, and return the files.
+    """Draw the figures of a study, for each scale of which results are kept, and return the files.
 
     A file of a figure for which there is nothing to draw is removed.
 
@@ -46,10 +49,10 @@ def draw(name: str, kept: Path, out: Path) -> list[Path]:
         StorageError: a file cannot be written.
     """
     study = get_study(name)
-    found = collect_kept(study, kept)
     paths = []
-    for figure_name in study.figures:
-        path = out / file_name(name, figure_name)
+    for scale, figure_name in product(SCALES, study.figures):
+        path = out / file_name(name, figure_name, scale)
+        found = collect_kept(study, kept, scale)
         figure = try_figure(figure_name, found)
         if figure is None:
             path.unlink(missing_ok=True)
@@ -70,8 +73,8 @@ def try_figure(name: str, found: Collected) -> Any | None:
         return None
 
 
-def collect_kept(study: Study, kept: Path) -> Collected:
-    """Return what is kept of a study at the paper's scale.
+def collect_kept(study: Study, kept: Path, scale: Scale = "paper") -> Collected:
+    """Return what is kept of a study at a scale.
 
     Where a figure is drawn from details of runs, such as curves, all seeds that details are kept of count: a run whose
     result was kept before any figure asked for its curves has none.
@@ -79,7 +82,7 @@ def collect_kept(study: Study, kept: Path) -> Collected:
     seeds = set(range(study.seeds))
     if _needs_details(study):
         seeds |= {int(match.group(1)) for path in find_details(kept).values() if (match := _SEED.search(path.name))}
-    return collect(study, runs=kept / "no-runs", kept=kept, scale="paper", seeds=sorted(seeds))
+    return collect(study, runs=kept / "no-runs", kept=kept, scale=scale, seeds=sorted(seeds))
 
 
 def _needs_details(study: Study) -> bool:
@@ -99,39 +102,40 @@ def fingerprint(found: Collected) -> str:
     return hashlib.sha256(json.dumps(facts).encode()).hexdigest()[:12]
 
 
-def file_name(study: str, figure: str) -> str:
+def file_name(study: str, figure: str, scale: Scale = "paper") -> str:
     """Return the name of a picture.
 
     Example:
-        >>> file_name("fig-lambda-pacs", "lambdas")
-        'fig-lambda-pacs--lambdas.svg'
+        >>> file_name("fig-lambda-pacs", "lambdas"), file_name("fig-levels", "levels", "short")
+        ('fig-lambda-pacs--lambdas.svg', 'fig-levels--levels--short.svg')
     """
-    return f"{study}--{figure}.svg"
+    return f"{study}--{figure}{'' if scale == 'paper' else f'--{scale}'}.svg"
 
 
-def show_pictures(found: Collected, kept: Path, page: Path) -> Iterator[str]:
+def show_pictures(found: Collected, scale: Scale, kept: Path, page: Path) -> Iterator[str]:
     """Yield the pictures of a study for a page, as Markdown: each that there is, and what it shows.
 
     Args:
         found: what the table on that page is of.
+        scale: of its runs.
         kept: the folder of kept results, in the source tree whose pictures are shown.
         page: the file that links to them.
     """
     study = found.study
     for figure in study.figures:
-        path = kept.parent / PLACE / file_name(study.name, figure)
+        path = kept.parent / PLACE / file_name(study.name, figure, scale)
         if path.is_file():
             link = Path(os.path.relpath(path, page.parent)).as_posix()
             yield f"![{study.title}]({link})"
-            yield f"*{FIGURES.summary(figure)}{_tell_seeds(found, kept)}*"
+            yield f"*{FIGURES.summary(figure)}{_tell_seeds(found, scale, kept)}*"
 
 
-def _tell_seeds(found: Collected, kept: Path) -> str:
+def _tell_seeds(found: Collected, scale: Scale, kept: Path) -> str:
     """Say where a figure may be of other seeds than the table."""
     if not _needs_details(found.study):
         return ""
     table = {seed for cell in found.cells.values() for seed in cell.seeds}
-    drawn = collect_kept(found.study, kept)
+    drawn = collect_kept(found.study, kept, scale)
     records = [record for row in found.study.rows for record in records_of(drawn, row)]
     if {record.seed for record in records if record.folder is not None} == table:
         return ""

@@ -8,11 +8,11 @@ from helpers.made_up_run import make_up_runs
 pytest.importorskip("matplotlib", reason="matplotlib is not installed: pip install 'asrnorm[data]'")
 
 
-def keep_study(name, root, seeds=(0, 1)):
-    """Keep made-up results of a study at the paper's scale and return their folder."""
+def keep_study(name, root, seeds=(0, 1), scale="paper"):
+    """Keep made-up results of a study and return their folder."""
     study, runs, kept = get_study(name), root / "runs", root / "results"
-    make_up_runs(study, runs, scale="paper", seeds=seeds)
-    keep(study, runs=runs, kept=kept, seeds=seeds)
+    make_up_runs(study, runs, scale=scale, seeds=seeds)
+    keep(study, runs=runs, kept=kept, seeds=seeds, scale=scale)
     return kept
 
 
@@ -94,6 +94,22 @@ def test_pages_show_the_pictures_that_are_there_wherever_they_lie(tmp_path):
     assert "](docs/assets/studies/table8--complexity.svg)" in rewrite(block, kept, top)
     assert "![" not in rewrite(block, kept)
     assert "![" not in render_study("table8", kept, "short", page=deep)
+
+
+def test_every_scale_has_a_picture_of_its_own_results(tmp_path):
+    kept = keep_study("fig-lambda-cifar", tmp_path, seeds=(0,), scale="short")
+    page = tmp_path / "docs" / "studies" / "fig-lambda-cifar.md"
+    pictures.main(tmp_path)
+    assert "![" not in render_study("fig-lambda-cifar", kept, page=page)
+    assert "fig-lambda-cifar--lambdas--short.svg)" in render_study("fig-lambda-cifar", kept, "short", page=page)
+    before = (tmp_path / pictures.PLACE / "fig-lambda-cifar--lambdas--short.svg").read_text()
+    keep_study("fig-lambda-cifar", tmp_path, seeds=(0, 1))
+    pictures.main(tmp_path)
+    assert (tmp_path / pictures.PLACE / "fig-lambda-cifar--lambdas--short.svg").read_text() == before
+    shown = [render_study("fig-lambda-cifar", kept, scale, page=page) for scale in ("paper", "short")]
+    assert ["--lambdas.svg" in text for text in shown] == [True, False]
+    # The short one is of the table's one seed, the other is not.
+    assert ["The figure shows the seeds named in it" in text for text in shown] == [True, False]
 
 
 def test_pictures_stand_before_the_tests(tmp_path):
