@@ -45,7 +45,10 @@ MAY_IMPORT = {
     "studies": {"recipes"},
     "report": {"studies"},
     "launch": {"recipes", "studies", "sharing"},
-    "bench": {"ops", "norms", "conversion", "models", "data", "evaluation", "training", "recipes", "world", "sharing"},
+    "bench": {
+        *("ops", "norms", "conversion", "models", "data", "methods", "evaluation", "training", "recipes", "world"),
+        "sharing",
+    },
     "audit": {"models", "data", "methods", "evaluation", "training", "report"},
 }
 MAY_IMPORT["cli"] = set(MAY_IMPORT)

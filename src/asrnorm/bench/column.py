@@ -74,6 +74,7 @@ COLUMNS: dict[str, tuple[Column, ...]] = {
         Column("activations, MB", _extra("activation_mb", ",.0f")),
         Column("times BatchNorm's memory", _extra("memory_ratio", ".2f")),
     ),
+    "ascent": (*_MS, _TIMES),
     "train": (
         Column("steps/s", lambda row: f"{row['per_second']:,.1f}"),
         Column("whole training, s", _extra("seconds", ",.1f")),

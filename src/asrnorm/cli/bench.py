@@ -114,6 +114,19 @@ def bench_step(
     _report("step", step.run(chosen, quick=quick, nets=nets, repeats=repeats, compiled=compiled), json_file)
 
 
+@bench_app.command("ascent")
+def bench_ascent(
+    json_file: JsonFile = None, device: Device = None, quick: Quick = False, repeats: Repeats = 10
+) -> None:
+    """Measure a step of ADA's ascent on images, with BatchNorm and with ASR-Norm.
+
+    Example: `asrnorm bench ascent --device cuda --json bench/results/ascent--h200.json`
+    """
+    from asrnorm.bench import ascent
+
+    _report("ascent", ascent.run(_choose(device), quick=quick, repeats=repeats), json_file)
+
+
 @bench_app.command("train")
 def bench_train(
     json_file: JsonFile = None,

@@ -6,6 +6,8 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
+from asrnorm.ops.dispatch import is_plain
+
 
 def fixed_norm(x: Tensor, mean: Tensor, variance: Tensor, gain: Tensor, bias: Tensor, eps: float) -> Tensor:
     """Return `F.batch_norm` by fixed statistics; on a GPU the gradient is faster where none but that of `x` is wanted.
@@ -32,7 +34,7 @@ def fixed_norm(x: Tensor, mean: Tensor, variance: Tensor, gain: Tensor, bias: Te
 
 
 def _wants_gradient_of_input_alone(x: Tensor, *others: Tensor) -> bool:
-    if x.device.type != "cuda" or not x.requires_grad or not torch.is_grad_enabled():
+    if x.device.type != "cuda" or not x.requires_grad or not torch.is_grad_enabled() or is_plain():
         return False
     from asrnorm.ops.triton import launch  # needs no Triton
 

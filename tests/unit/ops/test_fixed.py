@@ -99,6 +99,14 @@ def test_a_layer_in_evaluation_takes_it_where_its_parameters_are_held_fixed(devi
     assert "_FixedNorm" not in type(layer.train()(x).grad_fn).__name__
 
 
+@pytest.mark.gpu
+def test_whoever_asks_for_plain_operations_gets_pytorch_s_gradient():
+    x, *given = values((2, 3, 2, 2), "cuda")
+    with ops.use_backend("reference"):
+        y = ops.fixed_norm(x.requires_grad_(), *given, 1e-3)
+    assert "_FixedNorm" not in type(y.grad_fn).__name__
+
+
 def test_a_cpu_takes_pytorch_s_gradient():
     x, *given = values((2, 3, 2, 2), "cpu")
     assert "_FixedNorm" not in type(ops.fixed_norm(x.requires_grad_(), *given, 1e-3).grad_fn).__name__

@@ -1,0 +1,64 @@
+"""Steps of ADA's ascent on images, which take about as long as training does: ASR-Norm beside BatchNorm.
+
+Both networks climb as the trainer lets them: in bfloat16 and channels-last on a GPU, each step captured; eagerly too.
+The plain operations of PyTorch are in rows of their own.
+"""
+
+from collections.abc import Iterator
+from dataclasses import replace
+from functools import partial
+
+import torch
+from torch import Tensor
+
+from asrnorm.bench import device as place
+from asrnorm.bench.harness import Case, Row, compare, rebase
+from asrnorm.bench.step import CPU_NETS, GPU_NETS, QUICK_NETS, Net, Part
+from asrnorm.methods.ascent import Ascent
+from asrnorm.ops.dispatch import Backend
+
+_STEPS = 5  # of an ascent; what begins and ends one is a sixth of it or less
+
+
+def run(device: str = "cpu", *, quick: bool = False, repeats: int = 10) -> Iterator[list[Row]]:
+    """Measure the ascent on one network; yield its rows.
+
+    Args:
+        device: `cpu` or `cuda`.
+        quick: a small network and few repeats, to see that everything runs.
+        repeats: timed rounds.
+    """
+    target = place.require(device)
+    net = QUICK_NETS[0] if quick else GPU_NETS[1] if place.is_cuda(target) else CPU_NETS[0]
+    yield measure(net, target, 2 if quick else repeats)
+
+
+def measure(net: Net, device: torch.device, repeats: int) -> list[Row]:
+    """Return the rows of one network, against the fastest ascent with BatchNorm."""
+    place.forget_compiled()
+    cuda = place.is_cuda(device)
+    fused = cuda and place.has_fused()
+    norms: dict[str, tuple[str | None, Backend]] = {"bn": (None, "auto")}
+    norms |= {"bn, reference": (None, "reference")} if cuda else {}
+    norms |= {"asr, fused": ("all", "auto")} if fused else {}
+    norms |= {"asr, reference": ("all", "reference")}
+    cases: dict[str, Case] = {}
+    for name, (layers, backend) in norms.items():
+        for way in ("CUDA graph", "eager") if cuda else ("eager",):
+            make = partial(_make, net, layers, device, backend, captured=way == "CUDA graph")
+            cases |= place.attempt(f"{name}, {way}", make)
+    rows = compare(f"step of an ascent, {net.label}", cases, baseline=next(iter(cases)), repeats=repeats, warmup=2)
+    rows = rebase(rows, [name for name in cases if name.startswith("bn, ")])
+    return [replace(row, extra={"ms": row.milliseconds(net.batch), "times_baseline": 1 / row.ratio}) for row in rows]
+
+
+def _make(net: Net, layers: str | None, device: torch.device, backend: Backend, *, captured: bool) -> Case:
+    part = Part(net, layers, device)
+    climb = Ascent(steps=_STEPS, batch=net.batch).climber(part.model, captured=captured)
+
+    def climb_once() -> Tensor:
+        cuda = place.is_cuda(device)
+        with place.on_backend(backend), torch.autocast(device.type, torch.bfloat16, enabled=cuda):
+            return climb(part.images, part.labels)
+
+    return Case(climb_once, net.batch * _STEPS, str(device))
