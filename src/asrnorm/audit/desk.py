@@ -15,9 +15,9 @@ from asrnorm.audit.ledger import Ledger
 from asrnorm.audit.measure import measure
 from asrnorm.audit.picture import Pictures
 from asrnorm.audit.plan import Plan
-from asrnorm.audit.progress import AuditProgress
 from asrnorm.audit.result import SCHEMA, Reading
 from asrnorm.audit.subject import Subject
+from asrnorm.progress import PartProgress
 
 _BATCH = 16  # images at a time: what a core keeps in its cache, a third faster than 50; the same on every device
 
@@ -41,7 +41,7 @@ class Desk:
         outputs: Mapping[str, int],
         plan: Plan,
         ledger: Ledger,
-        progress: AuditProgress,
+        progress: PartProgress,
     ) -> None:
         self.subject, self.pictures, self.plan = subject, pictures, plan
         self.progress = progress

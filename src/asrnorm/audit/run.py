@@ -12,13 +12,13 @@ from asrnorm.audit.desk import Desk
 from asrnorm.audit.ledger import Ledger
 from asrnorm.audit.picture import Pictures
 from asrnorm.audit.plan import Plan
-from asrnorm.audit.progress import AuditProgress
 from asrnorm.audit.result import Audit, ModelAudit, Reading
 from asrnorm.audit.subject import Subject
 from asrnorm.cores import count_cores
 from asrnorm.data.corruption import corrupt
 from asrnorm.data.corruption.crew import Order, hire_couriers
 from asrnorm.errors import AsrnormError, InputError
+from asrnorm.progress import PartProgress
 
 _CHUNK = 16  # images that a worker corrupts at a time
 
@@ -56,7 +56,7 @@ def run_audit(
     book = Ledger(ledger)
     usable, not_available = _available(plan.corruptions, pictures)
     total = sum(_count_passes(subject, len(pictures), len(usable), plan) for subject in subjects)
-    with AuditProgress(total, shown=progress) as bar:
+    with PartProgress(total, "passes", shown=progress) as bar:
         desks = [Desk(subject, pictures, own, plan, book, bar) for subject, own in zip(subjects, outputs, strict=True)]
         clean = [desk.look_at_clean() for desk in desks]
         corrupted = _measure_corruptions(desks, usable, plan, workers or count_cores())

@@ -2,7 +2,7 @@ import io
 
 from rich.console import Console
 
-from asrnorm.training import progress as module
+from asrnorm import progress as module
 from asrnorm.training.progress import RunProgress
 
 ROW = {"loss": 0.25, "accuracy": 0.5}

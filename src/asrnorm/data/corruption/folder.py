@@ -11,11 +11,11 @@ from PIL import Image
 
 from asrnorm.data.corruption.apply import corrupt
 from asrnorm.data.corruption.base import CORRUPTIONS
-from asrnorm.data.corruption.progress import ImageProgress
 from asrnorm.data.corruption.whole_file import write_image
 from asrnorm.data.folder_listing import find_images
 from asrnorm.data.image import read_image
 from asrnorm.errors import InputError
+from asrnorm.progress import PartProgress
 from asrnorm.storage import write_whole
 
 _BEGUN = ".corrupt.json"  # lies in a folder and says what call its images are of
@@ -72,11 +72,11 @@ def corrupt_folder(
         )
     if target.exists() and not target.is_dir():
         raise InputError(f"{target} is a file: give a folder to write to")
-    with ImageProgress(len(images), shown=progress) as bar:
+    with PartProgress(len(images), "images", shown=progress) as bar:
         bar.begin(name)
         for path, destination in zip(images, destinations, strict=True):
             if destination in there and not _is_newer(source / path, destination):
-                bar.advance(1)
+                bar.skip(1)
                 continue
             pixels = read_image(source / path)
             index = int.from_bytes(hashlib.blake2b(os.fsencode(path.as_posix()), digest_size=8).digest(), "little")

@@ -18,12 +18,12 @@ from asrnorm.data.corruption.apply import corrupt, list_corruptions
 from asrnorm.data.corruption.base import CORRUPTIONS, Pixels
 from asrnorm.data.corruption.crew import Piece, Run, hire
 from asrnorm.data.corruption.frost import FROST_FOLDER
-from asrnorm.data.corruption.progress import ImageProgress
 from asrnorm.data.corruption.published import NUM_IMAGES, PUBLISHED_MD5, RANDOM
 from asrnorm.data.corruption.severity import SEVERITIES, choose_preset
 from asrnorm.data.corruption.whole_file import PartialArray, write_text
 from asrnorm.errors import InputError
 from asrnorm.lock import hold_lock
+from asrnorm.progress import PartProgress
 
 RECORD = "generated.json"
 _PIECE = 500  # images: small enough for a lively bar, large enough that handing them over costs nothing
@@ -117,7 +117,10 @@ def generate_corrupted(
     waiting = len(names) - len(finished)
     workers = min(workers or count_cores(), max(1, waiting * number // _PIECE))
     files = []
-    with ImageProgress(waiting * number, shown=progress) as bar, hire(images_nhwc, workers if waiting else 1) as run:
+    with (
+        PartProgress(waiting * number, "images", shown=progress) as bar,
+        hire(images_nhwc, workers if waiting else 1) as run,
+    ):
         files.append(_write_labels(PartialArray(folder / "labels.npy", (number,)), labels_n, record))
         for name, target in targets.items():
             bar.begin(name)
@@ -159,7 +162,7 @@ def _pieces(
     ]  # fmt: skip
 
 
-def _fill(target: PartialArray, pieces: list[Piece], run: Run, bar: ImageProgress) -> None:
+def _fill(target: PartialArray, pieces: list[Piece], run: Run, bar: PartProgress) -> None:
     with target.filling():
         for count in run(pieces):
             bar.advance(count)

@@ -37,6 +37,14 @@ def test_the_tree_is_kept_and_the_files_are_png(photos, tmp_path):
     )
 
 
+def test_without_a_terminal_long_work_is_told_in_lines(photos, tmp_path, monkeypatch, capsys):
+    monkeypatch.setattr("asrnorm.progress._SECONDS", 0.0)
+    corrupt_folder(photos, tmp_path / "out", "fog")
+    lines = capsys.readouterr().err.splitlines()
+    assert [line.split(",")[0] for line in lines[:3]] == [f"fog: {share} % done" for share in (33, 67, 100)]
+    assert lines[3:] == [f"fog: 3 images in {tmp_path / 'out'}"]
+
+
 def test_hidden_files_are_passed_over_and_linked_folders_entered_once(photos, tmp_path):
     (photos / "cat" / "._a.png").write_bytes(b"what a Mac leaves beside a file")
     (tmp_path / "elsewhere").mkdir()

@@ -1,0 +1,134 @@
+"""How far a long piece of work is: a bar on a terminal, a plain line every ten seconds elsewhere."""
+
+import time
+from typing import Any, Self
+
+from rich.console import Console
+from rich.progress import BarColumn, ProgressColumn, Task, TextColumn, TimeRemainingColumn
+from rich.progress import Progress as Bars
+from rich.text import Text
+
+_SECONDS = 10.0  # between plain lines
+_HOUR, _MINUTE = 3600, 60
+
+
+class Progress:
+    """Shows work on standard error; a context manager.
+
+    Args:
+        total: how much there is to do.
+        unit: what is counted, in the plural.
+        columns: of the bar before its rate.
+        done: how much was done before.
+        digits: of the rate after the point.
+        shown: false says nothing at all.
+        console: where to write; standard error by default.
+    """
+
+    def __init__(
+        self,
+        total: int,
+        unit: str,
+        *columns: str | ProgressColumn,
+        done: int = 0,
+        digits: int = 0,
+        shown: bool = True,
+        console: Console | None = None,
+    ) -> None:
+        self.console = console or Console(stderr=True, quiet=not shown, highlight=False)
+        self.total, self.done, self._first = total, done, done
+        self._unit, self._digits = unit, digits
+        self._started = self._spoke = time.monotonic()
+        self._bars = Bars(
+            *columns,
+            _Rate(unit, digits),
+            TimeRemainingColumn(),
+            console=self.console,
+            disable=not (shown and self.console.is_terminal),
+            speed_estimate_period=60,
+        )
+        self._task = self._bars.add_task("", total=total, completed=done)
+
+    def __enter__(self) -> Self:
+        self._bars.start()
+        return self
+
+    def __exit__(self, *exception: object) -> None:
+        self._bars.stop()
+
+    def show(self, **changes: Any) -> None:
+        """Change the bar: `description`, `completed`, `total`."""
+        self._bars.update(self._task, **changes)
+
+    def is_due(self, always: bool = False) -> bool:
+        """Tell whether a plain line is due; if so, it counts as said."""
+        now = time.monotonic()
+        if self.console.is_terminal or (now - self._spoke < _SECONDS and not always):
+            return False
+        self._spoke = now
+        return True
+
+    def pace(self) -> str:
+        """Return the rate up to the last plain line, and how long the rest will take at it."""
+        rate = (self.done - self._first) / max(self._spoke - self._started, 1e-9)
+        left = describe_seconds((self.total - self.done) / max(rate, 1e-9))
+        return f"{rate:,.{self._digits}f} {self._unit}/s, {left} left"
+
+    def say(self, line: str) -> None:
+        """Write one line, above the bar where there is one."""
+        self.console.print(line, markup=False, soft_wrap=True)
+
+
+class PartProgress(Progress):
+    """Counts work that has several parts with names of their own.
+
+    Args:
+        total: how much there is to do.
+        unit: what is counted, in the plural.
+        shown: false says nothing at all.
+        console: where to write; standard error by default.
+    """
+
+    def __init__(self, total: int, unit: str, *, shown: bool = True, console: Console | None = None) -> None:
+        columns = (TextColumn("{task.description:<26}"), BarColumn(), TextColumn("{task.percentage:>3.0f}%"))
+        super().__init__(total, unit, *columns, shown=shown, console=console)
+        self._part = ""
+
+    def begin(self, part: str) -> None:
+        """Name what is being worked on."""
+        self._part = part
+        self.show(description=part)
+
+    def advance(self, count: int) -> None:
+        """Count what is done."""
+        self.done += count
+        self.show(completed=self.done)
+        if self.is_due():
+            self.say(f"{self._part}: {100 * self.done / max(self.total, 1):.0f} % done, {self.pace()}")
+
+    def skip(self, count: int) -> None:
+        """Take off the total what an earlier try has done: it says nothing of the rate of this one."""
+        self.total -= count
+        self.show(total=self.total)
+
+
+class _Rate(ProgressColumn):
+    def __init__(self, unit: str, digits: int) -> None:
+        super().__init__()
+        self._unit, self._digits = unit, digits
+
+    def render(self, task: Task) -> Text:
+        return Text(f"{task.speed:,.{self._digits}f} {self._unit}/s" if task.speed else "")
+
+
+def describe_seconds(seconds: float) -> str:
+    """Return a length of time in two units at most.
+
+    Example:
+        >>> describe_seconds(4000), describe_seconds(65), describe_seconds(3)
+        ('1 h 6 min', '1 min 5 s', '3 s')
+    """
+    whole = round(seconds)
+    if whole >= _HOUR:
+        return f"{whole // _HOUR} h {whole % _HOUR // _MINUTE} min"
+    return f"{whole // _MINUTE} min {whole % _MINUTE} s" if whole >= _MINUTE else f"{whole} s"
