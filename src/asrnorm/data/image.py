@@ -91,7 +91,8 @@ def resize_images(images: NDArray[np.uint8], size: tuple[int, int]) -> NDArray[n
 
 def _decode(path: Path, size: tuple[int, int] | None) -> NDArray[np.uint8]:
     try:
-        with Image.open(path, formats=_known_formats()) as image:
+        # By its path, Pillow maps an uncompressed TIFF that lies on its side into memory with its sides exchanged.
+        with path.open("rb") as file, Image.open(file, formats=_known_formats()) as image:
             rgb = _to_rgb(image, path)
     except InputError:
         raise

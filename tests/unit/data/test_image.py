@@ -91,6 +91,22 @@ def test_exif_rotation_is_applied(tmp_path):
     assert (upright[4:] == 0).all()
 
 
+@pytest.mark.parametrize("compression", [None, "tiff_lzw"])
+@pytest.mark.parametrize("orientation", range(1, 9))
+@pytest.mark.parametrize("mode", ["L", "RGB", "CMYK", "I;16"])
+def test_a_tiff_comes_upright_however_it_is_stored(save, mode, orientation, compression):
+    exif = Image.Exif()
+    exif[0x0112] = orientation
+    values = noise(12, 20) if mode != "I;16" else noise(12, 20).astype(np.uint16) * 256
+    stored = Image.fromarray(values) if mode == "I;16" else Image.fromarray(values).convert(mode)
+    path = save(stored, "x.tif", exif=exif, **({"compression": compression} if compression else {}))
+    quarter = {5: 1, 6: 3, 7: 3, 8: 1}.get(orientation, 2 * (orientation in (3, 4)))
+    upright = np.rot90(noise(12, 20), quarter)
+    if orientation in (2, 4, 5, 7):
+        upright = upright[:, ::-1] if orientation in (2, 4) else upright[::-1]
+    np.testing.assert_array_equal(read_image(path)[..., 1], upright)
+
+
 def test_a_broken_exif_block_is_no_reason_to_refuse(save):
     path = save(Image.new("RGB", (4, 4), "red"), "x.jpg", exif=b"Exif\0\0MM\0*\xff\xff\xff\xff")
     assert read_image(path).shape == (4, 4, 3)
@@ -148,10 +164,10 @@ def test_a_folder_and_a_file_that_may_not_be_read_are_one_line(tmp_path, monkeyp
         read_image(tmp_path)
     assert str(caught.value) == f"{tmp_path}: a folder, not an image file"
 
-    def refuse(path, formats):
+    def refuse(path, mode):
         raise PermissionError(errno.EACCES, "Permission denied", str(path))
 
-    monkeypatch.setattr("asrnorm.data.image.Image.open", refuse)
+    monkeypatch.setattr("asrnorm.data.image.Path.open", refuse)
     with pytest.raises(InputError) as caught:
         read_image(tmp_path / "a.png")
     assert str(caught.value) == f"{tmp_path / 'a.png'}: cannot be read as an image: Permission denied"
