@@ -46,7 +46,8 @@ def exchange(
     """Put the parameters of each new layer where those of the old one stood.
 
     Gain and bias take the place, the group and the optimizer state (momentum and the like) of the values they
-    inherit, for every domain where a layer has one pair for each; the other new parameters follow the first of the two.
+    inherit, for every domain where a layer has one pair for each; the other new parameters are put beside the first of
+    the two. In a group they are in the order of the layer.
 
     Args:
         optimizer: changed in place.
@@ -117,7 +118,21 @@ def _replace_in_groups(
             own = {key_of[id(heir)]: heir for heir in successors.get(parameter, ())}
             _append(group, name, {**own, **waiting})
             waiting = {}
+        _put_in_order(group, list(key_of))
     return known
+
+
+def _put_in_order(group: dict[str, Any], layer: list[int]) -> None:
+    """Let a layer's parameters, by `id`, follow each other as in the layer, in the places that they have together.
+
+    An optimizer that is made anew for the converted network has them so, and its state is loaded by place.
+    """
+    order = {identity: rank for rank, identity in enumerate(layer)}
+    places = [place for place, parameter in enumerate(group["params"]) if id(parameter) in order]
+    ranked = sorted(places, key=lambda place: order[id(group["params"][place])])
+    for values in (group[key] for key in ("params", "param_names") if key in group):
+        for place, value in zip(places, [values[place] for place in ranked], strict=True):
+            values[place] = value
 
 
 def _append(group: dict[str, Any], name: str, parameters: dict[str, Any]) -> None:

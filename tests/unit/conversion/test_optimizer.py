@@ -51,6 +51,23 @@ def test_new_parameters_take_the_group_and_place_of_the_old_ones():
     assert ids.index(id(model[0].bias)) < ids.index(id(model[1].gamma_bias)) < ids.index(id(model[3].bias))
 
 
+@pytest.mark.parametrize("norm", ["asr", "as", "bin", "sn", "ilm", "in", "dsbn"])
+def test_the_state_fits_an_optimizer_made_for_the_converted_network(norm):
+    model = net()
+    optimizer = torch.optim.SGD(model.named_parameters(), lr=0.01, momentum=0.9)
+    asrnorm.convert(model, norm, optimizer=optimizer)
+    assert [id(p) for p in in_groups(optimizer)] == [id(p) for p in model.parameters()]
+    assert optimizer.param_groups[0]["param_names"] == [name for name, _ in model.named_parameters()]
+    step(model, optimizer)
+    resumed = asrnorm.convert(net(), norm)
+    again = torch.optim.SGD(resumed.named_parameters(), lr=0.01, momentum=0.9)
+    again.load_state_dict(optimizer.state_dict())
+    for mine, theirs in zip(model.parameters(), resumed.parameters(), strict=True):
+        momenta = [one.state[p].get("momentum_buffer") for one, p in ((optimizer, mine), (again, theirs))]
+        assert (momenta[0] is None) == (momenta[1] is None)
+        assert momenta[0] is None or torch.equal(*momenta)
+
+
 def test_gain_and_bias_keep_their_own_groups():
     model = net()
     weights = [p for name, p in model.named_parameters() if name.endswith("weight")]
