@@ -13,7 +13,7 @@ from torch import Tensor, nn
 from asrnorm.audit.form import Form
 from asrnorm.data.base import IMAGENET_MEAN, IMAGENET_STD
 from asrnorm.errors import InputError, MissingDependencyError, first_line
-from asrnorm.models.weight import read_state
+from asrnorm.models.weight import read_state, unwrap_state
 
 LIBRARIES = ("torchvision", "timm")
 
@@ -65,6 +65,7 @@ def _build(library: str, models: Any, name: str, weights: str) -> nn.Module:
     state = read_weights(Path(weights))
     make = partial(models.get_model, weights=None) if library == "torchvision" else partial(models.create_model)
     order = make(name).state_dict()  # of the network's own: files of some formats are sorted by name
+    state = unwrap_state(state, order)
     network: nn.Module = make(name, num_classes=_count_classes(state, order, weights))
     load_strictly(network, state, weights)
     return network
@@ -87,26 +88,26 @@ def load_strictly(network: nn.Module, state: dict[str, Tensor], path: str | Path
     Raises:
         InputError: a tensor is missing, left over, or of another shape.
     """
-    if state and all(key.startswith("module.") for key in state):  # saved from DDP's or DataParallel's wrapper
-        state = {key.removeprefix("module."): value for key, value in state.items()}
     own = network.state_dict()
+    state = unwrap_state(state, own)
     strange = [
         *(f"lacks {key}" for key in own if key not in state),
         *(f"has {key} besides" for key in state if key not in own),
         *(f"has {key} of another shape" for key in state if key in own and state[key].shape != own[key].shape),
     ]
-    if strange:
+    try:
+        network.load_state_dict(state)  # its layers may take what they lack, as limits of a learned mean
+    except RuntimeError as error:
         raise InputError(
-            f"{path}: not the weights of this {type(network).__name__}: it {strange[0]}"
+            f"{path}: not the weights of this {type(network).__name__}: it "
+            + (strange[0] if strange else f"does not load ({first_line(error)})")
             + (f" ({len(strange)} tensors differ)" if len(strange) > 1 else "")
-        )
-    network.load_state_dict(state)
+        ) from None
 
 
 def _count_classes(state: Mapping[str, Tensor], order: Iterable[str], weights: str) -> int:
     """The outputs of a classifier: as many as its last bias has values."""
-    found = [state.get(key, state.get(f"module.{key}")) for key in order if key.endswith("bias")]
-    biases = [value for value in found if value is not None and value.ndim == 1]
+    biases = [state[key] for key in order if key.endswith("bias") and key in state and state[key].ndim == 1]
     if not biases:
         raise InputError(f"{weights}: has no bias to tell the number of classes by; give file.py:function instead")
     return len(biases[-1])

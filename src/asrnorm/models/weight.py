@@ -6,7 +6,7 @@ import json
 import logging
 import pickle
 import warnings
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, BinaryIO
@@ -16,12 +16,16 @@ from torch import Tensor, nn
 
 from asrnorm.errors import InputError, first_line
 from asrnorm.models.base import Classifier
+from asrnorm.norms import BatchNorm
+from asrnorm.norms.base import NormLayer
 
 logger = logging.getLogger("asrnorm")
 
 _CHECKSUM = "sha256"
 _LONGEST_HEADER = 100_000_000  # bytes, as in the format's own reader
 _RUNNING = ("running_mean", "running_var", "num_batches_tracked")
+_STATES = ("state_dict", "model_state_dict", "model")  # what training scripts keep a network's under, beside others
+_WRAPPERS = ("module.", "_orig_mod.")  # before every key: of DataParallel, DDP and averaged models; of torch.compile
 
 
 @dataclass(frozen=True)
@@ -62,9 +66,9 @@ def load_weights(model: nn.Module, path: str | Path) -> WeightReport:
     Raises:
         InputError: the file is missing, damaged, or for another network.
     """
-    state = read_state(Path(path))
     network, classifier = model.loadable() if isinstance(model, Classifier) else (model, "fc")
     own = network.state_dict()
+    state = unwrap_state(read_state(Path(path)), own)
     of_head = [f"{classifier}.{name}" for name in ("weight", "bias")]
     head = {key for key in of_head if key in own and (key not in state or state[key].shape != own[key].shape)}
     state = {key: value for key, value in state.items() if key not in head and not (key in of_head and key not in own)}
@@ -74,7 +78,9 @@ def load_weights(model: nn.Module, path: str | Path) -> WeightReport:
     strange = (missing - absent_statistics) | (state.keys() - own.keys()) | set(wrong)
     if strange:
         layers = {key.rpartition(".")[0] for key in strange}
-        advice = "load into a model built with norm='bn', then convert it"
+        advice = "the file is of another network"
+        if any(isinstance(layer, NormLayer) and not isinstance(layer, BatchNorm) for layer in network.modules()):
+            advice = "load into a model built with norm='bn', then convert it"
         if strange == set(wrong) and len(layers) == 1:
             advice = f"if {layers.pop()} is the classifier, let the model's loadable() say so, and it starts anew"
         raise InputError(
@@ -148,11 +154,32 @@ def read_state(path: Path) -> dict[str, Tensor]:
             raise InputError(f"{path}: holds more than tensors, or is no weights file; it is not loaded") from error
         kind = "safetensors file" if path.suffix == ".safetensors" else "file of weights"
         raise InputError(f"{path}: damaged, or not a {kind} ({first_line(error)})") from error
-    if isinstance(content, dict) and isinstance(content.get("state_dict"), dict):
-        content = content["state_dict"]
+    if isinstance(content, dict):
+        content = next((content[key] for key in _STATES if isinstance(content.get(key), dict)), content)
     if not isinstance(content, dict) or not all(isinstance(value, Tensor) for value in content.values()):
         raise InputError(f"{path}: holds no state dict")
     return {str(key): value for key, value in content.items()}
+
+
+def unwrap_state(state: dict[str, Tensor], own: Collection[str]) -> dict[str, Tensor]:
+    """Return a state without what a wrapper around the network put before every name.
+
+    Args:
+        state: as it was saved.
+        own: the names that the network has; where one of them is in the state, nothing is taken off.
+
+    Example:
+        >>> unwrap_state({"n_averaged": torch.tensor(3), "module.weight": torch.ones(1)}, ["weight"])
+        {'weight': tensor([1.])}
+    """
+    if "n_averaged" not in own:
+        state = {key: value for key, value in state.items() if key != "n_averaged"}
+    while state and not state.keys() & set(own):
+        prefix = next((one for one in _WRAPPERS if all(key.startswith(one) for key in state)), None)
+        if prefix is None:
+            break
+        state = {key.removeprefix(prefix): value for key, value in state.items()}
+    return state
 
 
 def is_pickle_refusal(error: Exception) -> bool:

@@ -7,11 +7,12 @@ from pathlib import Path
 import pytest
 import torch
 from safetensors.torch import load_file, save_file
+from torch import nn
 
 import asrnorm
 from asrnorm.errors import InputError
 from asrnorm.models import load_weights
-from asrnorm.models.weight import pack_state, read_state
+from asrnorm.models.weight import pack_state, read_state, unwrap_state
 from asrnorm.norms import ASRNorm2d
 
 
@@ -42,6 +43,31 @@ def test_a_whole_pth_file_loads_whole(tmp_path):
     assert all(
         torch.equal(a, b) for a, b in zip(model.state_dict().values(), source.state_dict().values(), strict=True)
     )
+
+
+@pytest.mark.parametrize(
+    "save",
+    [
+        lambda model: {"model_state_dict": model.state_dict(), "epoch": 3, "optimizer_state_dict": {}},
+        lambda model: {"model": model.state_dict(), "step": 3},
+        lambda model: nn.DataParallel(model).state_dict(),
+        lambda model: {f"_orig_mod.{key}": value for key, value in model.state_dict().items()},
+        lambda model: {f"module._orig_mod.{key}": value for key, value in model.state_dict().items()},
+        lambda model: torch.optim.swa_utils.AveragedModel(model).state_dict(),
+    ],
+    ids=["tutorial", "model", "parallel", "compiled", "parallel and compiled", "averaged"],
+)
+def test_weights_load_from_under_what_training_scripts_put_around_them(save, tmp_path):
+    source = trained_resnet18()
+    torch.save(save(source), tmp_path / "resnet18.pth")
+    model = asrnorm.create_model("resnet18")
+    assert str(load_weights(model, tmp_path / "resnet18.pth")).endswith("loaded whole")
+    assert torch.equal(model.layer4[1].conv2.weight, source.layer4[1].conv2.weight)
+
+
+def test_a_network_whose_own_names_begin_like_a_wrappers_keeps_them():
+    state = {"module.weight": torch.ones(1), "module.bias": torch.ones(1)}
+    assert unwrap_state(state, state.keys()) == state
 
 
 def test_a_classifier_for_other_classes_stays_fresh_and_is_reported(tmp_path):
@@ -82,7 +108,9 @@ def test_the_model_is_untouched_by_a_file_for_another_network(tmp_path):
     torch.save(asrnorm.create_model("wrn_16_4").state_dict(), tmp_path / "wrn.pth")
     model = asrnorm.create_model("resnet18")
     before = model.conv1.weight.clone()
-    with pytest.raises(InputError, match=r"wrn\.pth: not the weights of this ResNet: \d+ keys differ, such as"):
+    with pytest.raises(
+        InputError, match=r"wrn\.pth: not the weights of .*: \d+ keys differ, .* of another network"
+    ):
         load_weights(model, tmp_path / "wrn.pth")
     assert torch.equal(model.conv1.weight, before)
 
