@@ -1,6 +1,7 @@
 """What the rows of a folder report are called: by recipe, and by the settings in which runs of one recipe differ."""
 
 import json
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
@@ -19,8 +20,8 @@ def label_rows(configs: Mapping[str, RunConfig]) -> dict[str, str]:
 
     Runs whose epochs are chosen on the targets are always called oracle.
 
-    Rows of one recipe and source name the fields that differ among them, as `--set` writes them, or their hash where
-    those are many.
+    Rows of one recipe and source name the fields that differ among them, as `--set` writes them; where those are many,
+    the fields that most of them have otherwise; and where those are many too, their hash.
     """
     mixed = len({config.scale for config in configs.values()}) > 1
     texts = {key: _describe(config, with_scale=mixed) for key, config in configs.items()}
@@ -30,10 +31,13 @@ def label_rows(configs: Mapping[str, RunConfig]) -> dict[str, str]:
     labels = dict(texts)
     for text, keys in clashes.items():
         if len(keys) > 1:
-            settings = _tell_apart([_flatten(configs[key]) for key in keys])
+            rows = [_flatten(configs[key]) for key in keys]
+            settings = _tell_apart(rows)
+            if any(len(words) > _MOST_FIELDS for words in settings):
+                settings = _tell_apart(rows, from_most=True)
             for key, words in zip(keys, settings, strict=True):
-                named = 0 < len(words) <= _MOST_FIELDS and settings.count(words) == 1
-                labels[key] = f"{text}, {', '.join(words)}" if named else f"{text} [{key}]"
+                named = len(words) <= _MOST_FIELDS and settings.count(words) == 1
+                labels[key] = ", ".join([text, *words]) if named else f"{text} [{key}]"
     return labels
 
 
@@ -59,8 +63,13 @@ def _flatten(config: RunConfig) -> Fields:
     return fields
 
 
-def _tell_apart(rows: Sequence[Fields]) -> list[list[str]]:
-    """Return for each row the settings in which it differs from another; options of a choice among equal choices."""
+def _tell_apart(rows: Sequence[Fields], *, from_most: bool = False) -> list[list[str]]:
+    """Return for each row the settings in which it differs from another; options of a choice among equal choices.
+
+    Args:
+        rows: what was set.
+        from_most: leave out a value that more rows have than any other.
+    """
     names = list(dict.fromkeys(name for row in rows for name in row))
     told = []
     for row in rows:
@@ -68,9 +77,11 @@ def _tell_apart(rows: Sequence[Fields]) -> list[list[str]]:
         for name in names:
             choice = name.partition(".")[0]
             peers = [other for other in rows if other.get(choice) == row.get(choice)] if choice != name else rows
-            value = row.get(name, _ABSENT)
-            if any(_write(other.get(name, _ABSENT)) != _write(value) for other in peers):
-                words.append(f"{name}={_write(value)}")
+            value = _write(row.get(name, _ABSENT))
+            (commonest, most), *others = Counter(_write(other.get(name, _ABSENT)) for other in peers).most_common(2)
+            is_usual = from_most and value == commonest and others and others[0][1] < most
+            if others and not is_usual:
+                words.append(f"{name}={value}")
         told.append(words)
     return told
 

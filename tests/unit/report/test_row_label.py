@@ -52,6 +52,13 @@ def test_many_fields_give_way_to_the_hash():
     assert labels({}, change) == [f"{NAME} [{content_hash(one)}]" for one in (base, override(base, change))]
 
 
+def test_one_row_with_many_fields_does_not_hide_what_the_others_are():
+    many = {"optim.lr": 0.5, "optim.momentum": 0.5, "steps": 77, "batch_size": 3}
+    *others, odd = labels({}, {"method": "rsda"}, {"method": "ada"}, many)
+    assert others == [NAME, f"{NAME}, method=rsda", f"{NAME}, method=ada"]
+    assert odd == f"{NAME} [{content_hash(override(recipe(NAME, scale='smoke'), many))}]"
+
+
 def test_the_seed_and_the_device_do_not_count():
     found = labels({"device": "cpu", "seed": 1}, {"device": "auto", "seed": 2, "steps": 5})
     assert all(label.startswith(f"{NAME}, steps=") and label.count("=") == 1 for label in found)
