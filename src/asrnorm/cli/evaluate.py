@@ -25,6 +25,7 @@ from asrnorm.results import read_result
 if TYPE_CHECKING:
     from asrnorm.data import Suite
     from asrnorm.evaluation import SuiteScore
+    from asrnorm.precision import Precision
     from asrnorm.results import DomainScore
     from asrnorm.training import LoadedRun
 
@@ -102,6 +103,8 @@ def _evaluate(
         check_free(run, name, config)
     chosen = loaded.suite if data is not None else choose_suite(run, loaded, config)
     change_norm(loaded, config)
+    if config.precision != loaded.config.precision:
+        _cast(loaded, config.precision)
     if "device" in assignments:
         _move(loaded, config.device)
     own = None
@@ -231,6 +234,12 @@ def _attack(
     )
     print_attacks(attacks, clean)
     return attacks
+
+
+def _cast(loaded: "LoadedRun", precision: "Precision") -> None:
+    from asrnorm.precision import weight_dtype
+
+    loaded.model.to(weight_dtype(precision))
 
 
 def _move(loaded: "LoadedRun", device: str) -> None:

@@ -86,9 +86,18 @@ class Inference:
         return to_float(images_nchw).to(self.dtype)
 
     def logits(self, images: Tensor) -> Tensor:
-        """Return the model's logits in its precision; gradients are the caller's business."""
+        """Return the model's logits in its precision; gradients are the caller's business.
+
+        Raises:
+            InputError: the model returns anything else.
+        """
         with self.autocast():
-            logits: Tensor = self.model(images)
+            logits = self.model(images)
+        if not isinstance(logits, Tensor) or logits.ndim != 2:
+            what = f"shape {tuple(logits.shape)}" if isinstance(logits, Tensor) else type(logits).__name__
+            raise InputError(
+                f"{type(self.model).__name__} returns {what}, not logits (n, num_classes); wrap it in one that does"
+            )
         return logits
 
     @contextmanager

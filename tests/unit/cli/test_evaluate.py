@@ -119,6 +119,15 @@ def test_attacks_where_asked_for(run, tmp_path, monkeypatch):
     assert "pgd10-8" in result.stdout
 
 
+def test_a_run_can_be_scored_in_twice_its_precision(run, tmp_path):
+    result = call(run.folder, "--set", "precision=float64", "--json", tmp_path / "s.json")
+    assert result.exit_code == 0, result.output
+    scores = json.loads((tmp_path / "s.json").read_text())
+    assert scores["precision"] == "float64"
+    wide = score_suite(run.model.double(), run.suite, precision="float64")
+    assert scores["source"]["nll"] == pytest.approx(wide.source.nll, rel=1e-12)
+
+
 def test_bn_can_take_the_statistics_of_the_test_batch(run, tmp_path):
     with torch.no_grad():
         run.model.norm.running_mean.fill_(0.3)

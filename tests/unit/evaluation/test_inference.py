@@ -72,6 +72,24 @@ def test_a_precision_that_is_not_the_model_s_is_refused():
         Inference.of(Probe(), precision="float23")
 
 
+@pytest.mark.parametrize(
+    ("answer", "line"),
+    [
+        (lambda x: {"logits": x.mean((2, 3))}, "Answer returns dict, not logits"),
+        (lambda x: (x.mean((2, 3)), None), "Answer returns tuple, not logits"),
+        (lambda x: x.mean((2, 3), keepdim=True), r"Answer returns shape \(2, 3, 1, 1\), not logits"),
+    ],
+)
+def test_anything_but_logits_is_refused_in_one_line(answer, line):
+    class Answer(nn.Module):
+        def forward(self, x):
+            return answer(x)
+
+    inference = Inference.of(Answer())
+    with pytest.raises(InputError, match=line):
+        inference.logits(torch.rand(2, 3, 4, 4))
+
+
 def test_a_model_without_parameters_is_taken_to_be_on_the_cpu():
     assert Inference.of(nn.Flatten()).device.type == "cpu"
 

@@ -108,9 +108,7 @@ def test_the_model_is_untouched_by_a_file_for_another_network(tmp_path):
     torch.save(asrnorm.create_model("wrn_16_4").state_dict(), tmp_path / "wrn.pth")
     model = asrnorm.create_model("resnet18")
     before = model.conv1.weight.clone()
-    with pytest.raises(
-        InputError, match=r"wrn\.pth: not the weights of .*: \d+ keys differ, .* of another network"
-    ):
+    with pytest.raises(InputError, match=r"wrn\.pth: not the weights of .*: \d+ keys differ, .* of another network"):
         load_weights(model, tmp_path / "wrn.pth")
     assert torch.equal(model.conv1.weight, before)
 
