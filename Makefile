@@ -13,14 +13,16 @@ PIP    := $(BIN)/python -m pip install --quiet --disable-pip-version-check
 WORKERS ?= 2
 PYTEST  := OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n $(WORKERS) --dist worksteal
 
-.PHONY: help setup demo test test-slow check format docs clean
+.PHONY: help setup demo test test-slow test-gpu check format pages docs clean
 
 help:
 	@echo "make demo       set up .venv and train five networks on one domain, compare them on four unseen ones"
 	@echo "make test       set up .venv, check the code, run the CPU tests"
 	@echo "make test-slow  the tests that take minutes (WRN-40-4 to ONNX, a Ray cluster that loses a machine)"
+	@echo "make test-gpu   the tests that need a CUDA device"
 	@echo "make check      ruff, mypy, codespell and the architecture test"
 	@echo "make format     let ruff rewrite what it can"
+	@echo "make pages      write the tables and figures of the docs anew from results/ and bench/results/"
 	@echo "make docs       build the documentation into site/"
 	@echo "make clean      remove .venv, caches and builds"
 
@@ -58,6 +60,10 @@ $(CLUSTER): requirements/cluster.txt | $(READY)
 test-slow: $(CLUSTER)
 	$(PYTEST) -m "slow and not gpu"
 
+# One worker: tests that share a device wait for each other's memory.
+test-gpu: setup
+	$(BIN)/python -m pytest -m gpu
+
 check: setup
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
@@ -68,6 +74,14 @@ check: setup
 format: setup
 	$(BIN)/ruff check --fix .
 	$(BIN)/ruff format .
+
+# Pages first, then the figures that their tables link to, then the tables.
+pages: setup
+	$(BIN)/python -m asrnorm.studies.page
+	$(BIN)/python -m asrnorm.report.pictures
+	$(BIN)/python -m asrnorm.report.markdown
+	$(BIN)/python -m asrnorm.bench.table
+	$(BIN)/python -m asrnorm.bench.plot
 
 # The pages need no torch. The variable silences the theme's advertisement of its successor.
 docs: $(SITE)
