@@ -55,8 +55,12 @@ class WassersteinAutoEncoder(nn.Module):
         return torch.sigmoid(self.decoder(self.encoder(pixels)))
 
     def change(self, images: Tensor, originals: Tensor) -> Tensor:
-        """Return the mean squared difference between the reconstructions of two batches, `(n,)`."""
-        return (self.reconstruct(flatten(images)) - self.reconstruct(flatten(originals))).square().mean(1)
+        """Return the mean squared difference between the reconstructions of two batches, `(n,)`.
+
+        Never under autocast: of two that hardly differ, half precision would leave the difference of their roundings.
+        """
+        with torch.autocast(images.device.type, enabled=False):
+            return (self.reconstruct(flatten(images)) - self.reconstruct(flatten(originals))).square().mean(1)
 
     def critic_loss(self, codes: Tensor, prior: Tensor) -> Tensor:
         """Return the critic's loss: draws of the prior are to be told from codes."""
@@ -81,7 +85,8 @@ def flatten(images: Tensor) -> Tensor:
     height, width = images.shape[2:]
     if (height, width) != (_IMAGE_SIZE, _IMAGE_SIZE):
         # As two products: on a GPU the gradient of adaptive pooling differs from run to run.
-        images = _averaging(height).to(images) @ images @ _averaging(width).to(images).T
+        with torch.autocast(images.device.type, enabled=False):
+            images = _averaging(height).to(images) @ images @ _averaging(width).to(images).T
     return images.flatten(1)
 
 
@@ -119,7 +124,8 @@ def fit(
     critic = torch.optim.Adam(wae.critic.parameters(), lr=lr)
     total = torch.zeros((), dtype=pixels.dtype, device=pixels.device)
     batches = max(1, len(pixels) // batch_size)
-    with torch.enable_grad():
+    # Autocast would keep its casts of the first weights for the whole training.
+    with torch.enable_grad(), torch.autocast(pixels.device.type, enabled=False):
         for _ in range(epochs):
             total.zero_()
             order = torch.randperm(len(pixels), generator=generator).to(pixels.device)

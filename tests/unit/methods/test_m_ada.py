@@ -28,6 +28,19 @@ def test_after_it_the_batch_is_split_by_its_rows():
     assert torch.equal(method.loss(model, batch), expected)
 
 
+def test_the_auto_encoder_and_its_reward_keep_their_precision_under_autocast():
+    model, found = SmoothNet().float(), []
+    for enabled in (False, True):
+        method, pool = create_method("m_ada", **{**SMALL, "wae_epochs": 30}), random_pool(64)
+        with torch.autocast("cpu", torch.bfloat16, enabled=enabled):
+            log = method.grow(model, pool, 2)
+            one = random_images(4)[0].float()
+            reward = method._relax(one, one + 1e-3)
+        found.append((log["wae_loss"], reward))
+    assert found[0][0] == pytest.approx(found[1][0], rel=1e-6)
+    torch.testing.assert_close(found[0][1], found[1][1])
+
+
 def test_a_round_that_starts_from_no_image_is_left_out():
     method, pool, model = create_method("m_ada", **SMALL), random_pool(4), SmoothNet()
     logs = [method.grow(model, pool, step) for step in range(2, 16, 2)]
