@@ -230,5 +230,10 @@ def kept_pool():
     return mock.patch.object(RunFolder, "drop_pool")
 
 
+def logged_losses(folder):
+    rows = [json.loads(line) for line in (Path(folder) / "log.jsonl").read_text().splitlines()]
+    return {row["step"]: row["loss"] for row in rows if "loss" in row}
+
+
 def logged_steps(folder):
     return [json.loads(line)["step"] for line in (Path(folder) / "log.jsonl").read_text().splitlines()]

@@ -3,6 +3,7 @@
 `python -m helpers.two_processes FOLDER` under the environment that `torchrun` makes.
 """
 
+import shutil
 import sys
 from pathlib import Path
 
@@ -11,6 +12,7 @@ from helpers import tiny_run
 from helpers.tiny_run import Choice, kept_pool, pretrained_config, small_method, tiny_config
 
 WEIGHTS = "toy.pt"  # under the data folder
+RESUMED = "resumed"
 
 
 def cases():
@@ -58,6 +60,16 @@ def main(folder):
     with kept_pool(), join_world(torch.device("cpu")):  # one group for all of the runs
         for name, config in cases().items():
             run(config, folder / name)
+        if torch.distributed.get_rank() == 0:
+            take_back(shutil.copytree(folder / "erm-bn", folder / RESUMED))
+        torch.distributed.barrier()
+        run(cases()["erm-bn"], folder / RESUMED)
+
+
+def take_back(folder):
+    """Let a finished run be one that was killed after the checkpoint before the last, of step 14."""
+    (folder / "result.json").unlink()
+    (folder / "checkpoints" / "last.pt").unlink()
 
 
 if __name__ == "__main__":

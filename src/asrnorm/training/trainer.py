@@ -72,8 +72,7 @@ class Trainer:
             world=world,
             dtype=run_dtype(config),
         )
-        self.step = 0
-        self.elapsed = 0.0
+        self.step, self.elapsed = 0, 0.0
         self._started = time.monotonic()
         # Where a look at the loss costs nothing, it is looked at before every update. A GPU would have to be waited
         # for: there it is looked at now and then, and the way to a bad one is gone again, carefully.
@@ -184,11 +183,11 @@ class Trainer:
             module.to(self.device, run_dtype(self.config))
         if self.selector is not None:
             self.selector.load_state_dict(state["selection"])
-        self._loss_sum.copy_(state["loss_sum"])
+        self._loss_sum.copy_(state["loss_sum"] * (self.world.rank == 0))  # that of all processes
         self._num_losses = state["num_losses"]
         return True
 
-    def _state(self) -> dict[str, Any]:
+    def _state(self, loss_sum: Tensor) -> dict[str, Any]:
         return {
             "step": self.step,
             "elapsed": self._clock(),
@@ -196,13 +195,14 @@ class Trainer:
             "optimizer": optimizer_state(self.optimizer),
             "method": self.method.state_dict(),
             "selection": self.selector.state_dict() if self.selector is not None else {},
-            "loss_sum": self._loss_sum.cpu(),
+            "loss_sum": loss_sum.cpu(),
             "num_losses": self._num_losses,
         }
 
     def _save(self, store: CheckpointStore) -> None:
+        loss_sum = self.world.sum(self._loss_sum)
         if self.world.rank == 0:
-            store.save(self._state(), self.pool)
+            store.save(self._state(loss_sum), self.pool)
 
     def _clock(self) -> float:
         now = time.monotonic()

@@ -1,5 +1,6 @@
 import json
 import os
+import shutil
 import socket
 import subprocess
 import sys
@@ -15,8 +16,8 @@ from asrnorm.norms import create_norm
 from asrnorm.training import run
 from asrnorm.training.sync import synchronize
 from asrnorm.world import World
-from helpers.tiny_run import logged_steps, write_weights
-from helpers.two_processes import WEIGHTS, cases
+from helpers.tiny_run import logged_losses, logged_steps, write_weights
+from helpers.two_processes import RESUMED, WEIGHTS, cases, take_back
 
 TESTS = Path(__file__).parents[2]
 
@@ -79,17 +80,18 @@ def test_two_processes_give_what_one_gives(name, shared, tmp_path, monkeypatch):
 
 
 def test_a_run_begun_by_two_processes_is_finished_by_one(shared, tmp_path):
-    import shutil
-
-    folder = tmp_path / "grow-bn"
-    shutil.copytree(shared / "grow-bn", folder)
+    folder = shutil.copytree(shared / "grow-bn", tmp_path / "grow-bn")
     whole = load_file(folder / "model.safetensors")
-    (folder / "result.json").unlink()
-    (folder / "checkpoints" / "last.pt").unlink()  # the previous one is of step 14
+    take_back(folder)
     run(cases()["grow-bn"], folder)
     for key, value in load_file(folder / "model.safetensors").items():
         assert torch.allclose(value.double(), whole[key].double(), rtol=1e-8, atol=1e-12), key
-    assert logged_steps(folder) == logged_steps(shared / "grow-bn")
+    assert logged_losses(folder) == pytest.approx(logged_losses(shared / "grow-bn"), rel=1e-8)
+
+
+def test_a_run_taken_up_by_two_processes_logs_the_losses_of_one_that_went_through(shared):
+    assert logged_steps(shared / RESUMED) == logged_steps(shared / "erm-bn")
+    assert logged_losses(shared / RESUMED) == pytest.approx(logged_losses(shared / "erm-bn"), rel=1e-8)
 
 
 def test_only_norms_that_look_at_the_batch_are_changed():
