@@ -139,6 +139,18 @@ def test_two_processes_give_the_bits_of_one(tmp_path):
     assert run_processes(score_in_process, 2, tmp_path) == [alone, alone]
 
 
+def test_domains_count_alike_in_the_average_however_large_they_are():
+    class Uneven(ToySuite):
+        def load_target(self, name):
+            return super().load_target(name).take(slice(0, 7 if name == "dark" else 30))
+
+    found = score_suite(make_net(), Uneven())
+    assert [domain.num_samples for domain in found.domains] == [30, 7]
+    accuracies = [domain.accuracy for domain in found.domains]
+    assert accuracies[0] != accuracies[1]
+    assert found.average_accuracy == sum(accuracies) / 2
+
+
 def test_a_suite_gives_its_source_its_targets_and_what_is_missing():
     told = []
     suite = ToySuite(targets=("bright", "absent", "dark"))

@@ -88,6 +88,15 @@ def test_training_learns_to_reconstruct_and_repeats_itself():
     assert all(parameter.grad is None for parameter in nets[0].parameters())
 
 
+def test_without_a_word_it_trains_as_m_ada_s_code_does():
+    pixels = torch.rand(40, 3072, generator=seeded())
+    found = []
+    for options in ({}, {"lr": 1e-3, "batch_size": 32, "critic_weight": 100.0}, {"critic_weight": 1.0}):
+        wae = WassersteinAutoEncoder(hidden=8)
+        found.append(fit(wae, pixels, epochs=2, generator=seeded(4), **options))
+    assert found[0] == found[1] != found[2]
+
+
 def test_critic_and_auto_encoder_step_in_turn_each_on_its_own_loss():
     wae = WassersteinAutoEncoder(hidden=6, latent=3).double()
     mine = copy.deepcopy(wae)

@@ -118,6 +118,15 @@ def test_v3_spatial_mask_by_hand():
     assert gone.tolist() == [[[True, False], [False, False]], [[True, False], [False, True]]]
 
 
+def test_v3_spatial_scores_have_signs():
+    # The first corner has 2 in the channels that speak for the class, the last 5 in those against it: .2, 0, 0, -.8.
+    maps = torch.ones(2, 8, 2, 2)
+    maps[:, :4, 0, 0], maps[:, 4:, 1, 1] = 2.0, 5.0
+    model = FixedMaps(maps, [[0.05] * 4 + [-0.05] * 4, [0.0] * 8])
+    run(all_masked("v3", spatial_chance=1.0), model)
+    assert model.dropped().all(1).tolist() == [[[True, False], [False, False]]] * 2
+
+
 def test_v3_channel_mask_by_hand():
     model = FixedMaps(ones_and_twos(), WEIGHT)
     run(all_masked("v3", spatial_chance=0.0), model)  # ceil(8 / 3.2) = 3

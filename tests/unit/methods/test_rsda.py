@@ -3,7 +3,7 @@ import pytest
 import torch
 import torch.nn.functional as F
 
-from asrnorm.data.augment import RSDA_OPERATIONS, apply_tuple
+from asrnorm.data.augment import RSDA_OPERATIONS, apply_tuple, draw_tuples
 from asrnorm.data.image_set import ImageSet
 from asrnorm.data.pool import Pool
 from asrnorm.errors import InputError
@@ -36,6 +36,23 @@ def test_the_search_keeps_the_tuple_with_the_lowest_accuracy(monkeypatch):
     assert log == {"search_accuracy": 0.25, "tuples": 2.0}
     assert method.ops.tolist() == [[-1], [RED]]
     assert method.levels.tolist() == [[0], [LEVELS.index(-120)]]
+
+
+def test_every_search_tries_tuples_of_its_own_and_a_repeated_one_the_same(monkeypatch):
+    tried = []
+
+    def spy(count, generator, length):
+        tried.append(draw_tuples(count, generator, length))
+        return tried[-1]
+
+    monkeypatch.setattr("asrnorm.methods.rsda.draw_tuples", spy)
+    for steps in ((1, 2), (2,)):
+        method = RSDA(interval=1, candidates=9)
+        for step in steps:
+            method.grow(LightRed(), gray_pool([105, 20], [1, 0]), step)
+    first, second, again = (torch.stack(drawn) for drawn in tried)
+    assert not torch.equal(first, second)
+    assert torch.equal(second, again)
 
 
 def test_of_equally_bad_tuples_the_first_is_kept(monkeypatch):

@@ -18,7 +18,7 @@ def test_pacs_from_one_source_is_the_papers_but_for_what_source_images_chose(sou
     assert (config.selection, config.augment, config.layers) == ("source-val", "pacs", "early")
     assert config.weights == "weights/resnet18_imagenet_backbone_fp16.safetensors"
     assert config.norm.args == {"gated_rescale": True}
-    assert config.method.args["version"] == "v3"
+    assert config.method.args == {"version": "v3", "interval": 10 * epoch}
     assert config.suite.args == {"source": source}
     assert recipe("pacs.erm_asr", source=source).batch_size == 128
 

@@ -1,5 +1,6 @@
 import itertools
 
+import pytest
 import torch
 
 from asrnorm.data.augment import jitter as module
@@ -17,6 +18,13 @@ def expected_of(images, drawn):
 def every_order(generator):
     drawn = draw_jitter(len(ORDERS), generator)
     return pictures(17, 19).repeat(3, 1, 1, 1), drawn._replace(order=ORDERS)
+
+
+def test_without_a_word_all_four_go_as_far_as_in_the_training_of_pacs():
+    drawn = draw_jitter(24_000, torch.Generator().manual_seed(0))
+    assert drawn.factors.min(0).values.tolist() == pytest.approx([0.6] * 3, abs=1e-3)
+    assert drawn.factors.max(0).values.tolist() == pytest.approx([1.4] * 3, abs=1e-3)
+    assert [drawn.hue.min().item(), drawn.hue.max().item()] == pytest.approx([-0.4, 0.4], abs=1e-3)
 
 
 def test_every_order_of_the_four_equals_pillow():

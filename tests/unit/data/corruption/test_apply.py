@@ -1,3 +1,5 @@
+import hashlib
+import json
 import sys
 
 import numpy as np
@@ -177,3 +179,11 @@ def test_seeds_and_indices_that_are_not_whole_are_refused(wrong):
 def test_a_severity_that_is_none_of_the_five_is_refused(severity):
     with pytest.raises(InputError, match=r"^severity .* does not exist; it is 1, 2, 3, 4 or 5"):
         corrupt(IMAGES[:2], "gaussian_noise", severity=severity)
+
+
+@pytest.mark.parametrize(("preset", "digest"), [("cifar", "2dacb0b995b29d39"), ("imagenet", "723228b79155cda0")])
+def test_the_severities_are_the_published_ones_to_the_last_digit(preset, digest):
+    # Read off the published scripts. Most corruptions draw noise, so that no published image
+    # would show a slip; whoever changes a number has to look there.
+    table = json.dumps(PRESETS[preset], sort_keys=True)
+    assert hashlib.sha256(table.encode()).hexdigest()[:16] == digest
