@@ -192,6 +192,27 @@ def test_state_dict_deepcopy_and_pickle_keep_the_function(name):
         assert torch.equal(other(x), layer(x))
 
 
+OTHER_VALUES = {"rescale_features": 5, "statistics": "layer", "activation": "relu"}
+
+
+def other_value(option):
+    """A value that the option allows and that is not its default."""
+    if option.name in OTHER_VALUES:
+        return OTHER_VALUES[option.name]
+    return not option.default if isinstance(option.default, bool) else 2 * option.default
+
+
+@every_norm
+def test_every_option_that_differs_from_its_default_is_shown_and_no_other(name):
+    assert create_norm(name, 64).extra_repr() == "64"
+    options = {key: option for key, option in NORMS.options(name).items() if key not in ("device", "dtype")}
+    for key, option in options.items():
+        value = other_value(option)
+        layer = create_norm(name, 64, **{key: value})
+        for same in (layer, copy.deepcopy(layer), pickle.loads(pickle.dumps(layer))):
+            assert same.extra_repr() == f"64, {key}={value!r}"
+
+
 @every_norm
 def test_wrong_input_is_refused_in_one_line_that_names_the_layer(name):
     layer = create_norm(name, 8)

@@ -170,7 +170,7 @@ def conversion_summary(model: nn.Module) -> ConversionSummary:
     Example:
         >>> print(conversion_summary(convert(nn.Sequential(nn.BatchNorm2d(8)), "in", layers="all")))
         1 of 1 norm layers converted to 'in' by preset 'all'; parameters 16 -> 16 (+0.0%)
-          0  BatchNorm2d -> InstanceNorm(8, num_groups=8, eps=1e-05)
+          0  BatchNorm2d -> InstanceNorm(8)
         note: running statistics of 1 layer are not used by 'in'
     """
     summaries = unwrap(model).__dict__.get(_SUMMARIES)

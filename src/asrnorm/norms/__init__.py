@@ -38,7 +38,7 @@ def create_norm(name: str, num_features: int, **options: Any) -> nn.Module:
 
     Example:
         >>> create_norm("gn", 64, num_groups=8)
-        GroupNorm(64, num_groups=8, eps=1e-05)
+        GroupNorm(64, num_groups=8)
     """
     NORMS.check(name, options)
     return NORMS[name](num_features, **options)

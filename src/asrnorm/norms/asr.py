@@ -85,17 +85,15 @@ class ASRNorm2d(ConfinesShift):
     ) -> None:
         super().__init__()
         self.num_features = num_features
+        self.stan_ratio, self.rescale_ratio, self.rescale_features = stan_ratio, rescale_ratio, rescale_features
         self.standardize, self.rescale, self.residual = standardize, rescale, residual
         self.gated_rescale, self.share_rescale_encoder = gated_rescale, share_rescale_encoder
-        self.statistics = statistics
+        self.has_bias = bias
+        self.statistics, self.per_channel_lambda = statistics, per_channel_lambda
         self.lambda_init, self.gate_init = lambda_init, gate_init
         self.eps = eps
         self.activation = activation
-        self._check_options(stan_ratio, rescale_ratio, rescale_features)
-        given: dict[str, Any] = {"stan_ratio": (stan_ratio, 2), "rescale_ratio": (rescale_ratio, 16)}
-        given |= {"rescale_features": (rescale_features, None), "bias": (bias, True)}
-        given |= {"per_channel_lambda": (per_channel_lambda, False)}
-        self._network_options = {name: value for name, (value, default) in given.items() if value != default}
+        self._check_options()
         factory: dict[str, Any] = {"device": device, "dtype": dtype}
         shape = num_features if per_channel_lambda else 1  # FSDP takes no parameter without axes
 
@@ -125,8 +123,8 @@ class ASRNorm2d(ConfinesShift):
         if statistics == "batch":
             self.start_tracking(**factory)
 
-    def _check_options(self, stan_ratio: int, rescale_ratio: int, rescale_features: int | None) -> None:
-        sizes = (self.num_features, stan_ratio, rescale_ratio, rescale_features or 1)
+    def _check_options(self) -> None:
+        sizes = (self.num_features, self.stan_ratio, self.rescale_ratio, self.rescale_features or 1)
         if any(isinstance(size, bool) or not isinstance(size, Integral) for size in sizes):
             raise InputTypeError(f"{self.label()}: num_features, ratios and rescale_features are whole numbers")
         if not math.isfinite(self.lambda_init) or not math.isfinite(self.gate_init):
@@ -134,7 +132,8 @@ class ASRNorm2d(ConfinesShift):
         if self.num_features < 1:
             raise InputError(f"{self.label()}: num_features must be at least 1")
         check_eps(self.eps)
-        if min(stan_ratio, rescale_ratio, 1 if rescale_features is None else rescale_features) < 1:
+        hidden = 1 if self.rescale_features is None else self.rescale_features
+        if min(self.stan_ratio, self.rescale_ratio, hidden) < 1:
             raise InputError(f"{self.label()}: ratios and rescale_features must be at least 1")
         if self.statistics not in STATISTICS:
             raise InputError(
@@ -269,12 +268,6 @@ class ASRNorm2d(ConfinesShift):
                 mean, variance = ops.pool_moments(*moments, dim=1)
             return mean, torch.sqrt(variance + self.eps)
 
-    def extra_repr(self) -> str:
-        """Return what `print(layer)` shows of the options that differ from the defaults."""
-        defaults: dict[str, Any] = {"standardize": True, "rescale": True, "residual": True, "gated_rescale": False}
-        defaults |= {"share_rescale_encoder": True, "statistics": "instance", "lambda_init": -3.0, "gate_init": -5.0}
-        defaults |= {"eps": 1e-5, "activation": None}
-        changed = [f"{k}={getattr(self, k)!r}" for k, v in defaults.items() if getattr(self, k) != v]
-        # Of a layer that was pickled before these were kept, what is known is shown.
-        changed += [f"{name}={value!r}" for name, value in getattr(self, "_network_options", {}).items()]
-        return ", ".join([str(self.num_features), *changed])
+    def read_option(self, name: str) -> Any:
+        """Return an option of the constructor; `layer.bias` would be taken for a parameter by what looks for one."""
+        return super().read_option("has_bias" if name == "bias" else name)

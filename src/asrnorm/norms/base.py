@@ -5,6 +5,7 @@ backbone's `norm_layer=`; input `(n, c, ...)` with any number of spatial axes; o
 memory format.
 """
 
+import inspect
 from collections.abc import Callable
 from numbers import Integral
 from typing import Any
@@ -21,6 +22,9 @@ NORMS: Registry[Callable[..., nn.Module]] = Registry("norm")
 
 ProcessSum = Callable[[Tensor], Tensor]
 """Sums a tensor over the processes of a run; differentiable."""
+
+_NOT_SHOWN = ("self", "num_features", "device", "dtype")
+_PACKED = (inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD)
 
 
 class NormLayer(nn.Module):
@@ -116,8 +120,25 @@ class NormLayer(nn.Module):
         return f"{type(self).__name__}({self.num_features})"
 
     def extra_repr(self) -> str:
-        """Return what `print(layer)` shows between the parentheses."""
-        return str(self.num_features)
+        """Return what `print(layer)` shows: the channels, and every option that differs from its default."""
+        shown = [str(self.num_features)]
+        for name, default in _defaults(type(self)).items():
+            try:
+                value = self.read_option(name)
+            except AttributeError:  # a layer need not keep its options, and one from an old pickle may lack new ones
+                continue
+            # A tensor or module is what the layer made of an option, not the option.
+            if not isinstance(value, Tensor | nn.Module) and value != default:
+                shown.append(f"{name}={value!r}")
+        return ", ".join(shown)
+
+    def read_option(self, name: str) -> Any:
+        """Return an option of the constructor: the attribute of its name, where a subclass does not say otherwise.
+
+        Raises:
+            AttributeError: the layer does not keep it.
+        """
+        return getattr(self, name)
 
 
 def norm_relu(norm: nn.Module, x: Tensor) -> Tensor:
@@ -210,6 +231,21 @@ def join_processes(mean_nc: Tensor, variance_nc: Tensor, process_sum: ProcessSum
     mean = (total[:-1] / count)[None]
     variance = process_sum((variance_nc + (mean_nc - mean).square()).sum(0, keepdim=True)) / count
     return mean, variance, count
+
+
+def _defaults(kind: type) -> dict[str, Any]:
+    """The options of a constructor with their defaults; of the next one too where it hands on `**options`."""
+    found: dict[str, Any] = {}
+    for owner in kind.__mro__:
+        if "__init__" not in vars(owner):
+            continue
+        parameters = inspect.signature(vars(owner)["__init__"]).parameters.values()
+        for p in parameters:
+            if p.kind not in _PACKED and p.name not in _NOT_SHOWN:
+                found.setdefault(p.name, p.default)
+        if all(p.kind is not inspect.Parameter.VAR_KEYWORD for p in parameters):
+            break
+    return found
 
 
 def _show(x: Tensor) -> str:

@@ -4,6 +4,7 @@ Ioffe and Szegedy, 2015; Nado et al., 2020 (statistics of the test batch); Chang
 """
 
 import operator
+from typing import Any
 
 import torch
 import torch.nn.functional as F
@@ -97,10 +98,6 @@ class BatchNorm(NormLayer, nn.BatchNorm2d):
             gain, bias = self.weight.to(mean.dtype), self.bias.to(mean.dtype)
             return ops.standardize_rescale(x, mean, torch.sqrt(variance + self.eps), gain, bias, eps=0.0)
 
-    def extra_repr(self) -> str:
-        """Return what `print(layer)` shows."""
-        return f"{self.num_features}, eps={self.eps}, momentum={self.momentum}"
-
 
 @NORMS.register("bn_test")
 class BatchNormTest(BatchNorm):
@@ -180,6 +177,12 @@ class DomainBatchNorm(NormLayer):
         self.domains = nn.ModuleList(
             BatchNorm(num_features, eps=eps, momentum=momentum, device=device, dtype=dtype) for _ in range(num_domains)
         )
+
+    def read_option(self, name: str) -> Any:
+        """Return an option of the constructor, as the layers of the domains have it."""
+        if name == "num_domains":
+            return len(self.domains)
+        return getattr(self.domains[0], name) if name in ("eps", "momentum") else super().read_option(name)
 
     def inherit(self, *values: Tensor | None, **named: Tensor | None) -> None:
         """Let every domain start from what the other layer learned."""

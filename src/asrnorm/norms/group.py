@@ -70,10 +70,6 @@ class GroupNorm(NormLayer):
         self.refuse_single_element(x, group_size, "group" if self.num_groups < self.num_features else "channel")
         return group_norm(x, self.num_groups, self.weight, self.bias, self.eps, activation)
 
-    def extra_repr(self) -> str:
-        """Return what `print(layer)` shows."""
-        return f"{self.num_features}, num_groups={self.num_groups}, eps={self.eps}"
-
 
 @NORMS.register("in")
 class InstanceNorm(GroupNorm):

@@ -58,6 +58,7 @@ class ILMNorm(NormLayer):
         self.num_features, self.eps = num_features, eps
         if min(group_size, reduction) < 1:
             raise InputError(f"{self.label()}: group_size and reduction must be at least 1")
+        self.reduction = reduction
         self.group_size = largest_divisor(num_features, group_size)
         groups = num_features // self.group_size
         hidden = groups // reduction if groups > reduction else 2
@@ -92,7 +93,3 @@ class ILMNorm(NormLayer):
         encode, decode = (read_dense(linear).weight.to(statistic.dtype) for linear in (self.encoder, decoder))
         decoded = nn.functional.linear(torch.relu(nn.functional.linear(statistic, encode)), decode)
         return decoded.repeat_interleave(self.group_size, dim=1)
-
-    def extra_repr(self) -> str:
-        """Return what `print(layer)` shows."""
-        return f"{self.num_features}, group_size={self.group_size}, eps={self.eps}"

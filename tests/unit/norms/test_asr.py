@@ -142,7 +142,7 @@ def test_repr_shows_what_differs_from_the_defaults():
         ASRNorm2d(8, gated_rescale=True, activation="relu").extra_repr() == "8, gated_rescale=True, activation='relu'"
     )
     layer = ASRNorm2d(8, lambda_init=0.0, gate_init=-4.0, bias=False, per_channel_lambda=True)
-    assert layer.extra_repr() == "8, lambda_init=0.0, gate_init=-4.0, bias=False, per_channel_lambda=True"
+    assert layer.extra_repr() == "8, bias=False, per_channel_lambda=True, lambda_init=0.0, gate_init=-4.0"
     assert ASRNorm2d(1).extra_repr() == "1"
     small = ASRNorm2d(16, stan_ratio=4, rescale_ratio=8, rescale_features=7, per_channel_lambda=True)
     sizes = "stan_ratio=4, rescale_ratio=8, rescale_features=7, per_channel_lambda=True"

@@ -5,7 +5,7 @@ import torch
 from torch import nn
 
 from asrnorm.errors import InputError, InputTypeError
-from asrnorm.norms import NORMS, BatchNorm, GroupNorm, InstanceNorm, LayerNorm, create_norm
+from asrnorm.norms import NORMS, ASRNorm2d, BatchNorm, GroupNorm, InstanceNorm, LayerNorm, NormLayer, create_norm
 from asrnorm.norms.base import weigh_newest
 
 X = torch.randn(6, 8, 5, 4, generator=torch.Generator().manual_seed(3)) * 3 + 1
@@ -69,3 +69,37 @@ def test_an_epsilon_without_a_root_is_refused(name, eps):
     with pytest.raises(InputError, match="eps must be at least 0, not"):
         create_norm(name, 8, eps=eps)
     create_norm(name, 8, eps=0.0)
+
+
+class _Own(NormLayer):
+    def __init__(self, num_features, *, forgotten=1, kept=2, asked, bias=True, device=None, dtype=None):
+        super().__init__()
+        self.num_features, self.kept, self.asked, self.half = num_features, kept, asked, forgotten / 2
+        self.bias = nn.Parameter(torch.zeros(num_features, device=device, dtype=dtype)) if bias else None
+
+
+class _HandingOn(ASRNorm2d):
+    def __init__(self, num_features, **options):
+        super().__init__(num_features, eps=1e-3, **options)
+
+
+def test_a_layer_of_ones_own_shows_the_options_that_it_keeps():
+    assert str(_Own(8, forgotten=3, asked="x")) == "_Own(8, asked='x')"
+    assert str(_Own(8, kept=3, asked="x")) == "_Own(8, kept=3, asked='x')"
+
+
+def test_a_layer_that_hands_options_on_shows_those_of_the_class_it_derives_from():
+    assert _HandingOn(8, stan_ratio=4).extra_repr() == "8, stan_ratio=4, eps=0.001"
+
+
+def test_a_layer_that_was_pickled_before_an_option_was_kept_shows_the_others():
+    layer = ASRNorm2d(8, stan_ratio=4, bias=False, eps=1e-3)
+    del layer.stan_ratio, layer.has_bias
+    assert layer.extra_repr() == "8, eps=0.001"
+
+
+def test_every_domain_has_the_momentum_that_is_shown():
+    layer = create_norm("dsbn", 8, num_domains=2)
+    for domain in layer.domains:
+        domain.momentum = None
+    assert layer.extra_repr() == "8, num_domains=2, momentum=None"
