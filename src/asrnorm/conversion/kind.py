@@ -81,7 +81,12 @@ class Recognized:
         # A constant gain (ones, or zeros for the last norm of a block) is an initialization.
         if _is_readable(self.weight) and bool((self.weight != self.weight.flatten()[0]).any()):
             return True
-        return _is_readable(self.bias) and bool(self.bias.any())
+        if _is_readable(self.bias) and bool(self.bias.any()):
+            return True
+        if _is_readable(self.running_mean) and bool(self.running_mean.any()):
+            return True
+        # detectron2's frozen layers start with a variance of 1 - eps.
+        return _is_readable(self.running_var) and bool(((self.running_var - 1).abs() > 2 * self.eps).any())
 
 
 @dataclass(frozen=True)

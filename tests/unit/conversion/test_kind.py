@@ -148,3 +148,33 @@ def test_a_gain_that_differs_or_a_bias_that_is_not_zero_is_training():
             assert not recognize(layer).is_trained()
             change(layer)
         assert recognize(layer).is_trained()
+
+
+def uncounted(**options):
+    """A layer of a checkpoint from before batches were counted."""
+    layer = nn.BatchNorm2d(8, affine=False, **options)
+    layer.num_batches_tracked = None
+    return layer
+
+
+@pytest.mark.parametrize(
+    "change", [lambda layer: layer.running_mean[0].add_(1), lambda layer: layer.running_var.mul_(2)]
+)
+def test_running_values_that_are_not_those_of_a_fresh_layer_are_training(change):
+    layer = uncounted()
+    assert not recognize(layer).is_trained()
+    change(layer)
+    assert recognize(layer).is_trained()
+    model = asrnorm.convert(nn.Sequential(layer), "asr")
+    assert model[0].gated_rescale
+
+
+def test_a_variance_that_starts_eps_below_one_is_no_training():
+    layer = uncounted(eps=1e-5)
+    layer.running_var.sub_(layer.eps)
+    assert not recognize(layer).is_trained()
+
+
+def test_running_values_without_data_are_no_training():
+    assert not recognize(uncounted(device="meta")).is_trained()
+    assert not recognize(nn.BatchNorm2d(8, affine=False, track_running_stats=False)).is_trained()
