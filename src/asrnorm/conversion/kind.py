@@ -4,6 +4,7 @@ Layers of torchvision and timm are known by class name and attributes, so that n
 """
 
 from dataclasses import dataclass
+from inspect import getattr_static
 from typing import Any, TypeGuard
 
 import torch
@@ -46,7 +47,24 @@ _KIND_OF_FOREIGN_NAME = {
     "LayerNorm2d": "layer2d",
     "LayerNormAct2d": "layer2d",
 }
+_TORCH_NORMS = (_BatchNorm, _InstanceNorm, nn.GroupNorm, nn.LayerNorm)
 _FOREIGN_HOMES = ("timm.", "torchvision.", "detectron2.")
+
+# What a subclass may override and still compute what its base does: how it starts, is shown, saved and loaded.
+_NOT_COMPUTED = {
+    "extra_repr",
+    "reset_parameters",
+    "reset_running_stats",
+    "_get_name",
+    "_version",
+    "_load_from_state_dict",
+    "_save_to_state_dict",
+    "get_extra_state",
+    "set_extra_state",
+}
+# Special methods that a call goes through, and values that may be computed by a property instead of kept.
+_CALLED = {"__call__", "__getattr__", "__getattribute__"}
+_VALUES = {"weight", "bias", "running_mean", "running_var", "num_batches_tracked", "eps", "momentum", "training"}
 
 
 @dataclass(frozen=True)
@@ -111,36 +129,66 @@ def recognize(module: nn.Module) -> Recognized | Unsupported | None:
         if "Norm" in type(module).__name__:
             return Unsupported("lazy and not initialized; run one batch through the model first")
         return None
-    if parametrize.is_parametrized(module) and isinstance(module, _BatchNorm | nn.GroupNorm | nn.LayerNorm):
+    if parametrize.is_parametrized(module) and isinstance(module, _TORCH_NORMS):
         return Unsupported("parametrized; remove the parametrization first")
-    kind = _kind(module)
-    if kind is not None and any(isinstance(hook, RENEWING) for hook in module._forward_pre_hooks.values()):
+    base = _nearest_known(type(module))
+    if base is None or _overridden(type(module), base):
+        return _why_not(module)
+    if any(isinstance(hook, RENEWING) for hook in module._forward_pre_hooks.values()):
         return Unsupported("pruned, or its weight is renewed at every call; make that permanent first")
-    if kind is not None:
-        return _read(module, kind)
+    return _read(module, base)
+
+
+def _why_not(module: nn.Module) -> Unsupported | None:
+    """Why a layer that looks like a norm is left alone; `None` where it does not look like one."""
+    own = type(module)
     if isinstance(module, NormLayer):
-        return Unsupported(f"is {type(module).__name__} already")
-    if type(module) is nn.LayerNorm:
-        return Unsupported("normalizes the last axis, not the channels of (N, C, ...)")
-    if isinstance(module, _BatchNorm | _InstanceNorm | nn.GroupNorm | nn.LayerNorm):
-        if type(module).__module__.startswith("torch."):
-            return Unsupported(f"{type(module).__name__} is not a kind that can be converted")
-        base = next(c.__name__ for c in type(module).__mro__ if c.__module__.startswith("torch."))
-        return Unsupported(f"an unknown subclass of {base}; it may do more than the class it derives from")
-    own_name = type(module).__name__
-    if "Norm" in own_name and not list(module.children()):
-        return Unsupported(f"an unknown norm, {type(module).__module__}.{own_name}")
+        return Unsupported(f"is {own.__name__} already")
+    if isinstance(module, _TORCH_NORMS):
+        base = next(c for c in own.__mro__ if _kind(c) is not None or c.__module__.startswith("torch."))
+        if changed := _overridden(own, base):
+            return Unsupported(
+                f"an unknown subclass of {base.__name__} that overrides {', '.join(changed)}, which a conversion would "
+                "lose; exchange it yourself for a layer from asrnorm.create_norm"
+            )
+        if base is nn.LayerNorm:
+            return Unsupported("normalizes the last axis, not the channels of (N, C, ...)")
+        return Unsupported(f"{base.__name__} is not a kind that can be converted")
+    if "Norm" in own.__name__ and not list(module.children()):
+        return Unsupported(f"an unknown norm, {own.__module__}.{own.__name__}")
     return None
 
 
-def _kind(module: nn.Module) -> str | None:
-    exact = _KIND_OF_TYPE.get(type(module))
-    if exact is not None or not type(module).__module__.startswith(_FOREIGN_HOMES):
-        return exact
-    return _KIND_OF_FOREIGN_NAME.get(type(module).__name__)
+def _nearest_known(own: type) -> type | None:
+    """The first known norm among a class and those it derives from."""
+    return next((c for c in own.__mro__ if _kind(c) is not None), None)
 
 
-def _read(module: nn.Module, kind: str) -> Recognized | Unsupported:
+def _kind(own: type) -> str | None:
+    exact = _KIND_OF_TYPE.get(own)
+    return _KIND_OF_FOREIGN_NAME.get(own.__name__) if exact is None and _is_foreign(own) else exact
+
+
+def _is_foreign(own: type) -> bool:
+    return own.__module__.startswith(_FOREIGN_HOMES)
+
+
+def _overridden(own: type, base: type) -> list[str]:
+    """What a subclass has in another form than its base and may compute otherwise."""
+    if own is base:
+        return []
+    names = {name for name in dir(base) if not name.startswith("__")} | _CALLED | _VALUES
+    return [
+        name
+        for name in sorted(names - _NOT_COMPUTED)
+        if getattr_static(own, name, None) is not getattr_static(base, name, None)
+    ]
+
+
+def _read(module: nn.Module, base: type) -> Recognized | Unsupported:
+    kind = _kind(base)
+    assert kind is not None
+    parts = {name: getattr(module, name, None) if _is_foreign(base) else None for name in ("drop", "act")}
     tensors = {name: getattr(module, name, None) for name in ("weight", "bias", "running_mean", "running_var")}
     num_features = _num_features(module, tensors["weight"])
     if num_features is None:
@@ -152,8 +200,8 @@ def _read(module: nn.Module, kind: str) -> Recognized | Unsupported:
         momentum=getattr(module, "momentum", None),
         **tensors,
         num_batches_tracked=getattr(module, "num_batches_tracked", None),
-        drop=_unless_identity(getattr(module, "drop", None)),
-        act=_unless_identity(getattr(module, "act", None)),
+        drop=_unless_identity(parts["drop"]),
+        act=_unless_identity(parts["act"]),
         num_groups=getattr(module, "num_groups", None) if kind == "group" else None,
         is_synchronized=isinstance(module, nn.SyncBatchNorm),
     )

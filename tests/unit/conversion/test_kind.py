@@ -9,7 +9,7 @@ import asrnorm
 from asrnorm.conversion.kind import Recognized, Unsupported, recognize
 from asrnorm.conversion.replace import NormAct
 from asrnorm.errors import ConversionError
-from asrnorm.norms import ASRNorm2d
+from asrnorm.norms import ASRNorm2d, BatchNorm
 from helpers.toy_timm import BatchNormAct2d, foreign
 
 
@@ -88,8 +88,103 @@ def test_batch_norm_3d_works_on_volumes():
     assert model(torch.randn(2, 8, 3, 4, 5)).shape == (2, 8, 3, 4, 5)
 
 
-class _Subclass(nn.BatchNorm2d):
+class _Gentle(nn.BatchNorm2d):
+    """Other defaults, and what a norm may have beside them, unused by its forward."""
+
+    def __init__(self, num_features):
+        super().__init__(num_features, eps=1e-3, momentum=0.01)
+        self.act = nn.ReLU()
+
+    def extra_repr(self):
+        return "gentle"
+
+    def _load_from_state_dict(self, state_dict, prefix, *rest):
+        super()._load_from_state_dict(state_dict, prefix, *rest)
+
+
+class _GentleGroups(nn.GroupNorm):
+    def __init__(self, num_features):
+        super().__init__(2, num_features)
+
+
+class _GentleAct(BatchNormAct2d):
     pass
+
+
+class _GentleOwn(BatchNorm):
+    pass
+
+
+class _Lasting(nn.LayerNorm):
+    pass
+
+
+class _Doubled(nn.BatchNorm2d):
+    def forward(self, x):
+        return 2 * super().forward(x)
+
+
+class _Doubling:
+    def forward(self, x):
+        return 2 * super().forward(x)
+
+
+class _Mixed(_Doubling, _Gentle):
+    pass
+
+
+class _Frozen2d(nn.BatchNorm2d):
+    def train(self, mode=True):  # noqa: ARG002
+        return super().train(False)
+
+
+class _Sized(nn.BatchNorm2d):
+    def _check_input_dim(self, x):
+        assert x.shape[-1] == 4
+
+
+class _Steady(nn.BatchNorm2d):
+    eps = property(lambda self: 1.0 if self.training else 0.1, lambda self, value: None)
+
+
+class _Called(nn.InstanceNorm2d):
+    def __call__(self, x):
+        return 2 * super().__call__(x)
+
+
+@pytest.mark.parametrize(
+    ("layer", "kind"),
+    [(_Gentle(8), "batch"), (_GentleGroups(8), "group"), (_GentleAct(8), "batch"), (_GentleOwn(8), "batch")],
+    ids=lambda value: value if isinstance(value, str) else type(value).__name__,
+)
+def test_a_subclass_that_computes_what_its_base_does_is_converted_as_that_and_comes_back(layer, kind):
+    x = torch.randn(4, 8, 5, 5)
+    nn.init.uniform_(layer.weight)
+    layer(x)
+    model = nn.Sequential(layer).eval()
+    before = model(x)
+    asrnorm.convert(model, "asr", kinds=(kind,))
+    (row,) = asrnorm.conversion_summary(model).converted
+    assert row[1] == type(layer).__name__
+    new = model[0].norm if isinstance(model[0], NormAct) else model[0]
+    assert isinstance(new, ASRNorm2d)
+    assert torch.equal(new.gamma_bias, layer.weight)
+    assert new.eps == layer.eps
+    assert asrnorm.revert(model)[0] is layer
+    assert torch.equal(model(x), before)
+
+
+def test_an_activation_is_kept_where_the_forward_of_the_base_applies_it():
+    assert isinstance(asrnorm.convert(_GentleAct(8), "asr"), NormAct)
+    assert isinstance(asrnorm.convert(_Gentle(8), "asr"), ASRNorm2d)
+
+
+def test_a_subclass_that_synchronizes_still_does():
+    class Quick(nn.SyncBatchNorm):
+        pass
+
+    assert recognize(Quick(8)).is_synchronized
+    assert recognize(nn.SyncBatchNorm(8)).is_synchronized
 
 
 @pytest.mark.parametrize(
@@ -97,8 +192,15 @@ class _Subclass(nn.BatchNorm2d):
     [
         (nn.LayerNorm(8), "normalizes the last axis"),
         (nn.LazyBatchNorm2d(), "lazy and not initialized"),
-        (_Subclass(8), "an unknown subclass of BatchNorm2d"),
+        (_Doubled(8), "an unknown subclass of BatchNorm2d that overrides forward, which a conversion would lose; exch"),
+        (_Mixed(8), "subclass of BatchNorm2d that overrides forward,"),
+        (_Frozen2d(8), "subclass of BatchNorm2d that overrides train,"),
+        (_Sized(8), "subclass of BatchNorm2d that overrides _check_input_dim,"),
+        (_Steady(8), "subclass of BatchNorm2d that overrides eps,"),
+        (_Called(8), "subclass of InstanceNorm2d that overrides __call__,"),
+        (_Lasting(8), "normalizes the last axis"),
         (parametrizations.weight_norm(nn.BatchNorm2d(8), dim=None), "parametrized"),
+        (parametrizations.weight_norm(nn.InstanceNorm2d(8, affine=True), dim=None), "parametrized"),
         (nn.InstanceNorm1d(8), "InstanceNorm1d is not a kind that can be converted"),
         (ASRNorm2d(8), "is ASRNorm2d already"),
         (nn.LocalResponseNorm(2), "an unknown norm, torch.nn.modules.normalization.LocalResponseNorm"),
