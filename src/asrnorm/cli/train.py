@@ -44,9 +44,11 @@ def train(
     seed: Annotated[int | None, typer.Option("--seed", min=0, help="Seed of the run.", show_default="0")] = None,
     source: Annotated[
         list[str] | None,
-        typer.Option("--source", help="Domain to train on; may be given again.", show_default=False),
+        typer.Option("--source", help="Domains to train on, as A,B; may be given again.", show_default=False),
     ] = None,
-    target: Annotated[list[str] | None, typer.Option("--target", help="Domain to test on; may be given again.")] = None,
+    target: Annotated[
+        list[str] | None, typer.Option("--target", help="Domains to test on, as A,B; may be given again.")
+    ] = None,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Print the config and its hash, and stop.")] = False,
     fresh: Annotated[bool, typer.Option("--fresh", help="Start over instead of resuming.")] = False,
     modules: Modules = None,

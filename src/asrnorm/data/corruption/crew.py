@@ -17,6 +17,11 @@ from asrnorm.data.corruption.base import Pixels
 from asrnorm.data.corruption.whole_file import PartialArray
 from asrnorm.errors import InputError
 
+_KILLED = (
+    'a worker process died: a script needs `if __name__ == "__main__":` around the call; otherwise memory was short, '
+    "and fewer workers need less"
+)
+
 
 @dataclass(frozen=True)
 class Piece:
@@ -98,9 +103,7 @@ def _deliver(pool: ProcessPoolExecutor, orders: Iterable[Order], ahead: int) -> 
         while waiting:
             yield waiting.popleft().result()
     except BrokenProcessPool:
-        raise InputError(
-            "a worker process was killed, for want of memory as a rule: run again with fewer workers"
-        ) from None
+        raise InputError(_KILLED) from None
     finally:
         for future in waiting:
             future.cancel()
@@ -118,10 +121,7 @@ def _share(pool: ProcessPoolExecutor, pieces: Iterable[Piece]) -> Iterator[int]:
         for future in as_completed(futures):
             yield future.result()
     except BrokenProcessPool:
-        raise InputError(
-            "a worker process was killed, for want of memory as a rule: run again with fewer workers; "
-            "finished files are kept"
-        ) from None
+        raise InputError(f"{_KILLED}; finished files are kept") from None
     finally:
         for future in futures:
             future.cancel()
