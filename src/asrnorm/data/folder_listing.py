@@ -128,20 +128,11 @@ def find_images(folder: Path) -> list[Path]:
     """
     if not folder.is_dir():
         raise InputError(f"{folder} is no folder: give one with images in it")
-    images = sorted(path.relative_to(folder) for path in _walk(folder, {os.path.realpath(folder)}))
+    found = [path for path in _files(folder) if path.suffix.lower() in ENDINGS and path.is_file()]
+    images = sorted(path.relative_to(folder) for path in found)
     if not images:
         raise InputError(f"{folder} has no images ({', '.join(sorted(ENDINGS))})")
     return images
-
-
-def _walk(folder: Path, seen: set[str]) -> Iterator[Path]:
-    """Go through a folder as suites do: hidden names are passed over, linked folders are entered, each of them once."""
-    for path in sorted(path for path in folder.iterdir() if not path.name.startswith(".")):
-        if path.is_dir() and (place := os.path.realpath(path)) not in seen:
-            seen.add(place)
-            yield from _walk(path, seen)
-        elif path.suffix.lower() in ENDINGS and path.is_file():
-            yield path
 
 
 def refuse_links_to_one(root: Path, samples: list[Sample]) -> None:
@@ -225,15 +216,35 @@ def _images_of_class(folder: Path, others: Counter[str]) -> list[Path]:
 
 
 def _images(place: Path, others: Counter[str]) -> Iterator[Path]:
-    for path in _entries(place):
-        if path.is_dir() and not path.is_symlink():  # a link upwards would never end
-            yield from _images(path, others)
-        elif path.suffix.lower() in ENDINGS:
-            if path.is_fifo() or path.is_socket():  # which would be waited for without end
-                raise InputError(f"{path}: no file, though it is called an image; remove it")
-            yield path
-        elif not path.is_dir():
+    for path in _files(place):
+        if path.suffix.lower() not in ENDINGS:
             others[path.suffix.lower() or path.name] += 1
+            continue
+        if path.is_fifo() or path.is_socket():  # which would be waited for without end
+            raise InputError(f"{path}: no file, though it is called an image; remove it")
+        yield path
+
+
+def _files(place: Path) -> Iterator[Path]:
+    """Go through a folder and all below it, linked ones too, each once: links may lead in circles.
+
+    Links come last, so that files keep the names that they have without them. A link to a folder that `place` lies in
+    is passed over: what else is in there does not belong to `place`.
+    """
+    above = {os.path.realpath(folder) for start in (place.absolute(), place.resolve()) for folder in start.parents}
+    folders, links, seen = [place], list[Path](), set[str]()
+    while folders or links:
+        folder = folders.pop() if folders else links.pop(0)
+        if (real := os.path.realpath(folder)) in seen:
+            continue
+        seen.add(real)
+        for path in sorted(_entries(folder), key=lambda path: path.name):
+            if not path.is_dir():
+                yield path
+            elif not path.is_symlink():
+                folders.append(path)
+            elif os.path.realpath(path) not in above:
+                links.append(path)
 
 
 def _tell_of_others(root: Path, others: Counter[str]) -> None:

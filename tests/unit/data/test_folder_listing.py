@@ -9,6 +9,7 @@ from PIL import Image
 from asrnorm.data import create_suite
 from asrnorm.data.folder_listing import (
     collect_classes,
+    find_images,
     is_one_domain,
     list_images,
     list_labeled,
@@ -38,6 +39,52 @@ def test_a_link_upwards_ends(tmp_path):
     write_folder(tmp_path, count=1)
     (tmp_path / "art" / "cat" / "loop").symlink_to(tmp_path)
     assert len(list_images(tmp_path)) == 4
+
+
+def link_folders_into_a_class(root):
+    """Make one class with images of its own, in a folder and behind links, some of which lead in circles."""
+    for name in ("own/day/cat/0.png", "own/day/cat/z/1.png", "own/day/dog/0.png", "else/2.png", "else/deep/3.png"):
+        (root / name).parent.mkdir(parents=True, exist_ok=True)
+        (root / name).touch()
+    cat = root / "own" / "day" / "cat"
+    for name, target in (("more", "else"), ("twice", "else"), ("a", "own/day/cat/z"), ("up", "own")):
+        (cat / name).symlink_to(root / target)
+    (root / "else" / "back").symlink_to(cat)
+    (root / "else" / "deep" / "round").symlink_to(root / "else")
+    return root / "own", ["0.png", "more/2.png", "more/deep/3.png", "z/1.png"]
+
+
+def test_linked_folders_in_a_class_are_entered_once_and_folders_keep_their_own_names(tmp_path):
+    root, expected = link_folders_into_a_class(tmp_path)
+    keys = [*(f"day/cat/{name}" for name in expected), "day/dog/0.png"]
+    assert listed(root) == [(key, key.split("/")[1], "day") for key in keys]
+    assert [f"day/{sample.key}" for sample in list_labeled(root / "day")] == keys
+    assert [path.as_posix() for path in find_images(root / "day" / "cat")] == expected
+    refuse_links_to_one(root, list_images(root))
+    assert len(find_images(root / "day" / "cat" / "up")) == 5  # a folder that is asked for is entered, link or not
+
+
+def test_a_linked_class_does_not_take_in_what_lies_beside_it(tmp_path):
+    write_folder(tmp_path / "else", domains=("day",), classes=("cat", "dog"), count=1)
+    (tmp_path / "own" / "day").mkdir(parents=True)
+    for name in ("cat", "dog"):
+        (tmp_path / "own" / "day" / name).symlink_to(tmp_path / "else" / "day" / name)
+    (tmp_path / "else" / "day" / "cat" / "up").symlink_to("..")
+    (tmp_path / "else" / "day" / "cat" / "root").symlink_to(tmp_path / "own")
+    assert [sample.label for sample in list_images(tmp_path / "own")] == ["cat", "dog"]
+
+
+@pytest.mark.parametrize("target", ["else", "photo/dog"])
+def test_images_behind_links_of_two_classes_are_refused(tmp_path, target):
+    for name in ("else", "photo/cat", "photo/dog"):
+        (tmp_path / name).mkdir(parents=True)
+        (tmp_path / name / f"{Path(name).name}.png").touch()
+    (tmp_path / "photo" / "cat" / "more").symlink_to(tmp_path / target)
+    if target == "else":
+        (tmp_path / "photo" / "dog" / "more").symlink_to(tmp_path / target)
+    samples = [sample for sample in list_images(tmp_path) if sample.domain == "photo"]
+    with pytest.raises(InputError, match=r"photo/cat/more/.* and photo/dog/.* are one file; remove the link"):
+        refuse_links_to_one(tmp_path, samples)
 
 
 @pytest.mark.parametrize(
