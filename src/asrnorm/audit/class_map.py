@@ -5,6 +5,7 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
+from asrnorm.data.image_table import to_nfc
 from asrnorm.errors import InputError, first_line
 
 _MOST_NAMED = 4
@@ -33,7 +34,7 @@ def map_classes(
     if file is not None and not knows_classes(folders, names):
         outputs, where = _read(file), str(file)
     elif names is not None:
-        outputs, where = {name: index for index, name in enumerate(names)}, "the classes of the run"
+        outputs, where = {to_nfc(name): index for index, name in enumerate(names)}, "the classes of the run"
     elif len(folders) != num_classes:
         raise InputError(
             f"the model has {num_classes} outputs, the images {len(folders)} classes ({_shorten(folders)}); "
@@ -47,18 +48,17 @@ def map_classes(
         )
     else:
         return {name: index for index, name in enumerate(folders)}
-    twice = [name for name in folders if outputs.get(name) == _SEVERAL]
+    twice = [name for name in folders if outputs.get(to_nfc(name)) == _SEVERAL]
     if twice:
         raise InputError(f"{where}: has several outputs called {twice[0]}; name the folder by what tells them apart")
-    lacking = [name for name in folders if name not in outputs]
+    lacking = [name for name in folders if to_nfc(name) not in outputs]
     if lacking:
         raise InputError(f"{where}: has no {_shorten(lacking)}; it has {_shorten(list(outputs))}")
-    beyond = [name for name in folders if not 0 <= outputs[name] < num_classes]
+    found = {name: outputs[to_nfc(name)] for name in folders}
+    beyond = [name for name in folders if not 0 <= found[name] < num_classes]
     if beyond:
-        raise InputError(
-            f"{where}: {beyond[0]} is output {outputs[beyond[0]]}, but the model has 0 to {num_classes - 1}"
-        )
-    return {name: outputs[name] for name in folders}
+        raise InputError(f"{where}: {beyond[0]} is output {found[beyond[0]]}, but the model has 0 to {num_classes - 1}")
+    return found
 
 
 def knows_classes(folders: Sequence[str], names: Sequence[str] | None) -> bool:
@@ -68,7 +68,7 @@ def knows_classes(folders: Sequence[str], names: Sequence[str] | None) -> bool:
         >>> knows_classes(["dog"], ["cat", "dog"]), knows_classes(["dog"], None)
         (True, False)
     """
-    return names is not None and set(folders) <= set(names)
+    return names is not None and set(map(to_nfc, folders)) <= set(map(to_nfc, names))
 
 
 def _read(file: Path) -> dict[str, int]:
@@ -90,7 +90,7 @@ def _to_outputs(content: Any) -> dict[str, int]:
     if not isinstance(content, dict):
         return {}
     if all(type(index) is int for index in content.values()):
-        return dict(content)
+        return _unite(content.items())
     if all(key.isdecimal() and isinstance(value, str | list) for key, value in content.items()):
         named = {int(key): [value] if isinstance(value, str) else value for key, value in content.items()}
         return _unite((name, index) for index, several in named.items() for name in several if isinstance(name, str))
@@ -100,7 +100,7 @@ def _to_outputs(content: Any) -> dict[str, int]:
 def _unite(pairs: Iterable[tuple[str, int]]) -> dict[str, int]:
     """A mapping in which a name of several outputs is marked: ImageNet has two birds and machines called crane."""
     outputs: dict[str, int] = {}
-    for name, index in pairs:
+    for name, index in ((to_nfc(name), index) for name, index in pairs):
         outputs[name] = index if outputs.get(name, index) == index else _SEVERAL
     return outputs
 

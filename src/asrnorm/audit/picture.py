@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 from asrnorm.data.even_choice import choose_evenly
 from asrnorm.data.folder_listing import list_labeled, order_classes
 from asrnorm.data.image import read_image
-from asrnorm.data.image_table import Sample
+from asrnorm.data.image_table import Sample, to_nfc
 from asrnorm.errors import InputError
 
 
@@ -61,12 +61,13 @@ def read_pictures(folder: Path, size: tuple[int, int], limit: int | None = None)
         InputError: no image, one class, or none that can be read.
     """
     samples = list_labeled(folder)
-    classes = order_classes({sample.label for sample in samples})  # of all domains that a table may have
+    spelled = {to_nfc(sample.label): sample.label for sample in samples}  # of all domains that a table may have
+    classes = order_classes(spelled.values())  # as their folders spell them: a model may know no more than this order
     if len(classes) < 2:
         raise InputError(f"{folder}: one class ({classes[0]}); an audit needs at least two folders of images")
-    numbers = {name: number for number, name in enumerate(classes)}
+    numbers = {to_nfc(name): number for number, name in enumerate(classes)}
     most = len(samples) if limit is None else limit
-    chosen = choose_evenly([numbers[sample.label] for sample in samples], most)
+    chosen = choose_evenly([numbers[to_nfc(sample.label)] for sample in samples], most)
     images, kept, skipped = [], list[Sample](), []
     for sample in (samples[row] for row in chosen):
         try:
@@ -78,7 +79,7 @@ def read_pictures(folder: Path, size: tuple[int, int], limit: int | None = None)
         raise InputError(f"{folder}: none of {len(skipped)} images can be read; the first: {skipped[0]}")
     return Pictures(
         images=np.stack(images),
-        labels=np.array([numbers[sample.label] for sample in kept], np.int64),
+        labels=np.array([numbers[to_nfc(sample.label)] for sample in kept], np.int64),
         classes=classes,
         keys=tuple(sample.key for sample in kept),
         skipped=tuple(skipped),

@@ -7,7 +7,7 @@ from collections.abc import Collection, Iterator
 from pathlib import Path
 
 from asrnorm.data.image import ENDINGS
-from asrnorm.data.image_table import Sample, read_table
+from asrnorm.data.image_table import Sample, read_table, refuse_two_spellings, to_nfc
 from asrnorm.errors import InputError
 
 _MOST_NAMED = 8
@@ -43,7 +43,7 @@ def list_images(root: Path, domains: Collection[str] | None = None) -> list[Samp
     others: Counter[str] = Counter()
     chosen = [folder for folder in _folders(root) if domains is None or folder.name in domains]
     for domain in chosen:
-        for label in _folders(domain):
+        for label in _class_folders(domain):
             images = _images_of_class(label, others)
             samples += [Sample(path, path.relative_to(root).as_posix(), label.name, domain.name) for path in images]
     if not samples:
@@ -106,7 +106,7 @@ def list_labeled(root: Path) -> list[Sample]:
         raise InputError(f"{root}: no such folder; give a folder <class>/<image>, or a .csv or .jsonl file")
     samples: list[Sample] = []
     others: Counter[str] = Counter()
-    for label in _folders(root):
+    for label in _class_folders(root):
         if _folders(label) and not _direct_images(label):
             raise InputError(
                 f"{label}: holds folders, not images; if {root} is <domain>/<class>/<image>, give one domain: {label}"
@@ -159,7 +159,7 @@ def refuse_links_to_one(root: Path, samples: list[Sample]) -> None:
 
 
 def collect_classes(samples: list[Sample], root: Path) -> tuple[str, ...]:
-    """Return the class names that every domain shares, in order; numbers are ordered as numbers.
+    """Return the class names that every domain shares, in one Unicode form and in the order of `order_classes`.
 
     Raises:
         InputError: domains differ in their classes; the message shows how.
@@ -170,7 +170,7 @@ def collect_classes(samples: list[Sample], root: Path) -> tuple[str, ...]:
     """
     found: dict[str, set[str]] = {}
     for sample in samples:
-        found.setdefault(sample.domain, set()).add(sample.label)
+        found.setdefault(sample.domain, set()).add(to_nfc(sample.label))
     union = set().union(*found.values())
     lacking = [f"{domain} lacks {', '.join(sorted(union - own))}" for domain, own in found.items() if own != union]
     if lacking:
@@ -191,6 +191,12 @@ def order_classes(names: Collection[str]) -> tuple[str, ...]:
 
 def _folders(place: Path) -> list[Path]:
     return sorted((path for path in _entries(place) if path.is_dir()), key=lambda path: path.name)
+
+
+def _class_folders(domain: Path) -> list[Path]:
+    folders = _folders(domain)
+    refuse_two_spellings(str(domain), (folder.name for folder in folders))
+    return folders
 
 
 def _direct_images(folder: Path) -> list[str]:

@@ -24,7 +24,7 @@ from asrnorm.data.folder_listing import (
 )
 from asrnorm.data.image import read_images
 from asrnorm.data.image_set import ImageSet, concatenate
-from asrnorm.data.image_table import Sample
+from asrnorm.data.image_table import Sample, to_nfc
 from asrnorm.data.split import split_stratified
 from asrnorm.errors import InputError
 
@@ -209,7 +209,8 @@ class ImageFolder(Suite):
             by_domain.setdefault(sample.domain, []).append(sample)
         numbers = {label: number for number, label in enumerate(classes)}
         labels = {
-            domain: np.array([numbers[sample.label] for sample in own], np.int64) for domain, own in by_domain.items()
+            domain: np.array([numbers[to_nfc(sample.label)] for sample in own], np.int64)
+            for domain, own in by_domain.items()
         }
         return _Index(classes, by_domain, labels)
 

@@ -4,7 +4,8 @@ import csv
 import io
 import json
 import os
-from collections.abc import Iterator
+import unicodedata
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -19,7 +20,7 @@ _TABLES = (".csv", ".jsonl", ".ndjson", ".json")
 
 
 class Sample(NamedTuple):
-    """One image; `key` is its path relative to the root, the same on every machine."""
+    """One image; `key` is its path relative to the root, the same on every machine, `label` is spelled as found."""
 
     path: Path
     key: str
@@ -33,7 +34,8 @@ def read_table(path: Path) -> list[Sample]:
     A table without domains is one, called by the name of the file.
 
     Raises:
-        InputError: no table, no images in it, a line that cannot be understood, or an image that is named twice.
+        InputError: no table, no images in it, a line that cannot be understood, an image that is named twice,
+            or a class in two spellings.
 
     Example:
         >>> from tempfile import TemporaryDirectory
@@ -60,7 +62,41 @@ def read_table(path: Path) -> list[Sample]:
         if place in seen:
             raise InputError(f"{path}: {sample.key} is named more than once")
         seen.add(place)
+    for domain, labels in _labels_by_domain(samples).items():
+        refuse_two_spellings(f"{path}, domain {domain}", labels)
     return samples
+
+
+def to_nfc(name: str) -> str:
+    r"""Return a name in the one Unicode form that names are compared in: folders of a Mac spell letters in parts.
+
+    Example:
+        >>> to_nfc("A\u0308pfel") == "\u00c4pfel"
+        True
+    """
+    return unicodedata.normalize("NFC", name)
+
+
+def refuse_two_spellings(where: str, names: Iterable[str]) -> None:
+    """Refuse names of classes that differ in their Unicode form alone: they look the same, and may be a mistake.
+
+    Raises:
+        InputError: with both spellings.
+    """
+    seen: dict[str, str] = {}
+    for name in names:
+        if (other := seen.setdefault(to_nfc(name), name)) != name:
+            raise InputError(
+                f"{where}: class {to_nfc(name)} is spelled in two Unicode forms, {other!a} and {name!a}; "
+                "use one of them"
+            )
+
+
+def _labels_by_domain(samples: list[Sample]) -> dict[str, list[str]]:
+    labels: dict[str, list[str]] = {}
+    for domain, label in dict.fromkeys((sample.domain, sample.label) for sample in samples):
+        labels.setdefault(domain, []).append(label)
+    return labels
 
 
 def _csv_rows(path: Path, text: str) -> Iterator[tuple[int, dict[str, Any]]]:

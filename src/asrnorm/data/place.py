@@ -7,7 +7,7 @@ import numpy as np
 
 from asrnorm.data.file_set import FileSet
 from asrnorm.data.folder_listing import is_one_domain, list_domains, list_images, list_labeled
-from asrnorm.data.image_table import Sample
+from asrnorm.data.image_table import Sample, to_nfc
 from asrnorm.errors import InputError, UnknownNameError, describe_unknown
 
 _FORMS = "<class>/<image> of one place or <place>/<class>/<image>"
@@ -41,14 +41,14 @@ def open_places(root: Path, classes: Sequence[str], image_size: tuple[int, int])
     by_place: dict[str, list[Sample]] = {}
     for sample in _list(root, classes):
         by_place.setdefault(sample.domain, []).append(sample)
-    numbers = {name: number for number, name in enumerate(classes)}
+    numbers = {to_nfc(name): number for number, name in enumerate(classes)}
     for place, samples in by_place.items():
-        if unknown := next((sample.label for sample in samples if sample.label not in numbers), None):
+        if unknown := next((sample.label for sample in samples if to_nfc(sample.label) not in numbers), None):
             raise UnknownNameError(f"{root}: {describe_unknown(f'class of {place!r},', unknown, classes)}")
     return {
         place: FileSet(
             tuple(sample.path for sample in samples),
-            np.array([numbers[sample.label] for sample in samples], np.int64),
+            np.array([numbers[to_nfc(sample.label)] for sample in samples], np.int64),
             image_size,
         )
         for place, samples in by_place.items()
@@ -82,7 +82,8 @@ def _list(root: Path, classes: Sequence[str]) -> list[Sample]:
     folders = list_domains(root)
     if not folders:
         raise InputError(f"{root}: no folders in it; expected {_FORMS}")
-    inner = [name for folder in folders for name in list_domains(root / folder)]
-    if set(folders).isdisjoint(classes) and (not set(inner).isdisjoint(classes) or not is_one_domain(root)):
+    known, outer = set(map(to_nfc, classes)), set(map(to_nfc, folders))
+    inner = {to_nfc(name) for folder in folders for name in list_domains(root / folder)}
+    if known.isdisjoint(outer) and (not known.isdisjoint(inner) or not is_one_domain(root)):
         return list_images(root)
     return list_labeled(root)

@@ -2,7 +2,7 @@ import json
 
 import pytest
 
-from asrnorm.audit.class_map import map_classes
+from asrnorm.audit.class_map import knows_classes, map_classes
 from asrnorm.errors import InputError
 
 
@@ -43,6 +43,14 @@ def test_a_run_is_matched_by_name_not_by_order():
     assert map_classes(["a", "c"], 3, names=["c", "b", "a"]) == {"a": 2, "c": 0}
     with pytest.raises(InputError, match="the classes of the run: has no d"):
         map_classes(["a", "d"], 3, names=["c", "b", "a"])
+
+
+@pytest.mark.parametrize(("known", "folder"), [("\u00c4pfel", "A\u0308pfel"), ("A\u0308pfel", "\u00c4pfel")])
+def test_names_are_matched_in_either_unicode_form(tmp_path, known, folder):
+    assert map_classes([folder], 2, names=["b", known]) == {folder: 1}
+    for content in (["b", known], {"b": 0, known: 1}, {"0": "b", "1": ["n1", known]}):
+        assert map_classes([folder], 2, file=write(tmp_path / "c.json", content)) == {folder: 1}
+    assert knows_classes([folder], ["b", known])
 
 
 def test_a_file_for_another_model_does_not_rename_the_outputs_of_a_run(tmp_path):

@@ -44,6 +44,22 @@ def test_the_domains_of_a_table_need_not_share_their_classes(tmp_path):
     assert pictures.labels.tolist() == [0, 1, 2]
 
 
+def test_names_in_two_unicode_forms_are_one_class(tmp_path):
+    make_folder(tmp_path / "data", per_class=2, side=8)
+    rows = [("blue/0", "Birne", "n"), ("red/0", "\u00c4pfel", "n"), ("red/1", "A\u0308pfel", "s")]
+    lines = ["path,label,domain", *(f"data/{path}.png,{label},{domain}" for path, label, domain in rows)]
+    (tmp_path / "table.csv").write_text("\n".join(lines) + "\n")
+    assert sorted(Counter(read_pictures(tmp_path / "table.csv", (8, 8)).labels.tolist()).values()) == [1, 2]
+
+
+def test_folders_keep_the_order_of_their_own_spelling(tmp_path):
+    """A model without names of its outputs may have been trained on these very folders, sorted."""
+    make_folder(tmp_path / "data", classes=("red", "green"), side=8)
+    for name, new in (("red", "A\u0308pfel"), ("green", "Birne")):
+        (tmp_path / "data" / name).rename(tmp_path / "data" / new)
+    assert read_pictures(tmp_path / "data", (8, 8)).classes == ("A\u0308pfel", "Birne")
+
+
 @pytest.mark.parametrize(
     ("make", "line"),
     [

@@ -18,6 +18,8 @@ from asrnorm.data.folder_listing import (
 from asrnorm.errors import InputError, UnknownNameError
 from helpers.published import write_folder
 
+NFC, NFD = "\u00c4pfel", "A\u0308pfel"  # one name: letters whole, and in parts as folders of a Mac have them
+
 
 def listed(root):
     return [(sample.key, sample.label, sample.domain) for sample in list_images(root)]
@@ -167,6 +169,24 @@ def test_domains_with_other_classes_are_shown(tmp_path):
     write_folder(tmp_path, domains=("photo",), classes=("dog", "horse", "pig"), count=1)
     with pytest.raises(InputError, match="different classes: art lacks horse, pig; photo lacks cat"):
         collect_classes(list_images(tmp_path), tmp_path)
+
+
+def test_names_in_two_unicode_forms_are_one_class(tmp_path):
+    write_folder(tmp_path, domains=("art",), classes=(NFC, "Birne"), count=1)
+    write_folder(tmp_path, domains=("photo",), classes=(NFD, "Birne"), count=2)
+    suite = create_suite("folder", root=tmp_path, source="photo", target="art", size=8, validation=0, test=0)
+    assert suite.classes == ("Birne", NFC)
+    assert sorted(suite.train.labels.tolist()) == [0, 0, 1, 1]
+    assert {sample.label for sample in list_images(tmp_path) if sample.domain == "photo"} == {NFD, "Birne"}
+
+
+@pytest.mark.parametrize("look", [lambda root: list_images(root), lambda root: list_labeled(root / "art")])
+def test_a_domain_with_both_forms_of_a_name_is_refused(tmp_path, look):
+    write_folder(tmp_path, domains=("art",), classes=(NFC, NFD), count=1)
+    with pytest.raises(InputError, match=f"art: class {NFC} is spelled in two Unicode forms, ") as caught:
+        look(tmp_path)
+    assert all(ascii(name) in str(caught.value) for name in (NFC, NFD))
+    assert "\n" not in str(caught.value)
 
 
 @pytest.mark.parametrize("ending", [".jfif", ".JPE", ".pnm", ".j2k"])

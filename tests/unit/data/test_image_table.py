@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from asrnorm.data.folder_listing import list_images
+from asrnorm.data.folder_listing import collect_classes, list_images
 from asrnorm.errors import InputError
 
 
@@ -71,6 +71,15 @@ def test_a_bad_table_is_one_line(tmp_path, name, text, message):
         list_images(tmp_path / name)
     assert name in str(caught.value)
     assert "\n" not in str(caught.value)
+
+
+def test_names_in_two_unicode_forms_are_one_class_but_not_in_one_domain(tmp_path):
+    table = tmp_path / "t.csv"
+    table.write_text("path,label,domain\n1.png,\u00c4pfel,a\n2.png,A\u0308pfel,b\n")
+    assert collect_classes(list_images(table), table) == ("\u00c4pfel",)
+    table.write_text("path,label,domain\n1.png,\u00c4pfel,a\n2.png,A\u0308pfel,a\n")
+    with pytest.raises(InputError, match=r"t.csv, domain a: class \u00c4pfel is spelled in two Unicode forms, "):
+        list_images(table)
 
 
 def test_a_table_that_is_no_text_is_one_line(tmp_path):

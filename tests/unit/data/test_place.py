@@ -52,6 +52,15 @@ def test_a_table_names_places(tmp_path):
     assert {name: data.labels.tolist() for name, data in places.items()} == {"north": [2], "south": [0]}
 
 
+@pytest.mark.parametrize("layout", ["{}/0.png", "north/{}/0.png"])
+@pytest.mark.parametrize(("known", "found"), [("\u00c4pfel", "A\u0308pfel"), ("A\u0308pfel", "\u00c4pfel")])
+def test_a_class_is_known_in_either_unicode_form(tmp_path, layout, known, found):
+    put(tmp_path, layout.format(found))
+    ((name, data),) = open_places(tmp_path, ("dog", known), (4, 4)).items()
+    assert name == ("north" if "north" in layout else tmp_path.name)
+    assert data.labels.tolist() == [1]
+
+
 @pytest.mark.parametrize("names", [("dgo/0.png",), ("dog/0.png", "dgo/0.png"), ("north/dgo/0.png", "north/dog/0.png")])
 def test_a_class_that_the_network_does_not_know_is_named(tmp_path, names):
     put(tmp_path, *names)
