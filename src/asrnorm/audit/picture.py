@@ -50,7 +50,7 @@ class Pictures:
 def read_pictures(folder: Path, size: tuple[int, int], limit: int | None = None) -> Pictures:
     """Read images `<class>/<image>`, at most `limit` of them, spread evenly over classes and over each class.
 
-    A file that cannot be read is left out and counted.
+    A file that cannot be read is left out and counted; an empty folder of a class is passed over and told of.
 
     Args:
         folder: with one sub folder a class; or a table, as `list_labeled` takes it.
@@ -60,7 +60,7 @@ def read_pictures(folder: Path, size: tuple[int, int], limit: int | None = None)
     Raises:
         InputError: no image, one class, or none that can be read.
     """
-    samples = list_labeled(folder)
+    samples = list_labeled(folder, skip_empty=True)
     spelled = {to_nfc(sample.label): sample.label for sample in samples}  # of all domains that a table may have
     classes = order_classes(spelled.values())  # as their folders spell them: a model may know no more than this order
     if len(classes) < 2:

@@ -15,13 +15,14 @@ _DOMAINS, _CLASSES = "<domain>/<class>/<image>", "<class>/<image>"
 _log = logging.getLogger(__name__)
 
 
-def list_images(root: Path, domains: Collection[str] | None = None) -> list[Sample]:
+def list_images(root: Path, domains: Collection[str] | None = None, *, skip_empty: bool = False) -> list[Sample]:
     """Return the images under `root`, or those that the table `root` names, in a fixed order.
 
     Args:
         root: a folder `<domain>/<class>/<image>`, or a `.csv` or `.jsonl` file with the columns path, label, domain;
             relative paths start at the table's folder.
         domains: those that are looked at; by default all.
+        skip_empty: pass over folders of classes without images, and tell of them; training needs every class.
 
     Raises:
         InputError: nothing there, an unreadable folder, an empty class, or a line that cannot be understood.
@@ -39,18 +40,8 @@ def list_images(root: Path, domains: Collection[str] | None = None) -> list[Samp
         return [sample for sample in read_table(root) if domains is None or sample.domain in domains]
     if not root.is_dir():
         raise InputError(f"{root}: no such folder; expected a folder <domain>/<class>/<image> or a .csv or .jsonl file")
-    samples: list[Sample] = []
-    others: Counter[str] = Counter()
     chosen = [folder for folder in _folders(root) if domains is None or folder.name in domains]
-    for domain in chosen:
-        for label in _class_folders(domain):
-            images = _images_of_class(label, others)
-            samples += [Sample(path, path.relative_to(root).as_posix(), label.name, domain.name) for path in images]
-    if not samples:
-        raise InputError(_describe_lack(root, _DOMAINS))
-    _tell_of_others(root, others)
-    _tell_of_strays(_DOMAINS, root, *chosen)
-    return samples
+    return _list_classes(root, chosen, _DOMAINS, skip_empty=skip_empty)
 
 
 def list_domains(root: Path) -> tuple[str, ...]:
@@ -86,8 +77,10 @@ def is_one_domain(root: Path) -> bool:
     return any(direct.values()) and all(direct[folder] >= deeper[folder] for folder in direct)
 
 
-def list_labeled(root: Path) -> list[Sample]:
+def list_labeled(root: Path, *, skip_empty: bool = False) -> list[Sample]:
     """Return the images of one domain, `<class>/<image>` under `root`, or those that the table `root` names.
+
+    Empty classes are treated as in `list_images`.
 
     Raises:
         InputError: as `list_images`, or the folders of classes hold folders of classes themselves.
@@ -104,20 +97,12 @@ def list_labeled(root: Path) -> list[Sample]:
         return read_table(root)
     if not root.is_dir():
         raise InputError(f"{root}: no such folder; give a folder <class>/<image>, or a .csv or .jsonl file")
-    samples: list[Sample] = []
-    others: Counter[str] = Counter()
-    for label in _class_folders(root):
+    for label in _folders(root):
         if _folders(label) and not _direct_images(label):
             raise InputError(
                 f"{label}: holds folders, not images; if {root} is <domain>/<class>/<image>, give one domain: {label}"
             )
-        images = _images_of_class(label, others)
-        samples += [Sample(path, path.relative_to(root).as_posix(), label.name, root.name) for path in images]
-    if not samples:
-        raise InputError(_describe_lack(root, _CLASSES))
-    _tell_of_others(root, others)
-    _tell_of_strays(_CLASSES, root)
-    return samples
+    return _list_classes(root, [root], _CLASSES, skip_empty=skip_empty)
 
 
 def find_images(folder: Path) -> list[Path]:
@@ -189,6 +174,28 @@ def order_classes(names: Collection[str]) -> tuple[str, ...]:
     return tuple(sorted(names, key=lambda name: (int(name), name) if numeric else (0, name)))
 
 
+def _list_classes(root: Path, domains: list[Path], expected: str, *, skip_empty: bool) -> list[Sample]:
+    samples: list[Sample] = []
+    empty: list[Path] = []
+    others: Counter[str] = Counter()
+    for domain in domains:
+        for label in _class_folders(domain):
+            images = sorted(_images(label, others), key=lambda path: path.as_posix())
+            samples += [Sample(path, path.relative_to(root).as_posix(), label.name, domain.name) for path in images]
+            empty += [] if images else [label]
+    if empty and not skip_empty:
+        raise InputError(
+            f"{empty[0]}: no image in it ({', '.join(sorted(ENDINGS))}); add some, or name the domains to use with "
+            "both --source and --target"
+        )
+    if not samples:
+        raise InputError(_describe_lack(root, expected))
+    _tell_of_empty(root, empty)
+    _tell_of_others(root, others)
+    _tell_of_strays(expected, *dict.fromkeys((root, *domains)))
+    return samples
+
+
 def _folders(place: Path) -> list[Path]:
     return sorted((path for path in _entries(place) if path.is_dir()), key=lambda path: path.name)
 
@@ -209,16 +216,6 @@ def _describe_lack(root: Path, expected: str) -> str:
     if is_one_domain(root):
         return f"{root}: one domain, whose folders are its classes: choose none of them, or give {root.parent}"
     return f"{root}: no images in it; expected {expected} ({', '.join(sorted(ENDINGS))})"
-
-
-def _images_of_class(folder: Path, others: Counter[str]) -> list[Path]:
-    images = sorted(_images(folder, others), key=lambda path: path.as_posix())
-    if not images:
-        raise InputError(
-            f"{folder}: no image in it ({', '.join(sorted(ENDINGS))}); add some, or name the domains to use with both "
-            "--source and --target"
-        )
-    return images
 
 
 def _images(place: Path, others: Counter[str]) -> Iterator[Path]:
@@ -253,6 +250,12 @@ def _files(place: Path) -> Iterator[Path]:
                 links.append(path)
 
 
+def _tell_of_empty(root: Path, folders: list[Path]) -> None:
+    if folders:
+        named = _name_some([folder.relative_to(root).as_posix() for folder in folders])
+        _log.warning("%s: folders of classes without an image are passed over: %s", root, named)
+
+
 def _tell_of_others(root: Path, others: Counter[str]) -> None:
     if others:
         endings = ", ".join(sorted(others)[:_MOST_NAMED]) + (", ..." if len(others) > _MOST_NAMED else "")
@@ -263,9 +266,13 @@ def _tell_of_strays(expected: str, *places: Path) -> None:
     """Tell of images that lie beside folders of classes or domains: they have no class."""
     for place in places:
         if strays := _direct_images(place):
-            more = f" and {len(strays) - _MOST_NAMED:,} more" if len(strays) > _MOST_NAMED else ""
-            named = ", ".join(strays[:_MOST_NAMED]) + more
+            named = _name_some(strays)
             _log.warning("%s: images in no folder of a class are passed over: %s; expected %s", place, named, expected)
+
+
+def _name_some(names: list[str]) -> str:
+    more = f" and {len(names) - _MOST_NAMED:,} more" if len(names) > _MOST_NAMED else ""
+    return ", ".join(names[:_MOST_NAMED]) + more
 
 
 def _entries(place: Path) -> list[Path]:

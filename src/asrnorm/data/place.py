@@ -16,7 +16,7 @@ _FORMS = "<class>/<image> of one place or <place>/<class>/<image>"
 def open_places(root: Path, classes: Sequence[str], image_size: tuple[int, int]) -> dict[str, FileSet]:
     """Return the images of each place by its name; they are decoded when they are looked at.
 
-    A place may lack classes, and may not have others.
+    A place may lack classes, their folders may be empty, and it may not have others.
 
     Args:
         root: a folder `<class>/<image>` of one place, or `<place>/<class>/<image>`, or a `.csv` or `.jsonl` file with
@@ -25,7 +25,7 @@ def open_places(root: Path, classes: Sequence[str], image_size: tuple[int, int])
         image_size: height and width to which every image is resized.
 
     Raises:
-        InputError: nothing there, or an empty class.
+        InputError: nothing there.
         UnknownNameError: a class that is none of `classes`.
 
     Example:
@@ -85,5 +85,5 @@ def _list(root: Path, classes: Sequence[str]) -> list[Sample]:
     known, outer = set(map(to_nfc, classes)), set(map(to_nfc, folders))
     inner = {to_nfc(name) for folder in folders for name in list_domains(root / folder)}
     if known.isdisjoint(outer) and (not known.isdisjoint(inner) or not is_one_domain(root)):
-        return list_images(root)
-    return list_labeled(root)
+        return list_images(root, skip_empty=True)
+    return list_labeled(root, skip_empty=True)

@@ -67,13 +67,19 @@ def test_folders_keep_the_order_of_their_own_spelling(tmp_path):
         (lambda path: path.mkdir(), "no images in it"),
         (lambda path: make_folder(path, classes=("red",), side=8), r"one class \(red\)"),
         (lambda path: make_folder(path / "photo", side=8), "holds folders, not images.*give one domain"),
-        (lambda path: (make_folder(path, side=8), (path / "pink").mkdir()), "pink: no image in it"),
     ],
 )
 def test_what_cannot_be_read_is_one_line(tmp_path, make, line):
     make(tmp_path / "data")
     with pytest.raises(InputError, match=line):
         read_pictures(tmp_path / "data", (8, 8))
+
+
+def test_an_empty_folder_of_a_class_is_passed_over_and_named(tmp_path, caplog):
+    make_folder(tmp_path / "data", per_class=1, side=8)
+    (tmp_path / "data" / "pink").mkdir()
+    assert read_pictures(tmp_path / "data", (8, 8)).classes == ("blue", "green", "red")
+    assert caplog.messages == [f"{tmp_path}/data: folders of classes without an image are passed over: pink"]
 
 
 def test_nothing_readable_names_the_first_file(tmp_path):

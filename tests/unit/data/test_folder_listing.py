@@ -107,6 +107,25 @@ def test_folders_without_images_are_named(tmp_path, make, message):
     assert "\n" not in str(caught.value)
 
 
+@pytest.mark.parametrize("root", [".", "day"])
+def test_an_empty_class_is_not_trained_without(tmp_path, root):
+    write_folder(tmp_path, domains=("day",), classes=("cat", "dog"), count=1)
+    (tmp_path / "day" / "elk").mkdir()
+    with pytest.raises(InputError, match=r"day/elk: no image in it .*; add some, or .* both --source and --target"):
+        _ = create_suite("folder", root=tmp_path / root).classes
+
+
+def test_empty_classes_are_told_of_in_one_line(tmp_path, caplog):
+    write_folder(tmp_path, domains=("day",), classes=("cat",), count=1)
+    for number in range(10):
+        (tmp_path / "day" / str(number)).mkdir()
+    assert [sample.label for sample in list_labeled(tmp_path / "day", skip_empty=True)] == ["cat"]
+    named = ", ".join(str(number) for number in range(8))
+    assert caplog.messages == [
+        f"{tmp_path}/day: folders of classes without an image are passed over: {named} and 2 more"
+    ]
+
+
 def test_a_single_domain_is_taken_where_it_lies(tmp_path):
     write_folder(tmp_path, domains=("day",), classes=("cat", "dog"), count=1)
     suite = create_suite("folder", root=tmp_path / "day", size=8)

@@ -45,6 +45,22 @@ def test_an_image_beside_the_classes_of_a_place_makes_it_no_class(tmp_path, capl
     assert "north: images in no folder of a class are passed over: beside.png" in caplog.text
 
 
+@pytest.mark.parametrize("place", ["", "north/"])
+def test_an_empty_class_is_passed_over_and_named(tmp_path, caplog, place):
+    put(tmp_path, f"{place}dog/0.png")
+    (tmp_path / place / "cat").mkdir()
+    ((_, data),) = open_places(tmp_path, CLASSES, (4, 4)).items()
+    assert data.labels.tolist() == [0]
+    assert caplog.messages == [f"{tmp_path}: folders of classes without an image are passed over: {place}cat"]
+
+
+def test_nothing_but_empty_classes_is_one_line(tmp_path, caplog):
+    (tmp_path / "dog").mkdir()
+    with pytest.raises(InputError, match="no images in it; expected <class>/<image>"):
+        open_places(tmp_path, CLASSES, (4, 4))
+    assert not caplog.messages
+
+
 def test_a_table_names_places(tmp_path):
     put(tmp_path, "a.png", "b.png")
     (tmp_path / "list.csv").write_text("path,label,domain\na.png,elk,north\nb.png,dog,south\n")
