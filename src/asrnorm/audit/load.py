@@ -2,6 +2,7 @@
 
 import hashlib
 import importlib.util
+import json
 import sys
 from collections.abc import Callable
 from importlib import import_module
@@ -52,7 +53,9 @@ def load_subject(
         _refuse_weights(model, weights)
         if not path.is_file():
             raise WrongCallError(f"{path}: no such file")
-        return _load_file(path, form, chosen)
+        subject = _load_file(path, form, chosen)
+        subject.class_names = _read_classes(path)
+        return subject
     if path.suffix.lower() in _WEIGHTS_ALONE:
         raise WrongCallError(
             f"{path}: weights alone are no network; give torchvision:NAME or file.py:function --weights FILE"
@@ -98,6 +101,18 @@ def _load_file(path: Path, form: Form, device: torch.device) -> Subject:
     from asrnorm.audit.onnx_file import OnnxSubject
 
     return OnnxSubject(path, form, device)
+
+
+def _read_classes(path: Path) -> tuple[str, ...] | None:
+    """Return the classes on the card that `asrnorm export` lays beside a file; `None` without one of this file."""
+    try:
+        card = json.loads(path.with_name(f"{path.name}.json").read_text(encoding="utf-8"))
+        if card["sha256"] != hashlib.sha256(path.read_bytes()).hexdigest():
+            return None
+        classes = tuple(card["classes"])
+    except (OSError, ValueError, KeyError, TypeError):
+        return None
+    return classes if all(isinstance(name, str) for name in classes) else None
 
 
 def _call(model: str, place: str, name: str) -> tuple[nn.Module, bytes]:

@@ -1,6 +1,8 @@
 """A torch-export file gives the network's logits, with its own batch size and gradients."""
 
+import hashlib
 import io
+import json
 import logging
 import os
 import zipfile
@@ -35,6 +37,19 @@ def test_logits_and_gradients_are_those_of_the_network(tmp_path, batch):
     (gradient,) = torch.autograd.grad(subject.module(images).sum(), images)
     (expected,) = torch.autograd.grad(network(images).sum(), images)
     assert torch.allclose(gradient, expected, atol=1e-6)
+
+
+def test_the_card_beside_a_file_says_what_its_outputs_are_called(tmp_path):
+    export(tmp_path / "net.pt2")
+    digest = hashlib.sha256((tmp_path / "net.pt2").read_bytes()).hexdigest()
+    found = []
+    for card in ("{", {"sha256": digest, "classes": ["a", "b", "c"]}, {"sha256": "of another", "classes": ["a", "b"]}):
+        text = card if isinstance(card, str) else json.dumps(card)
+        (tmp_path / "net.pt2.json").write_text(text)
+        found.append(load_subject(str(tmp_path / "net.pt2"), device="cpu").class_names)
+    (tmp_path / "net.pt2.json").unlink()
+    assert load_subject(str(tmp_path / "net.pt2"), device="cpu").class_names is None
+    assert found == [None, ("a", "b", "c"), None]
 
 
 def test_images_of_another_size_are_resized(tmp_path):
