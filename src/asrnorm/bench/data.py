@@ -1,7 +1,8 @@
 """Images a second of each way to augment: Pillow one by one, a `DataLoader` of it, tensors in batches, and a GPU.
 
-Every way turns the same uint8 images in memory into the same network input: Pillow's ways stack and convert what the
-batched ways compute as tensors. The GPU's images lie on the device already, as training keeps them.
+Every way turns the same uint8 images in memory into images in [0, 1]: Pillow's ways stack and convert what the batched
+ways compute as tensors. CIFAR's and PACS's batched ways are the trainer's functions. The GPU's images lie on the device
+already, as training keeps them; draws are made there too and are timed, where training makes them ahead, on the CPU.
 """
 
 import random
@@ -17,8 +18,8 @@ from torch.utils.data import DataLoader, Dataset
 
 from asrnorm.bench.device import on_backend, require
 from asrnorm.bench.harness import Case, Row, compare
-from asrnorm.data.augment import CIFAR_TRAIN, PACS_TRAIN, RSDA_OPERATIONS, apply_tuple, draw_tuples, pillow, to_float
-from asrnorm.data.augment.compose import CIFAR_MEAN, CIFAR_STD, IMAGENET_MEAN, IMAGENET_STD
+from asrnorm.data.augment import RSDA_OPERATIONS, apply_tuple, draw_tuples, pillow, to_float
+from asrnorm.training.augmentation import Augment, augment_images, draw_augmentation
 
 BASELINE = "pillow, one by one"
 _NO_KERNEL = "tensors, GPU, CUDA graph, no fused kernel"
@@ -35,7 +36,6 @@ class Work(NamedTuple):
     side: int
     pillow: PillowStep
     batched: BatchStep
-    finish: Callable[[Tensor], Tensor]
 
 
 def _rsda_pillow(image: Image.Image, rng: random.Random) -> Image.Image:
@@ -52,6 +52,11 @@ def _rsda_one_tuple(images: Tensor, generator: torch.Generator) -> Tensor:
     return to_float(apply_tuple(images, ops[0], levels[0]))
 
 
+def _as_in_training(images: Tensor, generator: torch.Generator, *, kind: Augment) -> Tensor:
+    drawn = draw_augmentation(kind, images.shape[0], (images.shape[2], images.shape[3]), generator)
+    return augment_images(kind, to_float(images), drawn)
+
+
 def _cifar_pillow(image: Image.Image, rng: random.Random) -> Image.Image:
     return pillow.shift_flip(image, rng.randrange(9), rng.randrange(9), rng.random() < 0.5, padding=4)
 
@@ -65,10 +70,10 @@ def _pacs_pillow(image: Image.Image, rng: random.Random) -> Image.Image:
 
 
 WORKS = (
-    Work("rsda, a tuple a sample", 32, 32, _rsda_pillow, _rsda_batched, to_float),
-    Work("rsda, a tuple a batch", 32, 32, _rsda_pillow, _rsda_one_tuple, to_float),
-    Work("cifar crop and flip", 128, 32, _cifar_pillow, CIFAR_TRAIN, partial(to_float, mean=CIFAR_MEAN, std=CIFAR_STD)),
-    Work("pacs train", 128, 227, _pacs_pillow, PACS_TRAIN, partial(to_float, mean=IMAGENET_MEAN, std=IMAGENET_STD)),
+    Work("rsda, a tuple a sample", 32, 32, _rsda_pillow, _rsda_batched),
+    Work("rsda, a tuple a batch", 32, 32, _rsda_pillow, _rsda_one_tuple),
+    Work("cifar crop and flip", 128, 32, _cifar_pillow, partial(_as_in_training, kind="cifar")),
+    Work("pacs train", 128, 227, _pacs_pillow, partial(_as_in_training, kind="pacs")),
 )
 
 
@@ -124,8 +129,8 @@ def _cases(work: Work, images: Tensor, device: str, workers: int, quick: bool) -
     epoch = PillowImages(np.tile(images_nhwc, (2 if quick else 4, 1, 1, 1)), work.pillow)
     loader = DataLoader(epoch, batch, num_workers=workers, persistent_workers=workers > 0)
     cases = {
-        BASELINE: Case(lambda: work.finish(torch.stack([one_by_one[i] for i in range(batch)])), batch),
-        f"pillow, DataLoader with {workers} workers": Case(lambda: [work.finish(part) for part in loader], len(epoch)),
+        BASELINE: Case(lambda: to_float(torch.stack([one_by_one[i] for i in range(batch)])), batch),
+        f"pillow, DataLoader with {workers} workers": Case(lambda: [to_float(part) for part in loader], len(epoch)),
         "tensors, CPU": Case(lambda: work.batched(images, generator), batch),
     }
     if torch.device(device).type == "cuda":

@@ -1,23 +1,37 @@
 import random
 
+import numpy as np
 import pytest
 import torch
 from PIL import Image
 
 from asrnorm.bench import data
 from asrnorm.bench.data import BASELINE, WORKS, PillowImages, natural_like, run
+from asrnorm.data import ImageSet
+from asrnorm.data.augment import to_float
+from asrnorm.data.pool import Pool
 from asrnorm.errors import InputError
+from asrnorm.methods import keyed_generator
+from asrnorm.training.batch import Batches
 
 
 @pytest.mark.parametrize("work", WORKS, ids=lambda work: work.name)
 def test_both_forms_of_a_work_give_the_same_kind_of_input(work):
     images = natural_like(2, work.side)
     one_by_one = PillowImages(images.permute(0, 2, 3, 1).contiguous().numpy(), work.pillow)
-    stacked = work.finish(torch.stack([one_by_one[0], one_by_one[1]]))
+    stacked = to_float(torch.stack([one_by_one[0], one_by_one[1]]))
     batched = work.batched(images, torch.Generator().manual_seed(0))
     assert stacked.shape == batched.shape
     assert stacked.dtype == batched.dtype == torch.float32
-    assert abs(stacked.mean() - batched.mean()) < 1.0
+    assert abs(stacked.mean() - batched.mean()) < 0.2
+
+
+@pytest.mark.parametrize(("index", "kind"), [(2, "cifar"), (3, "pacs")])
+def test_the_augmentation_of_a_suite_is_what_a_run_trains_on(index, kind):
+    images = natural_like(2, WORKS[index].side)
+    pool = Pool(ImageSet(images.permute(0, 2, 3, 1).contiguous().numpy(), np.arange(2)))
+    trained_on = Batches(pool, batch_size=2, seed=5, shuffle=False, augment=kind).fetch(0).images
+    assert torch.equal(WORKS[index].batched(images, keyed_generator(5, 0, "augment")), trained_on)
 
 
 def test_an_item_depends_on_its_index_alone():

@@ -1,6 +1,7 @@
-"""Augmentations as values: what the loaders hold and call with a batch and a generator.
+"""Augmentations as values, for a loop of one's own: called with a batch of `create_loader` and a generator.
 
-A random step is any function of `(images, generator)`, its settings bound by `functools.partial`.
+A random step is any function of `(images, generator)`, its settings bound by `functools.partial`. `asrnorm train` calls
+none of them: what it draws must not depend on the device or on the number of processes (`training/augmentation.py`).
 """
 
 from collections.abc import Callable, Sequence
@@ -90,7 +91,8 @@ class Resize:
         return resize(images, self.size)
 
 
-# What the papers' recipes train and test with, by suite. Digits have no augmentation of their own and no mean or std.
+# What the papers' recipes do to a suite's images, for networks that do not normalize their input themselves.
+# Digits have no augmentation of their own and no mean or std.
 CIFAR_TRAIN = Compose((random_crop_flip, ToFloat(CIFAR_MEAN, CIFAR_STD)))
 CIFAR_EVAL = ToFloat(CIFAR_MEAN, CIFAR_STD)
 PACS_TRAIN = partial(random_pacs, size=PACS_CROP, finish=ToFloat(IMAGENET_MEAN, IMAGENET_STD))
