@@ -8,9 +8,9 @@ import sys
 import torch
 
 from asrnorm.data.augment import ToFloat
-from asrnorm.data.augment.compose import IMAGENET_MEAN, IMAGENET_STD
 from asrnorm.data.augment.pacs import PacsDraw, _tabulate, apply_unfused, draw_pacs
 from asrnorm.data.augment.triton.pacs import apply_fused
+from asrnorm.data.base import IMAGENET_MEAN, IMAGENET_STD
 from helpers.pictures import pictures
 
 ORDERS = torch.tensor(list(itertools.permutations(range(4))))

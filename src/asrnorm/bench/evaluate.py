@@ -13,9 +13,8 @@ from torch import Tensor, nn
 from asrnorm.bench import device as place
 from asrnorm.bench.harness import Case, Row, compare
 from asrnorm.bench.loop import make_images
-from asrnorm.data import ImageSet
+from asrnorm.data import CIFAR10C, ImageSet
 from asrnorm.data.augment import to_float
-from asrnorm.data.augment.compose import CIFAR_MEAN, CIFAR_STD
 from asrnorm.evaluation.score import score
 from asrnorm.models import create_model
 from asrnorm.models.normalized import NormalizedInput
@@ -54,7 +53,7 @@ def run(
     for norm in ("bn", "asr"):
         torch.manual_seed(0)
         network = create_model(part.model, norm=norm, num_classes=CLASSES)
-        model = NormalizedInput(network, CIFAR_MEAN, CIFAR_STD).to(target).eval()
+        model = NormalizedInput(network, CIFAR10C.mean, CIFAR10C.std).to(target).eval()
         if place.is_cuda(target):
             model = model.to(memory_format=torch.channels_last)  # type: ignore[call-overload]
         cases |= _cases(norm, model, data, part, target)

@@ -16,10 +16,8 @@ from asrnorm.data.augment.crop import random_crop_flip
 from asrnorm.data.augment.input_size import PACS_CROP
 from asrnorm.data.augment.pacs import random_pacs
 from asrnorm.data.augment.resample import resize
-
-CIFAR_MEAN, CIFAR_STD = (125.3 / 255, 123.0 / 255, 113.9 / 255), (63.0 / 255, 62.1 / 255, 66.7 / 255)
-IMAGENET_MEAN, IMAGENET_STD = (0.485, 0.456, 0.406), (0.229, 0.224, 0.225)
-
+from asrnorm.data.base import IMAGENET_MEAN, IMAGENET_STD
+from asrnorm.data.cifar10c import CIFAR10C
 
 Augmentation = Callable[[Tensor, torch.Generator], Tensor]
 """Takes uint8 images `(n, 3, h, w)` and a generator on their device; returns uint8 images or float input."""
@@ -93,8 +91,8 @@ class Resize:
 
 # What the papers' recipes do to a suite's images, for networks that do not normalize their input themselves.
 # Digits have no augmentation of their own and no mean or std.
-CIFAR_TRAIN = Compose((random_crop_flip, ToFloat(CIFAR_MEAN, CIFAR_STD)))
-CIFAR_EVAL = ToFloat(CIFAR_MEAN, CIFAR_STD)
+CIFAR_TRAIN = Compose((random_crop_flip, ToFloat(CIFAR10C.mean, CIFAR10C.std)))
+CIFAR_EVAL = ToFloat(CIFAR10C.mean, CIFAR10C.std)
 PACS_TRAIN = partial(random_pacs, size=PACS_CROP, finish=ToFloat(IMAGENET_MEAN, IMAGENET_STD))
 PACS_EVAL = Compose((Resize(PACS_CROP), ToFloat(IMAGENET_MEAN, IMAGENET_STD)))
 DIGITS_TRAIN = DIGITS_EVAL = ToFloat()
