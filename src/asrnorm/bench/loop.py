@@ -28,11 +28,10 @@ from asrnorm.world import ALONE
 
 
 class Mark(NamedTuple):
-    """When a row of the log was written: the step, the clock, and whether images or tuples had been grown."""
+    """When a row of the log was written: the step and the clock."""
 
     step: int
     seconds: float
-    grew: bool
 
 
 class MarkingLog(RunLog):
@@ -44,7 +43,7 @@ class MarkingLog(RunLog):
 
     def write(self, row: Mapping[str, Any]) -> None:
         """Note when a row came."""
-        self._marks.append(Mark(row["step"], time.perf_counter(), "grow" in row))
+        self._marks.append(Mark(row["step"], time.perf_counter()))
 
 
 def make_images(count: int, size: tuple[int, int], num_classes: int) -> ImageSet:
@@ -95,12 +94,12 @@ def time_loop(config: RunConfig, data: Data, device: torch.device, *, captured: 
         model = _model(config, device)
         method = build_method(config, device, ALONE)
         trainer = Trainer(config, model, method, Pool(data, device), world=ALONE, stop=config.steps)
-        marks = [Mark(0, time.perf_counter(), False)]
+        marks = [Mark(0, time.perf_counter())]
         store = CheckpointStore(Path(folder) / "checkpoints", Path(folder) / "pool", config)
         trainer.fit(store, partial(MarkingLog, marks), config.recipe if captured else f"{config.recipe}, eager")
         if device.type == "cuda":
             torch.cuda.synchronize(device)
-        marks.append(Mark(config.steps, time.perf_counter(), False))
+        marks.append(Mark(config.steps, time.perf_counter()))
     return marks
 
 

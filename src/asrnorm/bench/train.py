@@ -68,7 +68,7 @@ def windows(marks: Sequence[Mark], every: int, skip: int) -> list[float]:
     """Return the seconds between marks that lie `every` steps apart, the first `skip` such stretches left out.
 
     Example:
-        >>> marks = [Mark(step, seconds, False) for step, seconds in ((0, 0.0), (2, 5.0), (4, 6.0), (5, 6.5), (6, 7.5))]
+        >>> marks = [Mark(step, seconds) for step, seconds in ((0, 0.0), (2, 5.0), (4, 6.0), (5, 6.5), (6, 7.5))]
         >>> windows(marks, 2, skip=1)
         [1.0, 1.5]
     """
@@ -152,8 +152,8 @@ def joint_step(all_marks: Sequence[Sequence[Mark]], warm: int) -> float:
     """Return seconds a step of each process, over the time in which all of them ran, on the clock they share.
 
     Example:
-        >>> one = [Mark(0, 0.0, False), Mark(10, 10.0, False), Mark(20, 20.0, False)]
-        >>> two = [Mark(0, 5.0, False), Mark(10, 25.0, False), Mark(20, 45.0, False)]
+        >>> one = [Mark(0, 0.0), Mark(10, 10.0), Mark(20, 20.0)]
+        >>> two = [Mark(0, 5.0), Mark(10, 25.0), Mark(20, 45.0)]
         >>> round(joint_step([one, two], warm=0), 3)  # 15 s in which one did 15 steps and the other 7.5
         1.333
     """

@@ -75,8 +75,8 @@ def _refuse_idle_patterns(patterns: list[str], sites: list[Site]) -> None:
             raise ConversionError(f"pattern {pattern!r} matches no norm layer; they are called {_some(names)}")
 
 
-def _some(names: list[str], most: int = 4) -> str:
-    return ", ".join(names[:most]) + (f" ... ({len(names)} in all)" if len(names) > most else "")
+def _some(names: list[str]) -> str:
+    return ", ".join(names[:4]) + (f" ... ({len(names)} in all)" if len(names) > 4 else "")
 
 
 def pick_preset(sites: list[Site], norm: object, kinds: Collection[str]) -> str:

@@ -65,8 +65,8 @@ class BatchOrder:
         return _permutation(self.count, self.seed, epoch)[start:stop].clone()  # the permutation is shared
 
 
-def create_generator(*key: int, device: torch.device | str = "cpu") -> torch.Generator:
-    """Return a generator whose stream depends on all the numbers of `key`, such as (seed, epoch).
+def create_generator(*key: int) -> torch.Generator:
+    """Return a generator on the CPU whose stream depends on all the numbers of `key`, such as (seed, epoch).
 
     Example:
         >>> one, two = create_generator(0, 1), create_generator(1, 0)
@@ -75,7 +75,7 @@ def create_generator(*key: int, device: torch.device | str = "cpu") -> torch.Gen
     """
     # Adding the numbers would give (0, 1) and (1, 0) the same stream.
     state = np.random.SeedSequence(key).generate_state(2, np.uint32)
-    return torch.Generator(device=device).manual_seed(int(state[0]) << 31 | int(state[1]) >> 1)
+    return torch.Generator().manual_seed(int(state[0]) << 31 | int(state[1]) >> 1)
 
 
 @lru_cache(maxsize=4)  # the current epoch of the few loaders a run has

@@ -52,8 +52,9 @@ class Ascent:
         InputError: a count or a size that is not positive.
 
     Example:
-        >>> Ascent(steps=25).move
-        0.03125
+        >>> Ascent(steps=0)
+        Traceback (most recent call last):
+        asrnorm.errors.InputError: steps of the ascent must be at least 1, not 0
     """
 
     penalty: float = 1.0
@@ -79,16 +80,9 @@ class Ascent:
             raise InputError(f"step size of the ascent must be positive, not {self.lr}")
 
     @property
-    def move(self) -> float:
-        """How far one unit of an image's own gradient moves it in a plain step.
-
-        The divisor is the nominal batch, also for the remainder of a set, so that an image's way does not depend on
-        how many it shares its batch with, nor on the number of processes.
-        """
-        return self.lr / self._divisor
-
-    @property
     def _divisor(self) -> int:
+        # The nominal batch also for the remainder of a set: an image's way must depend neither on how many it shares
+        # its batch with, nor on the number of processes.
         return self.batch if self.reduction == "batch" else 1
 
     def objective(self, model: Classifier, images: Tensor, labels: Tensor, anchor: Tensor) -> Tensor:

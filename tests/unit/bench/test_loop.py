@@ -4,7 +4,7 @@ import pytest
 import torch
 
 from asrnorm.bench import loop
-from asrnorm.bench.loop import Mark, MarkingLog, find_images, make_images, time_loop
+from asrnorm.bench.loop import find_images, make_images, time_loop
 from asrnorm.config import Choice
 from asrnorm.norms import ASRNorm2d
 from asrnorm.recipes import recipe
@@ -37,14 +37,6 @@ def test_an_eager_loop_runs_on_the_reference(small, monkeypatch):
     time_loop(replace(small, steps=1), make_images(4, (32, 32), 10), CPU, captured=False)
     time_loop(replace(small, steps=1), make_images(4, (32, 32), 10), CPU, captured=True)
     assert seen == ["reference", None]
-
-
-def test_growing_is_noted():
-    marks: list[Mark] = []
-    with MarkingLog(marks, 0) as log:
-        log.write({"step": 3, "grow": {"tuples": 2.0}})
-        log.write({"step": 4})
-    assert [(mark.step, mark.grew) for mark in marks] == [(3, True), (4, False)]
 
 
 def test_images_are_made_where_there_are_none(monkeypatch, tmp_path):

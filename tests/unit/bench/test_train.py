@@ -26,7 +26,7 @@ def test_digits_are_scaled_to_a_million_steps_and_say_so():
 
 def test_an_ascent_is_scaled_to_all_images(monkeypatch):
     seconds = {0: 0.0, 100: 50.0, 200: 60.0, 300: 200.0, 400: 210.0, 500: 252.0, 600: 262.0}
-    marks = [Mark(step, at, False) for step, at in seconds.items()]
+    marks = [Mark(step, at) for step, at in seconds.items()]
     monkeypatch.setattr(train, "time_loop", lambda *_, **__: marks)
     monkeypatch.setattr(train, "find_images", lambda *_: (None, "made"))
     (rows,) = run(only=["cifar"])
@@ -37,7 +37,7 @@ def test_an_ascent_is_scaled_to_all_images(monkeypatch):
 
 
 def test_a_short_loop_is_measured_whole(monkeypatch):
-    monkeypatch.setattr(train, "time_loop", lambda *_, **__: [Mark(0, 1.0, False), Mark(330, 12.0, False)])
+    monkeypatch.setattr(train, "time_loop", lambda *_, **__: [Mark(0, 1.0), Mark(330, 12.0)])
     monkeypatch.setattr(train, "find_images", lambda *_: (None, "made"))
     (rows,) = run(only=["pacs-photo"])
     assert rows[1].extra["seconds"] == pytest.approx(11.0)
@@ -74,7 +74,7 @@ class FakePool:
 
     def starmap(self, _, tasks, chunksize):  # noqa: ARG002
         self._seen.append([settings.device for _, settings in tasks])
-        return [[Mark(0, 0.0, False), Mark(52_000, 52.0, False)] for _ in tasks]
+        return [[Mark(0, 0.0), Mark(52_000, 52.0)] for _ in tasks]
 
     close = join = lambda self: None
 
@@ -86,7 +86,7 @@ def test_seeds_side_by_side_share_the_gpu_and_the_row_says_how(monkeypatch, tmp_
     monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "3,5")
     monkeypatch.setattr(train.place, "require", torch.device)
     monkeypatch.setattr(train, "find_images", lambda *_: (None, "made"))
-    marks = [Mark(step, step / 1000, False) for step in range(0, 53_000, 1000)]
+    marks = [Mark(step, step / 1000) for step in range(0, 53_000, 1000)]
     monkeypatch.setattr(train, "time_loop", lambda *_, **__: marks)
     monkeypatch.setattr(train, "multiprocessing", FakePool(seen))
     before = dict(os.environ)
@@ -109,14 +109,14 @@ def test_seeds_side_by_side_share_the_gpu_and_the_row_says_how(monkeypatch, tmp_
 
 
 def test_processes_that_never_met_are_timed_alone():
-    early = [Mark(0, 0.0, False), Mark(10, 10.0, False)]
-    late = [Mark(0, 20.0, False), Mark(10, 50.0, False)]
+    early = [Mark(0, 0.0), Mark(10, 10.0)]
+    late = [Mark(0, 20.0), Mark(10, 50.0)]
     assert joint_step([early, late], 0) == 3.0
 
 
 def test_the_first_stretches_are_left_out():
-    marks = [Mark(step, float(step**2), False) for step in range(0, 9, 2)]
-    assert windows([*marks, Mark(8, 99.0, False)], 4, skip=1) == [48.0]
+    marks = [Mark(step, float(step**2)) for step in range(0, 9, 2)]
+    assert windows([*marks, Mark(8, 99.0)], 4, skip=1) == [48.0]
 
 
 def test_an_unknown_training_is_named():

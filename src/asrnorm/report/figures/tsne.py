@@ -62,7 +62,7 @@ def _find(collected: Collected) -> tuple[RunRecord, Path]:
     )
 
 
-def embed(values: np.ndarray, seed: int = 0) -> np.ndarray:
+def embed(values: np.ndarray) -> np.ndarray:
     """Return two coordinates per sample, the same for the same samples.
 
     Raises:
@@ -74,7 +74,7 @@ def embed(values: np.ndarray, seed: int = 0) -> np.ndarray:
         raise MissingDependencyError("t-SNE needs scikit-learn: pip install 'asrnorm[data]'") from None
     scaled = values.astype(np.float64) - values.mean(0)
     perplexity = min(30.0, (len(values) - 1) / 3)
-    model = manifold.TSNE(perplexity=perplexity, init="pca", learning_rate="auto", random_state=seed)
+    model = manifold.TSNE(perplexity=perplexity, init="pca", learning_rate="auto", random_state=0)
     # One thread: two that wait for each other on a busy machine take fifteen times as long.
     with threads.threadpool_limits(1):
         placed: np.ndarray = model.fit_transform(scaled / max(scaled.std(), 1e-12))
