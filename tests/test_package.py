@@ -10,6 +10,9 @@ import zipfile
 from pathlib import Path
 
 import pytest
+import yaml
+
+from asrnorm import __version__
 
 ROOT = Path(__file__).parents[1]
 # In a message 'asrnorm[data]', in a checkout '.[data]'.
@@ -33,6 +36,14 @@ def test_the_wheel_holds_the_package_the_marker_and_nothing_else(wheel):
     modules = {str(path.relative_to(ROOT / "src")) for path in (ROOT / "src" / "asrnorm").rglob("*.py")}
     assert {name for name in names if name.endswith(".py")} == modules
     assert "asrnorm/ops/triton/layer.py" in modules  # kernels are imported late, and missed late
+
+
+def test_the_wheel_has_the_version_of_the_package(wheel):
+    assert wheel.name.split("-")[1] == __version__
+
+
+def test_the_citation_names_the_version_of_the_package():
+    assert yaml.safe_load((ROOT / "CITATION.cff").read_text())["version"] == __version__
 
 
 def test_the_source_archive_holds_what_the_tests_and_the_docs_read(tmp_path):
