@@ -30,7 +30,7 @@ _KINDS = ", ".join(sorted(REGISTRIES))
 def list_registry(
     kind: Annotated[str, typer.Argument(help=f"One of: {_KINDS}.", show_default=False)],
     pattern: Annotated[
-        str, typer.Argument(help="Only names of this form; * matches any text.", show_default="(all)")
+        str, typer.Argument(help="Only names of this form; * matches any text.", show_default="all")
     ] = "*",
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON: name, summary, options.")] = False,
     modules: Modules = None,

@@ -210,6 +210,12 @@ def test_version_and_help(run):
     assert run()[0] in (0, 2)
 
 
+def test_a_default_in_words_stands_in_one_pair_of_parentheses(run):
+    helps = {command.name: run(command.name, "--help")[1] for command in app.registered_commands}
+    assert "[default: (all)]" in helps["list"]
+    assert not [name for name, text in helps.items() if "((" in text]
+
+
 def test_python_dash_m_runs_it_and_starts_without_torch():
     script = "import sys; from asrnorm.cli.main import main; main(['--version']); sys.exit('torch' in sys.modules)"
     assert subprocess.run([sys.executable, "-c", script], check=False).returncode == 0
