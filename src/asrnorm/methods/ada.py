@@ -15,6 +15,8 @@ from asrnorm.methods.base import METHODS, Images, Method
 from asrnorm.methods.growth import Growth, choose_rows
 from asrnorm.models import Classifier
 
+_HALF_A_LEVEL = 0.5 / 255
+
 
 @METHODS.register("ada")
 class ADA(Method):
@@ -83,7 +85,10 @@ class ADA(Method):
         return step % self.interval == 0 and 0 < step <= self.rounds * self.interval
 
     def grow(self, model: Classifier, pool: Images, step: int) -> dict[str, float]:
-        """Append a domain; return its size, the pool's, and the root mean square change of a pixel."""
+        """Append a domain; return its size, the pool's, how far pixels moved, and the share of images that did not.
+
+        The first is the root mean square over all pixels; an image counts as unmoved where none moved by half a level.
+        """
         return self.append_climbed(model, pool, self.starting_rows(pool, step))
 
     def starting_rows(self, pool: Images, step: int) -> Tensor:
@@ -111,21 +116,24 @@ class ADA(Method):
         rows = rows.to(pool.labels.device)
         batches = rows.split(self.ascent.piece(model, pool.images(rows[:1])))
         parts = []
-        squares = torch.zeros((), dtype=torch.float64, device=rows.device)
+        squares, unmoved = torch.zeros((2,), dtype=torch.float64, device=rows.device)
         lost = torch.zeros((), dtype=torch.bool, device=rows.device)
         climb = self.ascent.climber(model, bonus, captured=self.capture, lost=lost)
         own = batches[self.world.share(len(batches))] or (rows[:0],)
         for done, batch in enumerate(own, 1):
             images = pool.images(batch)
             parts.append(climb(images, pool.labels[batch]))
-            squares += (_as_float(parts[-1]) - images).double().square().sum()
+            moves = (_as_float(parts[-1]) - images).double()
+            squares += moves.square().sum()
+            unmoved += (moves.abs() < _HALF_A_LEVEL).flatten(1).all(1).sum()
             self.watch(done / len(own))
         if self.world.sum(lost.to(torch.int64)).item():
             raise DivergenceError("the ascent went to images that are not finite; try a lower method.ascent_lr")
         grown = self.world.gather(torch.cat(parts))
         pool.append(grown, pool.labels[rows])
         change = (self.world.sum(squares) / max(1, grown.numel())).sqrt().item()
-        return {"grown": len(grown), "pool": len(pool), "change": change}
+        share = self.world.sum(unmoved).item() / max(1, len(grown))
+        return {"grown": len(grown), "pool": len(pool), "change": change, "unmoved": share}
 
 
 def _as_float(images: Tensor) -> Tensor:

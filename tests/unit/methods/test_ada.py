@@ -53,8 +53,16 @@ def test_the_log_tells_how_far_the_images_went():
     method, pool, model = create_method("ada", growth="source", **SMALL), random_pool(10), SmoothNet()
     log = method.grow(model, pool, 2)
     change = grown(pool, 10) - pool.images(torch.arange(10))
-    assert log == {"grown": 10, "pool": 20, "change": pytest.approx(change.square().mean().sqrt().item(), rel=1e-5)}
+    size = pytest.approx(change.square().mean().sqrt().item(), rel=1e-5)
+    unmoved = (change.abs().amax((1, 2, 3)) < 0.5 / 255).double().mean().item()
+    assert log == {"grown": 10, "pool": 20, "change": size, "unmoved": unmoved}
     assert log["change"] > 0.01
+
+
+@pytest.mark.parametrize(("lr", "unmoved"), [(1e-9, 1.0), (1e4, 0.0)])
+def test_the_log_tells_how_many_images_stayed_where_they_were(lr, unmoved):
+    method = create_method("ada", interval=1, ascent_steps=2, ascent_batch=4, ascent_lr=lr, clip=True, quantize=True)
+    assert method.grow(SmoothNet(), random_pool(10), 1)["unmoved"] == unmoved
 
 
 def test_quantized_images_are_kept_as_levels():
