@@ -15,13 +15,20 @@ ROOT = Path(__file__).parents[1]
 PAGES = sorted([*ROOT.glob("*.md"), *ROOT.glob("docs/**/*.md")])
 # Reference pages whose Python blocks run from top to bottom; those of the how-to pages run in tests/docs.
 PASTED = (
+    "data/augmentation.md",
     "data/corruptions.md",
+    "data/digits_mini.md",
+    "data/index.md",
+    "data/pacs.md",
+    "data/synthetic.md",
     "evaluation/adversarial.md",
     "evaluation/shifted-val.md",
     "methods/index.md",
     "methods/rsc.md",
     "norms/asr.md",
     "norms/dsbn.md",
+    "recipes.md",
+    "reports.md",
 )
 HEADINGS = ("## Equation", "## Code", "## Departures", "## When to use it")
 
