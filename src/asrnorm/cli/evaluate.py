@@ -17,6 +17,7 @@ from asrnorm.cli.own_module import Modules, import_modules
 from asrnorm.cli.run_folder import open_run, read_assignments
 from asrnorm.cli.score_table import print_attacks, print_places, print_scores, print_validation
 from asrnorm.cli.scored_network import change_limits, change_norm, describe_device, validate_limits
+from asrnorm.cli.scored_place import score_places
 from asrnorm.cli.scored_suite import choose_suite, find_own_suite
 from asrnorm.config import RunConfig, content_hash, override
 from asrnorm.errors import InputError, WrongCallError
@@ -102,18 +103,7 @@ def _evaluate(
     if name is not None and not renew:
         check_free(run, name, config)
     chosen = loaded.suite if data is not None else choose_suite(run, loaded, config)
-    change_norm(loaded, config)
-    if config.precision != loaded.config.precision:
-        _cast(loaded, config.precision)
-    if "device" in assignments:
-        _move(loaded, config.device)
-    own = None
-    if config.confine != loaded.config.confine:
-        # Limits are lifted without any image; what that does on the source is told where it is scored too.
-        if config.confine or (data is None and config.suite.name == loaded.config.suite.name):
-            own = find_own_suite(run, loaded, config)
-        change_limits(loaded, config, own)
-
+    own = _change_network(run, loaded, config, of_suite=data is None, move="device" in assignments)
     if statistics:
         _analyze(run, loaded, config, chosen)
         return
@@ -128,16 +118,12 @@ def _evaluate(
         "resize": loaded.input_size,  # whatever the other suite's is
     }
     if data is not None:
-        places, failed, unreadable = _score_places(loaded, data, limit, form)
-        lacking = {"missing": list(failed), "unreadable": list(map(str, unreadable))}
-        write_numbers(json.dumps(_describe(run, loaded.config, config, places, {}, data) | lacking, indent=2))
-        if failed:
-            first, error = next(iter(failed.items()))
-            rest = f" ({len(failed)} of {len(failed) + len(places)} places)" if len(failed) > 1 else ""
-            raise InputError(f"{first} was not scored{rest}: {error}")
-        if unreadable:
-            rest = f" and {len(unreadable) - 1:,} more" if len(unreadable) > 1 else ""
-            raise InputError(f"scored without images that cannot be read: {unreadable[0]}{rest}; --json names all")
+        places = score_places(loaded, data, limit, form, _progress)
+        if places.scores:
+            print_places(places.scores)
+        described = _describe(run, loaded.config, config, places.scores, {}, data)
+        write_numbers(json.dumps(described | places.gaps(), indent=2))
+        places.refuse_gaps()
         return
     scores = _score_suite(loaded, chosen, limit, form)
     attacks = _attack(loaded, chosen, scores.source, config.seed, limit, form) if config.adversarial else {}
@@ -150,6 +136,22 @@ def _evaluate(
         device = describe_device(loaded.model)
         facts: dict[str, Any] = {"edition": chosen.edition, "validation": validation, "device": device}
         keep_result(run, name, config, scores, attacks, seconds, **facts)
+
+
+def _change_network(run: Path, loaded: "LoadedRun", config: RunConfig, *, of_suite: bool, move: bool) -> "Suite | None":
+    """Let the network be what is to be scored; return the suite of its training where limits were set or lifted."""
+    change_norm(loaded, config)
+    if config.precision != loaded.config.precision:
+        _cast(loaded, config.precision)
+    if move:
+        _move(loaded, config.device)
+    if config.confine == loaded.config.confine:
+        return None
+    # Limits are lifted without any image; what that does on the source is told where it is scored too.
+    is_told = config.confine or (of_suite and config.suite.name == loaded.config.suite.name)
+    own = find_own_suite(run, loaded, config) if is_told else None
+    change_limits(loaded, config, own)
+    return own
 
 
 def _refuse_mixtures(assignments: Mapping[str, object], data: Path | None, name: str | None, statistics: bool) -> None:
@@ -181,36 +183,6 @@ def _analyze(run: Path, loaded: "LoadedRun", config: RunConfig, suite: "Suite") 
     )
     path = keep_statistics(run, arrays)
     typer.echo(f"{path}: learned statistics of {len(arrays['domain']):,} images")
-
-
-def _score_places(
-    loaded: "LoadedRun", data: Path, limit: int, form: dict[str, Any]
-) -> tuple[list["DomainScore"], dict[str, InputError], list[Path]]:
-    """Score and show every place that can be; return the scores, why others have none, and what cannot be read."""
-    from asrnorm.data.place import open_places, part_unreadable
-    from asrnorm.evaluation import score_domains
-
-    places = open_places(data, loaded.classes, loaded.suite.image_size)
-    scores: list[DomainScore] = []
-    failed: dict[str, InputError] = {}
-    unreadable: list[Path] = []
-    with _progress(len(places)) as report:
-        options = {**form, "report": report, "limit": limit}
-        for name, images in places.items():
-            try:
-                try:
-                    scores += score_domains(loaded.model, {name: images}, **options)
-                except InputError:
-                    readable, lost = part_unreadable(images)
-                    if not lost or not len(readable):
-                        raise
-                    scores += score_domains(loaded.model, {name: readable}, **options)
-                    unreadable += lost
-            except InputError as error:
-                failed[name] = error
-    if scores:
-        print_places(scores)
-    return scores, failed, unreadable
 
 
 def _score_suite(loaded: "LoadedRun", suite: "Suite", limit: int, form: dict[str, Any]) -> "SuiteScore":
