@@ -47,6 +47,11 @@ _KIND_OF_FOREIGN_NAME = {
     "LayerNorm2d": "layer2d",
     "LayerNormAct2d": "layer2d",
 }
+# Axes of a batch; others than these the layer refuses, or takes for a single image.
+_RANK_OF_TYPE: dict[type, int] = {
+    **dict.fromkeys((nn.BatchNorm2d, nn.InstanceNorm2d), 4),
+    **dict.fromkeys((nn.BatchNorm3d, nn.InstanceNorm3d), 5),
+}
 _TORCH_NORMS = (_BatchNorm, _InstanceNorm, nn.GroupNorm, nn.LayerNorm)
 _FOREIGN_HOMES = ("timm.", "torchvision.", "detectron2.")
 
@@ -83,6 +88,7 @@ class Recognized:
     drop: nn.Module | None = None
     act: nn.Module | None = None
     num_groups: int | None = None
+    input_rank: int | None = None
     is_synchronized: bool = False
 
     def factory(self, fallback: dict[str, Any]) -> dict[str, Any]:
@@ -203,6 +209,7 @@ def _read(module: nn.Module, base: type) -> Recognized | Unsupported:
         drop=_unless_identity(parts["drop"]),
         act=_unless_identity(parts["act"]),
         num_groups=getattr(module, "num_groups", None) if kind == "group" else None,
+        input_rank=_RANK_OF_TYPE.get(base),
         is_synchronized=isinstance(module, nn.SyncBatchNorm),
     )
 

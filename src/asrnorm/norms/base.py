@@ -33,10 +33,13 @@ class NormLayer(nn.Module):
     Attributes:
         process_sum: set where several processes share a batch, so that its statistics are those of all of it.
         fuses_relu: whether `forward` takes `activation="relu"`.
+        input_rank: the number of axes that an input must have; set where the layer replaces one that tells a batch from
+            a single image by it.
     """
 
     num_features: int
     fuses_relu = False
+    input_rank: int | None = None
     process_sum: ProcessSum | None = None
 
     def check_input(self, x: Tensor) -> None:
@@ -55,6 +58,11 @@ class NormLayer(nn.Module):
             )
         if x.ndim < 2:
             raise InputError(f"{self.label()}: expected input (N, C, ...), got shape {_show(x)}")
+        if self.input_rank is not None and x.ndim != self.input_rank:
+            raise InputError(
+                f"{self.label()}: expected input of {self.input_rank} axes, as the layer that it replaces, got shape "
+                f"{_show(x)}; for a single image add the batch axis with x.unsqueeze(0)"
+            )
         if x.shape[1] != self.num_features:
             unbatched = x.ndim == 3 and x.shape[0] == self.num_features
             hint = "; for a single image add the batch axis with x.unsqueeze(0)" if unbatched else ""

@@ -49,7 +49,8 @@ def test_known_layers_are_recognized_and_converted(layer, kind):
     assert isinstance(what, Recognized)
     assert (what.kind, what.num_features) == (kind, 8)
     model = asrnorm.convert(nn.Sequential(layer), "asr", kinds=(kind,))
-    assert model(torch.randn(2, 8, 4, 4)).shape == (2, 8, 4, 4)
+    shape = (2, 8, 4, 4, 4) if isinstance(layer, nn.BatchNorm3d) else (2, 8, 4, 4)
+    assert model(torch.randn(shape)).shape == shape
     assert asrnorm.revert(model)[0] is layer
 
 

@@ -11,7 +11,7 @@ import torch
 from torch import nn
 
 import asrnorm
-from asrnorm.errors import ConversionError, InputTypeError, UnknownNameError
+from asrnorm.errors import ConversionError, InputError, InputTypeError, UnknownNameError
 from asrnorm.norms import ASRNorm2d, BatchNorm
 from helpers.small_net import small_net, trained
 
@@ -290,3 +290,19 @@ def test_a_model_compiled_in_place_is_refused_with_its_own_way_out():
     with pytest.raises(ConversionError, match=r"compiled in place: .*copy\.deepcopy"):
         asrnorm.convert(model, "asr")
     assert asrnorm.conversion_summary(asrnorm.convert(copy.deepcopy(model), "asr")).converted
+
+
+@pytest.mark.parametrize("norm", ["asr", "in", "bn", "dsbn", "none"])
+@pytest.mark.parametrize("kind", [nn.InstanceNorm2d, nn.BatchNorm2d])
+def test_a_single_image_is_not_taken_for_a_batch_where_its_sides_fit(kind, norm):
+    model = asrnorm.convert(nn.Sequential(kind(4)), norm, kinds=("batch", "instance"))
+    image = torch.randn(4, 4, 6)
+    with pytest.raises(InputError, match=r"expected input of 4 axes.*got shape \(4, 4, 6\).*unsqueeze\(0\)"):
+        model(image)
+    assert model(image[None]).shape == (1, 4, 4, 6)
+    assert copy.deepcopy(model)[0].input_rank == 4
+
+
+def test_a_layer_that_took_any_number_of_axes_still_does():
+    model = asrnorm.convert(nn.Sequential(nn.GroupNorm(2, 4)), "asr", kinds=("group",))
+    assert model(torch.randn(2, 4, 6)).shape == (2, 4, 6)
