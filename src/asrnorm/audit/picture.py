@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from asrnorm.data.even_choice import choose_evenly
-from asrnorm.data.folder_listing import list_labeled, order_classes
+from asrnorm.data.folder_listing import list_labeled, order_classes, refuse_links_to_one
 from asrnorm.data.image import read_image
 from asrnorm.data.image_table import Sample, to_nfc
 from asrnorm.errors import InputError
@@ -58,9 +58,10 @@ def read_pictures(folder: Path, size: tuple[int, int], limit: int | None = None)
         limit: the most images; `None` takes all.
 
     Raises:
-        InputError: no image, one class, or none that can be read.
+        InputError: no image, one class, an image under two names, or none that can be read.
     """
     samples = list_labeled(folder, skip_empty=True)
+    refuse_links_to_one(folder, samples)
     spelled = {to_nfc(sample.label): sample.label for sample in samples}  # of all domains that a table may have
     classes = order_classes(spelled.values())  # as their folders spell them: a model may know no more than this order
     if len(classes) < 2:

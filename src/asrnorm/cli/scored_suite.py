@@ -29,6 +29,7 @@ def choose_suite(run: Path, loaded: "LoadedRun", config: RunConfig) -> "Suite":
         WrongCallError: an option that parts the images in another way than the run did.
     """
     from asrnorm.data import SUITES, create_suite
+    from asrnorm.data.image_table import to_nfc
 
     theirs, mine = loaded.config.suite, config.suite
     try:
@@ -48,7 +49,7 @@ def choose_suite(run: Path, loaded: "LoadedRun", config: RunConfig) -> "Suite":
     own = _at_its_place(loaded, config) if mine.name == theirs.name else None
     if own is not None and _has_its_images(run, theirs, mine, own):
         refuse_other_split(theirs, mine, own.sources, suite.sources)
-    if suite.classes != loaded.classes:
+    if list(map(to_nfc, suite.classes)) != list(map(to_nfc, loaded.classes)):
         raise InputError(
             f"the run knows the classes {_shorten(loaded.classes)}, "
             f"suite {suite.name!r} has {_shorten(suite.classes)}; they must be the same"

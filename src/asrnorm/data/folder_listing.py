@@ -121,7 +121,7 @@ def find_images(folder: Path) -> list[Path]:
 
 
 def refuse_links_to_one(root: Path, samples: list[Sample]) -> None:
-    """Refuse an image under two names, linked or hard-linked: it could be trained on and chosen by.
+    """Refuse an image under two names, linked or hard-linked: it could be trained on and chosen by, or count twice.
 
     Raises:
         InputError: with both names.
@@ -144,7 +144,7 @@ def refuse_links_to_one(root: Path, samples: list[Sample]) -> None:
 
 
 def collect_classes(samples: list[Sample], root: Path) -> tuple[str, ...]:
-    """Return the class names that every domain shares, in one Unicode form and in the order of `order_classes`.
+    """Return the class names that every domain shares, in one Unicode form; `order_classes` of them as first spelled.
 
     Raises:
         InputError: domains differ in their classes; the message shows how.
@@ -154,13 +154,16 @@ def collect_classes(samples: list[Sample], root: Path) -> tuple[str, ...]:
         ('9', '10')
     """
     found: dict[str, set[str]] = {}
+    spelled: dict[str, str] = {}
     for sample in samples:
-        found.setdefault(sample.domain, set()).add(to_nfc(sample.label))
+        name = to_nfc(sample.label)
+        spelled.setdefault(name, sample.label)
+        found.setdefault(sample.domain, set()).add(name)
     union = set().union(*found.values())
     lacking = [f"{domain} lacks {', '.join(sorted(union - own))}" for domain, own in found.items() if own != union]
     if lacking:
         raise InputError(f"{root}: the domains have different classes: {'; '.join(lacking)}")
-    return order_classes(union)
+    return tuple(map(to_nfc, order_classes(spelled.values())))
 
 
 def order_classes(names: Collection[str]) -> tuple[str, ...]:

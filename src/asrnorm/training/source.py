@@ -10,6 +10,7 @@ from typing import Any
 from asrnorm.config import RunConfig
 from asrnorm.data import Suite, create_suite
 from asrnorm.data.fetch.weight_file import find_weights
+from asrnorm.data.image_table import to_nfc
 from asrnorm.errors import AsrnormError, InputError
 
 START_OVER = "start over with --fresh"
@@ -154,7 +155,7 @@ def refuse_other_data(
         named, sized = begun.get("listing", listing), begun.get("sizes", sizes)
     except (OSError, ValueError, KeyError, TypeError, RecursionError):
         return
-    if before != list(classes):
+    if [to_nfc(str(name)) for name in before] != list(map(to_nfc, classes)):
         gone = ", ".join(str(name) for name in before if name not in classes) or "none"
         new = ", ".join(name for name in classes if name not in before) or "none"
         raise InputError(f"{path.parent}: the run was begun with other classes (gone: {gone}; new: {new}); {otherwise}")

@@ -88,3 +88,10 @@ def test_nothing_readable_names_the_first_file(tmp_path):
         path.write_bytes(b"")
     with pytest.raises(InputError, match=r"none of 3 images can be read; the first: .*0.png"):
         read_pictures(tmp_path / "data", (8, 8))
+
+
+def test_an_image_of_two_classes_is_refused(tmp_path):
+    make_folder(tmp_path / "data", per_class=2, side=8)
+    (tmp_path / "data" / "blue" / "also").symlink_to(tmp_path / "data" / "red")
+    with pytest.raises(InputError, match="are one file; remove the link"):
+        read_pictures(tmp_path / "data", (8, 8))

@@ -199,6 +199,11 @@ def test_names_in_two_unicode_forms_are_one_class(tmp_path):
     assert {sample.label for sample in list_images(tmp_path) if sample.domain == "photo"} == {NFD, "Birne"}
 
 
+def test_classes_stay_in_the_order_of_their_folders_in_either_unicode_form(tmp_path):
+    write_folder(tmp_path, domains=("art", "photo"), classes=(NFD, "Birne"), count=1)
+    assert collect_classes(list_images(tmp_path), tmp_path) == (NFC, "Birne")  # sorted by the letter that is first
+
+
 @pytest.mark.parametrize("look", [lambda root: list_images(root), lambda root: list_labeled(root / "art")])
 def test_a_domain_with_both_forms_of_a_name_is_refused(tmp_path, look):
     write_folder(tmp_path, domains=("art",), classes=(NFC, NFD), count=1)

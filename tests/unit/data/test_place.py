@@ -54,6 +54,23 @@ def test_an_empty_class_is_passed_over_and_named(tmp_path, caplog, place):
     assert caplog.messages == [f"{tmp_path}: folders of classes without an image are passed over: {place}cat"]
 
 
+def test_a_place_without_any_image_is_told_of_where_it_is_scored(tmp_path):
+    put(tmp_path, "north/dog/0.png")
+    (tmp_path / "south" / "cat").mkdir(parents=True)
+    (tmp_path / "notes").mkdir()
+    assert {name: len(data) for name, data in open_places(tmp_path, CLASSES, (4, 4)).items()} == {
+        "north": 1,
+        "south": 0,
+    }
+
+
+def test_an_image_of_two_classes_is_refused(tmp_path):
+    put(tmp_path, "cat/0.png", "dog/0.png")
+    (tmp_path / "cat" / "also").symlink_to(tmp_path / "dog")
+    with pytest.raises(InputError, match=r"cat/also/0\.png and dog/0\.png are one file; remove the link"):
+        open_places(tmp_path, CLASSES, (4, 4))
+
+
 def test_nothing_but_empty_classes_is_one_line(tmp_path, caplog):
     (tmp_path / "dog").mkdir()
     with pytest.raises(InputError, match="no images in it; expected <class>/<image>"):

@@ -37,6 +37,14 @@ def test_other_classes_are_refused(tmp_path, now, change):
         refuse_other_data(path, now, 10)
 
 
+def test_classes_in_another_unicode_form_are_the_same(tmp_path):
+    path = tmp_path / "env.json"
+    record_environment(path, {"commit": "", "classes": ["A\u0308pfel", "Birne"]})
+    refuse_other_data(path, ["\u00c4pfel", "Birne"], 10)
+    with pytest.raises(InputError, match="begun with other classes"):
+        refuse_other_data(path, ["Birne", "\u00c4pfel"], 10)
+
+
 def test_another_number_of_images_is_refused(tmp_path):
     path = tmp_path / "env.json"
     record_environment(path, {"commit": "", "classes": ["cat", "dog"], "images": 1200})
