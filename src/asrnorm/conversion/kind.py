@@ -138,7 +138,7 @@ def recognize(module: nn.Module) -> Recognized | Unsupported | None:
     if parametrize.is_parametrized(module) and isinstance(module, _TORCH_NORMS):
         return Unsupported("parametrized; remove the parametrization first")
     base = _nearest_known(type(module))
-    if base is None or _overridden(type(module), base):
+    if base is None or _changed(module, base):
         return _why_not(module)
     if any(isinstance(hook, RENEWING) for hook in module._forward_pre_hooks.values()):
         return Unsupported("pruned, or its weight is renewed at every call; make that permanent first")
@@ -152,7 +152,7 @@ def _why_not(module: nn.Module) -> Unsupported | None:
         return Unsupported(f"is {own.__name__} already")
     if isinstance(module, _TORCH_NORMS):
         base = next(c for c in own.__mro__ if _kind(c) is not None or c.__module__.startswith("torch."))
-        if changed := _overridden(own, base):
+        if changed := _changed(module, base):
             return Unsupported(
                 f"an unknown subclass of {base.__name__} that overrides {', '.join(changed)}, which a conversion would "
                 "lose; exchange it yourself for a layer from asrnorm.create_norm"
@@ -179,16 +179,20 @@ def _is_foreign(own: type) -> bool:
     return own.__module__.startswith(_FOREIGN_HOMES)
 
 
-def _overridden(own: type, base: type) -> list[str]:
-    """What a subclass has in another form than its base and may compute otherwise."""
+def _changed(module: nn.Module, base: type) -> list[str]:
+    """What a layer, or the subclass that it is of, has in another form than its base and may compute otherwise."""
+    own = type(module)
+    methods = {name for name in dir(base) if not name.startswith("__") and callable(getattr_static(base, name))}
+    itself = sorted(methods & vars(module).keys() - _NOT_COMPUTED)
     if own is base:
-        return []
+        return itself
     names = {name for name in dir(base) if not name.startswith("__")} | _CALLED | _VALUES
-    return [
+    overridden = [
         name
         for name in sorted(names - _NOT_COMPUTED)
         if getattr_static(own, name, None) is not getattr_static(base, name, None)
     ]
+    return list(dict.fromkeys([*overridden, *itself]))
 
 
 def _read(module: nn.Module, base: type) -> Recognized | Unsupported:
@@ -209,7 +213,7 @@ def _read(module: nn.Module, base: type) -> Recognized | Unsupported:
         drop=_unless_identity(parts["drop"]),
         act=_unless_identity(parts["act"]),
         num_groups=getattr(module, "num_groups", None) if kind == "group" else None,
-        input_rank=_RANK_OF_TYPE.get(base),
+        input_rank=_RANK_OF_TYPE.get(base, getattr(module, "input_rank", None)),
         is_synchronized=isinstance(module, nn.SyncBatchNorm),
     )
 

@@ -47,7 +47,7 @@ def exchange(
 
     Gain and bias take the place, the group and the optimizer state (momentum and the like) of the values they
     inherit, for every domain where a layer has one pair for each; the other new parameters are put beside the first of
-    the two. In a group they are in the order of the layer.
+    the two. In a group they are in the order of the layer, as those of the old one were; what comes back, in its own.
 
     Args:
         optimizer: changed in place.
@@ -64,7 +64,7 @@ def exchange(
         successors = {} if was_out else _successors(old, new)
         heirs = {id(heir) for found in successors.values() for heir in found}
         rest = {key: p for key, p in new.named_parameters() if id(p) not in heirs}
-        known = _replace_in_groups(optimizer, name, old, new, successors, {} if was_out else rest)
+        known = _replace_in_groups(optimizer, name, old, new, successors, {} if was_out else rest, home or {})
         for parameter in old.parameters():
             state = optimizer.state.pop(parameter, None)
             if state is not None:
@@ -97,9 +97,11 @@ def _replace_in_groups(
     new: nn.Module,
     successors: dict[Tensor, tuple[Tensor, ...]],
     rest: dict[str, nn.Parameter],
+    home: Homes,
 ) -> bool:
-    gone = {id(parameter) for parameter in old.parameters()}
+    gone = {id(parameter): rank for rank, parameter in enumerate(old.parameters())}
     key_of = {id(parameter): key for key, parameter in new.named_parameters()}
+    before = {id(p): home.get(key, (len(home), 0)) for key, p in new.named_parameters()}
     waiting = dict(rest)
     known = False
     for group in optimizer.param_groups:
@@ -118,12 +120,16 @@ def _replace_in_groups(
             own = {key_of[id(heir)]: heir for heir in successors.get(parameter, ())}
             _append(group, name, {**own, **waiting})
             waiting = {}
-        _put_in_order(group, list(key_of))
+        stood = [gone[id(parameter)] for parameter in parameters if id(parameter) in gone]
+        if home:
+            _put_in_order(group, sorted(before, key=lambda identity: before[identity]))
+        elif stood == sorted(stood):  # as in the layer: not in an optimizer that was given them otherwise
+            _put_in_order(group, list(key_of))
     return known
 
 
 def _put_in_order(group: dict[str, Any], layer: list[int]) -> None:
-    """Let a layer's parameters, by `id`, follow each other as in the layer, in the places that they have together.
+    """Let a layer's parameters, by `id`, follow each other as in `layer`, in the places that they have together.
 
     An optimizer that is made anew for the converted network has them so, and its state is loaded by place.
     """

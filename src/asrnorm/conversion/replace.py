@@ -85,9 +85,8 @@ def build_replacement(
     make = NORMS[factory] if isinstance(factory, str) else factory
     norm = make(what.num_features, **arguments)
     inherit_values(norm, what)
-    for layer in norm.modules():
-        if isinstance(layer, NormLayer):
-            layer.input_rank = what.input_rank
+    if isinstance(norm, NormLayer):
+        norm.input_rank = what.input_rank
     if isinstance(norm, NoNorm):
         norm.copies = True
     if what.running_mean is not None and hasattr(old, "momentum") and "momentum" not in options:

@@ -135,8 +135,8 @@ class NormLayer(nn.Module):
                 value = self.read_option(name)
             except AttributeError:  # a layer need not keep its options, and one from an old pickle may lack new ones
                 continue
-            # A tensor or module is what the layer made of an option, not the option.
-            if not isinstance(value, Tensor | nn.Module) and value != default:
+            # A tensor, array or module is what the layer made of an option, not the option.
+            if not isinstance(value, Tensor | nn.Module) and (value != default) is True:
                 shown.append(f"{name}={value!r}")
         return ", ".join(shown)
 

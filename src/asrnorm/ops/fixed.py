@@ -38,7 +38,9 @@ def _wants_gradient_of_input_alone(x: Tensor, *others: Tensor) -> bool:
         return False
     from asrnorm.ops.triton import launch  # needs no Triton
 
-    return not launch.is_traced(x) and not any(other.requires_grad for other in others)
+    if launch.is_traced(x) or any(other.requires_grad for other in others):
+        return False
+    return torch.autograd.forward_ad._current_level < 0  # PyTorch's own has that derivative too
 
 
 class _FixedNorm(torch.autograd.Function):

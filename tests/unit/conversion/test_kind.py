@@ -281,3 +281,12 @@ def test_a_variance_that_starts_eps_below_one_is_no_training():
 def test_running_values_without_data_are_no_training():
     assert not recognize(uncounted(device="meta")).is_trained()
     assert not recognize(nn.BatchNorm2d(8, affine=False, track_running_stats=False)).is_trained()
+
+
+@pytest.mark.parametrize("kind", [nn.BatchNorm2d, type("Own", (nn.BatchNorm2d,), {})])
+def test_a_layer_with_a_forward_of_its_own_is_left_alone(kind):
+    layer = kind(8)
+    layer.forward = lambda x: 0 * x
+    what = recognize(layer)
+    assert isinstance(what, Unsupported)
+    assert "overrides forward" in what.reason

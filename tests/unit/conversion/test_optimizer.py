@@ -254,3 +254,17 @@ def test_a_state_saved_before_a_conversion_loads_after_it_was_undone():
     optimizer.load_state_dict(saved)
     step(model, optimizer)
     assert all(optimizer.state[parameter]["exp_avg"].shape == parameter.shape for parameter in model.parameters())
+
+
+@pytest.mark.parametrize("norm", ["asr", "bin", "in", "none"])
+def test_parameters_that_stood_in_another_order_come_back_to_it(norm):
+    model = net()
+    optimizer = torch.optim.SGD(list(reversed(list(model.parameters()))), lr=0.01, momentum=0.9)
+    step(model, optimizer)
+    before, saved = in_groups(optimizer), copy.deepcopy(optimizer.state_dict())
+    momentum = optimizer.state[model[1].bias]["momentum_buffer"].clone()
+    asrnorm.convert(model, norm, optimizer=optimizer)
+    asrnorm.revert(model, optimizer=optimizer)
+    assert [id(p) for p in in_groups(optimizer)] == [id(p) for p in before]
+    optimizer.load_state_dict(saved)
+    assert torch.equal(optimizer.state[model[1].bias]["momentum_buffer"], momentum)

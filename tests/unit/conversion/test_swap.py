@@ -12,7 +12,7 @@ from torch import nn
 
 import asrnorm
 from asrnorm.errors import ConversionError, InputError, InputTypeError, UnknownNameError
-from asrnorm.norms import ASRNorm2d, BatchNorm
+from asrnorm.norms import ASRNorm2d, BatchNorm, NormLayer
 from helpers.small_net import small_net, trained
 
 
@@ -306,3 +306,19 @@ def test_a_single_image_is_not_taken_for_a_batch_where_its_sides_fit(kind, norm)
 def test_a_layer_that_took_any_number_of_axes_still_does():
     model = asrnorm.convert(nn.Sequential(nn.GroupNorm(2, 4)), "asr", kinds=("group",))
     assert model(torch.randn(2, 4, 6)).shape == (2, 4, 6)
+
+
+def test_the_axes_are_asked_of_the_layer_alone_and_kept_by_the_next():
+    class Flat(NormLayer):
+        def __init__(self, num_features, **factory):
+            super().__init__()
+            self.num_features = num_features
+            self.inner = asrnorm.create_norm("gn", num_features, num_groups=2, **factory)
+
+        def forward(self, x):
+            return self.inner(x.flatten(2)).view_as(x)
+
+    x = torch.randn(2, 8, 4, 4)
+    assert asrnorm.convert(nn.Sequential(nn.BatchNorm2d(8)), Flat)(x).shape == x.shape
+    twice = asrnorm.convert(asrnorm.convert(nn.Sequential(nn.BatchNorm2d(8)), "bn", layers="all"), "asr", layers="all")
+    assert twice[0].input_rank == 4

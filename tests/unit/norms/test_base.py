@@ -1,5 +1,6 @@
 """What norms have in common: against PyTorch's own layers, fresh starts, mapping, refusals."""
 
+import numpy as np
 import pytest
 import torch
 from torch import nn
@@ -103,3 +104,12 @@ def test_every_domain_has_the_momentum_that_is_shown():
     for domain in layer.domains:
         domain.momentum = None
     assert layer.extra_repr() == "8, num_domains=2, momentum=None"
+
+
+def test_an_option_kept_as_an_array_is_not_shown():
+    class Weighted(NormLayer):
+        def __init__(self, num_features, *, weights=None, slope=1.0):
+            super().__init__()
+            self.num_features, self.weights, self.slope = num_features, weights, slope
+
+    assert repr(Weighted(4, weights=np.ones(3), slope=2.0)) == "Weighted(4, slope=2.0)"
