@@ -64,7 +64,8 @@ def test_the_quick_start_runs_as_printed(index):
 
 
 @pytest.mark.parametrize("name", PASTED)
-def test_blocks_of_a_page_can_be_pasted(name):
+def test_blocks_of_a_page_can_be_pasted(name, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)  # some write files
     page = ROOT / "docs" / name
     names = {"__name__": "__page__"}
     for block in blocks(page):

@@ -97,7 +97,9 @@ def load_strictly(network: nn.Module, state: dict[str, Tensor], path: str | Path
     ]
     try:
         network.load_state_dict(state)  # its layers may take what they lack, as limits of a learned mean
-    except RuntimeError as error:
+    except Exception as error:  # of layers that load in ways of their own, anything
+        if not strange and not isinstance(error, RuntimeError):
+            raise
         raise InputError(
             f"{path}: not the weights of this {type(network).__name__}: it "
             + (strange[0] if strange else f"does not load ({first_line(error)})")

@@ -168,7 +168,7 @@ def table7() -> Study:
             "The paper gives no deviation, and what differs between its training and ours is not known.",
             "The order of BN and ASR-Norm under attack is not the paper's: with either seed, ASR-Norm is ahead only "
             "under FGSM of 8 levels. The order depends on the length of the training: after a fifth of it, ASR-Norm "
-            "is ahead of BN in the paper's column, with ADA (69.7 to 63.6) and without (74.6 to 67.5, runs of "
+            "is ahead of BN in the paper's column, with ADA (69.7 to 63.6) and without (74.5 to 67.5, runs of "
             "cifar-erm; two seeds each). And it depends on the attack: at that scale IN is behind both under the "
             "ascents, and without ADA ahead of both under PGD from 1 level on.",
             "Training with ADA for the paper's 78,200 steps makes both more vulnerable: under PGD of half a level "

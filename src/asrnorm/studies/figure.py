@@ -149,8 +149,8 @@ def corruptions() -> Study:
         footnotes=(
             "The paper prints no numbers in its figure; its text says that ASR-Norm improves over BN for most types, "
             "except for brightness. Here it is above BN for every one except brightness and JPEG, with either seed.",
-            "At the short scale brightness is the only exception. IN, run at that scale with one seed, is ahead of "
-            "ASR-Norm for fog and contrast.",
+            "At the short scale, on average over the seeds, brightness is the only exception. IN, run at that scale "
+            "with one seed, is ahead of ASR-Norm for fog and contrast.",
             GENERATED,
             ADA_READING,
         ),

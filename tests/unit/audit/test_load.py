@@ -12,7 +12,7 @@ from torch import nn
 import asrnorm
 from asrnorm.audit import ModuleSubject
 from asrnorm.audit.form import Form
-from asrnorm.audit.library import _count_classes
+from asrnorm.audit.library import _count_classes, load_strictly
 from asrnorm.audit.load import load_subject
 from asrnorm.errors import InputError, MissingDependencyError, WrongCallError
 from helpers.audited import MODULE, ColorNet
@@ -336,3 +336,15 @@ def test_a_network_is_audited_in_evaluation_mode_whatever_mode_it_came_in():
     assert torch.equal(subject.predict(images), subject.predict(images))
     torch.testing.assert_close(subject.predict(images)[:1], subject.predict(images[:1]))
     assert not network.training
+
+
+def test_a_layer_that_loads_in_its_own_way_and_lacks_something_is_one_line():
+    class Own(nn.Linear):
+        def _load_from_state_dict(self, state, prefix, *rest):  # noqa: ARG002
+            self.scale = state[f"{prefix}scale"]
+
+        def state_dict(self, **options):
+            return {**super().state_dict(**options), f"{options.get('prefix', '')}scale": torch.ones(1)}
+
+    with pytest.raises(InputError, match=r"w\.pth: not the weights of this Own: it lacks scale"):
+        load_strictly(Own(3, 2), {"weight": torch.zeros(2, 3), "bias": torch.zeros(2)}, "w.pth")
