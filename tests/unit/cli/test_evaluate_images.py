@@ -111,6 +111,17 @@ def test_a_place_that_fails_without_its_unreadable_images_too_takes_no_other_wit
     assert values["unreadable"] == []
 
 
+def test_a_place_without_images_is_missing_and_the_others_are_scored(tmp_path, monkeypatch):
+    run, folder = install_run(monkeypatch, tmp_path / "run", ToySuite()), tmp_path / "run"
+    for place in ("north", "south"):
+        (tmp_path / "new" / place / run.classes[0]).mkdir(parents=True)
+    Image.fromarray(ToySuite().source_test.images[0]).save(tmp_path / "new" / "north" / run.classes[0] / "0.png")
+    result = call(folder, "--data", tmp_path / "new", "--json", tmp_path / "scores.json")
+    assert str(result.exception) == "south was not scored: domain 'south' has no images to score"
+    values = json.loads((tmp_path / "scores.json").read_text())
+    assert ([place["name"] for place in values["domains"]], values["missing"]) == (["north"], ["south"])
+
+
 def test_images_of_another_suite_come_at_the_size_that_the_network_was_trained_for(tmp_path, monkeypatch):
     monkeypatch.setitem(SUITES._entries, "toy_large", lambda: ToySuite(targets=("far",), size=(16, 16)))
     run = install_run(monkeypatch, tmp_path / "run", ToySuite())
