@@ -5,7 +5,7 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
-from asrnorm.data.image_table import to_nfc
+from asrnorm.data.class_name import to_nfc
 from asrnorm.errors import InputError, first_line
 
 _MOST_NAMED = 4

@@ -29,7 +29,7 @@ def choose_suite(run: Path, loaded: "LoadedRun", config: RunConfig) -> "Suite":
         WrongCallError: an option that parts the images in another way than the run did.
     """
     from asrnorm.data import SUITES, create_suite
-    from asrnorm.data.image_table import to_nfc
+    from asrnorm.data.class_name import to_nfc
 
     theirs, mine = loaded.config.suite, config.suite
     try:

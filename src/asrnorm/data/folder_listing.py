@@ -6,8 +6,9 @@ from collections import Counter
 from collections.abc import Collection, Iterator
 from pathlib import Path
 
+from asrnorm.data.class_name import refuse_two_spellings, to_nfc
 from asrnorm.data.image import ENDINGS
-from asrnorm.data.image_table import Sample, read_table, refuse_two_spellings, to_nfc
+from asrnorm.data.image_table import Sample, read_table
 from asrnorm.errors import InputError
 
 _MOST_NAMED = 8

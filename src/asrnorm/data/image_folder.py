@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 
 from asrnorm.data.base import IMAGENET_MEAN, IMAGENET_STD, SUITES, Data, Part, Suite
 from asrnorm.data.cache import EntryWriter, cache_folder, describe_files, open_entry
+from asrnorm.data.class_name import to_nfc
 from asrnorm.data.domain import Names, check_domains, choose_domains, split_names
 from asrnorm.data.file_set import FileSet
 from asrnorm.data.folder_listing import (
@@ -24,7 +25,7 @@ from asrnorm.data.folder_listing import (
 )
 from asrnorm.data.image import read_images
 from asrnorm.data.image_set import ImageSet, concatenate
-from asrnorm.data.image_table import Sample, to_nfc
+from asrnorm.data.image_table import Sample
 from asrnorm.data.split import split_stratified
 from asrnorm.errors import InputError
 

@@ -5,9 +5,10 @@ from pathlib import Path
 
 import numpy as np
 
+from asrnorm.data.class_name import to_nfc
 from asrnorm.data.file_set import FileSet
 from asrnorm.data.folder_listing import is_one_domain, list_domains, list_images, list_labeled, refuse_links_to_one
-from asrnorm.data.image_table import Sample, to_nfc
+from asrnorm.data.image_table import Sample
 from asrnorm.errors import InputError, UnknownNameError, describe_unknown
 
 _FORMS = "<class>/<image> of one place or <place>/<class>/<image>"

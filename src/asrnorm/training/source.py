@@ -9,8 +9,8 @@ from typing import Any
 
 from asrnorm.config import RunConfig
 from asrnorm.data import Suite, create_suite
+from asrnorm.data.class_name import to_nfc
 from asrnorm.data.fetch.weight_file import find_weights
-from asrnorm.data.image_table import to_nfc
 from asrnorm.errors import AsrnormError, InputError
 
 START_OVER = "start over with --fresh"
