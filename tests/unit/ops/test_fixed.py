@@ -100,6 +100,16 @@ def test_a_layer_in_evaluation_takes_it_where_its_parameters_are_held_fixed(devi
 
 
 @pytest.mark.gpu
+def test_the_derivative_along_a_direction_is_there_too():
+    x, *given = values((2, 3, 2, 2), "cuda")
+    with torch.autograd.forward_ad.dual_level():
+        dual = torch.autograd.forward_ad.make_dual(x.requires_grad_(), torch.ones_like(x))
+        tangent = torch.autograd.forward_ad.unpack_dual(ops.fixed_norm(dual, *given, 1e-3)).tangent
+    factor = given[2] / (given[1] + 1e-3).sqrt()
+    torch.testing.assert_close(tangent, factor[:, None, None].expand_as(x))
+
+
+@pytest.mark.gpu
 def test_whoever_asks_for_plain_operations_gets_pytorch_s_gradient():
     x, *given = values((2, 3, 2, 2), "cuda")
     with ops.use_backend("reference"):
