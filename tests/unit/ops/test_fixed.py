@@ -100,6 +100,7 @@ def test_a_layer_in_evaluation_takes_it_where_its_parameters_are_held_fixed(devi
 
 
 @pytest.mark.gpu
+@pytest.mark.filterwarnings("ignore:.torch.jit.script. is deprecated:DeprecationWarning")  # PyTorch's own
 def test_the_derivative_along_a_direction_is_there_too():
     x, *given = values((2, 3, 2, 2), "cuda")
     with torch.autograd.forward_ad.dual_level():
