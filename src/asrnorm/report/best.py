@@ -10,6 +10,8 @@ from asrnorm.studies.spec import Unit
 def find_best(collected: Collected, column: str, decimals: Mapping[Unit, int]) -> set[str]:
     """Return the labels of the rows with our best number; nothing to compare, nothing is best.
 
+    Neither is anything where only rows of too few seeds have that number.
+
     Args:
         collected: the study with what was found of it.
         column: in which.
@@ -18,11 +20,10 @@ def find_best(collected: Collected, column: str, decimals: Mapping[Unit, int]) -
     if column in collected.study.shown_only:
         return set()
     found = {}
-    few = _with_few_seeds(collected, column)
     kinds: set[tuple[object, ...]] = set()  # numbers of two quantities or suites are not held against each other
     for row in collected.study.rows:
         measured = collected.cells.get((row.label, column))
-        if measured is None or any(_privileges(measured)) or row.label in few:
+        if measured is None or any(_privileges(measured)):
             continue
         measure = row.cells[column].measure
         sign = 1 if measure.better == "higher" else -1
@@ -32,16 +33,17 @@ def find_best(collected: Collected, column: str, decimals: Mapping[Unit, int]) -
     if len(found) < 2 or len(kinds) > 1 or "parameters" in next(iter(kinds)):
         return set()
     top = max(found.values())
-    return {label for label, value in found.items() if value == top}
+    return {label for label, value in found.items() if value == top} - _with_few_seeds(collected, column)
 
 
 def set_apart(collected: Collected) -> str:
-    """Return which rows take no part, as the end of a sentence on the best; nothing where all do."""
+    """Return which rows are not marked, as the end of a sentence on the best; nothing where all may be."""
     reasons = dict.fromkeys(reason for measured in collected.cells.values() for reason in _privileges(measured))
     columns = (column for column in collected.study.columns if column not in collected.study.shown_only)
+    apart = f", not counting rows {' or '.join(reasons)}" if reasons else ""
     if any(_with_few_seeds(collected, column) for column in columns):
-        reasons[f"of fewer than {FEWEST} seeds beside others of more"] = None
-    return f", not counting rows {' or '.join(reasons)}" if reasons else ""
+        return f"{apart}, none where a row of fewer than {FEWEST} seeds is better"
+    return apart
 
 
 def _with_few_seeds(collected: Collected, column: str) -> set[str]:
