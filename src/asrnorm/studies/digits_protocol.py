@@ -36,6 +36,11 @@ def digits_protocol() -> Study:
             "and ME-ADA's programs leave the initialization to PyTorch.",
             "The oracle row reports the step that is best on the targets, of every 100th, as ME-ADA's program does; "
             "no user can choose so. The row before it has the same training at its last step.",
+            "ERM with PyTorch's initialization and batches shuffled anew in every epoch is within 0.4 of the copied "
+            "numbers on every set. ME-ADA has its paper's average with the targets' help, 62.3 (SVHN and MNIST-M "
+            "above, USPS below, each by less than 1.5 deviations), and is 2.3 below it without.",
+            "M-ADA is below its paper on SVHN, by 3.8 with PyTorch's initialization, and within a deviation on the "
+            "other sets. Why is not known.",
         ),
         seeds=3,
         suite="digits",
