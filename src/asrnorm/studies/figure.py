@@ -79,8 +79,8 @@ def lambda_cifar() -> Study:
             "lambda_sigma at almost 1.",
             "Without decay on them, at the short scale (one seed), 68 of the 74 end below .1, near the .05 where they "
             "began. The loss alone lifts two above .25: the first layer's lambda_mu to .90 and the last layer's "
-            "lambda_sigma to .98. Accuracy is 0.8 lower than with decay and the same seed, and 0.2 lower than with "
-            "another.",
+            "lambda_sigma to .98. Accuracy is 84.2 on average; with decay, the same seed has 85.0 and two others "
+            "84.4 and 83.8.",
             GENERATED,
             ADA_READING,
         ),
@@ -150,7 +150,7 @@ def corruptions() -> Study:
             "The paper prints no numbers in its figure; its text says that ASR-Norm improves over BN for most types, "
             "except for brightness. Here it is above BN for every one except brightness and JPEG, with either seed.",
             "At the short scale, on average over the seeds, brightness is the only exception. IN, run at that scale "
-            "with one seed, is ahead of ASR-Norm for fog and contrast.",
+            "alone, is ahead of ASR-Norm for fog and contrast, with either seed.",
             GENERATED,
             ADA_READING,
         ),
