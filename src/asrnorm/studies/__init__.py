@@ -2,6 +2,7 @@
 
 from asrnorm.studies import ablation as ablation
 from asrnorm.studies import cifar10c as cifar10c
+from asrnorm.studies import cifar10c_calibration as cifar10c_calibration
 from asrnorm.studies import cifar10c_norm as cifar10c_norm
 from asrnorm.studies import cifar_reading as cifar_reading
 from asrnorm.studies import complexity as complexity

@@ -17,6 +17,7 @@ PUBLIC = [
     *(f"table{number}" for number in range(1, 11)),
     *(f"fig-{name}" for name in ("corruptions", "lambda-cifar", "lambda-pacs", "levels", "samples", "tsne")),
     "ablation-residual",
+    "cifar-calibration",
     "cifar-erm",
     "cifar-reading",
     "digits-protocol",

@@ -21,7 +21,7 @@ _AXIS = {"accuracy": "accuracy (%)", "brier": "Brier score", "ece": "expected ca
 
 @FIGURES.register("levels")
 def levels(collected: Collected, _out: Path) -> Any:
-    """Accuracy by level of corruption: ours with a band of one deviation, the paper's dashed and hollow."""
+    """By level of corruption: ours with a band of one deviation, the paper's dashed and hollow."""
     columns = {column: level for row in collected.study.rows for column, level in _levels(row).items()}
     if not columns:
         raise NothingToDrawError("no column of this study is a level of corruption")
@@ -57,7 +57,7 @@ def levels(collected: Collected, _out: Path) -> Any:
         axes.set_xlabel("level of corruption")
         axes.set_ylabel(_AXIS.get(quantity, quantity))
         axes.grid(axis="y")
-        legend_beside(figure, [*handles, *origin_handles(with_ours, with_paper)])
+        legend_beside(figure, [*handles, *origin_handles(with_ours and with_paper, with_paper)])
         return figure
 
 

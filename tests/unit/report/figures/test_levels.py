@@ -28,6 +28,12 @@ def test_levels_without_runs_shows_the_paper_alone(tmp_path):
     assert "paper" in legend_texts(figure)
 
 
+def test_levels_of_another_quantity_than_the_papers_names_it_and_not_whose_it_is(tmp_path):
+    figure = FIGURES["levels"](found("cifar-calibration", tmp_path), tmp_path)
+    assert figure.axes[0].get_ylabel() == "expected calibration error"
+    assert not {"ours", "paper"} & set(legend_texts(figure))
+
+
 def test_levels_refuses_a_study_without_levels(tmp_path):
     with pytest.raises(NothingToDrawError, match="level"):
         FIGURES["levels"](collect(get_study("table3"), runs=tmp_path, scale="smoke"), tmp_path)
