@@ -15,7 +15,8 @@ BN_TEST_BATCH = 16
 ATTACKED = ("bn", "in", "asr")  # the norms of table 7
 
 # Paper: the step of the ascent is not given, and of the penalty only its form in appendix B, half the squared norm,
-# where the public codes take the mean square. Of the readings in cifar-reading this one is best on source images.
+# where the public codes take the mean square. Of the readings that cifar-reading tried first, this one is best on
+# source images.
 ASCENT_LR = 1.0
 DISTANCE = "half"
 # ME-ADA's code, the only public one that runs ADA on CIFAR-10, steps 20 on images in [-1, 1]: on [0, 1] a step of 5.

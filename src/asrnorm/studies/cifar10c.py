@@ -28,6 +28,9 @@ BN_TEST = (
     "severity; the other rows see one image at a time. The 10,000 images are split into even batches, so 256 means "
     "250, and 64 means 63 or 64."
 )
+SECOND_TRAINING = (
+    "At the short scale, BN-Test (64) and (256) of seed 1 are from a second training with the same settings."
+)
 
 
 def level_row(

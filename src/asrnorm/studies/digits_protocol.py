@@ -39,7 +39,7 @@ def digits_protocol() -> Study:
             "ERM with PyTorch's initialization and batches shuffled anew in every epoch is within 0.4 of the copied "
             "numbers on every set. ME-ADA has its paper's average with the targets' help, 62.3 (SVHN and MNIST-M "
             "above, USPS below, each by less than 1.5 deviations), and is 2.3 below it without.",
-            "M-ADA is below its paper on SVHN, by 3.8 with PyTorch's initialization, and within a deviation on the "
+            "M-ADA with PyTorch's initialization is 3.8 below its paper on SVHN and within a deviation of it on the "
             "other sets. Why is not known.",
         ),
         seeds=3,

@@ -45,9 +45,9 @@ def digits_reading() -> Study:
             "All rows but the last report the last step. The row confined is the run of the third, its learned means "
             "kept to their range on 2,000 MNIST training images afterwards (asrnorm.confine).",
             "At short scale nothing is chosen: the rows are within .3 and .7 of each other in the first two columns, "
-            "about as much as two seeds of one row differ. No biases is .1 and .3 ahead of the recipe, which keeps "
-            "them. Shifted MNIST says little about the unseen sets: IN is 4 above ASR-Norm on those and level with it "
-            "here. Confining changes the first two columns by less than .1.",
+            "about as much as two seeds of the most variable row differ. No biases is .1 and .3 ahead of the recipe, "
+            "which keeps them. Shifted MNIST says little about the unseen sets: IN is 4 above ASR-Norm on those and "
+            "level with it here. Confining changes the first two columns by less than .1.",
         ),
         seeds=2,
         suite="digits",

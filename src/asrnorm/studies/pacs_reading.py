@@ -103,8 +103,8 @@ def pacs_reading() -> Study:
             "first is better on shifted and worse on held-out images; neither is used.",
             "Source scores choose among what the paper leaves open, not among norms: with ERM at .01, BatchNorm and "
             "ASR-Norm with batch statistics are better on held-out images than the reading of ASR-Norm that is used, "
-            "and level with it on shifted ones, but six points or more behind it on unseen domains. The paper uses "
-            "sample statistics, which are kept.",
+            "and level with it on shifted ones, but about six points or more behind it on unseen domains. The paper "
+            "uses sample statistics, which are kept.",
             "Running statistics of the source are estimated before training, which forgets them; the row's unchanged "
             "numbers show that.",
             "The oracle rows choose their epochs by the targets, which no user can do. With the same seed, that alone "

@@ -93,8 +93,8 @@ def table3() -> Study:
             "there, one seed) brings ERM to 60.3 (the paper: 60.7) and ERM + ASR-Norm to 66.6. Most likely a good part "
             "of the gap comes from this choice, which the paper does not describe. The rest would be a stronger RSC, "
             "which adds 1.1 to ERM in the paper and nothing here.",
-            "Repeating a seed on a GPU does not repeat the run: the four RSC + ASR-Norm runs of seed 0, trained again "
-            "for the figure of their statistics, moved by 2.9, .2, .0 and 1.5 points.",
+            "Trained again at a later commit with other kernels, for the figure of their statistics, the four RSC + "
+            "ASR-Norm runs of seed 0 moved by 2.9, .2, .0 and 1.5 points.",
             "For ERM from sketch, five seeds lie between 44.1 and 53.4, so the paper's 53.1 is within their range. The "
             "first seed gives 39.8 at .004 and 44.1 at .01.",
             "On average, IN in the same layers, AS and AR are as good as ASR-Norm: on PACS the gain comes from "
