@@ -104,6 +104,23 @@ def of_the_input_alone() -> None:
     assert bool(after.abs().max() > 0)
 
 
+def scattered_weights() -> None:
+    """Check that weights which lie scattered, as those of a parametrized layer, are read as they are."""
+    case = KernelCase((3, 8, 4, 4), options=GATED)
+    module, (x, dy) = case.layer(), case.tensors()
+    torch.nn.utils.parametrizations.orthogonal(module.stan_encoder)
+    module.gamma_bias = torch.nn.Parameter(torch.randn(16)[::2])
+    assert not module.stan_encoder.weight.is_contiguous()
+    assert not module.gamma_bias.is_contiguous()
+    found = []
+    for backend in ("reference", "triton"):
+        with ops.use_backend(backend):  # type: ignore[arg-type]
+            y = module(x.requires_grad_())
+        found.append([y, *torch.autograd.grad(y, [x, *module.parameters()], dy)])
+    for mine, theirs in zip(*found, strict=True):
+        torch.testing.assert_close(mine, theirs, rtol=1e-4, atol=1e-4)
+
+
 def compiled() -> None:
     """Check that a traced layer is one operator each way, also under autocast, and computes the same."""
     case = KernelCase((3, 6, 4, 4), options={"activation": "relu"}, dtype=torch.bfloat16)
@@ -157,6 +174,7 @@ def main() -> int:
                 check_kernels(IN_PARTS)
     second_derivatives()
     of_the_input_alone()
+    scattered_weights()
     compiled()
     return len(CASES) + len(HELD)
 

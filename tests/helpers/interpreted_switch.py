@@ -78,6 +78,20 @@ def second_derivatives(device: str = "cpu") -> None:
     assert found[1][0].abs().max() > 0
 
 
+def scattered_parameters(device: str = "cpu") -> None:
+    """Check that parameters which do not lie one after the other are read as they are."""
+    layer = SwitchNormInLn(4, device=device)
+    for name, parameter in list(layer.named_parameters()):
+        setattr(layer, name, torch.nn.Parameter(torch.randn(2 * len(parameter), device=device)[::2]))
+    x, found = torch.randn(2, 4, 3, 3, device=device), []
+    for backend in ("reference", "triton"):
+        with ops.use_backend(backend):  # type: ignore[arg-type]
+            y = layer(x)
+        found.append([y, *torch.autograd.grad(y.square().sum(), list(layer.parameters()))])
+    for mine, theirs in zip(*found, strict=True):
+        torch.testing.assert_close(mine, theirs, rtol=1e-4, atol=1e-4)
+
+
 def half_parameters(device: str = "cpu") -> None:
     """Check that gradients have the dtype of their parameters."""
     layer = SwitchNormInLn(4, dtype=torch.bfloat16, device=device)
@@ -97,6 +111,7 @@ def main() -> int:
     frozen()
     second_derivatives()
     half_parameters()
+    scattered_parameters()
     return 2 * len(CASES)
 
 

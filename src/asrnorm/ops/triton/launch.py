@@ -1,9 +1,14 @@
 """How activations lie in memory, and how large the blocks of the kernels are."""
 
-from typing import NamedTuple
+from collections.abc import Callable
+from functools import wraps
+from typing import NamedTuple, ParamSpec, TypeVar
 
 import torch
 from torch import Tensor
+
+P = ParamSpec("P")
+R = TypeVar("R")
 
 SAMPLE_CHANNELS = 128
 """Up to here a sample's program reads all weights of the layer itself."""
@@ -38,6 +43,22 @@ class Planes(NamedTuple):
     positions: int
     stride_c: int
     stride_s: int
+
+
+def on_its_device(function: Callable[P, R]) -> Callable[P, R]:
+    """Have a function's kernels launched where its first tensor lies; Triton by itself takes the current device.
+
+    Example:
+        >>> on_its_device(torch.relu)(torch.tensor([-1.0, 2.0])).tolist()
+        [0.0, 2.0]
+    """
+
+    @wraps(function)
+    def guarded(*args: P.args, **options: P.kwargs) -> R:
+        with torch.cuda.device_of(next(value for value in args if isinstance(value, Tensor))):
+            return function(*args, **options)
+
+    return guarded
 
 
 def memory_format(x: Tensor) -> torch.memory_format | None:

@@ -132,6 +132,7 @@ Saved = tuple[Tensor, Tensor, Tensor]
 of them; what the hidden units sum up, `(2, n, h)` and `(2, n, r)` in one flat tensor."""
 
 
+@launch.on_its_device
 def forward(x: Tensor, w: Weights, eps_in: float, eps_out: float, relu: bool) -> tuple[Tensor, Tensor, Tensor, Tensor]:
     """Return the output, and what the way back needs."""
     x = launch.dense(x)
@@ -161,6 +162,7 @@ def forward(x: Tensor, w: Weights, eps_in: float, eps_out: float, relu: bool) ->
     return y, stat, vec, hidden
 
 
+@launch.on_its_device
 def backward(
     dy: Tensor, x: Tensor, saved: Saved, w: Weights, eps_out: float, relu: bool, *, of_x_alone: bool = False
 ) -> tuple[Tensor, Tensor | None]:

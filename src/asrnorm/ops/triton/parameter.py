@@ -125,7 +125,7 @@ def flatten(
     gamma_bias: Tensor,
     beta_bias: Tensor,
 ) -> Weights:
-    """Return the weights as the kernels take them."""
+    """Return the weights as the kernels take them: dense, which those of a parametrized layer need not be."""
     stan: list[Any] = [None] * 8
     if standardize is not None:
         s = standardize
@@ -136,4 +136,4 @@ def flatten(
         second = (None, None) if r.gamma_encoder.weight is r.beta_encoder.weight else r.gamma_encoder
         scale = [*r.beta_encoder, *second, *r.beta_decoder, *r.gamma_decoder, r.lambda_beta, r.lambda_gamma]
     parts: list[Any] = [*stan, *scale, gamma_bias, beta_bias]
-    return Weights(*parts)
+    return Weights(*(value if value is None or value.is_contiguous() else value.contiguous() for value in parts))

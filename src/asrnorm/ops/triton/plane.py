@@ -82,6 +82,7 @@ def rescale_back_kernel(
     tl.store(sums + nc + place, tl.sum(centered, 1), mask=c < C)
 
 
+@launch.on_its_device
 def channel_moments(x: Tensor) -> Tensor:
     """Mean and biased variance of every channel of every sample, `(2, n, c)`."""
     x = launch.dense(x)
@@ -102,6 +103,7 @@ def _(x: Tensor) -> Tensor:
     return x.new_empty((2, *x.shape[:2]), dtype=torch.float32)
 
 
+@launch.on_its_device
 def channel_moments_backward(direct: Tensor, back: Tensor, x: Tensor, stat: Tensor) -> Tensor:
     """Gradient of the activations: `direct`, plus what flows back through their moments."""
     x = launch.dense(x)
@@ -149,6 +151,7 @@ def with_moments(x: Tensor) -> tuple[Tensor, Tensor, Tensor]:
     return x, stat[0], stat[1]
 
 
+@launch.on_its_device
 def rescale(x: Tensor, vec: Tensor, eps_out: float, relu: bool) -> Tensor:
     """Standardize and rescale by `vec (4, n, c)`: mean, deviation, gain, bias."""
     x = launch.dense(x)
@@ -163,6 +166,7 @@ def _(x: Tensor, vec: Tensor, eps_out: float, relu: bool) -> Tensor:
     return launch.empty_dense(x)
 
 
+@launch.on_its_device
 def rescale_backward(dy: Tensor, x: Tensor, vec: Tensor, eps_out: float, relu: bool) -> tuple[Tensor, Tensor]:
     """Gradient of the activations, and the sums over positions that the gradient of `vec` is made of."""
     x = launch.dense(x)

@@ -112,6 +112,7 @@ def _correction(p: launch.Planes) -> float:
 
 class _Switch(torch.autograd.Function):
     @staticmethod
+    @launch.on_its_device
     def forward(
         ctx: Any,
         x: Tensor,
@@ -135,6 +136,7 @@ class _Switch(torch.autograd.Function):
         return plane.rescale(x, vec, 0.0, relu)
 
     @staticmethod
+    @launch.on_its_device
     def backward(ctx: Any, dy: Tensor) -> tuple[Any, ...]:
         x, stat, vec, *parameters = ctx.saved_tensors
         eps, relu = ctx.options
@@ -171,5 +173,6 @@ def switch_norm(
     x: Tensor, mean_logits: Tensor, var_logits: Tensor, gain: Tensor, bias: Tensor, eps: float, relu: bool
 ) -> Tensor:
     """Return the activations standardized by a mixture of instance and layer, and rescaled; not to be traced."""
-    y: Tensor = _Switch.apply(x, mean_logits, var_logits, gain, bias, eps, relu)
+    dense = (value.contiguous() for value in (mean_logits, var_logits, gain, bias))
+    y: Tensor = _Switch.apply(x, *dense, eps, relu)
     return y

@@ -150,24 +150,25 @@ def apply_fused(images: Tensor, ops: Tensor, levels: Tensor, values: Tensor, uni
     if out.numel() == 0:
         return out
     block = max(32, triton.next_power_of_2(height * width))
-    _apply[(count,)](
-        images,
-        out,
-        ops.contiguous(),
-        levels.contiguous(),
-        values,
-        values if units is None else units,
-        *images.stride(),
-        *out.stride(),
-        ops.shape[1] if ops.ndim == 2 else 0,
-        LENGTH=ops.shape[-1],
-        LEVELS=values.shape[1],
-        HEIGHT=height,
-        WIDTH=width,
-        BLOCK=block,
-        UNIT=units is not None,
-        num_warps=min(16, max(1, block // 128)),
-        # A fused product and sum would round once where Pillow rounds twice.
-        enable_fp_fusion=False,
-    )
+    with torch.cuda.device_of(images):  # kernels are launched on the current device
+        _apply[(count,)](
+            images,
+            out,
+            ops.contiguous(),
+            levels.contiguous(),
+            values,
+            values if units is None else units,
+            *images.stride(),
+            *out.stride(),
+            ops.shape[1] if ops.ndim == 2 else 0,
+            LENGTH=ops.shape[-1],
+            LEVELS=values.shape[1],
+            HEIGHT=height,
+            WIDTH=width,
+            BLOCK=block,
+            UNIT=units is not None,
+            num_warps=min(16, max(1, block // 128)),
+            # A fused product and sum would round once where Pillow rounds twice.
+            enable_fp_fusion=False,
+        )
     return out

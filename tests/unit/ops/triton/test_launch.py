@@ -1,0 +1,84 @@
+"""Kernels are launched where their tensors lie: on paper, with tensors on a second GPU and launches that are noted."""
+
+from importlib import import_module
+
+import pytest
+import torch
+from torch._subclasses.fake_tensor import FakeTensorMode
+
+pytest.importorskip("triton")
+
+MODULES = ("ops.triton.layer", "ops.triton.plane", "ops.triton.switch", "ops.triton.pool", "ops.triton.convolve")
+ELSEWHERE = ("data.augment.triton.rsda", "data.augment.triton.resize", "training.triton.adam")
+
+
+class Guard:
+    """Stands for `torch.cuda.device` and `device_of`, which need a GPU."""
+
+    current = 0
+
+    def __init__(self, place):
+        self.index = place.device.index if isinstance(place, torch.Tensor) else torch.device(place).index
+
+    def __enter__(self):
+        self.before, Guard.current = Guard.current, self.index
+
+    def __exit__(self, *exception):
+        Guard.current = self.before
+
+
+class Noted:
+    """Stands for a kernel."""
+
+    def __init__(self, name, launches):
+        self.name, self.launches = name, launches
+
+    def __getitem__(self, grid):
+        return lambda *args, **options: self.launches.setdefault(self.name, set()).add(Guard.current)
+
+
+@pytest.fixture
+def launches(monkeypatch):
+    found = {}
+    monkeypatch.setattr(torch.cuda, "device", Guard)
+    monkeypatch.setattr(torch.cuda, "device_of", Guard)
+    for name in (*MODULES, *ELSEWHERE):
+        module = import_module(f"asrnorm.{name}")
+        for entry, value in vars(module).copy().items():
+            if type(value).__name__ == "JITFunction":
+                monkeypatch.setattr(module, entry, Noted(entry, found))
+    return found
+
+
+def empty(*shape, dtype=torch.float32):
+    return torch.empty(*shape, dtype=dtype, device="cuda:1")
+
+
+def test_kernels_are_launched_on_the_device_of_their_tensors(launches, monkeypatch):
+    from asrnorm.data.augment.triton import resize, rsda
+    from asrnorm.ops.triton import convolve, layer, parameter, plane, pool, switch
+    from asrnorm.training.triton import adam
+
+    nothing = [None] * 18
+    with FakeTensorMode():
+        for channels in (64, 512):  # a program a sample, and passes
+            x, weights = empty(8, channels, 8, 8), parameter.Weights(*nothing, empty(channels), empty(channels))
+            y, *saved = layer.forward(x, weights, 1e-5, 1e-5, False)
+            layer.backward(y, x, tuple(saved), weights, 1e-5, False, of_x_alone=True)
+        x = empty(8, 64, 8, 8)
+        stat = plane.channel_moments(x)
+        plane.channel_moments_backward(x, stat, x, stat)
+        plane.rescale(x, empty(4, 8, 64), 0.0, False)
+        plane.rescale_backward(x, x, empty(4, 8, 64), 0.0, False)
+        switch.switch_norm(x, empty(2), empty(2), empty(64), empty(64), 1e-5, False)
+        pool.max_pool(x)
+        pool.Spread.apply(x, empty(8, 64, 8, 8, dtype=torch.int8), torch.contiguous_format)
+        convolve.convolve(empty(8, 3, 32, 32), empty(64, 3, 5, 5), empty(64))
+        images, rows = empty(4, 3, 32, 32, dtype=torch.uint8), empty(3, dtype=torch.int64)
+        rsda.apply_fused(images, rows, rows, empty(10, 30))
+        monkeypatch.setattr(resize, "_tabulate", lambda *sizes: empty(2, 4, 32, dtype=torch.int32))
+        resize.resize_fused(images, (30, 30))
+        long = [empty(9000)]
+        adam.adam_steps(long, long, long, long, [empty(())], empty(()), betas=(0.9, 0.999), eps=1e-8, weight_decay=0.0)
+    assert len(launches) > 12, sorted(launches)
+    assert {name: where for name, where in launches.items() if where != {1}} == {}
