@@ -86,10 +86,11 @@ class CheckpointStore:
         self._parts.prune(name for names in self._named.values() for name in names)
         self._saved = time.monotonic()
 
-    def load(self, only: str | None = None) -> Loaded | None:
+    def load(self, *, stop: int | None = None, only: str | None = None) -> Loaded | None:
         """Return the newest checkpoint that can be read, `None` where there is none.
 
         Args:
+            stop: where the training ends: a checkpoint of that step needs no grown parts, which may be gone.
             only: read this one and no other, as the further processes of a run do.
 
         Raises:
@@ -102,7 +103,7 @@ class CheckpointStore:
             try:
                 state = unpack(path)
                 refuse_other(self._config, from_mapping(state["config"], str(path)), path)
-                parts = self._parts.load(state["parts"])
+                parts = self._parts.load(state["parts"]) if state["step"] != stop else []
             except DamagedError as error:
                 problems.append(str(error))
                 continue

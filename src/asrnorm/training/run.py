@@ -16,7 +16,7 @@ from asrnorm.config import RunConfig, content_hash, load_config, run_name
 from asrnorm.data import Suite, create_suite
 from asrnorm.data.base import Data
 from asrnorm.data.pool import Pool
-from asrnorm.errors import DivergenceError, InputError, InputTypeError
+from asrnorm.errors import DivergenceError, InputError, InputTypeError, InterruptedRunError
 from asrnorm.models import Classifier
 from asrnorm.models.weight import pack_state, read_state
 from asrnorm.results import RunResult, format_result, read_result
@@ -202,6 +202,8 @@ def _choose_steps(config: RunConfig, suite: Suite, site: _Site) -> tuple[int, fl
         values = {"step": selector.step, "score": selector.score, "held_out": len(held), "seconds": trainer.elapsed}
         write_run_file(done, json.dumps(values).encode())
         place.drop_pool()
+    if trainer.told_to_stop:
+        raise InterruptedRunError(f"interrupted when step {selector.step:,} was chosen; started again, the run goes on")
     return selector.step, trainer.elapsed
 
 

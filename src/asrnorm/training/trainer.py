@@ -45,6 +45,9 @@ class Trainer:
         world: the processes.
         stop: steps to do; fewer than the schedule's where a hold-out has chosen so.
         selector: keeps the best weights; `None` where the last are wanted.
+
+    Attributes:
+        told_to_stop: by a signal in the last step, when nothing was left to interrupt.
     """
 
     def __init__(
@@ -73,6 +76,7 @@ class Trainer:
             dtype=run_dtype(config),
         )
         self.step, self.elapsed = 0, 0.0
+        self.told_to_stop = False
         self._started = time.monotonic()
         # Where a look at the loss costs nothing, it is looked at before every update. A GPU would have to be waited
         # for: there it is looked at now and then, and the way to a bad one is gone again, carefully.
@@ -137,6 +141,7 @@ class Trainer:
                     self._save(store)
                 if stopping and self.step < self.stop:
                     raise self._interrupted()
+            self.told_to_stop = interruption.is_agreed(self.world, 0, self.device)
         self._clock()
 
     def update(self, batch: Batch) -> Tensor:
@@ -163,12 +168,12 @@ class Trainer:
 
     def resume(self, store: CheckpointStore) -> bool:
         """Take up the last checkpoint, the same on every process; `False` where there is none."""
-        loaded = store.load() if self.world.rank == 0 else None
+        loaded = store.load(stop=self.stop) if self.world.rank == 0 else None
         name = from_first(loaded.name if loaded else None, self.world)
         if name is None:
             return False
         if loaded is None:
-            loaded = store.load(only=name)
+            loaded = store.load(stop=self.stop, only=name)
             assert loaded is not None, "the first process has just read it"
         state = loaded.state
         self.step, self.elapsed = state["step"], state["elapsed"]

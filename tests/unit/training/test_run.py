@@ -188,6 +188,43 @@ def test_a_signal_stops_after_a_checkpoint_and_the_run_goes_on_to_the_same_end(t
     assert logged_steps(tmp_path / "a") == logged_steps(tmp_path / "whole")
 
 
+def test_a_signal_in_the_last_step_of_the_choice_stops_before_the_second_training(tmp_path, monkeypatch):
+    config = tiny_config(
+        steps=8, suite=Choice(name="toy", args={"validation": False}), selection="source-val", evaluate_every=4
+    )
+    run(config, tmp_path / "whole")
+    loss = tiny_run.Method.loss
+
+    def interrupted(method, model, batch):
+        if batch.step == 7:
+            os.kill(os.getpid(), signal.SIGTERM)
+        return loss(method, model, batch)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(tiny_run.Method, "loss", interrupted)
+        with pytest.raises(InterruptedRunError, match="was chosen; started again, the run goes on"):
+            run(config, tmp_path / "a")
+    assert not (tmp_path / "a" / "log.jsonl").exists()
+    run(config, tmp_path / "a")
+    assert model_bytes(tmp_path / "a") == model_bytes(tmp_path / "whole")
+
+
+@pytest.mark.parametrize("method", ["erm", "ada"])
+@pytest.mark.parametrize("lost", ["model.safetensors", "result.json"])
+def test_what_a_finished_run_has_lost_is_made_again_although_its_grown_images_are_gone(tmp_path, method, lost):
+    config = tiny_config(steps=10, method=tiny_run.small_method(method))
+    run(config, tmp_path)
+    before, result = model_bytes(tmp_path), json.loads((tmp_path / "result.json").read_text())
+    assert not list((tmp_path / "pool").glob("*"))
+    if lost == "result.json":
+        (tmp_path / lost).write_text('{"schema": 1')
+    else:
+        (tmp_path / lost).unlink()
+    again = run(config, tmp_path)
+    assert model_bytes(tmp_path) == before
+    assert again.average_accuracy == result["average_accuracy"]
+
+
 @pytest.mark.parametrize(("kept", "steps"), [(True, [0, 8, 15, 22, 30]), (False, [0, 30])])
 def test_a_checkpoint_follows_growing_that_takes_long(tmp_path, monkeypatch, kept, steps):
     saved = []
