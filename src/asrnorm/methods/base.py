@@ -105,6 +105,7 @@ class Method:
         unit_range: `loss` changes images by the arithmetic of pixels in [0, 1], so that others would be spoiled.
         trusts_images: they are known to be in [0, 1]; set by the trainer, elsewhere once the first have been.
         keeps_growth: `grow` takes so long, next to writing a checkpoint, that one follows it.
+        differentiates_twice: `loss` asks for gradients of gradients, which compiled parts of a network do not give.
         capture: capture what a grow phase repeats; set by the trainer.
         watch: `grow` calls it between its pieces with the part that is done; set by the trainer.
     """
@@ -115,6 +116,7 @@ class Method:
     unit_range: bool = False
     trusts_images: bool = False
     keeps_growth: bool = True
+    differentiates_twice: bool = False
     capture: bool = False
     watch: Watch = staticmethod(look_on)
     _own_steps: int = 0

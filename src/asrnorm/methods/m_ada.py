@@ -52,6 +52,8 @@ class MADA(ADA):
         (25, 2000.0)
     """
 
+    differentiates_twice = True
+
     def __init__(
         self,
         *,

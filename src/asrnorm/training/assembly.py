@@ -69,7 +69,9 @@ def check_config(config: RunConfig) -> None:
             f"selection={config.selection} chooses among evaluations, and evaluate_every=0 makes none: give it a "
             "number of steps"
         )
-    create_method(config.method.name, **config.method.args)  # its constructor checks the values of its options
+    method = create_method(config.method.name, **config.method.args)  # checks the values of its options
+    if config.compile and method.differentiates_twice:
+        raise InputError(f"{config.method.name} differentiates twice, which torch.compile cannot: leave out compile")
 
 
 def _may_learn_standardization(config: RunConfig) -> bool:

@@ -80,6 +80,12 @@ def test_what_a_run_fills_in_itself_is_refused(field, option):
         check_config(changed)
 
 
+def test_a_method_that_differentiates_twice_is_not_compiled():
+    with pytest.raises(InputError, match=r"m_ada differentiates twice, which torch\.compile cannot"):
+        check_config(tiny_config(method=Choice(name="m_ada"), compile=True))
+    check_config(tiny_config(method=Choice(name="ada"), compile=True))
+
+
 def test_layers_without_weights_to_convert_are_refused():
     with pytest.raises(InputError, match="layers=erly chooses norms of a pretrained network: it needs weights"):
         check_config(tiny_config(layers="erly"))
