@@ -57,7 +57,8 @@ class ImageSet:
     def take(self, rows: slice | NDArray[np.integer] | Sequence[int]) -> Self:
         """Return some of the images: a view where the rows are a run of neighbors, else a copy."""
         if not isinstance(rows, slice):
-            rows = as_run(np.asarray(rows, dtype=np.int64))
+            rows = np.asarray(rows)
+            rows = np.arange(len(self))[rows] if rows.dtype == bool else as_run(rows.astype(np.int64))
         return type(self)(self.images[rows], self.labels[rows])
 
 

@@ -200,6 +200,11 @@ class DomainBatchNorm(NormLayer):
                 f"{self.label()}: {tuple(self.domain.shape)} domain labels for a batch of {x.shape[0]}; "
                 "give one label a sample with set_domain"
             )
+        if self.training and self.domains[0].process_sum is not None:
+            raise InputError(
+                f"{self.label()}: labels for each sample need one process, since each has samples of other domains; "
+                "give batches of one domain"
+            )
         y, found = torch.zeros_like(x), 0
         for index, layer in enumerate(self.domains):
             chosen = (self.domain == index).nonzero().squeeze(1)
@@ -208,8 +213,9 @@ class DomainBatchNorm(NormLayer):
                 found += len(chosen)
         if found < len(x):
             raise InputError(f"{self.label()}: labels of {len(x) - found} samples were changed to no domain of it")
-        if x.ndim == 4 and x.is_contiguous(memory_format=torch.channels_last):
-            y = y.contiguous(memory_format=torch.channels_last)
+        for rank, last in ((4, torch.channels_last), (5, torch.channels_last_3d)):
+            if x.ndim == rank and x.is_contiguous(memory_format=last):
+                y = y.contiguous(memory_format=last)
         return y
 
 

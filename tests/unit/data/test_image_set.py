@@ -40,6 +40,13 @@ def test_neighbors_are_a_view(rows):
     assert np.shares_memory(part.images, data.images)
 
 
+def test_a_mask_takes_what_it_marks():
+    mask = np.array([True, False, False, True, False, True])
+    assert make().take(mask).labels.tolist() == [0, 3, 5]
+    with pytest.raises(IndexError):
+        make().take(mask[:4])
+
+
 @pytest.mark.parametrize("rows", [[3, 1], [0, 0], [], [-2, -1]])
 def test_other_rows_are_taken_as_numpy_would(rows):
     data = make()

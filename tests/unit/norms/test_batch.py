@@ -49,6 +49,27 @@ def test_dsbn_gradients_reach_samples_of_all_domains():
     assert (x.grad.flatten(1).abs().sum(1) > 0).all()
 
 
+@pytest.mark.parametrize("shape", [(4, 8, 3, 3), (4, 8, 2, 3, 3)])
+def test_dsbn_keeps_the_layout_of_samples_of_several_domains(shape):
+    layer = DomainBatchNorm(8, num_domains=2)
+    set_domain(layer, torch.tensor([0, 1, 1, 0]))
+    last = torch.channels_last if len(shape) == 4 else torch.channels_last_3d
+    y = layer(torch.randn(shape).contiguous(memory_format=last))
+    assert y.is_contiguous(memory_format=last)
+
+
+def test_dsbn_refuses_labels_for_each_sample_where_processes_share_a_batch():
+    layer = DomainBatchNorm(8, num_domains=2)
+    for domain in layer.domains:
+        domain.process_sum = lambda values: values
+    set_domain(layer, torch.tensor([0, 1, 1, 0, 1, 0]))
+    with pytest.raises(InputError, match="labels for each sample need one process"):
+        layer(X)
+    assert layer.eval()(X).shape == X.shape, "running statistics are everyone's"
+    set_domain(layer.train(), 1)
+    assert layer(X).shape == X.shape
+
+
 def test_dsbn_refuses_domains_it_lacks():
     layer = DomainBatchNorm(8, num_domains=2)
     with pytest.raises(InputError, match=r"no domain 2, it has 2 \(0 to 1\)"):
