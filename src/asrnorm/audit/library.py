@@ -37,6 +37,10 @@ def build_from_library(library: str, name: str, weights: str | None, form: Form)
         models = import_module("torchvision.models") if library == "torchvision" else module
     except ImportError:
         raise MissingDependencyError(f"{library}:{name} needs {library}: pip install 'asrnorm[vision]'") from None
+    except Exception as error:  # a build for another torch fails in any way
+        raise MissingDependencyError(
+            f"{library}:{name} needs {library}, which fails here ({first_line(error)}); see asrnorm doctor"
+        ) from error
     if weights is None:
         raise InputError(
             f"{library}:{name} has no weights; give --weights FILE, or --weights "

@@ -8,6 +8,7 @@ from collections.abc import Callable
 from importlib import import_module
 from pathlib import Path
 from types import ModuleType
+from typing import Any
 
 import torch
 from torch import nn
@@ -53,8 +54,9 @@ def load_subject(
         _refuse_weights(model, weights)
         if not path.is_file():
             raise WrongCallError(f"{path}: no such file")
-        subject = _load_file(path, form, chosen)
-        subject.class_names = _read_classes(path)
+        card = _read_card(path)
+        subject = _load_file(path, Form() if _has_form(card) else form, chosen)
+        subject.class_names = _read_classes(card)
         return subject
     if path.suffix.lower() in _WEIGHTS_ALONE:
         raise WrongCallError(
@@ -103,16 +105,29 @@ def _load_file(path: Path, form: Form, device: torch.device) -> Subject:
     return OnnxSubject(path, form, device)
 
 
-def _read_classes(path: Path) -> tuple[str, ...] | None:
-    """Return the classes on the card that `asrnorm export` lays beside a file; `None` without one of this file."""
+def normalizes_itself(model: str) -> bool:
+    """Tell whether a model has mean and deviation inside: a run, or a file whose card says so."""
+    return Path(model).is_dir() or _has_form(_read_card(Path(model)))
+
+
+def _read_card(path: Path) -> dict[str, Any]:
+    """Return the card that `asrnorm export` lays beside a file; empty without one of this file."""
     try:
         card = json.loads(path.with_name(f"{path.name}.json").read_text(encoding="utf-8"))
-        if card["sha256"] != hashlib.sha256(path.read_bytes()).hexdigest():
-            return None
-        classes = tuple(card["classes"])
+        return dict(card) if card["sha256"] == hashlib.sha256(path.read_bytes()).hexdigest() else {}
     except (OSError, ValueError, KeyError, TypeError):
-        return None
-    return classes if all(isinstance(name, str) for name in classes) else None
+        return {}
+
+
+def _has_form(card: dict[str, Any]) -> bool:
+    form = card.get("input")
+    return isinstance(form, dict) and form.get("normalization") == "inside"
+
+
+def _read_classes(card: dict[str, Any]) -> tuple[str, ...] | None:
+    classes = card.get("classes")
+    known = isinstance(classes, list) and all(isinstance(name, str) for name in classes)
+    return tuple(classes) if classes is not None and known else None
 
 
 def _call(model: str, place: str, name: str) -> tuple[nn.Module, bytes]:

@@ -1,6 +1,7 @@
 """The images of an audit: some of each class, decoded once, in memory."""
 
 import hashlib
+import logging
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -13,6 +14,8 @@ from asrnorm.data.folder_listing import list_labeled, order_classes, refuse_link
 from asrnorm.data.image import read_image
 from asrnorm.data.image_table import Sample
 from asrnorm.errors import InputError
+
+_log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -63,6 +66,8 @@ def read_pictures(folder: Path, size: tuple[int, int], limit: int | None = None)
     """
     samples = list_labeled(folder, skip_empty=True)
     refuse_links_to_one(folder, samples)
+    if len(domains := dict.fromkeys(sample.domain for sample in samples)) > 1:
+        _log.warning("%s: images of several domains are audited together: %s", folder, ", ".join(domains))
     spelled = {to_nfc(sample.label): sample.label for sample in samples}  # of all domains that a table may have
     classes = order_classes(spelled.values())  # as their folders spell them: a model may know no more than this order
     if len(classes) < 2:

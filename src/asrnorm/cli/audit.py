@@ -127,9 +127,10 @@ def _load(
 ) -> list["Subject"]:
     from asrnorm.audit import load_subject
     from asrnorm.audit.form import Form
+    from asrnorm.audit.load import normalizes_itself
 
-    if mean is not None and all(Path(word).is_dir() for word, _ in words if word):
-        raise WrongCallError("a run normalizes its images itself: leave out --mean and --std")
+    if mean is not None and all(normalizes_itself(word) for word, _ in words if word):
+        raise WrongCallError("a run, or what was exported of one, normalizes images itself: leave out --mean and --std")
     form = Form(mean=mean, std=std)
     subjects = [
         load_subject(word, weights=weights, form=form, device=device, seed=seed) for word, weights in words if word

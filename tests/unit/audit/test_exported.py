@@ -11,7 +11,8 @@ import pytest
 import torch
 from torch import nn
 
-from asrnorm.audit.load import load_subject
+from asrnorm.audit.form import Form
+from asrnorm.audit.load import load_subject, normalizes_itself
 from asrnorm.errors import InputError
 from helpers.audited import ColorNet
 
@@ -50,6 +51,26 @@ def test_the_card_beside_a_file_says_what_its_outputs_are_called(tmp_path):
     (tmp_path / "net.pt2.json").unlink()
     assert load_subject(str(tmp_path / "net.pt2"), device="cpu").class_names is None
     assert found == [None, ("a", "b", "c"), None]
+
+
+def test_a_file_whose_card_has_the_normalization_inside_gets_no_other(tmp_path):
+    export(tmp_path / "net.pt2")
+    file, form = str(tmp_path / "net.pt2"), Form(mean=(0.5, 0.5, 0.5), std=(0.1, 0.1, 0.1))
+    images = torch.rand(2, 3, 16, 16)
+
+    def predict(**options):
+        subject = load_subject(file, device="cpu", **options)
+        subject.probe((16, 16))
+        return subject.predict(images)
+
+    plain, given = predict(), predict(form=form)
+    assert not torch.allclose(plain, given), "without a card it is normalized as asked"
+    assert not normalizes_itself(file)
+    digest = hashlib.sha256((tmp_path / "net.pt2").read_bytes()).hexdigest()
+    card = {"sha256": digest, "classes": ["a", "b", "c"], "input": {"normalization": "inside"}}
+    (tmp_path / "net.pt2.json").write_text(json.dumps(card))
+    assert normalizes_itself(file)
+    assert torch.equal(predict(form=form), plain)
 
 
 def test_images_of_another_size_are_resized(tmp_path):

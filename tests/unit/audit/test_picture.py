@@ -34,7 +34,7 @@ def test_the_fingerprint_follows_pixels_and_labels_not_places(tmp_path):
     assert read_pictures(tmp_path / "b", (8, 8)).fingerprint != first
 
 
-def test_the_domains_of_a_table_need_not_share_their_classes(tmp_path):
+def test_the_domains_of_a_table_need_not_share_their_classes(tmp_path, caplog):
     make_folder(tmp_path / "data", per_class=1, side=8)
     rows = [("blue", "north"), ("green", "north"), ("red", "south")]
     lines = ["path,label,domain", *(f"data/{label}/0.png,{label},{domain}" for label, domain in rows)]
@@ -42,6 +42,7 @@ def test_the_domains_of_a_table_need_not_share_their_classes(tmp_path):
     pictures = read_pictures(tmp_path / "table.csv", (8, 8))
     assert pictures.classes == ("blue", "green", "red")
     assert pictures.labels.tolist() == [0, 1, 2]
+    assert "images of several domains are audited together: north, south" in caplog.text
 
 
 def test_names_in_two_unicode_forms_are_one_class(tmp_path):
