@@ -114,10 +114,11 @@ def find_images(folder: Path) -> list[Path]:
     """
     if not folder.is_dir():
         raise InputError(f"{folder} is no folder: give one with images in it")
-    found = [path for path in _files(folder) if path.suffix.lower() in ENDINGS and path.is_file()]
-    images = sorted(path.relative_to(folder) for path in found)
+    others: Counter[str] = Counter()
+    images = sorted(path.relative_to(folder) for path in _images(folder, others) if path.is_file())
     if not images:
         raise InputError(f"{folder} has no images ({', '.join(sorted(ENDINGS))})")
+    _tell_of_others(folder, others)
     return images
 
 
@@ -161,10 +162,15 @@ def collect_classes(samples: list[Sample], root: Path) -> tuple[str, ...]:
         spelled.setdefault(name, sample.label)
         found.setdefault(sample.domain, set()).add(name)
     union = set().union(*found.values())
-    lacking = [f"{domain} lacks {', '.join(sorted(union - own))}" for domain, own in found.items() if own != union]
+    lacking = [f"{domain} lacks {_name(union - own)}" for domain, own in found.items() if own != union]
     if lacking:
         raise InputError(f"{root}: the domains have different classes: {'; '.join(lacking)}")
     return tuple(map(to_nfc, order_classes(spelled.values())))
+
+
+def _name(classes: set[str]) -> str:
+    """Return the names in a row, those in quotes that start or end in a space."""
+    return ", ".join(name if name == name.strip() else repr(name) for name in sorted(classes))
 
 
 def order_classes(names: Collection[str]) -> tuple[str, ...]:
@@ -197,6 +203,8 @@ def _list_classes(root: Path, domains: list[Path], expected: str, *, skip_empty:
     _tell_of_empty(root, empty)
     _tell_of_others(root, others)
     _tell_of_strays(expected, *dict.fromkeys((root, *domains)))
+    for domain in domains:
+        _tell_of_deeper(domain, _class_folders(domain))
     return samples
 
 
@@ -272,6 +280,16 @@ def _tell_of_strays(expected: str, *places: Path) -> None:
         if strays := _direct_images(place):
             named = _name_some(strays)
             _log.warning("%s: images in no folder of a class are passed over: %s; expected %s", place, named, expected)
+
+
+def _tell_of_deeper(domain: Path, classes: list[Path]) -> None:
+    """Tell where all classes of a domain hold the same folders and no images: those may be the classes."""
+    below = {tuple(folder.name for folder in _folders(label)) for label in classes}
+    if len(classes) > 1 and len(below) == 1 and len(names := below.pop()) > 1 and not any(map(_direct_images, classes)):
+        taken, inside = _name_some([label.name for label in classes]), _name_some(list(names))
+        _log.warning(
+            "%s: taken for classes: %s; each has %s: if those are the classes, start there", domain, taken, inside
+        )
 
 
 def _name_some(names: list[str]) -> str:

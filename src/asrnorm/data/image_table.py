@@ -79,7 +79,10 @@ def _csv_rows(path: Path, text: str) -> Iterator[tuple[int, dict[str, Any]]]:
     try:
         missing = [column for column in _NEEDED if column not in (reader.fieldnames or ())]
         if missing:
-            raise InputError(f"{path}: no column {', '.join(missing)}; the first line must name {', '.join(COLUMNS)}")
+            raise InputError(
+                f"{path}: no column {', '.join(missing)}; the first line must name {', '.join(COLUMNS)}, "
+                "with commas between"
+            )
         for row in reader:
             yield reader.line_num, {"domain": path.stem} | {key: row[key] for key in COLUMNS if key in row}
     except csv.Error as error:

@@ -183,6 +183,28 @@ def test_an_unreadable_folder_is_one_line(tmp_path, monkeypatch):
         list_images(tmp_path)
 
 
+def test_what_is_no_image_is_told_of_in_a_plain_folder_too(tmp_path, caplog):
+    for name in ("a.png", "b.heic", "IMG_0001", ".hidden"):
+        (tmp_path / name).touch()
+    assert find_images(tmp_path) == [Path("a.png")]
+    assert "2 files that are called no images (.heic, IMG_0001) are passed over" in caplog.text
+
+
+def test_a_root_one_folder_too_high_is_told_of(tmp_path, caplog):
+    write_folder(tmp_path / "own", domains=("day", "night"), classes=("cat", "dog"), count=1)
+    list_images(tmp_path / "own")
+    assert not caplog.text
+    list_images(tmp_path)
+    assert "taken for classes: day, night; each has cat, dog: if those are the classes, start there" in caplog.text
+
+
+def test_a_space_at_the_end_of_a_name_is_seen(tmp_path):
+    write_folder(tmp_path, domains=("art",), classes=("cat", "dog "), count=1)
+    write_folder(tmp_path, domains=("photo",), classes=("cat", "dog"), count=1)
+    with pytest.raises(InputError, match="art lacks dog; photo lacks 'dog '"):
+        collect_classes(list_images(tmp_path), tmp_path)
+
+
 def test_domains_with_other_classes_are_shown(tmp_path):
     write_folder(tmp_path, domains=("art",), classes=("cat", "dog"), count=1)
     write_folder(tmp_path, domains=("photo",), classes=("dog", "horse", "pig"), count=1)
