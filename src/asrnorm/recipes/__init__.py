@@ -63,6 +63,11 @@ def recipe(
             raise InputError(f"{side}= and suite.{side}= are both given: leave one out")
         domains[side] = domains[side] or assigned
     chosen = {side: names for side, names in domains.items() if names}
+    if assignments.get("suite") == name.partition(".")[0]:
+        del assignments["suite"]  # the recipe's own, whose domains it would take away
+    if "suite" in assignments:  # another one, with domains of its own
+        assignments |= {f"suite.{side}": names for side, names in chosen.items()}
+        chosen = {}
     if chosen and not {"source", "target"} <= set(RECIPES.options(name)):
         raise InputError(f"recipe {name!r} has no choice of domains: leave out {' and '.join(chosen)}")
     config = RECIPES[name](scale=scale, **chosen)

@@ -30,6 +30,7 @@ def join_names(names: Names) -> str | list[str] | None:
     """
     if names is None or isinstance(names, str):
         return names
+    names = tuple(dict.fromkeys(names))
     return list(names) if len(names) > 1 and any("," in name for name in names) else ",".join(names)
 
 
