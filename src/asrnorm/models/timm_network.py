@@ -65,6 +65,10 @@ def _create(architecture: str, num_classes: int) -> Any:
         import timm
     except ImportError:
         raise MissingDependencyError("model 'timm' needs timm: pip install 'asrnorm[vision]'") from None
+    except Exception as error:  # beside a torchvision for another torch it fails in any way
+        raise MissingDependencyError(
+            f"model 'timm' needs timm, which fails here ({first_line(error)}); see asrnorm doctor"
+        ) from error
     try:
         return timm.create_model(architecture, pretrained=False, num_classes=num_classes)
     except (RuntimeError, ValueError) as error:

@@ -25,7 +25,8 @@ _CHECKSUM = "sha256"
 _LONGEST_HEADER = 100_000_000  # bytes, as in the format's own reader
 _RUNNING = ("running_mean", "running_var", "num_batches_tracked")
 _STATES = ("state_dict", "model_state_dict", "model")  # what training scripts keep a network's under, beside others
-_WRAPPERS = ("module.", "_orig_mod.")  # before every key: of DataParallel, DDP and averaged models; of torch.compile
+# Before every key: of DataParallel, DDP and averaged models; of torch.compile; of a run that normalizes its images.
+_WRAPPERS = ("module.", "_orig_mod.", "backbone.")
 
 
 @dataclass(frozen=True)
@@ -174,6 +175,9 @@ def unwrap_state(state: dict[str, Tensor], own: Collection[str]) -> dict[str, Te
     """
     if "n_averaged" not in own:
         state = {key: value for key, value in state.items() if key != "n_averaged"}
+    of_run = {key: value for key, value in state.items() if key not in ("mean", "std")}
+    if len(of_run) == len(state) - 2 and all(key.startswith("backbone.") for key in of_run):
+        state = of_run
     while state and not state.keys() & set(own):
         prefix = next((one for one in _WRAPPERS if all(key.startswith(one) for key in state)), None)
         if prefix is None:

@@ -12,6 +12,7 @@ from torch import nn
 import asrnorm
 from asrnorm.errors import InputError
 from asrnorm.models import load_weights
+from asrnorm.models.normalized import NormalizedInput
 from asrnorm.models.weight import pack_state, read_state, unwrap_state
 from asrnorm.norms import ASRNorm2d
 
@@ -54,8 +55,9 @@ def test_a_whole_pth_file_loads_whole(tmp_path):
         lambda model: {f"_orig_mod.{key}": value for key, value in model.state_dict().items()},
         lambda model: {f"module._orig_mod.{key}": value for key, value in model.state_dict().items()},
         lambda model: torch.optim.swa_utils.AveragedModel(model).state_dict(),
+        lambda model: NormalizedInput(model, (0.5, 0.5, 0.5), (0.2, 0.2, 0.2)).state_dict(),
     ],
-    ids=["tutorial", "model", "parallel", "compiled", "parallel and compiled", "averaged"],
+    ids=["tutorial", "model", "parallel", "compiled", "parallel and compiled", "averaged", "of a run"],
 )
 def test_weights_load_from_under_what_training_scripts_put_around_them(save, tmp_path):
     source = trained_resnet18()
