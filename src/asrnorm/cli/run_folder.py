@@ -31,6 +31,8 @@ def open_run(folder: Path) -> "LoadedRun":
     if not (folder / "config.yaml").is_file():
         raise WrongCallError(f"{folder}: not the folder of a run, it has no config.yaml")
     if not (folder / "model.safetensors").is_file():
+        if (folder / "divergence.json").is_file():
+            raise InputError(f"{folder}: the run diverged, as divergence.json says, and has no model")
         raise InputError(f"{folder}: the run is not done, it has no model.safetensors; asrnorm train goes on with it")
     from asrnorm.training import load_run
 

@@ -44,7 +44,7 @@ def choose_suite(run: Path, loaded: "LoadedRun", config: RunConfig) -> "Suite":
             "--data DIR scores others"
         )
     # Read at the size of the run: resized to it from another one, images are not what they were in training.
-    size = {"size": theirs.args["size"]} if mine.name == theirs.name == "folder" and "size" in theirs.args else {}
+    size = {"size": loaded.suite.image_size} if mine.name == "folder" else {}
     suite: Suite = loaded.suite if mine == theirs else create_suite(mine.name, **{**size, **mine.args})
     own = _at_its_place(loaded, config) if mine.name == theirs.name else None
     if own is not None and _has_its_images(run, theirs, mine, own):

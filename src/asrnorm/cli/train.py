@@ -32,7 +32,7 @@ def train(
         str | None, typer.Option("--scale", help="Size of the run: paper, short or smoke.", show_default="paper")
     ] = None,
     assignments: Annotated[
-        list[str] | None, typer.Option("--set", help="Change a field: a.b=value; may be given again.")
+        list[str] | None, typer.Option("--set", help="Change a field: a.b=value; may be given again, the last counts.")
     ] = None,
     config_file: Annotated[
         Path | None, typer.Option("--config", help="A config.yaml instead of a recipe.", show_default=False)
@@ -75,10 +75,18 @@ def train(
         return
     from asrnorm.training import run
 
+    folder = out or Path("runs", run_name(config))
+    before = _time_of(folder / "result.json")
     result = run(config, out, fresh)
     if os.environ.get("RANK", "0") == "0":
         _print(result)
-        typer.echo(f"run: {out or Path('runs', run_name(config))}")
+        typer.echo(f"run: {folder}")
+        if before == _time_of(folder / "result.json"):
+            typer.echo("it was done already, nothing was trained; --fresh starts over", err=True)
+
+
+def _time_of(file: Path) -> int | None:
+    return file.stat().st_mtime_ns if file.exists() else None
 
 
 def _tell_missing_data(config: RunConfig) -> None:
@@ -118,6 +126,8 @@ def _resolve(
         return make(
             recipe, scale=cast(Scale, scale or "paper"), seed=seed or 0, source=sources, target=targets, **changes
         )
+    if config_file.is_dir():
+        raise typer.BadParameter(f"--config {config_file}: a folder; give {config_file / 'config.yaml'}")
     loaded = load_config(config_file)
     if scale not in (None, loaded.scale) or recipe not in (None, loaded.recipe):
         raise typer.BadParameter(
@@ -126,6 +136,8 @@ def _resolve(
         )
     given = {"seed": seed, "suite.source": sources, "suite.target": targets}
     options = {name: value for name, value in given.items() if value is not None}
+    for name in options.keys() & changes.keys():
+        raise typer.BadParameter(f"--set {name}={changes[name]}: --{name.removeprefix('suite.')} says that too")
     return override(loaded, {**options, **changes})
 
 

@@ -35,6 +35,9 @@ def test_what_is_no_run_says_what_it_lacks(tmp_path):
         open_run(tmp_path / "config.yaml")
     with pytest.raises(InputError, match=r"the run is not done, it has no model\.safetensors"):
         open_run(tmp_path)
+    (tmp_path / "divergence.json").touch()
+    with pytest.raises(InputError, match=r"the run diverged, as divergence\.json says, and has no model"):
+        open_run(tmp_path)
 
 
 def test_kept_results_are_those_of_the_working_directory(tmp_path, monkeypatch):

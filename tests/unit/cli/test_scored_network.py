@@ -13,6 +13,7 @@ from typer.testing import CliRunner
 
 from asrnorm import recipe
 from asrnorm.cli.evaluate import evaluate
+from asrnorm.cli.scored_suite import choose_suite
 from asrnorm.config import Choice
 from asrnorm.errors import ConversionError, InputError
 from asrnorm.models.weight import pack_state, read_state
@@ -113,6 +114,19 @@ def test_what_is_kept_says_what_scored_it(trained):
 def train_on(photos, folder, **changes):
     suite = Choice(name="folder", args={"root": str(photos), "source": "day", "size": 32})
     run(replace(recipe("digits_mini.erm_asr", scale="smoke"), suite=suite, **changes), folder)
+
+
+def test_own_images_are_read_at_the_size_of_a_run_on_others(tmp_path):
+    run(recipe("digits_mini.erm_bn", scale="smoke"), tmp_path / "run")
+    loaded = load_run(tmp_path / "run")
+    for name, number in itertools.product(loaded.classes, range(3)):
+        place = tmp_path / "photos" / "day" / name
+        place.mkdir(parents=True, exist_ok=True)
+        Image.fromarray(np.full((48, 48, 3), 20 * number, np.uint8)).save(place / f"{number}.png")
+    photos = {"root": str(tmp_path / "photos"), "source": "day"}
+    for args, side in ((photos, 32), ({**photos, "size": 40}, 40)):
+        config = replace(loaded.config, suite=Choice(name="folder", args=args))
+        assert choose_suite(tmp_path / "run", loaded, config).image_size == (side, side)
 
 
 def test_source_images_may_have_moved_but_not_changed(tmp_path):

@@ -48,6 +48,8 @@ def test_a_config_trains_and_the_table_has_every_domain(config_file, tmp_path):
     assert done.stdout.splitlines()[-1] == f"run: {tmp_path / 'a'}"
     again = call("--config", str(tmp_path / "a" / "config.yaml"), "--out", str(tmp_path / "a"))
     assert again.stdout == done.stdout
+    assert "nothing was trained" not in done.stderr
+    assert "it was done already, nothing was trained; --fresh starts over" in again.stderr
 
 
 def test_a_recipe_beside_a_config_of_that_recipe_says_nothing_new(config_file):
@@ -133,6 +135,8 @@ def test_modules_of_the_users_own_are_found_in_the_current_folder(config_file, t
         ((), "give a recipe"),
         (("x.y", "--config", "FILE"), "takes the place of a recipe"),
         (("--config", "FILE", "--set", "steps"), "a.b=value"),
+        (("--config", "FILE", "--source", "a", "--set", "suite.source=b"), "--set suite.source=b: --source says that"),
+        (("--config", "."), "a folder; give config.yaml"),
     ],
 )
 def test_wrong_calls_are_refused(words, message, config_file):
