@@ -86,7 +86,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
             stream.reconfigure(errors="backslashreplace")
     words = list(sys.argv[1:] if arguments is None else arguments)
     debug = "--debug" in words
-    words = [word for word in words if word != "--debug"]
+    words = [_expand_home(word) for word in words if word != "--debug"]
     try:
         Path.cwd()  # torch ends the process where the folder is gone
     except FileNotFoundError:
@@ -107,6 +107,13 @@ def main(arguments: Sequence[str] | None = None) -> int:
     if status == _INTERRUPTED:
         return _say("interrupted", FAILED)
     return status if isinstance(status, int) else OK
+
+
+def _expand_home(word: str) -> str:
+    """Return `--out=~/runs` with the home in it, which a shell puts in only where `~` begins a word."""
+    option, equals, value = word.partition("=")
+    meant = equals and option.startswith("--") and value.startswith("~/")
+    return f"{option}={Path(value).expanduser()}" if meant else word
 
 
 def _report(error: BaseException) -> int:

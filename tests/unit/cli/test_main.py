@@ -160,6 +160,13 @@ def test_a_home_of_nobody_is_told(run, monkeypatch):
     )
 
 
+def test_the_home_is_meant_behind_an_equals_sign_too(run, monkeypatch, tmp_path):
+    monkeypatch.setenv("HOME", str(tmp_path))
+    status, _, said = run("train", "--config=~/none.yaml")
+    assert status != 0
+    assert str(tmp_path / "none.yaml") in said
+
+
 def test_a_process_that_lost_another_points_to_it(run, monkeypatch):
     def fail():
         raise RuntimeError("[gloo/transport/tcp/pair.cc:534] Connection closed by peer [127.0.0.1]:1234")
