@@ -2,6 +2,7 @@
 
 import hashlib
 import logging
+from collections.abc import Collection
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -51,7 +52,9 @@ class Pictures:
         return digest.hexdigest()[:16]
 
 
-def read_pictures(folder: Path, size: tuple[int, int], limit: int | None = None) -> Pictures:
+def read_pictures(
+    folder: Path, size: tuple[int, int], limit: int | None = None, known: Collection[str] = ()
+) -> Pictures:
     """Read images `<class>/<image>`, at most `limit` of them, spread evenly over classes and over each class.
 
     A file that cannot be read is left out and counted; an empty folder of a class is passed over and told of.
@@ -60,11 +63,12 @@ def read_pictures(folder: Path, size: tuple[int, int], limit: int | None = None)
         folder: with one sub folder a class; or a table, as `list_labeled` takes it.
         size: height and width to which every image is resized.
         limit: the most images; `None` takes all.
+        known: names of classes, whose folders may hold folders.
 
     Raises:
         InputError: no image, one class, an image under two names, or none that can be read.
     """
-    samples = list_labeled(folder, skip_empty=True)
+    samples = list_labeled(folder, known=set(map(to_nfc, known)), skip_empty=True)
     refuse_links_to_one(folder, samples)
     if len(domains := dict.fromkeys(sample.domain for sample in samples)) > 1:
         _log.warning("%s: images of several domains are audited together: %s", folder, ", ".join(domains))

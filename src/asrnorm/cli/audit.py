@@ -155,7 +155,8 @@ def _prepare(
 
     for subject in subjects:  # before a thousand images are decoded
         subject.probe(size)
-    pictures = read_pictures(data, size, plan.limit)
+    known = {name for subject in subjects for name in subject.class_names or ()}
+    pictures = read_pictures(data, size, plan.limit, known)
     if classes is not None and all(knows_classes(pictures.classes, subject.class_names) for subject in subjects):
         raise WrongCallError("a run knows which of its outputs these folders are: leave out --classes")
     outputs = [

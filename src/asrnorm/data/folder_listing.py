@@ -16,13 +16,16 @@ _DOMAINS, _CLASSES = "<domain>/<class>/<image>", "<class>/<image>"
 _log = logging.getLogger(__name__)
 
 
-def list_images(root: Path, domains: Collection[str] | None = None, *, skip_empty: bool = False) -> list[Sample]:
+def list_images(
+    root: Path, domains: Collection[str] | None = None, *, known: Collection[str] = (), skip_empty: bool = False
+) -> list[Sample]:
     """Return the images under `root`, or those that the table `root` names, in a fixed order.
 
     Args:
         root: a folder `<domain>/<class>/<image>`, or a `.csv` or `.jsonl` file with the columns path, label, domain;
             relative paths start at the table's folder.
         domains: those that are looked at; by default all.
+        known: names that are classes for certain, in one Unicode form.
         skip_empty: pass over folders of classes without images, and tell of them; training needs every class.
 
     Raises:
@@ -42,7 +45,7 @@ def list_images(root: Path, domains: Collection[str] | None = None, *, skip_empt
     if not root.is_dir():
         raise InputError(f"{root}: no such folder; expected a folder <domain>/<class>/<image> or a .csv or .jsonl file")
     chosen = [folder for folder in _folders(root) if domains is None or folder.name in domains]
-    return _list_classes(root, chosen, _DOMAINS, skip_empty=skip_empty)
+    return _list_classes(root, chosen, _DOMAINS, known, skip_empty=skip_empty)
 
 
 def list_domains(root: Path) -> tuple[str, ...]:
@@ -78,13 +81,16 @@ def is_one_domain(root: Path) -> bool:
     return any(direct.values()) and all(direct[folder] >= deeper[folder] for folder in direct)
 
 
-def list_labeled(root: Path, *, skip_empty: bool = False) -> list[Sample]:
+def list_labeled(root: Path, *, known: Collection[str] = (), skip_empty: bool = False) -> list[Sample]:
     """Return the images of one domain, `<class>/<image>` under `root`, or those that the table `root` names.
 
-    Empty classes are treated as in `list_images`.
+    Args:
+        root: the folder, or a table.
+        known: names that are classes whatever lies in them, in one Unicode form.
+        skip_empty: as in `list_images`.
 
     Raises:
-        InputError: as `list_images`, or the folders of classes hold folders of classes themselves.
+        InputError: as `list_images`, or folders that are not known hold folders alone: these may be the classes.
 
     Example:
         >>> from tempfile import TemporaryDirectory
@@ -99,11 +105,11 @@ def list_labeled(root: Path, *, skip_empty: bool = False) -> list[Sample]:
     if not root.is_dir():
         raise InputError(f"{root}: no such folder; give a folder <class>/<image>, or a .csv or .jsonl file")
     for label in _folders(root):
-        if _folders(label) and not _direct_images(label):
+        if to_nfc(label.name) not in known and _folders(label) and not _direct_images(label):
             raise InputError(
                 f"{label}: holds folders, not images; if {root} is <domain>/<class>/<image>, give one domain: {label}"
             )
-    return _list_classes(root, [root], _CLASSES, skip_empty=skip_empty)
+    return _list_classes(root, [root], _CLASSES, known, skip_empty=skip_empty)
 
 
 def find_images(folder: Path) -> list[Path]:
@@ -184,7 +190,9 @@ def order_classes(names: Collection[str]) -> tuple[str, ...]:
     return tuple(sorted(names, key=lambda name: (int(name), name) if numeric else (0, name)))
 
 
-def _list_classes(root: Path, domains: list[Path], expected: str, *, skip_empty: bool) -> list[Sample]:
+def _list_classes(
+    root: Path, domains: list[Path], expected: str, known: Collection[str], *, skip_empty: bool
+) -> list[Sample]:
     samples: list[Sample] = []
     empty: list[Path] = []
     others: Counter[str] = Counter()
@@ -204,7 +212,7 @@ def _list_classes(root: Path, domains: list[Path], expected: str, *, skip_empty:
     _tell_of_others(root, others)
     _tell_of_strays(expected, *dict.fromkeys((root, *domains)))
     for domain in domains:
-        _tell_of_deeper(domain, _class_folders(domain))
+        _tell_of_deeper(domain, [label for label in _class_folders(domain) if to_nfc(label.name) not in known])
     return samples
 
 

@@ -94,7 +94,7 @@ def _list(root: Path, classes: Sequence[str]) -> tuple[list[Sample], list[str]]:
     within = {folder: list_domains(root / folder) for folder in folders}
     inner = {to_nfc(name) for names in within.values() for name in names}
     if known.isdisjoint(outer) and (not known.isdisjoint(inner) or not is_one_domain(root)):
-        samples = list_images(root, skip_empty=True)
+        samples = list_images(root, known=known, skip_empty=True)
         filled = {sample.domain for sample in samples}
         return samples, [folder for folder, names in within.items() if names and folder not in filled]
-    return list_labeled(root, skip_empty=True), []
+    return list_labeled(root, known=known, skip_empty=True), []

@@ -198,6 +198,17 @@ def test_a_root_one_folder_too_high_is_told_of(tmp_path, caplog):
     assert "taken for classes: day, night; each has cat, dog: if those are the classes, start there" in caplog.text
 
 
+def test_folders_that_are_known_for_classes_may_hold_folders(tmp_path, caplog):
+    write_folder(tmp_path, domains=("cat", "dog"), classes=("monday", "sunday"), count=1)
+    with pytest.raises(InputError, match="holds folders, not images"):
+        list_labeled(tmp_path)
+    with pytest.raises(InputError, match="dog: holds folders, not images"):
+        list_labeled(tmp_path, known={"cat"})
+    labels = [sample.label for sample in list_labeled(tmp_path, known={"cat", "dog", "horse"})]
+    assert labels == ["cat", "cat", "dog", "dog"]
+    assert not caplog.text
+
+
 def test_a_space_at_the_end_of_a_name_is_seen(tmp_path):
     write_folder(tmp_path, domains=("art",), classes=("cat", "dog "), count=1)
     write_folder(tmp_path, domains=("photo",), classes=("cat", "dog"), count=1)
