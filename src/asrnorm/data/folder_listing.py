@@ -3,10 +3,11 @@
 import logging
 import os
 from collections import Counter
-from collections.abc import Collection, Iterator
+from collections.abc import Collection
 from pathlib import Path
 
 from asrnorm.data.class_name import refuse_two_spellings, to_nfc
+from asrnorm.data.folder_walk import direct_images, folders_in, images_below
 from asrnorm.data.image import ENDINGS
 from asrnorm.data.image_table import Sample, read_table
 from asrnorm.errors import InputError
@@ -44,7 +45,7 @@ def list_images(
         return [sample for sample in read_table(root) if domains is None or sample.domain in domains]
     if not root.is_dir():
         raise InputError(f"{root}: no such folder; expected a folder <domain>/<class>/<image> or a .csv or .jsonl file")
-    chosen = [folder for folder in _folders(root) if domains is None or folder.name in domains]
+    chosen = [folder for folder in folders_in(root) if domains is None or folder.name in domains]
     return _list_classes(root, chosen, _DOMAINS, known, skip_empty=skip_empty)
 
 
@@ -55,7 +56,7 @@ def list_domains(root: Path) -> tuple[str, ...]:
         InputError: as `list_images`.
     """
     if root.is_dir():
-        return tuple(folder.name for folder in _folders(root))
+        return tuple(folder.name for folder in folders_in(root))
     return tuple(dict.fromkeys(sample.domain for sample in list_images(root)))
 
 
@@ -76,8 +77,8 @@ def is_one_domain(root: Path) -> bool:
         ...     is_one_domain(Path(folder)), is_one_domain(Path(folder) / "photo")
         (False, True)
     """
-    direct = {folder: len(_direct_images(folder)) for folder in _folders(root)}
-    deeper = {folder: sum(1 for _ in _images(folder, Counter())) - count for folder, count in direct.items()}
+    direct = {folder: len(direct_images(folder)) for folder in folders_in(root)}
+    deeper = {folder: sum(1 for _ in images_below(folder, Counter())) - count for folder, count in direct.items()}
     return any(direct.values()) and all(direct[folder] >= deeper[folder] for folder in direct)
 
 
@@ -104,8 +105,8 @@ def list_labeled(root: Path, *, known: Collection[str] = (), skip_empty: bool = 
         return read_table(root)
     if not root.is_dir():
         raise InputError(f"{root}: no such folder; give a folder <class>/<image>, or a .csv or .jsonl file")
-    for label in _folders(root):
-        if to_nfc(label.name) not in known and _folders(label) and not _direct_images(label):
+    for label in folders_in(root):
+        if to_nfc(label.name) not in known and folders_in(label) and not direct_images(label):
             raise InputError(
                 f"{label}: holds folders, not images; if {root} is <domain>/<class>/<image>, give one domain: {label}"
             )
@@ -121,7 +122,7 @@ def find_images(folder: Path) -> list[Path]:
     if not folder.is_dir():
         raise InputError(f"{folder} is no folder: give one with images in it")
     others: Counter[str] = Counter()
-    images = sorted(path.relative_to(folder) for path in _images(folder, others) if path.is_file())
+    images = sorted(path.relative_to(folder) for path in images_below(folder, others) if path.is_file())
     if not images:
         raise InputError(f"{folder} has no images ({', '.join(sorted(ENDINGS))})")
     _tell_of_others(folder, others)
@@ -198,7 +199,7 @@ def _list_classes(
     others: Counter[str] = Counter()
     for domain in domains:
         for label in _class_folders(domain):
-            images = sorted(_images(label, others), key=lambda path: path.as_posix())
+            images = sorted(images_below(label, others), key=lambda path: path.as_posix())
             samples += [Sample(path, path.relative_to(root).as_posix(), label.name, domain.name) for path in images]
             empty += [] if images else [label]
     if empty and not skip_empty:
@@ -216,58 +217,18 @@ def _list_classes(
     return samples
 
 
-def _folders(place: Path) -> list[Path]:
-    return sorted((path for path in _entries(place) if path.is_dir()), key=lambda path: path.name)
-
-
 def _class_folders(domain: Path) -> list[Path]:
-    folders = _folders(domain)
+    folders = folders_in(domain)
     refuse_two_spellings(str(domain), (folder.name for folder in folders))
     return folders
 
 
-def _direct_images(folder: Path) -> list[str]:
-    return sorted(path.name for path in _entries(folder) if path.suffix.lower() in ENDINGS and not path.is_dir())
-
-
 def _describe_lack(root: Path, expected: str) -> str:
-    if _direct_images(root):
+    if direct_images(root):
         return f"{root}: holds images, but no folders of classes; expected {expected}: give the folder above it"
     if is_one_domain(root):
         return f"{root}: one domain, whose folders are its classes: choose none of them, or give {root.parent}"
     return f"{root}: no images in it; expected {expected} ({', '.join(sorted(ENDINGS))})"
-
-
-def _images(place: Path, others: Counter[str]) -> Iterator[Path]:
-    for path in _files(place):
-        if path.suffix.lower() not in ENDINGS:
-            others[path.suffix.lower() or path.name] += 1
-            continue
-        if path.is_fifo() or path.is_socket():  # which would be waited for without end
-            raise InputError(f"{path}: no file, though it is called an image; remove it")
-        yield path
-
-
-def _files(place: Path) -> Iterator[Path]:
-    """Go through a folder and all below it, linked ones too, each once: links may lead in circles.
-
-    Links come last, so that files keep the names that they have without them. A link to a folder that `place` lies in
-    is passed over: what else is in there does not belong to `place`.
-    """
-    above = {os.path.realpath(folder) for start in (place.absolute(), place.resolve()) for folder in start.parents}
-    folders, links, seen = [place], list[Path](), set[str]()
-    while folders or links:
-        folder = folders.pop() if folders else links.pop(0)
-        if (real := os.path.realpath(folder)) in seen:
-            continue
-        seen.add(real)
-        for path in sorted(_entries(folder), key=lambda path: path.name):
-            if not path.is_dir():
-                yield path
-            elif not path.is_symlink():
-                folders.append(path)
-            elif os.path.realpath(path) not in above:
-                links.append(path)
 
 
 def _tell_of_empty(root: Path, folders: list[Path]) -> None:
@@ -285,15 +246,15 @@ def _tell_of_others(root: Path, others: Counter[str]) -> None:
 def _tell_of_strays(expected: str, *places: Path) -> None:
     """Tell of images that lie beside folders of classes or domains: they have no class."""
     for place in places:
-        if strays := _direct_images(place):
+        if strays := direct_images(place):
             named = _name_some(strays)
             _log.warning("%s: images in no folder of a class are passed over: %s; expected %s", place, named, expected)
 
 
 def _tell_of_deeper(domain: Path, classes: list[Path]) -> None:
     """Tell where all classes of a domain hold the same folders and no images: those may be the classes."""
-    below = {tuple(folder.name for folder in _folders(label)) for label in classes}
-    if len(classes) > 1 and len(below) == 1 and len(names := below.pop()) > 1 and not any(map(_direct_images, classes)):
+    below = {tuple(folder.name for folder in folders_in(label)) for label in classes}
+    if len(classes) > 1 and len(below) == 1 and len(names := below.pop()) > 1 and not any(map(direct_images, classes)):
         taken, inside = _name_some([label.name for label in classes]), _name_some(list(names))
         _log.warning(
             "%s: taken for classes: %s; each has %s: if those are the classes, start there", domain, taken, inside
@@ -303,11 +264,3 @@ def _tell_of_deeper(domain: Path, classes: list[Path]) -> None:
 def _name_some(names: list[str]) -> str:
     more = f" and {len(names) - _MOST_NAMED:,} more" if len(names) > _MOST_NAMED else ""
     return ", ".join(names[:_MOST_NAMED]) + more
-
-
-def _entries(place: Path) -> list[Path]:
-    try:
-        with os.scandir(place) as entries:
-            return [place / entry.name for entry in entries if not entry.name.startswith(".")]
-    except OSError as error:
-        raise InputError(f"{place}: {error.strerror or error}; check its permissions") from None

@@ -45,9 +45,6 @@ class Trainer:
         world: the processes.
         stop: steps to do; fewer than the schedule's where a hold-out has chosen so.
         selector: keeps the best weights; `None` where the last are wanted.
-
-    Attributes:
-        told_to_stop: by a signal in the last step, when nothing was left to interrupt.
     """
 
     def __init__(
@@ -75,8 +72,7 @@ class Trainer:
             world=world,
             dtype=run_dtype(config),
         )
-        self.step, self.elapsed = 0, 0.0
-        self.told_to_stop = False
+        self.step, self.elapsed, self.told_to_stop = 0, 0.0, False  # the last: by a signal in the last step
         self._started = time.monotonic()
         # Where a look at the loss costs nothing, it is looked at before every update. A GPU would have to be waited
         # for: there it is looked at now and then, and the way to a bad one is gone again, carefully.
@@ -274,9 +270,8 @@ class Trainer:
         with torch.no_grad(), self.autocast():
             correct = (self.model(batch.images).argmax(1) == batch.labels).sum()
         self.model.train()
-        accuracy = int(self.world.sum(correct)) / batch.global_size
-        seconds = round(self._clock(), 3)
-        return {"loss": loss, "accuracy": accuracy, "lr": rate, "pool": len(self.pool), "seconds": seconds}
+        right = int(self.world.sum(correct)) / batch.global_size
+        return {"loss": loss, "accuracy": right, "lr": rate, "pool": len(self.pool), "seconds": round(self._clock(), 3)}
 
     def _interrupted(self) -> InterruptedRunError:
         return InterruptedRunError(
