@@ -230,6 +230,10 @@ def kept_pool():
     return mock.patch.object(RunFolder, "drop_pool")
 
 
+def model_bytes(folder):
+    return (Path(folder) / "model.safetensors").read_bytes()
+
+
 def logged_losses(folder):
     rows = [json.loads(line) for line in (Path(folder) / "log.jsonl").read_text().splitlines()]
     return {row["step"]: row["loss"] for row in rows if "loss" in row}

@@ -6,13 +6,9 @@ import pytest
 
 from asrnorm.results import read_result
 from asrnorm.training import run
-from helpers.tiny_run import Choice, tiny_config
+from helpers.tiny_run import Choice, model_bytes, tiny_config
 
 run_module = import_module("asrnorm.training.run")  # the package has a function of that name
-
-
-def model_bytes(folder):
-    return (folder / "model.safetensors").read_bytes()
 
 
 def stop(*_):
