@@ -30,7 +30,7 @@ def compare(
     tolerance: float = 1e-5,
 ) -> None:
     """Check output and gradients against float64, relative to the largest."""
-    from asrnorm.ops.triton.convolve import convolve
+    from asrnorm.kernels.convolve import convolve
 
     generator = torch.Generator().manual_seed(0)
     x = torch.randn(images, generator=generator).to(device).contiguous(memory_format=layouts[0])
@@ -53,7 +53,7 @@ def compare(
 
 def second_derivative(device: str = "cpu", tolerance: float = 1e-5) -> None:
     """Check that a gradient of the gradient flows as PyTorch's does."""
-    from asrnorm.ops.triton.convolve import convolve
+    from asrnorm.kernels.convolve import convolve
 
     found = []
     for convolution, dtype in ((convolve, torch.float32), (F.conv2d, torch.float64)):

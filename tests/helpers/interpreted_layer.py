@@ -8,8 +8,8 @@ from functorch.compile import make_boxed_func
 from torch._dynamo.backends.common import aot_autograd
 
 from asrnorm import ops
-from asrnorm.ops import dispatch
-from asrnorm.ops.triton import launch, layer
+from asrnorm.kernels import launch, layer
+from asrnorm.norms import dispatch
 from helpers.kernel_case import KernelCase, check, outcome
 
 RELU = {"activation": "relu"}

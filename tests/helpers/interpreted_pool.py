@@ -15,7 +15,7 @@ DTYPES = (torch.float32, torch.float16, torch.bfloat16)
 
 def compare(shape: tuple[int, ...], layout: torch.memory_format, dtype: torch.dtype, device: str = "cpu") -> None:
     """Check outputs and gradients to the bit, with equal values and NaN among the inputs."""
-    from asrnorm.ops.triton.pool import max_pool
+    from asrnorm.kernels.pool import max_pool
 
     generator = torch.Generator().manual_seed(0)
     values = torch.randint(-2, 3, shape, generator=generator).to(dtype)  # few, so that many are equal
@@ -35,7 +35,7 @@ def compare(shape: tuple[int, ...], layout: torch.memory_format, dtype: torch.dt
 
 def second_derivative(device: str = "cpu") -> None:
     """Check that a gradient of the gradient flows as PyTorch's does."""
-    from asrnorm.ops.triton.pool import max_pool
+    from asrnorm.kernels.pool import max_pool
 
     found = []
     for pool in (max_pool, lambda x: F.max_pool2d(x, 2)):

@@ -10,8 +10,7 @@ import torch
 from torch import Tensor
 
 from asrnorm import ops
-from asrnorm.norms import SwitchNormInLn
-from asrnorm.ops import dispatch
+from asrnorm.norms import SwitchNormInLn, dispatch
 from helpers.kernel_case import KernelCase, check
 
 CASES = tuple(

@@ -15,7 +15,7 @@ from asrnorm.bench import device as place
 from asrnorm.bench.harness import Case, Row, compare, rebase
 from asrnorm.bench.step import CPU_NETS, GPU_NETS, QUICK_NETS, Net, Part
 from asrnorm.methods.ascent import Ascent
-from asrnorm.ops.dispatch import Backend
+from asrnorm.norms.dispatch import Backend
 
 _STEPS = 5  # of an ascent; what begins and ends one is a sixth of it or less
 

@@ -14,7 +14,7 @@ from asrnorm import ops
 from asrnorm.bench.harness import Case, compare
 from asrnorm.diagnosis import BACKEND_VARIABLE
 from asrnorm.errors import InputError, WrongCallError, first_line
-from asrnorm.ops.dispatch import Backend, kernel_problem
+from asrnorm.norms.dispatch import Backend, kernel_problem
 
 logger = logging.getLogger("asrnorm")
 

@@ -17,7 +17,7 @@ from asrnorm.bench import device as place
 from asrnorm.bench.harness import Case, Row, compare
 from asrnorm.bench.memory import parameters_of, peak_bytes, saved_bytes
 from asrnorm.norms import NORMS
-from asrnorm.ops.dispatch import Backend
+from asrnorm.norms.dispatch import Backend
 
 BASELINE = "bn"
 GROUP_NORM = "gn, torch"

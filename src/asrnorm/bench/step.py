@@ -19,7 +19,7 @@ from asrnorm.bench.harness import Case, Row, compare, rebase
 from asrnorm.bench.memory import peak_bytes
 from asrnorm.conversion import convert
 from asrnorm.models import create_model
-from asrnorm.ops.dispatch import Backend
+from asrnorm.norms.dispatch import Backend
 
 
 class Net(NamedTuple):

@@ -11,9 +11,10 @@ from torch import Tensor, nn
 
 from asrnorm.errors import InputError, UnknownNameError, describe_unknown
 from asrnorm.models.base import MODELS, Classifier, NormFactory
+from asrnorm.models.max_pool import max_pool_2x2
+from asrnorm.models.small_convolution import convolve_small
 from asrnorm.norms import NoNorm
 from asrnorm.norms.base import norm_relu
-from asrnorm.ops import convolve_small, max_pool_2x2
 
 Initialization = Literal["xavier", "torch"]
 

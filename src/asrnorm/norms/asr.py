@@ -1,6 +1,6 @@
 """ASR-Norm: adaptive standardization and rescaling.
 
-Fan et al., CVPR 2021, section 3.2. The equations live in `asrnorm.ops`; this file holds the parameters.
+Fan et al., CVPR 2021, section 3.2. The equations live in `asrnorm.norms.reference`; this file holds the parameters.
 """
 
 import math
@@ -10,8 +10,8 @@ from typing import Any, Literal
 import torch
 from torch import Tensor, nn
 
-from asrnorm import ops
 from asrnorm.errors import InputError, InputTypeError
+from asrnorm.norms import functional, reference
 from asrnorm.norms.base import NORMS, affine_parameters, check_eps, spatial_size
 from asrnorm.norms.confined import ConfinesShift
 from asrnorm.norms.dense import read_dense
@@ -191,7 +191,7 @@ class ASRNorm2d(ConfinesShift):
         self.check_activation(activation)
         if not self.standardize and self.statistics == "instance":
             self.refuse_single_element(x, spatial_size(x), "channel")
-        return ops.asr_norm(
+        return functional.asr_norm(
             x,
             self.standardize_nets(),
             self.rescale_nets(),
@@ -214,9 +214,9 @@ class ASRNorm2d(ConfinesShift):
         nets = self.standardize_nets()
         if nets is None:
             return None
-        with ops.full_precision(x):
+        with reference.full_precision(x):
             native = self._native(x, track=False)  # to look is not to train
-            return ops.learned_standardization(*ops.channel_stats(x, self.eps), nets, native, self.limits)
+            return reference.learned_standardization(*reference.channel_stats(x, self.eps), nets, native, self.limits)
 
     def learned_shift(self, x: Tensor) -> Tensor:
         """Return how far `mu_stan` is from each sample's mean, in the sample's deviations, `(n, c)`.
@@ -227,15 +227,15 @@ class ASRNorm2d(ConfinesShift):
         learned = self.learned_statistics(x)
         if learned is None:
             raise InputError(f"{self.label()}: it learns no standardization")
-        with ops.full_precision(x):
-            mean, std = ops.channel_stats(x, self.eps)
+        with reference.full_precision(x):
+            mean, std = reference.channel_stats(x, self.eps)
             return (learned[0] - mean) / std
 
-    def standardize_nets(self) -> ops.StandardizeNets | None:
-        """Return the weights of the standardization networks as `asrnorm.ops` takes them."""
+    def standardize_nets(self) -> reference.StandardizeNets | None:
+        """Return the weights of the standardization networks as `asrnorm.norms.reference` takes them."""
         if not self.standardize:
             return None
-        return ops.StandardizeNets(
+        return reference.StandardizeNets(
             read_dense(self.stan_encoder),
             read_dense(self.mu_decoder),
             read_dense(self.sigma_decoder),
@@ -243,12 +243,12 @@ class ASRNorm2d(ConfinesShift):
             self.lambda_sigma if self.residual else None,
         )
 
-    def rescale_nets(self) -> ops.RescaleNets | None:
-        """Return the weights of the rescaling networks as `asrnorm.ops` takes them."""
+    def rescale_nets(self) -> reference.RescaleNets | None:
+        """Return the weights of the rescaling networks as `asrnorm.norms.reference` takes them."""
         if not self.rescale:
             return None
         shared = self.share_rescale_encoder
-        return ops.RescaleNets(
+        return reference.RescaleNets(
             read_dense(self.rescale_encoder if shared else self.beta_encoder),
             read_dense(self.rescale_encoder if shared else self.gamma_encoder),
             read_dense(self.beta_decoder),
@@ -260,12 +260,12 @@ class ASRNorm2d(ConfinesShift):
     def _native(self, x: Tensor, *, track: bool = True) -> tuple[Tensor, Tensor] | None:
         if self.statistics == "instance":
             return None
-        with ops.full_precision(x):
-            moments = ops.channel_moments(x)
+        with reference.full_precision(x):
+            moments = reference.channel_moments(x)
             if self.statistics == "batch":
                 mean, variance = self.batch_moments(x, *moments, track=track)
             else:
-                mean, variance = ops.pool_moments(*moments, dim=1)
+                mean, variance = reference.pool_moments(*moments, dim=1)
             return mean, torch.sqrt(variance + self.eps)
 
     def read_option(self, name: str) -> Any:

@@ -14,8 +14,8 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from asrnorm import ops
 from asrnorm.errors import InputError, InputTypeError
+from asrnorm.norms import reference
 from asrnorm.registry import Registry
 
 NORMS: Registry[Callable[..., nn.Module]] = Registry("norm")
@@ -93,7 +93,7 @@ class NormLayer(nn.Module):
         Raises:
             InputError: neither `None` nor `"relu"`.
         """
-        if activation not in ops.ACTIVATIONS:
+        if activation not in reference.ACTIVATIONS:
             raise InputError(f"{self.label()}: activation must be None or 'relu', not {activation!r}")
 
     def affine_pair(self) -> tuple[Tensor | None, Tensor | None]:
@@ -223,7 +223,7 @@ def reset_affine(layer: nn.Module) -> None:
 
 
 def join_processes(mean_nc: Tensor, variance_nc: Tensor, process_sum: ProcessSum) -> tuple[Tensor, Tensor, Tensor]:
-    """Join the moments of the samples of all processes, as `ops.pool_moments` does those of one.
+    """Join the moments of the samples of all processes, as `reference.pool_moments` does those of one.
 
     Args:
         mean_nc: means of the channels of this process's samples.

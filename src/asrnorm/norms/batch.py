@@ -10,8 +10,8 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from asrnorm import ops
 from asrnorm.errors import InputError, InputTypeError
+from asrnorm.norms import functional, reference
 from asrnorm.norms.base import (
     NORMS,
     NormLayer,
@@ -74,8 +74,8 @@ class BatchNorm(NormLayer, nn.BatchNorm2d):
         if from_batch:
             self.refuse_single_element(x, x.shape[0] * spatial_size(x), "channel of the batch")
         if not from_batch:
-            with ops.full_precision(x):
-                return ops.fixed_norm(x, running_mean, running_var, self.weight, self.bias, self.eps)
+            with reference.full_precision(x):
+                return functional.fixed_norm(x, running_mean, running_var, self.weight, self.bias, self.eps)
         if not self.training:  # nothing is tracked in evaluation
             return _batch_norm(self, x, None, None)
         if self.num_batches_tracked is not None:
@@ -88,15 +88,15 @@ class BatchNorm(NormLayer, nn.BatchNorm2d):
         if self.num_batches_tracked is not None:
             self.num_batches_tracked.add_(1)
         momentum = weigh_newest(self.momentum, self.num_batches_tracked)
-        with ops.full_precision(x):
-            mean, variance, samples = join_processes(*ops.channel_moments(x), process_sum)
+        with reference.full_precision(x):
+            mean, variance, samples = join_processes(*reference.channel_moments(x), process_sum)
             with torch.no_grad():
                 count = samples * spatial_size(x)
                 unbiased = variance * (count / (count - 1))
                 self.running_mean.lerp_(mean[0].to(self.running_mean.dtype), momentum)
                 self.running_var.lerp_(unbiased[0].to(self.running_var.dtype), momentum)
             gain, bias = self.weight.to(mean.dtype), self.bias.to(mean.dtype)
-            return ops.standardize_rescale(x, mean, torch.sqrt(variance + self.eps), gain, bias, eps=0.0)
+            return functional.standardize_rescale(x, mean, torch.sqrt(variance + self.eps), gain, bias, eps=0.0)
 
 
 @NORMS.register("bn_test")
@@ -129,14 +129,14 @@ class BatchNormTest(BatchNorm):
         if rest:
             raise InputError(f"{self.label()}: {x.shape[0]} samples are not {self.batches} batches of one size")
         self.refuse_single_element(x, size * spatial_size(x), "channel of the batch")
-        with ops.full_precision(x):
-            x, mean_nc, variance_nc = ops.with_moments(x)
+        with reference.full_precision(x):
+            x, mean_nc, variance_nc = functional.with_moments(x)
             whole = (self.batches, size, self.num_features)
-            mean, variance = ops.pool_moments(mean_nc.reshape(whole), variance_nc.reshape(whole), dim=1)
+            mean, variance = reference.pool_moments(mean_nc.reshape(whole), variance_nc.reshape(whole), dim=1)
             std = torch.sqrt(variance + self.eps)
             mean, std = (part.expand(whole).reshape(mean_nc.shape) for part in (mean, std))
             gain, bias = self.weight.to(mean.dtype), self.bias.to(mean.dtype)
-            return ops.standardize_rescale(x, mean, std, gain, bias, eps=0.0)
+            return functional.standardize_rescale(x, mean, std, gain, bias, eps=0.0)
 
 
 @NORMS.register("dsbn")
@@ -266,6 +266,6 @@ def _range(domain: int | Tensor) -> tuple[int, int]:
 
 
 def _batch_norm(layer: nn.BatchNorm2d, x: Tensor, mean: Tensor | None, variance: Tensor | None) -> Tensor:
-    with ops.full_precision(x):
+    with reference.full_precision(x):
         momentum = 0.0 if mean is None else weigh_newest(layer.momentum, layer.num_batches_tracked)
         return F.batch_norm(x, mean, variance, layer.weight, layer.bias, True, momentum, layer.eps)

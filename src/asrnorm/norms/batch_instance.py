@@ -6,7 +6,7 @@ Nam and Kim, *Batch-Instance Normalization for Adaptively Style-Invariant Neural
 import torch
 from torch import Tensor, nn
 
-from asrnorm import ops
+from asrnorm.norms import functional, reference
 from asrnorm.norms.base import NORMS, affine_parameters, check_eps, reset_affine, spatial_size
 from asrnorm.norms.running import TracksBatch
 
@@ -59,16 +59,16 @@ class BatchInstanceNorm(TracksBatch):
         """Return the normalized activations."""
         self.check_input(x)
         self.refuse_single_element(x, spatial_size(x), "channel")
-        with ops.full_precision(x):
-            mean_in, var_in = ops.channel_moments(x)
+        with reference.full_precision(x):
+            mean_in, var_in = reference.channel_moments(x)
             mean_bn, var_bn = self.batch_moments(x, mean_in, var_in)
             gate = self._clamped_gate().to(mean_in.dtype)
             gain, bias = self.weight.to(mean_in.dtype), self.bias.to(mean_in.dtype)
             wide = x.to(mean_in.dtype)
             from_batch = _standardize(wide, mean_bn, var_bn, self.eps)
             from_instance = _standardize(wide, mean_in, var_in, self.eps)
-            mixed = _mix(ops.per_channel(gate, x), from_batch, from_instance)
-            return (mixed * ops.per_channel(gain, x) + ops.per_channel(bias, x)).to(x.dtype)
+            mixed = _mix(reference.per_channel(gate, x), from_batch, from_instance)
+            return (mixed * reference.per_channel(gain, x) + reference.per_channel(bias, x)).to(x.dtype)
 
     def _clamped_gate(self) -> Tensor:
         if not self.training:
@@ -81,7 +81,7 @@ class BatchInstanceNorm(TracksBatch):
 
 
 def _standardize(x: Tensor, mean: Tensor, variance: Tensor, eps: float) -> Tensor:
-    return ops.standardize_rescale(x, mean, torch.sqrt(variance + eps), None, None, eps=0.0)
+    return functional.standardize_rescale(x, mean, torch.sqrt(variance + eps), None, None, eps=0.0)
 
 
 def _mix(gate: Tensor, first: Tensor, second: Tensor) -> Tensor:

@@ -5,14 +5,14 @@ from torch.nn.utils.prune import BasePruningMethod
 from torch.nn.utils.spectral_norm import SpectralNorm
 from torch.nn.utils.weight_norm import WeightNorm
 
-from asrnorm import ops
 from asrnorm.errors import InputTypeError
+from asrnorm.norms import reference
 
 # Hooks that compute the weight anew before each call, and need nothing of what the layer is called with.
 RENEWING = (BasePruningMethod, SpectralNorm, WeightNorm)
 
 
-def read_dense(linear: nn.Module) -> ops.Dense:
+def read_dense(linear: nn.Module) -> reference.Dense:
     """Return weight and bias of a linear layer, as pruning, spectral or weight norm leave them.
 
     Raises:
@@ -32,4 +32,4 @@ def read_dense(linear: nn.Module) -> ops.Dense:
             if isinstance(hook, RENEWING):
                 hook(linear, ())
     weight: Tensor = linear.weight
-    return ops.Dense(weight, linear.bias)
+    return reference.Dense(weight, linear.bias)

@@ -8,8 +8,8 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from asrnorm import ops
 from asrnorm.errors import InputError
+from asrnorm.norms import dispatch, functional, reference
 from asrnorm.norms.base import (
     NORMS,
     NormLayer,
@@ -127,10 +127,10 @@ def group_norm(
     x: Tensor, num_groups: int, gain: Tensor, bias: Tensor, eps: float, activation: str | None = None
 ) -> Tensor:
     """GN in `compute_dtype`, returned in the dtype and memory format of `x`: PyTorch's, or the kernels of ASR-Norm."""
-    if ops.takes_kernels(x) and x.shape[0] > 0:
+    if dispatch.takes_kernels(x) and x.shape[0] > 0:
         return _by_kernels(x, num_groups, gain, bias, eps, activation)
-    with ops.full_precision(x):
-        dtype = ops.compute_dtype(x)
+    with reference.full_precision(x):
+        dtype = reference.compute_dtype(x)
         y = F.group_norm(x.to(dtype), num_groups, gain.to(dtype), bias.to(dtype), eps).to(x.dtype)
         if is_channels_last(x):
             y = y.contiguous(memory_format=torch.channels_last)
@@ -139,15 +139,15 @@ def group_norm(
 
 def _by_kernels(x: Tensor, num_groups: int, gain: Tensor, bias: Tensor, eps: float, activation: str | None) -> Tensor:
     if num_groups == x.shape[1]:
-        return ops.asr_norm(x, None, None, gain, bias, eps=eps, eps_out=0.0, activation=activation)
-    with ops.full_precision(x):
-        x, mean_nc, variance_nc = ops.with_moments(x)
+        return functional.asr_norm(x, None, None, gain, bias, eps=eps, eps_out=0.0, activation=activation)
+    with reference.full_precision(x):
+        x, mean_nc, variance_nc = functional.with_moments(x)
         shape = (x.shape[0], num_groups, -1)
-        mean, variance = ops.pool_moments(mean_nc.reshape(shape), variance_nc.reshape(shape), dim=2)
+        mean, variance = reference.pool_moments(mean_nc.reshape(shape), variance_nc.reshape(shape), dim=2)
         std = torch.sqrt(variance + eps)
         whole = mean_nc.reshape(shape).shape
         mean, std = (part.expand(whole).reshape(mean_nc.shape) for part in (mean, std))
-        return ops.standardize_rescale(x, mean, std, gain, bias, eps=0.0, activation=activation)
+        return functional.standardize_rescale(x, mean, std, gain, bias, eps=0.0, activation=activation)
 
 
 def is_channels_last(x: Tensor) -> bool:

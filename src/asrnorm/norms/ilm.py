@@ -6,8 +6,8 @@ Jia et al., *Instance-Level Meta Normalization*, CVPR 2019: the template of ASR-
 import torch
 from torch import Tensor, nn
 
-from asrnorm import ops
 from asrnorm.errors import InputError
+from asrnorm.norms import functional, reference
 from asrnorm.norms.base import (
     NORMS,
     NormLayer,
@@ -78,16 +78,16 @@ class ILMNorm(NormLayer):
         self.check_input(x)
         size = spatial_size(x)
         self.refuse_single_element(x, size, "channel")
-        with ops.full_precision(x):
-            x, mean_nc, biased_nc = ops.with_moments(x)
+        with reference.full_precision(x):
+            x, mean_nc, biased_nc = functional.with_moments(x)
             shape = (x.shape[0], self.num_features // self.group_size, self.group_size)
-            key_mean, key_biased = ops.pool_moments(mean_nc.reshape(shape), biased_nc.reshape(shape), dim=2)
+            key_mean, key_biased = reference.pool_moments(mean_nc.reshape(shape), biased_nc.reshape(shape), dim=2)
             count = size * self.group_size
             key_variance = key_biased.squeeze(2) * (count / (count - 1))
             gain = torch.sigmoid(self._decode(key_variance, self.weight_decoder)) + self.weight.to(mean_nc.dtype)
             bias = torch.tanh(self._decode(key_mean.squeeze(2), self.bias_decoder)) + self.bias.to(mean_nc.dtype)
             std = torch.sqrt(biased_nc * (size / (size - 1)) + self.eps)
-            return ops.standardize_rescale(x, mean_nc, std, gain, bias, eps=0.0)
+            return functional.standardize_rescale(x, mean_nc, std, gain, bias, eps=0.0)
 
     def _decode(self, statistic: Tensor, decoder: nn.Linear) -> Tensor:
         encode, decode = (read_dense(linear).weight.to(statistic.dtype) for linear in (self.encoder, decoder))

@@ -5,7 +5,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from asrnorm import ops
+from asrnorm.norms import reference
 from asrnorm.norms.base import NormLayer, join_processes, spatial_size, weigh_newest
 
 
@@ -49,7 +49,7 @@ class TracksBatch(NormLayer):
         samples: int | Tensor = x.shape[0]
         if self.process_sum is None:
             self.refuse_single_element(x, x.shape[0] * spatial_size(x), "channel of the batch")
-            mean, variance = ops.pool_moments(mean_nc, variance_nc, dim=0)
+            mean, variance = reference.pool_moments(mean_nc, variance_nc, dim=0)
         else:
             mean, variance, samples = join_processes(mean_nc, variance_nc, self.process_sum)
         if not track:

@@ -6,7 +6,7 @@ Luo et al., *Differentiable Learning-to-Normalize via Switchable Normalization*,
 import torch
 from torch import Tensor, nn
 
-from asrnorm import ops
+from asrnorm.norms import functional, reference
 from asrnorm.norms.base import NORMS, affine_parameters, check_eps, reset_affine, spatial_size
 from asrnorm.norms.running import TracksBatch
 
@@ -72,13 +72,13 @@ class SwitchNorm(TracksBatch):
         self.refuse_single_element(x, size, "channel")
         parameters = (self.mean_logits, self.var_logits, self.weight, self.bias)
         if not self.batch:
-            return ops.switch_norm(x, *parameters, eps=self.eps, activation=activation)
-        with ops.full_precision(x):
-            x, mean_nc, biased_nc = ops.with_moments(x)
-            moments = ops.sample_moments(mean_nc, biased_nc, size)
+            return functional.switch_norm(x, *parameters, eps=self.eps, activation=activation)
+        with reference.full_precision(x):
+            x, mean_nc, biased_nc = functional.with_moments(x)
+            moments = reference.sample_moments(mean_nc, biased_nc, size)
             moments.append(self.batch_moments(x, *moments[0]))
-            vectors = ops.switched_vectors(moments, *parameters, eps=self.eps)
-            return ops.standardize_rescale(x, *vectors, eps=0.0, activation=activation)
+            vectors = reference.switched_vectors(moments, *parameters, eps=self.eps)
+            return functional.standardize_rescale(x, *vectors, eps=0.0, activation=activation)
 
     def tracked_variance(self, variance: Tensor, count: int | Tensor) -> Tensor:  # noqa: ARG002
         """Return the variance to track: as it is, since it is joined from unbiased ones."""

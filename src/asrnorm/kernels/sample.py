@@ -7,10 +7,10 @@ held in registers (`resident.py`) or, where they do not fit, read twice, the sec
 import triton
 import triton.language as tl
 
-from asrnorm.ops.triton.apply import rescaled
-from asrnorm.ops.triton.gradient import BETA, GAMMA, MU, SIGMA, load_gate, squash
-from asrnorm.ops.triton.moment import moments
-from asrnorm.ops.triton.resident import held_moments, hold, put_output
+from asrnorm.kernels.apply import rescaled
+from asrnorm.kernels.gradient import BETA, GAMMA, MU, SIGMA, load_gate, squash
+from asrnorm.kernels.moment import moments
+from asrnorm.kernels.resident import held_moments, hold, put_output
 
 
 @triton.jit

@@ -10,7 +10,7 @@ import triton
 import triton.language as tl
 from torch import Tensor
 
-from asrnorm.ops.triton import launch
+from asrnorm.kernels import launch
 
 _BLOCK = 512
 

@@ -5,7 +5,7 @@ from typing import Any, NamedTuple
 
 from torch import Tensor
 
-from asrnorm.ops import reference
+from asrnorm.norms import reference
 
 
 class Weights(NamedTuple):

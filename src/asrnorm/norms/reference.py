@@ -6,7 +6,7 @@ faster is proven against this file.
 Shapes in names: `n` sample, `c` channel, `h` hidden unit, `...` any number of spatial axes.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import NamedTuple
 
@@ -15,6 +15,9 @@ import torch.nn.functional as F
 from torch import Tensor
 
 ACTIVATIONS = (None, "relu")
+
+Moments = tuple[Tensor, Tensor]
+"""A mean and a variance, which broadcast to `(n, c)`."""
 
 
 class Dense(NamedTuple):
@@ -293,3 +296,53 @@ def asr_norm(
         vectors = learned_vectors(mean_nc, std_nc, standardize, rescale, gamma_bias, beta_bias, native, limits)
         y = standardize_rescale(x, *vectors, eps=eps if eps_out is None else eps_out)
         return F.relu(y) if activation == "relu" else y
+
+
+def sample_moments(mean_nc: Tensor, biased_nc: Tensor, count: int) -> list[Moments]:
+    """Return the moments of instance and layer, with the unbiased variance of the instance, as SN's authors do.
+
+    Args:
+        mean_nc: mean of every channel of every sample.
+        biased_nc: its biased variance.
+        count: positions that these are over, two or more.
+
+    Example:
+        >>> [variance.item() for _, variance in sample_moments(torch.tensor([[4.0]]), torch.tensor([[1.0]]), 2)]
+        [2.0, 2.0]
+    """
+    variance_nc = biased_nc * (count / (count - 1))
+    return [(mean_nc, variance_nc), pool_moments(mean_nc, variance_nc, dim=1)]
+
+
+def switched_vectors(
+    moments: Sequence[Moments], mean_logits: Tensor, var_logits: Tensor, gain: Tensor, bias: Tensor, *, eps: float
+) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+    r"""Return what standardizes and rescales: the mixed mean and deviation, gain and bias.
+
+    $\mu = \sum_k w_k \mu_k$, $\sigma = \sqrt{\sum_k w'_k \sigma^2_k + \epsilon}$
+
+    Args:
+        moments: of every kind.
+        mean_logits: one a kind, whose softmax is $w$.
+        var_logits: likewise, of $w'$.
+        gain: `(c,)`.
+        bias: `(c,)`.
+        eps: added to the mixed variance.
+
+    Example:
+        >>> one, three, parameter = torch.ones(1), torch.full((1,), 3.0), torch.zeros(1)
+        >>> logits = torch.tensor([90.0, 0.0])
+        >>> switched_vectors([(one, one), (three, three)], torch.zeros(2), logits, parameter, parameter, eps=0.0)[:2]
+        (tensor([2.]), tensor([1.]))
+    """
+    means, variances = zip(*moments, strict=True)
+    mean, variance = _mix(mean_logits, means), _mix(var_logits, variances)
+    return mean, torch.sqrt(variance + eps), gain.to(mean.dtype), bias.to(mean.dtype)
+
+
+def _mix(logits: Tensor, parts: Sequence[Tensor]) -> Tensor:
+    weights = torch.softmax(logits.to(parts[0].dtype), dim=0).unbind()
+    mixed = weights[0] * parts[0]
+    for weight, part in zip(weights[1:], parts[1:], strict=True):
+        mixed = torch.addcmul(mixed, weight, part)
+    return mixed

@@ -11,7 +11,7 @@ import triton
 import triton.language as tl
 from torch import Tensor
 
-from asrnorm.ops.triton import launch
+from asrnorm.kernels import launch
 
 _POSITIONS = 128  # of a program's output
 _TERMS = 16  # of a product at a time

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from torch import nn
 
 from asrnorm import ASRNorm2d, ops
-from asrnorm.ops.triton import launch
+from asrnorm.kernels import launch
 from helpers.interpreter import interpret
 from helpers.kernel_case import KernelCase, check, outcome
 

@@ -4,7 +4,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from asrnorm.ops.dispatch import takes_kernels
+from asrnorm.norms.dispatch import takes_kernels
 
 _FEW_TERMS = 128  # channels times the area of a kernel, the terms of an output: those of images
 _MOST_CHANNELS = 128  # of the output, which a program holds at a time
@@ -28,11 +28,11 @@ def convolve_small(x: Tensor, weight: Tensor, bias: Tensor | None = None) -> Ten
     """
     if not (_fits(x, weight) and takes_kernels(x)):
         return F.conv2d(x, weight, bias)
-    from asrnorm.ops.triton import launch
+    from asrnorm.kernels import launch
 
     if launch.memory_format(weight) is None or launch.is_traced(x):
         return F.conv2d(x, weight, bias)
-    from asrnorm.ops.triton.convolve import convolve
+    from asrnorm.kernels.convolve import convolve
 
     return convolve(x, weight, bias)
 

@@ -7,8 +7,8 @@ says.
 import triton
 import triton.language as tl
 
-from asrnorm.ops.triton.gradient import BETA, GAMMA, MU, SIGMA, load_gate, squash, squash_slope, vec_gradients
-from asrnorm.ops.triton.network import decode_tile, multiply
+from asrnorm.kernels.gradient import BETA, GAMMA, MU, SIGMA, load_gate, squash, squash_slope, vec_gradients
+from asrnorm.kernels.network import decode_tile, multiply
 
 
 @triton.jit

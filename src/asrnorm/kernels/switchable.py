@@ -7,7 +7,7 @@ $d\mu = -\gamma P / \sigma$, $dq = -\gamma Q / 2\sigma^3$, $dV = b_1 \sum_c dq$,
 $dm = a_0 d\mu + a_1 \overline{d\mu} + 2 dV (m - M) / C$, $du = b_0 dq + dV / C$.
 
 In PyTorch's operations that is some fifty launches a layer on tensors of a few kilobytes, which take longer than the
-passes over the activations, those of `plane.py`.
+passes over the activations, those of `moments_rescale.py`.
 """
 
 from collections.abc import Sequence
@@ -18,8 +18,8 @@ import triton
 import triton.language as tl
 from torch import Tensor
 
-from asrnorm.ops import reference, switch
-from asrnorm.ops.triton import launch, plane
+from asrnorm.kernels import launch, moments_rescale
+from asrnorm.norms import reference
 
 _CHANNELS_PER_WARP, _MOST_WARPS = 64, 8
 
@@ -125,7 +125,7 @@ class _Switch(torch.autograd.Function):
     ) -> Tensor:
         x = launch.dense(x)
         p = launch.planes(x)
-        stat = plane.channel_moments(x)
+        stat = moments_rescale.channel_moments(x)
         vec = stat.new_empty((4, p.num, p.channels))
         mix_kernel[(p.num,)](
             stat, mean_logits, var_logits, gain, bias, vec, p.channels, p.num * p.channels, _correction(p), eps,
@@ -133,7 +133,7 @@ class _Switch(torch.autograd.Function):
         )  # fmt: skip
         ctx.save_for_backward(x, stat, vec, mean_logits, var_logits, gain, bias)
         ctx.options = eps, relu
-        return plane.rescale(x, vec, 0.0, relu)
+        return moments_rescale.rescale(x, vec, 0.0, relu)
 
     @staticmethod
     @launch.on_its_device
@@ -143,7 +143,7 @@ class _Switch(torch.autograd.Function):
         if torch.is_grad_enabled():  # create_graph=True: the kernels have no derivative of their own
             return (*_differentiable_gradients(dy, x, parameters, eps, relu), None, None)
         p = launch.planes(x)
-        direct, sums = plane.rescale_backward(dy, x, vec, 0.0, relu)
+        direct, sums = moments_rescale.rescale_backward(dy, x, vec, 0.0, relu)
         wanted = ctx.needs_input_grad[1:5]
         back = torch.empty_like(stat)
         parts = stat.new_empty((p.num, 2 * p.channels + 4)) if any(wanted) else None
@@ -151,7 +151,7 @@ class _Switch(torch.autograd.Function):
             stat, sums, vec, *parameters[:2], back, parts, p.channels, p.num * p.channels, _correction(p),
             PARAMETERS=parts is not None, **_options(p.channels),
         )  # fmt: skip
-        dx = plane.channel_moments_backward(direct, back, x, stat)
+        dx = moments_rescale.channel_moments_backward(direct, back, x, stat)
         if parts is None:
             return dx, *(None,) * 6
         gain, bias, *logits = parts.sum(0).split([p.channels, p.channels, 2, 2])
@@ -162,8 +162,8 @@ def _differentiable_gradients(
     dy: Tensor, x: Tensor, parameters: Sequence[Tensor], eps: float, relu: bool
 ) -> list[Tensor | None]:
     inputs = [x, *parameters]
-    moments = switch.sample_moments(*reference.channel_moments(x), launch.planes(x).positions)
-    y = reference.standardize_rescale(x, *switch.switched_vectors(moments, *parameters, eps=eps), eps=0.0)
+    moments = reference.sample_moments(*reference.channel_moments(x), launch.planes(x).positions)
+    y = reference.standardize_rescale(x, *reference.switched_vectors(moments, *parameters, eps=eps), eps=0.0)
     y = torch.relu(y) if relu else y
     grads = iter(torch.autograd.grad(y, [v for v in inputs if v.requires_grad], dy, create_graph=True))
     return [next(grads) if value.requires_grad else None for value in inputs]

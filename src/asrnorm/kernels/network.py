@@ -7,7 +7,7 @@ Two launches: every hidden unit, then every output. The third axis of the grid i
 import triton
 import triton.language as tl
 
-from asrnorm.ops.triton.gradient import BETA, GAMMA, MU, SIGMA, load_gate, squash
+from asrnorm.kernels.gradient import BETA, GAMMA, MU, SIGMA, load_gate, squash
 
 
 @triton.jit

@@ -3,7 +3,7 @@
 For layers whose statistics are mixed in ways of their own (groups, batches, ILM's key groups): moments of every channel
 of every sample first, then whatever makes four numbers of them, then the pass that standardizes and rescales.
 `with_moments` hands the activations on together with their moments, so that both gradients of the input meet in one
-pass. As in `library.py`, what nobody traces passes the registry by.
+pass. As in `autograd.py`, what nobody traces passes the registry by.
 """
 
 from typing import Any
@@ -13,10 +13,10 @@ import triton
 import triton.language as tl
 from torch import Tensor
 
-from asrnorm.ops import reference
-from asrnorm.ops.triton import launch, layer
-from asrnorm.ops.triton.apply import load_vec, rescaled, through_relu
-from asrnorm.ops.triton.moment import moments, moments_at_once
+from asrnorm.kernels import launch, layer
+from asrnorm.kernels.apply import load_vec, rescaled, through_relu
+from asrnorm.kernels.moment import moments, moments_at_once
+from asrnorm.norms import reference
 
 
 @triton.jit

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from asrnorm import ops
-from asrnorm.ops import reference
+from asrnorm.norms import reference
 
 DOUBLE = torch.float64
 

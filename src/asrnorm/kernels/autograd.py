@@ -10,9 +10,9 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from asrnorm.ops import reference
-from asrnorm.ops.triton import launch, layer, parameter
-from asrnorm.ops.triton.parameter import Weights
+from asrnorm.kernels import flat_params, launch, layer
+from asrnorm.kernels.flat_params import Weights
+from asrnorm.norms import reference
 
 _TENSORS = ", ".join(
     f"Tensor {name}" if name in ("gamma_bias", "beta_bias") else f"Tensor? {name}" for name in Weights._fields
@@ -57,7 +57,7 @@ def asr_norm_backward(dy: Tensor, x: Tensor, *rest: Any) -> tuple[Tensor, Tensor
 @asr_norm_backward.register_fake
 def _(dy: Tensor, x: Tensor, *rest: Any) -> tuple[Tensor, Tensor]:
     weights = Weights(*rest[3 : 3 + _NUM_WEIGHTS])
-    return launch.empty_dense(x), x.new_empty(parameter.flat_size(weights), dtype=torch.float32)
+    return launch.empty_dense(x), x.new_empty(flat_params.flat_size(weights), dtype=torch.float32)
 
 
 def _keep(ctx: Any, inputs: tuple[Any, ...], output: tuple[Tensor, ...]) -> None:
@@ -72,7 +72,7 @@ def _backward(ctx: Any, dy: Tensor, *_: Any) -> tuple[Any, ...]:
     if torch.is_grad_enabled():  # create_graph=True: the kernels have no derivative of their own
         return (*_differentiable_gradients(dy, x, weights, eps_in, eps_out, relu), None, None, None)
     dx, flat = torch.ops.asrnorm.asr_norm_backward(dy, x, stat, vec, hidden, *weights, eps_out, relu)
-    return (dx, *parameter.split_gradients(flat, weights), None, None, None)
+    return (dx, *flat_params.split_gradients(flat, weights), None, None, None)
 
 
 torch.library.register_autograd("asrnorm::asr_norm", _backward, setup_context=_keep)
@@ -97,7 +97,7 @@ class _Direct(torch.autograd.Function):
             return dx, None, None, None, *grads
         of_x_alone = not any(ctx.needs_input_grad[-_NUM_WEIGHTS:])
         dx, flat = layer.backward(dy, x, (stat, vec, hidden), weights, eps_out, relu, of_x_alone=of_x_alone)
-        parts = (None,) * _NUM_WEIGHTS if flat is None else parameter.split_gradients(flat, weights)
+        parts = (None,) * _NUM_WEIGHTS if flat is None else flat_params.split_gradients(flat, weights)
         return dx, None, None, None, *parts
 
 
@@ -117,8 +117,8 @@ def _differentiable_gradients(
     wanted = [value for value in inputs if value is not None and value.requires_grad]
     y = reference.asr_norm(
         x,
-        parameter.standardize_nets(w),
-        parameter.rescale_nets(w),
+        flat_params.standardize_nets(w),
+        flat_params.rescale_nets(w),
         w.gamma_bias,
         w.beta_bias,
         eps=eps_in,

@@ -9,15 +9,15 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor
 
-from asrnorm.ops.triton import launch
-from asrnorm.ops.triton.apply import apply_kernel, input_kernel, sum_kernel
-from asrnorm.ops.triton.moment import moment_kernel
-from asrnorm.ops.triton.network import decode_kernel, encode_kernel
-from asrnorm.ops.triton.network_back import delta_kernel, hidden_kernel, statistic_kernel
-from asrnorm.ops.triton.parameter import Weights, flat_size
-from asrnorm.ops.triton.sample import sample_kernel
-from asrnorm.ops.triton.sample_back import sample_back_kernel
-from asrnorm.ops.triton.weight import join_kernel, weight_kernel
+from asrnorm.kernels import launch
+from asrnorm.kernels.apply import apply_kernel, input_kernel, sum_kernel
+from asrnorm.kernels.flat_params import Weights, flat_size
+from asrnorm.kernels.moment import moment_kernel
+from asrnorm.kernels.network import decode_kernel, encode_kernel
+from asrnorm.kernels.network_back import delta_kernel, hidden_kernel, statistic_kernel
+from asrnorm.kernels.sample import sample_kernel
+from asrnorm.kernels.sample_back import sample_back_kernel
+from asrnorm.kernels.weight import join_kernel, weight_kernel
 
 _FORWARD_WARPS, _BACKWARD_WARPS = 16, 8
 _ROW_WARPS, _ROW_CHANNELS = 32, 64

@@ -5,8 +5,7 @@ import torch
 import torch.nn.functional as F
 
 from asrnorm import ops
-from asrnorm.norms import BatchNorm
-from asrnorm.ops import fixed
+from asrnorm.norms import BatchNorm, functional
 
 SHAPES = [(4, 8, 5, 3), (2, 3), (3, 6, 7), (2, 4, 2, 3, 2)]
 
@@ -16,7 +15,7 @@ def device(request, monkeypatch):
     """A CPU takes PyTorch's gradient; here it takes the other."""
     if request.param == "cpu":
         monkeypatch.setattr(
-            fixed,
+            functional,
             "_wants_gradient_of_input_alone",
             lambda x, *others: x.requires_grad and not any(o.requires_grad for o in others),
         )

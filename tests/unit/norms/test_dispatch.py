@@ -8,7 +8,7 @@ import torch
 
 from asrnorm import ASRNorm2d, ops
 from asrnorm.errors import InputError
-from asrnorm.ops import dispatch
+from asrnorm.norms import dispatch
 
 
 def test_a_cpu_takes_the_reference_without_a_word():
@@ -43,7 +43,7 @@ def test_a_wrong_variable_is_one_line():
 
 
 def test_importing_the_layers_does_not_import_the_kernels():
-    code = "import sys, asrnorm.norms, asrnorm.ops.dispatch; sys.exit('asrnorm.ops.triton' in sys.modules)"
+    code = "import sys, asrnorm.norms, asrnorm.norms.dispatch; sys.exit('asrnorm.kernels' in sys.modules)"
     assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
 
 
@@ -73,7 +73,7 @@ def test_without_triton_it_falls_back_and_says_what_to_install(monkeypatch):
     monkeypatch.setattr(torch.cuda, "get_device_capability", lambda index: (9, 0))
     monkeypatch.setattr(dispatch, "_warned", set())
     monkeypatch.setattr(dispatch, "_problem", [])
-    for name in [name for name in sys.modules if name.startswith(("triton", "asrnorm.ops.triton"))]:
+    for name in [name for name in sys.modules if name.startswith(("triton", "asrnorm.kernels"))]:
         monkeypatch.delitem(sys.modules, name)
     monkeypatch.setitem(sys.modules, "triton", None)
     with pytest.warns(RuntimeWarning, match="Triton is not there .* pip install triton"):

@@ -5,6 +5,7 @@ import torch
 import torch.nn.functional as F
 
 from asrnorm import create_model, ops
+from asrnorm.models.small_convolution import convolve_small
 from helpers.interpreted_convolve import LAYOUTS, SHAPES, compare, second_derivative
 from helpers.interpreter import interpret
 
@@ -19,8 +20,8 @@ def test_the_kernels_convolve_as_float64_does_in_the_interpreter():
 
 def test_elsewhere_it_is_pytorch_s():
     x, weight, bias = torch.randn(2, 3, 9, 9), torch.randn(4, 3, 5, 5), torch.randn(4)
-    assert torch.equal(ops.convolve_small(x, weight, bias), F.conv2d(x, weight, bias))
-    assert torch.equal(ops.convolve_small(x, weight), F.conv2d(x, weight))
+    assert torch.equal(convolve_small(x, weight, bias), F.conv2d(x, weight, bias))
+    assert torch.equal(convolve_small(x, weight), F.conv2d(x, weight))
 
 
 def test_a_convolution_keeps_its_hooks_and_the_names_of_its_weights():
@@ -65,7 +66,7 @@ def test_a_gpu_leaves_to_pytorch_what_the_kernels_do_not_take(change, monkeypatc
     if change == "float64":
         weight, images = weight.double(), images.double()
     with torch.autocast("cuda", torch.bfloat16, enabled=change == "autocast"):
-        assert torch.equal(ops.convolve_small(images, weight), F.conv2d(images, weight))
+        assert torch.equal(convolve_small(images, weight), F.conv2d(images, weight))
 
 
 @pytest.mark.gpu

@@ -14,8 +14,6 @@ from torch import Tensor
 
 from asrnorm.diagnosis import BACKEND_VARIABLE, BACKENDS, LEAST_CAPABILITY
 from asrnorm.errors import InputError
-from asrnorm.ops import reference
-from asrnorm.ops.reference import RescaleNets, StandardizeNets
 
 Backend = Literal["auto", "reference", "triton"]
 
@@ -51,8 +49,9 @@ def use_backend(name: Backend) -> Iterator[None]:
         name: `auto` takes the kernels where they can be used, `reference` never, `triton` raises where they cannot.
 
     Example:
+        >>> import asrnorm
         >>> with use_backend("reference"):
-        ...     asr_norm(torch.randn(2, 3, 4, 4), None, None, torch.ones(3), torch.zeros(3)).shape
+        ...     asrnorm.ASRNorm2d(3)(torch.randn(2, 3, 4, 4)).shape
         torch.Size([2, 3, 4, 4])
     """
     global _backend
@@ -98,7 +97,7 @@ def load_problem() -> str | None:
     """Import the kernels once; return why that is not possible, `None` where it is."""
     if not _problem:
         try:
-            from asrnorm.ops.triton import library, plane  # noqa: F401
+            from asrnorm.kernels import autograd, moments_rescale  # noqa: F401
         except ImportError as error:
             _problem.append(f"Triton is not there ({error}); pip install triton")
         else:
@@ -146,93 +145,3 @@ def _warn_once(reason: str) -> None:
         return
     _warned.add(reason)
     warnings.warn(f"asrnorm computes its layers by the slower reference: {reason}", RuntimeWarning, stacklevel=4)
-
-
-def asr_norm(
-    x: Tensor,
-    standardize: StandardizeNets | None,
-    rescale: RescaleNets | None,
-    gamma_bias: Tensor,
-    beta_bias: Tensor,
-    *,
-    native: tuple[Tensor, Tensor] | None = None,
-    limits: tuple[Tensor, Tensor] | None = None,
-    eps: float = 1e-5,
-    eps_out: float | None = None,
-    activation: str | None = None,
-) -> Tensor:
-    """`asrnorm.ops.reference.asr_norm`, by the kernels where they can."""
-    outer = eps if eps_out is None else eps_out
-    if not takes_kernels(x):
-        pass
-    elif native is None and limits is None:
-        from asrnorm.ops.triton import library, parameter
-
-        weights = parameter.flatten(standardize, rescale, gamma_bias, beta_bias)
-        return library.apply(x, weights, eps, outer, activation == "relu")
-    else:
-        with reference.full_precision(x):
-            x, mean_nc, variance_nc = with_moments(x)
-            std_nc = torch.sqrt(variance_nc + eps)
-            vectors = reference.learned_vectors(
-                mean_nc, std_nc, standardize, rescale, gamma_bias, beta_bias, native, limits
-            )
-            return standardize_rescale(x, *vectors, eps=outer, activation=activation)
-    return reference.asr_norm(
-        x,
-        standardize,
-        rescale,
-        gamma_bias,
-        beta_bias,
-        native=native,
-        limits=limits,
-        eps=eps,
-        eps_out=eps_out,
-        activation=activation,
-    )
-
-
-def with_moments(x: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-    """Return the activations to go on with, and mean and biased variance of every channel of every sample.
-
-    What is computed from the moments goes to `standardize_rescale` with the activations returned here: by the kernels,
-    both gradients of the input then meet in one pass.
-
-    Example:
-        >>> x, mean, variance = with_moments(torch.randn(2, 3, 4, 4))
-        >>> mean.shape, variance.shape
-        (torch.Size([2, 3]), torch.Size([2, 3]))
-    """
-    if takes_kernels(x) and x.shape[0] > 0:
-        from asrnorm.ops.triton.plane import with_moments as by_kernels
-
-        return by_kernels(x)
-    return x, *reference.channel_moments(x)
-
-
-def standardize_rescale(
-    x: Tensor,
-    mean: Tensor,
-    std: Tensor,
-    gain: Tensor | None,
-    bias: Tensor | None,
-    *,
-    eps: float,
-    activation: str | None = None,
-) -> Tensor:
-    """`asrnorm.ops.reference.standardize_rescale`, by the kernels where they can, then an optional ReLU."""
-    if takes_kernels(x) and x.shape[0] > 0:
-        from asrnorm.ops.triton import plane
-
-        shape = x.shape[:2]
-        parts = (mean, std, 1.0 if gain is None else gain, 0.0 if bias is None else bias)
-        vec = torch.stack([_spread(part, shape, mean) for part in parts])
-        return plane.apply(x, vec, eps, activation == "relu")
-    y = reference.standardize_rescale(x, mean, std, gain, bias, eps=eps)
-    return torch.relu(y) if activation == "relu" else y
-
-
-def _spread(part: Tensor | float, shape: torch.Size, like: Tensor) -> Tensor:
-    if isinstance(part, float):
-        return like.new_full(shape, part, dtype=torch.float32)
-    return part.to(torch.float32).expand(shape)

@@ -3,7 +3,7 @@
 import torch.nn.functional as F
 from torch import Tensor
 
-from asrnorm.ops.dispatch import takes_kernels
+from asrnorm.norms.dispatch import takes_kernels
 
 
 def max_pool_2x2(x: Tensor) -> Tensor:
@@ -18,10 +18,10 @@ def max_pool_2x2(x: Tensor) -> Tensor:
         [5.0, 7.0, 13.0, 15.0]
     """
     if x.device.type == "cuda" and x.ndim == 4 and not (x.shape[2] % 2 or x.shape[3] % 2) and takes_kernels(x):
-        from asrnorm.ops.triton import launch
+        from asrnorm.kernels import launch
 
         if not launch.is_traced(x):
-            from asrnorm.ops.triton.pool import max_pool
+            from asrnorm.kernels.pool import max_pool
 
             return max_pool(x)
     return F.max_pool2d(x, 2)

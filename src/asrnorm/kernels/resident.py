@@ -8,7 +8,7 @@ import triton
 import triton.language as tl
 from triton import knobs
 
-from asrnorm.ops.triton.apply import rescaled
+from asrnorm.kernels.apply import rescaled
 
 COMPILED: tl.constexpr = tl.constexpr(not knobs.runtime.interpret)
 

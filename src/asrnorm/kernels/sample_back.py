@@ -7,9 +7,9 @@ gradient of the output together leave none to the networks: on an H200 that was 
 import triton
 import triton.language as tl
 
-from asrnorm.ops.triton.apply import gradient_sums, input_gradient, rescaled, through_relu
-from asrnorm.ops.triton.gradient import BETA, GAMMA, MU, SIGMA, gradients_of, load_gate, squash, squash_slope
-from asrnorm.ops.triton.sample import load_encoder, mix_one
+from asrnorm.kernels.apply import gradient_sums, input_gradient, rescaled, through_relu
+from asrnorm.kernels.gradient import BETA, GAMMA, MU, SIGMA, gradients_of, load_gate, squash, squash_slope
+from asrnorm.kernels.sample import load_encoder, mix_one
 
 
 @triton.jit

@@ -8,7 +8,7 @@ from torch._subclasses.fake_tensor import FakeTensorMode
 
 pytest.importorskip("triton")
 
-MODULES = ("ops.triton.layer", "ops.triton.plane", "ops.triton.switch", "ops.triton.pool", "ops.triton.convolve")
+MODULES = ("kernels.layer", "kernels.moments_rescale", "kernels.switchable", "kernels.pool", "kernels.convolve")
 ELSEWHERE = ("data.augment.triton.rsda", "data.augment.triton.resize", "training.triton.adam")
 
 
@@ -56,21 +56,21 @@ def empty(*shape, dtype=torch.float32):
 
 def test_kernels_are_launched_on_the_device_of_their_tensors(launches, monkeypatch):
     from asrnorm.data.augment.triton import resize, rsda
-    from asrnorm.ops.triton import convolve, layer, parameter, plane, pool, switch
+    from asrnorm.kernels import convolve, flat_params, layer, moments_rescale, pool, switchable
     from asrnorm.training.triton import adam
 
     nothing = [None] * 18
     with FakeTensorMode():
         for channels in (64, 512):  # a program a sample, and passes
-            x, weights = empty(8, channels, 8, 8), parameter.Weights(*nothing, empty(channels), empty(channels))
+            x, weights = empty(8, channels, 8, 8), flat_params.Weights(*nothing, empty(channels), empty(channels))
             y, *saved = layer.forward(x, weights, 1e-5, 1e-5, False)
             layer.backward(y, x, tuple(saved), weights, 1e-5, False, of_x_alone=True)
         x = empty(8, 64, 8, 8)
-        stat = plane.channel_moments(x)
-        plane.channel_moments_backward(x, stat, x, stat)
-        plane.rescale(x, empty(4, 8, 64), 0.0, False)
-        plane.rescale_backward(x, x, empty(4, 8, 64), 0.0, False)
-        switch.switch_norm(x, empty(2), empty(2), empty(64), empty(64), 1e-5, False)
+        stat = moments_rescale.channel_moments(x)
+        moments_rescale.channel_moments_backward(x, stat, x, stat)
+        moments_rescale.rescale(x, empty(4, 8, 64), 0.0, False)
+        moments_rescale.rescale_backward(x, x, empty(4, 8, 64), 0.0, False)
+        switchable.switch_norm(x, empty(2), empty(2), empty(64), empty(64), 1e-5, False)
         pool.max_pool(x)
         pool.Spread.apply(x, empty(8, 64, 8, 8, dtype=torch.int8), torch.contiguous_format)
         convolve.convolve(empty(8, 3, 32, 32), empty(64, 3, 5, 5), empty(64))

@@ -8,7 +8,7 @@ Two flat buffers. The workspace `ws` is what the backward kernels leave, a row a
     d gamma, d beta     (2, n, c)       hidden of mu, sigma (2, n, h), their gradients (2, n, h)
     hidden of beta, gamma (2, n, r), their gradients (2, n, r)      gradients of the logits (4, rows, 1 or c)
 
-`out` is what `asrnorm.ops.triton.parameter.split_gradients` reads:
+`out` is what `asrnorm.kernels.flat_params.split_gradients` reads:
 
     mu_w, sigma_w (2, c, h)   enc_w (h, c)   beta_w, gamma_w (2, c, r)   encoder(s) of the rescaling (1 or 2, r, c)
     mu_b, sigma_b, beta_b, gamma_b, gamma_bias, beta_bias (6, c)   enc_b (h)   rescaling's (1 or 2, r)

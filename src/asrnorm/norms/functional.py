@@ -1,0 +1,190 @@
+"""The functions that norm layers call: by the Triton kernels where they can run, otherwise by the reference."""
+
+import math
+from typing import Any
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+
+from asrnorm.norms import reference
+from asrnorm.norms.dispatch import is_plain, takes_kernels
+from asrnorm.norms.reference import RescaleNets, StandardizeNets
+
+
+def asr_norm(
+    x: Tensor,
+    standardize: StandardizeNets | None,
+    rescale: RescaleNets | None,
+    gamma_bias: Tensor,
+    beta_bias: Tensor,
+    *,
+    native: tuple[Tensor, Tensor] | None = None,
+    limits: tuple[Tensor, Tensor] | None = None,
+    eps: float = 1e-5,
+    eps_out: float | None = None,
+    activation: str | None = None,
+) -> Tensor:
+    """`asrnorm.norms.reference.asr_norm`, by the kernels where they can."""
+    outer = eps if eps_out is None else eps_out
+    if not takes_kernels(x):
+        pass
+    elif native is None and limits is None:
+        from asrnorm.kernels import autograd, flat_params
+
+        weights = flat_params.flatten(standardize, rescale, gamma_bias, beta_bias)
+        return autograd.apply(x, weights, eps, outer, activation == "relu")
+    else:
+        with reference.full_precision(x):
+            x, mean_nc, variance_nc = with_moments(x)
+            std_nc = torch.sqrt(variance_nc + eps)
+            vectors = reference.learned_vectors(
+                mean_nc, std_nc, standardize, rescale, gamma_bias, beta_bias, native, limits
+            )
+            return standardize_rescale(x, *vectors, eps=outer, activation=activation)
+    return reference.asr_norm(
+        x,
+        standardize,
+        rescale,
+        gamma_bias,
+        beta_bias,
+        native=native,
+        limits=limits,
+        eps=eps,
+        eps_out=eps_out,
+        activation=activation,
+    )
+
+
+def with_moments(x: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+    """Return the activations to go on with, and mean and biased variance of every channel of every sample.
+
+    What is computed from the moments goes to `standardize_rescale` with the activations returned here: by the kernels,
+    both gradients of the input then meet in one pass.
+
+    Example:
+        >>> x, mean, variance = with_moments(torch.randn(2, 3, 4, 4))
+        >>> mean.shape, variance.shape
+        (torch.Size([2, 3]), torch.Size([2, 3]))
+    """
+    if takes_kernels(x) and x.shape[0] > 0:
+        from asrnorm.kernels.moments_rescale import with_moments as by_kernels
+
+        return by_kernels(x)
+    return x, *reference.channel_moments(x)
+
+
+def standardize_rescale(
+    x: Tensor,
+    mean: Tensor,
+    std: Tensor,
+    gain: Tensor | None,
+    bias: Tensor | None,
+    *,
+    eps: float,
+    activation: str | None = None,
+) -> Tensor:
+    """`asrnorm.norms.reference.standardize_rescale`, by the kernels where they can, then an optional ReLU."""
+    if takes_kernels(x) and x.shape[0] > 0:
+        from asrnorm.kernels import moments_rescale
+
+        shape = x.shape[:2]
+        parts = (mean, std, 1.0 if gain is None else gain, 0.0 if bias is None else bias)
+        vec = torch.stack([_spread(part, shape, mean) for part in parts])
+        return moments_rescale.apply(x, vec, eps, activation == "relu")
+    y = reference.standardize_rescale(x, mean, std, gain, bias, eps=eps)
+    return torch.relu(y) if activation == "relu" else y
+
+
+def _spread(part: Tensor | float, shape: torch.Size, like: Tensor) -> Tensor:
+    if isinstance(part, float):
+        return like.new_full(shape, part, dtype=torch.float32)
+    return part.to(torch.float32).expand(shape)
+
+
+def switch_norm(
+    x: Tensor,
+    mean_logits: Tensor,
+    var_logits: Tensor,
+    gain: Tensor,
+    bias: Tensor,
+    *,
+    eps: float,
+    activation: str | None = None,
+) -> Tensor:
+    """Switchable normalization by a mixture of instance and layer; on a GPU in a kernel each way between the passes.
+
+    Args:
+        x: `(n, c, ...)`, of two positions or more.
+        mean_logits: of the means of instance and layer.
+        var_logits: of their variances.
+        gain: `(c,)`.
+        bias: `(c,)`.
+        eps: added to the mixed variance.
+        activation: `relu` or none.
+
+    Example:
+        >>> zeros, ones = torch.zeros(2), torch.ones(3)
+        >>> switch_norm(torch.randn(2, 3, 4, 4), zeros, zeros, ones, ones, eps=1e-5).shape
+        torch.Size([2, 3, 4, 4])
+    """
+    if takes_kernels(x) and x.shape[0] > 0:
+        from asrnorm.kernels import launch
+
+        if not launch.is_traced(x):
+            from asrnorm.kernels.switchable import switch_norm as by_kernels
+
+            return by_kernels(x, mean_logits, var_logits, gain, bias, eps, activation == "relu")
+    with reference.full_precision(x):
+        x, mean_nc, biased_nc = with_moments(x)
+        moments = reference.sample_moments(mean_nc, biased_nc, math.prod(x.shape[2:]))
+        vectors = reference.switched_vectors(moments, mean_logits, var_logits, gain, bias, eps=eps)
+        return standardize_rescale(x, *vectors, eps=0.0, activation=activation)
+
+
+def fixed_norm(x: Tensor, mean: Tensor, variance: Tensor, gain: Tensor, bias: Tensor, eps: float) -> Tensor:
+    """Return `F.batch_norm` by fixed statistics; on a GPU the gradient is faster where none but that of `x` is wanted.
+
+    PyTorch's own takes as long as five times the way forward. The gradient is multiplied by a factor for each channel,
+    which is what normalization by fixed statistics does itself.
+
+    Args:
+        x: `(n, c, ...)`.
+        mean: `(c,)`.
+        variance: `(c,)`.
+        gain: `(c,)`.
+        bias: `(c,)`.
+        eps: added to the variance.
+
+    Example:
+        >>> fixed_norm(torch.ones(1, 2, 1, 1), torch.zeros(2), torch.ones(2), torch.ones(2), torch.ones(2), 0.0).sum()
+        tensor(4.)
+    """
+    if _wants_gradient_of_input_alone(x, mean, variance, gain, bias):
+        y: Tensor = _FixedNorm.apply(x, mean, variance, gain, bias, eps)
+        return y
+    return F.batch_norm(x, mean, variance, gain, bias, False, 0.0, eps)
+
+
+def _wants_gradient_of_input_alone(x: Tensor, *others: Tensor) -> bool:
+    if x.device.type != "cuda" or not x.requires_grad or not torch.is_grad_enabled() or is_plain():
+        return False
+    from asrnorm.kernels import launch  # needs no Triton
+
+    if launch.is_traced(x) or any(other.requires_grad for other in others):
+        return False
+    return torch.autograd.forward_ad._current_level < 0  # PyTorch's own has that derivative too
+
+
+class _FixedNorm(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx: Any, x: Tensor, mean: Tensor, variance: Tensor, gain: Tensor, bias: Tensor, eps: float) -> Tensor:
+        ctx.save_for_backward(variance, gain)
+        ctx.eps = eps
+        return F.batch_norm(x, mean, variance, gain, bias, False, 0.0, eps)
+
+    @staticmethod
+    def backward(ctx: Any, dy: Tensor) -> tuple[Tensor | None, ...]:
+        variance, gain = ctx.saved_tensors
+        dx = F.batch_norm(dy, torch.zeros_like(variance), variance, gain, None, False, 0.0, ctx.eps)
+        return dx, None, None, None, None, None
