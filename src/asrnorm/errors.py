@@ -5,8 +5,11 @@ Every error raised on purpose derives from `AsrnormError`, so that the command l
 """
 
 import difflib
+import re
 from collections.abc import Iterable
 
+# What moves the cursor, changes colors or reverses text: control characters, line separators, bidirectional overrides.
+_CONTROLS = re.compile("[\x00-\x1f\x7f-\x9f\u2028-\u202e\u2066-\u2069]")
 _LONGEST = 300  # of a line that quotes another error, whose text may hold a whole file
 
 
@@ -66,6 +69,16 @@ def first_line(error: object) -> str:
     """
     lines = str(error).strip().splitlines()
     return lines[0].rstrip()[:_LONGEST] if lines else type(error).__name__
+
+
+def printable(text: str) -> str:
+    r"""Return text that is safe to print: control characters, such as those that a terminal obeys, are written out.
+
+    Example:
+        >>> printable("svhn\x1b[2J")
+        'svhn\\x1b[2J'
+    """
+    return _CONTROLS.sub(lambda match: match.group().encode("unicode_escape").decode(), text)
 
 
 _MOST_SHOWN = 100  # names in a line of help

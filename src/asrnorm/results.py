@@ -3,6 +3,7 @@
 import dataclasses
 import json
 import math
+import re
 import statistics
 from pathlib import Path
 from typing import Any
@@ -140,6 +141,8 @@ def parse_result(values: object, where: str) -> RunResult:
 
 
 def _refuse_impossible(result: RunResult, where: str) -> None:
+    if not re.fullmatch("[0-9a-f]{10}", result.config_hash):
+        raise InputError(f"{where}: {result.config_hash!r} is not the hash of a config: ten hexadecimal digits")
     accuracies = [domain.accuracy for domain in result.domains]
     average = [result.average_accuracy] if accuracies else []  # of no domain there is none
     if not all(0 <= value <= 1 for value in (result.source.accuracy, *accuracies, *average)):

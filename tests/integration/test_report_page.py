@@ -4,9 +4,13 @@ import re
 
 import pytest
 
+from asrnorm.report.folder import collect_folder
+from asrnorm.report.page import write_page
+from asrnorm.report.sorting import SCRIPT
 from asrnorm.report.study import write_report
 from asrnorm.studies import collect, get_study
 from helpers.browser import CHROMIUM, open_browser
+from helpers.hostile_run import make_hostile_runs
 from helpers.made_up_run import make_up_runs
 from helpers.small_study import collect_small
 
@@ -149,3 +153,28 @@ def test_the_page_is_silent_and_asks_nothing_of_anyone(name, tab, pages):
         tab.run(f"document.querySelectorAll('thead th button')[{index}].click()")
     assert tab.problems == []
     assert all(address.startswith(("file:", "data:")) for address in tab.requests)
+
+
+def test_texts_of_runs_are_shown_and_never_run(tab, tmp_path):
+    runs = make_hostile_runs(tmp_path / "runs")
+    tab.open(write_report(collect_folder(runs), tmp_path / "out")[-1])
+    for index in range(tab.run("document.querySelectorAll('thead th button').length")):
+        tab.run(f"document.querySelectorAll('thead th button')[{index}].click()")
+    assert tab.run("document.title") == "Runs in runs"
+    assert "<script>document.title='OWNED'</script>" in tab.run("document.querySelector('table.cells').textContent")
+    assert tab.run("document.querySelectorAll('img, body script:not(:last-child)').length") == 0
+    assert tab.problems == []
+    assert all(address.startswith(("file:", "data:")) for address in tab.requests)
+
+
+def test_markup_that_was_not_escaped_still_runs_no_script(tab, tmp_path):
+    attack = "<script>document.title = 'OWNED'</script><img src=data:, onerror=\"document.title = 'OWNED'\">"
+    link = "<a id=link href=\"javascript:document.title = 'OWNED'\">x</a>"
+    table = "<table class=sortable><thead><tr><th>a</th></tr></thead><tbody></tbody></table>"
+    write_page(tmp_path / "page.html", "page", [attack, link, table], "", script=SCRIPT)
+    tab.open(tmp_path / "page.html")
+    tab.run("document.getElementById('link').click()")
+    tab.run("new Promise(done => setTimeout(done, 100))")
+    assert tab.run("document.title") == "page"
+    assert tab.run("document.querySelectorAll('thead th button').length") == 1
+    assert tab.run("document.getElementById('link') !== null")

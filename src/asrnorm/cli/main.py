@@ -27,7 +27,7 @@ from asrnorm.cli.report import report
 from asrnorm.cli.reproduce import reproduce
 from asrnorm.cli.termination import terminating_in_order
 from asrnorm.cli.train import train
-from asrnorm.errors import AsrnormError, UnknownNameError, WrongCallError, first_line
+from asrnorm.errors import AsrnormError, UnknownNameError, WrongCallError, first_line, printable
 
 OK, FAILED, WRONG_CALL = 0, 1, 2
 _INTERRUPTED = 130  # what typer makes of Ctrl-C
@@ -144,5 +144,5 @@ def _explain_unforeseen(error: Exception) -> str:
 
 
 def _say(message: str, status: int) -> int:
-    typer.echo("asrnorm: " + " ".join(message.split()), err=True)
+    typer.echo("asrnorm: " + printable(" ".join(message.split())), err=True)
     return status

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any, cast, get_args
 
 import typer
 from rich.console import Console
+from rich.markup import escape
 from rich.measure import Measurement
 from rich.table import Table
 from rich.text import Text
@@ -16,7 +17,7 @@ from asrnorm.cli.own_module import Modules, import_modules
 from asrnorm.cli.run_folder import KEPT, check_folder, find_kept
 from asrnorm.cli.study_choice import PAPER, expand_names, report_folder
 from asrnorm.config import Scale
-from asrnorm.errors import UnknownNameError, WrongCallError, describe_unknown
+from asrnorm.errors import UnknownNameError, WrongCallError, describe_unknown, printable
 
 if TYPE_CHECKING:
     from asrnorm.studies import Collected
@@ -92,7 +93,7 @@ def report(
             continue
         _print(found)
         for warning in found.warnings:
-            typer.echo(f"warning: {warning}", err=True)
+            typer.echo(f"warning: {printable(warning)}", err=True)
         if found.missing:
             command = f"asrnorm reproduce {name} --scale {scale}"
             command += ("" if runs == _RUNS else f" --runs {runs}") + (f" --seeds {seeds}" if seeds else "")
@@ -179,17 +180,19 @@ def _print(found: "Collected") -> None:
     sheet = lay_out(found)
     if not sheet.rows:
         return
-    table = Table(box=None, pad_edge=False, title=found.study.title, title_justify="left")
+    table = Table(box=None, pad_edge=False, title=escape(printable(found.study.title)), title_justify="left")
     table.add_column("")
     for column in sheet.columns:
-        table.add_column(Text(column), justify="right")  # as Text: rich would take brackets in a string for markup
+        table.add_column(
+            Text(printable(column)), justify="right"
+        )  # as Text: rich would take brackets in a string for markup
     for row in sheet.rows:
         words = []
         for entry in sheet.of(row):
             ours = show_measured(entry.measured, entry.own_decimals) if entry.measured else entry.state
             ours = ours.replace("absent", "-")
             words.append(f"{ours}\n({show_printed(entry.printed, entry.decimals)})" if entry.printed else ours)
-        table.add_row(Text(row.label), *(Text(word) for word in words))
+        table.add_row(Text(printable(row.label)), *(Text(word) for word in words))
     _print_uncut(table)
     typer.echo("mean ± standard deviation (n - 1)" + ("; in brackets the paper's numbers" if found.printed else ""))
     if DASHED in found.footnotes:

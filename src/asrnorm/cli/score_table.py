@@ -7,6 +7,8 @@ from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
+from asrnorm.errors import printable
+
 if TYPE_CHECKING:
     from asrnorm.evaluation import SuiteScore
     from asrnorm.results import DomainScore, RunResult
@@ -23,7 +25,7 @@ def print_scores(scores: "SuiteScore | RunResult") -> None:
     if by_severity:
         for severity, domains in _group(scores.domains, 1).items():
             total = sum(domain.num_samples for domain in domains)
-            table.add_row(f"severity {escape(severity)}", *_cells(domains), f"{total:,}")
+            table.add_row(f"severity {escape(printable(severity))}", *_cells(domains), f"{total:,}")
     else:
         for domain in scores.domains:
             _add(table, domain)
@@ -36,7 +38,7 @@ def print_scores(scores: "SuiteScore | RunResult") -> None:
     if scores.missing:
         parts = dict.fromkeys(name.partition("/")[0] for name in scores.missing)  # a corruption once, not five times
         console.print(
-            f"missing: {', '.join(parts)}; asrnorm data list says how to get them",
+            f"missing: {printable(', '.join(parts))}; asrnorm data list says how to get them",
             markup=False,
             soft_wrap=True,
         )
@@ -55,7 +57,7 @@ def print_places(domains: Sequence["DomainScore"]) -> None:
 
 
 def _add(table: Table, domain: "DomainScore") -> None:
-    table.add_row(escape(domain.name), *_cells([domain]), f"{domain.num_samples:,}")
+    table.add_row(escape(printable(domain.name)), *_cells([domain]), f"{domain.num_samples:,}")
 
 
 def print_validation(found: Mapping[str, float]) -> None:
@@ -79,7 +81,7 @@ def _corruption_table(domains: Sequence["DomainScore"]) -> Table:
     for corruption, row in _group(domains, 0).items():
         accuracy = {domain.name.partition("/")[2]: 100 * domain.accuracy for domain in row}
         cells = [f"{accuracy[severity]:.1f}" if severity in accuracy else "" for severity in severities]
-        table.add_row(escape(corruption), *cells, f"{sum(accuracy.values()) / len(accuracy):.1f}")
+        table.add_row(escape(printable(corruption)), *cells, f"{sum(accuracy.values()) / len(accuracy):.1f}")
     return table
 
 

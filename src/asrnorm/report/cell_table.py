@@ -86,7 +86,7 @@ def _ours(entry: Entry, anchors: Sequence[str]) -> str:
     text = show(entry.measured.mean, entry.own_decimals)
     if entry.measured.deviation is not None:
         text += f' <span class="spread">± {show_spread(entry.measured.deviation, entry.own_decimals)}</span>'
-    first, *rest = [f"#{anchor}" for anchor in anchors] or [""]
+    first, *rest = [f"#{html.escape(anchor)}" for anchor in anchors] or [""]
     if not first:
         return f"<b>{text}</b>"
     title = f"runs of {entry.row}, {entry.column}"
@@ -169,7 +169,7 @@ def _line(entry: Entry, anchor: str | None) -> dict[str, str]:
 def _own(entry: Entry, anchor: str | None) -> str:
     if entry.measured is not None:
         text = show(entry.measured.mean, entry.own_decimals)
-        return _value(f'<a href="#{anchor}">{text}</a>' if anchor else text, entry.measured.mean)
+        return _value(f'<a href="#{html.escape(anchor)}">{text}</a>' if anchor else text, entry.measured.mean)
     shown = {**IN_PLACE_OF_A_NUMBER, "absent": DASH}.get(entry.state, entry.state)
     return f'<td class="{_hatching(entry)}" data-sort=""><span class="state">{shown}</span></td>'
 

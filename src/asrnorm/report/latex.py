@@ -6,6 +6,7 @@ basic TeX; the table alone is a file for `\input`.
 
 from collections.abc import Iterator, Sequence
 
+from asrnorm.errors import printable
 from asrnorm.report.best import set_apart
 from asrnorm.report.entry import IN_PLACE_OF_A_NUMBER, Entry, Sheet, lay_out, show, show_p, show_signed, show_spread
 from asrnorm.report.provenance import provenance
@@ -65,7 +66,7 @@ def escape(text: str) -> str:
         >>> escape("5 % of R&D_x")
         '5 \\% of R\\&D\\_x'
     """
-    known = "".join(_ESCAPES.get(letter, letter) for letter in text)
+    known = "".join(_ESCAPES.get(letter, letter) for letter in printable(" ".join(text.split())))
     return known.encode("latin-1", "replace").decode("latin-1")
 
 

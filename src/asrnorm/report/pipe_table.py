@@ -1,17 +1,21 @@
 """Tables as Markdown writes them, line by line."""
 
+import re
 from collections.abc import Sequence
+
+from asrnorm.errors import printable
 
 _MOST_COLUMNS = 9  # that fit the width of a page, with the numbers of a study in them
 # In this order: what others are written with comes first.
 _SIGNS = {
     "\\": "\\\\",
     "&": "&amp;",
-    "<": "&lt;",
     "|": "\\|",
     "*": "\\*",
     "`": "\\`",
 }
+_TAG = re.compile("<(?=[A-Za-z/!?]|$)")  # what begins HTML, or a link such as <javascript:...>
+_LINK = re.compile(r"\](?=[(\[])")
 
 
 def pipe_line(cells: Sequence[str]) -> str:
@@ -65,7 +69,7 @@ def pipe_table(grid: Sequence[Sequence[str]], *, words: int) -> str:
 
 
 def escape(text: str) -> str:
-    r"""Return text without what would end a cell or its line, set it in italics, or be taken for HTML.
+    r"""Return text without what would end a cell or its line, set it in italics, or be taken for a link or HTML.
 
     Example:
         >>> escape("a|b*")
@@ -73,4 +77,5 @@ def escape(text: str) -> str:
     """
     for sign, written in _SIGNS.items():
         text = text.replace(sign, written)
-    return " ".join(text.split())
+    text = _LINK.sub("&#93;", _TAG.sub("&lt;", text))
+    return printable(" ".join(text.split()))

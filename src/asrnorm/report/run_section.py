@@ -69,7 +69,7 @@ def run_section(block: RunBlock) -> str:
     title = f"<code>{html.escape(spec.recipe)}</code> {html.escape(options)}{html.escape(again)}"
     return "\n".join(
         [
-            f'<section class="run" id="{block.anchor}"><h3>{title}</h3>',
+            f'<section class="run" id="{html.escape(block.anchor)}"><h3>{title}</h3>',
             _curves(records),
             scrolling(_seeds(records), f"seeds of {spec.recipe}"),
             _folded("config", f"<pre>{html.escape(_config(records[0]))}</pre>"),

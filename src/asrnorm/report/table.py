@@ -45,6 +45,8 @@ CSV_COLUMNS = (
     "configs",
 )
 
+_FORMULAS = ("=", "+", "-", "@", "\t", "\r")
+
 _MEANINGS = {
     "missing": "not run yet",
     "no data": "run without the images of the column",
@@ -61,7 +63,12 @@ def to_csv(collected: Collected) -> str:
     for row in sheet.rows:
         for entry in sheet.of(row):
             writer.writerow(
-                {"study": collected.study.name, "scale": collected.scale, "group": row.group, **_record(entry)}
+                {
+                    "study": collected.study.name,
+                    "scale": _as_text(collected.scale),
+                    "group": _as_text(row.group),
+                    **_record(entry),
+                }
             )
     return buffer.getvalue()
 
@@ -69,7 +76,7 @@ def to_csv(collected: Collected) -> str:
 def _record(entry: Entry) -> dict[str, object]:
     measured, printed = entry.measured, entry.printed
     tests = [test for test in entry.tests if test.pooled is not None]
-    record: dict[str, object] = {"row": entry.row, "column": entry.column, "state": entry.state}
+    record: dict[str, object] = {"row": _as_text(entry.row), "column": _as_text(entry.column), "state": entry.state}
     if measured is not None:
         record |= {
             "ours": measured.mean,
@@ -77,20 +84,25 @@ def _record(entry: Entry) -> dict[str, object]:
             "n": measured.n,
             "seeds": _joined(measured.seeds),
             "values": _joined(measured.values),
-            "commits": _joined(dict.fromkeys(one.commit for one in measured.records)),
+            "commits": _as_text(_joined(dict.fromkeys(one.commit for one in measured.records))),
             "configs": _joined(dict.fromkeys(one.config_hash for one in measured.records)),
         }
     if printed is not None:
         record |= {
             "paper": printed.value,
             "paper_deviation": printed.deviation,
-            "copied_from": printed.copied_from,
-            "note": printed.note,
+            "copied_from": _as_text(printed.copied_from or ""),
+            "note": _as_text(printed.note or ""),
         }
     if tests:
         record |= {"p": ";".join(str(test.pooled) for test in tests)}
-        record |= {"p_against": ";".join(test.against for test in tests)}
+        record |= {"p_against": _as_text(";".join(test.against for test in tests))}
     return record | {"difference": entry.difference}
+
+
+def _as_text(text: str) -> str:
+    """Return a text with an apostrophe before a sign by which a spreadsheet would take it for a formula."""
+    return f"'{text}" if text.startswith(_FORMULAS) else text
 
 
 def _joined(values: object) -> str:
@@ -105,7 +117,7 @@ def to_markdown(collected: Collected, figures: Sequence[str] = ()) -> str:
         figures: names of those that lie beside the page, as `figures/<name>.png`.
     """
     study, sheet = collected.study, lay_out(collected)
-    parts = [f"# {escape(study.title)}", study.caption]
+    parts = [f"# {escape(study.title)}", escape(study.caption)]
     parts += [f"> **Warning:** {escape(text)}" for text in collected.warnings]
     if sheet.columns:
         parts += [overview(sheet), legend(collected, sheet, compared(collected))]
@@ -183,9 +195,9 @@ def legend(collected: Collected, sheet: Sheet, beside: Iterable[Printed] = ()) -
         beside: the paper's numbers that are shown with the table, whose footnotes stand with the others.
     """
     lines = [" ".join(_signs(collected, sheet))]
-    lines += [f"[{number}] {text}" for number, text in sheet.footnotes_to(beside)]
-    lines += [*_not_run(sheet.rows), *sheet.notes]
-    source = provenance(collected)
+    lines += [f"[{number}] {escape(text)}" for number, text in sheet.footnotes_to(beside)]
+    lines += [*_not_run(sheet.rows), *map(escape, sheet.notes)]
+    source = escape(provenance(collected))
     return "\n\n".join([*lines, source] if source else lines)
 
 
@@ -204,7 +216,7 @@ def _not_run(rows: Iterable[Row]) -> Iterator[str]:
 def _signs(collected: Collected, sheet: Sheet) -> Iterator[str]:
     marked = any(entry.best for entry in sheet.entries.values())
     best = f"; our best in bold{set_apart(collected)}" if marked else ""
-    yield f"Ours: mean ± standard deviation (n - 1), {collected.scale} scale{best}."
+    yield f"Ours: mean ± standard deviation (n - 1), {escape(collected.scale)} scale{best}."
     if collected.printed:
         yield "In brackets: the paper's number as printed, unless a footnote says otherwise."
     there = {entry.state for entry in sheet.entries.values()}
