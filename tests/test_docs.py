@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from asrnorm.config import OptimConfig, RunConfig
-from asrnorm.fingerprint import UNHASHED
+from asrnorm.core.config import OptimConfig, RunConfig
+from asrnorm.core.hashing import UNHASHED
 from asrnorm.methods import METHODS
 from asrnorm.norms import NORMS
 

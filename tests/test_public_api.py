@@ -60,7 +60,7 @@ def test_submodules_do_not_shadow_public_functions():
         "conversion",
         "ops",
         "data",
-        "data.corruption",
+        "data.corruptions",
         "methods",
         "recipes",
         "training",

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from asrnorm.conversion import revert as revert
     from asrnorm.data import create_suite as create_suite
     from asrnorm.data import list_suites as list_suites
-    from asrnorm.data.corruption import corrupt as corrupt
+    from asrnorm.data.corruptions import corrupt as corrupt
     from asrnorm.methods import Batch as Batch
     from asrnorm.methods import create_method as create_method
     from asrnorm.methods import list_methods as list_methods
@@ -37,7 +37,7 @@ _HOME = {
     "confine": "asrnorm.conversion",
     "conversion_summary": "asrnorm.conversion",
     "convert": "asrnorm.conversion",
-    "corrupt": "asrnorm.data.corruption",
+    "corrupt": "asrnorm.data.corruptions",
     "create_method": "asrnorm.methods",
     "create_model": "asrnorm.models",
     "create_norm": "asrnorm.norms",

@@ -6,10 +6,10 @@ import signal
 import pytest
 import torch
 
-from asrnorm.errors import InterruptedRunError
+from asrnorm.core.errors import InterruptedRunError
 from asrnorm.methods import METHODS, Method, create_method
 from asrnorm.training import run
-from asrnorm.training.progress import RunProgress
+from asrnorm.training.log import RunProgress
 from helpers import tiny_run
 from helpers.tiny_run import Choice, kept_pool, small_method, tiny_config
 

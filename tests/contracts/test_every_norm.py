@@ -9,7 +9,7 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from asrnorm.errors import InputError, InputTypeError
+from asrnorm.core.errors import InputError, InputTypeError
 from asrnorm.norms import NORMS, create_norm
 from helpers.norm_family import ALL, NEEDS_BATCH, NEEDS_SPATIAL, PER_SAMPLE, randomized
 

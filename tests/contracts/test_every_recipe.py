@@ -7,9 +7,9 @@ from functools import cache
 import pytest
 import yaml
 
-from asrnorm.config import content_hash, dump_config, from_mapping, to_mapping
+from asrnorm.core.config import content_hash, dump_config, from_mapping, to_mapping
+from asrnorm.core.errors import InputError, UnknownNameError
 from asrnorm.data import SUITES
-from asrnorm.errors import InputError, UnknownNameError
 from asrnorm.methods import METHODS
 from asrnorm.models import MODELS, create_model
 from asrnorm.norms import NORMS
@@ -161,7 +161,7 @@ def test_recipes_open_without_torch():
         "import sys\n"
         "sys.modules['torch'] = sys.modules['numpy'] = None\n"
         "from asrnorm.recipes import list_recipes, recipe\n"
-        "from asrnorm.config import content_hash, dump_config\n"
+        "from asrnorm.core.config import content_hash, dump_config\n"
         "for name in list_recipes():\n"
         "    content_hash(recipe(name))\n"
         "print(len(dump_config(recipe('digits.rsda_asr'))))\n"

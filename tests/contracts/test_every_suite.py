@@ -6,8 +6,8 @@ import types
 import numpy as np
 import pytest
 
+from asrnorm.core.errors import InputError
 from asrnorm.data import SUITES, ImageSet, create_suite
-from asrnorm.errors import InputError
 from helpers import published
 
 CORRUPTIONS = ("fog", "jpeg_compression", "saturate")
@@ -83,7 +83,7 @@ def surroundings(monkeypatch, tmp_path):
     monkeypatch.setenv("ASRNORM_CACHE", str(tmp_path / "cache"))
     fake = types.SimpleNamespace(build_digits_mini=build_digits_mini)
     monkeypatch.setitem(sys.modules, "asrnorm.data.synthetic", fake)
-    monkeypatch.setattr("asrnorm.data.digits_mini.list_absent", list)
+    monkeypatch.setattr("asrnorm.data.suites.digits_mini.list_absent", list)
 
 
 @pytest.fixture

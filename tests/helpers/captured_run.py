@@ -5,12 +5,12 @@ from functools import partial
 
 import torch
 
+from asrnorm.core.distributed import ALONE
 from asrnorm.data.pool import Pool
 from asrnorm.training.assembly import build_method, build_model
 from asrnorm.training.checkpoint import CheckpointStore
 from asrnorm.training.log import RunLog
 from asrnorm.training.trainer import Trainer
-from asrnorm.world import ALONE
 from helpers.tiny_run import ToySuite
 
 CPU, CUDA = torch.device("cpu"), torch.device("cuda", 0)

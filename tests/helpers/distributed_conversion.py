@@ -10,7 +10,7 @@ import torch
 from torch import nn
 
 import asrnorm
-from asrnorm.errors import ConversionError
+from asrnorm.core.errors import ConversionError
 from helpers.small_net import small_net, trained
 
 

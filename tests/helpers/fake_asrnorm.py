@@ -13,9 +13,9 @@ import sys
 import time
 from pathlib import Path
 
-from asrnorm.config import content_hash, load_config, override
-from asrnorm.launch.position import last_step
-from asrnorm.results import DomainScore, RunResult, read_result, write_result
+from asrnorm.core.config import content_hash, load_config, override
+from asrnorm.core.results import DomainScore, RunResult, read_result, write_result
+from asrnorm.launch.queue import last_step
 
 
 def train(words):

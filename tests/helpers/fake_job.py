@@ -1,6 +1,6 @@
 """Jobs of the fake command line, and a view that remembers what it was told."""
 
-from asrnorm.config import Choice, OptimConfig, RunConfig
+from asrnorm.core.config import Choice, OptimConfig, RunConfig
 from asrnorm.launch import Job
 
 

@@ -1,6 +1,6 @@
 """A stand-in for NVIDIA's control program, and for the first process under its daemon."""
 
-from asrnorm.sharing import service
+from asrnorm.launch import mps as service
 
 CONTROL = """#!/bin/sh
 case "$1" in

@@ -7,7 +7,7 @@ from types import SimpleNamespace
 import torch
 from torch import nn
 
-from asrnorm.config import Choice, OptimConfig, RunConfig, dump_config
+from asrnorm.core.config import Choice, OptimConfig, RunConfig, dump_config
 from asrnorm.models import Classifier
 from asrnorm.training.run import LoadedRun
 

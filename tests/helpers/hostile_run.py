@@ -5,7 +5,7 @@ import json
 
 import yaml
 
-from asrnorm.results import read_result, write_result
+from asrnorm.core.results import read_result, write_result
 from helpers.made_up_run import make_up_runs
 from helpers.small_study import small_study
 

@@ -10,7 +10,7 @@ import torch
 from asrnorm.data.augment import ToFloat
 from asrnorm.data.augment.pacs import PacsDraw, _tabulate, apply_unfused, draw_pacs
 from asrnorm.data.augment.triton.pacs import apply_fused
-from asrnorm.data.base import IMAGENET_MEAN, IMAGENET_STD
+from asrnorm.data.suites.base import IMAGENET_MEAN, IMAGENET_STD
 from helpers.pictures import pictures
 
 ORDERS = torch.tensor(list(itertools.permutations(range(4))))

@@ -5,7 +5,7 @@ import sys
 
 import torch
 
-from asrnorm.data.augment.resample import resize
+from asrnorm.data.augment.geometry import resize
 from asrnorm.data.augment.triton.resize import resize_fused
 from helpers.pictures import pictures
 

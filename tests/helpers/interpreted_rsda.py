@@ -8,7 +8,7 @@ import torch
 from asrnorm.data.augment import IDENTITY, RSDA_OPERATIONS, draw_tuples
 from asrnorm.data.augment.rsda import apply_unread, level_values
 from asrnorm.data.augment.triton.rsda import apply_fused
-from asrnorm.methods.transformation import _units, to_bytes, to_unit
+from asrnorm.methods.transformations import _units, to_bytes, to_unit
 from helpers.pictures import pictures
 
 

@@ -3,7 +3,7 @@
 import sys
 from pathlib import Path
 
-from asrnorm.config import Choice, OptimConfig, RunConfig
+from asrnorm.core.config import Choice, OptimConfig, RunConfig
 from asrnorm.launch import Job, LocalExecutor, launch
 from asrnorm.launch.view import LaunchView
 from asrnorm.studies import Evaluation

@@ -7,8 +7,8 @@ import random
 
 import numpy as np
 
-from asrnorm.config import content_hash, dump_config, run_name
-from asrnorm.results import DomainScore, RunResult, write_result
+from asrnorm.core.config import content_hash, dump_config, run_name
+from asrnorm.core.results import DomainScore, RunResult, write_result
 from asrnorm.studies import ANALYSIS_FILES, DIVERGENCE_FILE, Study
 from asrnorm.studies.figure import GROUPS
 from asrnorm.studies.plan import iterate_specs

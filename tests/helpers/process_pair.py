@@ -4,7 +4,7 @@ import torch
 import torch.distributed as distributed
 import torch.multiprocessing as multiprocessing
 
-from asrnorm.world import World
+from asrnorm.core.distributed import World
 
 
 def run_in_processes(function, folder, size=2):

@@ -8,7 +8,7 @@ import torch
 import torch.distributed as distributed
 import torch.multiprocessing as multiprocessing
 
-from asrnorm.world import World
+from asrnorm.core.distributed import World
 
 
 def run_processes(function, size, folder, *arguments):

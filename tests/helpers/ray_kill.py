@@ -12,7 +12,7 @@ import time
 from pathlib import Path
 
 from asrnorm.launch import Job, launch
-from asrnorm.launch.position import last_step
+from asrnorm.launch.queue import last_step
 from asrnorm.launch.ray_cluster import RayExecutor
 from helpers.tiny_run import Choice, tiny_config
 

@@ -1,6 +1,6 @@
 """A config for the tests of configs."""
 
-from asrnorm.config import Choice, OptimConfig, RunConfig
+from asrnorm.core.config import Choice, OptimConfig, RunConfig
 
 
 def make(**changes):

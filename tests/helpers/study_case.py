@@ -3,8 +3,8 @@
 import json
 from pathlib import Path
 
-from asrnorm.config import content_hash, run_name
-from asrnorm.results import DomainScore, RunResult, write_result
+from asrnorm.core.config import content_hash, run_name
+from asrnorm.core.results import DomainScore, RunResult, write_result
 from asrnorm.studies import RunSpec
 
 DIGITS = ("svhn", "mnist_m", "syn", "usps")

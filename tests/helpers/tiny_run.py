@@ -13,12 +13,12 @@ import torch
 import torch.nn.functional as F
 from torch import nn
 
-from asrnorm.config import Choice, OptimConfig, RunConfig
+from asrnorm.core.config import Choice, OptimConfig, RunConfig
 from asrnorm.data import SUITES, ImageSet, Part, Suite
 from asrnorm.methods import METHODS, Method
 from asrnorm.models import MODELS, Classifier
 from asrnorm.norms import BatchNorm, NoNorm
-from asrnorm.training.folder import RunFolder
+from asrnorm.training.run_folder import RunFolder
 
 SIZE, CLASSES = 8, 3
 

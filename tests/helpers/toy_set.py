@@ -5,8 +5,8 @@ import hashlib
 import io
 import tarfile
 
+from asrnorm.core.errors import InputError
 from asrnorm.data.fetch.entry import File, PublicSet, Source
-from asrnorm.errors import InputError
 
 FILES = {"one.bin": b"first file" * 1000, "two.bin": b"second file" * 1000}
 

@@ -5,8 +5,8 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
-from asrnorm.data.class_name import to_nfc
-from asrnorm.errors import InputError, first_line
+from asrnorm.core.errors import InputError, first_line
+from asrnorm.data.image_table import to_nfc
 
 _MOST_NAMED = 4
 _SEVERAL = -(2**31)  # in place of an output, where a name has more than one

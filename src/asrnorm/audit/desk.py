@@ -17,7 +17,7 @@ from asrnorm.audit.picture import Pictures
 from asrnorm.audit.plan import Plan
 from asrnorm.audit.result import SCHEMA, Reading
 from asrnorm.audit.subject import Subject
-from asrnorm.progress import PartProgress
+from asrnorm.core.progress import PartProgress
 
 _BATCH = 16  # images at a time: what a core keeps in its cache, a third faster than 50; the same on every device
 

@@ -14,8 +14,8 @@ import torch
 
 from asrnorm.audit.form import Form
 from asrnorm.audit.subject import ModuleSubject, hashed_tensors
-from asrnorm.errors import InputError, first_line
-from asrnorm.models.weight import is_pickle_refusal
+from asrnorm.core.errors import InputError, first_line
+from asrnorm.models.weights import is_pickle_refusal
 
 _PICKLED = ("custom_obj", "opaque_obj")  # members of an archive that torch unpickles without looking
 _FORCE = "TORCH_FORCE_WEIGHTS_ONLY_LOAD"

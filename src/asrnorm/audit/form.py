@@ -8,7 +8,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from asrnorm.errors import InputError
+from asrnorm.core.errors import InputError
 
 _SMALLEST = 1e-12  # of a probability: its logarithm must be finite
 _ROUNDING = 4e-3  # of a sum of probabilities in bfloat16

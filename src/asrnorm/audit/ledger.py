@@ -5,8 +5,8 @@ import os
 from pathlib import Path
 from typing import Any
 
-from asrnorm.errors import StorageError
-from asrnorm.storage import describe_failure
+from asrnorm.core.errors import StorageError
+from asrnorm.core.files import describe_failure
 
 
 class Ledger:

@@ -11,9 +11,9 @@ from typing import Any
 from torch import Tensor, nn
 
 from asrnorm.audit.form import Form
-from asrnorm.data.base import IMAGENET_MEAN, IMAGENET_STD
-from asrnorm.errors import InputError, MissingDependencyError, first_line
-from asrnorm.models.weight import read_state, unwrap_state
+from asrnorm.core.errors import InputError, MissingDependencyError, first_line
+from asrnorm.data.suites.base import IMAGENET_MEAN, IMAGENET_STD
+from asrnorm.models.weights import read_state, unwrap_state
 
 LIBRARIES = ("torchvision", "timm")
 

@@ -16,7 +16,7 @@ from torch import nn
 from asrnorm.audit.form import Form
 from asrnorm.audit.library import LIBRARIES, build_from_library, load_strictly, read_weights
 from asrnorm.audit.subject import ModuleSubject, Subject
-from asrnorm.errors import InputError, WrongCallError, first_line
+from asrnorm.core.errors import InputError, WrongCallError, first_line
 
 _FORMS = "a run folder, torchvision:NAME, timm:NAME, package.module:function, file.py:function, a .pt2 or an .onnx file"
 _WEIGHTS_ALONE = (".pt", ".pth", ".bin", ".ckpt", ".safetensors")

@@ -5,7 +5,7 @@ from torch import Tensor
 
 from asrnorm.audit.result import Reading
 from asrnorm.evaluation import Tally
-from asrnorm.evaluation.metric import NUM_BINS, bin_edges
+from asrnorm.evaluation.metrics import NUM_BINS, bin_edges
 
 MOST_SHOWN = 8  # broken images that are kept, for the galleries
 

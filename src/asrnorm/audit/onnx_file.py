@@ -14,7 +14,7 @@ from torch import Tensor
 
 from asrnorm.audit.form import Form
 from asrnorm.audit.subject import Subject
-from asrnorm.errors import InputError, MissingDependencyError, first_line
+from asrnorm.core.errors import InputError, MissingDependencyError, first_line
 
 _DTYPES = {"tensor(float)": np.float32, "tensor(float16)": np.float16, "tensor(double)": np.float64}
 

@@ -15,7 +15,7 @@ from asrnorm.audit.result import Audit, ModelAudit, Reading, write_json
 from asrnorm.audit.search import apply_operations
 from asrnorm.audit.style import STYLE
 from asrnorm.audit.table import corruption_table, number_table
-from asrnorm.data.corruption import corrupt
+from asrnorm.data.corruptions import corrupt
 from asrnorm.report import page
 
 PAGE, NUMBERS = "audit.html", "audit.json"

@@ -9,12 +9,11 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from asrnorm.data.class_name import to_nfc
-from asrnorm.data.even_choice import choose_evenly
+from asrnorm.core.errors import InputError
 from asrnorm.data.folder_listing import list_labeled, order_classes, refuse_links_to_one
 from asrnorm.data.image import read_image
-from asrnorm.data.image_table import Sample
-from asrnorm.errors import InputError
+from asrnorm.data.image_set import choose_evenly
+from asrnorm.data.image_table import Sample, to_nfc
 
 _log = logging.getLogger(__name__)
 

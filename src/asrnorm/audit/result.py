@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from asrnorm.storage import write_whole
+from asrnorm.core.files import write_whole
 
 SCHEMA = 1
 

@@ -14,11 +14,11 @@ from asrnorm.audit.picture import Pictures
 from asrnorm.audit.plan import Plan
 from asrnorm.audit.result import Audit, ModelAudit, Reading
 from asrnorm.audit.subject import Subject
-from asrnorm.cores import count_cores
-from asrnorm.data.corruption import corrupt
-from asrnorm.data.corruption.crew import Order, hire_couriers
-from asrnorm.errors import AsrnormError, InputError
-from asrnorm.progress import PartProgress
+from asrnorm.core.errors import AsrnormError, InputError
+from asrnorm.core.progress import PartProgress
+from asrnorm.core.settings import count_cores
+from asrnorm.data.corruptions import corrupt
+from asrnorm.data.corruptions.worker_pool import Order, hire_couriers
 
 _CHUNK = 16  # images that a worker corrupts at a time
 

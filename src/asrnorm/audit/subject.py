@@ -11,7 +11,7 @@ import torch
 from torch import Tensor, nn
 
 from asrnorm.audit.form import Form, are_probabilities, find_answer, to_logits
-from asrnorm.errors import AsrnormError, InputError, first_line
+from asrnorm.core.errors import AsrnormError, InputError, first_line
 
 _NO_GRADIENTS = "the file has no gradients"
 _INSTALLED = frozenset({"site-packages", "dist-packages"})

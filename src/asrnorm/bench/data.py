@@ -19,7 +19,7 @@ from torch.utils.data import DataLoader, Dataset
 from asrnorm.bench.device import on_backend, require
 from asrnorm.bench.harness import Case, Row, compare
 from asrnorm.data.augment import RSDA_OPERATIONS, apply_tuple, draw_tuples, pillow, to_float
-from asrnorm.training.augmentation import Augment, augment_images, draw_augmentation
+from asrnorm.training.batches import Augment, augment_images, draw_augmentation
 
 BASELINE = "pillow, one by one"
 _NO_KERNEL = "tensors, GPU, CUDA graph, no fused kernel"

@@ -12,12 +12,12 @@ from torch import Tensor, nn
 
 from asrnorm.bench import device as place
 from asrnorm.bench.harness import Case, Row, compare
-from asrnorm.bench.loop import make_images
+from asrnorm.bench.train import make_images
 from asrnorm.data import CIFAR10C, ImageSet
 from asrnorm.data.augment import to_float
 from asrnorm.evaluation.score import score
 from asrnorm.models import create_model
-from asrnorm.models.normalized import NormalizedInput
+from asrnorm.models.base import NormalizedInput
 
 ALL_IMAGES = 19 * 5 * 10_000
 CLASSES = 10

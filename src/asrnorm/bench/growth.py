@@ -14,7 +14,7 @@ from asrnorm.bench import step
 from asrnorm.bench.harness import Case, Row, compare
 from asrnorm.bench.layer import Shape, Way
 from asrnorm.conversion import convert
-from asrnorm.errors import UnknownNameError, describe_unknown
+from asrnorm.core.errors import UnknownNameError, describe_unknown
 from asrnorm.models import create_model
 
 MIDDLE = Shape("growth", 128, 128, 32, 32)

@@ -18,8 +18,8 @@ from typing import Any
 import torch
 
 from asrnorm import __version__
-from asrnorm.commit import find_commit
-from asrnorm.errors import InputError
+from asrnorm.core.commit import find_commit
+from asrnorm.core.errors import InputError
 
 SCHEMA = 1
 

@@ -14,8 +14,8 @@ import torch
 from torch import Tensor, nn
 
 from asrnorm.bench import device as place
+from asrnorm.bench.device import parameters_of, peak_bytes, saved_bytes
 from asrnorm.bench.harness import Case, Row, compare
-from asrnorm.bench.memory import parameters_of, peak_bytes, saved_bytes
 from asrnorm.norms import NORMS
 from asrnorm.norms.dispatch import Backend
 

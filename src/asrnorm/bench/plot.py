@@ -11,7 +11,7 @@ from importlib import import_module
 from pathlib import Path
 from typing import Any
 
-from asrnorm.errors import MissingDependencyError
+from asrnorm.core.errors import MissingDependencyError
 
 AXES = {"C": "channels", "HW": "positions", "N": "samples", "layers": "ASR layers of WRN-40-4"}
 # Okabe and Ito's palette, by way, so that a way has its color in every panel.

@@ -15,8 +15,8 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from asrnorm.bench import device as place
+from asrnorm.bench.device import peak_bytes
 from asrnorm.bench.harness import Case, Row, compare, rebase
-from asrnorm.bench.memory import peak_bytes
 from asrnorm.conversion import convert
 from asrnorm.models import create_model
 from asrnorm.norms.dispatch import Backend

@@ -8,9 +8,8 @@ import typer
 from rich.console import Console
 from rich.table import Table
 
-from asrnorm.cli.json_output import json_output
-from asrnorm.cli.own_module import Modules, import_modules
-from asrnorm.errors import WrongCallError
+from asrnorm.cli.options import Modules, import_modules, json_output
+from asrnorm.core.errors import WrongCallError
 
 if TYPE_CHECKING:
     from asrnorm.audit import Audit, Pictures, Plan, Subject

@@ -10,8 +10,8 @@ import typer
 from rich.console import Console
 from rich.table import Table
 
-from asrnorm.cli.json_output import json_output
-from asrnorm.errors import UnknownNameError
+from asrnorm.cli.options import json_output
+from asrnorm.core.errors import UnknownNameError
 
 if TYPE_CHECKING:
     from asrnorm.bench.harness import Row

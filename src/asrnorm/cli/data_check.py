@@ -9,10 +9,10 @@ from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
+from asrnorm.core.settings import data_folder
 from asrnorm.data.fetch.catalog import names
 from asrnorm.data.fetch.check import Row, is_complete
 from asrnorm.data.fetch.check import check as verify
-from asrnorm.diagnosis import data_folder
 
 _NAMES = ", ".join(names())
 _MARKS = {"present": "[green]present[/green]", "missing": "[yellow]missing[/yellow]", "damaged": "[red]damaged[/red]"}

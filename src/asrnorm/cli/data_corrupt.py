@@ -5,8 +5,8 @@ from typing import Annotated
 
 import typer
 
-from asrnorm.diagnosis import data_folder
-from asrnorm.errors import InputError
+from asrnorm.core.errors import InputError
+from asrnorm.core.settings import data_folder
 
 _CIFAR = "cifar10c"
 _ARCHIVE_FOLDER = "CIFAR-10-C"  # the name in the published archive
@@ -52,7 +52,7 @@ def corrupt(
         return
     if severity is not None or preset is not None:
         raise typer.BadParameter("cifar10c has all five severities of its own: leave out --severity and --preset")
-    from asrnorm.data.corruption import generate_cifar10c
+    from asrnorm.data.corruptions import generate_cifar10c
 
     place = root or data_folder()
     folder = out or place / _ARCHIVE_FOLDER
@@ -71,7 +71,7 @@ def _corrupt_folder(
         raise typer.BadParameter("a folder of images needs --out DIR")
     if len(corruptions) != 1:
         raise typer.BadParameter("a folder of images needs one --corruption")
-    from asrnorm.data.corruption import corrupt_folder
+    from asrnorm.data.corruptions import corrupt_folder
 
     written = corrupt_folder(source, out, corruptions[0], severity, seed, preset=preset)
     typer.echo(f"{out}: {len(written)} images")

@@ -5,14 +5,14 @@ from typing import Annotated
 
 import typer
 
+from asrnorm.core.errors import AsrnormError
+from asrnorm.core.settings import data_folder
 from asrnorm.data.fetch.catalog import find_set, names
 from asrnorm.data.fetch.check import Row, check_set
 from asrnorm.data.fetch.entry import PublicSet
 from asrnorm.data.fetch.examine import PRESENT
 from asrnorm.data.fetch.obtain import obtain, obtain_from_archive
 from asrnorm.data.fetch.progress import show_progress
-from asrnorm.diagnosis import data_folder
-from asrnorm.errors import AsrnormError
 
 _NAMES = ", ".join(names())
 

@@ -10,9 +10,9 @@ from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
+from asrnorm.core.errors import AsrnormError
+from asrnorm.core.settings import data_folder
 from asrnorm.data import SUITES, create_suite
-from asrnorm.diagnosis import data_folder
-from asrnorm.errors import AsrnormError
 
 _LONG = 6  # more parts in a row than this are shown as one
 _MARKS = {True: "[green]present[/green]", False: "[yellow]missing[/yellow]"}

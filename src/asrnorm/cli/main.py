@@ -1,14 +1,25 @@
-"""`asrnorm VERB`: the application, its error lines and its exit status.
+"""SIGTERM, which Slurm, systemd and a launch send, as Ctrl-C: what was begun is left in order.
+
+Training does more, in `training/interruption.py`: it writes a checkpoint first.
+
+Options that are given twice where one value counts: the last would be taken in silence.
+
+`asrnorm VERB`: the application, its error lines and its exit status.
 
 Exit status 0: done. 1: the work failed. 2: the call was wrong. An error is one line; `--debug` shows the traceback.
 """
 
 import io
 import os
+import signal
 import sys
+import threading
 import traceback
-from collections.abc import Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
 from pathlib import Path
+from types import FrameType
+from typing import Any
 
 import typer
 
@@ -22,12 +33,97 @@ from asrnorm.cli.evaluate import evaluate
 from asrnorm.cli.export import export
 from asrnorm.cli.listing import list_registry
 from asrnorm.cli.predict import predict
-from asrnorm.cli.repetition import find_repeated
 from asrnorm.cli.report import report
 from asrnorm.cli.reproduce import reproduce
-from asrnorm.cli.termination import terminating_in_order
 from asrnorm.cli.train import train
-from asrnorm.errors import AsrnormError, UnknownNameError, WrongCallError, first_line, printable
+from asrnorm.core.errors import AsrnormError, UnknownNameError, WrongCallError, first_line, printable
+
+
+@contextmanager
+def terminating_in_order() -> Iterator[None]:
+    """Raise `KeyboardInterrupt` on SIGTERM within the block, and let the GPU finish what it was given before it ends.
+
+    A process that dies outright leaves temporary files, and under MPS can take down others that share its GPU.
+
+    Example:
+        >>> with terminating_in_order():
+        ...     signal.getsignal(signal.SIGTERM) is _interrupt
+        True
+    """
+    is_ours = threading.current_thread() is threading.main_thread() and _is_default()
+    if is_ours:
+        signal.signal(signal.SIGTERM, _interrupt)
+    try:
+        yield
+    finally:
+        _await_gpu()
+        if is_ours:
+            signal.signal(signal.SIGTERM, signal.SIG_DFL)
+
+
+def _is_default() -> bool:
+    return signal.getsignal(signal.SIGTERM) is signal.SIG_DFL
+
+
+def _interrupt(number: int, frame: FrameType | None) -> None:  # noqa: ARG001
+    raise KeyboardInterrupt
+
+
+def _await_gpu() -> None:
+    torch = sys.modules.get("torch")  # where it was not needed, it is not imported for this
+    if torch is not None and torch.cuda.is_initialized():
+        with suppress(RuntimeError):  # a GPU that has failed has nothing left to finish
+            torch.cuda.synchronize()
+
+
+def find_repeated(app: Any, words: Sequence[str]) -> str | None:
+    """Return the first option of a command line that is given again and takes one value; `None` where there is none.
+
+    Args:
+        app: the application that the words are for; of its commands, the one that they name is looked at.
+        words: as typed, without the program.
+
+    Example:
+        >>> app = typer.Typer()
+        >>> @app.command()
+        ... def look(seed: int = 0, names: list[str] = []) -> None: ...
+        >>> find_repeated(app, ["--seed", "1", "--names", "a", "--names", "b", "--seed=2"])
+        '--seed'
+    """
+    command: Any = typer.main.get_command(app) if isinstance(app, typer.Typer) else None
+    rest = list(words)
+    while commands := getattr(command, "commands", None):
+        name = next((word for word in rest if not word.startswith("-")), None)
+        if name is None or name not in commands:
+            return None
+        rest, command = rest[rest.index(name) + 1 :], commands[name]
+    return _find(_options(command), rest) if command is not None else None
+
+
+def _options(command: Any) -> Mapping[str, Any]:
+    options = (parameter for parameter in command.params if parameter.param_type_name == "option")
+    return {word: option for option in options for word in (*option.opts, *option.secondary_opts)}
+
+
+def _find(options: Mapping[str, Any], words: Sequence[str]) -> str | None:
+    seen: set[str] = set()
+    values_left = 0
+    for word in words:
+        if values_left:
+            values_left -= 1
+            continue
+        if word == "--":
+            return None
+        name, equals, _ = word.partition("=")
+        option = options.get(name)
+        if option is None or option.is_flag:
+            continue
+        values_left = 0 if equals else option.nargs
+        if option.name in seen and not option.multiple:
+            return str(option.opts[0])
+        seen.add(option.name)
+    return None
+
 
 OK, FAILED, WRONG_CALL = 0, 1, 2
 _INTERRUPTED = 130  # what typer makes of Ctrl-C

@@ -10,9 +10,8 @@ from rich.markup import escape
 from rich.progress import track
 from rich.table import Table
 
-from asrnorm.cli.own_module import Modules, import_modules
-from asrnorm.cli.run_folder import open_run
-from asrnorm.errors import InputError
+from asrnorm.cli.options import Modules, import_modules, open_run
+from asrnorm.core.errors import InputError
 
 
 def predict(

@@ -13,11 +13,10 @@ from rich.measure import Measurement
 from rich.table import Table
 from rich.text import Text
 
-from asrnorm.cli.own_module import Modules, import_modules
-from asrnorm.cli.run_folder import KEPT, check_folder, find_kept
+from asrnorm.cli.options import KEPT, Modules, check_folder, find_kept, import_modules
 from asrnorm.cli.study_choice import PAPER, expand_names, report_folder
-from asrnorm.config import Scale
-from asrnorm.errors import UnknownNameError, WrongCallError, describe_unknown, printable
+from asrnorm.core.config import Scale
+from asrnorm.core.errors import UnknownNameError, WrongCallError, describe_unknown, printable
 
 if TYPE_CHECKING:
     from asrnorm.studies import Collected

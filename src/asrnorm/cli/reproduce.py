@@ -1,26 +1,131 @@
-"""`asrnorm reproduce`: all runs of tables and figures that are not done yet, then their reports."""
+"""Where the runs of a launch take place: this machine, a Ray cluster, or Slurm, by the options of the command.
+
+The picture of a study that shows samples: the overviews of the suites at hand, one above the other.
+
+`asrnorm reproduce`: all runs of tables and figures that are not done yet, then their reports.
+"""
 
 import dataclasses
+import os
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, cast, get_args
+from tempfile import TemporaryDirectory
+from typing import TYPE_CHECKING, Annotated, Any, cast, get_args
 
 import typer
 from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from asrnorm.cli.executor_choice import open_executor
-from asrnorm.cli.own_module import Modules, import_modules
-from asrnorm.cli.run_folder import check_folder, find_kept, read_assignments
+from asrnorm.cli.data_show import SuiteDomains
+from asrnorm.cli.options import Modules, check_folder, find_kept, import_modules, read_assignments
 from asrnorm.cli.study_choice import change_runs, check_configs, check_data, choose_rows, expand_names, report_folder
-from asrnorm.config import RunConfig, Scale, content_hash
-from asrnorm.errors import AsrnormError, InputError, UnknownNameError, WrongCallError, describe_unknown
-from asrnorm.fingerprint import PUBLISHED
+from asrnorm.core.config import RunConfig, Scale, content_hash, parse
+from asrnorm.core.errors import AsrnormError, InputError, UnknownNameError, WrongCallError, describe_unknown
+from asrnorm.core.files import replacing
+from asrnorm.core.hashing import PUBLISHED
 
 if TYPE_CHECKING:
     from asrnorm.launch import Executor, Job, Outcome
     from asrnorm.studies import Plan, Study
+
+
+def open_executor(
+    todo: Sequence["Job"], workers: int | None, ray: str | None, slurm: str | None, runs: Path
+) -> "Executor":
+    """Return the place to run in.
+
+    Args:
+        todo: jobs that are to run there.
+        workers: the most at once.
+        ray: address of a cluster.
+        slurm: options of submitit, as typed.
+        runs: the folder of the run folders, where Slurm's own files go too.
+
+    Raises:
+        MissingDependencyError: Ray or submitit is not installed.
+        InputError: no cluster answers, or no Slurm is here.
+    """
+    if ray is not None:
+        from asrnorm.launch.ray_cluster import RayExecutor
+
+        return RayExecutor(ray, workers)
+    if slurm is not None:
+        from asrnorm.launch.slurm import SlurmExecutor
+
+        return SlurmExecutor(runs.absolute() / ".slurm", read_options(slurm), workers)
+    from asrnorm.launch import LocalExecutor
+
+    wanted = any(job.config.device in ("auto", "cuda") for job in todo)
+    return LocalExecutor(workers, find_gpus() if wanted else ())
+
+
+def read_options(text: str) -> dict[str, Any]:
+    """Return `name=value,name=value` as a dict, each value in its type.
+
+    Raises:
+        typer.BadParameter: a part without an equals sign.
+
+    Example:
+        >>> read_options("timeout_min=600,slurm_partition=gpu")
+        {'timeout_min': 600, 'slurm_partition': 'gpu'}
+    """
+    options = {}
+    for part in filter(None, text.split(",")):
+        name, equals, value = part.partition("=")
+        if not equals or not name:
+            raise typer.BadParameter(f"{part!r} is not of the form name=value", param_hint="--slurm")
+        options[name.strip()] = parse(value)
+    return options
+
+
+def find_gpus() -> list[str]:
+    """Return the names of the GPUs that this process may use, as `CUDA_VISIBLE_DEVICES` takes them."""
+    import torch
+
+    count = torch.cuda.device_count()
+    visible = os.environ.get("CUDA_VISIBLE_DEVICES")
+    names = visible.split(",") if visible else map(str, range(count))
+    return [name.strip() for name in names][:count]
+
+
+SUITES = ("pacs", "cifar10c", "digits")
+_PAPER = "#ffffff"
+
+
+def draw_samples(path: Path, suites: Sequence[str] = SUITES) -> list[str]:
+    """Write one picture with an image a class of every domain; return a line for each suite that is not there.
+
+    Args:
+        path: of the PNG; where no suite is there, none is written.
+        suites: names of suites, from above to below.
+    """
+    from PIL import Image
+
+    from asrnorm import data
+    from asrnorm.data.contact_sheet import contact_sheet
+
+    lines, sheets = [], []
+    for name in suites:
+        with TemporaryDirectory() as folder:
+            try:
+                suite = data.create_suite(name)
+                overview = contact_sheet(SuiteDomains(suite), suite.classes, folder, per_class=1)[0]
+            except InputError as error:
+                lines.append(f"samples: {name} is left out: {error}")
+                continue
+            with Image.open(overview) as sheet:
+                sheets.append(sheet.convert("RGB"))
+    if sheets:
+        size = max(sheet.width for sheet in sheets), sum(sheet.height for sheet in sheets)
+        joined = Image.new("RGB", size, _PAPER)
+        top = 0
+        for part in sheets:
+            joined.paste(part, (0, top))
+            top += part.height
+        with replacing(path) as temporary:
+            joined.save(temporary, "PNG")
+    return lines
 
 
 def reproduce(
@@ -169,8 +274,6 @@ def _write_report(study: "Study", runs: Path, kept: Path | None, scale: Scale, s
     from asrnorm.studies import collect
 
     if "samples" in study.figures:
-        from asrnorm.cli.sample_sheet import draw_samples
-
         for line in draw_samples(out / "samples.png"):
             typer.echo(line)
     collected = collect(study, runs=runs, kept=kept, scale=scale, seeds=seeds)
@@ -187,7 +290,7 @@ def _refuse_changed_images(jobs: Sequence["Job"], runs: Path, kept: Path | None)
     if not own:
         return
     from asrnorm.studies.store import find_results
-    from asrnorm.training.source import has_other_images, refuse_changed_images
+    from asrnorm.training.run_folder import has_other_images, refuse_changed_images
 
     results = find_results(runs, kept).results if any(job.is_kept for job in own) else {}
     for job in own:

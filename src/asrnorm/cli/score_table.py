@@ -7,11 +7,11 @@ from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
-from asrnorm.errors import printable
+from asrnorm.core.errors import printable
 
 if TYPE_CHECKING:
+    from asrnorm.core.results import DomainScore, RunResult
     from asrnorm.evaluation import SuiteScore
-    from asrnorm.results import DomainScore, RunResult
 
 _METRICS = ("accuracy %", "brier", "brier_sum", "nll", "ece")
 

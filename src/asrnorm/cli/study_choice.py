@@ -6,9 +6,9 @@ from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from asrnorm.config import RunConfig
-from asrnorm.errors import InputError, UnknownNameError, describe_unknown
-from asrnorm.fingerprint import UNHASHED
+from asrnorm.core.config import RunConfig
+from asrnorm.core.errors import InputError, UnknownNameError, describe_unknown
+from asrnorm.core.hashing import UNHASHED
 
 if TYPE_CHECKING:
     from asrnorm.studies import Study

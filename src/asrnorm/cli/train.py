@@ -6,12 +6,12 @@ from typing import TYPE_CHECKING, Annotated, cast
 
 import typer
 
-from asrnorm.cli.own_module import Modules, import_modules
-from asrnorm.config import RunConfig, Scale, content_hash, dump_config, load_config, override, run_name
-from asrnorm.errors import AsrnormError, ConversionError, InputError, WrongCallError
+from asrnorm.cli.options import Modules, import_modules
+from asrnorm.core.config import RunConfig, Scale, content_hash, dump_config, load_config, override, run_name
+from asrnorm.core.errors import AsrnormError, ConversionError, InputError, WrongCallError
 
 if TYPE_CHECKING:
-    from asrnorm.results import RunResult
+    from asrnorm.core.results import RunResult
 
 # What `--set` does not take, and what says it instead.
 _ELSEWHERE = {

@@ -2,10 +2,10 @@
 
 from asrnorm.conversion.calibration import CalibrationReport as CalibrationReport
 from asrnorm.conversion.calibration import calibrate as calibrate
+from asrnorm.conversion.calibration import reestimate as reestimate
 from asrnorm.conversion.confinement import confine as confine
-from asrnorm.conversion.reestimation import reestimate as reestimate
 from asrnorm.conversion.select import PRESETS as PRESETS
-from asrnorm.conversion.summary import ConversionSummary as ConversionSummary
+from asrnorm.conversion.swap import ConversionSummary as ConversionSummary
 from asrnorm.conversion.swap import conversion_summary as conversion_summary
 from asrnorm.conversion.swap import convert as convert
 from asrnorm.conversion.swap import revert as revert

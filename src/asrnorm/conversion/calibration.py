@@ -1,21 +1,97 @@
-"""Let converted norms give their outputs the mean and deviation that the norms they replaced gave them."""
+"""Mean and variance of every channel over many batches.
+
+Batches of images from whatever a user's loader gives, as calibration and reestimation take them.
+
+Let converted norms give their outputs the mean and deviation that the norms they replaced gave them.
+
+Estimate the running statistics of norms anew, as for weights whose file lacks them.
+"""
 
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager, suppress
 from copy import deepcopy
 from dataclasses import dataclass
+from itertools import islice
+from typing import Any
 
 import torch
 from torch import Tensor, nn
 
-from asrnorm.conversion.image_batch import Images, place_images
-from asrnorm.conversion.moments import Moments
-from asrnorm.conversion.refusal import refuse_wrapped
+from asrnorm.conversion.layer_kind import default_factory
 from asrnorm.conversion.replace import NormAct, original_of
-from asrnorm.conversion.summary import count_layers
-from asrnorm.conversion.swap import revert
-from asrnorm.errors import ConversionError, InputError
+from asrnorm.conversion.swap import count_layers, refuse_wrapped, revert
+from asrnorm.core.errors import ConversionError, InputError, InputTypeError
 from asrnorm.norms import NormLayer
+
+
+class Moments:
+    """The moments of all values that were added, `(c,)` each in float64; batches may differ in size.
+
+    Example:
+        >>> moments = Moments()
+        >>> for batch in torch.arange(12.0).reshape(3, 2, 2, 1, 1):
+        ...     moments.add(batch)
+        >>> moments.mean.tolist(), moments.variance.tolist()
+        ([5.0, 6.0], [11.66666..., 11.66666...])
+    """
+
+    def __init__(self) -> None:
+        self.count = 0
+        self.mean = torch.zeros(0)
+        self.variance = torch.zeros(0)
+
+    def add(self, x: Tensor) -> None:
+        """Take in activations `(n, c, ...)`."""
+        count = x.numel() // x.shape[1]
+        wide = x if x.dtype == torch.float64 else x.float()
+        variance, mean = (value.double() for value in torch.var_mean(wide, (0, *range(2, x.dim())), correction=0))
+        if self.count == 0:
+            self.count, self.mean, self.variance = count, mean, variance
+            return
+        total = self.count + count
+        share = count / total
+        apart = mean - self.mean
+        self.mean = self.mean + share * apart
+        self.variance = (1 - share) * self.variance + share * variance + share * (1 - share) * apart.square()
+        self.count = total
+
+
+Images = Tensor | tuple[Tensor, Any] | list[Any]
+"""Images `(n, 3, h, w)`, or a pair of them and something else, as loaders give."""
+
+
+def place_images(model: nn.Module, batches: Iterable[Images], num_batches: int | None) -> Iterator[Tensor]:
+    """Yield images on the device and in the dtype of a model, batch by batch.
+
+    Raises:
+        InputError: there were none, or a negative number was asked for.
+        InputTypeError: a tensor in place of batches, or a batch that is no tensor and does not start with one.
+    """
+    if isinstance(batches, Tensor):
+        raise InputTypeError(
+            "batches takes several, as a data loader gives them; of one tensor of images make [images]"
+        )
+    if num_batches is not None and num_batches < 0:
+        raise InputError(f"num_batches must be at least 0, not {num_batches}")
+    like = default_factory(model)
+    empty = True
+    for batch in islice(batches, num_batches):
+        images = batch[0] if isinstance(batch, list | tuple) and batch else batch
+        if not isinstance(images, Tensor):
+            raise InputTypeError(
+                f"a batch is a tensor of images, or a tuple that starts with one, not {type(batch).__name__}"
+            )
+        if not images.is_floating_point():
+            raise InputTypeError(
+                f"images must be what the model takes, floating-point, not {images.dtype}; of bytes make "
+                "[batch[0] / 255 for batch in batches]"
+            )
+        if len(images):
+            empty = False
+            yield images.to(**like)
+    if empty:
+        raise InputError("no images to take statistics of: give a batch or more")
+
 
 _LEAST = 1e-4  # variance of a standardized channel that is taken for one that varies
 
@@ -265,3 +341,74 @@ def _is_fresh(module: nn.Module) -> bool:
     if mean is None or variance is None:
         return False
     return not bool(mean.any()) and bool((variance == 1).all())
+
+
+def reestimate(model: nn.Module, batches: Iterable[Images], *, num_batches: int | None = None) -> int:
+    r"""Set the running statistics of a model's norms to the mean of those of some batches; return of how many norms.
+
+    $\text{running\_mean} = \frac1B \sum_b \mu_b$, $\text{running\_var} = \frac1B \sum_b \sigma^2_b$ with $\mu_b$ and
+    $\sigma^2_b$ the mean and unbiased variance of a channel over batch $b$: what training tracks, without the weight of
+    what was there before. In the pass these norms use the batch's statistics, as in training; dropout is off. No
+    parameter is changed.
+
+    Args:
+        model: any network; converted or not.
+        batches: batches of source images, as the model takes them: tensors, or pairs as loaders give them.
+        num_batches: take the first so many; all where `None`.
+
+    Raises:
+        ConversionError: no norm keeps running statistics, or the model is compiled or wrapped.
+        InputError: no images, or such as give NaN or infinity; nothing is changed.
+
+    Example:
+        >>> model = nn.Sequential(nn.BatchNorm2d(3))
+        >>> reestimate(model, [torch.ones(2, 3, 4, 4), 3 * torch.ones(2, 3, 4, 4)])
+        1
+        >>> model[0].running_mean.tolist(), model[0].running_var.tolist()
+        ([2.0, 2.0, 2.0], [0.0, 0.0, 0.0])
+    """
+    refuse_wrapped(model)
+    norms = [module for module in model.modules() if _tracks(module)]
+    if not norms:
+        raise ConversionError(f"{type(model).__name__} has no norm that keeps running statistics")
+    momenta = [norm.momentum for norm in norms]
+    before = [{name: value.clone() for name, value in norm.named_buffers(recurse=False)} for norm in norms]
+    modes = [(module, module.training) for module in model.modules()]
+    calls = dict.fromkeys(norms, 0)
+
+    def count(norm: nn.Module, _: tuple[Tensor, ...]) -> None:
+        calls[norm] += 1
+        norm.momentum = 1 / calls[norm]  # type: ignore[assignment]
+        if calls[norm] == 1 and isinstance(norm.num_batches_tracked, Tensor):
+            norm.num_batches_tracked.zero_()
+
+    handles = [norm.register_forward_pre_hook(count) for norm in norms]
+    model.eval()
+    for norm in norms:
+        norm.training = True
+    try:
+        with torch.no_grad():
+            for images in place_images(model, batches, num_batches):
+                model(images)
+        for name, norm in model.named_modules():
+            if calls.get(norm):
+                refuse_infinite((norm.running_mean, norm.running_var), name)
+    except BaseException:
+        for norm, values in zip(norms, before, strict=True):
+            for name, value in values.items():
+                getattr(norm, name).copy_(value)
+        raise
+    finally:
+        for handle in handles:
+            handle.remove()
+        for norm, momentum in zip(norms, momenta, strict=True):
+            norm.momentum = momentum
+        for module, training in modes:
+            module.training = training
+    return sum(number > 0 for number in calls.values())
+
+
+def _tracks(module: nn.Module) -> bool:
+    """Tell whether a layer updates running statistics in training; frozen ones have them and no momentum."""
+    parts: list[Any] = [getattr(module, name, None) for name in ("running_mean", "running_var", "num_batches_tracked")]
+    return all(isinstance(part, Tensor) for part in parts) and hasattr(module, "momentum")

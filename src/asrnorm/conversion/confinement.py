@@ -5,10 +5,9 @@ from collections.abc import Iterable
 import torch
 from torch import Tensor, nn
 
-from asrnorm.conversion.calibration import refuse_infinite
-from asrnorm.conversion.image_batch import Images, place_images
-from asrnorm.conversion.refusal import refuse_wrapped
-from asrnorm.errors import ConversionError
+from asrnorm.conversion.calibration import Images, place_images, refuse_infinite
+from asrnorm.conversion.swap import refuse_wrapped
+from asrnorm.core.errors import ConversionError
 from asrnorm.norms import ASRNorm2d
 
 

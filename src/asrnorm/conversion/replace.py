@@ -9,8 +9,8 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from asrnorm.conversion.kind import Recognized
-from asrnorm.errors import ConversionError
+from asrnorm.conversion.layer_kind import Recognized
+from asrnorm.core.errors import ConversionError
 from asrnorm.norms import NORMS, NoNorm, NormLayer
 
 _ORIGINAL = "_asrnorm_original"

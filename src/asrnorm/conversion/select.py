@@ -1,17 +1,109 @@
-"""Which norm layers to convert: presets, name patterns or a function of the user's."""
+"""Where the norm layers of a network sit: every place that refers to each of them.
+
+Layers that a network holds in plain lists and dictionaries too, where PyTorch does not know of them.
+
+Which norm layers to convert: presets, name patterns or a function of the user's.
+"""
 
 import re
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import dataclass
 from fnmatch import fnmatchcase
 from itertools import takewhile
 from math import ceil
+from typing import Any
 
 from torch import nn
 
-from asrnorm.conversion.kind import Recognized
-from asrnorm.conversion.site import Site
-from asrnorm.errors import ConversionError, describe_unknown
+from asrnorm.conversion.layer_kind import Recognized, Unsupported, recognize
+from asrnorm.core.errors import ConversionError, describe_unknown
 from asrnorm.norms import NormLayer
+
+
+@dataclass(frozen=True)
+class Site:
+    """One norm layer: its places (more than one where the network shares it) and what it is."""
+
+    module: nn.Module
+    places: tuple[tuple[nn.Module, str], ...]
+    names: tuple[str, ...]
+    what: Recognized | Unsupported
+
+    @property
+    def name(self) -> str:
+        """The first of its names."""
+        return self.names[0]
+
+
+def find_sites(model: nn.Module) -> list[Site]:
+    """Return the norm layers of a model in the order of registration.
+
+    Example:
+        >>> [site.name for site in find_sites(nn.Sequential(nn.Conv2d(3, 8, 1), nn.BatchNorm2d(8)))]
+        ['1']
+    """
+    places: dict[int, list[tuple[nn.Module, str]]] = {}
+    names: dict[int, list[str]] = {}
+    modules: dict[int, nn.Module] = {}
+    for prefix, parent in model.named_modules():
+        for child_name, child in parent._modules.items():
+            if child is None:
+                continue
+            modules[id(child)] = child
+            places.setdefault(id(child), []).append((parent, child_name))
+            names.setdefault(id(child), []).append(f"{prefix}.{child_name}" if prefix else child_name)
+    order = {id(module): index for index, module in enumerate(model.modules())}
+    sites = []
+    for key in sorted(modules, key=order.__getitem__):
+        what = recognize(modules[key])
+        if what is not None:
+            sites.append(Site(modules[key], tuple(places[key]), tuple(names[key]), what))
+    return sites
+
+
+_OWN = frozenset(vars(nn.Module()))  # PyTorch's registries and hooks
+
+
+def exchange_references(model: nn.Module, successors: Mapping[nn.Module, nn.Module]) -> None:
+    """Put new layers in place of old ones wherever an attribute of the network holds one in a list, tuple or dict.
+
+    A network may register its norms one by one and call them through a list of its own: exchanged in the registry
+    alone, the new layers would never run.
+
+    Args:
+        model: its registry is left alone.
+        successors: the new layer for each old one.
+
+    Example:
+        >>> model, old, new = nn.Module(), nn.BatchNorm2d(3), nn.Identity()
+        >>> model.held = {"norms": [old]}
+        >>> exchange_references(model, {old: new})
+        >>> model.held
+        {'norms': [Identity()]}
+    """
+    seen: set[int] = set()
+    for module in list(model.modules()):
+        for name, value in list(vars(module).items()):
+            if name not in _OWN and (found := _exchange(value, successors, seen)) is not value:
+                vars(module)[name] = found
+
+
+def _exchange(value: Any, successors: Mapping[nn.Module, nn.Module], seen: set[int]) -> Any:
+    if isinstance(value, nn.Module):
+        return successors.get(value, value)
+    if id(value) in seen:
+        return value
+    if isinstance(value, list | dict):
+        seen.add(id(value))
+        for place, part in list(value.items() if isinstance(value, dict) else enumerate(value)):
+            if (found := _exchange(part, successors, seen)) is not part:
+                value[place] = found
+    elif isinstance(value, tuple):
+        parts = [_exchange(part, successors, seen) for part in value]
+        if any(new is not old for new, old in zip(parts, value, strict=True)):
+            return type(value)._make(parts) if hasattr(value, "_make") else tuple(parts)
+    return value
+
 
 Layers = str | Sequence[str] | Callable[[str, nn.Module], bool]
 

@@ -1,30 +1,231 @@
-"""`convert` and `revert`: the norm layers of a network exchanged in place, and back."""
+"""What cannot be converted, each with the way out.
+
+What a conversion did: readable by a person, and by a program.
+
+`convert` and `revert`: the norm layers of a network exchanged in place, and back.
+"""
 
 import logging
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Sequence
+from dataclasses import dataclass, field
+from itertools import groupby
 from typing import Any
 
+import torch
 from torch import nn
 from torch.nn.parameter import is_lazy
 from torch.optim import Optimizer
 
-from asrnorm.conversion.kind import DEFAULT_KINDS, KINDS, Recognized, Unsupported, default_factory, recognize
+from asrnorm.conversion.layer_kind import DEFAULT_KINDS, KINDS, Recognized, Unsupported, default_factory, recognize
 from asrnorm.conversion.optimizer import Homes, exchange, find_homes, mark, next_turn
-from asrnorm.conversion.reference import exchange_references
-from asrnorm.conversion.refusal import check_arguments, check_choice, refuse_other_optimizer, refuse_wrapped, unwrap
 from asrnorm.conversion.replace import (
+    NormAct,
     Original,
     build_replacement,
     first_original,
+    has_affine,
+    has_state_hooks,
     options_of,
     original_of,
     restore_original,
 )
-from asrnorm.conversion.select import Layers, choose, pick_preset
-from asrnorm.conversion.site import Site, find_sites
-from asrnorm.conversion.summary import ConversionSummary, notes_on, repr_line, why_left
-from asrnorm.errors import ConversionError
-from asrnorm.norms import NormLayer
+from asrnorm.conversion.select import Layers, Site, choose, exchange_references, find_sites, pick_preset
+from asrnorm.core.errors import ConversionError, InputTypeError, UnknownNameError, describe_unknown
+from asrnorm.norms import NORMS, NormLayer
+
+_WRAPPERS = ("DistributedDataParallel", "DataParallel", "FullyShardedDataParallel", "FSDPModule")
+
+
+def check_arguments(
+    model: nn.Module, norm: Any, layers: Any, kinds: Collection[str], optimizer: Any, options: dict[str, Any]
+) -> None:
+    """Refuse a wrong call before anything is looked at."""
+    refuse_wrapped(model)
+    if not isinstance(norm, str) and not callable(norm):
+        raise InputTypeError(f"norm takes a name, such as 'asr', or a factory of layers, not {norm!r}")
+    refuse_other_optimizer(optimizer)
+    patterns = [layers] if isinstance(layers, str) else layers
+    if not callable(layers) and not (
+        isinstance(patterns, Sequence) and all(isinstance(pattern, str) for pattern in patterns)
+    ):
+        raise InputTypeError(
+            f"layers takes a preset, a name pattern or several, or a function of name and module, not {layers!r}"
+        )
+    if not callable(layers) and not patterns:
+        raise ConversionError("layers names no layer to convert: give a preset, or a name pattern or more")
+    for kind in kinds:
+        if kind not in KINDS:
+            raise UnknownNameError(describe_unknown("kind of norm", kind, KINDS))
+    if isinstance(norm, str):
+        NORMS.check(norm, options)
+
+
+def refuse_other_optimizer(optimizer: Any) -> None:
+    """Refuse what has no groups of parameters to exchange some in."""
+    if optimizer is not None and not hasattr(optimizer, "param_groups"):
+        raise InputTypeError(
+            f"optimizer takes one torch.optim.Optimizer, not {type(optimizer).__name__}; of several, "
+            "make those that train norm layers after the conversion"
+        )
+
+
+def refuse_wrapped(model: nn.Module) -> None:
+    """Refuse what is no model, and models whose layers something else holds: compiled, distributed, scripted."""
+    if not isinstance(model, nn.Module):
+        raise InputTypeError(f"expected a torch.nn.Module, not {type(model).__name__}")
+    if isinstance(model, torch.jit.ScriptModule):
+        raise ConversionError("the model is a TorchScript module, which is fixed: convert the model it was made from")
+    for module in model.modules():
+        wrapper = next((c.__name__ for c in type(module).__mro__ if c.__name__ in _WRAPPERS), None)
+        if wrapper:
+            raise ConversionError(
+                f"the model is wrapped in {wrapper}: convert or revert the plain model, then wrap it again"
+            )
+        if "_orig_mod" in module._modules:
+            raise ConversionError(
+                "the model is compiled: convert or revert the plain one (model._orig_mod), then torch.compile it again"
+            )
+        if module._compiled_call_impl is not None:
+            raise ConversionError(
+                "the model was compiled in place: convert or revert it before model.compile(), or take a copy.deepcopy "
+                "of it, which is not compiled"
+            )
+
+
+def unwrap(model: nn.Module) -> nn.Module:
+    """Return the model inside what compiles or distributes it."""
+    while True:
+        is_wrapper = any(c.__name__ in _WRAPPERS for c in type(model).__mro__)
+        inner = model._modules.get("_orig_mod") or (model._modules.get("module") if is_wrapper else None)
+        if inner is None:
+            return model
+        model = inner
+
+
+def check_choice(model: nn.Module, sites: list[Site], chosen: list[Site], kinds: Collection[str]) -> None:
+    """Refuse a choice of nothing, and of layers that cannot be replaced."""
+    for site in chosen:
+        if isinstance(site.what, Unsupported):
+            raise ConversionError(f"{site.name} ({type(site.module).__name__}) cannot be converted: {site.what.reason}")
+        _refuse_tied(model, site)
+    if chosen:
+        return
+    if any(original_of(module) is not None for module in model.modules()):
+        raise ConversionError("the chosen layers are converted already; asrnorm.revert(model) first")
+    others = sorted({s.what.kind for s in sites if isinstance(s.what, Recognized)} - set(kinds))
+    hint = f"; it has norms of kind {', '.join(others)}: add kinds={others!r}" if others else ""
+    reasons = [
+        f"{s.name} ({type(s.module).__name__}): {s.what.reason}" for s in sites if isinstance(s.what, Unsupported)
+    ]
+    if reasons:
+        hint += f"; not {reasons[0]}" + (f", and {len(reasons) - 1} more" if reasons[1:] else "")
+    raise ConversionError(f"{type(model).__name__} has no norm layer to convert{hint}")
+
+
+def _refuse_tied(model: nn.Module, site: Site) -> None:
+    own = {id(parameter) for parameter in site.module.parameters()}
+    inside = set(site.module.modules())
+    for name, module in model.named_modules():
+        if module not in inside and any(id(p) in own for p in module.parameters(recurse=False)):
+            raise ConversionError(f"{site.name} shares a parameter with {name}; untie them, or leave it out by layers=")
+
+
+@dataclass
+class ConversionSummary:
+    """The record of one conversion; `print` it.
+
+    Attributes:
+        norm: name of the new norm.
+        chosen_by: the preset, patterns or function that chose the layers.
+        converted: name, old class, new class of each converted layer.
+        left: name, class and reason of each norm layer that was left alone.
+        notes: what else is worth knowing.
+        parameters: number of the model's parameters before and after.
+    """
+
+    norm: str
+    chosen_by: str
+    converted: list[tuple[str, str, str]] = field(default_factory=list)
+    left: list[tuple[str, str, str]] = field(default_factory=list)
+    notes: list[str] = field(default_factory=list)
+    parameters: tuple[int, int] = (0, 0)
+
+    def __str__(self) -> str:
+        before, after = self.parameters
+        total = len(self.converted) + len(self.left)
+        lines = [
+            f"{len(self.converted)} of {total} norm layers converted to {self.norm!r} by {self.chosen_by}; "
+            f"parameters {before:,} -> {after:,} ({(after - before) / max(before, 1):+.1%})"
+        ]
+        width = max((len(name) for name, *_ in (*self.converted, *self.left)), default=0)
+        lines += [f"  {name:<{width}}  {old} -> {new}" for name, old, new in self.converted]
+        for reason, rows in groupby(sorted(self.left, key=lambda row: row[2]), key=lambda row: row[2]):
+            lines.append(f"left alone ({reason}):")
+            lines += [f"  {name:<{width}}  {kind}" for name, kind, _ in rows]
+        lines += [f"note: {note}" for note in self.notes]
+        return "\n".join(lines)
+
+
+def repr_line(module: nn.Module) -> str:
+    """Return class and options of a layer without its children.
+
+    Example:
+        >>> repr_line(nn.ReLU(inplace=True))
+        'ReLU(inplace=True)'
+    """
+    if isinstance(module, NormAct):
+        return f"{repr_line(module.norm)} + {type(module.act).__name__}"
+    return f"{type(module).__name__}({module.extra_repr()})"
+
+
+def why_left(site: Site, kinds: Collection[str]) -> str:
+    """Return the reason why a norm layer was not converted."""
+    if isinstance(site.what, Unsupported):
+        return site.what.reason
+    if site.what.kind in kinds:
+        return "not chosen"
+    reason = "may see a single value per channel" if site.what.kind == "batch1d" else f"of kind {site.what.kind!r}"
+    return f"{reason}; name it in layers=, or add {site.what.kind!r} to kinds=, to convert it"
+
+
+def notes_on(built: list[tuple[Site, nn.Module]], norm: str) -> list[str]:
+    """Return what a conversion did not carry over, or carried over in a way worth saying."""
+    old_and_new = [(site.what, _norm_of(new)) for site, new in built if isinstance(site.what, Recognized)]
+    found = {
+        "gated": sum(bool(getattr(new, "gated_rescale", False)) for _, new in old_and_new),
+        "running": sum(what.running_mean is not None and not _tracks(new) for what, new in old_and_new),
+        "affine": sum(what.weight is not None and not has_affine(new) for what, new in old_and_new),
+        "fresh": sum(what.running_mean is None and _tracks(new) for what, new in old_and_new),
+        "alone": sum(what.is_synchronized and _tracks(new) for what, new in old_and_new),
+        "plain": sum(what.weight is None and what.bias is None and has_affine(new) for what, new in old_and_new),
+        "frozen": sum(what.weight is not None and not what.weight.requires_grad for what, _ in old_and_new),
+    }
+    wording = {
+        "gated": "the learned rescaling of {} is gated (gated_rescale=True), to keep the scale of trained activations",
+        "running": f"running statistics of {{}} are not used by {norm!r}",
+        "affine": f"affine values of {{}} are not used by {norm!r}",
+        "fresh": "{} had no running statistics, and the new ones start with 0 and 1: train, or asrnorm.reestimate",
+        "alone": "{} took statistics over all processes, and the new ones take those of their own",
+        "plain": "{} had no gain and bias, and the new ones are trained",
+        "frozen": "affine values of {} were frozen and stay frozen; learned networks are trainable",
+    }
+    notes = [wording[key].format(count_layers(count)) for key, count in found.items() if count]
+    hooked = [site.name for site, _ in built if has_state_hooks(site.module)]
+    return notes + [f"{name}: its hooks on the state dict stay with the original" for name in hooked]
+
+
+def _norm_of(module: nn.Module) -> nn.Module:
+    return module.norm if isinstance(module, NormAct) else module
+
+
+def _tracks(norm: nn.Module) -> bool:
+    return any(getattr(module, "running_mean", None) is not None for module in norm.modules())
+
+
+def count_layers(count: int) -> str:
+    """Return a number of layers in words."""
+    return "1 layer" if count == 1 else f"{count} layers"
+
 
 logger = logging.getLogger("asrnorm")
 

@@ -5,18 +5,18 @@ The loaders need torch and are imported when first asked for, so that `asrnorm d
 
 from typing import TYPE_CHECKING, Any
 
-from asrnorm.data.base import SUITES as SUITES
-from asrnorm.data.base import Part as Part
-from asrnorm.data.base import Suite as Suite
-from asrnorm.data.base import create_suite as create_suite
-from asrnorm.data.base import list_suites as list_suites
-from asrnorm.data.cifar10c import CIFAR10C as CIFAR10C
-from asrnorm.data.digits import Digits as Digits
-from asrnorm.data.digits_mini import DigitsMini as DigitsMini
-from asrnorm.data.file_set import FileSet as FileSet
-from asrnorm.data.image_folder import ImageFolder as ImageFolder
+from asrnorm.data.image_set import FileSet as FileSet
 from asrnorm.data.image_set import ImageSet as ImageSet
-from asrnorm.data.pacs import PACS as PACS
+from asrnorm.data.suites.base import SUITES as SUITES
+from asrnorm.data.suites.base import Part as Part
+from asrnorm.data.suites.base import Suite as Suite
+from asrnorm.data.suites.base import create_suite as create_suite
+from asrnorm.data.suites.base import list_suites as list_suites
+from asrnorm.data.suites.cifar10c import CIFAR10C as CIFAR10C
+from asrnorm.data.suites.digits import Digits as Digits
+from asrnorm.data.suites.digits_mini import DigitsMini as DigitsMini
+from asrnorm.data.suites.folder import ImageFolder as ImageFolder
+from asrnorm.data.suites.pacs import PACS as PACS
 
 if TYPE_CHECKING:
     from asrnorm.data.loader import ByteBatch as ByteBatch

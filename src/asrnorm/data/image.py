@@ -16,8 +16,8 @@ import numpy as np
 from numpy.typing import NDArray
 from PIL import Image, ImageOps, UnidentifiedImageError
 
-from asrnorm.cores import count_cores
-from asrnorm.errors import InputError, first_line
+from asrnorm.core.errors import InputError, first_line
+from asrnorm.core.settings import count_cores
 
 # A photograph of 89 megapixels fills 256 MiB; Pillow's own default limit.
 MOST_PIXELS = 89_478_485

@@ -1,13 +1,91 @@
-"""Decoded images with their labels: the form in which every data set that fits in memory is handed on."""
+"""A few rows of many: as many of each class, spread evenly.
 
-from collections.abc import Sequence
+Splits that keep the balance of classes and stay put when a folder grows.
+
+Decoded images with their labels: the form in which every data set that fits in memory is handed on.
+
+Images that stay in their files and are decoded one by one: for folders that do not fit in memory.
+"""
+
+import hashlib
+from collections import defaultdict
+from collections.abc import Hashable, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Self
 
 import numpy as np
-from numpy.typing import NDArray
+from numpy.typing import ArrayLike, NDArray
 
-from asrnorm.errors import InputError, InputTypeError
+from asrnorm.core.errors import InputError, InputTypeError
+from asrnorm.data.image import read_image
+
+
+def choose_evenly(labels: ArrayLike, limit: int) -> NDArray[np.int64]:
+    """Return `limit` rows, or all where there are no more, in order: as many of each class, evenly spaced within it.
+
+    Example:
+        >>> choose_evenly([0, 0, 0, 0, 1, 1], 4).tolist(), choose_evenly([0, 1, 2, 3], 2).tolist()
+        ([0, 2, 4, 5], [0, 2])
+    """
+    labels_n = np.asarray(labels)
+    if limit >= len(labels_n):
+        return np.arange(len(labels_n))
+    rows = [np.flatnonzero(labels_n == label) for label in np.unique(labels_n)]
+    # Where there are more classes than images, classes are spaced out too.
+    if limit < len(rows):
+        return np.sort(np.array([rows[step * len(rows) // limit][0] for step in range(limit)], np.int64))
+    quotas = np.zeros(len(rows), np.int64)
+    sizes = np.array([len(own) for own in rows])
+    while (left := limit - int(quotas.sum())) > 0:
+        open_to_more = np.flatnonzero(quotas < sizes)
+        quotas[open_to_more[:left]] += max(1, min(left // len(open_to_more), int((sizes - quotas)[open_to_more].min())))
+    chosen = [own[np.arange(quota) * len(own) // quota] for own, quota in zip(rows, quotas, strict=True)]
+    return np.sort(np.concatenate(chosen))
+
+
+def split_stratified(
+    keys: Sequence[str], strata: Sequence[Hashable], fractions: Sequence[float], *, seed: int
+) -> list[NDArray[np.int64]]:
+    """Return the rows of the held-out parts, then those of the rest, each in ascending order.
+
+    Within a stratum (a class, or a class of a domain) the images are ranked by a hash of the seed and their key, and
+    the parts are cut off the front. No random stream is involved: the split is the same on every machine and version,
+    and a file that is added moves few others.
+
+    Args:
+        keys: one a sample, distinct, such as its path relative to the root.
+        strata: what to keep in balance.
+        fractions: the share of each held-out part. A part with a share above zero gets at least one image of a
+            stratum that has enough of them, and the rest always keeps one.
+        seed: another seed gives another split.
+
+    Raises:
+        InputError: fractions that are negative or leave nothing.
+
+    Example:
+        >>> held, rest = split_stratified(list("abcdefgh"), [0, 1] * 4, [0.25], seed=0)
+        >>> len(held), len(rest), sorted(row % 2 for row in held.tolist())
+        (2, 6, [0, 1])
+    """
+    if any(not 0 <= fraction < 1 for fraction in fractions) or sum(fractions) >= 1:
+        raise InputError(f"held-out fractions {list(fractions)}: each must be at least 0, and their sum below 1")
+    groups: dict[Hashable, list[int]] = defaultdict(list)
+    for row, stratum in enumerate(strata):
+        groups[stratum].append(row)
+    parts: list[list[int]] = [[] for _ in range(len(fractions) + 1)]
+    for rows in groups.values():
+        ranked = sorted(rows, key=lambda row: (_rank(seed, keys[row]), keys[row]))
+        for part, fraction in enumerate(fractions):
+            size = min(max(round(fraction * len(rows)), 1), len(ranked) - 1) if fraction else 0
+            parts[part] += ranked[:size]
+            ranked = ranked[size:]
+        parts[-1] += ranked
+    return [np.array(sorted(part), np.int64) for part in parts]
+
+
+def _rank(seed: int, key: str) -> bytes:
+    return hashlib.sha256(f"{seed}\0{key}".encode("utf-8", "surrogatepass")).digest()
 
 
 @dataclass(frozen=True, eq=False)
@@ -85,3 +163,44 @@ def as_run(rows: NDArray[np.int64]) -> slice | NDArray[np.int64]:
     if len(rows) and rows[0] >= 0 and np.array_equal(rows, np.arange(rows[0], rows[0] + len(rows))):
         return slice(int(rows[0]), int(rows[0]) + len(rows))
     return rows
+
+
+@dataclass(frozen=True, eq=False)
+class FileSet:
+    """Paths and labels of one domain; the pixels equal those an `ImageSet` of the same files would hold.
+
+    Args:
+        paths: one image file each.
+        labels: int64 `(n,)`.
+        image_size: height and width to which every image is resized.
+
+    Example:
+        >>> FileSet((Path("a.png"),), np.array([0]), (224, 224)).class_counts(2).tolist()
+        [1, 0]
+    """
+
+    paths: tuple[Path, ...]
+    labels: NDArray[np.int64]
+    image_size: tuple[int, int]
+
+    def __post_init__(self) -> None:
+        if self.labels.dtype != np.int64 or self.labels.shape != (len(self.paths),):
+            raise InputError(
+                f"FileSet: expected {len(self.paths)} int64 labels, got {self.labels.dtype} {self.labels.shape}"
+            )
+
+    def __len__(self) -> int:
+        return len(self.paths)
+
+    def class_counts(self, num_classes: int) -> NDArray[np.int64]:
+        """Return how many images each class has."""
+        return np.bincount(self.labels, minlength=num_classes).astype(np.int64)
+
+    def read(self, row: int) -> NDArray[np.uint8]:
+        """Decode one image to uint8 `(h, w, 3)`."""
+        return read_image(self.paths[row], size=self.image_size)
+
+    def take(self, rows: slice | NDArray[np.integer] | Sequence[int]) -> Self:
+        """Return some of the images."""
+        chosen = np.arange(len(self))[rows]
+        return type(self)(tuple(self.paths[row] for row in chosen), self.labels[chosen], self.image_size)

@@ -6,10 +6,9 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from asrnorm.data.file_set import FileSet
+from asrnorm.core.errors import InputError
 from asrnorm.data.image import read_images
-from asrnorm.data.image_set import ImageSet
-from asrnorm.errors import InputError
+from asrnorm.data.image_set import FileSet, ImageSet
 
 _COPY_ROWS = 2048  # images copied to the device at a time, so that a memory map never lies in memory as a whole
 

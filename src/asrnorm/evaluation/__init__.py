@@ -1,13 +1,13 @@
 """What a model is worth: scores by domain, accuracy under attack, single predictions, and the lambdas it learned."""
 
-from asrnorm.evaluation.adversarial import score_attacks as score_attacks
-from asrnorm.evaluation.attack import ATTACKS as ATTACKS
-from asrnorm.evaluation.attack import Attack as Attack
-from asrnorm.evaluation.attack import SemanticAscent as SemanticAscent
-from asrnorm.evaluation.attack import SignedSteps as SignedSteps
-from asrnorm.evaluation.lambdas import collect_lambdas as collect_lambdas
+from asrnorm.evaluation.attacks import ATTACKS as ATTACKS
+from asrnorm.evaluation.attacks import Attack as Attack
+from asrnorm.evaluation.attacks import SemanticAscent as SemanticAscent
+from asrnorm.evaluation.attacks import SignedSteps as SignedSteps
+from asrnorm.evaluation.attacks import score_attacks as score_attacks
+from asrnorm.evaluation.learned_statistics import collect_lambdas as collect_lambdas
 from asrnorm.evaluation.learned_statistics import learned_statistics as learned_statistics
-from asrnorm.evaluation.metric import Tally as Tally
+from asrnorm.evaluation.metrics import Tally as Tally
 from asrnorm.evaluation.predict import Prediction as Prediction
 from asrnorm.evaluation.predict import predict as predict
 from asrnorm.evaluation.predict import predict_files as predict_files

@@ -1,4 +1,6 @@
-"""What ASR-Norm has learned to standardize by: `mu_stan` and `sigma_stan` of single images, domain by domain.
+"""The lambdas of a network's ASR layers: how far each has moved from the native statistics to the learned ones.
+
+What ASR-Norm has learned to standardize by: `mu_stan` and `sigma_stan` of single images, domain by domain.
 
 Fan et al., CVPR 2021: the t-SNE figure shows them for the first and the last layer, colored by domain.
 """
@@ -11,13 +13,40 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
+from asrnorm.core.errors import InputError
+from asrnorm.core.precision import Precision
 from asrnorm.data import Suite
-from asrnorm.errors import InputError
 from asrnorm.evaluation.inference import Inference
-from asrnorm.evaluation.score import evaluation_size
-from asrnorm.evaluation.shard import iterate_batches, thin
-from asrnorm.methods.mode import evaluating
-from asrnorm.precision import Precision
+from asrnorm.evaluation.score import evaluation_size, iterate_batches, thin
+from asrnorm.methods.frozen_eval import evaluating
+
+
+def collect_lambdas(model: nn.Module) -> dict[str, dict[str, float]]:
+    """Return the squashed lambdas of every layer that has some, by module name; the mean where they are per channel.
+
+    A layer is known by its method `lambdas()`, so that a user's own layers are found too.
+
+    Example:
+        >>> from asrnorm.models import create_model
+        >>> found = collect_lambdas(create_model("digits_convnet", norm="asr"))
+        >>> sorted(found), round(found["norm1"]["lambda_mu"], 4)
+        (['norm1', 'norm2'], 0.0474)
+    """
+    names: list[tuple[str, str]] = []
+    means = []
+    for layer_name, module in model.named_modules():
+        lambdas = getattr(module, "lambdas", None)
+        if not callable(lambdas):
+            continue
+        for name, value in lambdas().items():
+            names.append((layer_name, name))
+            means.append(value.detach().float().mean())
+    found: dict[str, dict[str, float]] = {}
+    if means:  # one copy from the device for all layers
+        for (layer_name, name), value in zip(names, torch.stack(means).tolist(), strict=True):
+            found.setdefault(layer_name, {})[name] = value
+    return found
+
 
 PER_DOMAIN = 200
 

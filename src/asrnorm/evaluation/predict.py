@@ -9,11 +9,11 @@ import torch
 from numpy.typing import NDArray
 from torch import nn
 
+from asrnorm.core.errors import InputError
+from asrnorm.core.precision import Precision
 from asrnorm.data.image import read_image
-from asrnorm.errors import InputError
 from asrnorm.evaluation.inference import Inference
-from asrnorm.methods.mode import evaluating
-from asrnorm.precision import Precision
+from asrnorm.methods.frozen_eval import evaluating
 
 
 class Prediction(NamedTuple):

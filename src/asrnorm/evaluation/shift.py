@@ -16,7 +16,7 @@ import torch.nn.functional as F
 from numpy.typing import NDArray
 from torch import Tensor
 
-from asrnorm.errors import InputError, InputTypeError, UnknownNameError, describe_unknown
+from asrnorm.core.errors import InputError, InputTypeError, UnknownNameError, describe_unknown
 from asrnorm.methods import keyed_generator
 
 TRAINING_TRANSFORMS = frozenset(

@@ -4,9 +4,9 @@ from asrnorm.exporting.base import FORMATS as FORMATS
 from asrnorm.exporting.base import FileFormat as FileFormat
 from asrnorm.exporting.base import Subject as Subject
 from asrnorm.exporting.export import Export as Export
+from asrnorm.exporting.export import Verdict as Verdict
 from asrnorm.exporting.export import export_run as export_run
-from asrnorm.exporting.onnx_file import OnnxFile as OnnxFile
-from asrnorm.exporting.program_file import ProgramFile as ProgramFile
-from asrnorm.exporting.verify import Verdict as Verdict
-from asrnorm.exporting.weight_file import WeightFile as WeightFile
-from asrnorm.exporting.weight_file import load_weight_file as load_weight_file
+from asrnorm.exporting.formats import OnnxFile as OnnxFile
+from asrnorm.exporting.formats import ProgramFile as ProgramFile
+from asrnorm.exporting.formats import WeightFile as WeightFile
+from asrnorm.exporting.formats import load_weight_file as load_weight_file

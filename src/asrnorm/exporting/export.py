@@ -1,19 +1,154 @@
-"""A finished run to a file that was read back and compared before it got its name."""
+"""Whether a file computes what the model does.
+
+The card of an exported file, `<file>.json`: what to feed it, what comes out, and where it comes from.
+
+A finished run to a file that was read back and compared before it got its name.
+"""
 
 import copy
+import hashlib
 import json
+import math
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import torch
+from torch import Tensor, nn
 
-from asrnorm.errors import InputError, StorageError, WrongCallError
-from asrnorm.exporting.base import FORMATS, FileFormat, Subject
-from asrnorm.exporting.card import describe_file
-from asrnorm.exporting.verify import Verdict, verify
-from asrnorm.exporting.weight_file import CARD
-from asrnorm.storage import describe_failure, remove_leftovers, replacing, sync_file, write_whole
+import asrnorm
+from asrnorm.core.config import content_hash
+from asrnorm.core.errors import InputError, StorageError, WrongCallError
+from asrnorm.core.files import describe_failure, remove_leftovers, replacing, sync_file, write_whole
+from asrnorm.exporting.base import FORMATS, INPUT, FileFormat, Network, Subject, reference_path
+from asrnorm.exporting.formats import CARD, OUTPUT
 from asrnorm.training import LoadedRun
+
+# Of the largest logit. Another order of additions moves float32 logits by some 1e-7 a layer.
+TOLERANCE = 1e-5
+# A deep network enlarges rounding errors: the file may be this many times as far off as the model itself is.
+_OWN_ERRORS = 4.0
+_BATCHES = (1, 3, 8)  # that an open batch is tried with; tracing had two
+
+
+@dataclass(frozen=True)
+class Verdict:
+    """How a file was tried.
+
+    Attributes:
+        relative_error: the largest difference of a logit, over the largest logit.
+        tolerance: what was allowed.
+        batches: numbers of images it was tried with.
+    """
+
+    relative_error: float
+    tolerance: float
+    batches: tuple[int, ...]
+
+
+def verify(network: Network, subject: Subject, name: str) -> Verdict:
+    """Compare a file with the model on random images.
+
+    Args:
+        network: what the file computes.
+        subject: the model, and the shape of its images.
+        name: of the file, for the message.
+
+    Raises:
+        InputError: they differ by more than rounding explains, or the model's own logits are not finite.
+    """
+    batches = _BATCHES if subject.batch is None else (subject.batch,)
+    dtype = next(subject.model.parameters()).dtype
+    generator = torch.Generator().manual_seed(0)
+    exact_model = copy.deepcopy(subject.model).double()
+    errors, roundings = [], []
+    with reference_path(), torch.no_grad():
+        for count in batches:
+            images = torch.rand((count, 3, *subject.size), generator=generator).to(dtype)
+            expected = subject.model(images)
+            if not expected.isfinite().all():
+                raise InputError(f"{name}: the model itself computes NaN or infinity; its weights may be damaged")
+            roundings.append(relative_error(expected, exact_model(images.double())))
+            errors.append(relative_error(network(images), expected))
+    tolerance = max(TOLERANCE, _OWN_ERRORS * max(roundings))
+    worst = next((error for error in errors if math.isnan(error)), max(errors))  # max() may pass NaN over
+    if not worst <= tolerance:
+        raise InputError(f"{name}: its logits are off by {worst:.1e} of the largest, {tolerance:.1e} would be rounding")
+    return Verdict(worst, tolerance, batches)
+
+
+def relative_error(found: Tensor, expected: Tensor) -> float:
+    """Return the largest difference over the largest expected value.
+
+    Example:
+        >>> relative_error(torch.tensor([1.0, 3.0]), torch.tensor([1.0, 4.0]))
+        0.25
+    """
+    if found.shape != expected.shape:
+        return float("inf")
+    scale = expected.abs().max().clamp_min(torch.finfo(torch.float32).tiny)
+    return float((found.double() - expected.double()).abs().max() / scale.double())
+
+
+def count_parameters(model: nn.Module) -> int:
+    """Return the number of weights.
+
+    Example:
+        >>> count_parameters(nn.Linear(3, 2))
+        8
+    """
+    return sum(parameter.numel() for parameter in model.parameters())
+
+
+SCHEMA = 1
+# Norms that compute with the statistics of the batch at hand when they are used, too.
+_BATCH_NORMS = frozenset({"bn_test"})
+
+
+def describe_file(subject: Subject, file_format: str, name: str, content: bytes, verdict: Verdict) -> dict[str, Any]:
+    """Return the card of a file.
+
+    Args:
+        subject: what it holds.
+        file_format: its name in the registry.
+        name: of the file.
+        content: of the file, to be hashed.
+        verdict: how it was tried.
+    """
+    run, batch = subject.run, subject.batch or "batch"
+    dtype = str(next(subject.model.parameters()).dtype).removeprefix("torch.")
+    return {
+        "schema": SCHEMA,
+        "format": file_format,
+        "file": name,
+        "sha256": hashlib.sha256(content).hexdigest(),
+        "classes": list(run.classes),
+        "input": {
+            "name": INPUT,
+            "shape": [batch, 3, *subject.size],
+            "layout": "NCHW",
+            "dtype": dtype,
+            "color": "RGB",
+            "range": [0.0, 1.0],
+            "normalization": "inside",
+            "resize": "bilinear",
+        },
+        "output": {"name": OUTPUT, "shape": [batch, len(run.classes)], "dtype": dtype, "kind": "logits"},
+        "looks_at_other_images": run.config.norm.name in _BATCH_NORMS,
+        "num_parameters": count_parameters(subject.model),
+        "run": {
+            "recipe": run.config.recipe,
+            "scale": run.config.scale,
+            "seed": run.config.seed,
+            "config_hash": content_hash(run.config),
+        },
+        "verified": {
+            "relative_error": verdict.relative_error,
+            "tolerance": verdict.tolerance,
+            "batches": list(verdict.batches),
+        },
+        "made_by": {"asrnorm": asrnorm.__version__, "torch": torch.__version__},
+    }
 
 
 @dataclass(frozen=True)

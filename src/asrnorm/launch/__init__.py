@@ -1,9 +1,9 @@
 """Running what a study lacks: on this machine or on many, started again as often as need be."""
 
-from asrnorm.launch.executor import Ended as Ended
-from asrnorm.launch.executor import Executor as Executor
-from asrnorm.launch.job import Job as Job
-from asrnorm.launch.job import gather_jobs as gather_jobs
+from asrnorm.launch.jobs import Ended as Ended
+from asrnorm.launch.jobs import Executor as Executor
+from asrnorm.launch.jobs import Job as Job
+from asrnorm.launch.jobs import gather_jobs as gather_jobs
 from asrnorm.launch.local import LocalExecutor as LocalExecutor
 from asrnorm.launch.queue import Failure as Failure
 from asrnorm.launch.queue import Outcome as Outcome

@@ -6,13 +6,10 @@ import threading
 from collections.abc import Mapping, Sequence
 from contextlib import ExitStack
 
-from asrnorm.cores import count_cores
-from asrnorm.diagnosis import DEVICE_VARIABLE
-from asrnorm.errors import InputError
-from asrnorm.launch.executor import Ended
-from asrnorm.launch.job import Job
-from asrnorm.launch.work import Wish, work
-from asrnorm.sharing import TURNS, Sharing, share_gpus
+from asrnorm.core.errors import InputError
+from asrnorm.core.settings import DEVICE_VARIABLE, count_cores
+from asrnorm.launch.jobs import Ended, Job, Wish, work
+from asrnorm.launch.mps import TURNS, Sharing, share_gpus
 
 PER_GPU = 2  # a run of the paper's networks leaves half of a large GPU idle
 _RECOVERY_SECONDS = 10.0  # until a GPU answers again that another process has brought down

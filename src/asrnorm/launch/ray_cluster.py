@@ -9,11 +9,9 @@ import socket
 import time
 from typing import Any
 
-from asrnorm.errors import InputError, MissingDependencyError, first_line
-from asrnorm.launch.executor import Ended
-from asrnorm.launch.job import Job
+from asrnorm.core.errors import InputError, MissingDependencyError, first_line
+from asrnorm.launch.jobs import Ended, Job, forwarded, last_line, work_there
 from asrnorm.launch.local import PER_GPU
-from asrnorm.launch.work import forwarded, last_line, work_there
 
 _SECONDS = 2.0  # between two looks at the size of the cluster
 _ANSWER_SECONDS = 5.0

@@ -4,10 +4,8 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from asrnorm.errors import InputError, MissingDependencyError
-from asrnorm.launch.executor import Ended
-from asrnorm.launch.job import Job
-from asrnorm.launch.work import forwarded, last_line, work_there
+from asrnorm.core.errors import InputError, MissingDependencyError
+from asrnorm.launch.jobs import Ended, Job, forwarded, last_line, work_there
 
 _WORKERS = 64  # jobs in Slurm's queue at once, where nothing else is said
 

@@ -3,18 +3,18 @@
 from typing import Any
 
 from asrnorm.methods.ada import ADA as ADA
+from asrnorm.methods.base import ERM as ERM
 from asrnorm.methods.base import METHODS as METHODS
 from asrnorm.methods.base import Batch as Batch
 from asrnorm.methods.base import Images as Images
 from asrnorm.methods.base import Method as Method
-from asrnorm.methods.erm import ERM as ERM
-from asrnorm.methods.esda import ESDA as ESDA
 from asrnorm.methods.m_ada import MADA as MADA
 from asrnorm.methods.me_ada import MEADA as MEADA
 from asrnorm.methods.pgd import PGD as PGD
 from asrnorm.methods.randomness import keyed_generator as keyed_generator
-from asrnorm.methods.rda import RDA as RDA
 from asrnorm.methods.rsc import RSC as RSC
+from asrnorm.methods.rsda import ESDA as ESDA
+from asrnorm.methods.rsda import RDA as RDA
 from asrnorm.methods.rsda import RSDA as RSDA
 
 

@@ -9,10 +9,9 @@ from typing import get_args
 import torch
 from torch import Tensor
 
-from asrnorm.errors import DivergenceError, InputError, UnknownNameError, describe_unknown
-from asrnorm.methods.ascent import Ascent, Bonus, Distance, Optimizer, Reduction
+from asrnorm.core.errors import DivergenceError, InputError, UnknownNameError, describe_unknown
+from asrnorm.methods.ascent import Ascent, Bonus, Distance, Growth, Optimizer, Reduction, choose_rows
 from asrnorm.methods.base import METHODS, Images, Method
-from asrnorm.methods.growth import Growth, choose_rows
 from asrnorm.models import Classifier
 
 _HALF_A_LEVEL = 0.5 / 255

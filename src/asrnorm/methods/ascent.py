@@ -1,4 +1,8 @@
-"""Gradient ascent on images: the maximization phase that ADA, ME-ADA and M-ADA share.
+"""Which images a new domain is grown from: the rules of the three public codes, and the plainest one.
+
+The ascent, captured: one iteration on a batch of fixed size, replayed over iterations and batches.
+
+Gradient ascent on images: the maximization phase that ADA, ME-ADA and M-ADA share.
 
 Volpi et al., 2018; appendix B of the ASR-Norm paper.
 """
@@ -11,10 +15,110 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from asrnorm.errors import InputError, UnknownNameError, describe_unknown
-from asrnorm.methods.ascent_graph import AscentGraph, Climb
-from asrnorm.methods.mode import casting_anew, held_fixed, mixes_samples
+from asrnorm.core.cuda_graph import capture
+from asrnorm.core.errors import InputError, UnknownNameError, describe_unknown
+from asrnorm.methods.frozen_eval import casting_anew, held_fixed, mixes_samples
 from asrnorm.models import Classifier
+
+Growth = Literal["volpi", "me_ada", "m_ada", "source"]
+
+
+def choose_rows(
+    growth: Growth, *, num_source: int, size: int, round_number: int, count: int, generator: torch.Generator
+) -> Tensor:
+    """Return the rows of a pool that a round starts from, int64.
+
+    - `volpi`: `count` rows of the current pool, the first ones before anything was grown and drawn without replacement
+      later. The original shuffles its array after each round and takes the first rows of it, which comes to the same.
+    - `me_ada`: the whole current pool, which doubles.
+    - `m_ada`: in round r one r-th of the source's number, of which one r-th are source images and the others grown
+      ones, each drawn without replacement.
+    - `source`: the source images.
+
+    Args:
+        growth: the rule.
+        num_source: how many images are the source's; they come first.
+        size: of the current pool.
+        round_number: counted from one.
+        count: of `volpi`.
+        generator: on the CPU, so that the rows do not depend on the device of the run.
+
+    Example:
+        >>> rows = choose_rows("m_ada", num_source=8, size=16, round_number=2, count=0, generator=torch.Generator())
+        >>> len(rows), int((rows < 8).sum())
+        (4, 2)
+    """
+    if growth == "me_ada":
+        return torch.arange(size)
+    if growth == "source" or (growth == "m_ada" and size == num_source):
+        return torch.arange(num_source)
+    if growth == "volpi":
+        if size == num_source:
+            return torch.arange(min(count, size))
+        return torch.randperm(size, generator=generator)[:count]
+    number = num_source // round_number
+    from_source = number // round_number
+    source = torch.randperm(num_source, generator=generator)[:from_source]
+    grown = torch.randperm(size - num_source, generator=generator)[: number - from_source]
+    return torch.cat([source, num_source + grown])
+
+
+Climb = Callable[[Tensor, Tensor], Tensor]
+
+
+class AscentGraph:
+    """Climbs batches of one size from static memory.
+
+    Args:
+        ascent: the settings.
+        model: the network of the moment; captured in evaluation mode.
+        images: of the first batch, on a CUDA device and in the model's dtype; the others have its shape.
+        labels: likewise.
+    """
+
+    def __init__(self, ascent: "Ascent", model: Classifier, images: Tensor, labels: Tensor) -> None:
+        self._ascent, self._model = ascent, model
+        self._x = images.detach().clone().requires_grad_()
+        self._labels = labels.clone()
+        self._optimizer = ascent.create_optimizer(self._x)
+        with held_fixed(model), casting_anew():
+            with torch.no_grad():
+                self._anchor = model.embed(model.features(self._x)).clone()
+            with torch.enable_grad():
+                self._start = capture(self._embed, images.device, what="the start of the ascent")
+                self._step = capture(self._climb, images.device, changed=[self._x], what="the ascent")
+
+    @property
+    def is_captured(self) -> bool:
+        """Tell whether there are graphs; where there are none, the log has said why."""
+        return self._start is not None and self._step is not None
+
+    def fits(self, images: Tensor) -> bool:
+        """Tell whether a batch has the size that was captured."""
+        return images.shape == self._x.shape
+
+    @torch.no_grad()
+    def climb(self, images: Tensor, labels: Tensor) -> Tensor:
+        """Return the images of a batch at the end of the ascent; nothing is waited for."""
+        assert self._start is not None
+        assert self._step is not None
+        self._x.copy_(images)
+        self._labels.copy_(labels)
+        for value in self._optimizer.state[self._x].values():
+            if isinstance(value, Tensor):
+                value.zero_()
+        self._start.replay()
+        for _ in range(self._ascent.steps):
+            self._step.replay()
+        return self._x.detach().clone()
+
+    @torch.no_grad()
+    def _embed(self) -> None:
+        self._anchor.copy_(self._model.embed(self._model.features(self._x)))
+
+    def _climb(self) -> None:
+        self._ascent.step(self._model, self._x, self._labels, self._anchor, self._optimizer)
+
 
 Optimizer = Literal["sgd", "adam"]
 Distance = Literal["mean", "half"]
@@ -54,7 +158,7 @@ class Ascent:
     Example:
         >>> Ascent(steps=0)
         Traceback (most recent call last):
-        asrnorm.errors.InputError: steps of the ascent must be at least 1, not 0
+        asrnorm.core.errors.InputError: steps of the ascent must be at least 1, not 0
     """
 
     penalty: float = 1.0

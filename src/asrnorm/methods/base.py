@@ -1,4 +1,9 @@
-"""The registry of training methods and the two things a method may decide: the loss of a batch, and new images."""
+"""What a grow phase tells on its way, so that minutes of it can be shown and stopped.
+
+The registry of training methods and the two things a method may decide: the loss of a batch, and new images.
+
+Empirical risk minimization: cross-entropy on the source, and nothing else.
+"""
 
 import logging
 from collections.abc import Callable, Mapping
@@ -9,13 +14,20 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from asrnorm.errors import InputError, InputTypeError
+from asrnorm.core.distributed import ALONE, World
+from asrnorm.core.errors import InputError, InputTypeError
+from asrnorm.core.registry import Registry
 from asrnorm.methods.randomness import keyed_generator
-from asrnorm.methods.watch import Watch, look_on
 from asrnorm.models import Classifier
 from asrnorm.models.base import PARTS
-from asrnorm.registry import Registry
-from asrnorm.world import ALONE, World
+
+Watch = Callable[[float], None]
+"""Takes the part of a grow phase that is done, 0 to 1; may raise, to give the phase up."""
+
+
+def look_on(done: float) -> None:
+    """Do nothing about it."""
+
 
 logger = logging.getLogger("asrnorm")
 
@@ -287,3 +299,16 @@ def _taking_steps(load_state_dict: Callable[..., None]) -> Callable[..., None]:
         Method.load_state_dict(self, state)
 
     return counted
+
+
+@METHODS.register("erm")
+class ERM(Method):
+    """ERM: the mean cross-entropy of the source images.
+
+    Example:
+        >>> ERM().is_growing(1000)
+        False
+    """
+
+    def __init__(self) -> None:
+        super().__init__()

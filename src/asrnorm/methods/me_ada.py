@@ -6,9 +6,8 @@ Zhao et al., *Maximum-Entropy Adversarial Data Augmentation for Improved General
 from dataclasses import replace
 
 from asrnorm.methods.ada import ADA
-from asrnorm.methods.ascent import Distance, Optimizer, Reduction
+from asrnorm.methods.ascent import Distance, Growth, Optimizer, Reduction
 from asrnorm.methods.base import METHODS
-from asrnorm.methods.growth import Growth
 
 
 @METHODS.register("me_ada")

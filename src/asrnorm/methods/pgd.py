@@ -7,11 +7,10 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from asrnorm.errors import InputError
-from asrnorm.methods.attack import perturb
+from asrnorm.core.errors import InputError
+from asrnorm.methods.attacks import perturb
 from asrnorm.methods.base import METHODS, Batch, Method
-from asrnorm.methods.noise import uniform_noise
-from asrnorm.methods.randomness import draw_key
+from asrnorm.methods.randomness import draw_key, uniform_noise
 from asrnorm.models import Classifier
 
 

@@ -8,19 +8,18 @@ from typing import Any
 from torch import nn
 
 from asrnorm.conversion import convert
-from asrnorm.conversion.kind import KINDS, Recognized
-from asrnorm.conversion.select import Layers
-from asrnorm.conversion.site import find_sites
-from asrnorm.errors import InputError
+from asrnorm.conversion.layer_kind import KINDS, Recognized
+from asrnorm.conversion.select import Layers, find_sites
+from asrnorm.core.errors import InputError
 from asrnorm.models.base import MODELS as MODELS
 from asrnorm.models.base import Classifier as Classifier
+from asrnorm.models.base import Normalize as Normalize
 from asrnorm.models.base import check_parts
 from asrnorm.models.digits_convnet import DigitsConvNet as DigitsConvNet
-from asrnorm.models.normalized import Normalize as Normalize
 from asrnorm.models.resnet import ResNet as ResNet
 from asrnorm.models.timm_network import TimmNetwork as TimmNetwork
-from asrnorm.models.weight import WeightReport as WeightReport
-from asrnorm.models.weight import load_weights as load_weights
+from asrnorm.models.weights import WeightReport as WeightReport
+from asrnorm.models.weights import load_weights as load_weights
 from asrnorm.models.wideresnet import WideResNet as WideResNet
 from asrnorm.norms import NORMS, BatchNorm
 

@@ -9,7 +9,7 @@ from typing import Literal, get_args
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from asrnorm.errors import InputError, UnknownNameError, describe_unknown
+from asrnorm.core.errors import InputError, UnknownNameError, describe_unknown
 from asrnorm.models.base import MODELS, Classifier, NormFactory
 from asrnorm.models.max_pool import max_pool_2x2
 from asrnorm.models.small_convolution import convolve_small

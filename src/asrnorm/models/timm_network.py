@@ -5,7 +5,7 @@ from typing import Any
 from torch import Tensor, nn
 
 from asrnorm.conversion import convert
-from asrnorm.errors import InputError, MissingDependencyError, first_line
+from asrnorm.core.errors import InputError, MissingDependencyError, first_line
 from asrnorm.models.base import MODELS, Classifier, NormFactory
 
 

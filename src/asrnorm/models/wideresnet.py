@@ -6,7 +6,7 @@ of 16k, 32k and 64k channels, a 1x1 convolution on the shortcut where the width 
 
 from torch import Tensor, nn
 
-from asrnorm.errors import InputError
+from asrnorm.core.errors import InputError
 from asrnorm.models.base import MODELS, Classifier, NormFactory
 from asrnorm.norms import BatchNorm
 from asrnorm.norms.base import norm_relu

@@ -4,9 +4,9 @@ from typing import Any
 
 from torch import nn
 
+from asrnorm.norms.asr import ARNorm2d as ARNorm2d
+from asrnorm.norms.asr import ASNorm2d as ASNorm2d
 from asrnorm.norms.asr import ASRNorm2d as ASRNorm2d
-from asrnorm.norms.asr_ablation import ARNorm2d as ARNorm2d
-from asrnorm.norms.asr_ablation import ASNorm2d as ASNorm2d
 from asrnorm.norms.base import NORMS as NORMS
 from asrnorm.norms.base import NormLayer as NormLayer
 from asrnorm.norms.batch import BatchNorm as BatchNorm

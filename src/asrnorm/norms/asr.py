@@ -1,6 +1,13 @@
-"""ASR-Norm: adaptive standardization and rescaling.
+"""The small linear layers inside norms, whose weights the fused kernels take instead of calling them.
+
+ASR-Norm: adaptive standardization and rescaling.
 
 Fan et al., CVPR 2021, section 3.2. The equations live in `asrnorm.norms.reference`; this file holds the parameters.
+
+The two halves of ASR-Norm: AS (adaptive standardization) and AR (adaptive rescaling).
+
+Fan et al., CVPR 2021, tables 5 and 9. The paper does not spell them out: AS keeps a static gain and bias, AR
+standardizes by the sample's own statistics.
 """
 
 import math
@@ -9,12 +16,41 @@ from typing import Any, Literal
 
 import torch
 from torch import Tensor, nn
+from torch.nn.utils.prune import BasePruningMethod
+from torch.nn.utils.spectral_norm import SpectralNorm
+from torch.nn.utils.weight_norm import WeightNorm
 
-from asrnorm.errors import InputError, InputTypeError
+from asrnorm.core.errors import InputError, InputTypeError
 from asrnorm.norms import functional, reference
 from asrnorm.norms.base import NORMS, affine_parameters, check_eps, spatial_size
 from asrnorm.norms.confined import ConfinesShift
-from asrnorm.norms.dense import read_dense
+
+# Hooks that compute the weight anew before each call, and need nothing of what the layer is called with.
+RENEWING = (BasePruningMethod, SpectralNorm, WeightNorm)
+
+
+def read_dense(linear: nn.Module) -> reference.Dense:
+    """Return weight and bias of a linear layer, as pruning, spectral or weight norm leave them.
+
+    Raises:
+        InputTypeError: something else stands in its place, such as a quantized layer or an adapter.
+
+    Example:
+        >>> [part.shape for part in read_dense(nn.Linear(2, 3))]
+        [torch.Size([3, 2]), torch.Size([3])]
+    """
+    if not isinstance(linear, nn.Linear) or type(linear).forward is not nn.Linear.forward:
+        raise InputTypeError(
+            f"the networks inside a norm must be torch.nn.Linear layers, not {type(linear).__name__}: "
+            "leave the norms out where a model is quantized or given adapters"
+        )
+    if linear._forward_pre_hooks:
+        for hook in linear._forward_pre_hooks.values():
+            if isinstance(hook, RENEWING):
+                hook(linear, ())
+    weight: Tensor = linear.weight
+    return reference.Dense(weight, linear.bias)
+
 
 Statistics = Literal["instance", "batch", "layer"]
 STATISTICS = ("instance", "batch", "layer")
@@ -271,3 +307,87 @@ class ASRNorm2d(ConfinesShift):
     def read_option(self, name: str) -> Any:
         """Return an option of the constructor; `layer.bias` would be taken for a parameter by what looks for one."""
         return super().read_option("has_bias" if name == "bias" else name)
+
+
+@NORMS.register("as")
+class ASNorm2d(ASRNorm2d):
+    """AS: learned standardization, static gain and bias (the paper's first ablation).
+
+    Example:
+        >>> ASNorm2d(8)(torch.randn(2, 8, 4, 4)).shape
+        torch.Size([2, 8, 4, 4])
+    """
+
+    def __init__(
+        self,
+        num_features: int,
+        *,
+        stan_ratio: int = 2,
+        residual: bool = True,
+        bias: bool = True,
+        statistics: Statistics = "instance",
+        per_channel_lambda: bool = False,
+        lambda_init: float = -3.0,
+        eps: float = 1e-5,
+        activation: str | None = None,
+        device: torch.device | str | None = None,
+        dtype: torch.dtype | None = None,
+    ) -> None:
+        super().__init__(
+            num_features,
+            stan_ratio=stan_ratio,
+            rescale=False,
+            residual=residual,
+            bias=bias,
+            statistics=statistics,
+            per_channel_lambda=per_channel_lambda,
+            lambda_init=lambda_init,
+            eps=eps,
+            activation=activation,
+            device=device,
+            dtype=dtype,
+        )
+
+
+@NORMS.register("ar")
+class ARNorm2d(ASRNorm2d):
+    """AR: the sample's own standardization, learned rescaling (the paper's second ablation).
+
+    Example:
+        >>> ARNorm2d(8)(torch.randn(2, 8, 4, 4)).shape
+        torch.Size([2, 8, 4, 4])
+    """
+
+    def __init__(
+        self,
+        num_features: int,
+        *,
+        rescale_ratio: int = 16,
+        rescale_features: int | None = None,
+        gated_rescale: bool = False,
+        bias: bool = True,
+        share_rescale_encoder: bool = True,
+        statistics: Statistics = "instance",
+        per_channel_lambda: bool = False,
+        gate_init: float = -5.0,
+        eps: float = 1e-5,
+        activation: str | None = None,
+        device: torch.device | str | None = None,
+        dtype: torch.dtype | None = None,
+    ) -> None:
+        super().__init__(
+            num_features,
+            rescale_ratio=rescale_ratio,
+            rescale_features=rescale_features,
+            standardize=False,
+            gated_rescale=gated_rescale,
+            bias=bias,
+            share_rescale_encoder=share_rescale_encoder,
+            statistics=statistics,
+            per_channel_lambda=per_channel_lambda,
+            gate_init=gate_init,
+            eps=eps,
+            activation=activation,
+            device=device,
+            dtype=dtype,
+        )

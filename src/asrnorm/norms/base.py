@@ -14,9 +14,9 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from asrnorm.errors import InputError, InputTypeError
+from asrnorm.core.errors import InputError, InputTypeError
+from asrnorm.core.registry import Registry
 from asrnorm.norms import reference
-from asrnorm.registry import Registry
 
 NORMS: Registry[Callable[..., nn.Module]] = Registry("norm")
 

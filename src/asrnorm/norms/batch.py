@@ -10,7 +10,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from asrnorm.errors import InputError, InputTypeError
+from asrnorm.core.errors import InputError, InputTypeError
 from asrnorm.norms import functional, reference
 from asrnorm.norms.base import (
     NORMS,

@@ -8,7 +8,7 @@ from torch import Tensor, nn
 
 from asrnorm.norms import functional, reference
 from asrnorm.norms.base import NORMS, affine_parameters, check_eps, reset_affine, spatial_size
-from asrnorm.norms.running import TracksBatch
+from asrnorm.norms.switchable import TracksBatch
 
 
 @NORMS.register("bin")

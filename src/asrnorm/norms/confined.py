@@ -5,8 +5,8 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from asrnorm.errors import InputError
-from asrnorm.norms.running import TracksBatch
+from asrnorm.core.errors import InputError
+from asrnorm.norms.switchable import TracksBatch
 
 _NAMES = ("shift_least", "shift_most")
 

@@ -12,8 +12,8 @@ from typing import Literal, TypeVar
 import torch
 from torch import Tensor
 
-from asrnorm.diagnosis import BACKEND_VARIABLE, BACKENDS, LEAST_CAPABILITY
-from asrnorm.errors import InputError
+from asrnorm.core.errors import InputError
+from asrnorm.core.settings import BACKEND_VARIABLE, BACKENDS, LEAST_CAPABILITY
 
 Backend = Literal["auto", "reference", "triton"]
 

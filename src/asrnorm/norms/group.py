@@ -8,7 +8,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from asrnorm.errors import InputError
+from asrnorm.core.errors import InputError
 from asrnorm.norms import dispatch, functional, reference
 from asrnorm.norms.base import (
     NORMS,

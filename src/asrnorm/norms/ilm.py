@@ -6,8 +6,9 @@ Jia et al., *Instance-Level Meta Normalization*, CVPR 2019: the template of ASR-
 import torch
 from torch import Tensor, nn
 
-from asrnorm.errors import InputError
+from asrnorm.core.errors import InputError
 from asrnorm.norms import functional, reference
+from asrnorm.norms.asr import read_dense
 from asrnorm.norms.base import (
     NORMS,
     NormLayer,
@@ -17,7 +18,6 @@ from asrnorm.norms.base import (
     reset_affine,
     spatial_size,
 )
-from asrnorm.norms.dense import read_dense
 from asrnorm.norms.group import largest_divisor
 
 

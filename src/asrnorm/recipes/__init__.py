@@ -3,8 +3,8 @@
 import difflib
 from typing import Any, get_args
 
-from asrnorm.config import RunConfig, Scale, override
-from asrnorm.errors import InputError, UnknownNameError, describe_unknown
+from asrnorm.core.config import RunConfig, Scale, override
+from asrnorm.core.errors import InputError, UnknownNameError, describe_unknown
 from asrnorm.recipes import cifar10c as cifar10c
 from asrnorm.recipes import digits as digits
 from asrnorm.recipes import digits_mini as digits_mini

@@ -6,8 +6,8 @@ from dataclasses import replace
 from itertools import product
 from typing import Any
 
-from asrnorm.config import Choice, RunConfig, Scale
-from asrnorm.registry import Registry
+from asrnorm.core.config import Choice, RunConfig, Scale
+from asrnorm.core.registry import Registry
 
 Names = str | Sequence[str] | None
 Build = Callable[..., RunConfig]

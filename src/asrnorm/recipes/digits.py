@@ -7,7 +7,7 @@ rows are copied there from the papers of M-ADA and ME-ADA. RDA, RSDA and ESDA se
 from dataclasses import replace
 from functools import partial
 
-from asrnorm.config import Choice, OptimConfig, RunConfig
+from asrnorm.core.config import Choice, OptimConfig, RunConfig
 from asrnorm.recipes.base import NORMS, register_grid, vary
 from asrnorm.recipes.scale import at_scale
 

@@ -6,7 +6,7 @@ steps in place of a million. `paper` is the size of the demo.
 
 from functools import partial
 
-from asrnorm.config import Choice, OptimConfig, RunConfig
+from asrnorm.core.config import Choice, OptimConfig, RunConfig
 from asrnorm.recipes.base import NORMS, register_grid, vary
 from asrnorm.recipes.digits import SMOKE_MODEL
 from asrnorm.recipes.scale import at_scale

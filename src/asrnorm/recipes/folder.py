@@ -2,7 +2,7 @@
 
 from functools import partial
 
-from asrnorm.config import Choice, OptimConfig, RunConfig
+from asrnorm.core.config import Choice, OptimConfig, RunConfig
 from asrnorm.recipes.base import Names, join_names, register_grid, vary
 from asrnorm.recipes.scale import at_scale
 

@@ -3,8 +3,8 @@
 from dataclasses import replace
 from functools import partial
 
-from asrnorm.config import Choice, OptimConfig, RunConfig
-from asrnorm.errors import UnknownNameError, describe_unknown
+from asrnorm.core.config import Choice, OptimConfig, RunConfig
+from asrnorm.core.errors import UnknownNameError, describe_unknown
 from asrnorm.recipes.base import RESNET_NORMS, Names, register_grid, vary
 from asrnorm.recipes.scale import at_scale
 

@@ -2,7 +2,7 @@
 
 from dataclasses import replace
 
-from asrnorm.config import Choice, RunConfig, Scale
+from asrnorm.core.config import Choice, RunConfig, Scale
 
 # The most a smoke run takes of each option of a method: one grow phase of a few images, one search of a few tuples.
 _SMOKE_OPTIONS = {

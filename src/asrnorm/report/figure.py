@@ -8,8 +8,8 @@ from importlib import import_module
 from pathlib import Path
 from typing import Any
 
-from asrnorm.errors import MissingDependencyError
-from asrnorm.storage import write_whole
+from asrnorm.core.errors import MissingDependencyError
+from asrnorm.core.files import write_whole
 
 # Okabe and Ito's palette, without the yellow that is lost on paper; markers and dashes tell lines apart without color.
 PALETTE = ("#0072B2", "#E69F00", "#009E73", "#D55E00", "#CC79A7", "#56B4E9", "#8C8C8C")

@@ -8,11 +8,11 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from asrnorm.commit import shorten_commit
-from asrnorm.config import RunConfig, content_hash, load_config
-from asrnorm.errors import AsrnormError, InputError
+from asrnorm.core.commit import shorten_commit
+from asrnorm.core.config import RunConfig, content_hash, load_config
+from asrnorm.core.errors import AsrnormError, InputError
+from asrnorm.core.results import RunResult, read_result
 from asrnorm.report.row_label import label_rows
-from asrnorm.results import RunResult, read_result
 from asrnorm.studies import DIVERGENCE_FILE, Cell, Measure, Row, RunSpec, Study
 from asrnorm.studies.collect import Collected, Measured, Place, RunRecord, warn_of_scales
 from asrnorm.studies.domain import describe_missing, find_missing, read_measure

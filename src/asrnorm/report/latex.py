@@ -6,7 +6,7 @@ basic TeX; the table alone is a file for `\input`.
 
 from collections.abc import Iterator, Sequence
 
-from asrnorm.errors import printable
+from asrnorm.core.errors import printable
 from asrnorm.report.best import set_apart
 from asrnorm.report.entry import IN_PLACE_OF_A_NUMBER, Entry, Sheet, lay_out, show, show_p, show_signed, show_spread
 from asrnorm.report.provenance import provenance

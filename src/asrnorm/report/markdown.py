@@ -18,8 +18,8 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any, cast, get_args
 
-from asrnorm.config import Scale
-from asrnorm.errors import UnknownNameError, describe_unknown
+from asrnorm.core.config import Scale
+from asrnorm.core.errors import UnknownNameError, describe_unknown
 from asrnorm.report.comparison import compare_in_markdown, compared
 from asrnorm.report.entry import Sheet, lay_out
 from asrnorm.report.progress import render_progress

@@ -6,7 +6,7 @@ import html
 from collections.abc import Sequence
 from pathlib import Path
 
-from asrnorm.storage import write_whole
+from asrnorm.core.files import write_whole
 
 _STYLE = """
 :root { color-scheme: light dark;

@@ -16,13 +16,13 @@ from itertools import product
 from pathlib import Path
 from typing import Any
 
-from asrnorm.config import Scale
+from asrnorm.core.config import Scale
+from asrnorm.core.files import write_whole
+from asrnorm.core.results import to_plain
 from asrnorm.report.figure import ANY_GROUND, for_image, to_svg
 from asrnorm.report.figures import FIGURES, NothingToDrawError
 from asrnorm.report.figures.base import diverged_folders, records_of
 from asrnorm.report.provenance import show_seeds
-from asrnorm.results import to_plain
-from asrnorm.storage import write_whole
 from asrnorm.studies import Collected, Study, collect, get_study, list_studies
 from asrnorm.studies.plan import iterate_specs
 from asrnorm.studies.store import find_details

@@ -3,7 +3,7 @@
 import re
 from collections.abc import Sequence
 
-from asrnorm.errors import printable
+from asrnorm.core.errors import printable
 
 _MOST_COLUMNS = 9  # that fit the width of a page, with the numbers of a study in them
 # In this order: what others are written with comes first.

@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from pathlib import Path
 
-from asrnorm.config import Scale
+from asrnorm.core.config import Scale
 from asrnorm.studies import Collected, collect, get_study, list_studies
 from asrnorm.studies.store import find_results
 

@@ -4,8 +4,8 @@ import os
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 
-from asrnorm.commit import shorten_commit
-from asrnorm.errors import AsrnormError
+from asrnorm.core.commit import shorten_commit
+from asrnorm.core.errors import AsrnormError
 from asrnorm.report.entry import show_range
 from asrnorm.studies.collect import Collected, RunRecord
 

@@ -6,8 +6,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
-from asrnorm.config import RunConfig, to_mapping
-from asrnorm.fingerprint import decisive
+from asrnorm.core.config import RunConfig, to_mapping
+from asrnorm.core.hashing import decisive
 
 _MOST_FIELDS = 3  # a label with more is harder to read than a hash
 _ABSENT = object()

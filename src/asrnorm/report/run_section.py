@@ -6,9 +6,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from statistics import mean
 
-from asrnorm.commit import shorten_commit
-from asrnorm.config import dump_config
-from asrnorm.errors import AsrnormError
+from asrnorm.core.commit import shorten_commit
+from asrnorm.core.config import dump_config
+from asrnorm.core.errors import AsrnormError
 from asrnorm.report.cell_table import scrolling
 from asrnorm.report.log import curve
 from asrnorm.report.sparkline import sparkline

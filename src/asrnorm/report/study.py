@@ -2,12 +2,12 @@
 
 from pathlib import Path
 
+from asrnorm.core.files import write_whole
 from asrnorm.report.figure import save, to_svg
 from asrnorm.report.figures import FIGURES, NothingToDrawError
 from asrnorm.report.latex import to_latex, to_latex_table
 from asrnorm.report.study_page import write_study_page
 from asrnorm.report.table import to_csv, to_markdown
-from asrnorm.storage import write_whole
 from asrnorm.studies.collect import Collected
 
 

@@ -9,9 +9,9 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
-from asrnorm.commit import shorten_commit
-from asrnorm.config import Scale, content_hash
-from asrnorm.results import RunResult
+from asrnorm.core.commit import shorten_commit
+from asrnorm.core.config import Scale, content_hash
+from asrnorm.core.results import RunResult
 from asrnorm.studies.domain import describe_missing, find_missing, read_measure, restrict_differences, restrict_printed
 from asrnorm.studies.elsewhere import look_up, tell_elsewhere
 from asrnorm.studies.plan import Task, plan

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
-from asrnorm.results import read_log_rows
+from asrnorm.core.results import read_log_rows
 
 LOG_FILE = "log.jsonl"
 CURVES_FILE = "curves.csv"

@@ -7,8 +7,8 @@ A lambda is the sigmoid of a logit that starts at -3. Weight decay draws the log
 import math
 from collections.abc import Iterator, Sequence
 
-from asrnorm.config import OptimConfig, RunConfig
-from asrnorm.schedule import rate_factor
+from asrnorm.core.config import OptimConfig, RunConfig
+from asrnorm.core.schedule import rate_factor
 
 START = {"lambda_mu": -3.0, "lambda_sigma": -3.0, "lambda_beta": -5.0, "lambda_gamma": -5.0}
 

@@ -5,7 +5,7 @@ from collections.abc import Iterator, Mapping
 from fnmatch import fnmatchcase
 from math import fsum
 
-from asrnorm.results import RunResult
+from asrnorm.core.results import RunResult
 from asrnorm.studies.spec import Comparison, Measure, Printed, Row, Study
 
 _MEAN_OF_REST = "the mean of the paper's numbers on the available domains; the printed number is given below"

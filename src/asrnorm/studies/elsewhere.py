@@ -3,7 +3,7 @@
 from collections.abc import Iterator, Sequence
 from typing import get_args
 
-from asrnorm.config import Scale
+from asrnorm.core.config import Scale
 from asrnorm.studies.plan import iterate_specs
 from asrnorm.studies.spec import RunSpec, Study, scored_hash
 from asrnorm.studies.store import Found, Store

@@ -12,10 +12,10 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, fields
 from pathlib import Path
 
-from asrnorm.config import Scale, content_hash, run_name
-from asrnorm.errors import InputError
-from asrnorm.results import RunResult, to_plain
-from asrnorm.storage import write_whole
+from asrnorm.core.config import Scale, content_hash, run_name
+from asrnorm.core.errors import InputError
+from asrnorm.core.files import write_whole
+from asrnorm.core.results import RunResult, to_plain
 from asrnorm.studies.curve import CURVES_FILE, format_curves, read_log
 from asrnorm.studies.plan import Task, iterate_specs, plan
 from asrnorm.studies.spec import ANALYSIS_FILES, DIVERGENCE_FILE, Study, get_study, list_studies

@@ -5,7 +5,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Literal
 
-from asrnorm.config import RunConfig, Scale, content_hash, run_name
+from asrnorm.core.config import RunConfig, Scale, content_hash, run_name
 from asrnorm.studies.curve import CURVES_FILE
 from asrnorm.studies.spec import ANALYSIS_FILES, DIVERGENCE_FILE, RunSpec, Study
 from asrnorm.studies.store import Store, find_results, holds_result, is_same

@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import ClassVar, Literal
 
-from asrnorm.errors import InputError
+from asrnorm.core.errors import InputError
 
 Better = Literal["higher", "lower"]
 

@@ -5,10 +5,10 @@ from dataclasses import dataclass, field
 from functools import lru_cache
 from typing import Any, Literal
 
-from asrnorm.config import RunConfig, Scale, content_hash, override
+from asrnorm.core.config import RunConfig, Scale, content_hash, override
+from asrnorm.core.registry import Registry
 from asrnorm.recipes import recipe
 from asrnorm.recipes.scale import shrink
-from asrnorm.registry import Registry
 
 Unit = Literal["percent", "plain", "millions"]
 Quantity = Literal["accuracy", "brier", "ece", "nll", "adversarial", "parameters", "validation"]

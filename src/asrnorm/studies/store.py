@@ -8,8 +8,8 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
-from asrnorm.errors import AsrnormError, InputError
-from asrnorm.results import RunResult, parse_result, read_result, to_plain
+from asrnorm.core.errors import AsrnormError, InputError
+from asrnorm.core.results import RunResult, parse_result, read_result, to_plain
 
 DETAILS = "details"
 _ORIGIN = ("device", "torch", "day", "edition", "resumed", "listing")

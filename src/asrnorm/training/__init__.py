@@ -2,8 +2,8 @@
 
 from pathlib import Path
 
-from asrnorm.config import RunConfig
-from asrnorm.results import RunResult
+from asrnorm.core.config import RunConfig
+from asrnorm.core.results import RunResult
 from asrnorm.training.run import LoadedRun as LoadedRun
 from asrnorm.training.run import load_run as load_run
 from asrnorm.training.run import run as run
@@ -21,6 +21,6 @@ def train(config: RunConfig, *, out: str | Path | None = None, fresh: bool = Fal
         >>> from asrnorm.recipes import recipe
         >>> train(recipe("digits_mini.rsda_asr", **{"method.intervals": 10}))
         Traceback (most recent call last):
-        asrnorm.errors.UnknownNameError: unknown option of method 'rsda', 'intervals'; did you mean 'interval'? ...
+        asrnorm.core.errors.UnknownNameError: unknown option of method 'rsda', 'intervals'; did you mean 'interval'? ...
     """
     return run(config, out, fresh)

@@ -13,7 +13,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from asrnorm.diagnosis import BACKEND_VARIABLE
+from asrnorm.core.settings import BACKEND_VARIABLE
 
 _LARGE = 1 << 13  # values from which a block takes longer than a launch
 _MOST_TENSORS = 16  # of a launch; a network of more has blocks enough for torch's step

@@ -1,23 +1,31 @@
-"""From a config to the things it names: checked first, then made, on the device and in the precision of the run."""
+"""From a config to the things it names: checked first, then made, on the device and in the precision of the run.
 
+What is done to a pretrained network on source images before the first step.
+
+What is done to a trained network on source images before it is scored.
+"""
+
+import logging
 from contextlib import suppress
 from typing import Any
 
 import torch
 
-from asrnorm.config import RunConfig
-from asrnorm.conversion import convert
+from asrnorm.conversion import calibrate, confine, convert, reestimate
 from asrnorm.conversion.select import STILL_BATCH, Layers
+from asrnorm.core.config import RunConfig
+from asrnorm.core.distributed import ALONE, World
+from asrnorm.core.errors import AsrnormError, InputError, MissingDependencyError
+from asrnorm.core.precision import weight_dtype
 from asrnorm.data import SUITES, Suite, create_suite
 from asrnorm.data.fetch.weight_file import find_weights
-from asrnorm.errors import AsrnormError, InputError, MissingDependencyError
+from asrnorm.data.pool import Pool
 from asrnorm.methods import METHODS, Method, create_method, keyed_generator
 from asrnorm.models import MODELS, Classifier, create_model, replaces_norms
-from asrnorm.models.base import PARTS
-from asrnorm.models.normalized import NormalizedInput
+from asrnorm.models.base import PARTS, NormalizedInput
 from asrnorm.norms import NORMS, ARNorm2d, ASRNorm2d
-from asrnorm.precision import weight_dtype
-from asrnorm.world import World
+from asrnorm.training.batches import Batches
+from asrnorm.training.distributed import from_first
 
 _MADE_HERE = frozenset({"device", "dtype", "norm_layer"})  # options of constructors that a run fills in itself
 _NOTHING_TO_CONFINE = "confine is for norms that learn their standardization, asr and as, not {!r}"
@@ -208,3 +216,70 @@ def _place(model: Classifier, config: RunConfig, suite: Suite, device: torch.dev
     if device.type == "cuda":
         model.to(memory_format=torch.channels_last)  # type: ignore[call-overload]
     return model
+
+
+logger = logging.getLogger("asrnorm")
+
+
+def prepare_model(model: Classifier, config: RunConfig, pool: Pool, world: World = ALONE) -> None:
+    """Calibrate converted norms, then estimate running statistics anew, as far as the config asks for it.
+
+    The batches are the first of a shuffled training run, augmented as in training; every process takes them whole, and
+    all of them go on with what the first has found.
+
+    Args:
+        model: at its start, on the device of the pool; changed in place.
+        config: of the run.
+        pool: the source images.
+        world: the processes.
+
+    Raises:
+        ConversionError: the model has nothing to calibrate, or no running statistics.
+    """
+    if not (config.calibrate or config.reestimate):
+        return
+    batches = Batches(
+        pool,
+        batch_size=config.batch_size,
+        seed=config.seed,
+        augment=config.augment,
+        dtype=run_dtype(config),
+    )
+    if config.calibrate:
+        report = calibrate(model, (batches.fetch(step).images for step in range(config.calibrate)))
+        logger.info("on %d batches: %s", config.calibrate, report)
+    if config.reestimate:
+        # After the calibration, which changes what the norms that keep statistics get to see.
+        count = reestimate(model, (batches.fetch(step).images for step in range(config.reestimate)))
+        logger.info("running statistics of %d norms estimated on %d batches", count, config.reestimate)
+    if world.size > 1:
+        own: dict[str, torch.Tensor] = {name: value.cpu() for name, value in model.state_dict().items()}
+        model.load_state_dict(from_first(own if world.rank == 0 else {}, world))
+
+
+def confine_to_source(model: Classifier, suite: Suite, config: RunConfig, world: World = ALONE) -> None:
+    """Confine the learned means of a model to their range on training images, which are not augmented for it.
+
+    Every process takes all of the images, and all go on with what the first has found.
+
+    Args:
+        model: trained, on its device; changed in place.
+        suite: whose training images, `config.confine` of them at most, spread evenly over the set.
+        config: of the run.
+        world: the processes.
+
+    Raises:
+        ConversionError: the model learns no standardization.
+    """
+    from asrnorm.evaluation.inference import Inference
+    from asrnorm.evaluation.score import evaluation_size, iterate_batches, thin
+
+    inference = Inference.of(model, precision=config.precision, size=evaluation_size(suite, config.augment))
+    images = thin(suite.train, config.confine)
+    batches = (inference.to_input(batch) for _, batch, _ in iterate_batches(images, config.evaluate_batch))
+    with inference.autocast():
+        count = confine(model, batches)
+    logger.info("learned means of %d layers confined to their range on %d source images", count, len(images))
+    if world.size > 1:
+        own: dict[str, torch.Tensor] = {name: value.cpu() for name, value in model.state_dict().items()}
+        model.load_state_dict(from_first(own if world.rank == 0 else {}, world))

@@ -9,12 +9,11 @@ from collections.abc import Callable, Mapping, Sequence
 import torch
 from torch import Tensor
 
-from asrnorm.config import RunConfig
-from asrnorm.graph import Graph, capture
+from asrnorm.core.config import RunConfig
+from asrnorm.core.cuda_graph import Graph, capture
 from asrnorm.methods import Batch, Method
 from asrnorm.models import Classifier
-from asrnorm.training.batch import Batches
-from asrnorm.training.draw_table import DrawTable
+from asrnorm.training.batches import Batches, DrawTable
 from asrnorm.training.optim import copy_rates, draw_rates
 
 Draw = Callable[[int], dict[str, Tensor]]

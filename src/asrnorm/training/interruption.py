@@ -1,13 +1,20 @@
-"""Stopping when told to: Ctrl-C and SIGTERM end the current step, not the process, so that a checkpoint is written."""
+"""Stopping when told to: Ctrl-C and SIGTERM end the current step, not the process, so that a checkpoint is written.
+
+Looking on while a method grows: how far it is, and stopping in the midst of it.
+"""
 
 import signal
 import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
 from types import FrameType
 from typing import Any
 
 import torch
 
-from asrnorm.world import World
+from asrnorm.core.distributed import World
+from asrnorm.methods import Method
+from asrnorm.training.log import RunProgress
 
 _SIGNALS = (signal.SIGINT, signal.SIGTERM)
 _AGREE_EVERY = 10  # steps between two questions to the other processes whether to stop
@@ -47,3 +54,34 @@ class Interruption:
         if self.asked and number == signal.SIGINT:
             raise KeyboardInterrupt
         self.asked = True
+
+
+class GivenUp(Exception):  # noqa: N818
+    """A grow phase was left before its end; nothing of it lasts, and it is due again."""
+
+
+@contextmanager
+def watched(method: Method, progress: RunProgress, interruption: Interruption) -> Iterator[None]:
+    """Show how far each grow phase is, and end it where the run is to stop.
+
+    Several processes see it to its end: each has a part of the work, and they would wait for each other.
+
+    Args:
+        method: whose phases.
+        progress: on the screen.
+        interruption: notes who asks to stop.
+
+    Raises:
+        GivenUp: from within a phase, where stopping was asked for.
+    """
+
+    def watch(done: float) -> None:
+        progress.grow(done)
+        if interruption.asked and method.world.size == 1:
+            raise GivenUp
+
+    method.watch = watch
+    try:
+        yield
+    finally:
+        del method.watch

@@ -1,18 +1,34 @@
-"""The log of a run: `log.jsonl`, one row a step that has something to say, and the same numbers for TensorBoard."""
+"""The log of a run: `log.jsonl`, one row a step that has something to say, and the same numbers for TensorBoard.
+
+How far a run is: a bar on a terminal, plain lines elsewhere.
+
+Where and when a run was made: commit, day, versions, machine. Kept in `env.json`, which no number depends on.
+"""
 
 import json
 import logging
 import os
+import platform
 import threading
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
+from datetime import UTC, datetime
 from functools import cache
 from pathlib import Path
-from typing import Any
+from typing import Any, Self
 
-from asrnorm.results import read_log_rows
-from asrnorm.storage import describe_failure
-from asrnorm.training.folder import advising, write_run_file
+import numpy
+import torch
+from rich.console import Console
+from rich.progress import BarColumn, MofNCompleteColumn, TextColumn
+
+import asrnorm
+from asrnorm.core.commit import find_commit
+from asrnorm.core.distributed import World
+from asrnorm.core.files import describe_failure
+from asrnorm.core.progress import Progress
+from asrnorm.core.results import read_log_rows
+from asrnorm.training.run_folder import advising, write_run_file
 
 logger = logging.getLogger("asrnorm")
 
@@ -131,3 +147,93 @@ def _open_writer(folder: Path, step: int) -> Any:
 @cache
 def _say_absent() -> None:
     logger.warning("no TensorBoard events are written; pip install tensorboard for them")  # once a process
+
+
+class RunProgress(Progress):
+    """Counts steps on standard error, with loss, accuracy, rate and time left; a context manager.
+
+    Args:
+        label: what is running.
+        steps: how many there are.
+        step: how many are done already.
+        shown: false says nothing at all, as all processes but one do.
+        console: where to write; standard error by default.
+    """
+
+    def __init__(
+        self, label: str, steps: int, step: int, *, shown: bool = True, console: Console | None = None
+    ) -> None:
+        columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn())
+        super().__init__(steps, "steps", *columns, done=step, digits=1, shown=shown, console=console)
+        self._label = self._described = label
+        self.show(description=label)
+
+    def __enter__(self) -> Self:
+        super().__enter__()
+        if self.done:
+            self.say(f"{self._label}: going on from step {self.done:,} of {self.total:,}")
+        return self
+
+    def advance(self, step: int, row: dict[str, Any] | None = None) -> None:
+        """Note that a step is done; `row` is what its row of the log says."""
+        self.done = step
+        numbers = f"loss {row['loss']:.4f}, accuracy {row['accuracy']:.3f}" if row and "loss" in row else ""
+        if numbers:
+            self._described = f"{self._label}  {numbers}"
+        self.show(completed=step, description=self._described)
+        if numbers and self.is_due(always=step == self.total):
+            self.say(f"{self._label}: step {step:,} of {self.total:,}, {numbers}, {self.pace()}")
+
+    def grow(self, done: float) -> None:
+        """Note that a part of a grow phase is done, 0 to 1."""
+        self.show(description=f"{self._label}  growing, {100 * done:.0f} %")
+        if self.is_due():
+            self.say(f"{self._label}: step {self.done:,} of {self.total:,}, growing, {100 * done:.0f} % done")
+
+
+def describe_environment(device: torch.device, world: World) -> dict[str, Any]:
+    """Return commit, day, versions and machine as JSON values.
+
+    Example:
+        >>> describe_environment(torch.device("cpu"), World())["device"]
+        'cpu'
+    """
+    gpu = torch.cuda.get_device_name(device) if device.type == "cuda" else None
+    return {
+        "commit": find_commit(),
+        "day": datetime.now(UTC).date().isoformat(),
+        "asrnorm": asrnorm.__version__,
+        "python": platform.python_version(),
+        "torch": torch.__version__,
+        "numpy": numpy.__version__,
+        "system": f"{platform.system()} {platform.release()} {platform.machine()}",
+        "device": device.type,
+        "gpu": gpu,
+        "cuda": torch.version.cuda,
+        "cores": os.cpu_count(),
+        "threads": torch.get_num_threads(),
+        "processes": world.size,
+    }
+
+
+def record_environment(path: Path, now: dict[str, Any]) -> dict[str, Any]:
+    """Write `env.json` at the start of a run; where it is resumed elsewhere, add what it was resumed on.
+
+    Returns:
+        What was recorded at the start.
+    """
+    try:
+        first: dict[str, Any] = json.loads(path.read_text())
+    except (OSError, ValueError, RecursionError):
+        first = {}
+    if not isinstance(first, dict) or "commit" not in first:
+        first = dict(now)
+    if not isinstance(first.get("resumed"), list) or not all(isinstance(part, dict) for part in first["resumed"]):
+        first["resumed"] = []
+    resumed = first["resumed"]
+    latest = first | {key: value for part in resumed for key, value in part.items()}
+    difference = {key: value for key, value in now.items() if latest.get(key) != value}
+    if difference:
+        resumed.append(difference)
+    write_run_file(path, json.dumps(first, indent=2).encode())
+    return first

@@ -5,12 +5,12 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor, nn
 
-from asrnorm.config import OptimConfig
 from asrnorm.conversion.replace import original_of
-from asrnorm.errors import InputError
+from asrnorm.core.config import OptimConfig
+from asrnorm.core.errors import InputError
+from asrnorm.core.schedule import rate_factor as rate_factor
 from asrnorm.models.base import classifier_head
 from asrnorm.norms import ASRNorm2d, BatchInstanceNorm
-from asrnorm.schedule import rate_factor as rate_factor
 from asrnorm.training.adam import LargeAdam
 
 _LAMBDA = "lambda_"

@@ -12,26 +12,31 @@ from typing import NamedTuple
 
 import torch
 
-from asrnorm.config import RunConfig, content_hash, load_config, run_name
+from asrnorm.core.config import RunConfig, content_hash, load_config, run_name
+from asrnorm.core.distributed import World
+from asrnorm.core.errors import DivergenceError, InputError, InputTypeError, InterruptedRunError
+from asrnorm.core.results import RunResult, format_result, read_result
 from asrnorm.data import Suite, create_suite
-from asrnorm.data.base import Data
 from asrnorm.data.pool import Pool
-from asrnorm.errors import DivergenceError, InputError, InputTypeError, InterruptedRunError
+from asrnorm.data.suites.base import Data
 from asrnorm.models import Classifier
-from asrnorm.models.weight import pack_state, read_state
-from asrnorm.results import RunResult, format_result, read_result
-from asrnorm.training.assembly import build_like, build_method, build_model, check_config, check_names, compile_parts
+from asrnorm.models.weights import pack_state, read_state
+from asrnorm.training.assembly import (
+    build_like,
+    build_method,
+    build_model,
+    check_config,
+    check_names,
+    compile_parts,
+    confine_to_source,
+    prepare_model,
+)
 from asrnorm.training.checkpoint import CheckpointStore
-from asrnorm.training.confinement import confine_to_source
 from asrnorm.training.distributed import choose_device, from_first, join_world
-from asrnorm.training.environment import describe_environment, record_environment
-from asrnorm.training.folder import RunFolder, write_run_file
-from asrnorm.training.log import RunLog
-from asrnorm.training.preparation import prepare_model
+from asrnorm.training.log import RunLog, describe_environment, record_environment
+from asrnorm.training.run_folder import RunFolder, refuse_changed_images, refuse_other_start, write_run_file
 from asrnorm.training.selection import Selector, create_measure, hold_out, needs_hold_out, validate
-from asrnorm.training.source import refuse_changed_images, refuse_other_start
 from asrnorm.training.trainer import Trainer
-from asrnorm.world import World
 
 logger = logging.getLogger(__name__)
 
@@ -256,8 +261,8 @@ def _evaluate(config: RunConfig, suite: Suite, model: Classifier, site: _Site, *
     )
     adversarial: dict[str, float] = {}
     if config.adversarial:
-        from asrnorm.evaluation.adversarial import score_attacks
-        from asrnorm.evaluation.shard import thin
+        from asrnorm.evaluation.attacks import score_attacks
+        from asrnorm.evaluation.score import thin
 
         adversarial = score_attacks(
             model,

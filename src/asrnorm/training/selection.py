@@ -7,12 +7,12 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from asrnorm.config import RunConfig, Selection
+from asrnorm.core.config import RunConfig, Selection
+from asrnorm.core.distributed import World
+from asrnorm.core.errors import InputError
 from asrnorm.data import FileSet, ImageSet, Suite
-from asrnorm.data.base import Data
-from asrnorm.data.split import split_stratified
-from asrnorm.errors import InputError
-from asrnorm.world import World
+from asrnorm.data.image_set import split_stratified
+from asrnorm.data.suites.base import Data
 
 HELD_OUT_IMAGES, HELD_OUT_SHARE = 5_000, 0.1
 _SHIFTED_IMAGES = 5_000  # decoded at most for `shifted-val`, where the validation images are files
@@ -96,8 +96,7 @@ def create_measure(
         device: where the model lies.
         world: the processes.
     """
-    from asrnorm.evaluation.score import evaluation_size, score, score_suite
-    from asrnorm.evaluation.shard import thin
+    from asrnorm.evaluation.score import evaluation_size, score, score_suite, thin
 
     settings: dict[str, Any] = {
         "batch_size": config.evaluate_batch,
@@ -137,7 +136,7 @@ def validate(model: nn.Module, suite: Suite, config: RunConfig, device: torch.de
 
 
 def _shift(data: Data, suite_name: str) -> dict[str, Data]:
-    from asrnorm.evaluation.shard import iterate_batches, thin
+    from asrnorm.evaluation.score import iterate_batches, thin
     from asrnorm.evaluation.shift import shift_images
 
     few = thin(data, _SHIFTED_IMAGES)  # as many of files as of images in memory: the machine must not choose

@@ -3,7 +3,7 @@ import json
 import pytest
 
 from asrnorm.audit.class_map import knows_classes, map_classes
-from asrnorm.errors import InputError
+from asrnorm.core.errors import InputError
 
 
 def write(path, content):

@@ -13,7 +13,7 @@ from torch import nn
 
 from asrnorm.audit.form import Form
 from asrnorm.audit.load import load_subject, normalizes_itself
-from asrnorm.errors import InputError
+from asrnorm.core.errors import InputError
 from helpers.audited import ColorNet
 
 

@@ -4,7 +4,7 @@ import pytest
 import torch
 
 from asrnorm.audit.form import Form, are_probabilities
-from asrnorm.errors import InputError
+from asrnorm.core.errors import InputError
 
 
 def test_an_image_made_smaller_keeps_something_of_every_pixel():

@@ -1,7 +1,7 @@
 import pytest
 
 from asrnorm.audit.ledger import Ledger
-from asrnorm.errors import StorageError
+from asrnorm.core.errors import StorageError
 
 
 def test_a_line_cut_off_by_a_kill_is_passed_over_and_swallows_nothing(tmp_path):

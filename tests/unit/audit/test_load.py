@@ -14,7 +14,7 @@ from asrnorm.audit import ModuleSubject
 from asrnorm.audit.form import Form
 from asrnorm.audit.library import _count_classes, load_strictly
 from asrnorm.audit.load import load_subject
-from asrnorm.errors import InputError, MissingDependencyError, WrongCallError
+from asrnorm.core.errors import InputError, MissingDependencyError, WrongCallError
 from helpers.audited import MODULE, ColorNet
 from helpers.finished_run import install_run
 from helpers.toy_suite import ToySuite

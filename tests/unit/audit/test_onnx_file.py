@@ -7,7 +7,7 @@ import pytest
 import torch
 
 from asrnorm.audit.load import load_subject
-from asrnorm.errors import InputError, MissingDependencyError
+from asrnorm.core.errors import InputError, MissingDependencyError
 from helpers.audited import ColorNet
 
 onnx = pytest.importorskip("onnx", reason="onnx is not installed: pip install 'asrnorm[onnx]'")

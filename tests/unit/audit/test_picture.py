@@ -3,7 +3,7 @@ from collections import Counter
 import pytest
 
 from asrnorm.audit.picture import read_pictures
-from asrnorm.errors import InputError
+from asrnorm.core.errors import InputError
 from helpers.audited import make_folder
 
 

@@ -11,8 +11,8 @@ from asrnorm.audit import ModuleSubject, Plan, attack, read_pictures, run_audit
 from asrnorm.audit.desk import to_unit
 from asrnorm.audit.measure import measure
 from asrnorm.audit.search import apply_operations
-from asrnorm.data.corruption import corrupt
-from asrnorm.errors import InputError
+from asrnorm.core.errors import InputError
+from asrnorm.data.corruptions import corrupt
 from asrnorm.evaluation import SignedSteps
 from asrnorm.methods import keyed_generator
 from helpers.audited import ColorNet, make_folder

@@ -7,12 +7,12 @@ from PIL import Image
 
 from asrnorm.bench import data
 from asrnorm.bench.data import BASELINE, WORKS, PillowImages, natural_like, run
+from asrnorm.core.errors import InputError
 from asrnorm.data import ImageSet
 from asrnorm.data.augment import to_float
 from asrnorm.data.pool import Pool
-from asrnorm.errors import InputError
 from asrnorm.methods import keyed_generator
-from asrnorm.training.batch import Batches
+from asrnorm.training.batches import Batches
 
 
 @pytest.mark.parametrize("work", WORKS, ids=lambda work: work.name)

@@ -6,7 +6,7 @@ import torch
 
 from asrnorm.bench import device as place
 from asrnorm.bench.harness import Case
-from asrnorm.errors import InputError, WrongCallError
+from asrnorm.core.errors import InputError, WrongCallError
 
 
 def test_a_gpu_that_is_not_there_is_named(monkeypatch):

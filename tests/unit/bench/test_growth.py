@@ -2,7 +2,7 @@ import pytest
 
 from asrnorm.bench import growth
 from asrnorm.bench.growth import COUNTS, MIDDLE, norm_names, run, shape_at
-from asrnorm.errors import UnknownNameError
+from asrnorm.core.errors import UnknownNameError
 from asrnorm.models import create_model
 
 

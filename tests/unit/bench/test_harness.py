@@ -5,7 +5,7 @@ import pytest
 
 from asrnorm.bench import harness
 from asrnorm.bench.harness import Case, Row, compare, metadata
-from asrnorm.errors import InputError
+from asrnorm.core.errors import InputError
 
 
 class Clock:

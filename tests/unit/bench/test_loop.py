@@ -3,9 +3,9 @@ from dataclasses import replace
 import pytest
 import torch
 
-from asrnorm.bench import loop
-from asrnorm.bench.loop import find_images, make_images, time_loop
-from asrnorm.config import Choice
+from asrnorm.bench import train as loop
+from asrnorm.bench.train import find_images, make_images, time_loop
+from asrnorm.core.config import Choice
 from asrnorm.norms import ASRNorm2d
 from asrnorm.recipes import recipe
 

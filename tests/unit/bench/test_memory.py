@@ -2,7 +2,7 @@ import pytest
 import torch
 from torch import nn
 
-from asrnorm.bench.memory import parameters_of, peak_bytes, saved_bytes
+from asrnorm.bench.device import parameters_of, peak_bytes, saved_bytes
 
 
 def test_what_autograd_keeps_is_counted_once_a_memory():

@@ -6,9 +6,8 @@ import torch
 
 from asrnorm.bench import train
 from asrnorm.bench.column import COLUMNS
-from asrnorm.bench.loop import Mark
-from asrnorm.bench.train import EAGER, TRAINER, joint_step, run, windows
-from asrnorm.errors import UnknownNameError
+from asrnorm.bench.train import EAGER, TRAINER, Mark, joint_step, run, windows
+from asrnorm.core.errors import UnknownNameError
 from helpers.fake_mps import FakeMps
 
 

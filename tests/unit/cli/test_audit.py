@@ -8,7 +8,7 @@ import pytest
 from asrnorm.audit import ModuleSubject
 from asrnorm.cli.audit import _choose_size
 from asrnorm.cli.main import main
-from asrnorm.errors import InputError
+from asrnorm.core.errors import InputError
 from helpers.audited import MODULE, ColorNet, make_folder
 
 

@@ -5,7 +5,7 @@ from PIL import Image
 from typer.testing import CliRunner
 
 from asrnorm.cli.data_corrupt import corrupt
-from asrnorm.errors import InputError, UnknownNameError
+from asrnorm.core.errors import InputError, UnknownNameError
 
 
 @pytest.fixture

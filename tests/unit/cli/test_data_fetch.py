@@ -3,8 +3,8 @@ import typer
 from typer.testing import CliRunner
 
 from asrnorm.cli.data_fetch import fetch
+from asrnorm.core.errors import UnknownNameError
 from asrnorm.data.fetch import catalog
-from asrnorm.errors import UnknownNameError
 from helpers.flaky_server import Page, serve
 from helpers.toy_set import FILES, TAR, toy_set
 

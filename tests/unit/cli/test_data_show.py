@@ -7,7 +7,7 @@ from typer.testing import CliRunner
 
 from asrnorm import data
 from asrnorm.cli.data_show import SuiteDomains, show
-from asrnorm.errors import InputError, UnknownNameError, WrongCallError
+from asrnorm.core.errors import InputError, UnknownNameError, WrongCallError
 
 
 class Files:

@@ -7,7 +7,7 @@ import pytest
 
 from asrnorm.cli.demo import ROWS
 from asrnorm.cli.main import main
-from asrnorm.config import run_name
+from asrnorm.core.config import run_name
 from asrnorm.recipes import recipe
 
 

@@ -13,9 +13,9 @@ import typer
 from typer.testing import CliRunner
 
 from asrnorm.cli.evaluate import evaluate
-from asrnorm.config import content_hash
+from asrnorm.core.config import content_hash
+from asrnorm.core.errors import AsrnormError, InputError, StorageError, UnknownNameError, WrongCallError
 from asrnorm.data import SUITES
-from asrnorm.errors import AsrnormError, InputError, StorageError, UnknownNameError, WrongCallError
 from asrnorm.evaluation import score_suite
 from helpers.finished_run import QuarterNet, install_run
 from helpers.toy_suite import ToySuite
@@ -108,8 +108,8 @@ def test_another_suite_with_its_options(run, tmp_path, registered):
 
 def test_attacks_where_asked_for(run, tmp_path, monkeypatch):
     ascent = SimpleNamespace(climb=lambda model, images, labels: images)
-    monkeypatch.setattr("asrnorm.evaluation.attack.perturb", lambda model, images, labels, **options: 0 * images)
-    monkeypatch.setattr("asrnorm.evaluation.attack.Ascent", lambda **options: ascent)
+    monkeypatch.setattr("asrnorm.evaluation.attacks.perturb", lambda model, images, labels, **options: 0 * images)
+    monkeypatch.setattr("asrnorm.evaluation.attacks.Ascent", lambda **options: ascent)
     file = tmp_path / "scores.json"
     result = call(run.folder, "--set", "adversarial=true", "--json", file)
     assert result.exit_code == 0, result.output
@@ -223,7 +223,7 @@ def test_a_place_where_no_file_can_be_is_refused_before_the_work(run, tmp_path, 
     caught = call(run.folder, "--json", tmp_path / "file" / "scores.json").exception
     assert isinstance(caught, StorageError)
     assert str(caught).startswith(f"{tmp_path / 'file' / 'scores.json'}: ")
-    monkeypatch.setattr("asrnorm.cli.run_folder.os.access", lambda place, mode: not mode & os.W_OK)
+    monkeypatch.setattr("asrnorm.cli.options.os.access", lambda place, mode: not mode & os.W_OK)
     caught = call(run.folder, "--json", tmp_path / "scores.json").exception
     assert isinstance(caught, StorageError)
     assert "nothing can be written" in str(caught)
@@ -233,7 +233,7 @@ def test_a_full_disk_is_a_line_with_the_file(run, tmp_path, monkeypatch):
     def fail(handle):
         raise OSError(errno.ENOSPC, "No space left on device")
 
-    monkeypatch.setattr("asrnorm.storage.os.fsync", fail)
+    monkeypatch.setattr("asrnorm.core.files.os.fsync", fail)
     caught = call(run.folder, "--json", tmp_path / "scores.json").exception
     assert isinstance(caught, StorageError)
     assert str(caught) == f"{tmp_path / 'scores.json'}: No space left on device"

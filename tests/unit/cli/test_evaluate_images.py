@@ -11,10 +11,10 @@ from typer.testing import CliRunner
 
 from asrnorm import evaluation
 from asrnorm.cli.evaluate import evaluate
-from asrnorm.cli.scored_suite import refuse_other_split
-from asrnorm.config import Choice
+from asrnorm.cli.evaluation_inputs import refuse_other_split
+from asrnorm.core.config import Choice
+from asrnorm.core.errors import InputError, WrongCallError
 from asrnorm.data import SUITES
-from asrnorm.errors import InputError, WrongCallError
 from asrnorm.evaluation import score
 from helpers.finished_run import install_run
 from helpers.toy_suite import ToySuite

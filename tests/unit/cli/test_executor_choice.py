@@ -1,7 +1,7 @@
 import sys
 from types import SimpleNamespace
 
-from asrnorm.cli.executor_choice import find_gpus, open_executor
+from asrnorm.cli.reproduce import find_gpus, open_executor
 
 
 def test_the_gpus_are_those_that_this_process_may_use(monkeypatch):

@@ -6,8 +6,9 @@ import pytest
 
 from asrnorm.cli.export import SUFFIXES
 from asrnorm.cli.main import main
-from asrnorm.config import Choice
-from asrnorm.exporting import FORMATS, verify
+from asrnorm.core.config import Choice
+from asrnorm.exporting import FORMATS
+from asrnorm.exporting import export as verify
 from asrnorm.training import run
 from helpers import tiny_run
 

@@ -6,9 +6,9 @@ from pathlib import Path
 import pytest
 import typer
 
-from asrnorm import storage
-from asrnorm.cli.json_output import json_output
-from asrnorm.errors import InputError, StorageError
+from asrnorm.cli.options import json_output
+from asrnorm.core import files as storage
+from asrnorm.core.errors import InputError, StorageError
 
 
 def test_without_a_file_nothing_is_written(capsys):

@@ -4,11 +4,11 @@ import numpy as np
 import pytest
 import typer
 
-from asrnorm.cli.kept_evaluation import check_free, check_name, keep_statistics
+from asrnorm.cli.evaluate import check_free, check_name, keep_statistics
 from asrnorm.cli.main import main
-from asrnorm.config import Choice, content_hash, override
-from asrnorm.errors import StorageError, WrongCallError
-from asrnorm.results import read_result
+from asrnorm.core.config import Choice, content_hash, override
+from asrnorm.core.errors import StorageError, WrongCallError
+from asrnorm.core.results import read_result
 from asrnorm.studies.store import find_results
 from asrnorm.training import run
 from helpers import tiny_run

@@ -9,7 +9,7 @@ import pytest
 from asrnorm import __version__
 from asrnorm.cli import listing
 from asrnorm.cli.main import app, main
-from asrnorm.errors import InputError
+from asrnorm.core.errors import InputError
 from asrnorm.norms import NORMS
 
 
@@ -55,9 +55,9 @@ def test_doctor(run):
 
 def test_doctor_fails_where_something_everything_needs_is_broken(run, monkeypatch):
     from asrnorm.cli import doctor
-    from asrnorm.diagnosis import Finding
+    from asrnorm.cli.doctor import Check
 
-    broken = [Finding("torch", "broken", "fails to import", "pip install torch", True)]
+    broken = [Check("torch", "broken", "fails to import", "pip install torch", True)]
     monkeypatch.setattr(doctor, "examine", lambda: broken)
     assert run("doctor")[0] == 1
 

@@ -7,9 +7,9 @@ from PIL import Image
 from typer.testing import CliRunner
 
 from asrnorm.cli.main import app, main
-from asrnorm.cli.own_module import import_modules
-from asrnorm.config import dump_config
-from asrnorm.errors import InputError, UnknownNameError
+from asrnorm.cli.options import import_modules
+from asrnorm.core.config import dump_config
+from asrnorm.core.errors import InputError, UnknownNameError
 from asrnorm.norms import NORMS
 from helpers import tiny_run
 

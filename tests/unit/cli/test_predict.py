@@ -10,7 +10,7 @@ from PIL import Image
 from typer.testing import CliRunner
 
 from asrnorm.cli.predict import predict
-from asrnorm.errors import InputError
+from asrnorm.core.errors import InputError
 from helpers.finished_run import install_run
 from helpers.toy_suite import ToySuite, make_images
 

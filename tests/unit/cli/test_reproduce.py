@@ -10,9 +10,9 @@ import pytest
 
 import asrnorm
 from asrnorm.cli.main import main
-from asrnorm.config import content_hash
+from asrnorm.core.config import content_hash
+from asrnorm.core.results import write_result
 from asrnorm.launch import Failure, Outcome
-from asrnorm.results import write_result
 from asrnorm.studies import STUDIES, Cell, Evaluation, Measure, Row, RunSpec, Study
 from asrnorm.studies.keep import format_lines
 from helpers.fake_asrnorm import result

@@ -5,8 +5,8 @@ import os
 import pytest
 import typer
 
-from asrnorm.cli.run_folder import check_place, find_kept, open_run, read_assignments
-from asrnorm.errors import InputError, StorageError, UnknownNameError, WrongCallError
+from asrnorm.cli.options import check_place, find_kept, open_run, read_assignments
+from asrnorm.core.errors import InputError, StorageError, UnknownNameError, WrongCallError
 
 
 def test_settings_are_names_and_text_and_the_last_of_a_name_counts():
@@ -58,6 +58,6 @@ def test_a_place_for_a_file_is_made_and_a_folder_is_none(tmp_path):
 
 
 def test_a_folder_that_cannot_be_written_is_told_before_the_work(tmp_path, monkeypatch):
-    monkeypatch.setattr("asrnorm.cli.run_folder.os.access", lambda place, mode: not mode & os.W_OK)
+    monkeypatch.setattr("asrnorm.cli.options.os.access", lambda place, mode: not mode & os.W_OK)
     with pytest.raises(StorageError, match="nothing can be written in its folder; give --json another place"):
         check_place(tmp_path / "scores.json")

@@ -1,7 +1,7 @@
 import pytest
 from PIL import Image
 
-from asrnorm.cli.sample_sheet import draw_samples
+from asrnorm.cli.reproduce import draw_samples
 
 
 def test_suites_stand_one_above_the_other_and_missing_ones_are_said(tmp_path, monkeypatch):

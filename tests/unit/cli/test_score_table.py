@@ -3,8 +3,8 @@
 import pytest
 
 from asrnorm.cli.score_table import print_attacks, print_places, print_scores
+from asrnorm.core.results import DomainScore
 from asrnorm.evaluation import SuiteScore
-from asrnorm.results import DomainScore
 
 
 @pytest.fixture(autouse=True)

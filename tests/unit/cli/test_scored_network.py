@@ -13,15 +13,15 @@ from typer.testing import CliRunner
 
 from asrnorm import recipe
 from asrnorm.cli.evaluate import evaluate
-from asrnorm.cli.scored_suite import choose_suite
-from asrnorm.config import Choice
-from asrnorm.errors import ConversionError, InputError
-from asrnorm.models.weight import pack_state, read_state
-from asrnorm.results import read_result
-from asrnorm.training.confinement import confine_to_source
+from asrnorm.cli.evaluation_inputs import choose_suite
+from asrnorm.core.config import Choice
+from asrnorm.core.distributed import ALONE
+from asrnorm.core.errors import ConversionError, InputError
+from asrnorm.core.results import read_result
+from asrnorm.models.weights import pack_state, read_state
+from asrnorm.training.assembly import confine_to_source
 from asrnorm.training.run import load_run, run
 from asrnorm.training.selection import validate
-from asrnorm.world import ALONE
 
 app = typer.Typer()
 app.command()(evaluate)

@@ -3,7 +3,7 @@
 import pytest
 
 from asrnorm.cli.study_choice import PAPER, change_runs, check_configs, check_data, choose_rows, expand_names
-from asrnorm.errors import InputError, UnknownNameError
+from asrnorm.core.errors import InputError, UnknownNameError
 from asrnorm.recipes import recipe
 from asrnorm.studies import get_study, list_studies
 

@@ -11,9 +11,8 @@ import pytest
 import torch
 
 from asrnorm.cli import main as module
-from asrnorm.cli.main import main
-from asrnorm.cli.termination import terminating_in_order
-from asrnorm.storage import replacing
+from asrnorm.cli.main import main, terminating_in_order
+from asrnorm.core.files import replacing
 
 
 def wait_for_the_end():

@@ -9,8 +9,8 @@ import yaml
 from typer.testing import CliRunner
 
 from asrnorm.cli.train import _print, train
-from asrnorm.config import content_hash, dump_config
-from asrnorm.errors import InputError, UnknownNameError, WrongCallError
+from asrnorm.core.config import content_hash, dump_config
+from asrnorm.core.errors import InputError, UnknownNameError, WrongCallError
 from helpers import tiny_run
 from helpers.fake_asrnorm import result
 from helpers.finished_run import make_config

@@ -9,7 +9,7 @@ from torch import nn
 from torch.nn.utils import prune
 
 import asrnorm
-from asrnorm.errors import ConversionError, InputError, InputTypeError
+from asrnorm.core.errors import ConversionError, InputError, InputTypeError
 from asrnorm.models.resnet import BasicBlock, ResNet
 from helpers.small_net import small_net, trained
 from helpers.toy_timm import BatchNormAct2d

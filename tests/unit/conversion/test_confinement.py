@@ -7,7 +7,7 @@ import torch
 from torch import nn
 
 import asrnorm
-from asrnorm.errors import ConversionError, InputError
+from asrnorm.core.errors import ConversionError, InputError
 from asrnorm.norms import ARNorm2d, ASRNorm2d
 
 

@@ -6,9 +6,9 @@ from torch import nn
 from torch.nn.utils import parametrizations, prune
 
 import asrnorm
-from asrnorm.conversion.kind import Recognized, Unsupported, recognize
+from asrnorm.conversion.layer_kind import Recognized, Unsupported, recognize
 from asrnorm.conversion.replace import NormAct
-from asrnorm.errors import ConversionError
+from asrnorm.core.errors import ConversionError
 from asrnorm.norms import ASRNorm2d, BatchNorm
 from helpers.toy_timm import BatchNormAct2d, foreign
 

@@ -1,7 +1,7 @@
 import pytest
 import torch
 
-from asrnorm.conversion.moments import Moments
+from asrnorm.conversion.calibration import Moments
 
 
 @pytest.mark.parametrize("dtype", [torch.float64, torch.float32, torch.bfloat16])

@@ -7,7 +7,7 @@ import torch
 from torch import nn
 
 import asrnorm
-from asrnorm.errors import InputTypeError
+from asrnorm.core.errors import InputTypeError
 
 
 def net():

@@ -7,7 +7,7 @@ import torch
 from torch import nn
 
 import asrnorm
-from asrnorm.errors import ConversionError, InputError
+from asrnorm.core.errors import ConversionError, InputError
 from helpers.small_net import small_net, trained
 
 

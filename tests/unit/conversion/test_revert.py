@@ -8,7 +8,7 @@ import torch
 from torch import nn
 
 import asrnorm
-from asrnorm.errors import ConversionError
+from asrnorm.core.errors import ConversionError
 from asrnorm.norms import ASRNorm2d, InstanceNorm
 from helpers.small_net import small_net, trained
 

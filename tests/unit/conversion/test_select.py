@@ -6,7 +6,7 @@ import pytest
 from torch import nn
 
 import asrnorm
-from asrnorm.errors import ConversionError, InputTypeError
+from asrnorm.core.errors import ConversionError, InputTypeError
 
 
 def converted(model, **choice):

@@ -11,7 +11,7 @@ import torch
 from torch import nn
 
 import asrnorm
-from asrnorm.errors import ConversionError, InputError, InputTypeError, UnknownNameError
+from asrnorm.core.errors import ConversionError, InputError, InputTypeError, UnknownNameError
 from asrnorm.norms import ASRNorm2d, BatchNorm, NormLayer
 from helpers.small_net import small_net, trained
 

@@ -5,9 +5,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from asrnorm.core.errors import InputError, UnknownNameError
 from asrnorm.data import SUITES, ImageSet, Part, Suite, create_suite
-from asrnorm.data.base import find_first, note_count
-from asrnorm.errors import InputError, UnknownNameError
+from asrnorm.data.suites.base import find_first, note_count
 
 ONE = ImageSet(np.zeros((1, 2, 2, 3), np.uint8), np.zeros(1, np.int64))
 

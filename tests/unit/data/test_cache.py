@@ -12,9 +12,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from asrnorm.core.errors import InputError, StorageError
 from asrnorm.data import cache
 from asrnorm.data.cache import cache_folder, open_entry
-from asrnorm.errors import InputError, StorageError
 
 BUILDER = """
 import sys, time
@@ -186,7 +186,7 @@ import resource, signal
 from pathlib import Path
 import numpy as np
 from asrnorm.data.cache import open_entry
-from asrnorm.errors import StorageError
+from asrnorm.core.errors import StorageError
 signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
 resource.setrlimit(resource.RLIMIT_FSIZE, (65536, 65536))
 try:

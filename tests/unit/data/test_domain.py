@@ -2,8 +2,8 @@
 
 import pytest
 
-from asrnorm.data.domain import choose_domains
-from asrnorm.errors import InputError, UnknownNameError, WrongCallError
+from asrnorm.core.errors import InputError, UnknownNameError, WrongCallError
+from asrnorm.data.suites.base import choose_domains
 
 KNOWN = ("art", "cartoon", "photo", "sketch")
 

@@ -3,7 +3,7 @@ from collections import Counter
 from hypothesis import given
 from hypothesis import strategies as st
 
-from asrnorm.data.even_choice import choose_evenly
+from asrnorm.data.image_set import choose_evenly
 
 
 def test_a_small_class_leaves_its_share_to_the_others():

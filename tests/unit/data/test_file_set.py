@@ -6,9 +6,9 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from asrnorm.data.file_set import FileSet
+from asrnorm.core.errors import InputError
 from asrnorm.data.image import read_image
-from asrnorm.errors import InputError
+from asrnorm.data.image_set import FileSet
 from helpers.published import noise
 
 

@@ -6,6 +6,7 @@ from pathlib import Path
 import pytest
 from PIL import Image
 
+from asrnorm.core.errors import InputError, UnknownNameError
 from asrnorm.data import create_suite
 from asrnorm.data.folder_listing import (
     collect_classes,
@@ -15,7 +16,6 @@ from asrnorm.data.folder_listing import (
     list_labeled,
     refuse_links_to_one,
 )
-from asrnorm.errors import InputError, UnknownNameError
 from helpers.published import write_folder
 
 NFC, NFD = "\u00c4pfel", "A\u0308pfel"  # one name: letters whole, and in parts as folders of a Mac have them

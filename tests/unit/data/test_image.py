@@ -10,8 +10,8 @@ import numpy as np
 import pytest
 from PIL import Image
 
+from asrnorm.core.errors import InputError
 from asrnorm.data.image import read_image, read_images, resize_images
-from asrnorm.errors import InputError
 from helpers.published import noise
 
 

@@ -4,8 +4,8 @@ import numpy as np
 import pytest
 from PIL import Image
 
+from asrnorm.core.errors import InputError, UnknownNameError
 from asrnorm.data import FileSet, ImageSet, create_suite
-from asrnorm.errors import InputError, UnknownNameError
 from helpers.published import write_folder
 
 

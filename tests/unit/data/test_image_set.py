@@ -3,8 +3,8 @@
 import numpy as np
 import pytest
 
+from asrnorm.core.errors import InputError, InputTypeError
 from asrnorm.data.image_set import ImageSet, concatenate
-from asrnorm.errors import InputError, InputTypeError
 from helpers.published import noise
 
 

@@ -4,8 +4,8 @@ import json
 
 import pytest
 
+from asrnorm.core.errors import InputError
 from asrnorm.data.folder_listing import collect_classes, list_images
-from asrnorm.errors import InputError
 
 
 def listed(root):

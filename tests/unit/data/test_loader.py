@@ -7,9 +7,9 @@ import pytest
 import torch
 from PIL import Image
 
+from asrnorm.core.errors import InputError
 from asrnorm.data import DeviceLoader, FileLoader, FileSet, ImageSet, create_loader, create_suite
 from asrnorm.data.loader import seed_worker
-from asrnorm.errors import InputError
 from helpers.published import noise, write_folder
 
 

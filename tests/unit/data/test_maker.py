@@ -1,7 +1,7 @@
 """The fingerprint of generated images follows the code and the libraries."""
 
-from asrnorm.data import maker
-from asrnorm.data.maker import describe_makers, list_absent
+from asrnorm.data import cache as maker
+from asrnorm.data.cache import describe_makers, list_absent
 
 
 def test_changed_code_changes_the_description(tmp_path, monkeypatch):

@@ -3,8 +3,8 @@
 import pytest
 import torch
 
-from asrnorm.data.order import BatchOrder, create_generator
-from asrnorm.errors import InputError
+from asrnorm.core.errors import InputError
+from asrnorm.data.loader import BatchOrder, create_generator
 
 
 @pytest.mark.parametrize("drop_last", [True, False])

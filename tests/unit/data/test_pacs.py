@@ -3,9 +3,9 @@
 import numpy as np
 import pytest
 
+from asrnorm.core.errors import InputError, UnknownNameError
 from asrnorm.data import create_suite
 from asrnorm.data.image import read_image
-from asrnorm.errors import InputError, UnknownNameError
 from helpers.published import PACS_DOMAINS, write_pacs
 
 

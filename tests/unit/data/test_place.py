@@ -4,8 +4,8 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from asrnorm.data.place import open_places
-from asrnorm.errors import InputError, UnknownNameError
+from asrnorm.core.errors import InputError, UnknownNameError
+from asrnorm.data.labelled_folder import open_places
 
 CLASSES = ("dog", "cat", "elk")
 

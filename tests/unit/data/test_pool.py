@@ -5,9 +5,9 @@ import pytest
 import torch
 from PIL import Image
 
+from asrnorm.core.errors import InputError
 from asrnorm.data import FileSet, ImageSet
 from asrnorm.data.pool import Pool
-from asrnorm.errors import InputError
 
 
 def picture_set(count=5):

@@ -5,8 +5,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from asrnorm.data.split import split_stratified
-from asrnorm.errors import InputError
+from asrnorm.core.errors import InputError
+from asrnorm.data.image_set import split_stratified
 
 
 def keys(count):

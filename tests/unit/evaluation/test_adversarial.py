@@ -6,10 +6,10 @@ import pytest
 import torch
 from torch import nn
 
-from asrnorm.errors import InputError
+from asrnorm.core.distributed import World
+from asrnorm.core.errors import InputError
 from asrnorm.evaluation import ATTACKS, SemanticAscent, SignedSteps, score, score_attacks
 from asrnorm.models import Classifier
-from asrnorm.world import World
 from helpers.toy_suite import make_images
 
 
@@ -52,8 +52,8 @@ def calls(monkeypatch):
             noted.append(SimpleNamespace(images=images, labels=labels, **self.settings))
             return torch.zeros_like(images)
 
-    monkeypatch.setattr("asrnorm.evaluation.attack.perturb", perturb)
-    monkeypatch.setattr("asrnorm.evaluation.attack.Ascent", Ascent)
+    monkeypatch.setattr("asrnorm.evaluation.attacks.perturb", perturb)
+    monkeypatch.setattr("asrnorm.evaluation.attacks.Ascent", Ascent)
     return noted
 
 

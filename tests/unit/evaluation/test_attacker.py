@@ -7,9 +7,11 @@ import torch
 
 from asrnorm import create_model
 from asrnorm.evaluation import SemanticAscent, SignedSteps
-from asrnorm.evaluation.attacker import Attacker
+from asrnorm.evaluation.attacks import Attacker
 from asrnorm.evaluation.inference import Inference
-from asrnorm.methods import ascent_graph, attack_graph, keyed_generator
+from asrnorm.methods import ascent as ascent_graph
+from asrnorm.methods import attacks as attack_graph
+from asrnorm.methods import keyed_generator
 
 CHOSEN = (SignedSteps(8, 1), SignedSteps(2, 10), SignedSteps(8, 10), SemanticAscent(lr=20, steps=4))
 

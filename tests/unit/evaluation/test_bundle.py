@@ -7,11 +7,10 @@ import torch
 from torch import nn
 
 from asrnorm import create_model
-from asrnorm.errors import InputError
-from asrnorm.evaluation import bundle, score
-from asrnorm.evaluation.bundle import count_together
-from asrnorm.evaluation.forward import Forward
-from asrnorm.evaluation.inference import Inference
+from asrnorm.core.errors import InputError
+from asrnorm.evaluation import inference as bundle
+from asrnorm.evaluation import score
+from asrnorm.evaluation.inference import Forward, Inference, count_together
 from asrnorm.norms import BatchNormTest
 from helpers.toy_suite import make_images
 

@@ -7,9 +7,8 @@ import torch
 from torch import nn
 
 from asrnorm import create_model
-from asrnorm.evaluation import forward as module
-from asrnorm.evaluation.forward import Forward
-from asrnorm.evaluation.inference import Inference
+from asrnorm.evaluation import inference as module
+from asrnorm.evaluation.inference import Forward, Inference
 from asrnorm.norms import BatchNormTest
 
 

@@ -5,8 +5,8 @@ import pytest
 import torch
 from torch import nn
 
+from asrnorm.core.errors import InputError, UnknownNameError
 from asrnorm.data.augment import resize, to_float
-from asrnorm.errors import InputError, UnknownNameError
 from asrnorm.evaluation.inference import Inference
 from helpers.toy_suite import make_images
 

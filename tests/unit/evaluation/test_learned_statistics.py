@@ -4,9 +4,9 @@ import torch
 from torch import nn
 
 from asrnorm import ops
-from asrnorm.errors import InputError
+from asrnorm.core.errors import InputError
 from asrnorm.evaluation import learned_statistics
-from asrnorm.evaluation.shard import thin
+from asrnorm.evaluation.score import thin
 from asrnorm.norms import create_norm
 from helpers.toy_suite import ToySuite
 

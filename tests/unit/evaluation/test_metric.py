@@ -11,9 +11,9 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from asrnorm.errors import InputError
+from asrnorm.core.distributed import World
+from asrnorm.core.errors import InputError
 from asrnorm.evaluation import Tally
-from asrnorm.world import World
 
 
 def measure(logits, labels, cuts=()):

@@ -8,8 +8,8 @@ import torch
 from PIL import Image
 from torch import nn
 
+from asrnorm.core.errors import InputError
 from asrnorm.data import ImageSet
-from asrnorm.errors import InputError
 from asrnorm.evaluation import Prediction, predict, predict_files, score
 from helpers.toy_suite import make_images
 

@@ -9,12 +9,12 @@ import torch
 from PIL import Image
 from torch import nn
 
+from asrnorm.core.distributed import ALONE
+from asrnorm.core.errors import InputError
 from asrnorm.data import FileSet, ImageSet
-from asrnorm.errors import InputError
 from asrnorm.evaluation import evaluation_size, score, score_suite
-from asrnorm.evaluation.shard import thin
+from asrnorm.evaluation.score import thin
 from asrnorm.models import create_model
-from asrnorm.world import ALONE
 from helpers.processes import run_processes
 from helpers.toy_suite import ToySuite, make_images
 

@@ -6,10 +6,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 from PIL import Image
 
+from asrnorm.core.distributed import World
+from asrnorm.core.errors import InputError
 from asrnorm.data import FileSet, ImageSet
-from asrnorm.errors import InputError
-from asrnorm.evaluation.shard import iterate_batches, iterate_bundles
-from asrnorm.world import World
+from asrnorm.evaluation.score import iterate_batches, iterate_bundles
 from helpers.toy_suite import make_images
 
 

@@ -2,9 +2,9 @@ import numpy as np
 import pytest
 import torch
 
+from asrnorm.core.errors import InputError, InputTypeError, UnknownNameError
 from asrnorm.data import list_suites
 from asrnorm.data.augment import RSDA_OPERATIONS, apply_named, shift_hue
-from asrnorm.errors import InputError, InputTypeError, UnknownNameError
 from asrnorm.evaluation.shift import (
     SELECTION_SHIFTS,
     TARGET_SHIFTS,
@@ -73,7 +73,7 @@ def test_the_inventories_are_complete():
 
 
 def test_no_shift_is_a_corruption_of_cifar10c_on_any_suite():
-    from asrnorm.data.corruption import list_corruptions
+    from asrnorm.data.corruptions import list_corruptions
 
     assert TARGET_SHIFTS["cifar10c"] == set(list_corruptions())
     assert not set(ALL_SHIFTS) & set(list_corruptions())

@@ -1,6 +1,6 @@
 import pytest
 
-from asrnorm.config import Choice
+from asrnorm.core.config import Choice
 from asrnorm.training import load_run, run
 from helpers import tiny_run
 

@@ -10,8 +10,8 @@ import numpy as np
 import pytest
 import torch
 
-from asrnorm import storage
-from asrnorm.errors import InputError, MissingDependencyError, StorageError, UnknownNameError, WrongCallError
+from asrnorm.core import files as storage
+from asrnorm.core.errors import InputError, MissingDependencyError, StorageError, UnknownNameError, WrongCallError
 from asrnorm.exporting import FORMATS, OnnxFile, ProgramFile, export_run, load_weight_file
 from asrnorm.training import load_run
 

@@ -6,9 +6,9 @@ import pytest
 import torch
 
 from asrnorm import ops
-from asrnorm.errors import InputError
+from asrnorm.core.errors import InputError
 from asrnorm.exporting import export_run
-from asrnorm.exporting.trace import reference_path
+from asrnorm.exporting.base import reference_path
 
 
 def test_the_reference_is_chosen_where_there_is_a_choice(monkeypatch):

@@ -6,8 +6,8 @@ import pytest
 import torch
 from torch import nn
 
-from asrnorm.errors import InputError
-from asrnorm.exporting.verify import Subject, relative_error, verify
+from asrnorm.core.errors import InputError
+from asrnorm.exporting.export import Subject, relative_error, verify
 
 
 def test_the_error_is_relative_to_the_largest_logit():

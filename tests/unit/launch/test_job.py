@@ -2,9 +2,9 @@ import fcntl
 
 import pytest
 
-from asrnorm.config import Choice, content_hash, override
+from asrnorm.core.config import Choice, content_hash, override
+from asrnorm.core.results import write_result
 from asrnorm.launch import gather_jobs
-from asrnorm.results import write_result
 from asrnorm.studies import Cell, Evaluation, Measure, Row, RunSpec, Study, plan
 from asrnorm.studies.keep import format_lines
 from helpers.fake_asrnorm import result

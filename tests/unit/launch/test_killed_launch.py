@@ -12,8 +12,8 @@ import numpy as np
 import pytest
 
 from asrnorm.cli.main import main
-from asrnorm.config import dump_config
-from asrnorm.launch.position import last_step
+from asrnorm.core.config import dump_config
+from asrnorm.launch.queue import last_step
 from helpers import launch_toys, tiny_run
 from helpers.kill_run import outcome
 

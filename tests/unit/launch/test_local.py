@@ -2,11 +2,10 @@ from pathlib import Path
 
 import pytest
 
-from asrnorm.cores import count_cores
-from asrnorm.diagnosis import DEVICE_VARIABLE
-from asrnorm.errors import InputError
+from asrnorm.core.errors import InputError
+from asrnorm.core.settings import DEVICE_VARIABLE, count_cores
 from asrnorm.launch import LocalExecutor, launch, local
-from asrnorm.sharing import service
+from asrnorm.launch import mps as service
 from helpers.fake_job import Lines, fake_job, starts
 from helpers.fake_mps import FakeMps
 

@@ -2,9 +2,8 @@ import json
 
 import pytest
 
-from asrnorm.launch.pace import PaceKeeper
-from asrnorm.launch.position import last_step, read_position
-from asrnorm.launch.queue import Board
+from asrnorm.launch.queue import Board, last_step, read_position
+from asrnorm.launch.view import PaceKeeper
 from helpers.fake_asrnorm import result, write_result
 from helpers.fake_job import fake_job
 

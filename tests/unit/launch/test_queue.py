@@ -6,9 +6,9 @@ import os
 import signal
 import threading
 
+from asrnorm.core.results import write_result
 from asrnorm.launch import Ended, launch
 from asrnorm.launch.queue import _MOST_LOSSES
-from asrnorm.results import write_result
 from helpers.fake_asrnorm import result
 from helpers.fake_job import Lines, fake_job
 

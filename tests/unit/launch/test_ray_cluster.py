@@ -7,8 +7,8 @@ from types import SimpleNamespace
 
 import pytest
 
-from asrnorm.diagnosis import DEVICE_VARIABLE
-from asrnorm.errors import InputError, MissingDependencyError
+from asrnorm.core.errors import InputError, MissingDependencyError
+from asrnorm.core.settings import DEVICE_VARIABLE
 from asrnorm.launch import ray_cluster
 from asrnorm.training import run
 from helpers import tiny_run

@@ -8,8 +8,8 @@ from types import SimpleNamespace
 
 import pytest
 
-from asrnorm.diagnosis import DEVICE_VARIABLE
-from asrnorm.errors import InputError, MissingDependencyError
+from asrnorm.core.errors import InputError, MissingDependencyError
+from asrnorm.core.settings import DEVICE_VARIABLE
 from asrnorm.launch import launch
 from asrnorm.launch.slurm import SlurmExecutor
 from helpers.fake_job import Lines, fake_job, starts

@@ -5,7 +5,7 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from asrnorm.errors import DivergenceError, InputError, UnknownNameError
+from asrnorm.core.errors import DivergenceError, InputError, UnknownNameError
 from asrnorm.methods import create_method
 from asrnorm.models import create_model
 from asrnorm.norms import NORMS

@@ -4,7 +4,7 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from asrnorm.errors import InputError, UnknownNameError
+from asrnorm.core.errors import InputError, UnknownNameError
 from asrnorm.methods.ascent import Ascent, entropy
 from helpers.smooth_net import CLASSES, SmoothNet, assert_untouched, everything, random_images
 

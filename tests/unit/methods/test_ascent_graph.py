@@ -3,7 +3,7 @@ import os
 import pytest
 import torch
 
-from asrnorm.methods import ascent_graph
+from asrnorm.methods import ascent as ascent_graph
 from asrnorm.methods.ascent import Ascent
 from asrnorm.models import create_model
 

@@ -4,8 +4,8 @@ import torch.nn.functional as F
 from hypothesis import given
 from hypothesis import strategies as st
 
-from asrnorm.errors import InputError
-from asrnorm.methods.attack import perturb, worse
+from asrnorm.core.errors import InputError
+from asrnorm.methods.attacks import perturb, worse
 from helpers.smooth_net import SmoothNet, assert_untouched, everything, random_images
 
 

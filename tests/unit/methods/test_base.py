@@ -6,9 +6,9 @@ import torch
 from torch import nn
 
 import asrnorm
+from asrnorm.core.errors import InputError, InputTypeError
 from asrnorm.data import ImageSet
 from asrnorm.data.pool import Pool
-from asrnorm.errors import InputError, InputTypeError
 from asrnorm.methods import METHODS, Batch
 from helpers.smooth_net import SmoothNet
 

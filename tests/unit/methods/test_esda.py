@@ -1,9 +1,9 @@
 import pytest
 import torch
 
-from asrnorm.errors import InputError
+from asrnorm.core.errors import InputError
 from asrnorm.methods import ESDA
-from asrnorm.methods.esda import breed
+from asrnorm.methods.rsda import breed
 
 OPS = torch.tensor([[0, 0, 0], [1, 1, 1], [2, 2, 2], [3, 3, 3]])
 
@@ -15,7 +15,7 @@ class Scripted:
         monkeypatch.setattr(torch, "multinomial", self.multinomial)
         monkeypatch.setattr(torch, "randint", lambda high, size, generator: torch.tensor(cuts)[:, None])
         monkeypatch.setattr(torch, "rand", lambda size, generator: 1 - torch.tensor(mutates, dtype=torch.float32))
-        monkeypatch.setattr("asrnorm.methods.esda.draw_tuples", lambda count, generator, length: fresh)
+        monkeypatch.setattr("asrnorm.methods.rsda.draw_tuples", lambda count, generator, length: fresh)
         self.parents, self.fitness = parents, None
 
     def multinomial(self, fitness, count, replacement, generator):

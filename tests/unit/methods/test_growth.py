@@ -3,7 +3,7 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from asrnorm.methods.growth import choose_rows
+from asrnorm.methods.ascent import choose_rows
 
 
 def rows(growth, *, size, num_source=10, round_number=1, count=4, seed=0):

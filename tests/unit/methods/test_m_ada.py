@@ -4,10 +4,10 @@ import pytest
 import torch
 import torch.nn.functional as F
 
-from asrnorm.errors import InputError
+from asrnorm.core.errors import InputError
 from asrnorm.methods import Batch, create_method, m_ada
 from asrnorm.methods.ascent import Ascent
-from asrnorm.methods.meta_step import meta_loss
+from asrnorm.methods.m_ada import meta_loss
 from helpers.smooth_net import SmoothNet, random_images, random_pool
 
 SMALL = {"interval": 2, "ascent_steps": 2, "ascent_batch": 4, "ascent_lr": 4.0, "wae_epochs": 1}

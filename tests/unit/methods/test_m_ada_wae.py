@@ -6,7 +6,7 @@ import torch
 import torch.nn.functional as F
 from torch import nn
 
-from asrnorm.methods.m_ada_wae import WassersteinAutoEncoder, fit, flatten
+from asrnorm.methods.m_ada import WassersteinAutoEncoder, fit, flatten
 
 
 def seeded(seed=0):

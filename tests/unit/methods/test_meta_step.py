@@ -2,11 +2,11 @@ import pytest
 import torch
 import torch.nn.functional as F
 
+from asrnorm.core.distributed import ALONE
 from asrnorm.methods.base import Batch
-from asrnorm.methods.meta_step import meta_loss
+from asrnorm.methods.m_ada import meta_loss
 from asrnorm.models import create_model
 from asrnorm.norms import NORMS
-from asrnorm.world import ALONE
 from helpers.smooth_net import SmoothNet, everything, random_images
 
 INNER_LR = 0.5  # large, so that the second-order part is a good part of the gradient

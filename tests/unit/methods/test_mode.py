@@ -1,7 +1,7 @@
 import pytest
 from torch import nn
 
-from asrnorm.methods.mode import evaluating, held_fixed, mixes_samples
+from asrnorm.methods.frozen_eval import evaluating, held_fixed, mixes_samples
 from asrnorm.norms import NORMS
 
 

@@ -1,6 +1,6 @@
 import torch
 
-from asrnorm.methods.noise import uniform_noise
+from asrnorm.methods.randomness import uniform_noise
 
 
 def test_the_numbers_are_those_of_splitmix64():

@@ -2,9 +2,9 @@ import pytest
 import torch
 import torch.nn.functional as F
 
-from asrnorm.errors import InputError
+from asrnorm.core.errors import InputError
 from asrnorm.methods import Batch, create_method
-from asrnorm.methods.attack import perturb
+from asrnorm.methods.attacks import perturb
 from helpers.smooth_net import SmoothNet, random_images
 
 

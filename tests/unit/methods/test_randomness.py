@@ -5,7 +5,7 @@ import pytest
 import torch
 
 import asrnorm
-from asrnorm.errors import InputTypeError
+from asrnorm.core.errors import InputTypeError
 from asrnorm.methods import Batch, keyed_generator
 from helpers.smooth_net import SmoothNet
 

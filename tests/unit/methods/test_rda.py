@@ -2,8 +2,8 @@ import pytest
 import torch
 import torch.nn.functional as F
 
+from asrnorm.core.errors import InputError
 from asrnorm.data.augment import RSDA_OPERATIONS, apply_tuple
-from asrnorm.errors import InputError
 from asrnorm.methods import RDA, Batch, create_method
 from helpers.tiny_classifier import LightRed
 
@@ -20,7 +20,7 @@ def test_a_step_is_cross_entropy_under_one_random_tuple(monkeypatch):
         drawn.append(draw_tuples(count, generator, length))
         return drawn[-1]
 
-    monkeypatch.setattr("asrnorm.methods.rda.draw_tuples", spy)
+    monkeypatch.setattr("asrnorm.methods.rsda.draw_tuples", spy)
     model, method = LightRed(), RDA(tuple_length=2)
     loss = method.loss(model, Batch(pixels / 255, LABELS, step=3))
     (ops, levels) = drawn[0]

@@ -6,7 +6,7 @@ import torch
 import torch.nn.functional as F
 from torch import nn
 
-from asrnorm.errors import InputError, UnknownNameError
+from asrnorm.core.errors import InputError, UnknownNameError
 from asrnorm.methods import RSC, Batch, create_method
 from asrnorm.models import DigitsConvNet, WideResNet
 from asrnorm.norms import NORMS

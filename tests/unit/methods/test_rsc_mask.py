@@ -3,7 +3,7 @@ import math
 import pytest
 import torch
 
-from asrnorm.methods.rsc_mask import VERSIONS, DropRule, drop_to_exceed
+from asrnorm.methods.rsc import VERSIONS, DropRule, drop_to_exceed
 
 # What the three releases drop of a 7x7 map with 512 channels, and of others, where no two scores are equal.
 SHARES = {

@@ -3,10 +3,10 @@ import pytest
 import torch
 import torch.nn.functional as F
 
+from asrnorm.core.errors import InputError
 from asrnorm.data.augment import RSDA_OPERATIONS, apply_tuple, draw_tuples
 from asrnorm.data.image_set import ImageSet
 from asrnorm.data.pool import Pool
-from asrnorm.errors import InputError
 from asrnorm.methods import RSDA, Batch, create_method
 from helpers.tiny_classifier import LightRed
 

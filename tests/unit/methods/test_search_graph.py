@@ -2,8 +2,8 @@ import pytest
 import torch
 
 from asrnorm.data.augment import draw_tuples
-from asrnorm.methods.mode import evaluating
-from asrnorm.methods.search_graph import SearchGraph, count_wrong_under
+from asrnorm.methods.frozen_eval import evaluating
+from asrnorm.methods.transformations import SearchGraph, count_wrong_under
 from asrnorm.models import create_model
 
 CUDA = torch.device("cuda", 0)

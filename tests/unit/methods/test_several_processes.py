@@ -4,12 +4,12 @@ import numpy as np
 import pytest
 import torch
 
+from asrnorm.core.distributed import ALONE
 from asrnorm.data.image_set import ImageSet
 from asrnorm.data.pool import Pool
 from asrnorm.methods import Batch, create_method
 from asrnorm.models import WideResNet
 from asrnorm.norms import NORMS
-from asrnorm.world import ALONE
 from helpers.process_pair import run_in_processes
 
 LOSSES = {

@@ -1,10 +1,10 @@
 import pytest
 import torch
 
-from asrnorm.errors import InputError
-from asrnorm.methods.stage import features_and_stage, features_from_stage, find_stage
+from asrnorm.core.errors import InputError
+from asrnorm.methods.rsc import features_and_stage, features_from_stage, find_stage
 from asrnorm.models import DigitsConvNet, WideResNet, create_model
-from asrnorm.models.normalized import NormalizedInput
+from asrnorm.models.base import NormalizedInput
 
 
 def test_the_stage_is_found_inside_a_wrapper():

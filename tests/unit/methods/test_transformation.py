@@ -2,7 +2,7 @@ import pytest
 import torch
 
 from asrnorm.data.augment import apply_tuple
-from asrnorm.methods.transformation import to_bytes, to_unit, transform
+from asrnorm.methods.transformations import to_bytes, to_unit, transform
 
 BYTES = torch.arange(256, dtype=torch.uint8)
 

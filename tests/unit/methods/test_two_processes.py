@@ -5,10 +5,10 @@ import torch
 import torch.distributed as distributed
 from torch import multiprocessing
 
+from asrnorm.core.distributed import ALONE, World
 from asrnorm.methods import Batch, create_method
-from asrnorm.methods.meta_step import meta_loss
+from asrnorm.methods.m_ada import meta_loss
 from asrnorm.models import create_model
-from asrnorm.world import ALONE, World
 from helpers.smooth_net import SmoothNet, random_images, random_pool
 
 OPTIONS = {"interval": 2, "ascent_steps": 3, "ascent_batch": 4, "ascent_lr": 8.0}

@@ -2,8 +2,7 @@ import pytest
 from torch import nn
 
 from asrnorm.models import MODELS, create_model
-from asrnorm.models.base import classifier_head
-from asrnorm.models.normalized import NormalizedInput
+from asrnorm.models.base import NormalizedInput, classifier_head
 
 
 @pytest.mark.parametrize("name", sorted({*MODELS.names()} - {"timm"}))

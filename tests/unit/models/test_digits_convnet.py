@@ -5,7 +5,7 @@ import torch
 from torch import nn
 
 import asrnorm
-from asrnorm.errors import InputError, UnknownNameError
+from asrnorm.core.errors import InputError, UnknownNameError
 from asrnorm.models import DigitsConvNet, create_model
 
 

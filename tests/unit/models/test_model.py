@@ -6,7 +6,7 @@ import pytest
 import torch
 
 import asrnorm
-from asrnorm.errors import InputError, UnknownNameError
+from asrnorm.core.errors import InputError, UnknownNameError
 from asrnorm.models import MODELS, WideResNet, create_model
 from asrnorm.norms import NormLayer
 from helpers.norm_family import ALL

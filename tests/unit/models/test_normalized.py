@@ -3,9 +3,9 @@ import torch
 from torch import nn
 
 import asrnorm
-from asrnorm.errors import InputTypeError
+from asrnorm.core.errors import InputTypeError
 from asrnorm.models import Normalize
-from asrnorm.models.normalized import NormalizedInput
+from asrnorm.models.base import NormalizedInput
 
 
 def test_it_is_the_backbone_on_normalized_images_part_by_part():

@@ -6,11 +6,11 @@ import pytest
 import torch
 from torch import nn
 
-from asrnorm.errors import InputError, UnknownNameError
+from asrnorm.core.distributed import World
+from asrnorm.core.errors import InputError, UnknownNameError
 from asrnorm.models import MODELS, Classifier, create_model
 from asrnorm.norms import ASRNorm2d, BatchNorm, NoNorm
-from asrnorm.training.sync import synchronize
-from asrnorm.world import World
+from asrnorm.training.distributed import synchronize
 
 
 class OwnNetwork(Classifier):

@@ -8,7 +8,7 @@ import torch
 from torch import nn
 
 import asrnorm
-from asrnorm.errors import InputError, MissingDependencyError
+from asrnorm.core.errors import InputError, MissingDependencyError
 from asrnorm.norms import ASRNorm2d
 
 

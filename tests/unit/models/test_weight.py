@@ -10,10 +10,10 @@ from safetensors.torch import load_file, save_file
 from torch import nn
 
 import asrnorm
-from asrnorm.errors import InputError
+from asrnorm.core.errors import InputError
 from asrnorm.models import load_weights
-from asrnorm.models.normalized import NormalizedInput
-from asrnorm.models.weight import pack_state, read_state, unwrap_state
+from asrnorm.models.base import NormalizedInput
+from asrnorm.models.weights import pack_state, read_state, unwrap_state
 from asrnorm.norms import ASRNorm2d
 
 

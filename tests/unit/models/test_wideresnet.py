@@ -3,7 +3,7 @@
 import pytest
 import torch
 
-from asrnorm.errors import InputError
+from asrnorm.core.errors import InputError
 from asrnorm.models import WideResNet
 from asrnorm.models.wideresnet import PreActivationBlock
 from asrnorm.norms import BatchNorm

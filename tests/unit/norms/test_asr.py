@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 import torch
 
-from asrnorm.errors import InputError, InputTypeError
+from asrnorm.core.errors import InputError, InputTypeError
 from asrnorm.norms import ARNorm2d, ASNorm2d, ASRNorm2d, BatchNorm, InstanceNorm, create_norm
 
 

@@ -5,7 +5,7 @@ import pytest
 import torch
 from torch import nn
 
-from asrnorm.errors import InputError, InputTypeError
+from asrnorm.core.errors import InputError, InputTypeError
 from asrnorm.norms import NORMS, ASRNorm2d, BatchNorm, GroupNorm, InstanceNorm, LayerNorm, NormLayer, create_norm
 from asrnorm.norms.base import weigh_newest
 

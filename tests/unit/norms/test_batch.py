@@ -5,7 +5,7 @@ import pytest
 import torch
 from torch import nn
 
-from asrnorm.errors import InputError, InputTypeError
+from asrnorm.core.errors import InputError, InputTypeError
 from asrnorm.norms import BatchNorm, BatchNormTest, DomainBatchNorm, create_norm, set_domain
 
 X = torch.randn(6, 8, 5, 4, generator=torch.Generator().manual_seed(3)) * 3 + 1

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from torch import nn
 
 from asrnorm import ops
-from asrnorm.errors import InputError
+from asrnorm.core.errors import InputError
 from asrnorm.norms import ARNorm2d, ASNorm2d, ASRNorm2d
 
 

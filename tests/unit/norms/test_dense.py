@@ -6,7 +6,7 @@ from torch import nn
 from torch.nn.utils import parametrizations, prune
 
 import asrnorm
-from asrnorm.errors import InputTypeError
+from asrnorm.core.errors import InputTypeError
 
 pytestmark = pytest.mark.filterwarnings("ignore:`torch.nn.utils.weight_norm` is deprecated")
 X = torch.randn(4, 8, 5, 5, generator=torch.Generator().manual_seed(0))

@@ -7,7 +7,7 @@ import pytest
 import torch
 
 from asrnorm import ASRNorm2d, ops
-from asrnorm.errors import InputError
+from asrnorm.core.errors import InputError
 from asrnorm.norms import dispatch
 
 

@@ -4,7 +4,7 @@ import pytest
 import torch
 from torch import nn
 
-from asrnorm.errors import InputError
+from asrnorm.core.errors import InputError
 from asrnorm.norms import GroupNorm, LayerNorm
 
 X = torch.randn(6, 8, 5, 4, generator=torch.Generator().manual_seed(3)) * 3 + 1

@@ -3,7 +3,7 @@
 import pytest
 import torch
 
-from asrnorm.errors import InputError
+from asrnorm.core.errors import InputError
 from asrnorm.norms import ILMNorm
 
 

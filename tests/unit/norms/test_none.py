@@ -4,7 +4,7 @@ import pytest
 import torch
 
 import asrnorm
-from asrnorm.errors import InputError
+from asrnorm.core.errors import InputError
 from asrnorm.norms import NoNorm
 
 

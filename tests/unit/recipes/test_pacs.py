@@ -2,7 +2,7 @@
 
 import pytest
 
-from asrnorm.errors import InputError
+from asrnorm.core.errors import InputError
 from asrnorm.recipes import recipe
 from asrnorm.recipes.pacs import NUM_TRAIN
 

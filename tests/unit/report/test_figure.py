@@ -3,7 +3,7 @@ import sys
 
 import pytest
 
-from asrnorm.errors import MissingDependencyError
+from asrnorm.core.errors import MissingDependencyError
 from asrnorm.report import figure
 
 pytest.importorskip("matplotlib", reason="matplotlib is not installed: pip install 'asrnorm[data]'")

@@ -4,11 +4,11 @@ from statistics import fmean
 
 import pytest
 
-from asrnorm.errors import InputError
+from asrnorm.core.errors import InputError
+from asrnorm.core.results import read_result, write_result
 from asrnorm.report.entry import lay_out
 from asrnorm.report.folder import DASHED, collect_folder
 from asrnorm.report.study import write_report
-from asrnorm.results import read_result, write_result
 from asrnorm.studies import get_study
 from asrnorm.studies.plan import iterate_specs
 from helpers.made_up_run import make_up_divergence, make_up_runs

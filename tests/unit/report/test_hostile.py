@@ -9,10 +9,10 @@ from html.parser import HTMLParser
 import pytest
 
 from asrnorm.cli.main import main
-from asrnorm.errors import InputError
+from asrnorm.core.errors import InputError
+from asrnorm.core.results import read_result
 from asrnorm.report.folder import collect_folder
 from asrnorm.report.study import write_report
-from asrnorm.results import read_result
 from asrnorm.studies import collect
 from helpers.hostile_run import SCRIPT, make_hostile_runs
 from helpers.made_up_run import make_up_runs

@@ -2,7 +2,7 @@ import json
 
 import pytest
 
-from asrnorm.errors import UnknownNameError
+from asrnorm.core.errors import UnknownNameError
 from asrnorm.report.markdown import render_study, rewrite
 from asrnorm.studies import get_study, keep
 from helpers.made_up_run import make_up_runs

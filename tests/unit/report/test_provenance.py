@@ -1,9 +1,9 @@
 from dataclasses import replace
 
+from asrnorm.core.results import read_result, write_result
 from asrnorm.report.folder import collect_folder
 from asrnorm.report.markdown import render_overview, render_study
 from asrnorm.report.provenance import link_sources, provenance
-from asrnorm.results import read_result, write_result
 from asrnorm.studies import collect, get_study, keep
 from helpers.made_up_run import make_up_runs
 

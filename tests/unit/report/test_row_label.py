@@ -1,6 +1,6 @@
 """Rows of one recipe are told apart by what was set."""
 
-from asrnorm.config import content_hash, override
+from asrnorm.core.config import content_hash, override
 from asrnorm.recipes import recipe
 from asrnorm.report.row_label import label_rows
 

@@ -5,7 +5,7 @@ from dataclasses import asdict, replace
 
 import pytest
 
-from asrnorm.config import run_name
+from asrnorm.core.config import run_name
 from asrnorm.data import create_suite
 from asrnorm.studies import Cell, Comparison, Evaluation, Measure, Row, RunSpec, Study, collect, get_study, keep
 from helpers.made_up_run import make_up_divergence

@@ -5,7 +5,7 @@ import math
 import pytest
 import torch
 
-from asrnorm.config import OptimConfig
+from asrnorm.core.config import OptimConfig
 from asrnorm.norms import ASRNorm2d
 from asrnorm.recipes import recipe
 from asrnorm.studies.decay import decay_curve, decay_logit

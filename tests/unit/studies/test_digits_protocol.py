@@ -4,7 +4,7 @@ import dataclasses
 
 import pytest
 
-from asrnorm.config import content_hash
+from asrnorm.core.config import content_hash
 from asrnorm.studies import get_study
 from asrnorm.studies.digits import COLUMNS
 

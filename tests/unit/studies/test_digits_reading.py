@@ -2,7 +2,7 @@
 
 import pytest
 
-from asrnorm.config import content_hash
+from asrnorm.core.config import content_hash
 from asrnorm.studies import collect, get_study
 from asrnorm.studies.digits import OURS
 from asrnorm.studies.digits_reading import CHANGES

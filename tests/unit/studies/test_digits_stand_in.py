@@ -2,7 +2,7 @@
 
 import pytest
 
-from asrnorm.config import content_hash
+from asrnorm.core.config import content_hash
 from asrnorm.studies import get_study, keep
 from asrnorm.studies.collect import collect
 from asrnorm.studies.digits_stand_in import _LEFT_OUT

@@ -1,8 +1,8 @@
 """Figures: corruptions and attacks named in studies are those that results have."""
 
 from asrnorm.audit.plan import GROUPS as AUDITED
-from asrnorm.data.corruption import CORRUPTIONS
-from asrnorm.evaluation.attack import ATTACKS
+from asrnorm.data.corruptions import CORRUPTIONS
+from asrnorm.evaluation.attacks import ATTACKS
 from asrnorm.studies import get_study
 from asrnorm.studies.cifar10c_norm import ATTACKS as NAMED
 from asrnorm.studies.domain import matches

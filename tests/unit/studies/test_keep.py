@@ -6,9 +6,9 @@ from dataclasses import replace
 
 import pytest
 
-from asrnorm.config import content_hash
-from asrnorm.errors import InputError
-from asrnorm.results import read_result, write_result
+from asrnorm.core.config import content_hash
+from asrnorm.core.errors import InputError
+from asrnorm.core.results import read_result, write_result
 from asrnorm.studies import (
     Cell,
     Evaluation,

@@ -6,8 +6,8 @@ import shutil
 import numpy as np
 import pytest
 
-from asrnorm.config import run_name
-from asrnorm.errors import InputError
+from asrnorm.core.config import run_name
+from asrnorm.core.errors import InputError
 from asrnorm.studies import ANALYSIS_FILES, get_study, keep, plan
 from asrnorm.studies.curve import read_log
 from asrnorm.studies.keep import COMPONENTS, reduce_statistics

@@ -1,6 +1,6 @@
 import pytest
 
-from asrnorm.config import content_hash
+from asrnorm.core.config import content_hash
 from asrnorm.studies import collect, get_study
 from asrnorm.studies.pacs_reading import COLUMNS
 from asrnorm.studies.reading import CHOOSE_BY

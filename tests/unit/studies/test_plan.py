@@ -4,8 +4,8 @@ from dataclasses import replace
 
 import pytest
 
-from asrnorm.config import content_hash, run_name
-from asrnorm.launch.job import gather_jobs
+from asrnorm.core.config import content_hash, run_name
+from asrnorm.launch.jobs import gather_jobs
 from asrnorm.studies import ANALYSIS_FILES, Cell, Evaluation, Measure, Row, RunSpec, Study, get_study, plan
 from asrnorm.studies.keep import format_lines
 from helpers.study_case import make_result, put_result

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scipy import stats
 
-from asrnorm.errors import InputError
+from asrnorm.core.errors import InputError
 from asrnorm.studies import get_study
 from asrnorm.studies.significance import (
     Summary,

@@ -5,8 +5,8 @@ from typing import get_args
 
 import pytest
 
-from asrnorm.config import Scale, content_hash
-from asrnorm.errors import UnknownNameError
+from asrnorm.core.config import Scale, content_hash
+from asrnorm.core.errors import UnknownNameError
 from asrnorm.recipes import RECIPES, recipe
 from asrnorm.studies import ANALYSIS_FILES, get_study, list_studies
 from asrnorm.studies.plan import iterate_specs

@@ -5,7 +5,7 @@ from dataclasses import replace
 import pytest
 import torch
 
-from asrnorm.errors import ConversionError, InputError
+from asrnorm.core.errors import ConversionError, InputError
 from asrnorm.models import MODELS, create_model
 from asrnorm.norms import NORMS
 from asrnorm.recipes import recipe

@@ -2,7 +2,7 @@ import pytest
 import torch
 
 from asrnorm.data.augment import random_crop_flip
-from asrnorm.training.augmentation import augment_images, draw_augmentation
+from asrnorm.training.batches import augment_images, draw_augmentation
 
 
 def generator():

@@ -2,11 +2,11 @@ import numpy as np
 import pytest
 import torch
 
+from asrnorm.core.distributed import World
+from asrnorm.core.errors import InputError
 from asrnorm.data import ImageSet
 from asrnorm.data.pool import Pool
-from asrnorm.errors import InputError
-from asrnorm.training.batch import Batches
-from asrnorm.world import World
+from asrnorm.training.batches import Batches
 
 
 def make_pool(count=10):

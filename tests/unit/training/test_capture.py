@@ -3,7 +3,7 @@
 import pytest
 import torch
 
-from asrnorm.config import OptimConfig
+from asrnorm.core.config import OptimConfig
 from asrnorm.methods import Method
 from asrnorm.training import capture as capture_module
 from asrnorm.training.capture import CapturedSteps

@@ -8,8 +8,8 @@ import pytest
 import torch
 from torch import nn
 
-from asrnorm import graph
-from asrnorm.config import OptimConfig
+from asrnorm.core import cuda_graph as graph
+from asrnorm.core.config import OptimConfig
 from helpers.captured_run import CPU, CUDA, STEPS, assert_equal, fit, make, outcome
 from helpers.tiny_run import Choice, ToyNet, pretrained_config, small_method, tiny_config, write_weights
 

@@ -9,13 +9,12 @@ import numpy as np
 import pytest
 import torch
 
-from asrnorm import storage
-from asrnorm.config import OptimConfig, to_mapping
+from asrnorm.core import files as storage
+from asrnorm.core.config import OptimConfig, to_mapping
+from asrnorm.core.errors import InputError, StorageError
 from asrnorm.data import ImageSet
 from asrnorm.data.pool import Pool
-from asrnorm.errors import InputError, StorageError
-from asrnorm.training.checkpoint import SCHEMA, CheckpointStore, pack, unpack
-from asrnorm.training.pool_part import DamagedError
+from asrnorm.training.checkpoint import SCHEMA, CheckpointStore, DamagedError, pack, unpack
 from helpers.tiny_run import Choice, tiny_config
 
 

@@ -7,10 +7,10 @@ import torch
 from safetensors.torch import load_file
 
 from asrnorm import recipe
-from asrnorm.config import Choice, content_hash
-from asrnorm.errors import InputError
+from asrnorm.core.config import Choice, content_hash
+from asrnorm.core.errors import InputError
 from asrnorm.evaluation.inference import Inference
-from asrnorm.evaluation.shard import thin
+from asrnorm.evaluation.score import thin
 from asrnorm.norms import NORMS, ASRNorm2d
 from asrnorm.training.assembly import check_config
 from asrnorm.training.run import load_run, run

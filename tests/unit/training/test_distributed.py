@@ -1,8 +1,8 @@
 import pytest
 import torch
 
-from asrnorm.diagnosis import DEVICE_VARIABLE
-from asrnorm.errors import InputError
+from asrnorm.core.errors import InputError
+from asrnorm.core.settings import DEVICE_VARIABLE
 from asrnorm.training.distributed import choose_device
 
 

@@ -4,7 +4,7 @@ from torch import nn
 
 from asrnorm.methods import Batch
 from asrnorm.norms import ASRNorm2d
-from asrnorm.training.divergence import describe_origin, find_not_finite
+from asrnorm.training.trainer import describe_origin, find_not_finite
 
 
 def network():

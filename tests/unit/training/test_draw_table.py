@@ -1,6 +1,6 @@
 import torch
 
-from asrnorm.training.draw_table import DrawTable
+from asrnorm.training.batches import DrawTable
 
 CPU = torch.device("cpu")
 

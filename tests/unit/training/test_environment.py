@@ -3,8 +3,8 @@ import json
 import pytest
 import torch
 
-from asrnorm.training.environment import describe_environment, record_environment
-from asrnorm.world import ALONE
+from asrnorm.core.distributed import ALONE
+from asrnorm.training.log import describe_environment, record_environment
 
 
 def test_a_run_that_goes_on_elsewhere_says_so(tmp_path):

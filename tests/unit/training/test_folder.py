@@ -5,9 +5,9 @@ from pathlib import Path
 
 import pytest
 
-from asrnorm import storage
-from asrnorm.errors import InputError, StorageError
-from asrnorm.training.folder import RunFolder, refuse_other, write_run_file
+from asrnorm.core import files as storage
+from asrnorm.core.errors import InputError, StorageError
+from asrnorm.training.run_folder import RunFolder, refuse_other, write_run_file
 from helpers.tiny_run import Choice, tiny_config
 
 
@@ -115,7 +115,7 @@ def test_starting_over_that_is_killed_leaves_a_folder_that_can_be_started_over(t
         raise KeyboardInterrupt
 
     with monkeypatch.context() as patch:
-        patch.setattr("asrnorm.training.folder.shutil.rmtree", kill)
+        patch.setattr("asrnorm.training.run_folder.shutil.rmtree", kill)
         with pytest.raises(KeyboardInterrupt):
             take(tmp_path, fresh=True)
     take(tmp_path, fresh=True)

@@ -4,13 +4,12 @@ import json
 import pytest
 import torch
 
+from asrnorm.core.distributed import ALONE
+from asrnorm.core.errors import DivergenceError
 from asrnorm.data.pool import Pool
-from asrnorm.errors import DivergenceError
 from asrnorm.training import load_run, run
-from asrnorm.training.assembly import build_method, build_model
-from asrnorm.training.preparation import prepare_model
+from asrnorm.training.assembly import build_method, build_model, prepare_model
 from asrnorm.training.trainer import Trainer
-from asrnorm.world import ALONE
 from helpers.tiny_run import Choice, ToySuite, kept_pool, pretrained_config, tiny_config, write_weights
 
 pytestmark = pytest.mark.gpu

@@ -3,8 +3,8 @@ import threading
 
 import pytest
 
-from asrnorm.errors import StorageError
-from asrnorm.results import read_log_rows
+from asrnorm.core.errors import StorageError
+from asrnorm.core.results import read_log_rows
 from asrnorm.training.log import RunLog
 
 

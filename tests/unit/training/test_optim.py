@@ -3,9 +3,9 @@ import copy
 import pytest
 import torch
 
-from asrnorm.config import OptimConfig
 from asrnorm.conversion import convert
-from asrnorm.errors import InputError
+from asrnorm.core.config import OptimConfig
+from asrnorm.core.errors import InputError
 from asrnorm.norms import ASRNorm2d, BatchInstanceNorm, BatchNorm
 from asrnorm.training.optim import (
     _keep_on_device,

@@ -4,7 +4,7 @@ from importlib import import_module
 
 import pytest
 
-from asrnorm.results import read_result
+from asrnorm.core.results import read_result
 from asrnorm.training import run
 from helpers.tiny_run import Choice, model_bytes, tiny_config
 

@@ -7,13 +7,12 @@ from importlib import import_module
 import pytest
 import torch
 
-from asrnorm.config import OptimConfig
+from asrnorm.core.config import OptimConfig
+from asrnorm.core.errors import ConversionError, InputError
 from asrnorm.data.pool import Pool
-from asrnorm.errors import ConversionError, InputError
 from asrnorm.training import run
-from asrnorm.training.assembly import build_model
-from asrnorm.training.batch import Batches
-from asrnorm.training.preparation import prepare_model
+from asrnorm.training.assembly import build_model, prepare_model
+from asrnorm.training.batches import Batches
 from helpers.tiny_run import Choice, ToySuite, pretrained_config, tiny_config, write_weights
 
 CPU = torch.device("cpu")

@@ -2,8 +2,8 @@ import io
 
 from rich.console import Console
 
-from asrnorm import progress as module
-from asrnorm.training.progress import RunProgress
+from asrnorm.core import progress as module
+from asrnorm.training.log import RunProgress
 
 ROW = {"loss": 0.25, "accuracy": 0.5}
 

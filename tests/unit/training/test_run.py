@@ -6,15 +6,15 @@ import numpy as np
 import pytest
 import torch
 
-from asrnorm.config import run_name
-from asrnorm.errors import (
+from asrnorm.core.config import run_name
+from asrnorm.core.errors import (
     InputError,
     InputTypeError,
     StorageError,
     UnknownNameError,
 )
+from asrnorm.core.results import read_result
 from asrnorm.norms import NORMS
-from asrnorm.results import read_result
 from asrnorm.training import load_run, run
 from helpers.tiny_run import Choice, ToySuite, logged_steps, model_bytes, tiny_config
 

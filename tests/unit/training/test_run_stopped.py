@@ -10,8 +10,8 @@ from importlib import import_module
 import pytest
 import torch
 
-from asrnorm import storage
-from asrnorm.errors import DivergenceError, InterruptedRunError, StorageError
+from asrnorm.core import files as storage
+from asrnorm.core.errors import DivergenceError, InterruptedRunError, StorageError
 from asrnorm.training import run
 from asrnorm.training.checkpoint import CheckpointStore
 from helpers import tiny_run

@@ -10,8 +10,8 @@ from importlib import import_module
 import pytest
 from PIL import Image
 
-from asrnorm.errors import InputError, InterruptedRunError
-from asrnorm.results import read_result
+from asrnorm.core.errors import InputError, InterruptedRunError
+from asrnorm.core.results import read_result
 from asrnorm.studies.store import read_origin
 from asrnorm.training import load_run, run
 from helpers.published import write_folder
@@ -72,7 +72,7 @@ def test_attacks_have_the_seed_of_the_run_and_keep_to_the_limit(tmp_path, monkey
         noted.append((len(data), settings["seed"], settings["batch_size"]))
         return {"fgsm-8": 0.5}
 
-    monkeypatch.setattr("asrnorm.evaluation.adversarial.score_attacks", score_attacks)
+    monkeypatch.setattr("asrnorm.evaluation.attacks.score_attacks", score_attacks)
     result = run(tiny_config(steps=1, seed=3, adversarial=True, evaluate_limit=7), tmp_path)
     assert noted == [(7, 3, 16)]
     assert result.adversarial == {"fgsm-8": 0.5}

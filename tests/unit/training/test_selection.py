@@ -3,11 +3,11 @@ import pytest
 import torch
 from PIL import Image
 
+from asrnorm.core.distributed import ALONE
+from asrnorm.core.errors import InputError
 from asrnorm.data import FileSet, ImageSet
-from asrnorm.errors import InputError
 from asrnorm.evaluation.shift import shift_images
 from asrnorm.training.selection import Selector, create_measure, hold_out, needs_hold_out, validate
-from asrnorm.world import ALONE
 from helpers.tiny_run import Choice, ToyNet, ToySuite, tiny_config
 
 CPU = torch.device("cpu")

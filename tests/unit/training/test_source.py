@@ -7,10 +7,10 @@ from dataclasses import replace
 import pytest
 
 import asrnorm
+from asrnorm.core.errors import InputError
 from asrnorm.data import create_suite
-from asrnorm.errors import InputError
-from asrnorm.training.environment import record_environment
-from asrnorm.training.source import (
+from asrnorm.training.log import record_environment
+from asrnorm.training.run_folder import (
     describe_source,
     read_listing,
     refuse_changed_images,

@@ -4,15 +4,15 @@ from functools import partial
 import pytest
 import torch
 
+from asrnorm.core.distributed import ALONE
+from asrnorm.core.errors import DivergenceError
+from asrnorm.core.schedule import rate_factor
 from asrnorm.data.pool import Pool
-from asrnorm.errors import DivergenceError
-from asrnorm.schedule import rate_factor
 from asrnorm.training import run
 from asrnorm.training.assembly import build_method, build_model
 from asrnorm.training.checkpoint import CheckpointStore
 from asrnorm.training.log import RunLog
 from asrnorm.training.trainer import Trainer
-from asrnorm.world import ALONE
 from helpers import tiny_run
 from helpers.tiny_run import Choice, ToySuite, tiny_config
 

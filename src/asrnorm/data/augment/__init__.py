@@ -1,5 +1,16 @@
 """Augmentation of whole batches of uint8 images on their device, from a given generator, with Pillow's arithmetic."""
 
+from asrnorm.data.augment.color import (
+    autocontrast,
+    brightness,
+    color,
+    contrast,
+    grayscale,
+    sharpness,
+    shift_channel,
+    shift_hue,
+    solarize,
+)
 from asrnorm.data.augment.compose import (
     CIFAR_EVAL,
     CIFAR_TRAIN,
@@ -13,12 +24,8 @@ from asrnorm.data.augment.compose import (
     ToFloat,
     to_float,
 )
-from asrnorm.data.augment.crop import random_crop_flip
-from asrnorm.data.augment.enhance import brightness, color, contrast, grayscale, sharpness
-from asrnorm.data.augment.hue import shift_hue
-from asrnorm.data.augment.resample import resize
+from asrnorm.data.augment.geometry import random_crop_flip, resize
 from asrnorm.data.augment.rsda import IDENTITY, RSDA_OPERATIONS, apply_named, apply_tuple, draw_tuples
-from asrnorm.data.augment.tone import autocontrast, shift_channel, solarize
 
 __all__ = [
     "CIFAR_EVAL",

@@ -12,8 +12,8 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from asrnorm.data.augment.resample import num_taps
-from asrnorm.diagnosis import BACKEND_VARIABLE, LEAST_FUSED_CAPABILITY
+from asrnorm.core.settings import BACKEND_VARIABLE, LEAST_FUSED_CAPABILITY
+from asrnorm.data.augment.geometry import num_taps
 
 Fused = Callable[..., Tensor]
 """`apply_fused` of `triton/rsda.py`, which takes images, ops, levels, the values of the grids, and units for float

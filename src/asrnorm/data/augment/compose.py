@@ -11,13 +11,11 @@ from functools import partial
 import torch
 from torch import Tensor
 
-from asrnorm.data.augment.batch import check_images, constant
-from asrnorm.data.augment.crop import random_crop_flip
-from asrnorm.data.augment.input_size import PACS_CROP
+from asrnorm.data.augment.base import check_images, constant
+from asrnorm.data.augment.geometry import PACS_CROP, random_crop_flip, resize
 from asrnorm.data.augment.pacs import random_pacs
-from asrnorm.data.augment.resample import resize
-from asrnorm.data.base import IMAGENET_MEAN, IMAGENET_STD
-from asrnorm.data.cifar10c import CIFAR10C
+from asrnorm.data.suites.base import IMAGENET_MEAN, IMAGENET_STD
+from asrnorm.data.suites.cifar10c import CIFAR10C
 
 Augmentation = Callable[[Tensor, torch.Generator], Tensor]
 """Takes uint8 images `(n, 3, h, w)` and a generator on their device; returns uint8 images or float input."""

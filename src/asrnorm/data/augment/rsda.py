@@ -12,9 +12,11 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from asrnorm.core.errors import InputError, UnknownNameError, describe_unknown
 from asrnorm.data.augment.backend import find_fused
-from asrnorm.data.augment.batch import Parameter, check_images
-from asrnorm.data.augment.enhance import (
+from asrnorm.data.augment.base import Parameter, check_images
+from asrnorm.data.augment.color import (
+    autocontrast,
     blend,
     brightness,
     color,
@@ -23,10 +25,11 @@ from asrnorm.data.augment.enhance import (
     luma,
     mean_luma,
     sharpness,
+    shift_channel,
     smooth,
+    solarize,
+    stretch,
 )
-from asrnorm.data.augment.tone import autocontrast, shift_channel, solarize, stretch
-from asrnorm.errors import InputError, UnknownNameError, describe_unknown
 
 IDENTITY = -1
 """The operation index that leaves an image as it is, for tuples shorter than the tensor that holds them."""

@@ -16,8 +16,8 @@ from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 from typing import IO, Any, cast
 
+from asrnorm.core.errors import AsrnormError, FetchError, InputError
 from asrnorm.data.fetch.entry import locate
-from asrnorm.errors import AsrnormError, FetchError, InputError
 
 CHUNK = 1 << 20
 # A tar header (long name, pax record) is read in one piece; the formats we unpack never need more than this.

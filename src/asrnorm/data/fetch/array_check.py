@@ -8,10 +8,10 @@ import platform
 from pathlib import Path
 from typing import Any
 
+from asrnorm.core.errors import InputError
 from asrnorm.data.fetch.checksum import compute
 from asrnorm.data.fetch.entry import File
 from asrnorm.data.fetch.examine import DAMAGED, PRESENT
-from asrnorm.errors import InputError
 
 RECORD = "generated.json"
 EXACT = frozenset(

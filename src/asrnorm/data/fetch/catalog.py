@@ -1,9 +1,9 @@
 """What can be fetched: every public set by the word that the command line knows it by."""
 
+from asrnorm.core.errors import UnknownNameError, describe_unknown
 from asrnorm.data.fetch.digit_entry import MNIST, MNIST_M, SVHN, SYN, USPS
 from asrnorm.data.fetch.entry import PublicSet
 from asrnorm.data.fetch.image_entry import CIFAR10, CIFAR10C, FROST, PACS, RESNET18
-from asrnorm.errors import UnknownNameError, describe_unknown
 
 CATALOG = {entry.name: entry for entry in (MNIST, USPS, SVHN, MNIST_M, SYN, CIFAR10, CIFAR10C, FROST, PACS, RESNET18)}
 
@@ -19,7 +19,7 @@ def find_set(name: str) -> PublicSet:
         'CIFAR-10'
         >>> find_set("cifar")
         Traceback (most recent call last):
-        asrnorm.errors.UnknownNameError: unknown data set 'cifar'; did you mean 'cifar10'? Known: cifar10, ...
+        asrnorm.core.errors.UnknownNameError: unknown data set 'cifar'; did you mean 'cifar10'? Known: cifar10, ...
     """
     try:
         return CATALOG[name]

@@ -8,7 +8,7 @@ import json
 from pathlib import Path, PurePosixPath
 from typing import TYPE_CHECKING
 
-from asrnorm.errors import InputError
+from asrnorm.core.errors import InputError
 
 if TYPE_CHECKING:  # numpy is imported where it is used, so that the command line starts quickly
     import numpy as np

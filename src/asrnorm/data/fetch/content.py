@@ -10,9 +10,9 @@ from collections import Counter
 from pathlib import Path
 from typing import Any
 
+from asrnorm.core.errors import InputError, first_line
 from asrnorm.data.reader.listing import read_listing
 from asrnorm.data.reader.mat import read_digit_mat
-from asrnorm.errors import InputError, first_line
 
 CLASSES = ("dog", "elephant", "giraffe", "guitar", "horse", "house", "person")
 MAX_TEXT = 256 << 20

@@ -17,9 +17,9 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
 
+from asrnorm.core.errors import FetchError, first_line
 from asrnorm.data.fetch.checksum import matches
 from asrnorm.data.fetch.partial_file import PartialFile
-from asrnorm.errors import FetchError, first_line
 
 CHUNK = 256 << 10
 LARGEST = 16 << 30  # where the size is not known beforehand

@@ -5,7 +5,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 
-from asrnorm.errors import InputError
+from asrnorm.core.errors import InputError
 
 Content = Callable[[Path], str]
 """Looks at a file or folder: returns what is in it, raises `InputError` where that is not what it should be."""
@@ -118,7 +118,7 @@ def locate(root: Path, path: str) -> Path:
         'data/usps/usps.bz2'
         >>> locate(Path("data"), "../x")
         Traceback (most recent call last):
-        asrnorm.errors.InputError: ../x: leads outside the data folder
+        asrnorm.core.errors.InputError: ../x: leads outside the data folder
     """
     pure = PurePosixPath(path)
     if pure.is_absolute() or ".." in pure.parts:

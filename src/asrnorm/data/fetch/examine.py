@@ -2,9 +2,9 @@
 
 from pathlib import Path
 
+from asrnorm.core.errors import InputError, MissingDependencyError
 from asrnorm.data.fetch.checksum import algorithm_of, compute
 from asrnorm.data.fetch.entry import File
-from asrnorm.errors import InputError, MissingDependencyError
 
 PRESENT, MISSING, DAMAGED = "present", "missing", "damaged"
 PUBLISHED = "the published file"

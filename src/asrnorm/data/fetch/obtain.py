@@ -8,6 +8,8 @@ from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 
+from asrnorm.core.errors import FetchError, InputError
+from asrnorm.core.files import take_lock
 from asrnorm.data.fetch.archive import is_archive
 from asrnorm.data.fetch.catalog import find_set
 from asrnorm.data.fetch.check import Row, check_set, is_complete
@@ -18,8 +20,6 @@ from asrnorm.data.fetch.examine import PRESENT
 from asrnorm.data.fetch.partial_file import MARGIN
 from asrnorm.data.fetch.registry_route import get_package
 from asrnorm.data.fetch.staging import settle, stage_archive, stage_file, wanted_names
-from asrnorm.errors import FetchError, InputError
-from asrnorm.lock import take_lock
 
 WORK = ".fetch"  # below the data folder, so that a rename suffices to put files into place
 Meter = Callable[[str], AbstractContextManager[Progress]]

@@ -6,7 +6,7 @@ import shutil
 from pathlib import Path
 from typing import Any
 
-from asrnorm.errors import FetchError
+from asrnorm.core.errors import FetchError
 
 MARGIN = 64 << 20  # left free on the disk
 

@@ -12,8 +12,8 @@ import subprocess
 import sys
 from pathlib import Path
 
+from asrnorm.core.errors import FetchError
 from asrnorm.data.fetch.download import Progress, download, read_json
-from asrnorm.errors import FetchError
 
 PATIENCE = 1800.0  # seconds for a client: 139 MB over a slow line
 

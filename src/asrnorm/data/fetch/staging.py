@@ -5,13 +5,13 @@ import os
 import shutil
 from pathlib import Path
 
+from asrnorm.core.errors import FetchError, InputError
+from asrnorm.core.files import sync_file
 from asrnorm.data.fetch.archive import unpack
 from asrnorm.data.fetch.check import Row, check_file
 from asrnorm.data.fetch.cifar_package import rebuild_batches, wanted_member
 from asrnorm.data.fetch.entry import File, PublicSet, locate
 from asrnorm.data.fetch.examine import DAMAGED
-from asrnorm.errors import FetchError, InputError
-from asrnorm.storage import sync_file
 
 FEW = 64  # files that are synced one by one
 

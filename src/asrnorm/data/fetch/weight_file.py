@@ -2,9 +2,9 @@
 
 from pathlib import Path
 
+from asrnorm.core.errors import InputError
+from asrnorm.core.settings import data_folder
 from asrnorm.data.fetch.catalog import CATALOG
-from asrnorm.diagnosis import data_folder
-from asrnorm.errors import InputError
 
 
 def find_weights(name: str) -> Path:

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from asrnorm.errors import InputError, first_line
+from asrnorm.core.errors import InputError, first_line
 
 _MOST_HEADER = 1 << 16
 

@@ -5,9 +5,9 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
+from asrnorm.core.errors import InputError
 from asrnorm.data.reader.pickled import read_pickled
 from asrnorm.data.reader.stream import read_bytes
-from asrnorm.errors import InputError
 
 NUM_CLASSES = 10
 SIDE = 32

@@ -10,8 +10,8 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
+from asrnorm.core.errors import InputError
 from asrnorm.data.reader.stream import read_bytes
-from asrnorm.errors import InputError
 
 MOST_BYTES = 1 << 30
 _UBYTE = 8

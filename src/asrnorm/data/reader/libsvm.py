@@ -6,8 +6,8 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
+from asrnorm.core.errors import InputError
 from asrnorm.data.reader.stream import read_bytes
-from asrnorm.errors import InputError
 
 MOST_BYTES = 1 << 28
 MOST_VALUES = 1 << 27  # half a gigabyte of float32; a line may leave out every value it has

@@ -2,8 +2,8 @@
 
 from pathlib import Path
 
+from asrnorm.core.errors import InputError
 from asrnorm.data.reader.stream import read_bytes
-from asrnorm.errors import InputError
 
 MOST_BYTES = 1 << 26
 

@@ -5,8 +5,8 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
+from asrnorm.core.errors import InputError
 from asrnorm.data.reader.matlab import read_matlab
-from asrnorm.errors import InputError
 
 MOST_IMAGES = 600_000  # the largest published file, SVHN extra, has 531,131
 SIDE = 32

@@ -14,8 +14,8 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from asrnorm.core.errors import InputError
 from asrnorm.data.reader.stream import read_bytes
-from asrnorm.errors import InputError
 
 MOST_BYTES = 1 << 31  # the largest published file, SVHN extra, holds 1.6 GB of pixels
 _HEADER = 128

@@ -13,8 +13,8 @@ from typing import Any
 
 import numpy as np
 
+from asrnorm.core.errors import InputError, first_line
 from asrnorm.data.reader.stream import read_bytes
-from asrnorm.errors import InputError, first_line
 
 _ALLOWED = frozenset(
     {

@@ -7,7 +7,7 @@ import zlib
 from pathlib import Path
 from typing import IO, Any
 
-from asrnorm.errors import InputError
+from asrnorm.core.errors import InputError
 
 _BLOCK = 1 << 20
 _OPENERS: dict[bytes, Any] = {b"\x1f\x8b": gzip.open, b"BZ": bz2.open}

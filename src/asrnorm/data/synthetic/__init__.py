@@ -1,5 +1,5 @@
 """Domains made on this machine from what lies inside wheels: no download, no committed image, the same every time."""
 
 from asrnorm.data.synthetic.digits_mini import build_digits_mini as build_digits_mini
-from asrnorm.data.synthetic.mnist_m import build_mnist_m as build_mnist_m
-from asrnorm.data.synthetic.syn_like import build_syn_like as build_syn_like
+from asrnorm.data.synthetic.digits_mini import build_mnist_m as build_mnist_m
+from asrnorm.data.synthetic.digits_mini import build_syn_like as build_syn_like

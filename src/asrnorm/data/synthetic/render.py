@@ -1,4 +1,9 @@
-"""Printed digits in many fonts: colors, gradients, blur, rotation, and neighbors that distract."""
+"""Random colors that can be told apart.
+
+Printed digits in many fonts: colors, gradients, blur, rotation, and neighbors that distract.
+
+Handwritten digits in colored ink: dark on light as often as light on dark.
+"""
 
 from dataclasses import dataclass
 
@@ -6,8 +11,51 @@ import numpy as np
 from numpy.typing import NDArray
 from PIL import Image, ImageDraw
 
-from asrnorm.data.synthetic.color import sample_color_pairs
-from asrnorm.data.synthetic.font import DIGIT_FONTS, load_font
+from asrnorm.data.synthetic.sources import DIGIT_FONTS, load_font
+
+_LUMA = np.array([0.299, 0.587, 0.114])  # ITU-R BT.601, what Pillow's "L" uses
+_DRAWS = 64
+
+
+def luma(colors: NDArray[np.floating]) -> NDArray[np.floating]:
+    """Return the brightness, 0 to 255, of RGB colors along the last axis.
+
+    Example:
+        >>> float(luma(np.array([255.0, 255.0, 255.0])).round(6))
+        255.0
+    """
+    return colors @ _LUMA
+
+
+def sample_color_pairs(
+    count: int, contrast: float, light_share: float, generator: np.random.Generator
+) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+    """Draw stroke and ground colors, uniform over all pairs that are far enough apart in brightness.
+
+    Args:
+        count: how many pairs.
+        contrast: least difference in brightness, 0 to about 150.
+        light_share: how often the stroke is the lighter one, 0 to 1.
+        generator: the only source of randomness.
+
+    Returns:
+        Two arrays `(count, 3)` of values from 0 to 255: strokes, grounds.
+
+    Example:
+        >>> strokes, grounds = sample_color_pairs(5, 80, 0.0, np.random.default_rng(0))
+        >>> bool((luma(grounds) - luma(strokes) >= 80).all())
+        True
+    """
+    draws = generator.uniform(0, 255, (count, _DRAWS, 2, 3))
+    difference = luma(draws[:, :, 0]) - luma(draws[:, :, 1])
+    # The first draw that suffices; where none of the 64 does, the best one.
+    suffices = np.abs(difference) >= contrast
+    best = np.where(suffices.any(1), suffices.argmax(1), np.abs(difference).argmax(1))
+    pairs, first_is_lighter = draws[np.arange(count), best], difference[np.arange(count), best] > 0
+    swap = first_is_lighter != (generator.random(count) < light_share)
+    pairs[swap] = pairs[swap][:, ::-1]
+    return pairs[:, 0], pairs[:, 1]
+
 
 SIZE = 32
 _SUPERSAMPLING = 2
@@ -148,3 +196,29 @@ def _digit_height(name: str) -> float:
     reference = 100
     _, top, _, bottom = load_font(name, reference).getbbox("8", anchor="ls")
     return (bottom - top) / reference
+
+
+def recolor_strokes(
+    digits_nhw: NDArray[np.uint8], generator: np.random.Generator, *, contrast: float, light_share: float
+) -> NDArray[np.uint8]:
+    """Repaint white-on-black digits with a colored stroke on a colored ground.
+
+    Args:
+        digits_nhw: grey digits.
+        generator: the only source of randomness.
+        contrast: least difference in brightness between stroke and ground, of 255.
+        light_share: how often the stroke stays the lighter one; the others are inverted.
+
+    Returns:
+        Images of shape `(n, h, w, 3)`.
+
+    Example:
+        >>> digit = np.zeros((1, 2, 2), np.uint8); digit[0, 0, 0] = 255
+        >>> painted = recolor_strokes(digit, np.random.default_rng(0), contrast=90, light_share=0)
+        >>> bool(painted[0, 0, 0].sum() < painted[0, 1, 1].sum())
+        True
+    """
+    strokes, grounds = sample_color_pairs(len(digits_nhw), contrast, light_share, generator)
+    coverage = digits_nhw[..., None] / 255
+    painted = grounds[:, None, None] + coverage * (strokes - grounds)[:, None, None]
+    return np.rint(painted).astype(np.uint8)

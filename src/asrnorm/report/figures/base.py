@@ -5,9 +5,9 @@ from importlib import import_module
 from pathlib import Path
 from typing import Any
 
-from asrnorm.config import content_hash, run_name
-from asrnorm.errors import AsrnormError
-from asrnorm.registry import Registry
+from asrnorm.core.config import content_hash, run_name
+from asrnorm.core.errors import AsrnormError
+from asrnorm.core.registry import Registry
 from asrnorm.report.figure import MARKERS, PALETTE
 from asrnorm.studies import Row
 from asrnorm.studies.collect import Collected, RunRecord

@@ -5,9 +5,9 @@ from pathlib import Path
 from statistics import mean
 from typing import Any
 
+from asrnorm.core.results import RunResult
 from asrnorm.report.figure import canvas
 from asrnorm.report.figures.base import FIGURES, NothingToDrawError, legend_beside, look, records_of
-from asrnorm.results import RunResult
 from asrnorm.studies.collect import Collected
 from asrnorm.studies.figure import GROUPS
 

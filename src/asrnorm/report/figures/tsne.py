@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from asrnorm.errors import MissingDependencyError
+from asrnorm.core.errors import MissingDependencyError
 from asrnorm.report.figure import canvas
 from asrnorm.report.figures.base import FIGURES, NothingToDrawError, legend_beside, look, records_of
 from asrnorm.studies import ANALYSIS_FILES

@@ -2,9 +2,9 @@ import numpy as np
 import pytest
 import torch
 
+from asrnorm.core.errors import InputError, InputTypeError
 from asrnorm.data.augment import brightness, random_crop_flip
-from asrnorm.data.augment.batch import check_generator, check_images, constant, in_pieces, per_sample
-from asrnorm.errors import InputError, InputTypeError
+from asrnorm.data.augment.base import check_generator, check_images, constant, in_pieces, per_sample
 from helpers.pictures import pictures
 
 

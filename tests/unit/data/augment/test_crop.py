@@ -4,9 +4,9 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
+from asrnorm.core.errors import InputError
 from asrnorm.data.augment import pillow, random_crop_flip
-from asrnorm.data.augment.crop import reflect, shift_flip
-from asrnorm.errors import InputError
+from asrnorm.data.augment.geometry import reflect, shift_flip
 from helpers.pictures import difference, one_by_one, pictures
 
 

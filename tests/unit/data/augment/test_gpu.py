@@ -23,10 +23,8 @@ from asrnorm.data.augment import (
     solarize,
     to_float,
 )
-from asrnorm.data.augment.crop import shift_flip
-from asrnorm.data.augment.jitter import draw_jitter, jitter_colors
-from asrnorm.data.augment.random_box import draw_boxes
-from asrnorm.data.augment.resample import resize_boxes
+from asrnorm.data.augment.geometry import draw_boxes, resize_boxes, shift_flip
+from asrnorm.data.augment.pacs import draw_jitter, jitter_colors
 from helpers.pictures import pictures
 
 pytestmark = pytest.mark.gpu

@@ -5,7 +5,7 @@ from hypothesis import strategies as st
 from PIL import Image
 
 from asrnorm.data.augment import pillow, shift_hue
-from asrnorm.data.augment.hue import hsv_to_rgb, rgb_to_hsv
+from asrnorm.data.augment.color import hsv_to_rgb, rgb_to_hsv
 from helpers.pictures import difference, one_by_one, pictures, to_batch
 
 VALUES = np.arange(256, dtype=np.uint8)

@@ -3,9 +3,9 @@ import itertools
 import pytest
 import torch
 
-from asrnorm.data.augment import jitter as module
+from asrnorm.data.augment import pacs as module
 from asrnorm.data.augment import pillow
-from asrnorm.data.augment.jitter import Jitter, JitterRange, draw_jitter, jitter_colors
+from asrnorm.data.augment.pacs import Jitter, JitterRange, draw_jitter, jitter_colors
 from helpers.pictures import difference, one_by_one, pictures
 
 ORDERS = torch.tensor(list(itertools.permutations(range(4))))

@@ -2,10 +2,16 @@ import pytest
 import torch
 
 from asrnorm.data.augment import Compose, ToFloat, grayscale, pacs, to_float
-from asrnorm.data.augment.jitter import draw_jitter, jitter_colors
-from asrnorm.data.augment.pacs import PacsDraw, apply_pacs, apply_unfused, draw_pacs, random_pacs
-from asrnorm.data.augment.random_box import draw_boxes
-from asrnorm.data.augment.resample import resize_boxes
+from asrnorm.data.augment.geometry import draw_boxes, resize_boxes
+from asrnorm.data.augment.pacs import (
+    PacsDraw,
+    apply_pacs,
+    apply_unfused,
+    draw_jitter,
+    draw_pacs,
+    jitter_colors,
+    random_pacs,
+)
 from helpers.pictures import pictures
 
 SIZE = (20, 18)

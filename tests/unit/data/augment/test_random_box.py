@@ -4,10 +4,9 @@ import pytest
 import torch
 from scipy import stats
 
+from asrnorm.core.errors import InputError
 from asrnorm.data.augment import pillow
-from asrnorm.data.augment.random_box import draw_boxes
-from asrnorm.data.augment.resample import resize_boxes
-from asrnorm.errors import InputError
+from asrnorm.data.augment.geometry import draw_boxes, resize_boxes
 from helpers.pictures import difference, one_by_one, pictures
 
 

@@ -10,9 +10,8 @@ from PIL import Image
 from PIL.Image import Resampling
 
 from asrnorm.data.augment import RSDA_OPERATIONS, apply_tuple, draw_tuples, pillow, resize
-from asrnorm.data.augment.jitter import draw_jitter, jitter_colors
-from asrnorm.data.augment.random_box import draw_boxes
-from asrnorm.data.augment.resample import resize_boxes
+from asrnorm.data.augment.geometry import draw_boxes, resize_boxes
+from asrnorm.data.augment.pacs import draw_jitter, jitter_colors
 from helpers.pictures import difference, one_by_one, to_batch
 
 pytestmark = pytest.mark.data

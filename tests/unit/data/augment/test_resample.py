@@ -5,9 +5,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from PIL.Image import Resampling
 
+from asrnorm.core.errors import InputError
 from asrnorm.data.augment import pillow, resize
-from asrnorm.data.augment.resample import Boxes, resize_boxes
-from asrnorm.errors import InputError
+from asrnorm.data.augment.geometry import Boxes, resize_boxes
 from helpers.pictures import difference, one_by_one, pictures
 
 ROWS_FIRST = int(PIL.__version__.split(".")[0]) < 13

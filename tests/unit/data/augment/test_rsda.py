@@ -4,9 +4,9 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from asrnorm.core.errors import InputError, UnknownNameError
 from asrnorm.data.augment import IDENTITY, RSDA_OPERATIONS, apply_named, apply_tuple, draw_tuples, pillow
 from asrnorm.data.augment.rsda import apply_unread
-from asrnorm.errors import InputError, UnknownNameError
 from helpers.pictures import difference, one_by_one, pictures, to_batch
 
 PATHS = {"read": apply_tuple, "unread": apply_unread}

@@ -3,9 +3,9 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from asrnorm.core.errors import InputError
 from asrnorm.data.augment import autocontrast, pillow, shift_channel, solarize
-from asrnorm.data.augment.tone import cumulative_histogram
-from asrnorm.errors import InputError
+from asrnorm.data.augment.color import cumulative_histogram
 from helpers.pictures import difference, one_by_one, pictures
 
 

@@ -11,9 +11,9 @@ from pathlib import Path, PurePosixPath
 
 import pytest
 
+from asrnorm.core.errors import FetchError, InputError
 from asrnorm.data.fetch import archive as module
 from asrnorm.data.fetch.archive import Limits, is_archive, unpack
-from asrnorm.errors import FetchError, InputError
 from helpers.archive_file import FILES, keep, make_tar, make_zip
 
 

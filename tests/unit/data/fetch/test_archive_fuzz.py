@@ -11,8 +11,8 @@ from pathlib import Path
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from asrnorm.core.errors import FetchError, InputError
 from asrnorm.data.fetch.archive import Limits, unpack
-from asrnorm.errors import FetchError, InputError
 from helpers.archive_file import keep, make_tar, make_zip
 
 

@@ -3,9 +3,9 @@ from urllib.parse import urlsplit
 
 import pytest
 
+from asrnorm.core.errors import UnknownNameError
 from asrnorm.data.fetch.catalog import CATALOG, find_set, names
 from asrnorm.data.fetch.entry import locate
-from asrnorm.errors import UnknownNameError
 
 LENGTHS = {"md5": 32, "sha1": 40, "sha256": 64}
 SETS = list(CATALOG.values())

@@ -2,9 +2,9 @@ from dataclasses import replace
 
 import pytest
 
+from asrnorm.core.errors import MissingDependencyError, UnknownNameError
 from asrnorm.data.fetch import catalog
 from asrnorm.data.fetch.check import check, check_set
-from asrnorm.errors import MissingDependencyError, UnknownNameError
 from helpers.toy_set import FILES, toy_set
 
 

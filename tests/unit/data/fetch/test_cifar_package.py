@@ -4,8 +4,8 @@ import numpy as np
 import pytest
 from PIL import Image
 
+from asrnorm.core.errors import InputError
 from asrnorm.data.fetch.cifar_package import BATCHES, rebuild_batches
-from asrnorm.errors import InputError
 
 ROWS = 4
 

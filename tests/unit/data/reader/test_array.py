@@ -5,8 +5,8 @@ import struct
 import numpy as np
 import pytest
 
+from asrnorm.core.errors import InputError
 from asrnorm.data.reader.array import open_npy
-from asrnorm.errors import InputError
 from helpers.published import noise
 
 

@@ -7,8 +7,8 @@ import struct
 import numpy as np
 import pytest
 
+from asrnorm.core.errors import InputError
 from asrnorm.data.reader.cifar import read_cifar_binary, read_cifar_python
-from asrnorm.errors import InputError
 from helpers.published import noise, python2_pickle
 
 

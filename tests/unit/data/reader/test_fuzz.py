@@ -14,6 +14,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from scipy.io import savemat
 
+from asrnorm.core.errors import InputError
 from asrnorm.data.folder_listing import list_images
 from asrnorm.data.reader.array import open_npy
 from asrnorm.data.reader.cifar import read_cifar_binary, read_cifar_python
@@ -21,7 +22,6 @@ from asrnorm.data.reader.idx import read_idx
 from asrnorm.data.reader.libsvm import read_usps
 from asrnorm.data.reader.listing import read_listing
 from asrnorm.data.reader.mat import read_digit_mat
-from asrnorm.errors import InputError
 from helpers.published import idx_bytes, noise, python2_pickle, usps_text
 
 MOST_MEMORY = 48 << 20

@@ -5,8 +5,8 @@ import gzip
 import numpy as np
 import pytest
 
+from asrnorm.core.errors import InputError
 from asrnorm.data.reader.idx import read_idx
-from asrnorm.errors import InputError
 from helpers.published import idx_bytes, noise
 
 

@@ -5,8 +5,8 @@ import bz2
 import numpy as np
 import pytest
 
+from asrnorm.core.errors import InputError
 from asrnorm.data.reader.libsvm import read_libsvm, read_usps
-from asrnorm.errors import InputError
 from helpers.published import usps_text
 
 

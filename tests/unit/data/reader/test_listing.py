@@ -2,8 +2,8 @@
 
 import pytest
 
+from asrnorm.core.errors import InputError
 from asrnorm.data.reader.listing import read_listing
-from asrnorm.errors import InputError
 
 
 @pytest.mark.parametrize(

@@ -4,8 +4,8 @@ import numpy as np
 import pytest
 from scipy.io import savemat
 
+from asrnorm.core.errors import InputError
 from asrnorm.data.reader.mat import read_digit_mat
-from asrnorm.errors import InputError
 from helpers.published import noise, write_digit_mat
 
 

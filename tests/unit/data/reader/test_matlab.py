@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 from scipy.io import loadmat, savemat
 
+from asrnorm.core.errors import InputError
 from asrnorm.data.reader.matlab import read_matlab
-from asrnorm.errors import InputError
 from helpers.published import noise
 
 DTYPES = ["f8", "f4", "i1", "u1", "i2", "u2", "i4", "u4", "i8", "u8"]

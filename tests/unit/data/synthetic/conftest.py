@@ -1,6 +1,6 @@
 import pytest
 
-from asrnorm.data.synthetic.mnist_subset import load_mnist_subset
+from asrnorm.data.synthetic.sources import load_mnist_subset
 
 
 @pytest.fixture(scope="session", autouse=True)

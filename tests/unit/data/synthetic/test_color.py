@@ -2,7 +2,7 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from asrnorm.data.synthetic.color import luma, sample_color_pairs
+from asrnorm.data.synthetic.render import luma, sample_color_pairs
 
 
 def test_luma_is_that_of_pillow():

@@ -5,9 +5,10 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from asrnorm.data.synthetic import build_digits_mini, digits_mini, font
-from asrnorm.data.synthetic.mnist_subset import split_digits
-from asrnorm.errors import MissingDependencyError
+from asrnorm.core.errors import MissingDependencyError
+from asrnorm.data.synthetic import build_digits_mini, digits_mini
+from asrnorm.data.synthetic import sources as font
+from asrnorm.data.synthetic.sources import split_digits
 
 SPLITS = {"mnist_train": 4000, "mnist_val": 500, "mnist_test": 500}
 TARGETS = {"uci": 1797, "blended": 2000, "rendered": 2000, "inverted": 2000}

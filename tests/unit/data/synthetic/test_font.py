@@ -4,9 +4,9 @@ import numpy as np
 import pytest
 from PIL import Image, ImageDraw, ImageFont
 
-from asrnorm.data.synthetic import font
-from asrnorm.data.synthetic.font import DIGIT_FONTS, font_folder, load_font
-from asrnorm.errors import MissingDependencyError
+from asrnorm.core.errors import MissingDependencyError
+from asrnorm.data.synthetic import sources as font
+from asrnorm.data.synthetic.sources import DIGIT_FONTS, font_folder, load_font
 
 
 def bitmap(face, text):

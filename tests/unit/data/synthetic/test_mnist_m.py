@@ -5,9 +5,9 @@ import numpy as np
 import pytest
 from PIL import Image
 
+from asrnorm.core.errors import InputError
 from asrnorm.data.synthetic import build_mnist_m
-from asrnorm.data.synthetic.mnist_m import blend
-from asrnorm.errors import InputError
+from asrnorm.data.synthetic.digits_mini import blend
 
 LABELS = np.arange(20) % 10
 

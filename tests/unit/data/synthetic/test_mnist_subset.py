@@ -2,7 +2,7 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from asrnorm.data.synthetic.mnist_subset import enlarge, split_digits
+from asrnorm.data.synthetic.sources import enlarge, split_digits
 
 
 def test_there_are_500_different_digits_of_each_class(subset):

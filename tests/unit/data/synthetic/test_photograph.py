@@ -5,9 +5,9 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from asrnorm.data.synthetic import dependency
-from asrnorm.data.synthetic.photograph import PHOTOGRAPHS, load_photographs, sample_patches
-from asrnorm.errors import MissingDependencyError
+from asrnorm.core.errors import MissingDependencyError
+from asrnorm.data.synthetic import sources as dependency
+from asrnorm.data.synthetic.sources import PHOTOGRAPHS, load_photographs, sample_patches
 
 
 @pytest.mark.parametrize(("package", "relative"), PHOTOGRAPHS)

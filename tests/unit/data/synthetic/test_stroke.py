@@ -1,6 +1,6 @@
 import numpy as np
 
-from asrnorm.data.synthetic.stroke import recolor_strokes
+from asrnorm.data.synthetic.render import recolor_strokes
 
 
 def test_grey_values_run_from_ground_to_stroke():

@@ -1,6 +1,6 @@
 import numpy as np
 
-from asrnorm.data.synthetic.uci import build_uci, restore_scan
+from asrnorm.data.synthetic.sources import build_uci, restore_scan
 
 
 def load_digits():

@@ -11,8 +11,8 @@ import triton
 import triton.language as tl
 from torch import Tensor
 
+from asrnorm.data.augment.geometry import num_taps
 from asrnorm.data.augment.pacs import PacsDraw
-from asrnorm.data.augment.resample import num_taps
 from asrnorm.data.augment.triton.byte import write_byte
 from asrnorm.data.augment.triton.enhance import blend, gray_of
 from asrnorm.data.augment.triton.hue import turn_hue

@@ -7,7 +7,7 @@ import triton
 import triton.language as tl
 from torch import Tensor
 
-from asrnorm.data.augment.resample import num_taps, shared_taps
+from asrnorm.data.augment.geometry import num_taps, shared_taps
 from asrnorm.data.augment.triton.resample import locate_tile, weigh
 
 _TILE, _WARPS = 1024, 8  # pixels and warps a program, as in `pacs.py`

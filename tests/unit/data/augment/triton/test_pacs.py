@@ -2,7 +2,7 @@ import pytest
 import torch
 
 from asrnorm.data.augment.pacs import PacsDraw, apply_unfused, draw_pacs
-from asrnorm.training.augmentation import augment_images, draw_augmentation
+from asrnorm.training.batches import augment_images, draw_augmentation
 from helpers.interpreter import interpret
 from helpers.pictures import pictures
 

@@ -1,7 +1,7 @@
 import pytest
 import torch
 
-from asrnorm.data.augment.resample import resize
+from asrnorm.data.augment.geometry import resize
 from helpers.interpreter import interpret
 from helpers.pictures import pictures
 

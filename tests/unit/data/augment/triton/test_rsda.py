@@ -3,7 +3,7 @@ import torch
 
 from asrnorm.data.augment import RSDA_OPERATIONS, apply_tuple, draw_tuples
 from asrnorm.data.augment.rsda import apply_unread
-from asrnorm.methods.transformation import transform
+from asrnorm.methods.transformations import transform
 from helpers.interpreter import interpret
 from helpers.pictures import pictures
 

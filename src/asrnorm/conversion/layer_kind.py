@@ -1,0 +1,244 @@
+"""Recognize the norm layers of a network and read what a replacement must inherit from them.
+
+Layers of torchvision and timm are known by class name and attributes, so that neither library need be installed.
+"""
+
+from dataclasses import dataclass
+from inspect import getattr_static
+from typing import Any, TypeGuard
+
+import torch
+from torch import Tensor, nn
+from torch.nn.modules.batchnorm import _BatchNorm
+from torch.nn.modules.instancenorm import _InstanceNorm
+from torch.nn.modules.lazy import LazyModuleMixin
+from torch.nn.utils import parametrize
+
+from asrnorm.norms import BatchNorm, BatchNormTest, GroupNorm, InstanceNorm, LayerNorm, NormLayer
+from asrnorm.norms.asr import RENEWING
+
+KINDS = ("batch", "batch1d", "group", "instance", "layer2d")
+DEFAULT_KINDS = ("batch",)
+
+_KIND_OF_TYPE: dict[type[nn.Module], str] = {
+    nn.BatchNorm1d: "batch1d",
+    nn.BatchNorm2d: "batch",
+    nn.BatchNorm3d: "batch",
+    nn.SyncBatchNorm: "batch",
+    BatchNorm: "batch",
+    BatchNormTest: "batch",
+    nn.GroupNorm: "group",
+    GroupNorm: "group",
+    LayerNorm: "group",
+    InstanceNorm: "instance",
+    nn.InstanceNorm2d: "instance",
+    nn.InstanceNorm3d: "instance",
+}
+# torchvision's, timm's and detectron2's own classes.
+_KIND_OF_FOREIGN_NAME = {
+    "BatchNormAct2d": "batch",
+    "SyncBatchNormAct": "batch",
+    "FrozenBatchNorm2d": "batch",
+    "FrozenBatchNormAct2d": "batch",
+    "GroupNorm": "group",
+    "GroupNorm1": "group",
+    "GroupNormAct": "group",
+    "GroupNorm1Act": "group",
+    "LayerNorm2d": "layer2d",
+    "LayerNormAct2d": "layer2d",
+}
+# Axes of a batch; others than these the layer refuses, or takes for a single image.
+_RANK_OF_TYPE: dict[type, int] = {
+    **dict.fromkeys((nn.BatchNorm2d, nn.InstanceNorm2d), 4),
+    **dict.fromkeys((nn.BatchNorm3d, nn.InstanceNorm3d), 5),
+}
+_TORCH_NORMS = (_BatchNorm, _InstanceNorm, nn.GroupNorm, nn.LayerNorm)
+_FOREIGN_HOMES = ("timm.", "torchvision.", "detectron2.")
+
+# What a subclass may override and still compute what its base does: how it starts, is shown, saved and loaded.
+_NOT_COMPUTED = {
+    "extra_repr",
+    "reset_parameters",
+    "reset_running_stats",
+    "_get_name",
+    "_version",
+    "_load_from_state_dict",
+    "_save_to_state_dict",
+    "get_extra_state",
+    "set_extra_state",
+}
+# Special methods that a call goes through, and values that may be computed by a property instead of kept.
+_CALLED = {"__call__", "__getattr__", "__getattribute__"}
+_VALUES = {"weight", "bias", "running_mean", "running_var", "num_batches_tracked", "eps", "momentum", "training"}
+
+
+@dataclass(frozen=True)
+class Recognized:
+    """A norm layer that can be replaced: what it is, and what it learned."""
+
+    kind: str
+    num_features: int
+    eps: float
+    momentum: float | None = None
+    weight: Tensor | None = None
+    bias: Tensor | None = None
+    running_mean: Tensor | None = None
+    running_var: Tensor | None = None
+    num_batches_tracked: Tensor | None = None
+    drop: nn.Module | None = None
+    act: nn.Module | None = None
+    num_groups: int | None = None
+    input_rank: int | None = None
+    is_synchronized: bool = False
+
+    def factory(self, fallback: dict[str, Any]) -> dict[str, Any]:
+        """Return the device and dtype that a replacement should have."""
+        for tensor in (self.weight, self.running_mean):
+            if tensor is not None:
+                return {"device": tensor.device, "dtype": tensor.dtype}
+        return fallback
+
+    def is_trained(self) -> bool:
+        """Tell whether the layer has seen training: its affine or running values are not those of a fresh one."""
+        if _is_readable(self.num_batches_tracked) and int(self.num_batches_tracked) > 0:
+            return True
+        # A constant gain (ones, or zeros for the last norm of a block) is an initialization.
+        if _is_readable(self.weight) and bool((self.weight != self.weight.flatten()[0]).any()):
+            return True
+        if _is_readable(self.bias) and bool(self.bias.any()):
+            return True
+        if _is_readable(self.running_mean) and bool(self.running_mean.any()):
+            return True
+        # detectron2's frozen layers start with a variance of 1 - eps.
+        return _is_readable(self.running_var) and bool(((self.running_var - 1).abs() > 2 * self.eps).any())
+
+
+@dataclass(frozen=True)
+class Unsupported:
+    """A layer that looks like a norm and is left alone."""
+
+    reason: str
+
+
+def recognize(module: nn.Module) -> Recognized | Unsupported | None:
+    """Say what norm layer a module is; `None` where it is none at all.
+
+    Example:
+        >>> recognize(nn.BatchNorm2d(8)).kind
+        'batch'
+        >>> recognize(nn.Conv2d(3, 8, 1)) is None
+        True
+        >>> recognize(nn.LayerNorm(8)).reason
+        'normalizes the last axis, not the channels of (N, C, ...)'
+    """
+    if isinstance(module, LazyModuleMixin) and module.has_uninitialized_params():
+        if "Norm" in type(module).__name__:
+            return Unsupported("lazy and not initialized; run one batch through the model first")
+        return None
+    if parametrize.is_parametrized(module) and isinstance(module, _TORCH_NORMS):
+        return Unsupported("parametrized; remove the parametrization first")
+    base = _nearest_known(type(module))
+    if base is None or _changed(module, base):
+        return _why_not(module)
+    if any(isinstance(hook, RENEWING) for hook in module._forward_pre_hooks.values()):
+        return Unsupported("pruned, or its weight is renewed at every call; make that permanent first")
+    return _read(module, base)
+
+
+def _why_not(module: nn.Module) -> Unsupported | None:
+    """Why a layer that looks like a norm is left alone; `None` where it does not look like one."""
+    own = type(module)
+    if isinstance(module, NormLayer):
+        return Unsupported(f"is {own.__name__} already")
+    if isinstance(module, _TORCH_NORMS):
+        base = next(c for c in own.__mro__ if _kind(c) is not None or c.__module__.startswith("torch."))
+        if changed := _changed(module, base):
+            return Unsupported(
+                f"an unknown subclass of {base.__name__} that overrides {', '.join(changed)}, which a conversion would "
+                "lose; exchange it yourself for a layer from asrnorm.create_norm"
+            )
+        if base is nn.LayerNorm:
+            return Unsupported("normalizes the last axis, not the channels of (N, C, ...)")
+        return Unsupported(f"{base.__name__} is not a kind that can be converted")
+    if "Norm" in own.__name__ and not list(module.children()):
+        return Unsupported(f"an unknown norm, {own.__module__}.{own.__name__}")
+    return None
+
+
+def _nearest_known(own: type) -> type | None:
+    """The first known norm among a class and those it derives from."""
+    return next((c for c in own.__mro__ if _kind(c) is not None), None)
+
+
+def _kind(own: type) -> str | None:
+    exact = _KIND_OF_TYPE.get(own)
+    return _KIND_OF_FOREIGN_NAME.get(own.__name__) if exact is None and _is_foreign(own) else exact
+
+
+def _is_foreign(own: type) -> bool:
+    return own.__module__.startswith(_FOREIGN_HOMES)
+
+
+def _changed(module: nn.Module, base: type) -> list[str]:
+    """What a layer, or the subclass that it is of, has in another form than its base and may compute otherwise."""
+    own = type(module)
+    methods = {name for name in dir(base) if not name.startswith("__") and callable(getattr_static(base, name))}
+    itself = sorted(methods & vars(module).keys() - _NOT_COMPUTED)
+    if own is base:
+        return itself
+    names = {name for name in dir(base) if not name.startswith("__")} | _CALLED | _VALUES
+    overridden = [
+        name
+        for name in sorted(names - _NOT_COMPUTED)
+        if getattr_static(own, name, None) is not getattr_static(base, name, None)
+    ]
+    return list(dict.fromkeys([*overridden, *itself]))
+
+
+def _read(module: nn.Module, base: type) -> Recognized | Unsupported:
+    kind = _kind(base)
+    assert kind is not None
+    parts = {name: getattr(module, name, None) if _is_foreign(base) else None for name in ("drop", "act")}
+    tensors = {name: getattr(module, name, None) for name in ("weight", "bias", "running_mean", "running_var")}
+    num_features = _num_features(module, tensors["weight"])
+    if num_features is None:
+        return Unsupported("without a number of channels")
+    return Recognized(
+        kind=kind,
+        num_features=num_features,
+        eps=float(getattr(module, "eps", 1e-5)),
+        momentum=getattr(module, "momentum", None),
+        **tensors,
+        num_batches_tracked=getattr(module, "num_batches_tracked", None),
+        drop=_unless_identity(parts["drop"]),
+        act=_unless_identity(parts["act"]),
+        num_groups=getattr(module, "num_groups", None) if kind == "group" else None,
+        input_rank=_RANK_OF_TYPE.get(base, getattr(module, "input_rank", None)),
+        is_synchronized=isinstance(module, nn.SyncBatchNorm),
+    )
+
+
+def _num_features(module: nn.Module, weight: Tensor | None) -> int | None:
+    for name in ("num_features", "num_channels"):
+        if isinstance(getattr(module, name, None), int):
+            return int(getattr(module, name))
+    shape = getattr(module, "normalized_shape", None)
+    if weight is None:
+        return int(shape[0]) if shape is not None else None
+    return int(weight.numel())
+
+
+def _is_readable(tensor: Tensor | None) -> TypeGuard[Tensor]:
+    return tensor is not None and not tensor.is_meta and tensor.numel() > 0
+
+
+def _unless_identity(module: Any) -> nn.Module | None:
+    return module if isinstance(module, nn.Module) and not isinstance(module, nn.Identity) else None
+
+
+def default_factory(model: nn.Module) -> dict[str, Any]:
+    """Return device and dtype of the first floating-point parameter of a model."""
+    for parameter in model.parameters():
+        if parameter.is_floating_point():
+            return {"device": parameter.device, "dtype": parameter.dtype}
+    return {"device": torch.get_default_device(), "dtype": torch.get_default_dtype()}

@@ -1,0 +1,130 @@
+"""Names to things: a dict that refuses clashes and answers a wrong name with the right one."""
+
+import inspect
+from collections.abc import Callable, Iterator, Mapping
+from numbers import Integral, Real
+from pathlib import Path
+from types import NoneType, UnionType
+from typing import Any, Generic, TypeVar, get_args, get_origin, get_type_hints
+
+from asrnorm.core.errors import InputError, InputTypeError, UnknownNameError, describe_unknown
+
+T = TypeVar("T", bound=Callable[..., Any])
+
+_PLAIN: dict[Any, Any] = {bool: bool, int: Integral, float: Real, str: str, Path: Path, NoneType: NoneType}
+
+
+class Registry(Generic[T]):
+    """Maps the words of the command line to classes or functions.
+
+    Args:
+        kind: what the entries are, in the singular; it appears in error messages.
+
+    Example:
+        >>> shapes = Registry("shape")
+        >>> @shapes.register("square")
+        ... def square(*, side: float = 1.0) -> float: return side**2
+        >>> shapes["square"](side=3.0), shapes.names()
+        (9.0, ('square',))
+    """
+
+    def __init__(self, kind: str) -> None:
+        self.kind = kind
+        self._entries: dict[str, T] = {}
+
+    def register(self, name: str) -> Callable[[T], T]:
+        """Return a decorator that adds its target under `name`.
+
+        Raises:
+            ValueError: the name is taken by something else.
+        """
+
+        def add(entry: T) -> T:
+            if name in self._entries:
+                raise ValueError(f"{self.kind} {name!r} is registered already, as {self._entries[name]!r}")
+            self._entries[name] = entry
+            return entry
+
+        return add
+
+    def __getitem__(self, name: str) -> T:
+        if not isinstance(name, str):
+            raise InputTypeError(f"a {self.kind} is asked for by its name, not by {name!r}")
+        try:
+            return self._entries[name]
+        except KeyError:
+            raise UnknownNameError(describe_unknown(self.kind, name, self._entries)) from None
+
+    def __contains__(self, name: object) -> bool:
+        return name in self._entries
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self.names())
+
+    def __len__(self) -> int:
+        return len(self._entries)
+
+    def names(self) -> tuple[str, ...]:
+        """Return all names in alphabetical order."""
+        return tuple(sorted(self._entries))
+
+    def options(self, name: str) -> dict[str, inspect.Parameter]:
+        """Return the keyword-only parameters of an entry: its hyper-parameters."""
+        parameters = inspect.signature(self[name]).parameters.values()
+        return {p.name: p for p in parameters if p.kind is inspect.Parameter.KEYWORD_ONLY}
+
+    def summary(self, name: str) -> str:
+        """Return the first line of the entry's docstring."""
+        return (inspect.getdoc(self[name]) or "").split("\n", 1)[0]
+
+    def check(self, name: str, options: Mapping[str, object]) -> None:
+        """Refuse options that the entry does not take, before any work is done.
+
+        Raises:
+            UnknownNameError: the name or one of the options is unknown.
+            InputError: text where a number is wanted, and the like.
+        """
+        known, kinds = self.options(name), self._kinds(name)
+        for option, value in options.items():
+            is_own = not str(getattr(self[name], "__module__", "")).startswith("asrnorm.")
+            if option not in known and is_own and option in inspect.signature(self[name]).parameters:
+                raise UnknownNameError(
+                    f"option {option!r} of {self.kind} {name!r} must be keyword-only: put * before it in the signature"
+                )
+            if option not in known:
+                raise UnknownNameError(describe_unknown(f"option of {self.kind} {name!r},", option, known))
+            wanted = kinds.get(option, ())
+            if wanted and not any(_is_a(value, kind) for kind in wanted):
+                words = " or ".join(_name(kind) for kind in wanted)
+                raise InputError(f"option {option!r} of {self.kind} {name!r} must be {words}, not {value!r}")
+
+    def _kinds(self, name: str) -> dict[str, tuple[Any, ...]]:
+        """What options must be that are numbers, text, null or so many of these, and nothing else."""
+        entry = self[name]
+        try:
+            hints = get_type_hints(entry.__init__ if inspect.isclass(entry) else entry)
+        except NameError:  # of a type that is imported for type checkers alone
+            return {}
+        kinds = {option: get_args(hint) if isinstance(hint, UnionType) else (hint,) for option, hint in hints.items()}
+        return {option: found for option, found in kinds.items() if all(_is_checked(kind) for kind in found)}
+
+
+def _is_checked(kind: Any) -> bool:
+    if get_origin(kind) is tuple:
+        return all(part in _PLAIN for part in get_args(kind))  # not `tuple[int, ...]`, which the entry checks
+    return kind in _PLAIN
+
+
+def _name(kind: Any) -> str:
+    if get_origin(kind) is tuple:
+        return f"[{', '.join(_name(part) for part in get_args(kind))}]"
+    return "null" if kind is NoneType else str(kind.__name__)
+
+
+def _is_a(value: object, kind: Any) -> bool:
+    if get_origin(kind) is tuple:
+        parts = get_args(kind)
+        if not isinstance(value, list | tuple) or len(value) != len(parts):
+            return False
+        return all(_is_a(one, part) for one, part in zip(value, parts, strict=True))
+    return isinstance(value, _PLAIN[kind]) and (kind is bool or not isinstance(value, bool))

@@ -1,0 +1,226 @@
+"""Blur that is the same everywhere: Gaussian and defocus.
+
+Motion blur, as ImageMagick computes it.
+
+Zoom into the middle of an image, and the blur of a camera that zooms while it exposes.
+
+Glass blur: pixels change places with near ones, between two Gaussian blurs.
+"""
+
+import math
+from functools import lru_cache
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy import ndimage  # type: ignore[import-untyped]
+
+from asrnorm.data.corruptions.base import CORRUPTIONS, Floats, Pixels, Streams, import_opencv, to_pixels, to_unit
+
+_SMALL_DISK = 8  # disks up to this radius are drawn on one 17x17 grid
+
+
+def smooth(x_nhw: Floats, sigma: float, *, mode: str = "nearest", truncate: float = 4.0) -> Floats:
+    """Gaussian over the second and third axes; further axes (channels) stay apart.
+
+    Args:
+        x_nhw: images first; float32 stays float32.
+        sigma: in pixels; 0 leaves the input as it is.
+        mode: border, as scipy names it.
+        truncate: the kernel ends after this many sigmas.
+    """
+    for axis in (1, 2):
+        if sigma > 0:
+            x_nhw = ndimage.gaussian_filter1d(x_nhw, sigma, axis=axis, mode=mode, truncate=truncate)
+    return x_nhw
+
+
+@CORRUPTIONS.register("gaussian_blur")
+def gaussian_blur(images_nhwc: Pixels, _streams: Streams, *, sigma: float) -> Pixels:
+    """Gaussian blur of every channel."""
+    return to_pixels(smooth(to_unit(images_nhwc), sigma))
+
+
+@CORRUPTIONS.register("defocus_blur")
+def defocus_blur(images_nhwc: Pixels, _streams: Streams, *, radius: float, alias: float) -> Pixels:
+    """Blur with a disk, the shape of a lens out of focus."""
+    cv2 = import_opencv("defocus_blur")
+    kernel = _disk(radius, alias)
+    x = to_unit(images_nhwc)
+    return to_pixels(np.stack([cv2.filter2D(image, -1, kernel) for image in x]))
+
+
+@lru_cache(maxsize=16)
+def _disk(radius: float, alias: float) -> Floats:
+    cv2 = import_opencv("defocus_blur")
+    reach, softening = (_SMALL_DISK, 3) if radius <= _SMALL_DISK else (int(radius), 5)
+    ticks = np.arange(-reach, reach + 1)
+    disk = (np.add.outer(ticks**2, ticks**2) <= radius**2).astype(np.float32)
+    disk /= disk.sum()
+    softened: Floats = cv2.GaussianBlur(disk, ksize=(softening, softening), sigmaX=alias)
+    return softened
+
+
+@CORRUPTIONS.register("motion_blur")
+def motion_blur(images_nhwc: Pixels, streams: Streams, *, radius: float, sigma: float) -> Pixels:
+    """Smear each image in a direction between -45 and 45 degrees."""
+    angles = streams.uniform(low=-45.0, high=45.0)
+    return np.stack(
+        [smear(image, radius, sigma, float(angle)) for image, angle in zip(images_nhwc, angles, strict=True)]
+    )
+
+
+def smear(image_hwc: Pixels, radius: float, sigma: float, angle: float) -> Pixels:
+    """Blur one image along a line that starts at each pixel.
+
+    The kernel is half a Gaussian with `2 * radius + 1` taps; tap i lies `ceil(i cos - 1/2)` to the right and
+    `ceil(i sin - 1/2)` down, edges repeat, and the sum is rounded.
+
+    Args:
+        image_hwc: or `hw`.
+        radius: half the length of the line, in pixels.
+        sigma: of the Gaussian.
+        angle: in degrees, 0 to the right, 90 down.
+    """
+    taps = np.arange(2 * math.ceil(radius) + 1)
+    weights = np.exp(-(taps**2) / (2 * sigma**2))
+    weights /= weights.sum()
+    right, down = _offsets(taps, math.cos(math.radians(angle))), _offsets(taps, math.sin(math.radians(angle)))
+    padding = [(max(0, -down.min()), max(0, down.max())), (max(0, -right.min()), max(0, right.max()))]
+    padded = np.pad(image_hwc, padding + [(0, 0)] * (image_hwc.ndim - 2), mode="edge").astype(np.float64)
+    height, width = image_hwc.shape[:2]
+    top, left = padding[0][0], padding[1][0]
+    total = np.zeros(image_hwc.shape)
+    for weight, dy, dx in zip(weights, down + top, right + left, strict=True):
+        total += weight * padded[dy : dy + height, dx : dx + width]
+    return (total + 0.5).astype(np.uint8)
+
+
+def _offsets(taps: NDArray[np.int64], slope: float) -> NDArray[np.int64]:
+    return np.ceil(taps * slope - 0.5).astype(np.int64)
+
+
+@CORRUPTIONS.register("zoom_blur")
+def zoom_blur(images_nhwc: Pixels, _streams: Streams, *, end: float, step: float) -> Pixels:
+    """Mean of the image and its zooms by 1, 1 + step, ... up to `end`, which is left out up to rounding."""
+    factors = np.arange(1, end, step)
+    x = to_unit(images_nhwc, np.float32)
+    # Images last, so that picking rows and columns moves long stretches of memory.
+    x_hwcn = np.ascontiguousarray(np.moveaxis(x, 0, -1), dtype=np.float64)
+    room = Room(x_hwcn.shape)
+    total, rounded = np.zeros(x_hwcn.shape, np.float32), np.empty(x_hwcn.shape, np.float32)
+    for factor in factors:
+        np.copyto(rounded, zoom_in(x_hwcn, float(factor), room), casting="same_kind")
+        total += rounded
+    return to_pixels((x + np.moveaxis(total, -1, 0)) / np.float32(len(factors) + 1))
+
+
+class Room:
+    """Arrays that zooms of one shape overwrite in turn: fresh ones cost more than the arithmetic."""
+
+    def __init__(self, shape: tuple[int, ...]) -> None:
+        self.upper, self.lower, self.term, self.zoomed = (np.empty(shape) for _ in range(4))
+
+
+def zoom_in(x_hw: NDArray[np.float64], factor: float, room: Room | None = None) -> NDArray[np.float64]:
+    """Enlarge the middle of `x_hw` to its own size, linearly; further axes go along.
+
+    In each direction: the middle `ceil(size / factor)` pixels, enlarged to `round(ceil(size / factor) * factor)` with
+    the first and last pixels in place, then trimmed on both sides. The operations and their order are those of
+    `scipy.ndimage.zoom` with `order=1`, so that the result is the same to the last bit.
+
+    Args:
+        x_hw: float64.
+        factor: 1 or more.
+        room: of the same shape; the result is then one of its arrays, good until the next zoom.
+
+    Example:
+        >>> zoom_in(np.arange(4.0)[None].repeat(4, 0), 2.0)[0].round(2)
+        array([1.  , 1.33, 1.67, 2.  ])
+    """
+    if factor == 1.0:
+        return x_hw
+    room = room or Room(x_hw.shape)
+    further = (1,) * (x_hw.ndim - 2)
+    top, bottom, top_weight, bottom_weight = _taps(x_hw.shape[0], factor)
+    left, right, left_weight, right_weight = _taps(x_hw.shape[1], factor)
+    _pick(x_hw, top, 0, top_weight.reshape(-1, 1, *further), room.upper)
+    _pick(x_hw, bottom, 0, bottom_weight.reshape(-1, 1, *further), room.lower)
+    left_weight, right_weight = left_weight.reshape(-1, *further), right_weight.reshape(-1, *further)
+    _pick(room.upper, left, 1, left_weight, room.zoomed)
+    room.zoomed += _pick(room.upper, right, 1, right_weight, room.term)
+    room.zoomed += _pick(room.lower, left, 1, left_weight, room.term)
+    room.zoomed += _pick(room.lower, right, 1, right_weight, room.term)
+    return room.zoomed
+
+
+def _pick(
+    x_hw: NDArray[np.float64], index: NDArray[np.int64], axis: int, weight: Floats, into: NDArray[np.float64]
+) -> NDArray[np.float64]:
+    np.take(x_hw, index, axis=axis, out=into, mode="clip")
+    into *= weight
+    return into
+
+
+def _taps(size: int, factor: float) -> tuple[NDArray[np.int64], NDArray[np.int64], Floats, Floats]:
+    """Return for every output position its two input positions and their weights."""
+    kept = math.ceil(size / factor)
+    enlarged = round(kept * factor)
+    step = (kept - 1) / (enlarged - 1) if enlarged > 1 else 1.0
+    trimmed = (enlarged - size) // 2
+    coordinate = np.arange(trimmed, trimmed + size) * step
+    first = np.floor(coordinate)
+    fraction = coordinate - first
+    near = 1.0 - fraction
+    # Rounding may put the last position beyond the edge; scipy takes 0 there.
+    inside = coordinate <= kept - 1
+    start = (size - kept) // 2
+    first = first.astype(np.int64)
+    return (
+        start + np.minimum(first, kept - 1),
+        start + np.minimum(first + 1, kept - 1),
+        np.where(inside, near, 0.0),
+        np.where(inside, 1.0 - near, 0.0),  # not `fraction`, from which it differs in the last bit
+    )
+
+
+@CORRUPTIONS.register("glass_blur")
+def glass_blur(images_nhwc: Pixels, streams: Streams, *, sigma: float, reach: int, rounds: int) -> Pixels:
+    """Blur, copy every pixel from a random neighbour, blur again.
+
+    The published script walks from the last pixel to the first and means to swap each with a neighbour at offsets from
+    -reach to reach - 1; since it assigns views of one array, the neighbour keeps its value and the swap is a copy.
+    """
+    n, height, width, channels = images_nhwc.shape
+    x = (smooth(to_unit(images_nhwc), sigma) * 255).astype(np.uint8).reshape(n, -1, channels)
+    for _ in range(rounds):
+        origin = _origins(streams, height, width, reach)
+        x = np.take_along_axis(x, origin[..., None], axis=1)
+    return to_pixels(smooth(to_unit(x.reshape(images_nhwc.shape)), sigma))
+
+
+def _origins(streams: Streams, height: int, width: int, reach: int) -> NDArray[np.int64]:
+    """Return for each pixel (flat index) the pixel whose old value one walk leaves there, `(n, h * w)`.
+
+    A neighbour earlier in memory has not been walked over yet and still holds its old value. One later in memory
+    already holds a copy, whose own origin counts: such chains are followed for all pixels at once, and are short.
+    """
+    rows = np.arange(reach + 1, height - reach + 1)
+    columns = np.arange(reach + 1, width - reach + 1)
+    position = np.tile(np.arange(height * width), (len(streams), 1))
+    if len(rows) == 0 or len(columns) == 0:
+        return position
+    walked = (rows[:, None] * width + columns).ravel()
+    offset = streams.integers(-reach, reach, 2, len(walked))
+    neighbor = position.copy()
+    neighbor[:, walked] = walked + offset[:, 0] * width + offset[:, 1]
+    origin = neighbor.copy()
+    is_walked = np.zeros(height * width, bool)
+    is_walked[walked] = True
+    image, pixel = np.nonzero((neighbor > position) & is_walked[neighbor])
+    while len(image):
+        here = origin[image, pixel]
+        there = neighbor[image, here]
+        origin[image, pixel] = there
+        onward = (there > here) & is_walked[there]
+        image, pixel = image[onward], pixel[onward]
+    return origin

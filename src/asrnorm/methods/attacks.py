@@ -1,0 +1,206 @@
+"""Attacks within a small L-infinity ball: projected gradient ascent, and its single step.
+
+Madry et al., 2018; Goodfellow et al., 2015 (FGSM).
+
+Signed steps within a ball, captured: one step on a batch of fixed size, replayed over steps, batches and radii.
+"""
+
+from math import inf
+from typing import NamedTuple
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+
+from asrnorm.core.cuda_graph import capture
+from asrnorm.core.errors import InputError
+from asrnorm.methods.frozen_eval import casting_anew, held_fixed
+from asrnorm.models import Classifier
+
+
+class Ball(NamedTuple):
+    """Images no further than a radius from given ones in any value, and in [0, 1].
+
+    Attributes:
+        center: the given ones, `(n, 3, h, w)`.
+        lowest: the least that each value may be.
+        highest: the most.
+        radius: in every value.
+    """
+
+    center: Tensor
+    lowest: Tensor
+    highest: Tensor
+    radius: float
+
+    @classmethod
+    def around(cls, images: Tensor, radius: float) -> "Ball":
+        """Return the ball of a radius around images.
+
+        Example:
+            >>> Ball.around(torch.tensor([0.0, 0.5]), 0.25).lowest
+            tensor([0.0000, 0.2500])
+        """
+        return cls(images, (images - radius).clamp(0, 1), (images + radius).clamp(0, 1), radius)
+
+    def draw(self, generator: torch.Generator | None = None) -> Tensor:
+        """Return images drawn uniformly, with a generator on their device."""
+        shape, like = self.center.shape, self.center
+        return self.at(torch.rand(shape, generator=generator, dtype=like.dtype, device=like.device))
+
+    def at(self, noise: Tensor) -> Tensor:
+        """Return the images that numbers from [0, 1) stand for."""
+        return (self.center + self.radius * (2 * noise.to(self.center) - 1)).clamp(self.lowest, self.highest)
+
+
+def perturb(
+    model: Classifier,
+    images: Tensor,
+    labels: Tensor,
+    *,
+    epsilon: float,
+    step_size: float,
+    steps: int,
+    random_start: bool = True,
+    generator: torch.Generator | None = None,
+    noise: Tensor | None = None,
+    keep_worst: bool = True,
+) -> Tensor:
+    r"""Return images within `epsilon` of the given ones, and within [0, 1], on which the model does worse.
+
+    $x \leftarrow \Pi\big(x + \alpha\,\mathrm{sign}\,\nabla_x \ell(\theta; x, y)\big)$, where $\Pi$ projects onto both.
+
+    The model is attacked in evaluation mode; its parameters, buffers, gradients and mode stay as they are.
+
+    Args:
+        model: the network.
+        images: float `(n, 3, h, w)` in [0, 1].
+        labels: int64 `(n,)`.
+        epsilon: radius of the ball; 1/255 is one level of a pixel.
+        step_size: $\alpha$.
+        steps: how many.
+        random_start: start at a point drawn uniformly from the ball.
+        generator: to draw it with, on the device of the images; torch's own where `None`.
+        noise: numbers from [0, 1) in the shape of the images that take the place of the draw, so that the start of an
+            image need not depend on the batch it comes in.
+        keep_worst: return the image with the highest loss of all that were passed, the given one among them, so that
+            the loss is never lowered; else the last.
+
+    Raises:
+        InputError: a negative radius or step size, or number of steps.
+
+    Example:
+        >>> from asrnorm.models import create_model
+        >>> model = create_model("digits_convnet", channels=(2, 4), hidden=8)
+        >>> images, labels = torch.rand(2, 3, 32, 32), torch.tensor([3, 8])
+        >>> found = perturb(model, images, labels, epsilon=0.1, step_size=0.05, steps=3)
+        >>> bool((found - images).abs().max() < 0.1001)
+        True
+    """
+    if epsilon < 0 or step_size < 0 or steps < 0:
+        raise InputError(f"epsilon {epsilon}, step_size {step_size} and steps {steps} must not be negative")
+    ball = Ball.around(images.detach().to(next(model.parameters()).dtype), epsilon)
+    x = images = ball.center
+    if random_start:
+        x = ball.draw(generator) if noise is None else ball.at(noise)
+    with held_fixed(model):
+        with torch.no_grad():
+            worst, worst_losses = images, _losses(model, images, labels) if keep_worst else None
+        for _ in range(steps):
+            with torch.enable_grad():
+                x = x.detach().requires_grad_()
+                losses = _losses(model, x, labels)
+                # With respect to the images alone: a backward() would leave gradients in the parameters.
+                (gradient,) = torch.autograd.grad(losses.sum(), x)
+            x = x.detach()
+            if worst_losses is not None:
+                worst, worst_losses = worse(worst, worst_losses, x, losses.detach())
+            x = (x + step_size * gradient.sign()).clamp(ball.lowest, ball.highest)
+        if worst_losses is None:
+            return x
+        with torch.no_grad():
+            return worse(worst, worst_losses, x, _losses(model, x, labels))[0]
+
+
+def _losses(model: Classifier, images: Tensor, labels: Tensor) -> Tensor:
+    return F.cross_entropy(model(images), labels, reduction="none")
+
+
+def worse(images: Tensor, losses: Tensor, others: Tensor, their_losses: Tensor) -> tuple[Tensor, Tensor]:
+    """Return of each two images the one with the higher loss, the first where they are equal, and its loss."""
+    higher = their_losses > losses
+    return torch.where(higher[:, None, None, None], others, images), torch.where(higher, their_losses, losses)
+
+
+class AttackGraph:
+    """Attacks batches of one size as `perturb` does, from static memory.
+
+    Args:
+        model: its weights must not change as long as this is used; captured in evaluation mode.
+        images: of the first batch, on a CUDA device and in the model's dtype; the others have its shape.
+        labels: likewise.
+    """
+
+    def __init__(self, model: Classifier, images: Tensor, labels: Tensor) -> None:
+        self._model = model
+        self._x, self._worst, self._lowest, self._highest = (images.detach().clone() for _ in range(4))
+        self._labels = labels.clone()
+        self._losses = torch.zeros(len(images), device=images.device)
+        self._step_size = torch.zeros((), dtype=images.dtype, device=images.device)
+        known = [self._worst, self._losses]
+        with held_fixed(model), casting_anew():
+            self._look = capture(self._compare, images.device, changed=known, what="the attack")
+            self._step = capture(self._walk, images.device, changed=[self._x, *known], what="the attack")
+
+    @property
+    def is_captured(self) -> bool:
+        """Tell whether there are graphs; where there are none, the log has said why."""
+        return self._look is not None and self._step is not None
+
+    def fits(self, images: Tensor) -> bool:
+        """Tell whether a batch has the size that was captured."""
+        return images.shape == self._x.shape
+
+    @torch.no_grad()
+    def perturb(self, ball: Ball, start: Tensor, labels: Tensor, *, step_size: float, steps: int) -> Tensor:
+        """Return the worst of the images that were passed, as `perturb` does; nothing is waited for.
+
+        Args:
+            ball: around the images of a batch.
+            start: images in it.
+            labels: int64 `(n,)`.
+            step_size: of every step.
+            steps: how many.
+        """
+        assert self._look is not None
+        assert self._step is not None
+        for held, value in ((self._x, ball.center), (self._worst, ball.center), (self._labels, labels)):
+            held.copy_(value)
+        self._lowest.copy_(ball.lowest)
+        self._highest.copy_(ball.highest)
+        self._step_size.fill_(step_size)
+        self._losses.fill_(-inf)
+        self._look.replay()
+        self._x.copy_(start)
+        for _ in range(steps):
+            self._step.replay()
+        self._look.replay()
+        return self._worst.clone()
+
+    @torch.no_grad()
+    def _compare(self) -> None:
+        self._keep(F.cross_entropy(self._model(self._x), self._labels, reduction="none"))
+
+    def _walk(self) -> None:
+        with torch.enable_grad():
+            x = self._x.detach().requires_grad_()
+            losses = F.cross_entropy(self._model(x), self._labels, reduction="none")
+            (gradient,) = torch.autograd.grad(losses.sum(), x)
+        with torch.no_grad():
+            self._keep(losses)
+            self._x.copy_((self._x + self._step_size * gradient.sign()).clamp(self._lowest, self._highest))
+
+    def _keep(self, losses: Tensor) -> None:
+        worst, known = worse(self._worst, self._losses, self._x, losses.to(self._losses.dtype))
+        self._worst.copy_(worst)
+        self._losses.copy_(known)

@@ -1,0 +1,37 @@
+import subprocess
+
+from asrnorm import __version__
+from asrnorm.core import commit
+from asrnorm.core.commit import find_commit
+
+
+def test_the_commit_is_that_of_the_packages_own_repository(monkeypatch, tmp_path):
+    monkeypatch.delenv(commit.VARIABLE, raising=False)
+    package = tmp_path / "site-packages" / "asrnorm"
+    package.mkdir(parents=True)
+    (package / "__init__.py").write_text("")
+    monkeypatch.setattr(commit.asrnorm, "__file__", str(package / "__init__.py"))
+    git = ["git", "-C", str(tmp_path), "-c", "user.name=a", "-c", "user.email=a@b"]
+    subprocess.run([*git, "init", "-q"], check=True)
+    subprocess.run([*git, "commit", "-q", "--allow-empty", "-m", "someone else's"], check=True)
+    assert find_commit() == f"v{__version__}", "installed inside a repository that is not its own"
+    subprocess.run([*git, "add", "."], check=True)
+    subprocess.run([*git, "commit", "-q", "-m", "ours"], check=True)
+    found = find_commit()
+    assert len(found) == 40
+    (package / "__init__.py").write_text("changed")
+    assert find_commit() == f"{found}+"
+
+
+def test_a_copied_tree_says_which_commit_it_is(monkeypatch):
+    monkeypatch.setenv(commit.VARIABLE, "0123abc")
+    assert find_commit() == "0123abc"
+
+
+def test_without_git_the_version_stands_for_the_commit(monkeypatch):
+    def missing(*args, **kwargs):
+        raise FileNotFoundError("git")
+
+    monkeypatch.delenv(commit.VARIABLE, raising=False)
+    monkeypatch.setattr(commit.subprocess, "run", missing)
+    assert find_commit() == f"v{__version__}"

@@ -1,0 +1,262 @@
+"""Configs: typed overrides, one line for every mistake, YAML without surprises, fields that stay."""
+
+import dataclasses
+
+import pytest
+import yaml
+from hypothesis import given
+from hypothesis import strategies as st
+
+from asrnorm.core.config import (
+    Choice,
+    OptimConfig,
+    content_hash,
+    dump_config,
+    from_mapping,
+    load_config,
+    override,
+    to_mapping,
+)
+from asrnorm.core.errors import InputError, UnknownNameError
+from asrnorm.recipes import recipe
+from helpers.sample_config import make
+
+# --- override ---------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("order", [1, -1])
+def test_another_method_comes_with_its_own_options_whatever_the_order(order):
+    assignments = dict([("method", "rsda"), ("method.interval", "500")][::order])
+    assert override(make(), assignments).method == Choice(name="rsda", args={"interval": 500})
+
+
+def test_the_original_is_left_alone():
+    config = make()
+    before = to_mapping(config)
+    changed = override(config, {"method.interval": 1, "optim.lr": 1.0})
+    changed.suite.args["source"] = "sketch"
+    assert to_mapping(config) == before
+
+
+@pytest.mark.parametrize(
+    ("assignments", "error", "message"),
+    [
+        ({"stepps": 1}, UnknownNameError, "unknown config field 'stepps'; did you mean 'steps'"),
+        ({"optim.lrr": 1}, UnknownNameError, "unknown config field 'lrr'; did you mean 'lr'"),
+        ({"steps.x": 1}, UnknownNameError, "'steps' has no parts"),
+        ({"optim": "adam"}, InputError, r"'optim' has parts: set optim\.name, optim\.lr"),
+        ({"optim.name": "adamw"}, UnknownNameError, "unknown value 'adamw'; did you mean 'adam'"),
+        ({"precision": "float16"}, UnknownNameError, "unknown value 'float16'; did you mean 'bfloat16'"),
+        ({"steps": "many"}, InputError, "steps must be int, not 'many'"),
+        ({"steps": "1.5"}, InputError, "steps must be int, not 1.5"),
+        ({"steps": "true"}, InputError, "steps must be int, not True"),
+        ({"steps": "0"}, InputError, "steps must be at least 1, not 0"),
+        ({"evaluate_every": "-1"}, InputError, "evaluate_every must be at least 0, not -1"),
+        ({"calibrate": "-1"}, InputError, "calibrate must be at least 0, not -1"),
+        ({"optim.warmup_steps": "-1"}, InputError, r"optim\.warmup_steps must be at least 0, not -1"),
+        ({"optim.head_lr": "-1"}, InputError, r"optim\.head_lr must be a finite number of at least 0, not -1"),
+        ({"evaluate_limit": "-1"}, InputError, "evaluate_limit must be at least 0, not -1"),
+        ({"shuffle": "1"}, InputError, "shuffle must be bool, not 1"),
+        ({"weights": "no"}, InputError, "weights must be text or null, not False"),
+        ({"device": "0"}, InputError, "device must be str, not 0"),
+        ({"method": "5"}, InputError, "name must be str, not 5"),
+        ({"optim.lr": "fast"}, InputError, "lr must be float, not 'fast'"),
+        ({"optim.lr": "-1"}, InputError, r"optim\.lr must be a finite number of at least 0, not -1"),
+        ({"optim.lr": ".nan"}, InputError, r"optim\.lr must be a finite number"),
+        ({"optim.weight_decay": ".inf"}, InputError, r"optim\.weight_decay must be a finite number"),
+        ({"optim.nesterov": "true", "optim.momentum": "0"}, InputError, r"optim\.nesterov needs momentum"),
+        ({"optim.step_at": "24"}, InputError, r"optim\.step_at is a share of the steps"),
+        ({"method.penalty": ".inf"}, InputError, r"args\.penalty must be a finite number"),
+        ({"method.x": {1, 2}}, InputError, r"args\.x must be text, a number, a list or null"),
+    ],
+)
+def test_a_mistake_is_one_line_that_names_the_field(assignments, error, message):
+    with pytest.raises(error, match=message) as caught:
+        override(make(), assignments)
+    assert "\n" not in str(caught.value)
+
+
+# --- to and from files ------------------------------------------------------------------------------------------------
+
+
+def write(tmp_path, text):
+    path = tmp_path / "config.yaml"
+    path.write_text(text, encoding="utf-8")
+    return path
+
+
+@pytest.mark.parametrize(
+    "config",
+    [
+        make(),
+        make(
+            weights="weights/übung no.pth", suite=Choice(name="folder", args={"root": "~/ima: ges", "source": "2020"})
+        ),
+        make(optim=OptimConfig(lr=1e-8, weight_decay=5e-4), method=Choice(name="x", args={"a": 1e-30, "b": None})),
+        make(suite=Choice(name="folder", args={"source": "no", "target": "1", "when": "2020-01-01", "size": [3, 4]})),
+    ],
+)
+def test_a_stored_config_reads_back_as_itself(tmp_path, config):
+    assert load_config(write(tmp_path, dump_config(config))) == config
+
+
+@given(
+    st.dictionaries(
+        st.text("abc_", min_size=1),
+        st.recursive(
+            st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False, allow_infinity=False) | st.text(),
+            lambda inner: st.lists(inner, max_size=3),
+            max_leaves=5,
+        ),
+        max_size=4,
+    )
+)
+def test_any_option_survives_yaml_and_keeps_its_hash(args):
+    config = from_mapping(to_mapping(make(method=Choice(name="x", args=args))))
+    again = from_mapping(yaml.safe_load(dump_config(config)))
+    assert again == config
+    assert content_hash(again) == content_hash(config)
+
+
+def test_a_number_with_an_exponent_may_be_written_by_hand(tmp_path):
+    text = dump_config(make()).replace("lr: 0.004", "lr: 4e-3").replace("interval: 100", "interval: 100\n    a: 1e-1")
+    config = load_config(write(tmp_path, text))
+    assert config.optim.lr == 0.004
+    assert config.method.args["a"] == 0.1
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "message"),
+    [
+        ("steps: 330", "steps: soon", "steps must be int, not 'soon'"),
+        ("steps: 330\n", "", "missing 1 required keyword-only argument: 'steps'"),
+        ("steps: 330", "step: 330", "unknown field 'step'; did you mean 'steps'"),
+        ("args: {}", "args: []", r"args must be a mapping of names to values, not \[\]"),
+        ("args: {}", "args:", "args must be a mapping of names to values, not None"),
+        ("args: {}", "args: {1: 2}", "args must be a mapping of names to values"),
+        ("version: v1", "version: 2020-01-01", r"version must be text, .* quote it if it is text"),
+        ("weights: null", "weights: 5", "weights must be text or null, not 5"),
+        ("name: pacs\n", "name: pacs\n  arg: {}\n", "unknown field 'arg'; did you mean 'args'"),
+        ("recipe: pacs.rsc_asr", "- recipe", "not YAML"),
+    ],
+)
+def test_a_damaged_file_is_refused_by_its_name(tmp_path, old, new, message):
+    text = dump_config(make())
+    assert old in text
+    path = write(tmp_path, text.replace(old, new, 1))
+    with pytest.raises((InputError, UnknownNameError), match=message) as caught:
+        load_config(path)
+    assert str(path) in str(caught.value)
+    assert "\n" not in str(caught.value)
+
+
+@pytest.mark.parametrize("text", ["", "- 1\n- 2\n", "just text\n"])
+def test_a_file_without_fields_holds_no_config(tmp_path, text):
+    with pytest.raises(InputError, match="holds no config"):
+        load_config(write(tmp_path, text))
+
+
+def test_a_file_that_cannot_be_read_is_one_line(tmp_path):
+    with pytest.raises(InputError, match="no such config file"):
+        load_config(tmp_path / "none.yaml")
+    with pytest.raises(InputError, match="Is a directory"):
+        load_config(tmp_path)
+    (tmp_path / "binary.yaml").write_bytes(b"\xff\xfe\x00")
+    with pytest.raises(InputError, match="not YAML"):
+        load_config(tmp_path / "binary.yaml")
+
+
+def test_configs_cannot_be_changed_in_place():
+    with pytest.raises(dataclasses.FrozenInstanceError):
+        make().steps = 1
+
+
+@pytest.mark.parametrize("name", ["01", "2020", "on", "1.5"])
+def test_a_domain_that_reads_as_a_number_stays_a_name(name):
+    changed = override(recipe("folder.erm_bn", source="a"), {"suite.source": name, "suite.target": name})
+    assert (changed.suite.args["source"], changed.suite.args["target"]) == (name, name)
+
+
+@pytest.mark.parametrize("text", ["2024", "1e3", "on", "01"])
+def test_domains_and_folders_may_be_called_like_numbers(text, tmp_path):
+    named = {"suite.source": text, "suite.target": f"{text},x", "suite.root": f"/{text}"}
+    config = override(make(), named)
+    expected = {"source": text, "target": f"{text},x", "root": f"/{text}"}
+    assert {name: config.suite.args[name] for name in expected} == expected
+    (tmp_path / "config.yaml").write_text(dump_config(config))
+    assert load_config(tmp_path / "config.yaml") == config
+    assert override(make(), {"suite.root": text}).suite.args["root"].endswith(f"/{text}")
+
+
+def test_a_relative_root_is_that_of_the_folder_in_which_it_was_given(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    config = override(make(), {"suite.root": "line/../photos"})
+    assert config.suite.args["root"] == str(tmp_path / "photos")
+    assert override(make(), {"suite.root": str(tmp_path / "photos")}) == config
+
+
+def test_up_from_a_link_is_where_the_system_goes(tmp_path):
+    (tmp_path / "real" / "deep").mkdir(parents=True)
+    (tmp_path / "link").symlink_to(tmp_path / "real" / "deep")
+    config = override(make(), {"suite.root": str(tmp_path / "link" / ".." / "photos")})
+    assert config.suite.args["root"] == str(tmp_path / "real" / "photos")
+    kept = override(make(), {"suite.root": str(tmp_path / "link" / "photos")})
+    assert kept.suite.args["root"] == str(tmp_path / "link" / "photos"), "a link without a way up keeps its name"
+
+
+def test_a_share_of_the_steps_may_be_none_or_all_of_them():
+    assert [OptimConfig(step_at=share).step_at for share in (0.0, 1.0)] == [0.0, 1.0]
+    for share in (-0.01, 1.01, float("nan")):
+        with pytest.raises(InputError, match="step_at"):
+            OptimConfig(step_at=share)
+
+
+@pytest.mark.parametrize("name", ["../../evil", "/etc/x", "a\0b", ".hidden", "", "a b", "x" * 10 + "/"])
+def test_a_recipe_that_is_no_name_of_a_folder_is_refused(name):
+    with pytest.raises(InputError, match="recipe must be a name of letters"):
+        dataclasses.replace(make(), recipe=name)
+
+
+def test_aliases_are_refused_before_they_grow(tmp_path):
+    rows = ["a0: &a0 [x, x]", *(f"a{i}: &a{i} [{', '.join([f'*a{i - 1}'] * 10)}]" for i in range(1, 10))]
+    path = write(tmp_path, "\n".join(rows))
+    with pytest.raises(InputError) as caught:
+        load_config(path)
+    assert str(caught.value) == f"{path}: has a YAML alias (*name); write its value out"
+
+
+def test_brackets_beyond_reason_are_counted_in_the_line(tmp_path):
+    path = write(tmp_path, "layers: " + "[" * 2000)
+    with pytest.raises(InputError) as caught:
+        load_config(path)
+    assert str(caught.value) == f"{path}: not YAML of a config, with 2,000 brackets"
+
+
+@pytest.mark.parametrize("value", ["2024-02-30", "9" * 5000, "[" * 900, "[" * 1_000_000])
+def test_what_yaml_cannot_make_a_value_of_is_one_line_in_a_file_and_text_on_the_command_line(tmp_path, value):
+    with pytest.raises(InputError, match="not YAML") as caught:
+        load_config(write(tmp_path, f"layers: {value}"))
+    assert "\n" not in str(caught.value)
+    assert override(make(), {"layers": value}).layers == value
+
+
+def test_a_key_that_is_a_list_is_one_line(tmp_path):
+    path = write(tmp_path, "? [steps]\n: 3\n? [steps]\n: 4\n")
+    with pytest.raises(InputError, match=r"config\.yaml: not YAML \(.*unhashable key"):
+        load_config(path)
+
+
+@pytest.mark.parametrize(
+    ("text", "told"),
+    [
+        ("steps: 3\nseed: 1\nsteps: 9\n", "line 3 gives 'steps' a second time"),
+        ("optim:\n  lr: 1\n  lr: 2\n", "line 3 gives 'lr' a second time"),
+        ("suite: {name: folder, args: {root: a, root: b}}\n", "line 1 gives 'root' a second time"),
+        ("layers:\n- {a: 1, a: 2}\n", "line 2 gives 'a' a second time"),
+    ],
+)
+def test_a_key_that_is_given_twice_is_refused(tmp_path, text, told):
+    path = write(tmp_path, text)
+    with pytest.raises(InputError) as caught:
+        load_config(path)
+    assert str(caught.value) == f"{path}: {told}"

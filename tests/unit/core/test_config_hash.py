@@ -1,0 +1,116 @@
+"""A run is known by the hash of what changes its numbers, and two runs by their first difference."""
+
+import dataclasses
+
+import pytest
+
+from asrnorm.core.config import Choice, OptimConfig, RunConfig, content_hash, first_difference
+from helpers.sample_config import make
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"device": "cuda:1"},
+        {"compile": True},
+        {"checkpoint_every": 7},
+        {"log_every": 7},
+        {"lambda_every": 7},
+        {"suite": Choice(name="pacs", args={"source": "photo", "root": "/elsewhere"})},
+        {"method": Choice(name="rsc", args={"batch_share": 0.5, "clip": False, "version": "v1", "interval": 100.0})},
+    ],
+)
+def test_what_changes_no_number_changes_no_hash_and_is_no_difference(changes):
+    assert content_hash(make(**changes)) == content_hash(make())
+    assert first_difference(make(**changes), make()) is None
+
+
+def test_weights_of_the_data_folder_are_known_by_their_name_and_others_by_their_path():
+    a, b, c = (make(weights=path) for path in ("r18.pth", "weights/r18.pth", "weights/r50.pth"))
+    assert len({content_hash(a), content_hash(b), content_hash(c)}) == 3, "three files"
+    assert first_difference(b, c) == "weights: 'r18.pth' here, 'r50.pth' there"
+    assert first_difference(a, b) == "weights: './r18.pth' here, 'r18.pth' there"
+    assert content_hash(make(weights="./r18.pth")) == content_hash(a)
+    mine, same, other = (make(weights=path) for path in ("/a/last.pth", "/b/../a/last.pth", "/b/last.pth"))
+    assert content_hash(mine) == content_hash(same) != content_hash(other)
+    assert first_difference(mine, other) == "weights: '/a/last.pth' here, '/b/last.pth' there"
+
+
+@pytest.mark.parametrize("suite", ["folder", "a_suite_of_ones_own"])
+def test_a_users_images_are_known_by_their_folder(suite):
+    a, b = (make(suite=Choice(name=suite, args={"root": root})) for root in ("/mine", "/yours"))
+    assert content_hash(a) != content_hash(b)
+    assert first_difference(a, b) == "suite.args.root: '/mine' here, '/yours' there"
+
+
+HASHED = {
+    "recipe": "other",
+    "scale": "smoke",
+    "seed": 1,
+    "suite": Choice(name="digits"),
+    "model": Choice(name="resnet50"),
+    "norm": Choice(name="bn"),
+    "method": Choice(name="erm"),
+    "optim": OptimConfig(lr=0.005),
+    "steps": 331,
+    "batch_size": 64,
+    "weights": "w.pth",
+    "layers": "all",
+    "calibrate": 1,
+    "reestimate": 1,
+    "confine": 1,
+    "augment": "pacs",
+    "shuffle": False,
+    "selection": "oracle",
+    "evaluate_every": 1,
+    "evaluate_batch": 1,
+    "evaluate_limit": 1,
+    "precision": "float64",
+    "adversarial": True,
+}
+UNHASHED = {"device", "compile", "capture", "checkpoint_every", "log_every", "lambda_every"}
+
+
+def test_every_field_is_either_hashed_or_not_on_purpose():
+    assert {field.name for field in dataclasses.fields(RunConfig)} == set(HASHED) | UNHASHED
+
+
+@pytest.mark.parametrize("name", HASHED)
+def test_what_changes_numbers_changes_the_hash_and_is_named(name):
+    changed = make(**{name: HASHED[name]})
+    assert content_hash(changed) != content_hash(make())
+    difference = first_difference(make(), changed)
+    assert difference is not None
+    assert difference.startswith(name)
+
+
+@pytest.mark.parametrize("name", [field.name for field in dataclasses.fields(OptimConfig)])
+def test_every_field_of_the_optimizer_is_hashed(name):
+    other = {"name": "adam", "schedule": "step"}.get(name)
+    value = getattr(OptimConfig(), name)
+    if other is None:
+        other = not value if isinstance(value, bool) else value + 1 if isinstance(value, int) else value / 2 + 0.01
+    changed = make(optim=dataclasses.replace(OptimConfig(lr=0.004), **{name: other}))
+    assert content_hash(changed) != content_hash(make())
+    assert first_difference(make(), changed).startswith(f"optim.{name}: ")
+
+
+def test_the_hash_is_the_same_on_every_machine_and_day():
+    assert content_hash(make()) == "1662df4305"
+
+
+@pytest.mark.parametrize(
+    ("mine", "theirs", "expected"),
+    [
+        ({"a": 1}, {"a": 2}, "method.args.a: 1 here, 2 there"),
+        ({"a": None}, {}, "method.args.a: None here, absent there"),
+        ({}, {"a": None}, "method.args.a: absent here, None there"),
+        ({"a": True}, {"a": 1}, "method.args.a: True here, 1 there"),
+        ({"a": 1.0}, {"a": 1}, None),
+        ({"a": (1, 2)}, {"a": [1, 2]}, None),
+    ],
+)
+def test_the_first_difference_names_the_option_and_both_values(mine, theirs, expected):
+    a, b = (make(method=Choice(name="x", args=args)) for args in (mine, theirs))
+    assert first_difference(a, b) == expected
+    assert (content_hash(a) == content_hash(b)) == (expected is None)
