@@ -80,8 +80,8 @@ pages: setup
 	$(BIN)/python -m asrnorm.studies.page
 	$(BIN)/python -m asrnorm.report.pictures
 	$(BIN)/python -m asrnorm.report.markdown
-	$(BIN)/python -m asrnorm.bench.table
-	$(BIN)/python -m asrnorm.bench.plot
+	$(BIN)/python -m tools.bench_tables
+	$(BIN)/python -m tools.bench_plot
 
 # The pages need no torch. The variable silences the theme's advertisement of its successor.
 docs: $(SITE)

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from asrnorm.bench.harness import SCHEMA
-from asrnorm.bench.table import rewrite
+from tools.bench_tables import rewrite
 
 ROOT = Path(__file__).parents[1]
 RESULTS = sorted((ROOT / "bench" / "results").glob("*.json"))
@@ -26,7 +26,7 @@ def test_a_result_names_its_machine_commit_and_baseline(path):
 @pytest.mark.parametrize("page", PAGES, ids=lambda p: p.name)
 def test_the_docs_show_the_stored_numbers(page):
     text = page.read_text()
-    assert rewrite(text, ROOT / "bench" / "results") == text, "run: python -m asrnorm.bench.table"
+    assert rewrite(text, ROOT / "bench" / "results") == text, "run: make pages"
 
 
 def test_there_are_results_and_a_page_that_shows_them():

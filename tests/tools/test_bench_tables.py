@@ -3,7 +3,7 @@ import json
 import pytest
 
 from asrnorm.bench.column import COLUMNS
-from asrnorm.bench.table import render, rewrite
+from tools.bench_tables import render, rewrite
 
 MACHINE = {
     "cpu": "X",

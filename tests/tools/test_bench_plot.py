@@ -2,7 +2,7 @@ import json
 
 import pytest
 
-from asrnorm.bench.plot import main, series
+from tools.bench_plot import main, series
 
 ROWS = [
     {"path": path, "extra": {"axis": axis, "value": value, "ms": 1.0 + value, "floor_ms": 0.5, "peak_mb": memory}}

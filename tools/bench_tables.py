@@ -1,7 +1,7 @@
 """Tables in the docs from stored measurements: nobody types a number.
 
 A page names a file of results in a comment, `<!-- bench: data--h200.json -->`; what stands between it and
-`<!-- end bench -->` is written from that file by `python -m asrnorm.bench.table` and held to it by a test. The block
+`<!-- end bench -->` is written from that file by `python -m tools.bench_tables` and held to it by a test. The block
 `<!-- bench: targets--h200 -->` is the table of targets, answered from all files of that machine.
 """
 
@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from asrnorm.bench.column import COLUMNS
-from asrnorm.bench.target import render_targets
+from tools.bench_targets import render_targets
 
 _TARGETS = "targets--"
 _BLOCK = re.compile(r"(<!-- bench: (\S+) -->\n).*?(<!-- end bench -->)", re.DOTALL)
@@ -52,7 +52,7 @@ def render(content: dict[str, Any]) -> str:
 
 
 def rewrite(text: str, results: Path) -> str:
-    """Return a page with every table written anew from the files in `results`."""
+    """Return a page with every table rewritten from the files in `results`."""
 
     def block(match: re.Match[str]) -> str:
         name = match.group(2)

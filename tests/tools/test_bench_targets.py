@@ -5,7 +5,7 @@ import pytest
 from asrnorm.bench import step, train
 from asrnorm.bench.column import COLUMNS
 from asrnorm.bench.layer import GPU_SHAPES
-from asrnorm.bench.target import TARGETS, measured, render_targets
+from tools.bench_targets import TARGETS, measured, render_targets
 
 
 def row(work, path, **extra):

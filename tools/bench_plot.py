@@ -1,4 +1,4 @@
-"""The growth of the cost as a figure: `python -m asrnorm.bench.plot` draws `docs/assets/growth--<machine>.svg`.
+"""The growth of the cost as a figure: `python -m tools.bench_plot` draws `docs/assets/growth--<machine>.svg`.
 
 Time above, memory below; against channels, positions, samples and the number of ASR layers; dashed what the bytes alone
 would take.
