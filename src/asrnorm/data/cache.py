@@ -24,7 +24,7 @@ from numpy.typing import DTypeLike, NDArray
 
 from asrnorm.core.errors import AsrnormError, InputError, StorageError
 from asrnorm.core.files import DISK_FULL, hold_lock, sync_folder
-from asrnorm.data.reader.array import open_npy
+from asrnorm.data.readers import open_npy
 
 # Module and distribution of each library whose images, fonts or filters go into generated domains.
 LIBRARIES = (

@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 
 from asrnorm.core.errors import InputError
 from asrnorm.data.image import ENDINGS
-from asrnorm.data.reader.stream import read_bytes
+from asrnorm.data.readers import read_bytes
 
 
 def to_nfc(name: str) -> str:

@@ -11,8 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from asrnorm.core.errors import InputError, first_line
-from asrnorm.data.reader.listing import read_listing
-from asrnorm.data.reader.mat import read_digit_mat
+from asrnorm.data.readers import read_digit_mat, read_listing
 
 CLASSES = ("dog", "elephant", "giraffe", "guitar", "horse", "house", "person")
 MAX_TEXT = 256 << 20

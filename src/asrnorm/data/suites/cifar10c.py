@@ -15,8 +15,8 @@ from asrnorm.data.cache import EntryWriter, cache_folder, describe_files, open_e
 from asrnorm.data.fetch.array_check import RECORD, read_record
 from asrnorm.data.fetch.cifar_package import CLASSES
 from asrnorm.data.image_set import ImageSet, split_stratified
-from asrnorm.data.reader.array import open_npy
-from asrnorm.data.reader.cifar import SIDE, read_cifar_binary, read_cifar_python
+from asrnorm.data.readers import open_npy, read_cifar_binary, read_cifar_python
+from asrnorm.data.readers.cifar import SIDE
 from asrnorm.data.suites.base import SUITES, Part, Suite, find_first, note_count
 
 STANDARD = (

@@ -16,10 +16,7 @@ from asrnorm.core.errors import InputError, UnknownNameError, describe_unknown
 from asrnorm.data.cache import EntryWriter, cache_folder, describe_files, describe_makers, open_entry
 from asrnorm.data.image import read_images, resize_images
 from asrnorm.data.image_set import ImageSet
-from asrnorm.data.reader.idx import read_idx
-from asrnorm.data.reader.libsvm import read_usps
-from asrnorm.data.reader.listing import read_listing
-from asrnorm.data.reader.mat import read_digit_mat
+from asrnorm.data.readers import read_digit_mat, read_idx, read_listing, read_usps
 from asrnorm.data.suites.base import SUITES, Part, Suite, find_first, note_count
 
 SIZE = (32, 32)

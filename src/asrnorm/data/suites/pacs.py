@@ -15,7 +15,7 @@ from asrnorm.data.cache import EntryWriter, cache_folder, describe_files, open_e
 from asrnorm.data.fetch.content import CLASSES
 from asrnorm.data.image import read_images
 from asrnorm.data.image_set import ImageSet, concatenate
-from asrnorm.data.reader.listing import read_listing
+from asrnorm.data.readers import read_listing
 from asrnorm.data.suites.base import IMAGENET_MEAN, IMAGENET_STD, SUITES, Names, Part, Suite, choose_domains, note_count
 
 DOMAINS = ("art_painting", "cartoon", "photo", "sketch")
