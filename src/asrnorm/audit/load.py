@@ -23,12 +23,18 @@ _WEIGHTS_ALONE = (".pt", ".pth", ".bin", ".ckpt", ".safetensors")
 
 
 def load_subject(
-    model: str, *, weights: str | None = None, form: Form | None = None, device: str = "auto", seed: int = 0
+    model: str,
+    *,
+    weights: str | None = None,
+    form: Form | None = None,
+    device: str = "auto",
+    seed: int = 0,
+    trust: bool = False,
 ) -> Subject:
     """Return the model that a word names.
 
-    Python functions, and `.pt2` files to a lesser degree, are code: load those you trust. Weights are never unpickled
-    beyond plain tensors.
+    A Python function is code: load those you trust. Weights are never unpickled beyond plain tensors, and a `.pt2` file
+    that could run code is not loaded.
 
     Args:
         model: a run folder, `torchvision:NAME`, `timm:NAME`, `package.module:function` or `path/file.py:function`
@@ -37,6 +43,7 @@ def load_subject(
         form: mean and deviation of the input where they are not the default.
         device: `auto` is a GPU where there is one.
         seed: of torch before a function is called, so that a network without weights is the same every time.
+        trust: load a `.pt2` file whatever it holds; it can run code.
 
     Raises:
         WrongCallError: none of these, or of a file that is not there.
@@ -55,7 +62,7 @@ def load_subject(
         if not path.is_file():
             raise WrongCallError(f"{path}: no such file")
         card = _read_card(path)
-        subject = _load_file(path, Form() if _has_form(card) else form, chosen)
+        subject = _load_file(path, Form() if _has_form(card) else form, chosen, trust)
         subject.class_names = _read_classes(card)
         return subject
     if path.suffix.lower() in _WEIGHTS_ALONE:
@@ -95,11 +102,11 @@ def _load_run(folder: Path, device: torch.device) -> Subject:
     return subject
 
 
-def _load_file(path: Path, form: Form, device: torch.device) -> Subject:
+def _load_file(path: Path, form: Form, device: torch.device, trust: bool) -> Subject:
     if path.suffix.lower() == ".pt2":
         from asrnorm.audit.exported import load_exported
 
-        return load_exported(path, form, device)
+        return load_exported(path, form, device, trust=trust)
     from asrnorm.audit.onnx_file import OnnxSubject
 
     return OnnxSubject(path, form, device)

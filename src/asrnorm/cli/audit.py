@@ -93,6 +93,9 @@ def audit(
     workers: Annotated[
         int | None, typer.Option(min=1, help="Number of processes that corrupt images.", show_default="one per core")
     ] = None,
+    trust: Annotated[
+        bool, typer.Option("--trust", help="Load a .pt2 file whatever it holds. Such a file can run code.")
+    ] = False,
     modules: Modules = None,
 ) -> None:
     """Measure how robust a model is: corruptions, calibration, attacks, the changes that hurt most, and what breaks.
@@ -109,7 +112,7 @@ def audit(
 
         count = limit if limit is not None else _QUICK_LIMIT if quick else _LIMIT
         plan = Plan.quick(limit=count or None, seed=seed) if quick else Plan(limit=count or None, seed=seed)
-        subjects = _load([(model, weights), (against, against_weights)], mean, std, device, seed)
+        subjects = _load([(model, weights), (against, against_weights)], mean, std, device, seed, trust)
         side = (size, size) if size else _choose_size(subjects)
         pictures, outputs = _prepare(subjects, data, side, plan, classes)
         result = run_audit(
@@ -122,7 +125,12 @@ def audit(
 
 
 def _load(
-    words: list[tuple[str | None, str | None]], mean: Triple | None, std: Triple | None, device: str, seed: int
+    words: list[tuple[str | None, str | None]],
+    mean: Triple | None,
+    std: Triple | None,
+    device: str,
+    seed: int,
+    trust: bool,
 ) -> list["Subject"]:
     from asrnorm.audit import load_subject
     from asrnorm.audit.form import Form
@@ -132,7 +140,9 @@ def _load(
         raise WrongCallError("a run, or what was exported of one, normalizes images itself: leave out --mean and --std")
     form = Form(mean=mean, std=std)
     subjects = [
-        load_subject(word, weights=weights, form=form, device=device, seed=seed) for word, weights in words if word
+        load_subject(word, weights=weights, form=form, device=device, seed=seed, trust=trust)
+        for word, weights in words
+        if word
     ]
     if len(subjects) == 2 and subjects[0].name == subjects[1].name:
         for subject, (_, weights), letter in zip(subjects, words, "AB", strict=True):

