@@ -1,4 +1,4 @@
-"""What makes two configs the same run: the fields that change numbers, in one form, compared and hashed."""
+"""Compare and hash configs over the fields that change numbers."""
 
 import hashlib
 import json
@@ -9,13 +9,13 @@ from typing import Any
 
 # Fields that do not change the numbers of a run.
 UNHASHED = ("device", "compile", "capture", "checkpoint_every", "log_every", "lambda_every")
-# Options of a suite that do not.
+# Suite options that do not change the numbers of a run.
 UNHASHED_OPTIONS = ("max_gigabytes",)
-# Suites of published images, which are the same wherever they lie. Of any other its root is the only name it has.
+# Suites of published images, equal wherever they are stored. Other suites are identified by their root.
 PUBLISHED = ("cifar10c", "digits", "digits_mini", "pacs")
-# Fields that came after the first kept results, each with the value that means what runs did before it was there. At
-# that value a field is left out, so that adding one changes no hash; and since the value stands here, apart from the
-# field's default, changing a default cannot give a new run the hash of an old one.
+# Fields added after the first kept results, each with the value that reproduces the behaviour before it existed. At
+# that value the field is left out of the hash, so adding a field changes no hash. The value is repeated here rather
+# than read from the dataclass, so that changing a default cannot give a new run the hash of an old one.
 ADDED: dict[str, Any] = {
     "calibrate": 0,
     "reestimate": 0,
@@ -31,7 +31,7 @@ _ABSENT = object()
 
 
 def digest(values: Mapping[str, Any]) -> str:
-    """Return ten hex digits over what changes numbers in a config, given as plain values.
+    """Return ten hex digits over the fields of a plain config that change numbers.
 
     Example:
         >>> config = {"steps": 5, "suite": {"name": "pacs", "args": {}}, "optim": {"lr": 0.1}}
@@ -51,12 +51,12 @@ def digest(values: Mapping[str, Any]) -> str:
 
 
 def difference(mine: Mapping[str, Any], theirs: Mapping[str, Any]) -> str | None:
-    """Return the dotted name and both values of the first decisive field that differs, `None` where none does."""
+    """Return the dotted name and both values of the first decisive field that differs, or `None`."""
     return _compare(decisive(mine), decisive(theirs), "")
 
 
 def decisive(values: Mapping[str, Any]) -> dict[str, Any]:
-    """Return what changes numbers, in one form: 1.0 and 1, tuple and list are the same option."""
+    """Return the fields that change numbers in canonical form: 1.0 equals 1, a tuple equals a list."""
     plain: dict[str, Any] = _plain(values)
     for name in UNHASHED:
         plain.pop(name, None)
@@ -70,7 +70,7 @@ def decisive(values: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _name_weights(path: Path) -> str:
-    """A file of the data folder's `weights` by its name, wherever that folder lies; any other by its path as given.
+    """Return the file name for weights in the data folder's `weights`, and the given path for any other file.
 
     Example:
         >>> _name_weights(Path("weights/resnet18.pth")), _name_weights(Path("/mine/a/../b/last.pth"))
