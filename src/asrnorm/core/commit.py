@@ -1,4 +1,4 @@
-"""Which source a number comes from."""
+"""The commit of the source tree, recorded with every result."""
 
 import os
 import subprocess
@@ -7,14 +7,14 @@ from pathlib import Path
 import asrnorm
 
 VARIABLE = "ASRNORM_COMMIT"
-"""Names the commit where the source tree was copied without, or beside, its repository."""
+"""Environment variable that names the commit when the source tree was copied without its repository."""
 
 _GIT_SECONDS = 10
 _DIGITS = 12
 
 
 def find_commit() -> str:
-    """Return the commit of the source tree, with `+` where files differ from it; the version where there is none."""
+    """Return the commit of the source tree, with `+` if files differ from it, or the version outside a repository."""
     if named := os.environ.get(VARIABLE):
         return named
     package = Path(asrnorm.__file__).parent
@@ -30,7 +30,7 @@ def find_commit() -> str:
 
 
 def shorten_commit(commit: str) -> str:
-    """Return the first digits of a commit, with `+` where files differed from it.
+    """Return the first digits of a commit and its `+`.
 
     Example:
         >>> shorten_commit("699d2a08edc286938191f4db09b9db7da0461f82+"), shorten_commit("47563b9+")

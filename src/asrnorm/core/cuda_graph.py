@@ -1,8 +1,7 @@
-"""A function of fixed memory as a CUDA graph: the kernels it launched once are launched again as one.
+"""Capture a function as a CUDA graph.
 
-What a graph replays is what the function did on the device, to the same addresses; its Python does not run again. So
-the function must take its input from tensors that stay where they are, leave its results in such tensors, and wait for
-nothing.
+A replay launches the same kernels on the same addresses and runs no Python. So the function must read its inputs from
+tensors that stay in place, write its results to such tensors, and never synchronize with the device.
 """
 
 import logging
@@ -26,30 +25,30 @@ class Graph(Generic[T]):
     """A captured function.
 
     Attributes:
-        output: what the function returned while it was captured; tensors in it hold the results of the last replay.
+        output: return value of the captured call; its tensors hold the results of the last replay.
     """
 
     def __init__(self, graph: torch.cuda.CUDAGraph, output: T) -> None:
         self._graph, self.output = graph, output
 
     def replay(self) -> None:
-        """Do it again; returns before the device is done."""
+        """Launch the graph; returns before the device is done."""
         self._graph.replay()
 
 
 def capture(
     function: Callable[[], T], device: torch.device, *, changed: Iterable[Tensor] = (), what: str = "the step"
 ) -> Graph[T] | None:
-    """Return a function as a graph, or `None` with one line in the log that says why it cannot be one.
+    """Return a function as a CUDA graph, or log one line with the reason and return `None`.
 
-    The function is called twice before it is captured: libraries load, constants are copied to the device. What it
-    changes is put back.
+    The function is called twice as a warm-up (libraries load, constants move to the device); then the tensors in
+    `changed` are restored.
 
     Args:
-        function: without arguments; see the module.
+        function: takes no arguments; see the module docstring for what it may do.
         device: a CUDA device.
-        changed: all tensors that the function changes and that must be as if it had not been called.
-        what: names the function in the log.
+        changed: tensors that the function modifies; their values are restored after the warm-up.
+        what: name of the function in log messages.
     """
     kept = [(tensor, tensor.detach().clone()) for tensor in changed]
     stream = torch.cuda.Stream(device)
@@ -58,20 +57,20 @@ def capture(
     on_host = _host_generators()
     try:
         with torch.cuda.stream(stream):
-            function()  # where this fails, it fails without a graph too
+            function()  # an error here would occur without a graph too
             torch.clear_autocast_cache()
             try:
-                with _waiting_for_nothing():
+                with _no_synchronization():
                     function()
             except RuntimeError as error:
-                _refuse(what, error)
+                _warn_not_captured(what, error)
                 return None
         if _host_generators() != on_host:
-            _refuse(what, "it draws random numbers on the CPU")
+            _warn_not_captured(what, "it draws random numbers on the CPU")
             return None
         return _capture(function, stream, what)
     finally:
-        # Casts that autocast has kept lie in the graph's memory, or are of weights before they were put back.
+        # Casts cached by autocast live in the graph's memory or belong to weights before they were restored.
         torch.clear_autocast_cache()
         current.wait_stream(stream)
         with torch.no_grad():
@@ -83,16 +82,16 @@ def _capture(function: Callable[[], T], stream: torch.cuda.Stream, what: str) ->
     torch.clear_autocast_cache()
     graph = torch.cuda.CUDAGraph()
     try:
-        # Other threads, such as one that pins memory, may go on with what they do.
+        # Other threads, such as one that pins memory, may keep calling CUDA.
         with torch.cuda.graph(graph, stream=stream, capture_error_mode="thread_local"):
             output = function()
     except RuntimeError as error:
-        _refuse(what, error)
+        _warn_not_captured(what, error)
         return None
     return Graph(graph, output)
 
 
-def _refuse(what: str, reason: object) -> None:
+def _warn_not_captured(what: str, reason: object) -> None:
     first = first_line(reason).rstrip(".")
     logger.warning("%s is not captured as a CUDA graph, and slower for it: %s", what, first)
 
@@ -102,10 +101,10 @@ def _host_generators() -> tuple[object, ...]:
 
 
 @contextmanager
-def _waiting_for_nothing() -> Iterator[None]:
-    """Let torch refuse what would wait for the device, which a capture cannot do and does not recover from well."""
+def _no_synchronization() -> Iterator[None]:
+    """Make torch raise on synchronization, which a capture cannot do and recovers from badly."""
     mode = torch.cuda.get_sync_debug_mode()
-    with warnings.catch_warnings(action="ignore"):  # that the mode is a prototype
+    with warnings.catch_warnings(action="ignore"):  # the mode is a prototype
         torch.cuda.set_sync_debug_mode("error")
     try:
         yield

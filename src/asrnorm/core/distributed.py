@@ -1,7 +1,7 @@
-"""The processes of one run: which of them this is, and what they tell each other.
+"""Rank, world size and collectives of the processes of one run.
 
-Every process draws the randomness of the whole batch and takes its own share of it, so that a run on several
-processes gives the numbers of a run on one.
+Every process draws the random numbers of the whole batch and uses its own share, so a run on several processes gives
+the same numbers as a run on one.
 """
 
 from dataclasses import dataclass
@@ -14,7 +14,7 @@ from torch import Tensor
 
 @dataclass(frozen=True)
 class World:
-    """One of `size` processes that work on the same run.
+    """This process among the `size` processes of a run.
 
     Example:
         >>> World().share(7), World(rank=1, size=2).share(7)
@@ -25,13 +25,13 @@ class World:
     size: int = 1
 
     def share(self, count: int) -> slice:
-        """Return this process's part of `count` things; earlier processes take one more where it does not divide."""
+        """Return this process's slice of `count` items; the first ranks take one more if it does not divide evenly."""
         base, extra = divmod(count, self.size)
         start = self.rank * base + min(self.rank, extra)
         return slice(start, start + base + (self.rank < extra))
 
     def gather(self, tensor: Tensor) -> Tensor:
-        """Return the parts of all processes joined on axis 0, in order of rank; the parts may differ in length."""
+        """Concatenate the tensors of all processes on axis 0 in rank order; their lengths may differ."""
         if self.size == 1:
             return tensor
         lengths = [torch.zeros(1, dtype=torch.long, device=tensor.device) for _ in range(self.size)]
@@ -44,7 +44,7 @@ class World:
         return torch.cat([part[: int(length)] for part, length in zip(parts, lengths, strict=True)])
 
     def sum(self, tensor: Tensor) -> Tensor:
-        """Return the sum over all processes, without a gradient; `sum_over_processes` has one."""
+        """Return the sum over all processes, detached; `sum_over_processes` is differentiable."""
         if self.size == 1:
             return tensor
         total = tensor.detach().clone()
@@ -52,17 +52,17 @@ class World:
         return total
 
     def sum_gradients(self, parameters: list[torch.nn.Parameter]) -> None:
-        """Replace each gradient by the sum over the processes.
+        """Replace each gradient by its sum over the processes.
 
-        Of losses that are each process's share of the global mean, that is the gradient of the global mean. Reduced
-        here rather than by DDP's hooks: methods call parts of the model, which those hooks do not see. A parameter that
-        no process has a gradient for stays without, as in a run on one.
+        Each process's loss is its share of the global mean, so the sum is the gradient of the global mean. DDP's hooks
+        cannot do this: methods call parts of the model, which the hooks do not see. A parameter without a gradient on
+        every process keeps `None`, as in a run on one process.
         """
         if self.size == 1:
             return
         used = [parameter.grad is not None for parameter in parameters]
         gradients = [p.grad if p.grad is not None else torch.zeros_like(p) for p in parameters]
-        # A copy of `used` would wait for the device in every step, and nearly always all are used.
+        # Copying `used` to the device would synchronize in every step; nearly always all parameters are used.
         like = gradients[0]
         counts = like.new_ones(len(used)) if all(used) else like.new_tensor(used)
         flat = torch.cat([*(gradient.flatten() for gradient in gradients), counts])
@@ -79,7 +79,7 @@ ALONE = World()
 
 
 def sum_over_processes(tensor: Tensor) -> Tensor:
-    """Return the sum over all processes; the gradient is the sum of theirs, and can be differentiated again."""
+    """Return the sum over all processes, differentiable any number of times."""
     total: Tensor = _Sum.apply(tensor)
     return total
 

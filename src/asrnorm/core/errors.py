@@ -1,67 +1,67 @@
-"""The errors users meet: one line that says what is wrong and how to put it right.
+"""Error classes. A message is one line that says what is wrong and how to fix it.
 
-Every error raised on purpose derives from `AsrnormError`, so that the command line can tell a mistake of the user's
-(one line, no traceback) from a defect of ours.
+Every error raised on purpose derives from `AsrnormError`: the command line prints those as one line, and any other
+exception with its traceback.
 """
 
 import difflib
 import re
 from collections.abc import Iterable
 
-# What moves the cursor, changes colors or reverses text: control characters, line separators, bidirectional overrides.
+# Characters that move the cursor, change colors or reverse text: controls, line separators, bidirectional overrides.
 _CONTROLS = re.compile("[\x00-\x1f\x7f-\x9f\u2028-\u202e\u2066-\u2069]")
-_LONGEST = 300  # of a line that quotes another error, whose text may hold a whole file
+_LONGEST = 300  # characters quoted of another error, whose text may hold a whole file
 
 
 class AsrnormError(Exception):
-    """Base of all errors that this package raises on purpose."""
+    """Base of all errors this package raises on purpose."""
 
 
 class UnknownNameError(AsrnormError, KeyError):
-    """A name that no registry holds, or an option that no constructor takes."""
+    """Unknown name in a registry, or unknown option of a constructor."""
 
     def __str__(self) -> str:
         return str(self.args[0])  # KeyError would show the repr, with quotes around the sentence
 
 
 class InputError(AsrnormError, ValueError):
-    """A tensor, file or argument whose value cannot be worked with."""
+    """Tensor, file or argument with an invalid value."""
 
 
 class WrongCallError(InputError):
-    """An argument on the command line whose value no run could use."""
+    """Invalid argument on the command line."""
 
 
 class InputTypeError(AsrnormError, TypeError):
-    """An argument of the wrong type or dtype."""
+    """Argument of the wrong type or dtype."""
 
 
 class StorageError(AsrnormError, OSError):
-    """A file or folder that cannot be written: the disk is full, or the place is read-only."""
+    """File or folder that cannot be written: full disk, read-only folder."""
 
 
 class ConversionError(AsrnormError, ValueError):
-    """A model whose norm layers cannot be converted or reverted as asked."""
+    """Model whose norm layers cannot be converted or reverted as asked."""
 
 
 class FetchError(AsrnormError, OSError):
-    """A file that could not be had: no mirror answers, the disk is full, or what came is not the published file."""
+    """Failed download: no mirror answers, the disk is full, or the file is not the published one."""
 
 
 class DivergenceError(AsrnormError, ArithmeticError):
-    """A run whose loss or weights are no longer finite."""
+    """Run whose loss or weights are no longer finite."""
 
 
 class InterruptedRunError(AsrnormError):
-    """A run that was told to stop, and has: started again, it goes on."""
+    """Run that stopped on request; the same command resumes it."""
 
 
 class MissingDependencyError(AsrnormError, ImportError):
-    """An optional library that the call needs and this machine lacks."""
+    """Optional library that the call needs and this machine lacks."""
 
 
 def first_line(error: object) -> str:
-    r"""Return the first line of an error's text, cut where it is very long; its class where it says nothing.
+    r"""Return the first line of an error's text, shortened, or the name of its class if it has no text.
 
     Example:
         >>> first_line(ValueError("no kernel\nand many more lines")), first_line(EOFError())
@@ -72,7 +72,7 @@ def first_line(error: object) -> str:
 
 
 def printable(text: str) -> str:
-    r"""Return text that is safe to print: control characters, such as those that a terminal obeys, are written out.
+    r"""Return text that is safe to print on a terminal: control characters are escaped.
 
     Example:
         >>> printable("svhn\x1b[2J")
@@ -85,7 +85,7 @@ _MOST_SHOWN = 100  # names in a line of help
 
 
 def describe_unknown(kind: str, name: str, known: Iterable[str]) -> str:
-    """One line for an unknown `name`: the nearest known one, and all of them where they are not too many to read.
+    """Return one line for an unknown `name`: the closest known name, and all known ones if they fit.
 
     Example:
         >>> describe_unknown("norm", "asrr", ["asr", "bn"])

@@ -1,7 +1,4 @@
-"""Files that are there whole or not at all.
-
-Locks between processes that a crash cannot leave behind: the kernel drops them with the process that holds them.
-"""
+"""Atomic file writes, and locks that a crash releases."""
 
 import errno
 import glob
@@ -16,22 +13,22 @@ from typing import IO
 
 from asrnorm.core.errors import StorageError
 
-DISK_FULL = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EFBIG})  # what the system calls it
-_OPEN_FILES = "/proc/"  # where /dev/stdout and /dev/fd lead to
+DISK_FULL = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EFBIG})
+_OPEN_FILES = "/proc/"  # target of /dev/stdout and /dev/fd
 _NO_FOLDER_SYNC = frozenset({errno.EINVAL, errno.ENOTSUP, errno.EOPNOTSUPP})
 
 
 def write_whole(path: Path, content: bytes | str) -> None:
-    """Write a file so that under its name there is the old content or the new one, whole, whenever the power goes.
+    """Write a file atomically: after a crash or power loss it holds the old content or the new one, complete.
 
     Raises:
-        StorageError: the disk is full or the place cannot be written; what was there stays.
+        StorageError: the disk is full or the folder is not writable; the old file stays.
 
     Example:
         >>> from tempfile import TemporaryDirectory
-        >>> with TemporaryDirectory() as place:
-        ...     write_whole(Path(place) / "a", "whole")
-        ...     (Path(place) / "a").read_bytes(), len(list(Path(place).iterdir()))
+        >>> with TemporaryDirectory() as folder:
+        ...     write_whole(Path(folder) / "a", "whole")
+        ...     (Path(folder) / "a").read_bytes(), len(list(Path(folder).iterdir()))
         (b'whole', 1)
     """
     try:
@@ -43,22 +40,22 @@ def write_whole(path: Path, content: bytes | str) -> None:
 
 @contextmanager
 def replacing(path: Path) -> Iterator[Path]:
-    """Give a temporary name beside `path`; what the body writes there takes the place of `path` once it is on the disk.
+    """Yield a temporary path beside `path`; the file written there replaces `path` when the block ends.
 
-    The name is hidden, `.<name>.<process>.tmp<suffix>`: it ends as `path` does, since libraries tell formats by that.
-    The folder of `path` is made. After an error, of whatever kind, nothing is left and what was there stays. Behind a
-    link it is the file that is replaced, and into a device or a pipe, as `/dev/stdout` is, the content is written.
+    The temporary name is hidden and keeps the suffix, `.<name>.<process>.tmp<suffix>`, because libraries choose the
+    format by suffix. The parent folder is created. After an error the temporary file is removed and `path` is
+    unchanged. If `path` is a link, the file it points to is replaced; if it is a device or a pipe such as
+    `/dev/stdout`, the content is written into it.
 
     Raises:
-        OSError: as the system gave it, for a caller that knows more to say than `write_whole` does; it names `path`
-            where it named the temporary file or, as on a full disk, none.
+        OSError: from the system, naming `path` instead of the temporary file, for callers that add their own message.
 
     Example:
         >>> from tempfile import TemporaryDirectory
-        >>> with TemporaryDirectory() as place:
-        ...     with replacing(Path(place) / "a.txt") as temporary:
+        >>> with TemporaryDirectory() as folder:
+        ...     with replacing(Path(folder) / "a.txt") as temporary:
         ...         _ = temporary.write_text("whole")
-        ...     [file.name for file in Path(place).iterdir()]
+        ...     [file.name for file in Path(folder).iterdir()]
         ['a.txt']
     """
     if _is_special(path):
@@ -75,7 +72,7 @@ def replacing(path: Path) -> Iterator[Path]:
         temporary.replace(path)
         sync_folder(path.parent)
     except BaseException as error:
-        with suppress(OSError):  # what went wrong before is what is reported
+        with suppress(OSError):  # the first error is the one to report
             temporary.unlink(missing_ok=True)
         if isinstance(error, OSError):
             _name_file(error, temporary, path)
@@ -83,7 +80,7 @@ def replacing(path: Path) -> Iterator[Path]:
 
 
 def remove_leftovers(path: Path) -> None:
-    """Remove what processes that were killed while they were `replacing` a file left beside it."""
+    """Remove temporary files that killed processes left beside `path`."""
     for leftover in path.parent.glob(f".{glob.escape(path.name)}.*.tmp*"):
         number = leftover.name.removeprefix(f".{path.name}.").partition(".")[0]
         if number.isdecimal() and not _is_running(int(number)):
@@ -93,19 +90,19 @@ def remove_leftovers(path: Path) -> None:
 def _is_running(process: int) -> bool:
     try:
         os.kill(process, 0)
-    except (ProcessLookupError, OverflowError):  # the name may hold any number
+    except (ProcessLookupError, OverflowError):  # the number comes from a file name
         return False
-    except OSError:  # somebody else's
+    except OSError:  # a process of another user
         return True
     return True
 
 
 def _is_special(path: Path) -> bool:
-    """Tell whether a name stands for a device, a pipe or an open file, which a file must not take the place of."""
+    """Tell whether a path is a device, a pipe or an open file, which must not be replaced by a file."""
     try:
         mode = path.stat().st_mode
         target = str(path.readlink()) if path.is_symlink() else ""
-        opened = any(place.startswith(_OPEN_FILES) for place in (target, f"{path.parent.resolve()}/"))
+        opened = any(name.startswith(_OPEN_FILES) for name in (target, f"{path.parent.resolve()}/"))
     except OSError:
         return False
     return opened or not (stat.S_ISREG(mode) or stat.S_ISDIR(mode))
@@ -127,33 +124,33 @@ def _name_file(error: OSError, temporary: Path, path: Path) -> None:
     if error.errno is None or error.filename not in (None, temporary, str(temporary)):
         return
     error.filename = str(path)
-    if error.filename2 is not None:  # of a rename, the same name again
+    if error.filename2 is not None:  # set by a rename
         del error.filename2
 
 
 def sync_file(path: Path) -> None:
-    """Bring the content of a file to the disk."""
+    """Flush the content of a file to disk."""
     with path.open("rb+") as file:
         os.fsync(file.fileno())
 
 
 def sync_folder(folder: Path) -> None:
-    """Bring the names of a folder to the disk; nothing is done where the system has no such thing."""
+    """Flush the entries of a folder to disk where the system supports it."""
     try:
         handle = os.open(folder, os.O_RDONLY)
-    except PermissionError:  # Windows opens no folders, and some may be written but not read
+    except PermissionError:  # Windows cannot open folders; others may be writable but not readable
         return
     try:
         os.fsync(handle)
     except OSError as error:
-        if error.errno not in _NO_FOLDER_SYNC:  # which some network file systems answer
+        if error.errno not in _NO_FOLDER_SYNC:  # returned by some network file systems
             raise
     finally:
         os.close(handle)
 
 
 def describe_failure(error: OSError, path: Path) -> str:
-    """Return one line that names the file and says what the system did.
+    """Return one line with the file and the reason the system gave.
 
     Example:
         >>> describe_failure(OSError(errno.ENOSPC, "No space left on device", ".a.txt.17.tmp.txt"), Path("a.txt"))
@@ -163,20 +160,22 @@ def describe_failure(error: OSError, path: Path) -> str:
 
 
 _BUSY = frozenset({errno.EACCES, errno.EAGAIN})
-# File systems without locks: two processes then do the same work twice, and renames still leave one whole file.
+# File systems without locks: two processes may do the same work twice, but renames still leave one complete file.
 _NO_LOCKS = frozenset({errno.ENOLCK, errno.ENOTSUP, errno.EOPNOTSUPP, errno.ENOSYS, errno.EINVAL})
 
 
 def take_lock(file: IO[bytes] | int, *, wait: bool = False, shared: bool = False) -> bool:
-    """Lock an open file until it is closed, and return whether it is locked: not on a file system without locks.
+    """Lock an open file until it is closed; return `False` on a file system without locks.
+
+    The kernel releases the lock when the process ends, however it ends.
 
     Args:
-        file: open, or its descriptor.
-        wait: for whoever holds it.
-        shared: with others who share it too.
+        file: open file or its descriptor.
+        wait: block until the lock is free.
+        shared: take a shared lock.
 
     Raises:
-        BlockingIOError: another process holds it, and `wait` is not set.
+        BlockingIOError: another process holds the lock and `wait` is false.
         OSError: the disk failed.
 
     Example:
@@ -185,7 +184,7 @@ def take_lock(file: IO[bytes] | int, *, wait: bool = False, shared: bool = False
         ...     take_lock(file)
         True
     """
-    import fcntl  # Unix alone has it, and importing this package must not need it
+    import fcntl  # Unix only; importing the package must not need it
 
     how = (fcntl.LOCK_SH if shared else fcntl.LOCK_EX) | (0 if wait else fcntl.LOCK_NB)
     try:
@@ -201,10 +200,9 @@ def take_lock(file: IO[bytes] | int, *, wait: bool = False, shared: bool = False
 
 @contextmanager
 def hold_lock(path: Path) -> Iterator[bool]:
-    """Hold the lock `path` for the length of a `with` block; wait for whoever holds it.
+    """Hold the lock file `path` during a `with` block, waiting until it is free; yield whether it is locked.
 
-    The empty file stays: removing it would let a third process lock a new file of the same name. The block is given
-    whether the lock is held, as `take_lock` returns it.
+    The empty file stays: if it were removed, a third process could lock a new file of the same name.
 
     Example:
         >>> from tempfile import TemporaryDirectory

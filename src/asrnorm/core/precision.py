@@ -1,4 +1,4 @@
-"""In which precision a network computes: that of its weights, float32 in TF32 products, or bfloat16 by autocast."""
+"""Precision of a run: float32, TF32 matrix products, bfloat16 by autocast, or float64."""
 
 from collections.abc import Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext
@@ -10,7 +10,7 @@ Precision = Literal["float32", "tf32", "bfloat16", "float64"]
 
 
 def weight_dtype(precision: Precision) -> torch.dtype:
-    """Return the dtype of the weights of a network that computes so.
+    """Return the dtype of the weights for a precision.
 
     Example:
         >>> weight_dtype("tf32"), weight_dtype("float64")
@@ -20,7 +20,7 @@ def weight_dtype(precision: Precision) -> torch.dtype:
 
 
 def autocast(precision: Precision, device: torch.device) -> AbstractContextManager[object]:
-    """Return the context in which a network is called; the way back is outside of it."""
+    """Return the autocast context for the forward pass; the backward pass runs outside of it."""
     if precision != "bfloat16":
         return nullcontext()
     return torch.autocast(device.type, dtype=torch.bfloat16)
@@ -28,9 +28,9 @@ def autocast(precision: Precision, device: torch.device) -> AbstractContextManag
 
 @contextmanager
 def products(precision: Precision, device: torch.device) -> Iterator[None]:
-    """Let matrix products of float32 take TF32 where `tf32` asks for it, forward and back; a CPU knows none.
+    """Use TF32 for float32 matrix products under `tf32`, forward and backward; no effect on a CPU.
 
-    Convolutions take it under `float32` too, as PyTorch does unless told otherwise.
+    Convolutions use TF32 under `float32` too, which is PyTorch's default.
 
     Example:
         >>> with products("tf32", torch.device("cpu")):

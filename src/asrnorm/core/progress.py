@@ -1,4 +1,4 @@
-"""How far a long piece of work is: a bar on a terminal, a plain line every ten seconds elsewhere."""
+"""Progress of long work: a bar on a terminal, a plain line every ten seconds elsewhere."""
 
 import time
 from typing import Any, Self
@@ -13,16 +13,16 @@ _HOUR, _MINUTE = 3600, 60
 
 
 class Progress:
-    """Shows work on standard error; a context manager.
+    """Progress on standard error, as a context manager.
 
     Args:
-        total: how much there is to do.
-        unit: what is counted, in the plural.
-        columns: of the bar before its rate.
-        done: how much was done before.
-        digits: of the rate after the point.
-        shown: false says nothing at all.
-        console: where to write; standard error by default.
+        total: amount of work.
+        unit: plural noun for what is counted.
+        columns: columns of the bar before its rate.
+        done: work already done by an earlier run.
+        digits: decimals of the rate.
+        shown: `False` prints nothing.
+        console: standard error by default.
     """
 
     def __init__(
@@ -57,11 +57,11 @@ class Progress:
         self._bars.stop()
 
     def show(self, **changes: Any) -> None:
-        """Change the bar: `description`, `completed`, `total`."""
+        """Update the bar: `description`, `completed`, `total`."""
         self._bars.update(self._task, **changes)
 
     def is_due(self, always: bool = False) -> bool:
-        """Tell whether a plain line is due; if so, it counts as said."""
+        """Tell whether a plain line is due, and start the next interval if so."""
         now = time.monotonic()
         if self.console.is_terminal or (now - self._spoke < _SECONDS and not always):
             return False
@@ -69,24 +69,24 @@ class Progress:
         return True
 
     def pace(self) -> str:
-        """Return the rate up to the last plain line, and how long the rest will take at it."""
+        """Return the rate up to the last plain line and the time left at that rate."""
         rate = (self.done - self._first) / max(self._spoke - self._started, 1e-9)
         left = describe_seconds((self.total - self.done) / max(rate, 1e-9))
         return f"{rate:,.{self._digits}f} {self._unit}/s, {left} left"
 
     def say(self, line: str) -> None:
-        """Write one line, above the bar where there is one."""
+        """Print one line, above the bar if there is one."""
         self.console.print(line, markup=False, soft_wrap=True)
 
 
 class PartProgress(Progress):
-    """Counts work that has several parts with names of their own.
+    """Progress of work that consists of named parts.
 
     Args:
-        total: how much there is to do.
-        unit: what is counted, in the plural.
-        shown: false says nothing at all.
-        console: where to write; standard error by default.
+        total: amount of work.
+        unit: plural noun for what is counted.
+        shown: `False` prints nothing.
+        console: standard error by default.
     """
 
     def __init__(self, total: int, unit: str, *, shown: bool = True, console: Console | None = None) -> None:
@@ -95,19 +95,19 @@ class PartProgress(Progress):
         self._part = ""
 
     def begin(self, part: str) -> None:
-        """Name what is being worked on."""
+        """Start the part of this name."""
         self._part = part
         self.show(description=part)
 
     def advance(self, count: int) -> None:
-        """Count what is done."""
+        """Count finished work."""
         self.done += count
         self.show(completed=self.done)
         if self.is_due():
             self.say(f"{self._part}: {100 * self.done / max(self.total, 1):.0f} % done, {self.pace()}")
 
     def skip(self, count: int) -> None:
-        """Take off the total what an earlier try has done: it says nothing of the rate of this one."""
+        """Remove work that an earlier run has done from the total, so that it does not distort the rate."""
         self.total -= count
         self.show(total=self.total)
 
@@ -122,7 +122,7 @@ class _Rate(ProgressColumn):
 
 
 def describe_seconds(seconds: float) -> str:
-    """Return a length of time in two units at most.
+    """Return a duration in at most two units.
 
     Example:
         >>> describe_seconds(4000), describe_seconds(65), describe_seconds(3)

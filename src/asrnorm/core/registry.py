@@ -1,4 +1,4 @@
-"""Names to things: a dict that refuses clashes and answers a wrong name with the right one."""
+"""Registry: a dict from names to classes or functions that rejects duplicates and suggests near names."""
 
 import inspect
 from collections.abc import Callable, Iterator, Mapping
@@ -15,10 +15,10 @@ _PLAIN: dict[Any, Any] = {bool: bool, int: Integral, float: Real, str: str, Path
 
 
 class Registry(Generic[T]):
-    """Maps the words of the command line to classes or functions.
+    """Maps the names used in configs and on the command line to classes or functions.
 
     Args:
-        kind: what the entries are, in the singular; it appears in error messages.
+        kind: singular noun for the entries, used in error messages.
 
     Example:
         >>> shapes = Registry("shape")
@@ -36,7 +36,7 @@ class Registry(Generic[T]):
         """Return a decorator that adds its target under `name`.
 
         Raises:
-            ValueError: the name is taken by something else.
+            ValueError: the name is taken.
         """
 
         def add(entry: T) -> T:
@@ -49,7 +49,7 @@ class Registry(Generic[T]):
 
     def __getitem__(self, name: str) -> T:
         if not isinstance(name, str):
-            raise InputTypeError(f"a {self.kind} is asked for by its name, not by {name!r}")
+            raise InputTypeError(f"the name of a {self.kind} must be a string, not {name!r}")
         try:
             return self._entries[name]
         except KeyError:
@@ -78,11 +78,11 @@ class Registry(Generic[T]):
         return (inspect.getdoc(self[name]) or "").split("\n", 1)[0]
 
     def check(self, name: str, options: Mapping[str, object]) -> None:
-        """Refuse options that the entry does not take, before any work is done.
+        """Check the names and types of options before any work is done.
 
         Raises:
             UnknownNameError: the name or one of the options is unknown.
-            InputError: text where a number is wanted, and the like.
+            InputError: an option has the wrong type, such as text for a number.
         """
         known, kinds = self.options(name), self._kinds(name)
         for option, value in options.items():
@@ -99,11 +99,11 @@ class Registry(Generic[T]):
                 raise InputError(f"option {option!r} of {self.kind} {name!r} must be {words}, not {value!r}")
 
     def _kinds(self, name: str) -> dict[str, tuple[Any, ...]]:
-        """What options must be that are numbers, text, null or so many of these, and nothing else."""
+        """Return the accepted types of each option that takes numbers, text, null or fixed tuples of these."""
         entry = self[name]
         try:
             hints = get_type_hints(entry.__init__ if inspect.isclass(entry) else entry)
-        except NameError:  # of a type that is imported for type checkers alone
+        except NameError:  # a type imported for type checkers only
             return {}
         kinds = {option: get_args(hint) if isinstance(hint, UnionType) else (hint,) for option, hint in hints.items()}
         return {option: found for option, found in kinds.items() if all(_is_checked(kind) for kind in found)}
@@ -111,7 +111,7 @@ class Registry(Generic[T]):
 
 def _is_checked(kind: Any) -> bool:
     if get_origin(kind) is tuple:
-        return all(part in _PLAIN for part in get_args(kind))  # not `tuple[int, ...]`, which the entry checks
+        return all(part in _PLAIN for part in get_args(kind))  # `tuple[int, ...]` is left to the entry itself
     return kind in _PLAIN
 
 

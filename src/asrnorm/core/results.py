@@ -1,4 +1,4 @@
-"""The result of a run: its schema, and reading and writing `result.json`."""
+"""Results of a run: the schema of `result.json`, reading, writing and checking it."""
 
 import dataclasses
 import json
@@ -18,13 +18,13 @@ _ROUNDING = 1e-9
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class DomainScore:
-    """How a model does on one domain.
+    """Scores of a model on one domain.
 
     Attributes:
-        accuracy: a fraction.
+        accuracy: in [0, 1].
         brier: the paper's form, divided by the number of classes.
         brier_sum: the plain form.
-        ece: expected calibration error, 15 bins of equal width.
+        ece: expected calibration error, 15 equal-width bins.
     """
 
     name: str
@@ -38,15 +38,14 @@ class DomainScore:
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class RunResult:
-    """What is kept of a run; `result.json` is written last, and its presence means done.
+    """Result of a run. `result.json` is written last: its presence means that the run is done.
 
     Attributes:
-        validation: accuracy of the reported model on validation images of the source by selection rule, where the suite
-            has such images: what one setting may be chosen over another by.
-        origin: of a kept result, what `env.json` says of its run: device, version of torch, day, edition of the test
-            images, the commits at which it was resumed, where they are others, and a digest of the names of images of
-            one's own; of a run scored again, the edition and which commit scored it on what (`scored`). Results that
-            differ in it alone are the same.
+        validation: accuracy on validation images of the source, by selection rule, if the suite has such images; used
+            to choose between settings without looking at targets.
+        origin: provenance of a kept result, from the run's `env.json`: device, torch version, day, edition of the test
+            images, commits at which it was resumed, a digest of the names of the user's own images; for a run that was
+            scored again, the edition and the scoring commit (`scored`). Results that differ only here are equal.
     """
 
     recipe: str
@@ -69,19 +68,19 @@ class RunResult:
 
     @property
     def commits(self) -> tuple[str, ...]:
-        """That of the start, and those at which the run was gone on with, as far as its origin says."""
+        """Commit at which the run started, then those at which it was resumed."""
         return tuple(dict.fromkeys((self.commit, *self.origin.get("resumed", "").split())))
 
 
 def to_plain(result: RunResult) -> dict[str, Any]:
-    """Return a result as JSON has it, the schema first; validation and origin are left out where there is none.
+    """Return a result as plain JSON values, schema first; empty `validation` and `origin` are left out.
 
-    Without a target there is no average: `null`, since JSON knows no NaN.
+    A run without target domains has no average accuracy, stored as `null`.
     """
     values = dataclasses.asdict(result)
     if math.isnan(result.average_accuracy):
         values["average_accuracy"] = None
-    for name in ("validation", "origin"):  # many suites have no validation images; a result.json has no origin
+    for name in ("validation", "origin"):
         if not values[name]:
             del values[name]
     return {"schema": values.pop("schema"), **values}
@@ -93,10 +92,10 @@ def format_result(result: RunResult) -> str:
 
 
 def write_result(path: Path, result: RunResult) -> None:
-    """Write a result under its final name only when it is whole.
+    """Write a `result.json` atomically.
 
     Raises:
-        StorageError: the disk is full or the place cannot be written; what was there stays.
+        StorageError: the disk is full or the folder is not writable; the old file stays.
     """
     write_whole(path, format_result(result))
 
@@ -105,7 +104,7 @@ def read_result(path: Path) -> RunResult:
     """Read a `result.json`.
 
     Raises:
-        InputError: missing, damaged, or of another schema.
+        InputError: the file is missing, damaged or has another schema.
     """
     try:
         values = json.loads(path.read_text(encoding="utf-8"))
@@ -119,14 +118,14 @@ def read_result(path: Path) -> RunResult:
 
 
 def parse_result(values: object, where: str) -> RunResult:
-    """Return the result that plain values describe.
+    """Return the result of plain JSON values.
 
     Args:
-        values: what JSON read.
-        where: what they come from, for messages.
+        values: parsed JSON.
+        where: source of the values, for error messages.
 
     Raises:
-        InputError: damaged, of another schema, or with numbers that no run gives.
+        InputError: damaged values, another schema, or numbers outside their range.
     """
     if not isinstance(values, dict) or values.get("schema") != SCHEMA:
         raise InputError(f"{where}: not a result of schema {SCHEMA}")
@@ -136,34 +135,35 @@ def parse_result(values: object, where: str) -> RunResult:
         result: RunResult = build(RunResult, values, f"{where}: not a whole result")
     except UnknownNameError as error:
         raise InputError(str(error)) from error
-    _refuse_impossible(result, where)
+    _check_ranges(result, where)
     return result
 
 
-def _refuse_impossible(result: RunResult, where: str) -> None:
+def _check_ranges(result: RunResult, where: str) -> None:
     if not re.fullmatch("[0-9a-f]{10}", result.config_hash):
         raise InputError(f"{where}: {result.config_hash!r} is not the hash of a config: ten hexadecimal digits")
     accuracies = [domain.accuracy for domain in result.domains]
-    average = [result.average_accuracy] if accuracies else []  # of no domain there is none
-    if not all(0 <= value <= 1 for value in (result.source.accuracy, *accuracies, *average)):
-        raise InputError(f"{where}: an accuracy that is not between 0 and 1")
+    named = {domain.name: domain.accuracy for domain in (result.source, *result.domains)}
+    if accuracies:
+        named["average"] = result.average_accuracy
+    for name, value in {**named, **result.adversarial, **result.validation}.items():
+        if not 0 <= value <= 1:
+            raise InputError(f"{where}: accuracy {value} of {name} is outside [0, 1]")
     for domain in (result.source, *result.domains):
-        errors = (domain.brier, domain.ece, domain.brier_sum / 2)  # at most 1, and 2 of the plain Brier score
-        if not all(-_ROUNDING <= value <= 1 + _ROUNDING for value in errors):
-            raise InputError(f"{where}: a Brier score or calibration error that no predictions have, on {domain.name}")
-        if not (-_ROUNDING <= domain.nll < math.inf and domain.num_samples > 0):
-            raise InputError(f"{where}: a log-loss or number of images that no scoring gives, on {domain.name}")
-    shares = (*result.adversarial.values(), *result.validation.values())
-    if not all(0 <= value <= 1 for value in shares):
-        raise InputError(f"{where}: an accuracy under attack or in validation that is not between 0 and 1")
+        for name, largest in (("brier", 1), ("brier_sum", 2), ("ece", 1), ("nll", math.inf)):
+            value = getattr(domain, name)
+            if not -_ROUNDING <= value <= largest + _ROUNDING or math.isinf(value):
+                raise InputError(f"{where}: {name} {value} of {domain.name} is outside [0, {largest}]")
+        if domain.num_samples < 1:
+            raise InputError(f"{where}: {domain.name} has {domain.num_samples} images; a scored domain has at least 1")
     if not (0 <= result.wall_seconds < math.inf and result.steps >= 0):
-        raise InputError(f"{where}: a time or number of steps that no run takes")
+        raise InputError(f"{where}: negative or infinite wall_seconds or steps")
     if accuracies and not math.isclose(statistics.fmean(accuracies), result.average_accuracy, abs_tol=_ROUNDING):
-        raise InputError(f"{where}: an average that is not that of its domains")
+        raise InputError(f"{where}: average_accuracy is not the mean over the domains")
 
 
 def read_log_rows(path: Path) -> list[dict[str, Any]]:
-    """Return the rows of a run's `log.jsonl`, none where there is no log; a line that a kill cut short ends it."""
+    """Return the rows of a `log.jsonl` up to the first incomplete line; no rows if there is no log."""
     if not path.exists():
         return []
     rows = []

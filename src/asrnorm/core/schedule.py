@@ -1,4 +1,4 @@
-"""The learning rate as a function of the step alone, so that a resumed run and a drawn curve have the same one."""
+"""Learning rate schedules as pure functions of the step, shared by training and by drawn curves."""
 
 import math
 
@@ -6,14 +6,14 @@ from asrnorm.core.config import OptimConfig
 
 
 def rate_factor(config: OptimConfig, step: int, steps: int, *, waits: bool = False) -> float:
-    """Return the learning rate of a step over `config.lr`.
+    """Return the learning rate of a step relative to `config.lr`.
 
     Args:
-        config: its `schedule` is `constant`, `cosine` to zero, or `step`. The first `warmup_steps` have
-            1, 2, 3, ... parts in `warmup_steps + 1` of that.
+        config: its `schedule` is `constant`, `cosine` to zero, or `step`; the rate rises linearly over the first
+            `warmup_steps`.
         step: counted from 0.
-        steps: of the whole schedule, warm-up included.
-        waits: for parameters that stand still for `norm_warmup_steps`; their warm-up comes after that.
+        steps: length of the schedule, warm-up included.
+        waits: for parameters that are frozen for `norm_warmup_steps`; their warm-up starts after that.
 
     Example:
         >>> cosine = OptimConfig(schedule="cosine")
@@ -29,7 +29,7 @@ def rate_factor(config: OptimConfig, step: int, steps: int, *, waits: bool = Fal
 
 
 def _warm_up(config: OptimConfig, moved: int) -> float:
-    """The share after so many steps in which the parameter has moved."""
+    """Return the warm-up factor after `moved` steps in which the parameter was trained."""
     if moved < 0:
         return 0.0
     return min(1.0, (moved + 1) / (config.warmup_steps + 1))

