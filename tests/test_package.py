@@ -13,6 +13,7 @@ import pytest
 import yaml
 
 from asrnorm import __version__
+from asrnorm.studies import list_studies
 
 ROOT = Path(__file__).parents[1]
 # In a message 'asrnorm[data]', in a checkout '.[data]'.
@@ -81,6 +82,8 @@ def test_it_imports_and_runs_outside_the_tree(wheel, tmp_path):
         f"assert asrnorm.__file__.startswith({str(site)!r}), asrnorm.__file__\n"
         "print(asrnorm.ASRNorm2d(8)(torch.randn(2, 8, 4, 4)).shape)\n"
         "assert asrnorm.cli.main.main(['list', 'norms']) == 0\n"
+        "from asrnorm.studies import get_study, list_studies\n"
+        "print(len([get_study(name).footnotes for name in list_studies()]), 'studies')\n"
     )
     done = subprocess.run(
         [tmp_path / "env" / "bin" / "python", "-I", "-c", script],
@@ -91,3 +94,4 @@ def test_it_imports_and_runs_outside_the_tree(wheel, tmp_path):
     )
     assert done.returncode == 0, done.stderr
     assert "torch.Size([2, 8, 4, 4])" in done.stdout
+    assert f"{len(list_studies())} studies" in done.stdout  # with their tables and notes

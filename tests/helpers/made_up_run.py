@@ -9,12 +9,11 @@ import numpy as np
 
 from asrnorm.core.config import content_hash, dump_config, run_name
 from asrnorm.core.results import DomainScore, RunResult, write_result
-from asrnorm.studies import ANALYSIS_FILES, DIVERGENCE_FILE, Study
-from asrnorm.studies.figure import GROUPS
+from asrnorm.studies import ANALYSIS_FILES, DIVERGENCE_FILE, Study, get_study
 from asrnorm.studies.plan import iterate_specs
 
 COMMIT = "f1c710000000000000000000000000000000beef"  # "fiction": no such commit
-TYPES = [name for names in GROUPS.values() for name in names]
+TYPES = get_study("fig-corruptions").columns[4:]  # after the four groups
 DOMAINS = {
     "digits": ("svhn", "mnist_m", "syn", "usps"),
     "cifar10c": tuple(f"{name}/{level}" for name in TYPES for level in range(1, 6)),

@@ -1,7 +1,8 @@
 """Run the code of a docs page from top to bottom, as a reader would: `python page_runner.py PAGE`.
 
 A Python block that begins with `# name.py` is saved under that name and imported; the others run one after the other in
-one namespace. Of a console block, lines of `asrnorm` and of `python examples/...` are run.
+one namespace. A YAML block that begins with `# name.yaml` is saved. Of a console block, lines of `asrnorm` and of
+`python examples/...` are run.
 """
 
 import importlib
@@ -12,8 +13,9 @@ import sys
 from pathlib import Path
 
 ROOT = Path(__file__).parents[2]
-BLOCK = re.compile(r"^```(python|console)\n(.*?)^```$", re.DOTALL | re.MULTILINE)
+BLOCK = re.compile(r"^```(python|console|yaml)\n(.*?)^```$", re.DOTALL | re.MULTILINE)
 FILE = re.compile(r"# (\w+)\.py\n")
+DATA = re.compile(r"# ([\w-]+\.yaml)\n")
 
 
 def run_page(page: Path) -> int:
@@ -24,6 +26,10 @@ def run_page(page: Path) -> int:
     names: dict = {"__name__": "__page__"}
     count = 0
     for language, code in BLOCK.findall(page.read_text()):
+        if language == "yaml":
+            if match := DATA.match(code):
+                Path(match.group(1)).write_text(code)
+            continue
         count += 1
         if language == "console":
             for words in (shlex.split(line, comments=True) for line in code.replace("\\\n", " ").splitlines()):

@@ -240,7 +240,7 @@ def load_config(path: Path) -> RunConfig:
         # Nested aliases can expand beyond any memory.
         if any(isinstance(event, yaml.AliasEvent) for event in yaml.parse(text, yaml.SafeLoader)):
             raise InputError(f"{path}: has a YAML alias (*name); write its value out")
-        _check_unique_keys(yaml.compose(text, yaml.SafeLoader), path)
+        check_unique_keys(yaml.compose(text, yaml.SafeLoader), path)
         values = yaml.safe_load(text)
     except InputError:
         raise  # an InputError is a ValueError too
@@ -255,7 +255,7 @@ def load_config(path: Path) -> RunConfig:
     return from_mapping(values, str(path))
 
 
-def _check_unique_keys(node: Any, path: Path) -> None:
+def check_unique_keys(node: Any, path: Path) -> None:
     """Raise if a mapping has a key twice: YAML would silently keep the last value."""
     import yaml
 
@@ -268,7 +268,7 @@ def _check_unique_keys(node: Any, path: Path) -> None:
             seen.add(key.value)
         parts = [value for _, value in node.value]
     for part in parts:
-        _check_unique_keys(part, path)
+        check_unique_keys(part, path)
 
 
 def dump_config(config: RunConfig) -> str:

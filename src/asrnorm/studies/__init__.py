@@ -1,27 +1,12 @@
 """The paper's tables and figures: which runs they need, what was found of them, how they compare. No torch here."""
 
-from asrnorm.studies import ablation as ablation
-from asrnorm.studies import cifar10c as cifar10c
-from asrnorm.studies import cifar10c_calibration as cifar10c_calibration
-from asrnorm.studies import cifar10c_norm as cifar10c_norm
-from asrnorm.studies import cifar_reading as cifar_reading
-from asrnorm.studies import complexity as complexity
-from asrnorm.studies import digits as digits
-from asrnorm.studies import digits_protocol as digits_protocol
-from asrnorm.studies import digits_reading as digits_reading
-from asrnorm.studies import digits_stand_in as digits_stand_in
-from asrnorm.studies import figure as figure
-from asrnorm.studies import pacs_architecture as pacs_architecture
-from asrnorm.studies import pacs_multi as pacs_multi
-from asrnorm.studies import pacs_multi_reading as pacs_multi_reading
-from asrnorm.studies import pacs_reading as pacs_reading
-from asrnorm.studies import pacs_single as pacs_single
 from asrnorm.studies.collect import Collected as Collected
 from asrnorm.studies.collect import Measured as Measured
 from asrnorm.studies.collect import RunRecord as RunRecord
 from asrnorm.studies.collect import collect as collect
 from asrnorm.studies.keep import Keeping as Keeping
 from asrnorm.studies.keep import keep as keep
+from asrnorm.studies.loader import load_study as load_study
 from asrnorm.studies.plan import Plan as Plan
 from asrnorm.studies.plan import Task as Task
 from asrnorm.studies.plan import plan as plan

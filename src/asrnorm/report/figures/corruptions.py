@@ -8,8 +8,8 @@ from typing import Any
 from asrnorm.core.results import RunResult
 from asrnorm.report.figure import canvas
 from asrnorm.report.figures.base import FIGURES, NothingToDrawError, legend_beside, look, records_of
+from asrnorm.studies import Study
 from asrnorm.studies.collect import Collected
-from asrnorm.studies.figure import GROUPS
 
 
 @FIGURES.register("corruptions")
@@ -19,7 +19,8 @@ def corruptions(collected: Collected, _out: Path) -> Any:
     scores = {label: values for label, values in scores.items() if values}
     if not scores:
         raise NothingToDrawError("no run on CIFAR-10-C is finished")
-    lines = list(_lines())
+    groups = _find_groups(collected.study)
+    lines = [(group, name) for group, names in groups.items() for name in (None, *names)]
     with canvas(8.2, 0.27 * len(lines) + 1.0) as (figure, axes):
         handles = []
         for index, (label, values) in enumerate(scores.items()):
@@ -27,7 +28,7 @@ def corruptions(collected: Collected, _out: Path) -> Any:
             shift = (index - (len(scores) - 1) / 2) * 0.5 / len(scores)
             places, dots = [], []
             for place, (group, name) in enumerate(lines):
-                names = GROUPS[group] if name is None else (name,)
+                names = groups[group] if name is None else (name,)
                 found = [values[one] for one in names if one in values]
                 if found:
                     places.append(place + shift)
@@ -50,10 +51,12 @@ def corruptions(collected: Collected, _out: Path) -> Any:
         return figure
 
 
-def _lines() -> Iterable[tuple[str, str | None]]:
-    for group, names in GROUPS.items():
-        yield group, None
-        yield from ((group, name) for name in names)
+def _find_groups(study: Study) -> dict[str, tuple[str, ...]]:
+    """Return the types of corruption in each column that averages over several."""
+    domains = {column: cell.measure.domains for column, cell in study.rows[0].cells.items()}
+    return {
+        column: tuple(name.removesuffix("/*") for name in names) for column, names in domains.items() if len(names) > 1
+    }
 
 
 def by_type(results: Iterable[RunResult]) -> dict[str, float]:

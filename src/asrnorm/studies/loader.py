@@ -1,0 +1,345 @@
+"""Loads studies from YAML: rows, the runs behind them, and the paper's numbers; `docs/how-to/study.md` has the format.
+
+Every file in `tables/` is a study of the package, registered under the file's name and read when it is first used.
+"""
+
+import re
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from asrnorm.core.config import build, check_unique_keys
+from asrnorm.core.errors import InputError, UnknownNameError, describe_unknown
+from asrnorm.studies.spec import STUDIES, Cell, Comparison, Evaluation, Measure, Printed, Row, RunSpec, Study
+
+TABLES = Path(__file__).with_name("tables")
+NOTES = Path(__file__).with_name("notes")
+SHARED_COLUMNS = Path(__file__).with_name("columns.yaml")
+SHARED_NOTES = "shared.md"
+_SHARED_NOTE = re.compile(r"\{([a-z0-9-]+)\}")
+
+
+@dataclass(frozen=True, kw_only=True)
+class _File:
+    """The keys of a study's file, besides `columns`."""
+
+    summary: str
+    title: str
+    caption: str
+    suite: str = ""
+    seeds: int = 5
+    each: dict[str, Any] = field(default_factory=dict)
+    measure: dict[str, Any] = field(default_factory=dict)
+    rows: dict[str, Any] = field(default_factory=dict)
+    blocks: tuple[dict[str, Any], ...] = ()
+    comparisons: tuple[dict[str, Any], ...] = ()
+    figures: tuple[str, ...] = ()
+    notes: str | None = None
+    transposed: bool = False
+
+
+@dataclass(frozen=True, kw_only=True)
+class _RowEntry:
+    """The keys of a row. All but `rows` may also stand in a block, for every row of it."""
+
+    recipe: str | None = None
+    options: dict[str, Any] = field(default_factory=dict)
+    overrides: dict[str, Any] = field(default_factory=dict)
+    evaluation: dict[str, Any] = field(default_factory=dict)
+    analyses: tuple[str, ...] = ()
+    may_diverge: bool = False
+    paper: str = ""
+    copied_from: str | None = None
+    remarks: dict[str, Any] = field(default_factory=dict)
+    not_run: str | None = None
+    group: str = ""
+
+
+@dataclass(frozen=True, kw_only=True)
+class _EvaluationEntry:
+    name: str
+    overrides: dict[str, Any]
+
+
+@dataclass(frozen=True, kw_only=True)
+class _ComparisonEntry:
+    row: str
+    against: tuple[str, ...]
+    p_values: str = ""
+    differences: str = ""
+    remarks: dict[str, Any] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Columns:
+    """What the columns measure and which run of a row each takes (`None`: all of them)."""
+
+    measures: Mapping[str, Measure]
+    runs: Mapping[str, str | None]
+    shown_only: tuple[str, ...]
+    option: str = ""
+    values: tuple[str, ...] = ()
+
+
+def load_study(path: Path, *, notes: Path | None = None) -> Study:
+    """Return the study in a YAML file; its name is the file's.
+
+    Args:
+        path: the file.
+        notes: the folder of its notes; by default the folder of the file.
+
+    Raises:
+        InputError: a file that cannot be read, or a value that does not fit, such as too few numbers in a row.
+        UnknownNameError: an unknown key, column or row; the nearest is named.
+
+    Example:
+        >>> study = load_study(TABLES / "table3.yaml", notes=NOTES)
+        >>> study.rows[0].cells["Sketch"].runs[0].options, study.rows[0].cells["Sketch"].printed.value
+        ({'source': 'sketch'}, 53.1)
+    """
+    values = dict(_read_yaml(path))
+    columns = values.pop("columns", {})
+    file: _File = build(_File, values, path.name)
+    layout = _load_columns(columns, file, path.name)
+    rows: dict[str, Row] = {}
+    for label, entry in _iterate_rows(file, path.name):
+        where = f"{path.name}: row {label!r}"
+        if label in rows:
+            raise InputError(f"{where} is there twice; give one of them another label")
+        rows[label] = _build_row(label, entry, layout, where)
+    return Study(
+        name=path.stem,
+        title=file.title,
+        caption=file.caption,
+        columns=tuple(layout.measures),
+        rows=tuple(rows.values()),
+        comparisons=tuple(_build_comparisons(file, rows, layout, path.name)),
+        figures=file.figures,
+        footnotes=() if file.notes is None else read_notes((notes or path.parent) / file.notes),
+        seeds=file.seeds,
+        suite=file.suite,
+        transposed=file.transposed,
+        shown_only=layout.shown_only,
+    )
+
+
+def read_notes(path: Path) -> tuple[str, ...]:
+    """Return the paragraphs of a notes file, one line each.
+
+    `{name}` is replaced by the section of that name in `shared.md` of the same folder.
+
+    Raises:
+        InputError: no such file.
+        UnknownNameError: no such section.
+
+    Example:
+        >>> read_notes(NOTES / "fig-lambda-pacs.md")[1]
+        'The paper does not say which source its figure shows.'
+    """
+    shared = path.with_name(SHARED_NOTES)
+    sections: dict[str, str] = {}
+    for part in _read_text(shared).split("## ")[1:] if shared.exists() else ():
+        name, _, text = part.partition("\n")
+        sections[name.strip()] = " ".join(text.split())
+
+    def insert(match: re.Match[str]) -> str:
+        if match[1] not in sections:
+            raise UnknownNameError(
+                f"{path.name}: " + describe_unknown(f"section of {SHARED_NOTES}", match[1], sections)
+            )
+        return sections[match[1]]
+
+    paragraphs = re.split(r"\n\s*\n", _read_text(path).strip())
+    return tuple(_SHARED_NOTE.sub(insert, " ".join(one.split())) for one in paragraphs if one.strip())
+
+
+def transcribe(
+    columns: Iterable[str],
+    line: str,
+    *,
+    copied_from: str | None = None,
+    remarks: Mapping[str, str] | None = None,
+    where: str = "the line",
+) -> dict[str, Printed]:
+    """Return the numbers of a line of the paper by column.
+
+    Args:
+        columns: one for each word.
+        line: numbers as the paper prints them: `47.4±4.8`, `<.001`, and `-` where there is none; or nothing at all.
+        copied_from: the work that the paper took the line from.
+        remarks: by column.
+        where: what the line belongs to, for messages.
+
+    Raises:
+        InputError: the line has another number of words than there are columns, or a word is no number.
+
+    Example:
+        >>> numbers = transcribe(["A", "B", "C"], "47.4±4.8 - <.001")
+        >>> numbers["A"].deviation, "B" in numbers, numbers["C"].below, numbers["C"].decimals
+        (4.8, False, True, 3)
+    """
+    names, words = tuple(columns), line.split()
+    if words and len(words) != len(names):
+        raise InputError(f"{where} has {len(words)} numbers for {len(names)} columns; write - where there is none")
+    numbers = {}
+    for column, word in zip(names, words, strict=False):
+        if word == "-":
+            continue
+        value, _, deviation = word.removeprefix("<").partition("±")
+        try:
+            numbers[column] = Printed(
+                value=float(value),
+                deviation=float(deviation) if deviation else None,
+                copied_from=copied_from,
+                note=(remarks or {}).get(column),
+                below=word.startswith("<"),
+                decimals=len(value.partition(".")[2]),
+            )
+        except ValueError:
+            raise InputError(f"{where}: {word!r} is not a number such as 47.4, 47.4±4.8, <.001 or -") from None
+    for column in remarks or {}:
+        if column not in numbers:
+            raise UnknownNameError(f"{where}: remark on " + describe_unknown("number", column, numbers))
+    return numbers
+
+
+def _load_columns(columns: object, file: _File, where: str) -> _Columns:
+    """Return the columns of a study: its own, or those of a name in `columns.yaml`."""
+    each: Mapping[str, Any] = file.each
+    if isinstance(columns, str):
+        shared = _read_yaml(SHARED_COLUMNS)
+        if columns not in shared:
+            raise UnknownNameError(f"{where}: " + describe_unknown("columns", columns, shared))
+        each, columns = each or shared[columns].get("each", {}), shared[columns]["columns"]
+    if not isinstance(columns, Mapping):
+        raise InputError(f"{where}: columns must be a name in {SHARED_COLUMNS.name} or a mapping, not {columns!r}")
+    if len(each) > 1 or not all(isinstance(values, list) for values in each.values()):
+        raise InputError(f"{where}: each must be one option of the recipe and its values, not {dict(each)!r}")
+    option, values = next(iter(each.items()), ("", []))
+    measures: dict[str, Measure] = {}
+    runs: dict[str, str | None] = {}
+    shown_only = []
+    for name, keys in columns.items():
+        own = {"quantity": "accuracy", **file.measure, **_as_mapping(keys, f"{where}: column {name!r}")}
+        runs[name] = own.pop("run", None)
+        if runs[name] is not None and runs[name] not in values:
+            raise UnknownNameError(f"{where}: column {name!r}: " + describe_unknown("run", str(runs[name]), values))
+        if own.pop("shown_only", False):
+            shown_only.append(name)
+        measures[name] = build(Measure, own, f"{where}: column {name!r}")
+    return _Columns(measures=measures, runs=runs, shown_only=tuple(shown_only), option=option, values=tuple(values))
+
+
+def _iterate_rows(file: _File, where: str) -> Iterator[tuple[str, _RowEntry]]:
+    """Yield the rows by label, each with what its block says for all of them."""
+    for block in ({"rows": file.rows}, *file.blocks):
+        shared = {key: value for key, value in block.items() if key != "rows"}
+        for label, keys in _as_mapping(block.get("rows"), f"{where}: rows").items():
+            here = f"{where}: row {label!r}"
+            merged = {**shared, **_as_mapping(keys, here)}
+            both = [_as_mapping(part.get("overrides"), f"{here}: overrides") for part in (shared, keys or {})]
+            yield label, build(_RowEntry, {**merged, "overrides": {**both[0], **both[1]}}, here)
+
+
+def _build_row(label: str, entry: _RowEntry, layout: _Columns, where: str) -> Row:
+    if (entry.recipe is None) == (entry.not_run is None):
+        raise InputError(f"{where} needs a recipe, or else not_run with the reason")
+    runs = _build_runs(entry, layout, where)
+    printed = transcribe(
+        layout.measures, entry.paper, copied_from=entry.copied_from, remarks=entry.remarks, where=f"{where}: paper"
+    )
+    cells = {}
+    for column, measure in layout.measures.items():
+        only = layout.runs[column]
+        behind = tuple(run for value, run in runs.items() if only in (None, value))
+        if behind or column in printed:
+            cells[column] = Cell(measure=measure, runs=behind, printed=printed.get(column))
+    not_run = None if entry.not_run is None else f"not run: {entry.not_run}"
+    return Row(label=label, cells=cells, group=entry.group, not_run=not_run)
+
+
+def _build_runs(entry: _RowEntry, layout: _Columns, where: str) -> dict[str, RunSpec]:
+    """Return the runs behind a row by the value of `each`; a single one where there is no `each`."""
+    if entry.recipe is None:
+        return {}
+    evaluation = None
+    if entry.evaluation:
+        again: _EvaluationEntry = build(_EvaluationEntry, entry.evaluation, f"{where}: evaluation")
+        evaluation = Evaluation(name=again.name, overrides=again.overrides)
+    choices = {value: {layout.option: value} for value in layout.values} or {"": {}}
+    return {
+        value: RunSpec(
+            recipe=entry.recipe,
+            options={**entry.options, **choice},
+            overrides=entry.overrides,
+            evaluation=evaluation,
+            analyses=entry.analyses,
+            may_diverge=entry.may_diverge,
+        )
+        for value, choice in choices.items()
+    }
+
+
+def _build_comparisons(file: _File, rows: Mapping[str, Row], layout: _Columns, where: str) -> Iterator[Comparison]:
+    for number, keys in enumerate(file.comparisons, start=1):
+        here = f"{where}: comparison {number}"
+        against = keys.get("against", ())
+        own = {**keys, "against": [against] if isinstance(against, str) else against}
+        entry: _ComparisonEntry = build(_ComparisonEntry, own, here)
+        for label in (entry.row, *entry.against):
+            if label not in rows:
+                raise UnknownNameError(f"{here}: " + describe_unknown("row", label, rows))
+        columns = layout.measures
+        printed = transcribe(columns, entry.p_values, remarks=entry.remarks, where=f"{here}: p_values")
+        differences = transcribe(columns, entry.differences, where=f"{here}: differences")
+        for other in entry.against:
+            yield Comparison(row=entry.row, against=other, printed=printed, differences=differences)
+
+
+def _as_mapping(value: Any, where: str) -> Mapping[str, Any]:
+    if value is not None and not isinstance(value, Mapping):
+        raise InputError(f"{where} must be a mapping of keys to values, not {value!r}")
+    return value or {}
+
+
+def _read_yaml(path: Path) -> Mapping[str, Any]:
+    import yaml
+
+    # The C loader reads all tables in 15 ms, the Python one in 200.
+    loader = getattr(yaml, "CSafeLoader", yaml.SafeLoader)(_read_text(path))
+    try:
+        node = loader.get_single_node()
+        check_unique_keys(node, path)
+        values = loader.construct_document(node) if node else None
+    except (yaml.YAMLError, RecursionError) as error:
+        raise InputError(f"{path}: not YAML ({' '.join(str(error).split())})") from None
+    finally:
+        loader.dispose()
+    if not isinstance(values, dict):
+        raise InputError(f"{path}: not a mapping of keys to values")
+    return values
+
+
+def _read_text(path: Path) -> str:
+    try:
+        return path.read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError) as error:
+        raise InputError(f"{path}: cannot be read ({getattr(error, 'strerror', None) or error})") from None
+
+
+class _Table:
+    # An entry of the registry: called, it returns the study; its docstring is the summary in the file.
+    def __init__(self, path: Path) -> None:
+        self._path = path
+
+    def __call__(self) -> Study:
+        return load_study(self._path, notes=NOTES)
+
+    @property
+    def __doc__(self) -> str:  # type: ignore[override]
+        return str(_read_yaml(self._path).get("summary", ""))
+
+
+for _path in sorted(TABLES.glob("*.yaml")):
+    STUDIES.register(_path.stem)(_Table(_path))
