@@ -22,9 +22,9 @@ MAY_IMPORT = {
     "exporting": {"ops", "norms", "models", "data", "evaluation", "training"},
     "recipes": set(),
     "studies": {"recipes"},
-    "report": {"studies"},
+    "reporting": {"studies"},
     "launch": {"recipes", "studies"},
-    "audit": {"models", "data", "methods", "evaluation", "training", "report"},
+    "audit": {"models", "data", "methods", "evaluation", "training", "reporting"},
     "bench": {
         *("ops", "norms", "conversion", "models", "data", "methods", "evaluation", "training", "recipes", "launch"),
     },
@@ -34,7 +34,7 @@ MAY_IMPORT["cli"] = set(MAY_IMPORT)
 # The modules of `core` that need torch; the others open with the standard library alone (yaml inside functions).
 CORE_WITH_TORCH = {"cuda_graph", "distributed", "precision"}
 CORE_LIBRARIES = {"rich", "yaml"}
-WITHOUT_TORCH = {"recipes", "studies", "report", "launch"}
+WITHOUT_TORCH = {"recipes", "studies", "reporting", "launch"}
 
 # Imported where they are used, never by importing the package. Modules in these folders hold kernels, which are
 # compiled from their source and so import Triton at the top; only functions import them.

@@ -36,6 +36,8 @@ def test_the_wheel_holds_the_package_the_marker_and_nothing_else(wheel):
     assert any(name.endswith("licenses/LICENSE") for name in names)
     modules = {str(path.relative_to(ROOT / "src")) for path in (ROOT / "src" / "asrnorm").rglob("*.py")}
     assert {name for name in names if name.endswith(".py")} == modules
+    templates = {str(path.relative_to(ROOT / "src")) for path in (ROOT / "src" / "asrnorm").rglob("templates/*")}
+    assert {name for name in names if "/templates/" in name} == templates != set()
     assert "asrnorm/kernels/layer.py" in modules  # kernels are imported late, and missed late
 
 

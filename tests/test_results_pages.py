@@ -5,8 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from asrnorm.report import pictures
-from asrnorm.report.markdown import rewrite
+from asrnorm.reporting import pictures
+from asrnorm.reporting.markdown import rewrite
 from asrnorm.studies import get_study, list_studies
 
 ROOT = Path(__file__).parents[1]
@@ -20,13 +20,13 @@ KEPT = sorted((ROOT / "results").glob("*.jsonl"))
 FIGURES = [
     (name, figure, scale) for name in list_studies() for figure in get_study(name).figures for scale in pictures.SCALES
 ]
-DRAW = "run: python -m asrnorm.report.pictures, then python -m asrnorm.report.markdown"
+DRAW = "run: python -m asrnorm.reporting.pictures, then python -m asrnorm.reporting.markdown"
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda p: p.name)
 def test_the_docs_show_the_kept_results(page):
     text = page.read_text()
-    assert rewrite(text, ROOT / "results", page) == text, "run: python -m asrnorm.report.markdown"
+    assert rewrite(text, ROOT / "results", page) == text, "run: python -m asrnorm.reporting.markdown"
 
 
 @pytest.mark.parametrize(("name", "figure", "scale"), FIGURES)

@@ -41,7 +41,7 @@ def write_sections(folder: Path) -> Iterator[str]:
 
     Runs of a study may differ in more than recipe and seed, so that only its own table tells them apart.
     """
-    from asrnorm.report.markdown import render  # the floor and report alone: the site needs no torch
+    from asrnorm.reporting.markdown import render  # the floor and report alone: the site needs no torch
 
     for path in sorted(folder.glob("*.jsonl")):
         yield f"## {path.stem}\n"

@@ -7,7 +7,7 @@ import sys
 from dataclasses import replace
 from pathlib import Path
 
-from asrnorm.report.study import write_report
+from asrnorm.reporting.study import write_report
 from asrnorm.studies import collect, get_study, list_studies
 from asrnorm.studies.plan import iterate_specs
 from helpers.browser import CHROMIUM, open_browser

@@ -4,10 +4,10 @@ import re
 
 import pytest
 
-from asrnorm.report.folder import collect_folder
-from asrnorm.report.page import write_page
-from asrnorm.report.sorting import SCRIPT
-from asrnorm.report.study import write_report
+from asrnorm.reporting.folder import collect_folder
+from asrnorm.reporting.page import write_page
+from asrnorm.reporting.sorting import SCRIPT
+from asrnorm.reporting.study import write_report
 from asrnorm.studies import collect, get_study
 from helpers.browser import CHROMIUM, open_browser
 from helpers.hostile_run import make_hostile_runs
@@ -171,7 +171,7 @@ def test_markup_that_was_not_escaped_still_runs_no_script(tab, tmp_path):
     attack = "<script>document.title = 'OWNED'</script><img src=data:, onerror=\"document.title = 'OWNED'\">"
     link = "<a id=link href=\"javascript:document.title = 'OWNED'\">x</a>"
     table = "<table class=sortable><thead><tr><th>a</th></tr></thead><tbody></tbody></table>"
-    write_page(tmp_path / "page.html", "page", [attack, link, table], "", script=SCRIPT)
+    write_page(tmp_path / "page.html", "page", [attack, link, table], "", scripts=[SCRIPT])
     tab.open(tmp_path / "page.html")
     tab.run("document.getElementById('link').click()")
     tab.run("new Promise(done => setTimeout(done, 100))")

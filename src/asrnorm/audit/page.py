@@ -16,7 +16,7 @@ from asrnorm.audit.search import apply_operations
 from asrnorm.audit.style import STYLE
 from asrnorm.audit.table import corruption_table, number_table
 from asrnorm.data.corruptions import corrupt
-from asrnorm.report import page
+from asrnorm.reporting import page
 
 PAGE, NUMBERS = "audit.html", "audit.json"
 _SEARCH_SHOWN = 8

@@ -8,6 +8,7 @@ from rich.console import Console
 from rich.table import Table
 
 from asrnorm.core.config import Scale, run_name
+from asrnorm.core.files import write_whole
 from asrnorm.core.results import RunResult, read_log_rows
 
 # Row of the table: recipe.
@@ -70,9 +71,9 @@ def _print(results: dict[str, RunResult]) -> None:
 def _write_report(page: Path, results: dict[str, RunResult], folders: dict[str, Path], suite: object) -> None:
     from asrnorm.cli.data_show import SuiteDomains
     from asrnorm.data.contact_sheet import contact_sheet
-    from asrnorm.report import figure
-    from asrnorm.report import page as html
-    from asrnorm.report.log import curve
+    from asrnorm.reporting import figure
+    from asrnorm.reporting.log import curve
+    from asrnorm.reporting.page import render_page
 
     first = next(iter(results.values()))
     names = columns(first)
@@ -81,34 +82,21 @@ def _write_report(page: Path, results: dict[str, RunResult], folders: dict[str, 
     series = {row: values(result)[1:] for row, result in results.items()}
     losses = {row: curve(read_log_rows(folder / "log.jsonl"), "loss") for row, folder in folders.items()}
     best = "RSDA + ASR-Norm"
-    gains = [_gain(results[best], results[row]) + f" {row}" for row in results if row != best]
-    parts = [
-        html.paragraph(
-            "All five networks have seen one domain, MNIST digits. The other four are new to them. "
-            f"On their average, {best} is {'; '.join(gains)}."
-        ),
-        html.percent_table(names, [(row, values(result)) for row, result in results.items()]),
-        html.figure(figure.bar_chart(names[1:], series, "accuracy"), "accuracy on the unseen domains"),
-        html.paragraph(
-            f"One seed ({first.seed}); {first.selection} checkpoint; {first.steps:,} steps; "
-            f"{', '.join(f'{domain.num_samples:,} {domain.name}' for domain in first.domains)} images. "
-            "One seed is an illustration, not a result.",
-            note=True,
-        ),
-        html.heading("What the networks see"),
-        html.paragraph("The first row is the source; no image of the others is used in training or to choose a model."),
-        html.paragraph(
-            "RSDA searches among changes of color, contrast and sharpness, one of which nearly inverts an image: "
-            "'inverted' is the domain closest to what it trains on, 'uci' the farthest.",
-            note=True,
-        ),
-        html.picture(overview.read_bytes(), "one image of each class from each domain"),
-        html.heading("Training"),
-        html.figure(figure.line_chart(losses, "step", "loss"), "training loss by step"),
-        html.paragraph("RSDA trains on transformed images, so its loss is higher while it learns more.", note=True),
-    ]
     configs = ", ".join(f"{result.recipe} {result.config_hash}" for result in results.values())
-    html.write_page(page, "Trained on one domain, tested on four others", parts, f"commit {first.commit}; {configs}")
+    text = render_page(
+        "demo.html",
+        title="Trained on one domain, tested on four others",
+        first=first,
+        best=best,
+        gains=[f"{_gain(results[best], results[row])} {row}" for row in results if row != best],
+        columns=names,
+        rows=[(row, values(result)) for row, result in results.items()],
+        bars=figure.bar_chart(names[1:], series, "accuracy"),
+        overview=overview.read_bytes(),
+        losses=figure.line_chart(losses, "step", "loss"),
+        footer=f"commit {first.commit}; {configs}",
+    )
+    write_whole(page, text)
 
 
 def _gain(ours: RunResult, other: RunResult) -> str:

@@ -60,7 +60,7 @@ def report(
 
     Example: `asrnorm report table3`, or `asrnorm report runs` for whatever is there. Kept results (`results/`) count.
     """
-    from asrnorm.report.study import write_report
+    from asrnorm.reporting.study import write_report
     from asrnorm.studies import STUDIES
 
     import_modules(modules)
@@ -138,7 +138,7 @@ def count_tasks(tasks: Sequence["Task"]) -> str:
 
 
 def _find(what: str, scale: str, runs: Path, seeds: int | None) -> "Collected":
-    from asrnorm.report.folder import collect_folder
+    from asrnorm.reporting.folder import collect_folder
     from asrnorm.studies import STUDIES, collect, get_study
 
     if what in STUDIES:
@@ -173,8 +173,8 @@ def _keep(what: str, scale: str, runs: Path, seeds: int | None, *, renew: bool) 
 
 
 def _print(found: "Collected") -> None:
-    from asrnorm.report.entry import lay_out, show_measured, show_printed
-    from asrnorm.report.folder import DASHED
+    from asrnorm.reporting.entry import lay_out, show_measured, show_printed
+    from asrnorm.reporting.folder import DASHED
 
     sheet = lay_out(found)
     if not sheet.rows:
@@ -212,7 +212,7 @@ def _print_uncut(table: Table) -> None:
 
 
 def _describe(found: "Collected", files: list[Path]) -> dict[str, Any]:
-    from asrnorm.report.entry import lay_out
+    from asrnorm.reporting.entry import lay_out
 
     sheet = lay_out(found)
     cells = [

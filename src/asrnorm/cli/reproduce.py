@@ -270,7 +270,7 @@ def _count(jobs: Sequence["Job"], todo: int) -> str:
 
 
 def _write_report(study: "Study", runs: Path, kept: Path | None, scale: Scale, seeds: Sequence[int], out: Path) -> None:
-    from asrnorm.report.study import write_report
+    from asrnorm.reporting.study import write_report
     from asrnorm.studies import collect
 
     if "samples" in study.figures:

@@ -6,7 +6,7 @@ import sys
 import pytest
 
 from asrnorm.cli.main import main
-from asrnorm.report.folder import DASHED
+from asrnorm.reporting.folder import DASHED
 from asrnorm.studies import get_study
 from helpers import made_up_run
 from helpers.made_up_run import make_up_runs
@@ -124,7 +124,7 @@ def test_a_folder_without_runs_fails(place, capsys):
 
 
 def test_reports_open_without_torch():
-    code = "import sys, asrnorm.report.study, asrnorm.report.folder; print('torch' in sys.modules)"
+    code = "import sys, asrnorm.reporting.study, asrnorm.reporting.folder; print('torch' in sys.modules)"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout.strip() == "False"
 

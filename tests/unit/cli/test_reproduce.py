@@ -42,7 +42,7 @@ def reports(monkeypatch):
         made.append((collected, out))
         return [out / "mini.md", out / "mini.csv"]
 
-    monkeypatch.setitem(sys.modules, "asrnorm.report.study", SimpleNamespace(write_report=write_report))
+    monkeypatch.setitem(sys.modules, "asrnorm.reporting.study", SimpleNamespace(write_report=write_report))
     return made
 
 

@@ -1,0 +1,81 @@
+"""t-SNE of the learned statistics: do domains part, and where in the network?"""
+
+from importlib import import_module
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from asrnorm.core.errors import MissingDependencyError
+from asrnorm.reporting.figure import canvas
+from asrnorm.reporting.figures.base import FIGURES, NothingToDrawError, legend_beside, look, records_of
+from asrnorm.studies import ANALYSIS_FILES
+from asrnorm.studies.collect import Collected, RunRecord
+
+MOST = 1000  # samples drawn; more take minutes and say no more
+_PANELS = {
+    "mu_first": r"$\mu_\mathrm{stan}$, first layer",
+    "sigma_first": r"$\sigma_\mathrm{stan}$, first layer",
+    "mu_last": r"$\mu_\mathrm{stan}$, last layer",
+    "sigma_last": r"$\sigma_\mathrm{stan}$, last layer",
+}
+
+
+@FIGURES.register("tsne")
+def tsne(collected: Collected, _out: Path) -> Any:
+    """Learned mean and deviation of the first and last ASR layers, one dot per image, colored by domain."""
+    record, path = _find(collected)
+    source = record.spec.options.get("source")
+    sources = (source,) if isinstance(source, str) else tuple(source or ())
+    with np.load(path) as arrays:
+        keep = np.unique(np.linspace(0, len(arrays["domain"]) - 1, MOST).round().astype(int))
+        domain = arrays["domain"][keep]
+        places = {name: embed(arrays[name][keep]) for name in _PANELS}
+    names = list(dict.fromkeys(domain.tolist()))
+    with canvas(8.6, 6.2, nrows=2, ncols=2) as (figure, grid):
+        for axes, (panel, title) in zip(grid.flat, _PANELS.items(), strict=True):
+            handles = []
+            for index, name in enumerate(names):
+                color, marker = look(index)
+                chosen = places[panel][domain == name]
+                label = name.replace("_", " ") + (" (source)" if name in sources else "")
+                handles.append(
+                    axes.scatter(*chosen.T, s=11, c=color, marker=marker, linewidths=0, alpha=0.75, label=label)
+                )
+            axes.set_title(title)
+            axes.set_xticks([])
+            axes.set_yticks([])
+        legend_beside(figure, handles, marker_scale=2)
+        figure.legends[0].set_title(f"seed {record.seed}", prop={"size": 9})
+        figure.legends[0].set_alignment("left")
+        return figure
+
+
+def _find(collected: Collected) -> tuple[RunRecord, Path]:
+    for row in collected.study.rows:
+        for record in records_of(collected, row):
+            path = record.folder / ANALYSIS_FILES["statistics"] if record.folder else None
+            if path is not None and path.is_file():
+                return record, path
+    raise NothingToDrawError(
+        f"no run has {ANALYSIS_FILES['statistics']}; asrnorm reproduce {collected.study.name} makes it"
+    )
+
+
+def embed(values: np.ndarray) -> np.ndarray:
+    """Return two coordinates per sample, the same for the same samples.
+
+    Raises:
+        MissingDependencyError: scikit-learn is not installed.
+    """
+    try:
+        manifold, threads = import_module("sklearn.manifold"), import_module("threadpoolctl")
+    except ImportError:
+        raise MissingDependencyError("t-SNE needs scikit-learn: pip install 'asrnorm[data]'") from None
+    scaled = values.astype(np.float64) - values.mean(0)
+    perplexity = min(30.0, (len(values) - 1) / 3)
+    model = manifold.TSNE(perplexity=perplexity, init="pca", learning_rate="auto", random_state=0)
+    # One thread: two that wait for each other on a busy machine take fifteen times as long.
+    with threads.threadpool_limits(1):
+        placed: np.ndarray = model.fit_transform(scaled / max(scaled.std(), 1e-12))
+    return placed

@@ -1,0 +1,186 @@
+"""Tables in the docs from kept results: nobody types a number.
+
+A page names a file of results in a comment, `<!-- results: demo.jsonl -->`; what stands between it and
+`<!-- end results -->` is written from that file by `python -m asrnorm.reporting.markdown` and held to it by a test.
+`<!-- study: table3 -->` up to `<!-- end study -->` is a study, ours against the paper's, from all files of results;
+`<!-- study: table3 short -->` is of another scale than the paper's; `<!-- overview: table3 -->` up to
+`<!-- end overview -->` is its table alone; `<!-- progress -->` up to `<!-- end progress -->` is which studies have
+results. What `python -m asrnorm.reporting.pictures` has drawn
+of a study is shown with it.
+"""
+
+import json
+import re
+import statistics
+import sys
+from collections.abc import Iterable
+from dataclasses import replace
+from pathlib import Path
+from typing import Any, cast, get_args
+
+from asrnorm.core.config import Scale
+from asrnorm.core.errors import UnknownNameError, describe_unknown
+from asrnorm.reporting.comparison import compare_in_markdown, compared
+from asrnorm.reporting.entry import Sheet, lay_out
+from asrnorm.reporting.progress import render_progress
+from asrnorm.reporting.provenance import link_sources
+from asrnorm.reporting.table import legend, overview
+from asrnorm.studies import Collected, collect, get_study
+
+_STUDY = re.compile(r"(<!-- study: (\S+)(?: (\S+))? -->\n).*?(<!-- end study -->)", re.DOTALL)
+_OVERVIEW = re.compile(r"(<!-- overview: (\S+) -->\n).*?(<!-- end overview -->)", re.DOTALL)
+_PROGRESS = re.compile(r"(<!-- progress -->\n).*?(<!-- end progress -->)", re.DOTALL)
+_BLOCK = re.compile(r"(<!-- results: (\S+) -->\n).*?(<!-- end results -->)", re.DOTALL)
+
+
+def render(results: Iterable[dict[str, Any]]) -> str:
+    """Return mean and deviation (n - 1) of the accuracy on every domain, a row for each recipe and scale.
+
+    Example:
+        >>> domain = {"name": "uci", "accuracy": 0.5}
+        >>> common = {"recipe": "x", "scale": "paper", "selection": "last", "commit": "abc", "steps": 9}
+        >>> result = {**common, "source": {"name": "mnist", "accuracy": 0.9}, "domains": [domain]}
+        >>> result["average_accuracy"] = 0.5
+        >>> print(render([result, result]))
+        | recipe | n | mnist (source) | uci | unseen, average |
+        | --- | ---: | ---: | ---: | ---: |
+        | `x` | 2 | 90.0 ± 0.0 | 50.0 ± 0.0 | 50.0 ± 0.0 |
+        <BLANKLINE>
+        Accuracy in %, mean ± standard deviation (n - 1); paper scale, 9 steps, selection `last`; commit abc.
+    """
+    rows: dict[str, list[dict[str, Any]]] = {}
+    everything = list(results)
+    for result in everything:
+        rows.setdefault(result["recipe"], []).append(result)
+    first = everything[0]
+    names = [f"{first['source']['name']} (source)", *(domain["name"] for domain in first["domains"]), "unseen, average"]
+    lines = ["| recipe | n | " + " | ".join(names) + " |", "| --- |" + " ---: |" * (len(names) + 1)]
+    for recipe, runs in rows.items():
+        columns = zip(*(_accuracies(run) for run in runs), strict=True)
+        lines.append(f"| `{recipe}` | {len(runs)} | " + " | ".join(map(_mean, columns)) + " |")
+    facts = [f"{_joined(everything, 'scale')} scale", f"{_joined(everything, 'steps')} steps"]
+    commits = _joined(everything, "commit", 12)
+    lines += [
+        "",
+        f"Accuracy in %, mean ± standard deviation (n - 1); {', '.join(facts)}, selection "
+        f"`{_joined(everything, 'selection')}`; commit{'s' * (', ' in commits)} {commits}.",
+    ]
+    return "\n".join(lines)
+
+
+def _accuracies(result: dict[str, Any]) -> list[float]:
+    return [result["source"]["accuracy"], *(d["accuracy"] for d in result["domains"]), result["average_accuracy"]]
+
+
+def _mean(values: tuple[float, ...]) -> str:
+    spread = f" ± {100 * statistics.stdev(values):.1f}" if len(values) > 1 else ""
+    return f"{100 * statistics.mean(values):.1f}{spread}"
+
+
+def _joined(results: list[dict[str, Any]], key: str, most: int | None = None) -> str:
+    return ", ".join(dict.fromkeys(str(result[key])[:most] for result in results))
+
+
+def render_study(name: str, folder: Path, scale: str = "paper", page: Path | None = None) -> str:
+    """Return a study from kept results alone: the table, the paper's numbers in brackets, the tests with n and p.
+
+    Where nothing is kept, a line says so at the paper's scale, and there is nothing at others, which have a heading.
+
+    Args:
+        name: of the study.
+        folder: of the kept results.
+        scale: of the runs.
+        page: the file that it is for, from which links start, to pictures too; without it they are left out.
+    """
+    if scale not in get_args(Scale):
+        raise UnknownNameError(describe_unknown("scale", scale, get_args(Scale)))
+    scale = cast(Scale, scale)
+    found = _collect_kept(name, folder, scale)
+    if not found.cells and not found.diverged:
+        asked = f"`asrnorm reproduce {name}`, then `asrnorm report {name} --keep`"
+        return f"No results are kept at the paper's scale yet; run {asked}." if scale == "paper" else ""
+    sheet = _lay_out(found)
+    parts = [] if scale == "paper" else [f"### At {scale} scale"]
+    parts += [overview(sheet, counts=True), legend(found, sheet, compared(found))]
+    parts += [link_sources(found, folder, page)] if page is not None and found.cells else []
+    parts += [f"**Warning:** {text}." for text in found.warnings]
+    if page is not None:
+        from asrnorm.reporting.pictures import show_pictures  # needs NumPy, which those who build the site may lack
+
+        parts += show_pictures(found, scale, folder, page)
+    if found.tests:
+        parts.append(compare_in_markdown(found, sheet))
+    return "\n\n".join(parts)
+
+
+def render_overview(name: str, folder: Path, page: Path | None = None) -> str:
+    """Return a study's table at the paper's scale and where its numbers come from, for a page that says more itself.
+
+    Rows without a number of ours stand on the study's own page alone.
+
+    Args:
+        name: of the study.
+        folder: of the kept results.
+        page: the file that it is for, from which links start; without it they are left out.
+    """
+    found = _collect_kept(name, folder, "paper")
+    sheet = _lay_out(found).only(row for row in found.study.rows if any(label == row.label for label, _ in found.cells))
+    # Where all cells have as many seeds, the last line says it of all.
+    counts = len({cell.n for cell in found.cells.values()}) > 1
+    links = f"\n\n{link_sources(found, folder, page)}" if page is not None and found.cells else ""
+    return f"{overview(sheet, counts=counts)}\n\n{legend(found, sheet)}{links}"
+
+
+def _collect_kept(name: str, folder: Path, scale: Scale) -> Collected:
+    # A folder that is not there: what lies about in `runs/` has no place in the docs.
+    return collect(get_study(name), runs=folder / "no-runs", kept=folder, scale=scale)
+
+
+def _lay_out(found: Collected) -> Sheet:
+    """The study's cells without its own notes, which stand on its page."""
+    sheet = lay_out(found)
+    return replace(sheet, notes=tuple(note for note in sheet.notes if note not in found.study.footnotes))
+
+
+def rewrite(text: str, folder: Path, page: Path | None = None) -> str:
+    """Return a page with every table written anew from the files in `folder`.
+
+    Args:
+        text: of the page.
+        folder: of the kept results.
+        page: where it lies, for links to pictures.
+    """
+
+    def block(match: re.Match[str]) -> str:
+        lines = (folder / match.group(2)).read_text(encoding="utf-8").splitlines()
+        return f"{match.group(1)}{render([json.loads(line) for line in lines])}\n{match.group(3)}"
+
+    def study(match: re.Match[str]) -> str:
+        body = render_study(match.group(2), folder, match.group(3) or "paper", page)
+        return f"{match.group(1)}{body}{chr(10) if body else ''}{match.group(4)}"
+
+    def table(match: re.Match[str]) -> str:
+        return f"{match.group(1)}{render_overview(match.group(2), folder, page)}\n{match.group(3)}"
+
+    def progress(match: re.Match[str]) -> str:
+        return f"{match.group(1)}{render_progress(folder)}\n{match.group(2)}"
+
+    for pattern, write in ((_BLOCK, block), (_STUDY, study), (_OVERVIEW, table), (_PROGRESS, progress)):
+        text = pattern.sub(write, text)
+    return text
+
+
+def main(root: Path) -> int:
+    """Rewrite the pages of a source tree; return how many changed."""
+    changed = 0
+    for page in sorted([*root.glob("docs/**/*.md"), root / "README.md"]):
+        text = page.read_text()
+        new = rewrite(text, root / "results", page)
+        if new != text:
+            page.write_text(new)
+            changed += 1
+    return changed
+
+
+if __name__ == "__main__":
+    sys.stdout.write(f"{main(Path(sys.argv[1] if len(sys.argv) > 1 else '.'))} pages changed\n")

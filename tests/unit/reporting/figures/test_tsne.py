@@ -1,0 +1,31 @@
+import numpy as np
+import pytest
+
+from asrnorm.reporting.figures import FIGURES, NothingToDrawError
+from asrnorm.reporting.figures.tsne import embed
+from asrnorm.studies.plan import iterate_specs
+from helpers.figure_case import found, legend_texts
+from helpers.made_up_run import make_up_statistics
+
+pytest.importorskip("matplotlib", reason="matplotlib is not installed: pip install 'asrnorm[data]'")
+
+
+def test_tsne_has_four_panels_colored_by_domain_and_names_the_source(tmp_path):
+    pytest.importorskip("sklearn", reason="scikit-learn is not installed: pip install 'asrnorm[data]'")
+    collected = found("fig-tsne", tmp_path, seeds=(0,))
+    make_up_statistics(next(iterate_specs(collected.study)), tmp_path, 0, samples=12)
+    figure = FIGURES["tsne"](collected, tmp_path)
+    assert len(figure.axes) == 4
+    assert [len(axes.collections) for axes in figure.axes] == [4] * 4
+    assert legend_texts(figure) == ["photo", "art painting (source)", "cartoon", "sketch"]
+
+
+def test_tsne_is_the_same_every_time():
+    pytest.importorskip("sklearn", reason="scikit-learn is not installed: pip install 'asrnorm[data]'")
+    values = np.random.default_rng(0).normal(size=(24, 4))
+    assert (embed(values) == embed(values)).all()
+
+
+def test_tsne_without_its_analysis_says_what_makes_it(tmp_path):
+    with pytest.raises(NothingToDrawError, match="asrnorm reproduce fig-tsne"):
+        FIGURES["tsne"](found("fig-tsne", tmp_path, seeds=(0,)), tmp_path)

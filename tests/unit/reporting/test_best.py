@@ -1,0 +1,144 @@
+from dataclasses import replace
+
+import pytest
+
+from asrnorm.reporting.best import set_apart
+from asrnorm.reporting.entry import lay_out
+from asrnorm.reporting.folder import collect_folder
+from asrnorm.studies import Evaluation, Row, RunSpec, collect, get_study
+from helpers.made_up_run import make_up_runs
+
+
+def best_of(collected, column):
+    return {label for (label, place), entry in lay_out(collected).entries.items() if place == column and entry.best}
+
+
+def test_only_our_best_is_marked(small):
+    sheet = lay_out(small)
+    best = {label for (label, column), entry in sheet.entries.items() if column == "SVHN" and entry.best}
+    means = {row.label: sheet.entries[row.label, "SVHN"].measured for row in sheet.rows}
+    highest = max((m.mean, label) for label, m in means.items() if m)[1]
+    assert best == {highest}
+
+
+def test_lower_is_best_where_the_measure_says_so(small):
+    rows = tuple(
+        Row(
+            label=row.label,
+            group=row.group,
+            not_run=row.not_run,
+            cells={c: replace(cell, measure=replace(cell.measure, better="lower")) for c, cell in row.cells.items()},
+        )
+        for row in small.study.rows
+    )
+    sheet = lay_out(replace(small, study=replace(small.study, rows=rows)))
+    assert sheet.entries["ERM", "SVHN"].best
+    assert not sheet.entries["RSDA + ASR-Norm", "SVHN"].best
+
+
+def test_numbers_that_are_printed_alike_are_both_best(small):
+    first, second = small.cells["ERM", "SVHN"], small.cells["RSDA", "SVHN"]
+    alike = {("ERM", "SVHN"): replace(first, mean=90.02), ("RSDA", "SVHN"): replace(second, mean=90.04)}
+    sheet = lay_out(replace(small, cells={**small.cells, **alike}))
+    assert {row for (row, column), entry in sheet.entries.items() if column == "SVHN" and entry.best} == {"ERM", "RSDA"}
+
+
+@pytest.mark.parametrize("change", [{"quantity": "brier"}, {"better": "lower"}])
+def test_numbers_of_two_kinds_have_no_best(small, change):
+    def changed(row):
+        cells = {c: replace(cell, measure=replace(cell.measure, **change)) for c, cell in row.cells.items()}
+        return replace(row, cells=cells) if row.label == "ERM" else row
+
+    rows = tuple(map(changed, small.study.rows))
+    sheet = lay_out(replace(small, study=replace(small.study, rows=rows)))
+    assert not any(entry.best for entry in sheet.entries.values())
+
+
+def test_no_number_of_parameters_is_the_best(small):
+    def counted(row):
+        measures = {c: replace(cell.measure, quantity="parameters") for c, cell in row.cells.items()}
+        return replace(row, cells={c: replace(cell, measure=measures[c]) for c, cell in row.cells.items()})
+
+    sheet = lay_out(replace(small, study=replace(small.study, rows=tuple(map(counted, small.study.rows)))))
+    assert not any(entry.best for entry in sheet.entries.values())
+
+
+def replace_records(small, label, change):
+    """Return the study with the records of a row changed; its numbers are far above all others."""
+    cells = {
+        (row, column): replace(cell, mean=99.0, records=tuple(map(change, cell.records))) if row == label else cell
+        for (row, column), cell in small.cells.items()
+    }
+    return replace(small, cells=cells)
+
+
+def test_a_row_that_sees_test_batches_takes_no_part_and_the_legend_says_so(small):
+    spec = RunSpec(recipe="digits.erm_bn", evaluation=Evaluation(name="x", overrides={"norm": "bn_test"}))
+    found = replace_records(small, "ERM", lambda record: replace(record, spec=spec))
+    assert best_of(found, "SVHN") == {"RSDA + ASR-Norm"}
+    assert set_apart(found) == ", not counting rows that see whole batches of test images"
+    assert set_apart(small) == ""
+
+
+def test_a_row_chosen_by_the_targets_takes_no_part_either(small):
+    def choose(record):
+        return replace(record, result=replace(record.result, selection="oracle"))
+
+    found = replace_records(small, "ERM", choose)
+    assert best_of(found, "SVHN") == {"RSDA + ASR-Norm"}
+    assert set_apart(found) == ", not counting rows whose epochs are chosen on the targets"
+
+
+def with_seeds(small, label, n):
+    """Return the study with fewer seeds behind a row, whose numbers are far above all others."""
+    cells = {
+        (row, column): replace(cell, mean=99.0, n=n) if row == label else cell
+        for (row, column), cell in small.cells.items()
+    }
+    return replace(small, cells=cells)
+
+
+def test_a_single_run_is_not_the_best_beside_means_of_many_and_the_legend_says_so(small):
+    assert all(cell.n >= 3 for cell in small.cells.values()), "the others have enough"
+    for few in (1, 2):
+        found = with_seeds(small, "ERM", few)
+        assert best_of(found, "SVHN") == set(), "nor is another, which is not the best"
+        assert set_apart(found) == ", none where a row of fewer than 3 seeds is better"
+    enough = with_seeds(small, "ERM", 3)
+    assert best_of(enough, "SVHN") == {"ERM"}
+    assert set_apart(enough) == ""
+
+
+def test_a_row_of_few_seeds_takes_the_mark_from_none_that_is_better_or_reads_alike(small):
+    highest = max(cell.mean for (_, column), cell in small.cells.items() if column == "SVHN")
+    for mean in (highest, highest - 5):
+        found = with_seeds(small, "ERM", 2)
+        cells = {place: replace(cell, mean=mean) if place[0] == "ERM" else cell for place, cell in found.cells.items()}
+        assert best_of(replace(found, cells=cells), "SVHN") == {"RSDA + ASR-Norm"}
+
+
+def test_where_all_have_few_seeds_one_is_the_best(small):
+    found = replace(
+        small, cells={place: replace(cell, n=1 + (place[0] == "ERM")) for place, cell in small.cells.items()}
+    )
+    assert best_of(found, "SVHN") == best_of(small, "SVHN")
+    assert set_apart(found) == ""
+
+
+def test_test_batches_are_seen_in_a_folder_of_runs_too(tmp_path):
+    study = get_study("table9")
+    make_up_runs(study, tmp_path, seeds=[0])
+    folder = next(tmp_path.glob("digits.rsda_bn--*"))
+    config = (folder / "config.yaml").read_text()
+    (folder / "config.yaml").write_text(config.replace("name: bn\n", "name: bn_test\n"))
+    assert set_apart(collect_folder(tmp_path)) == ", not counting rows that see whole batches of test images"
+
+
+@pytest.mark.parametrize("name", ["cifar-reading", "digits-reading", "pacs-reading", "pacs-multi-reading"])
+def test_nothing_is_marked_where_nothing_may_be_chosen_by(name, tmp_path):
+    study = get_study(name)
+    make_up_runs(study, tmp_path, seeds=[0])
+    found = collect(study, runs=tmp_path, scale="smoke", seeds=[0])
+    marked = {column for (_, column), entry in lay_out(found).entries.items() if entry.best}
+    assert not marked & set(study.columns[2:])
+    assert best_of(replace(found, study=replace(study, shown_only=())), "Unseen")

@@ -1,0 +1,126 @@
+import json
+
+import pytest
+
+from asrnorm.core.errors import UnknownNameError
+from asrnorm.reporting.markdown import render_study, rewrite
+from asrnorm.studies import get_study, keep
+from helpers.made_up_run import make_up_runs
+
+
+def result(recipe, accuracy, seed):
+    domain = {"name": "uci", "accuracy": accuracy}
+    return {
+        "recipe": recipe,
+        "seed": seed,
+        "scale": "paper",
+        "selection": "last",
+        "commit": "abc",
+        "steps": 800,
+        "source": {"name": "mnist", "accuracy": 0.9},
+        "domains": [domain],
+        "average_accuracy": accuracy,
+    }
+
+
+def test_a_block_is_written_from_its_file_and_the_rest_is_left_alone(tmp_path):
+    rows = [result("a", 0.5, 0), result("a", 0.6, 1), result("b", 0.7, 0)]
+    (tmp_path / "kept.jsonl").write_text("\n".join(map(json.dumps, rows)))
+    page = "before\n<!-- results: kept.jsonl -->\nold\n<!-- end results -->\nafter"
+    text = rewrite(page, tmp_path)
+    assert text.startswith("before\n<!-- results: kept.jsonl -->\n| recipe | n |")
+    assert "| `a` | 2 | 90.0 ± 0.0 | 55.0 ± 7.1 | 55.0 ± 7.1 |" in text
+    assert "| `b` | 1 | 90.0 | 70.0 | 70.0 |" in text
+    assert "old" not in text
+    assert text.endswith("<!-- end results -->\nafter")
+    assert rewrite(text, tmp_path) == text
+
+
+def test_a_study_block_is_written_from_kept_results(tmp_path):
+    runs = tmp_path / "runs"
+    make_up_runs(get_study("table3"), runs, scale="short", skip=lambda spec, seed: spec.recipe == "pacs.erm_bn")
+    kept = tmp_path / "results"
+    kept.mkdir()
+    results = [json.dumps(json.loads(path.read_text())) for path in sorted(runs.glob("*/result.json"))]
+    (kept / "table3.jsonl").write_text("\n".join(results) + "\n")
+    page = "before\n<!-- study: table3 short -->\nOutdated\n<!-- end study -->\nafter"
+    text = rewrite(page, kept)
+    assert text.startswith("before\n<!-- study: table3 short -->\n### At short scale\n\n|  | Artpaint |")
+    assert "| ERM | *missing*<br>(70.9) |" in text
+    assert "| RSC + ASR-Norm | RSC | Photo |" in text
+    assert "n = 3 per cell" in text
+    assert "Outdated" not in text
+    assert text.endswith("<!-- end study -->\nafter")
+    assert rewrite(text, kept) == text
+
+
+def test_an_overview_is_the_table_alone_with_counts_only_where_they_differ(tmp_path):
+    runs, kept = tmp_path / "runs", tmp_path / "results"
+    study = get_study("table3")
+    make_up_runs(study, runs, scale="paper", seeds=range(3))
+    keep(study, runs=runs, kept=kept, seeds=range(3))
+    page = "<!-- overview: table3 -->\nOutdated\n<!-- end overview -->\nafter"
+    text = rewrite(page, kept)
+    assert "| ERM | " in text
+    assert ", n 3" not in text
+    assert "84 results, n = 3 per cell" in text
+    assert "| row | against |" not in text
+    assert text.endswith("<!-- end overview -->\nafter")
+    lines = (kept / "table3.jsonl").read_text().splitlines(keepends=True)
+    (kept / "table3.jsonl").write_text("".join(lines[1:]))
+    assert ", n 3" in rewrite(page, kept)
+
+
+def test_an_overview_leaves_out_rows_without_a_number_of_ours_and_their_footnotes(tmp_path):
+    runs, kept = tmp_path / "runs", tmp_path / "results"
+    study = get_study("table2")
+    make_up_runs(study, runs, scale="paper", seeds=range(1), skip=lambda spec, seed: spec.recipe != "cifar10c.erm_asr")
+    keep(study, runs=runs, kept=kept, seeds=range(1))
+    text = rewrite("<!-- overview: table2 -->\n<!-- end overview -->", kept)
+    assert [line.split(" | ")[0] for line in text.splitlines() if line.startswith("| ")] == [
+        "| ",
+        "| ---",
+        "| ERM + ASR-Norm",
+    ]
+    assert "missing" not in text
+    assert "M-ADA" not in text
+    assert "| M-ADA | *missing*" in render_study("table2", kept)
+
+
+def test_a_study_block_of_an_unknown_scale_is_refused(tmp_path):
+    with pytest.raises(UnknownNameError, match="unknown scale 'long'"):
+        rewrite("<!-- study: table3 long -->\n<!-- end study -->", tmp_path)
+
+
+def test_a_study_with_some_cells_shows_n_in_each_and_the_rest_as_missing(tmp_path):
+    runs, kept = tmp_path / "runs", tmp_path / "results"
+    study = get_study("table3")
+    make_up_runs(
+        study,
+        runs,
+        scale="paper",
+        seeds=range(5),
+        skip=lambda spec, seed: (
+            spec.recipe in ("pacs.erm_in", "pacs.erm_as", "pacs.erm_ar")
+            or (spec.recipe == "pacs.rsc_bn" and (seed > 1 or spec.options["source"] == "sketch"))
+        ),
+    )
+    keep(study, runs=runs, kept=kept)
+    text = render_study("table3", kept)
+    (rsc,) = (line for line in text.splitlines() if line.startswith("| RSC |"))
+    assert rsc.count(", n 2<br>(") == 3
+    assert "*missing*<br>(56.2)" in rsc
+    assert "*missing*<br>(61.8)" in rsc
+    assert "| ERM + IN |" + " *missing* |" * 5 in text
+    assert ", n 5<br>(76.7) |" in text
+    (test,) = (line for line in text.splitlines() if line.startswith("| ERM + ASR-Norm | ERM | Photo |"))
+    assert "| 5, 5 |" in test
+    assert "the number of seeds per cell varies from 2 to 5" in text
+    assert study.footnotes[0] not in text  # it stands on the study's page
+
+
+def test_where_nothing_is_kept_a_line_says_how_to_begin(tmp_path):
+    page = "<!-- study: table3 -->\n<!-- end study -->\n<!-- study: table3 short -->\n<!-- end study -->"
+    text = rewrite(page, tmp_path)
+    assert "No results are kept at the paper's scale yet; run `asrnorm reproduce table3`" in text
+    assert text.endswith("<!-- study: table3 short -->\n<!-- end study -->")

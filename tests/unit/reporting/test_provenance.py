@@ -1,0 +1,87 @@
+from dataclasses import replace
+
+from asrnorm.core.results import read_result, write_result
+from asrnorm.reporting.folder import collect_folder
+from asrnorm.reporting.markdown import render_overview, render_study
+from asrnorm.reporting.provenance import link_sources, provenance
+from asrnorm.studies import collect, get_study, keep
+from helpers.made_up_run import make_up_runs
+
+
+def test_nothing_measured_has_no_provenance(small, tmp_path):
+    nothing = replace(small, cells={})
+    assert provenance(nothing) == ""
+    assert link_sources(nothing, tmp_path, tmp_path / "page.md") == ""
+
+
+def test_results_have_seeds_steps_selection_and_commit(small):
+    steps = {record.result.steps for cell in small.cells.values() for record in cell.records}
+    (count,) = steps
+    assert provenance(small) == (
+        f"12 results, n = 3 per cell; seeds 0 to 2; smoke scale: {count:,} steps; selection last; commit f1c710000000."
+    )
+
+
+def test_results_say_what_they_were_made_on_as_far_as_they_know(small):
+    def with_origins(origins):
+        records = [record for cell in small.cells.values() for record in cell.records]
+        told = {record.config_hash: origin for record, origin in zip(records, origins, strict=False)}
+
+        def change(record):
+            return replace(record, result=replace(record.result, origin=told.get(record.config_hash, {})))
+
+        cells = {place: replace(c, records=tuple(map(change, c.records))) for place, c in small.cells.items()}
+        return provenance(replace(small, cells=cells))
+
+    h200 = {"device": "NVIDIA H200", "torch": "2.11.0", "day": "2026-11-16", "edition": "generated, seed 0"}
+    assert with_origins([h200] * 100).endswith("; on NVIDIA H200, torch 2.11.0, 2026-11-16; generated, seed 0.")
+    mixed = with_origins([h200, {"device": "cpu", "torch": "2.13.0", "day": "2026-11-14"}])
+    assert "; some on NVIDIA H200, torch 2.11.0 and cpu, torch 2.13.0, 2026-11-14 to 2026-11-16; " in mixed
+    assert mixed.endswith("; some on generated, seed 0."), "the second does not say"
+    again = with_origins([h200, {**h200, "scored": "abc1234 on cpu"}, {**h200, "scored": "abc1234 on cpu"}])
+    assert "; 2 scored again by abc1234 on cpu; " in again
+    assert with_origins([]).endswith("commit f1c710000000.")
+
+
+def test_one_result_is_one_and_other_steps_are_a_range(small):
+    def shorten(cell, steps):
+        (record, *_) = cell.records
+        record = replace(record, result=replace(record.result, steps=steps), config_hash=str(steps))
+        return replace(cell, records=(record,), seeds=(0,), values=cell.values[:1], n=1)
+
+    cells = [(place, cell) for place, cell in small.cells.items() if place[1] == "SVHN"]
+    first, second = (
+        (place, shorten(cell, steps)) for (place, cell), steps in zip(cells, (15_640, 200_000), strict=False)
+    )
+    assert provenance(replace(small, cells=dict([first]))).startswith(
+        "1 result, n = 1 per cell; seed 0; smoke scale: 15,640 steps; "
+    )
+    assert "2 results, n = 1 per cell; seed 0; smoke scale: 15,640 to 200,000 steps;" in provenance(
+        replace(small, cells=dict([first, second]))
+    )
+
+
+def test_where_an_epoch_is_chosen_the_steps_are_those_of_the_training(tmp_path):
+    study = get_study("table4")
+    make_up_runs(study, tmp_path, scale="paper", seeds=[0])
+    for path in tmp_path.glob("*/result.json"):
+        write_result(path, replace(read_result(path), steps=30))
+    assert "paper scale: 1,260 to 1,740 steps; selection source-val;" in provenance(collect(study, runs=tmp_path))
+    assert "; paper scale; selection source-val;" in provenance(collect_folder(tmp_path))
+
+
+def test_a_page_of_the_docs_leads_to_the_recipes_and_to_the_files_of_the_results(tmp_path):
+    runs, kept, page = tmp_path / "runs", tmp_path / "results", tmp_path / "docs" / "studies" / "table5.md"
+    for name in ("cifar-erm", "table5"):
+        make_up_runs(get_study(name), runs, scale="paper", seeds=[0])
+        keep(get_study(name), runs=runs, kept=kept, seeds=[0])
+    links = "Settings: [recipes](../recipes.md). Results: [`table5.jsonl`](../../results/table5.jsonl)."
+    found = collect(get_study("table5"), runs=tmp_path / "none", kept=kept)
+    assert link_sources(found, kept, page) == links
+    assert links in render_study("table5", kept, page=page)
+    assert "Settings" not in render_study("table5", kept)
+    home = links.replace("../../", "").replace("../", "docs/")
+    assert render_overview("table5", kept, tmp_path / "README.md").endswith(home)
+    both = link_sources(collect(get_study("table10"), runs=tmp_path / "none", kept=kept), kept, page)
+    assert "[`cifar-erm.jsonl`]" in both
+    assert "[`table5.jsonl`]" in both
