@@ -7,16 +7,13 @@ import sys
 
 import torch
 
-from asrnorm.data.augment import ToFloat
-from asrnorm.data.augment.pacs import PacsDraw, _tabulate, apply_unfused, draw_pacs
+from asrnorm.data.augment import to_float
+from asrnorm.data.augment.base import byte_values
+from asrnorm.data.augment.pacs import PacsDraw, apply_unfused, draw_pacs
 from asrnorm.data.augment.triton.pacs import apply_fused
-from asrnorm.data.suites.base import IMAGENET_MEAN, IMAGENET_STD
 from helpers.pictures import pictures
 
 ORDERS = torch.tensor(list(itertools.permutations(range(4))))
-
-
-FINISH = ToFloat(IMAGENET_MEAN, IMAGENET_STD)
 
 
 def compare(images, drawn, size, kinds=("bytes", "floats")):
@@ -29,9 +26,9 @@ def compare(images, drawn, size, kinds=("bytes", "floats")):
         # Rounded back to the same bytes from anywhere near them, and clipped beyond the ends.
         near = torch.linspace(-0.45, 0.45, math.prod(images.shape[1:])).view(images.shape[1:])
         floats = (images + near + 300 * (images == 255) - 300 * (images == 0)) / 255
-        fused = apply_fused(floats, drawn, size, _tabulate(FINISH, images.device))
+        fused = apply_fused(floats, drawn, size, byte_values(images.device).expand(3, 256).contiguous())
         assert fused.is_contiguous(memory_format=torch.channels_last)
-        assert torch.equal(fused, FINISH(expected)), f"{tuple(images.shape)} to {size} in float: {drawn}"
+        assert torch.equal(fused, to_float(expected)), f"{tuple(images.shape)} to {size} in float: {drawn}"
     return len(images)
 
 

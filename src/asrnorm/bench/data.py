@@ -18,8 +18,7 @@ from torch.utils.data import DataLoader, Dataset
 
 from asrnorm.bench.device import on_backend, require
 from asrnorm.bench.harness import Case, Row, compare
-from asrnorm.data.augment import RSDA_OPERATIONS, apply_tuple, draw_tuples, pillow, to_float
-from asrnorm.training.batches import Augment, augment_images, draw_augmentation
+from asrnorm.data.augment import RSDA_OPERATIONS, apply_tuple, create_augmentation, draw_tuples, pillow, to_float
 
 BASELINE = "pillow, one by one"
 _NO_KERNEL = "tensors, GPU, CUDA graph, no fused kernel"
@@ -52,13 +51,12 @@ def _rsda_one_tuple(images: Tensor, generator: torch.Generator) -> Tensor:
     return to_float(apply_tuple(images, ops[0], levels[0]))
 
 
-def _as_in_training(images: Tensor, generator: torch.Generator, *, kind: Augment) -> Tensor:
-    drawn = draw_augmentation(kind, images.shape[0], (images.shape[2], images.shape[3]), generator)
-    return augment_images(kind, to_float(images), drawn)
+def _as_in_training(images: Tensor, generator: torch.Generator, *, name: str) -> Tensor:
+    return create_augmentation(name)(to_float(images), generator)
 
 
 def _cifar_pillow(image: Image.Image, rng: random.Random) -> Image.Image:
-    return pillow.shift_flip(image, rng.randrange(9), rng.randrange(9), rng.random() < 0.5, padding=4)
+    return pillow.crop_flip(image, rng.randrange(9), rng.randrange(9), rng.random() < 0.5, padding=4)
 
 
 def _pacs_pillow(image: Image.Image, rng: random.Random) -> Image.Image:
@@ -72,8 +70,8 @@ def _pacs_pillow(image: Image.Image, rng: random.Random) -> Image.Image:
 WORKS = (
     Work("rsda, a tuple a sample", 32, 32, _rsda_pillow, _rsda_batched),
     Work("rsda, a tuple a batch", 32, 32, _rsda_pillow, _rsda_one_tuple),
-    Work("cifar crop and flip", 128, 32, _cifar_pillow, partial(_as_in_training, kind="cifar")),
-    Work("pacs train", 128, 227, _pacs_pillow, partial(_as_in_training, kind="pacs")),
+    Work("cifar crop and flip", 128, 32, _cifar_pillow, partial(_as_in_training, name="cifar")),
+    Work("pacs train", 128, 227, _pacs_pillow, partial(_as_in_training, name="pacs")),
 )
 
 

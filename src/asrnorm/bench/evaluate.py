@@ -123,5 +123,5 @@ class Counter:
         device = self._images.device.type
         with torch.no_grad(), torch.autocast(device, torch.bfloat16, enabled=self._cuda, cache_enabled=False):
             order = torch.channels_last if self._cuda else torch.contiguous_format
-            logits = self._model(to_float(self._images).contiguous(memory_format=order))
+            logits = self._model(to_float(self._images, exact=True).contiguous(memory_format=order))
         self._right += (logits.argmax(1) == self._labels).sum()

@@ -7,6 +7,7 @@ import torch
 from torch import Tensor
 
 from asrnorm.core.errors import InputError
+from asrnorm.data.augment.base import to_float
 from asrnorm.data.image import read_images
 from asrnorm.data.image_set import FileSet, ImageSet
 
@@ -72,7 +73,7 @@ class Pool:
             rows: int64, on the CPU or on the device; no device is waited for, but to read files by rows that lie there.
         """
         if not self.parts:
-            return _to_float(self._source[self._move(rows)])
+            return to_float(self._source[self._move(rows)])
         if rows.device.type != "cpu":
             return self._choose(rows)
         out = torch.empty((len(rows), 3, *self.image_size), device=self.device)
@@ -81,14 +82,14 @@ class Pool:
         ):
             inside = ((rows >= start) & (rows < stop)).nonzero().squeeze(1)
             if len(inside):
-                out[self._move(inside)] = _to_float(part[self._move(rows[inside] - start)])
+                out[self._move(inside)] = to_float(part[self._move(rows[inside] - start)])
         return out
 
     def _choose(self, rows: Tensor) -> Tensor:
         """Every part gives an image for every row, and the row picks one: nothing is read, shapes are fixed."""
-        out = _to_float(self._source[rows.clamp(max=self.num_source - 1)])
+        out = to_float(self._source[rows.clamp(max=self.num_source - 1)])
         for start, (part, _) in zip(self._starts[1:], self.parts, strict=False):
-            own = _to_float(part[(rows - start).clamp(0, len(part) - 1)])
+            own = to_float(part[(rows - start).clamp(0, len(part) - 1)])
             out = torch.where((rows >= start)[:, None, None, None], own, out)
         return out
 
@@ -122,7 +123,3 @@ def _copy(source: ImageSet, device: torch.device) -> Tensor:
         part = torch.from_numpy(np.array(source.images[start : start + _COPY_ROWS]))
         images[start : start + _COPY_ROWS] = part.permute(0, 3, 1, 2).to(device)
     return images
-
-
-def _to_float(images: Tensor) -> Tensor:
-    return images.float() / 255 if images.dtype == torch.uint8 else images

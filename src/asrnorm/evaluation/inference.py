@@ -92,7 +92,7 @@ class Inference:
         images_nchw = images_nhwc.to(self.device, non_blocking=True).permute(0, 3, 1, 2)
         if self.size is not None and images_nchw.shape[2:] != self.size:
             images_nchw = resize(images_nchw, self.size)
-        return to_float(images_nchw).to(self.dtype)
+        return to_float(images_nchw, exact=True).to(self.dtype)
 
     def logits(self, images: Tensor) -> Tensor:
         """Return the model's logits in its precision; gradients are the caller's business.

@@ -18,7 +18,7 @@ from asrnorm.core.errors import InputError
 from asrnorm.core.precision import Precision
 from asrnorm.core.results import DomainScore
 from asrnorm.data import FileSet, ImageSet, Suite
-from asrnorm.data.augment.geometry import network_size
+from asrnorm.data.augment.named import network_size
 from asrnorm.data.image import read_images
 from asrnorm.data.image_set import choose_evenly
 from asrnorm.evaluation.inference import Forward, Inference, count_together

@@ -17,6 +17,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from asrnorm.core.errors import InputError, InputTypeError, UnknownNameError, describe_unknown
+from asrnorm.data.augment import to_float
 from asrnorm.methods import keyed_generator
 
 TRAINING_TRANSFORMS = frozenset(
@@ -125,7 +126,7 @@ def apply_shift(images: NDArray[np.uint8], name: str, seed: int = 0) -> NDArray[
     step = max(1, _PIECE // max(1, 3 * h * w))
     for start in range(0, n, step):
         part = slice(start, start + step)
-        x_nchw = torch.from_numpy(np.array(images[part])).permute(0, 3, 1, 2).float() / 255
+        x_nchw = to_float(torch.from_numpy(np.array(images[part])).permute(0, 3, 1, 2))
         y_nchw = _SHIFTS[name](x_nchw, uniform_nk[part])
         out[part] = (y_nchw * 255).round().clamp(0, 255).to(torch.uint8).permute(0, 2, 3, 1).numpy()
     return out

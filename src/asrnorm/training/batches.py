@@ -1,91 +1,21 @@
-"""What is done to training images on the device: draws for the whole batch, applied to this process's part of it.
-
-The images are float in [0, 1], source and grown ones alike. Crop and flip only move pixels and leave grown images
-beyond [0, 1] as they are. The PACS set has Pillow's arithmetic on bytes, so that it rounds grown images to bytes first,
-as ME-ADA does.
-
-What many steps draw, as one piece of memory on the device: uploaded at once, read row by row.
+"""What many steps draw, as one piece of memory on the device: uploaded at once, read row by row.
 
 The batch of a step: a function of the seed, the step and the pool, and of nothing else.
 """
 
 import math
 from collections.abc import Mapping
-from functools import lru_cache, partial
-from typing import Literal, NamedTuple
+from typing import NamedTuple
 
 import torch
 from torch import Tensor
 
 from asrnorm.core.distributed import ALONE, World
 from asrnorm.core.errors import InputError
-from asrnorm.data.augment.geometry import network_size, shift_flip
-from asrnorm.data.augment.pacs import Finish, PacsDraw, apply_pacs, draw_pacs
+from asrnorm.data.augment import create_augmentation
 from asrnorm.data.loader import BatchOrder
 from asrnorm.data.pool import Pool
 from asrnorm.methods import Batch, keyed_generator
-
-Augment = Literal["none", "cifar", "pacs"]
-
-PADDING = 4
-_FLIP = 0.5
-
-
-def draw_augmentation(
-    kind: Augment, total: int, image_size: tuple[int, int], generator: torch.Generator
-) -> dict[str, Tensor]:
-    """Return what is drawn for a batch, tensors with one row an image, on the generator's device.
-
-    Args:
-        kind: `none`, `cifar` (shift by up to 4 pixels with reflected borders, and flip) or `pacs` (resized crop, flip,
-            color jitter, grayscale).
-        total: size of the global batch.
-        image_size: height and width of the images.
-        generator: on the CPU, so that a run draws the same on every device.
-
-    Example:
-        >>> drawn = draw_augmentation("cifar", 2, (8, 8), torch.Generator().manual_seed(0))
-        >>> {name: value.dtype for name, value in drawn.items()}
-        {'top': torch.int64, 'left': torch.int64, 'flip': torch.bool}
-    """
-    if kind == "none":
-        return {}
-    if kind == "cifar":
-        top, left = torch.randint(2 * PADDING + 1, (2, total), generator=generator, device=generator.device)
-        flip = torch.rand(total, generator=generator, device=generator.device) < _FLIP
-        return {"top": top, "left": left, "flip": flip}
-    return draw_pacs(total, image_size, generator)._asdict()
-
-
-def augment_images(kind: Augment, images: Tensor, drawn: Mapping[str, Tensor]) -> Tensor:
-    """Return images augmented by what was drawn for them; shapes do not depend on it, and nothing is waited for.
-
-    Args:
-        kind: as it was drawn for.
-        images: float `(n, 3, h, w)`.
-        drawn: their rows of what `draw_augmentation` gave, on the same device.
-
-    Example:
-        >>> drawn = draw_augmentation("cifar", 2, (8, 8), torch.Generator())
-        >>> augment_images("cifar", torch.rand(2, 3, 8, 8), drawn).shape
-        torch.Size([2, 3, 8, 8])
-    """
-    if kind == "none":
-        return images
-    if kind == "cifar":
-        return shift_flip(images, drawn["top"], drawn["left"], drawn["flip"], PADDING)
-    size = network_size("pacs", (images.shape[2], images.shape[3]))
-    return apply_pacs(images, PacsDraw(*(drawn[name] for name in PacsDraw._fields)), size, _over_255(images.dtype))
-
-
-@lru_cache(maxsize=4)
-def _over_255(dtype: torch.dtype) -> Finish:
-    return partial(_to_unit, dtype=dtype)
-
-
-def _to_unit(pixels: Tensor, dtype: torch.dtype) -> Tensor:
-    return pixels.to(dtype) / 255
-
 
 _ALIGNMENT = 8  # bytes of the widest number
 
@@ -167,7 +97,7 @@ class Batches:
         batch_size: of the global batch.
         seed: of the order and of the augmentation.
         shuffle: a new order every epoch.
-        augment: what is done to the images.
+        augment: name of the augmentation.
         world: the processes.
         dtype: of the images.
 
@@ -186,7 +116,7 @@ class Batches:
         batch_size: int,
         seed: int = 0,
         shuffle: bool = True,
-        augment: Augment = "none",
+        augment: str = "none",
         world: World = ALONE,
         dtype: torch.dtype = torch.float32,
     ) -> None:
@@ -195,7 +125,8 @@ class Batches:
                 f"a batch of {min(batch_size, len(pool))} images does not give each of {world.size} processes one"
             )
         self.pool, self.batch_size, self.seed = pool, batch_size, seed
-        self.shuffle, self.augment, self.world, self.dtype = shuffle, augment, world, dtype
+        self.shuffle, self.world, self.dtype = shuffle, world, dtype
+        self.augmentation = create_augmentation(augment)
 
     def rows(self, step: int) -> Tensor:
         """Return the rows of the pool that make the global batch of a step, on the CPU."""
@@ -216,10 +147,8 @@ class Batches:
         """
         rows = self.rows(step)
         share = self.world.share(len(rows))
-        drawn = {"rows": rows}
-        if self.augment != "none":
-            generator = keyed_generator(self.seed, step, "augment")
-            drawn |= draw_augmentation(self.augment, len(rows), self.pool.image_size, generator)
+        generator = keyed_generator(self.seed, step, "augment")
+        drawn = {"rows": rows} | self.augmentation.draw(len(rows), self.pool.image_size, generator)
         return {name: value[share] for name, value in drawn.items()}
 
     def fetch(self, step: int) -> Batch:
@@ -240,7 +169,7 @@ class Batches:
         rows = drawn["rows"]
         labels = self.pool.labels[rows]
         images = self.pool.images(rows) if images is None else images
-        images = augment_images(self.augment, images, drawn).to(self.dtype)
+        images = self.augmentation.apply(images, drawn).to(self.dtype)
         if self.pool.device.type == "cuda":
             images = images.contiguous(memory_format=torch.channels_last)
         return Batch(images, labels, step, self.world.share(self.size).start, self.size, rows)

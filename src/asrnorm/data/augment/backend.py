@@ -1,6 +1,6 @@
-"""Which implementation runs: fused kernels where there is a GPU and Triton, else tensor operations.
+"""Choice of the implementation: Triton kernels on a GPU, else tensor operations; both give the same bits.
 
-Both give the same bits. `ASRNORM_BACKEND=reference` keeps to the tensor operations.
+`ASRNORM_BACKEND=reference` selects the tensor operations.
 """
 
 import os
@@ -22,7 +22,7 @@ images; or of `triton/pacs.py`, which takes images, what was drawn, the size, an
 
 
 class _Kernels(NamedTuple):
-    """The entries of the kernels, and how large what they take may be."""
+    """The launchers of the kernels, and the largest sizes they take."""
 
     rsda: Fused
     rsda_pixels: int
@@ -33,7 +33,7 @@ class _Kernels(NamedTuple):
 
 
 def find_fused(images: Tensor) -> Fused | None:
-    """Return RSDA's kernel for images that fit it, or `None` where tensor operations have to do the work.
+    """Return RSDA's kernel for images that fit it, or `None`.
 
     Example:
         >>> find_fused(torch.zeros(2, 3, 32, 32, dtype=torch.uint8)) is None  # no GPU
@@ -62,7 +62,7 @@ def find_fused_pacs(images: Tensor, size: tuple[int, int]) -> Fused | None:
 
 
 def find_fused_resize(images: Tensor, size: tuple[int, int]) -> Fused | None:
-    """Return the kernel that resizes whole images, or `None` where tensor operations have to.
+    """Return the kernel that resizes whole images, or `None`.
 
     Example:
         >>> find_fused_resize(torch.zeros(2, 3, 32, 32, dtype=torch.uint8), (30, 30)) is None  # no GPU
@@ -83,7 +83,7 @@ def _find(images: Tensor) -> _Kernels | None:
 
 @lru_cache(maxsize=16)
 def _load(device: torch.device) -> _Kernels | None:
-    """Import the kernels once a device; where that fails, say so once."""
+    """Import the kernels once per device; warn once if that fails."""
     capability = torch.cuda.get_device_capability(device)
     if capability < LEAST_FUSED_CAPABILITY:
         _warn(f"compute capability {capability[0]}.{capability[1]} is too old for Triton")

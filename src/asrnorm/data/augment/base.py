@@ -1,8 +1,7 @@
-"""What every augmentation works on: a batch of RGB images, uint8, `(n, 3, h, w)`, on any device.
+"""What all augmentations share: checks of a batch of RGB images, conversion between bytes and floats, parameters.
 
-The axes are NCHW because networks take them so, and because a channel then is a slice: memory order is left free, so a
-cache kept as NHWC is passed as `images.permute(0, 3, 1, 2)` without a copy. Shape legend: n samples, c channels, h
-rows, w columns.
+Images are uint8 `(n, 3, h, w)` on any device. The memory order is free, so an NHWC cache is passed as
+`images.permute(0, 3, 1, 2)` without a copy. Shape legend: n samples, c channels, h rows, w columns.
 """
 
 import math
@@ -15,11 +14,11 @@ from torch import Tensor
 from asrnorm.core.errors import InputError, InputTypeError
 
 Parameter = float | Tensor
-"""One value for the batch, or a tensor `(n,)` with a value a sample."""
+"""One value for the batch, or a tensor `(n,)` with one value per sample."""
 
 
 def check_images(images: Tensor) -> None:
-    """Refuse what is not a batch of RGB images in uint8.
+    """Raise unless `images` is a batch of RGB images in uint8.
 
     Raises:
         InputTypeError: not a uint8 tensor.
@@ -40,23 +39,46 @@ def check_images(images: Tensor) -> None:
         raise InputError(f"expected images (n, 3, h, w), got {tuple(images.shape)}; {hint}")
 
 
-def check_generator(images: Tensor, generator: torch.Generator) -> None:
-    """Refuse a generator that lives on another kind of device than the images: drawing would copy or fail later.
+def to_float(images: Tensor, dtype: torch.dtype = torch.float32, *, exact: bool = False) -> Tensor:
+    """Return uint8 images divided by 255; images in floating point are returned as they are.
 
-    Raises:
-        InputError: the two devices differ.
+    Args:
+        images: of any shape.
+        dtype: of the result; the quotient is computed in float32 at least.
+        exact: round the quotient as a CPU does, which is what torchvision's `ToTensor` gives. By default a GPU
+            multiplies by the reciprocal of 255 and may differ in the last bit; trained weights depend on that bit.
+
+    Example:
+        >>> to_float(torch.tensor([0, 51, 255], dtype=torch.uint8))
+        tensor([0.0000, 0.2000, 1.0000])
     """
-    if generator.device.type != images.device.type:
-        raise InputError(
-            f"the generator is on {generator.device}, the images on {images.device}; "
-            f"make it with torch.Generator({str(images.device)!r})"
-        )
+    if images.dtype != torch.uint8:
+        return images
+    wide = images.to(torch.promote_types(dtype, torch.float32))
+    return (wide / (constant((255.0,), images.device, wide.dtype) if exact else 255)).to(dtype)
+
+
+def to_bytes(images: Tensor) -> Tensor:
+    """Return images in [0, 1] as uint8, rounded; values outside are clipped.
+
+    Example:
+        >>> to_bytes(torch.tensor([-0.1, 0.5, 1.0])).tolist()
+        [0, 128, 255]
+    """
+    wide = torch.promote_types(images.dtype, torch.float32)  # in bfloat16 the product could round to another byte
+    return (images.detach().to(wide) * 255).round_().clamp_(0, 255).to(torch.uint8)
+
+
+@lru_cache(maxsize=8)
+def byte_values(device: torch.device) -> Tensor:
+    """Return the float32 that `to_float` gives for each byte, `(256,)`, for kernels to look up."""
+    return to_float(torch.arange(256, device=device).to(torch.uint8))
 
 
 def per_sample(value: Parameter, images: Tensor, dtype: torch.dtype) -> Tensor:
     """Return a parameter as `(n, 1, 1, 1)` or `(1, 1, 1, 1)` on the images' device.
 
-    A number becomes a filled tensor there, which needs no copy from the host and so no wait.
+    A number becomes a filled tensor there, which needs no copy from the host and so no synchronization.
 
     Raises:
         InputError: a number that is not finite, or a tensor of another length or on another device.
@@ -69,16 +91,15 @@ def per_sample(value: Parameter, images: Tensor, dtype: torch.dtype) -> Tensor:
         raise InputError(f"the parameter is on {value.device}, the images on {images.device}; move it there first")
     if value.ndim > 1 or value.numel() not in (1, images.shape[0]):
         raise InputError(
-            f"expected one parameter or one a sample, ({images.shape[0]},), got shape {tuple(value.shape)}"
+            f"expected one parameter or one per sample, ({images.shape[0]},), got shape {tuple(value.shape)}"
         )
     return value.to(dtype).reshape(-1, 1, 1, 1)
 
 
 def constant(values: Sequence[float], device: torch.device, dtype: torch.dtype = torch.float32) -> Tensor:
-    """Return fixed numbers as a tensor on `device`, copied there once and kept.
+    """Return fixed numbers as a tensor on `device`, copied there by the first call and cached.
 
-    The copy from the host would make later calls wait for the device, and is not allowed while a CUDA graph is
-    captured: run a step once before the capture, as one does anyway.
+    A copy from the host synchronizes and is not allowed while a CUDA graph is captured: run a step before the capture.
     """
     return _constant(tuple(values), device, dtype)
 
@@ -88,19 +109,18 @@ def _constant(values: tuple[float, ...], device: torch.device, dtype: torch.dtyp
     return torch.tensor(values, dtype=dtype, device=device)
 
 
-# Values a piece: with its float32 and int32 intermediates about what a core's second-level cache holds.
-_PIECE = 1 << 18
+_CHUNK_VALUES = 1 << 18  # with float32 and int32 intermediates about what a core's second-level cache holds
 
 
-def in_pieces(function: Callable[..., Tensor], images: Tensor, *parameters: Tensor) -> Tensor:
-    """Call `function(images, *parameters)` on the CPU in pieces of the batch that stay in the cache.
+def in_chunks(function: Callable[..., Tensor], images: Tensor, *parameters: Tensor) -> Tensor:
+    """Call `function(images, *parameters)` on chunks of the batch that fit the CPU's cache; a GPU gets the whole batch.
 
-    On large images a chain of elementwise operations then runs several times faster. Other devices get the batch
-    whole. The function must treat samples independently; every tensor has the samples on axis 0.
+    On large images a chain of elementwise operations then runs several times faster on the CPU. The function must
+    treat samples independently; every tensor has the samples on axis 0.
     """
     per_image = max(1, images.numel() // max(1, images.shape[0]))
-    step = max(1, _PIECE // per_image)
+    step = max(1, _CHUNK_VALUES // per_image)
     if images.device.type != "cpu" or images.shape[0] <= step:
         return function(images, *parameters)
-    pieces = zip(*(tensor.split(step) for tensor in (images, *parameters)), strict=True)
-    return torch.cat([function(*piece) for piece in pieces])
+    chunks = zip(*(tensor.split(step) for tensor in (images, *parameters)), strict=True)
+    return torch.cat([function(*chunk) for chunk in chunks])

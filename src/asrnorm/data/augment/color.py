@@ -1,15 +1,9 @@
-"""Pillow's `ImageEnhance` on batches: brightness, color, contrast, sharpness and grayscale, equal to the bit.
+"""Pillow's color operations on batches, equal to the bit: `ImageEnhance`, grayscale, hue, autocontrast, solarize.
 
-Each of them blends the image with a degenerate one, black, gray, flat or smoothed. Pillow computes the blend in
-float32, two roundings and then a truncation, and so does this file: product and sum are separate tensor operations.
-
-Pillow's HSV on batches and torchvision's hue shift on it; equal to the bit.
-
-Pillow computes this color space partly in float32 and partly in float64; values that fall exactly on a whole number
-are truncated to it or to the one below as those roundings fall. Each line here therefore has the precision that the C
-code has there, and divides by tensors, since a GPU multiplies by the reciprocal of a plain number.
-
-Operations that map values channel by channel: autocontrast, solarize, channel shift; equal to Pillow to the bit.
+`ImageEnhance` blends the image with a degenerate one, black, gray, flat or smoothed, in float32 with two roundings and
+a truncation; so product and sum are separate tensor operations here. Pillow computes HSV partly in float32 and partly
+in float64 and truncates; each line here has the precision of the C code, and divides by tensors, since a GPU multiplies
+by the reciprocal of a plain number.
 """
 
 import math
@@ -25,7 +19,7 @@ _LUMA = (19595 / 65536, 38470 / 65536, 7471 / 65536)
 
 
 def luma(x_nchw: Tensor) -> Tensor:
-    r"""Gray values as `convert("L")` gives them: $\lfloor (19595 R + 38470 G + 7471 B + 32768) / 65536 \rfloor$.
+    r"""Return gray values as `convert("L")` gives them: $\lfloor (19595 R + 38470 G + 7471 B + 32768) / 65536 \rfloor$.
 
     Args:
         x_nchw: pixel values, whole numbers 0 to 255 in float32.
@@ -38,9 +32,9 @@ def luma(x_nchw: Tensor) -> Tensor:
 
 
 def mean_luma(gray_n1hw: Tensor) -> Tensor:
-    r"""The flat gray of `ImageEnhance.Contrast`: $\lfloor \mathrm{mean} + 1/2 \rfloor$ as `(n, 1, 1, 1)`.
+    r"""Return the flat gray of `ImageEnhance.Contrast`: $\lfloor \mathrm{mean} + 1/2 \rfloor$ as `(n, 1, 1, 1)`.
 
-    In whole numbers: $\lfloor (2 \sum + hw) / (2 hw) \rfloor$, so that no sum and no quotient is rounded on the way.
+    In integers: $\lfloor (2 \sum + hw) / (2 hw) \rfloor$, so that neither sum nor quotient is rounded.
     """
     pixels = gray_n1hw.shape[2] * gray_n1hw.shape[3]
     total = gray_n1hw.sum((2, 3), keepdim=True, dtype=torch.int64)
@@ -48,7 +42,7 @@ def mean_luma(gray_n1hw: Tensor) -> Tensor:
 
 
 def smooth(x_nchw: Tensor) -> Tensor:
-    r"""Pillow's `SMOOTH` filter: weights 1 around a 5 over 13, the outermost rows and columns untouched.
+    r"""Apply Pillow's `SMOOTH` filter: weights 1 around a 5 over 13, the outermost rows and columns untouched.
 
     Pillow sums in float32 and rounds half up. The exact value is a multiple of 1/13 plus 1/2, so at least 1/26 away
     from where the rounding turns: any way of computing it in float32 gives
@@ -67,7 +61,7 @@ def smooth(x_nchw: Tensor) -> Tensor:
 
 
 def blend(degenerate: Tensor, x_nchw: Tensor, factor: Tensor) -> Tensor:
-    """Pillow's `Image.blend` before its truncation: `degenerate + factor * (x - degenerate)`, clipped to 0..255.
+    """Return `degenerate + factor * (x - degenerate)` clipped to 0..255: Pillow's `Image.blend` before its truncation.
 
     All three in float32 and broadcast against each other. Factors 0 and 1 give either image exactly.
     """
@@ -139,7 +133,7 @@ def sharpness(images: Tensor, factor: Parameter) -> Tensor:
 
 
 def grayscale(images: Tensor) -> Tensor:
-    """Gray in all three channels, as `ImageOps.grayscale` and back to RGB; equal to Pillow to the bit.
+    """Return gray in all three channels, as `ImageOps.grayscale` and back to RGB; equal to Pillow to the bit.
 
     Example:
         >>> grayscale(torch.tensor([200, 100, 0], dtype=torch.uint8).view(1, 3, 1, 1)).flatten().tolist()
@@ -158,13 +152,13 @@ _CHOICES = tuple(_RED[(math.floor(turn) + lag) % 6] for lag in (0, 4, 2) for tur
 
 
 def rgb_to_hsv(x_nchw: Tensor) -> Tensor:
-    """Hue, saturation and value in 0..255, as `convert("HSV")`; equal to Pillow to the bit.
+    """Convert to hue, saturation and value in 0..255, as `convert("HSV")`; equal to Pillow to the bit.
 
     Args:
         x_nchw: whole numbers 0 to 255 in float32.
 
     Returns:
-        The same, of the other color space.
+        HSV in the same form.
 
     Example:
         >>> rgb_to_hsv(torch.tensor([0.0, 200, 100]).view(1, 3, 1, 1)).flatten().tolist()
@@ -175,7 +169,7 @@ def rgb_to_hsv(x_nchw: Tensor) -> Tensor:
     # Where all channels are equal the numerators are zero, and so hue and saturation, whatever the divisor.
     saturation = (spread / value.clamp(min=1)).double().mul_(255).floor_().float()
     red, green, blue = ((value[:, None] - x_nchw) / spread.clamp(min=1)[:, None]).unbind(1)
-    # Weights of 0 and 1 instead of torch.where, which is slow on a CPU; what they leave is exact.
+    # Weights of 0 and 1 are exact, and faster on a CPU than torch.where.
     in_red = (x_nchw[:, 0] == value).float()
     in_green = (x_nchw[:, 1] == value).float().mul_(1 - in_red)
     in_blue = 1 - in_red - in_green
@@ -189,13 +183,13 @@ def rgb_to_hsv(x_nchw: Tensor) -> Tensor:
 
 
 def hsv_to_rgb(hsv_nchw: Tensor) -> Tensor:
-    """The way back, as `convert("RGB")` from HSV; equal to Pillow to the bit.
+    """Convert back, as `convert("RGB")` from HSV; equal to Pillow to the bit.
 
     Args:
         hsv_nchw: whole numbers 0 to 255 in float32, as `rgb_to_hsv` gives them.
 
     Returns:
-        The same, of the other color space.
+        RGB in the same form.
 
     Example:
         >>> hsv_to_rgb(torch.tensor([106.0, 255, 200]).view(1, 3, 1, 1)).flatten().tolist()
@@ -216,7 +210,7 @@ def hsv_to_rgb(hsv_nchw: Tensor) -> Tensor:
 
 
 def turn_hue(x_nchw: Tensor, steps: Tensor) -> Tensor:
-    """Go to HSV, add whole steps to the hue byte, which wraps at 256, and come back.
+    """Add whole steps to the hue byte of HSV, which wraps at 256.
 
     Args:
         x_nchw: whole numbers 0 to 255 in float32.
@@ -229,15 +223,15 @@ def turn_hue(x_nchw: Tensor, steps: Tensor) -> Tensor:
 
 
 def hue_steps(amount: Tensor) -> Tensor:
-    """Fractions of the circle as steps of the hue byte: truncated towards zero, as torchvision does."""
+    """Convert fractions of the circle to steps of the hue byte, truncated towards zero as in torchvision."""
     return (amount.double() * 255).trunc_().float()
 
 
 def shift_hue(images: Tensor, amount: Parameter) -> Tensor:
     """Turn the hue by a fraction of the circle, as torchvision's `adjust_hue` does on Pillow images.
 
-    Hue is a byte there: `int(amount * 255)` is added to it and wraps at 256. Equal to the bit, also where the amount
-    is 0, since the way through HSV and back is not lossless.
+    `int(amount * 255)` is added to the hue byte. Equal to the bit, also for amount 0: the round trip through HSV is not
+    lossless.
 
     Args:
         images: uint8 `(n, 3, h, w)`.
@@ -253,9 +247,9 @@ def shift_hue(images: Tensor, amount: Parameter) -> Tensor:
 
 
 def cumulative_histogram(images: Tensor) -> Tensor:
-    """Number of pixels of each channel that are at most 0, 1, ..., 255, as `(n, 3, 256)` int64.
+    """Count the pixels of each channel that are at most 0, 1, ..., 255, as `(n, 3, 256)` int64.
 
-    Counted by a scatter, not by `bincount`, which would ask the device for the largest value and wait for it.
+    A scatter counts them; `bincount` would synchronize to learn the largest value.
     """
     n, c = images.shape[:2]
     first_bin = torch.arange(0, n * c * 256, 256, device=images.device).view(n, c, 1)
@@ -266,11 +260,11 @@ def cumulative_histogram(images: Tensor) -> Tensor:
 
 
 def stretch(images: Tensor, cutoff: Tensor) -> tuple[Tensor, Tensor]:
-    r"""Scale and offset with which autocontrast maps each channel: $x \mapsto \mathrm{int}(x s + o)$, clipped.
+    r"""Return scale and offset with which autocontrast maps each channel: $x \mapsto \mathrm{int}(x s + o)$, clipped.
 
     Of the h·w values of a channel Pillow drops the $k = \lfloor hw \cdot cutoff / 100 \rfloor$ darkest and the k
     lightest; $lo$ and $hi$ are the extremes of what is left, $s = 255 / (hi - lo)$, $o = -lo \, s$, all in float64.
-    Where $hi \le lo$, or nothing is left, the channel stays as it is: (1, 0).
+    Where $hi \le lo$, or nothing is left, the channel is unchanged: (1, 0).
 
     Args:
         images: uint8 `(n, 3, h, w)`.
@@ -295,12 +289,12 @@ def stretch(images: Tensor, cutoff: Tensor) -> tuple[Tensor, Tensor]:
 def autocontrast(images: Tensor, cutoff: Parameter = 0.0) -> Tensor:
     """Stretch each channel to 0..255, as `ImageOps.autocontrast`; equal to Pillow to the bit.
 
-    That includes its roundings: where scale and offset are not exact the lightest value may become 254.
+    Its roundings included: where scale and offset are not exact, the lightest value may become 254.
 
     Args:
         images: uint8 `(n, 3, h, w)`.
         cutoff: percent of the pixels dropped at either end before the extremes are taken. A tensor should be
-            float64: the number of dropped pixels is a floor, and float32's 0.3 is another number.
+            float64, since the number of dropped pixels is a floor.
 
     Example:
         >>> autocontrast(torch.tensor([50, 60, 101], dtype=torch.uint8).expand(1, 3, 1, 3))[0, 0].tolist()
@@ -342,7 +336,7 @@ def shift_channel(images: Tensor, amount: Parameter, channel: int) -> Tensor:
     if channel not in (0, 1, 2):
         raise InputError(f"expected channel 0 (red), 1 (green) or 2 (blue), got {channel}")
     out = images.clone()
-    # int16 would wrap at amounts beyond its range; int32 leaves room for any the caller may give.
-    moved = images[:, channel : channel + 1] + per_sample(amount, images, torch.int32)
-    out[:, channel : channel + 1] = moved.clamp_(0, 255).to(torch.uint8)
+    # In int32, so that no amount wraps.
+    shifted = images[:, channel : channel + 1] + per_sample(amount, images, torch.int32)
+    out[:, channel : channel + 1] = shifted.clamp_(0, 255).to(torch.uint8)
     return out

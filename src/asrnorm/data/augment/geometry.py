@@ -1,18 +1,11 @@
-"""The size in which a network sees images: one rule for training, selection, evaluation and export.
-
-Pillow's antialiased bilinear resize of whole images or of a box in each, equal to the bit.
+"""Crops, flips and Pillow's antialiased bilinear resize on batches; resizing equals Pillow to the bit.
 
 Pillow resizes along the rows, rounds to uint8, then along the columns. Each output value is a weighted mean of a few
-input values; the weights are a triangle as wide as the scale asks for, in float64, then rounded to 22 binary digits;
-the sum is in whole numbers. So is this, with the taps of all samples gathered at once.
+input values, the taps: the weights are a triangle as wide as the scale asks for, computed in float64 and rounded to 22
+binary digits, and the sum is in integers. Here the taps of all samples are gathered at once.
 
-Pillow 13 takes the columns first where an image loses much more of its height than of its width; the rounding between
-the passes then falls otherwise, by one gray level in some pixels. Here the rows always come first, as in every Pillow
-before it, which is what published results were made with.
-
-torchvision's `RandomResizedCrop` on batches: the rule by which a box is drawn.
-
-Random crop with reflected borders, and flip: what CIFAR-10 is trained with, each sample its own offset.
+Pillow 13 takes the columns first where an image loses much more of its height than of its width, which changes some
+pixels by one gray level. Here the rows always come first, as in every version before it.
 """
 
 import math
@@ -22,26 +15,7 @@ import torch
 from torch import Tensor
 
 from asrnorm.core.errors import InputError
-from asrnorm.data.augment.base import check_generator, check_images, in_pieces
-
-PACS_SIZE, PACS_CROP = (227, 227), (222, 222)  # images as published, and as RSC and JiGen cut and test them
-
-
-def network_size(augment: str, image_size: tuple[int, int]) -> tuple[int, int]:
-    """Return the size of a network's input: 222 for images of 227 under the PACS set, else the images' own.
-
-    Trained on crops of that size, it is tested on whole images resized to it.
-
-    Args:
-        augment: what the network is trained with, as the config names it.
-        image_size: height and width of the suite's images.
-
-    Example:
-        >>> network_size("pacs", (227, 227)), network_size("pacs", (64, 64)), network_size("none", (227, 227))
-        ((222, 222), (64, 64), (227, 227))
-    """
-    return PACS_CROP if augment == "pacs" and image_size == PACS_SIZE else image_size
-
+from asrnorm.data.augment.base import check_images, in_chunks
 
 _WEIGHT_BITS = 22
 
@@ -55,37 +29,32 @@ class Boxes(NamedTuple):
     width: Tensor
 
 
-def whole(images: Tensor) -> Boxes:
-    """Return the boxes that hold each image entirely."""
-    n, _, h, w = images.shape
-    full = torch.zeros(n, dtype=torch.int64, device=images.device)
-    return Boxes(full, full, full + h, full + w)
-
-
 def resize(images: Tensor, size: tuple[int, int]) -> Tensor:
-    """Resize to `(height, width)` as `Image.resize(..., BILINEAR)`, rows first; on a GPU by a kernel where it can.
+    """Resize to `(height, width)` as `Image.resize(..., BILINEAR)` does; on a GPU with Triton by one kernel.
 
     Example:
         >>> resize(torch.tensor([0, 100], dtype=torch.uint8).expand(1, 3, 1, 2), (1, 4))[0, 0].tolist()
         [[0, 25, 75, 100]]
     """
-    from asrnorm.data.augment.backend import find_fused_resize  # which asks this module how many taps there are
+    from asrnorm.data.augment.backend import find_fused_resize  # which imports `num_taps`
 
     check_images(images)
-    fused = find_fused_resize(images, size)
-    return resize_boxes(images, whole(images), size) if fused is None else fused(images, size)
+    if (fused := find_fused_resize(images, size)) is not None:
+        return fused(images, size)
+    start = torch.zeros(images.shape[0], dtype=torch.int64, device=images.device)
+    return resize_boxes(images, Boxes(start, start, start + images.shape[2], start + images.shape[3]), size)
 
 
 def resize_boxes(images: Tensor, boxes: Boxes, size: tuple[int, int], flip: Tensor | None = None) -> Tensor:
     """Cut a box out of each image and resize it, as Pillow's `crop` and then `resize(..., BILINEAR)`.
 
-    Boxes are data: the shapes do not depend on them, and nothing waits for the device.
+    Boxes are data: shapes do not depend on them, and nothing synchronizes.
 
     Args:
         images: uint8 `(n, 3, h, w)`.
         boxes: inside the images and at least one pixel high and wide.
         size: height and width of the result.
-        flip: bool `(n,)`, where the result is to be mirrored; it costs nothing here.
+        flip: bool `(n,)`, which results to mirror.
     """
     check_images(images)
     if min(size) < 1 or min(images.shape[2:]) < 1:
@@ -96,11 +65,11 @@ def resize_boxes(images: Tensor, boxes: Boxes, size: tuple[int, int], flip: Tens
         mirrored = flip[:, None, None]
         column_k = torch.where(mirrored, column_k.flip(1), column_k)
         weight_k = torch.where(mirrored, weight_k.flip(1), weight_k)
-    return in_pieces(_weigh_both, images, column_k, weight_k, *_taps(boxes.top, boxes.height, h, size[0]))
+    return in_chunks(_weigh_axes, images, column_k, weight_k, *_taps(boxes.top, boxes.height, h, size[0]))
 
 
 def num_taps(limit: int, out: int) -> int:
-    """As many inputs as an output of any box within `limit` may need; boxes that need fewer give the rest weight 0.
+    """Return the most taps that an output of any box within `limit` needs; boxes that need fewer give weight 0.
 
     Example:
         >>> num_taps(227, 222), num_taps(32, 64)
@@ -123,11 +92,11 @@ def shared_taps(length: int, out: int) -> tuple[Tensor, Tensor]:
 
 
 def _taps(start: Tensor, length: Tensor, limit: int, out: int) -> tuple[Tensor, Tensor]:
-    """Which inputs each output reads and with what weight, for boxes `start .. start + length` on one axis.
+    """Return which inputs each output reads and with what weight, for boxes `start .. start + length` on one axis.
 
     Args:
         start: first input of each box, int64 `(n,)`.
-        length: inputs in it.
+        length: of each box.
         limit: size of the axis, which bounds the number of taps k.
         out: number of outputs.
 
@@ -146,7 +115,7 @@ def _taps(start: Tensor, length: Tensor, limit: int, out: int) -> tuple[Tensor, 
     for k in range(num_taps(limit, out)):
         index = first + k
         weight = (1 - ((index - center + 0.5) * sharpness).abs()).clamp_(min=0).masked_fill(index >= last, 0)
-        total = total + weight  # one after the other, as Pillow does: the order of a sum rounds
+        total = total + weight  # in Pillow's order, since sums round
         indices.append(index)
         weights.append(weight)
     weight_k = torch.stack(weights, 2) / total[..., None]
@@ -154,7 +123,7 @@ def _taps(start: Tensor, length: Tensor, limit: int, out: int) -> tuple[Tensor, 
     return index_k, (weight_k * (1 << _WEIGHT_BITS) + 0.5).int()
 
 
-def _weigh_both(images: Tensor, column_k: Tensor, weight_k: Tensor, row_k: Tensor, row_weight_k: Tensor) -> Tensor:
+def _weigh_axes(images: Tensor, column_k: Tensor, weight_k: Tensor, row_k: Tensor, row_weight_k: Tensor) -> Tensor:
     return _weigh(_weigh(images, column_k, weight_k, axis=3), row_k, row_weight_k, axis=2)
 
 
@@ -185,10 +154,9 @@ def draw_boxes(
 ) -> Boxes:
     """Draw a box in each image as `RandomResizedCrop` does.
 
-    An area, uniform in `scale` of the image's, and an aspect ratio, uniform in the logarithm, make a box; the first of
-    ten that fits is taken and placed uniformly. Where none of the ten fits, the largest centered box whose aspect is
-    within `ratio` is taken. All ten are drawn at once, so that nothing waits for the device; the rule is torchvision's,
-    its stream of random numbers is not.
+    An area, uniform in `scale` of the image's, and a log-uniform aspect ratio make a box; the first of ten that fits is
+    taken, at a uniform position. If none fits, the largest centered box with an aspect within `ratio` is taken. All ten
+    are drawn at once, so that nothing synchronizes; the rule is torchvision's, the stream of random numbers is not.
 
     Args:
         count: number of images.
@@ -216,21 +184,20 @@ def draw_boxes(
     found = fits.any(1)
     box_height = heights.gather(1, first).squeeze(1)
     box_width = widths.gather(1, first).squeeze(1)
-    whole_height, whole_width = _largest(height, width, ratio)
+    whole_height, whole_width = _largest_box(height, width, ratio)
     box_height = torch.where(found, box_height, whole_height)
     box_width = torch.where(found, box_width, whole_width)
-    room_y, room_x = height - box_height, width - box_width
-    top = torch.where(found, _place(uniform[2, :, 0], room_y), (height - whole_height) // 2)
-    left = torch.where(found, _place(uniform[3, :, 0], room_x), (width - whole_width) // 2)
+    top = torch.where(found, _draw_offset(uniform[2, :, 0], height - box_height), (height - whole_height) // 2)
+    left = torch.where(found, _draw_offset(uniform[3, :, 0], width - box_width), (width - whole_width) // 2)
     return Boxes(top, left, box_height, box_width)
 
 
-def _place(uniform: Tensor, room: Tensor) -> Tensor:
-    return torch.minimum((uniform * (room + 1)).long(), room)
+def _draw_offset(uniform: Tensor, largest: Tensor) -> Tensor:
+    return torch.minimum((uniform * (largest + 1)).long(), largest)
 
 
-def _largest(height: int, width: int, ratio: tuple[float, float]) -> tuple[int, int]:
-    """Height and width of the box that is taken where no drawn one fits."""
+def _largest_box(height: int, width: int, ratio: tuple[float, float]) -> tuple[int, int]:
+    """Return height and width of the box that is taken where no drawn one fits."""
     if width / height < ratio[0]:
         return min(height, round(width / ratio[0])), width
     if width / height > ratio[1]:
@@ -248,13 +215,13 @@ def reflect(index: Tensor, size: int) -> Tensor:
     return (size - 1) - ((size - 1) - index.abs()).abs()
 
 
-def shift_flip(images: Tensor, top: Tensor, left: Tensor, flip: Tensor, padding: int) -> Tensor:
-    """Pad by reflection, cut a window of the original size at `(top, left)`, mirror it where `flip` is set.
+def crop_flip(images: Tensor, top: Tensor, left: Tensor, flip: Tensor, padding: int) -> Tensor:
+    """Pad by reflection, crop a window of the original size at `(top, left)`, mirror it where `flip` is set.
 
-    The three are one gather from the images as they are: nothing is padded, no sample is visited by a loop.
+    All three are one gather: nothing is padded, and no loop runs over the samples.
 
     Args:
-        images: uint8 `(n, 3, h, w)`.
+        images: `(n, 3, h, w)` of any dtype.
         top: first row of each window in the padded image, int64 `(n,)`, 0 to `2 * padding`.
         left: first column, likewise.
         flip: bool `(n,)`.
@@ -266,27 +233,3 @@ def shift_flip(images: Tensor, top: Tensor, left: Tensor, flip: Tensor, padding:
     column = torch.where(flip[:, None], column.flip(1), column)
     source = (row[:, :, None] * w + column[:, None, :]).view(n, 1, h * w)
     return images.flatten(2).gather(2, source.expand(n, c, h * w)).view(n, c, h, w)
-
-
-def random_crop_flip(images: Tensor, generator: torch.Generator, *, padding: int = 4, flip: float = 0.5) -> Tensor:
-    """Shift each image by up to `padding` pixels with reflected borders, and mirror it with probability `flip`.
-
-    Args:
-        images: uint8 `(n, 3, h, w)`; the result has the same shape.
-        generator: on the images' device.
-        padding: at most `min(h, w) - 1`, since a border is mirrored once.
-        flip: probability of a horizontal flip.
-
-    Example:
-        >>> images = torch.arange(48, dtype=torch.uint8).view(1, 3, 4, 4)
-        >>> random_crop_flip(images, torch.Generator().manual_seed(0), padding=1).shape
-        torch.Size([1, 3, 4, 4])
-    """
-    check_images(images)
-    check_generator(images, generator)
-    n, _, h, w = images.shape
-    if not 0 <= padding < max(1, min(h, w)):
-        raise InputError(f"expected a padding of 0 to {min(h, w) - 1} for images of {h}x{w}, got {padding}")
-    top, left = torch.randint(2 * padding + 1, (2, n), generator=generator, device=images.device)
-    mirrored = torch.rand(n, generator=generator, device=images.device) < flip
-    return shift_flip(images, top, left, mirrored, padding)

@@ -1,7 +1,6 @@
-"""The same operations with Pillow, one image at a time: the truth that tests compare with and the bench's baseline.
+"""The same operations with Pillow, one image at a time: the reference of the tests and the baseline of the bench.
 
-Nothing else uses this file. Its functions take what the batched ones take as tensors; the draws are written as the
-loops that torchvision's rules are, for comparison of distributions.
+The functions take numbers where the batched ones take tensors; boxes are drawn by the loop of torchvision's rule.
 """
 
 import math
@@ -62,7 +61,7 @@ def apply_named(image: PillowImage, steps: Sequence[tuple[str, float]]) -> Pillo
     return image
 
 
-def shift_flip(image: PillowImage, top: int, left: int, flip: bool, padding: int) -> PillowImage:
+def crop_flip(image: PillowImage, top: int, left: int, flip: bool, padding: int) -> PillowImage:
     """Pad by reflection, cut a window of the original size, mirror it where asked."""
     sides = ((padding, padding), (padding, padding), (0, 0))
     padded = Image.fromarray(np.pad(np.asarray(image), sides, mode="reflect"))

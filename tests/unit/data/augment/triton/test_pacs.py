@@ -1,8 +1,8 @@
 import pytest
 import torch
 
+from asrnorm.data.augment import create_augmentation
 from asrnorm.data.augment.pacs import PacsDraw, apply_unfused, draw_pacs
-from asrnorm.training.batches import augment_images, draw_augmentation
 from helpers.interpreter import interpret
 from helpers.pictures import pictures
 
@@ -56,18 +56,19 @@ def test_a_gpu_gives_the_same_bits_over_many_draws_and_colors():
 def test_a_captured_step_replays_new_draws_on_floats(monkeypatch):
     images = every_color(16).cuda().float() / 255
     generator = torch.Generator().manual_seed(2)
-    batches = [draw_augmentation("pacs", 16, (227, 227), generator) for _ in range(6)]
+    augmentation = create_augmentation("pacs")
+    batches = [augmentation.draw(16, (227, 227), generator) for _ in range(6)]
     fixed = {name: value.cuda() for name, value in batches[0].items()}
-    augment_images("pacs", images, fixed)  # compiles, and makes the table
+    augmentation.apply(images, fixed)  # compiles, and makes the table
     graph = torch.cuda.CUDAGraph()
     with torch.cuda.graph(graph):
-        result = augment_images("pacs", images, fixed)
+        result = augmentation.apply(images, fixed)
     monkeypatch.setenv("ASRNORM_BACKEND", "reference")
     for batch in batches:
         for name, value in batch.items():
             fixed[name].copy_(value)
         graph.replay()
-        assert torch.equal(result, augment_images("pacs", images, fixed))
+        assert torch.equal(result, augmentation.apply(images, fixed))
 
 
 @pytest.mark.gpu
