@@ -6,7 +6,7 @@ import subprocess
 
 import pytest
 
-from asrnorm.audit import ModuleSubject, Plan, read_pictures, run_audit, write_audit
+from asrnorm.audit import AuditedModule, Plan, read_images, run_audit, write_audit
 from helpers.audited import ColorNet, make_folder
 
 CHROMIUM = shutil.which("chromium")
@@ -24,14 +24,14 @@ page.onload = () => {
 @pytest.mark.skipif(CHROMIUM is None, reason="chromium is not installed")
 def test_the_page_fits_a_phone_and_every_image_shows(tmp_path, monkeypatch):
     monkeypatch.setenv("ASRNORM_DATA", str(tmp_path / "nothing"))
-    pictures = read_pictures(make_folder(tmp_path / "data"), (32, 32))
-    outputs = {name: index for index, name in enumerate(pictures.classes)}
-    subjects = [ModuleSubject(f"a_model_of_some_length.py:network_{n}", ColorNet(n)) for n in (1, 8)]
-    for subject in subjects:
-        subject.probe((32, 32))
+    images = read_images(make_folder(tmp_path / "data"), (32, 32))
+    outputs = {name: index for index, name in enumerate(images.classes)}
+    models = [AuditedModule(f"a_model_of_some_length.py:network_{n}", ColorNet(n)) for n in (1, 8)]
+    for model in models:
+        model.probe((32, 32))
     plan = Plan(severities=(1, 5), corruptions=("saturate", "frost"), fgsm=(8,), pgd=(8,), candidates=4)
-    audit = run_audit(subjects, pictures, [outputs] * 2, plan, workers=1, progress=False)
-    write_audit(audit, pictures, tmp_path / "out")
+    audit = run_audit(models, images, [outputs] * 2, plan, workers=1, progress=False)
+    write_audit(audit, images, tmp_path / "out")
     (tmp_path / "frame.html").write_text(FRAME)
     flags = ["--headless", "--no-sandbox", "--disable-gpu", "--allow-file-access-from-files", "--enable-logging=stderr"]
     words = [CHROMIUM, *flags, f"--user-data-dir={tmp_path / 'profile'}", "--virtual-time-budget=5000", "--dump-dom"]

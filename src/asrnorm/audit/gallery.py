@@ -9,8 +9,8 @@ import numpy as np
 from numpy.typing import NDArray
 from PIL import Image
 
-from asrnorm.audit.picture import Pictures
-from asrnorm.audit.result import Reading
+from asrnorm.audit.images import LabeledImages
+from asrnorm.audit.result import Scores
 
 _SIDE = 112  # of a thumbnail
 _SMALL = 96  # images up to this side keep their pixels
@@ -20,7 +20,7 @@ Change = Callable[[NDArray[np.uint8], int], NDArray[np.uint8]]
 """Takes one image `(1, h, w, 3)` and its row; returns it as the model saw it when it broke."""
 
 
-def choose_severity(levels: Mapping[int, Reading]) -> int | None:
+def choose_severity(levels: Mapping[int, Scores]) -> int | None:
     """Return the mildest severity that breaks enough images to fill a row; else the one that breaks most, if any does.
 
     Example:
@@ -33,20 +33,20 @@ def choose_severity(levels: Mapping[int, Reading]) -> int | None:
     return worst if worst is not None and levels[worst].num_broken else None
 
 
-def gallery(reading: Reading, pictures: Pictures, names: Mapping[int, str], change: Change, most: int = _MOST) -> str:
+def gallery(scores: Scores, images: LabeledImages, names: Mapping[int, str], change: Change, most: int = _MOST) -> str:
     """Return pairs of images, before and after, with the wrong answer and how sure it was.
 
     Args:
-        reading: whose broken images to show, the surest mistakes first.
-        pictures: the images.
+        scores: whose broken images to show, the surest mistakes first.
+        images: the images.
         names: of the outputs.
         change: makes an image what the model saw.
         most: pairs.
     """
     tiles = []
-    for row, guess, confidence in reading.broken[:most]:
-        image = pictures.images[int(row)][None]
-        truth = pictures.classes[int(pictures.labels[int(row)])]
+    for row, guess, confidence in scores.broken[:most]:
+        image = images.images[int(row)][None]
+        truth = images.classes[int(images.labels[int(row)])]
         answer = names.get(int(guess), f"output {int(guess)}")
         tiles.append(_tile(image[0], change(image, int(row))[0], truth, answer, confidence))
     return f'<div class="gallery">{"".join(tiles)}</div>'

@@ -1,187 +1,273 @@
-"""From what stands on the command line to a model that can be audited."""
+"""Load the model that a word on the command line names."""
 
 import hashlib
 import importlib.util
 import json
 import sys
-from collections.abc import Callable
+import warnings
+from collections.abc import Iterable, Mapping
+from dataclasses import replace
+from functools import partial
 from importlib import import_module
 from pathlib import Path
 from types import ModuleType
 from typing import Any
 
 import torch
-from torch import nn
+from torch import Tensor, nn
 
-from asrnorm.audit.form import Form
-from asrnorm.audit.library import LIBRARIES, build_from_library, load_strictly, read_weights
-from asrnorm.audit.subject import ModuleSubject, Subject
-from asrnorm.core.errors import InputError, WrongCallError, first_line
+from asrnorm.audit.model import AuditedModel, AuditedModule, InputSpec
+from asrnorm.core.errors import InputError, MissingDependencyError, WrongCallError, first_line
+from asrnorm.data.suites.base import IMAGENET_MEAN, IMAGENET_STD
+from asrnorm.models.weights import read_state, unwrap_state
 
 _FORMS = "a run folder, torchvision:NAME, timm:NAME, package.module:function, file.py:function, a .pt2 or an .onnx file"
-_WEIGHTS_ALONE = (".pt", ".pth", ".bin", ".ckpt", ".safetensors")
+_WEIGHT_FILES = (".pt", ".pth", ".bin", ".ckpt", ".safetensors")
+_LIBRARIES = ("torchvision", "timm")
 
 
-def load_subject(
-    model: str,
+def load_model(
+    word: str,
     *,
     weights: str | None = None,
-    form: Form | None = None,
+    input_spec: InputSpec | None = None,
     device: str = "auto",
     seed: int = 0,
     trust: bool = False,
-) -> Subject:
+) -> AuditedModel:
     """Return the model that a word names.
 
     A Python function is code: load those you trust. Weights are never unpickled beyond plain tensors, and a `.pt2` file
     that could run code is not loaded.
 
     Args:
-        model: a run folder, `torchvision:NAME`, `timm:NAME`, `package.module:function` or `path/file.py:function`
+        word: a run folder, `torchvision:NAME`, `timm:NAME`, `package.module:function` or `path/file.py:function`
             (called without arguments, returns an `nn.Module`), a `.pt2` file or an `.onnx` file.
         weights: for a name or function: a file of weights, or the library's own name of some.
-        form: mean and deviation of the input where they are not the default.
-        device: `auto` is a GPU where there is one.
+        input_spec: mean and deviation of the input, if they differ from the default.
+        device: `auto` is a GPU if there is one.
         seed: of torch before a function is called, so that a network without weights is the same every time.
         trust: load a `.pt2` file whatever it holds; it can run code.
 
     Raises:
-        WrongCallError: none of these, or of a file that is not there.
-        InputError: what it names cannot be loaded; one line says why.
-        MissingDependencyError: the library it needs is not installed.
+        WrongCallError: the word has none of these forms, or names a missing file.
+        InputError: the model cannot be loaded; one line says why.
+        MissingDependencyError: a library is not installed.
     """
     from asrnorm.training.distributed import choose_device
 
-    chosen, form = choose_device(device), form or Form()
-    path = Path(model)
+    chosen, input_spec = choose_device(device), input_spec or InputSpec()
+    path = Path(word)
+    suffix = path.suffix.lower()
+    if weights is not None and (path.is_dir() or suffix in (".pt2", ".onnx")):
+        raise InputError(f"{word} has weights of its own; leave out --weights")
     if path.is_dir():
-        _refuse_weights(model, weights)
         return _load_run(path, chosen)
-    if path.suffix.lower() in (".pt2", ".onnx"):
-        _refuse_weights(model, weights)
-        if not path.is_file():
-            raise WrongCallError(f"{path}: no such file")
-        card = _read_card(path)
-        subject = _load_file(path, Form() if _has_form(card) else form, chosen, trust)
-        subject.class_names = _read_classes(card)
-        return subject
-    if path.suffix.lower() in _WEIGHTS_ALONE:
+    if suffix in (".pt2", ".onnx"):
+        return _load_file(path, input_spec, chosen, trust)
+    if suffix in _WEIGHT_FILES:
         raise WrongCallError(
             f"{path}: weights alone are no network; give torchvision:NAME or file.py:function --weights FILE"
         )
-    place, colon, name = model.rpartition(":")
-    if not colon or not place or not name:
-        raise WrongCallError(f"{model}: no such model; give {_FORMS}")
-    if place in LIBRARIES:
-        network, form = build_from_library(place, name, weights, form)
-        return ModuleSubject(model, network, form, device=chosen, kind=place)
+    source, _, name = word.rpartition(":")
+    if not source or not name:
+        raise WrongCallError(f"{word}: no such model; give {_FORMS}")
+    if source in _LIBRARIES:
+        network, input_spec = _build_from_library(source, name, weights, input_spec)
+        return AuditedModule(word, network, input_spec, device=chosen, kind=source)
     torch.manual_seed(seed)
-    network, source = _call(model, place, name)
+    network, code = _call_function(word, source, name)
     if weights is not None:
-        load_strictly(network, read_weights(Path(weights)), weights)
-    shown = f"{Path(place).name}:{name}" if place.endswith(".py") else model
-    return ModuleSubject(shown, network, form, device=chosen, kind="python", source=source)
+        load_strictly(network, _read_weights(weights), weights)
+    shown = f"{Path(source).name}:{name}" if source.endswith(".py") else word
+    return AuditedModule(shown, network, input_spec, device=chosen, kind="python", source=code)
 
 
-def _refuse_weights(model: str, weights: str | None) -> None:
-    if weights is not None:
-        raise InputError(f"{model} has weights of its own; leave out --weights")
+def normalizes_itself(word: str) -> bool:
+    """Return whether a model contains its normalization: a run, or a file whose card says so."""
+    return Path(word).is_dir() or _is_normalized(_read_card(Path(word)))
 
 
-def _load_run(folder: Path, device: torch.device) -> Subject:
+def _load_run(folder: Path, device: torch.device) -> AuditedModel:
     if not (folder / "config.yaml").is_file():
         raise InputError(f"{folder}: not the folder of a run, it has no config.yaml; a model is {_FORMS}")
     from asrnorm.training import load_run
 
-    loaded = load_run(folder, str(device))
+    run = load_run(folder, str(device))
     code = (folder / "config.yaml").read_bytes()
-    form = Form(size=loaded.input_size)  # mean and deviation stand in the run's own model
-    subject = ModuleSubject(folder.name, loaded.model, form, device=device, kind="run", source=code)
-    subject.native_size = loaded.suite.image_size
-    subject.class_names = loaded.classes
-    return subject
+    input_spec = InputSpec(size=run.input_size)  # the run's model normalizes
+    model = AuditedModule(folder.name, run.model, input_spec, device=device, kind="run", source=code)
+    model.native_size, model.class_names = run.suite.image_size, run.classes
+    return model
 
 
-def _load_file(path: Path, form: Form, device: torch.device, trust: bool) -> Subject:
+def _load_file(path: Path, input_spec: InputSpec, device: torch.device, trust: bool) -> AuditedModel:
+    if not path.is_file():
+        raise WrongCallError(f"{path}: no such file")
+    card = _read_card(path)
+    input_spec = InputSpec() if _is_normalized(card) else input_spec
+    model: AuditedModel
     if path.suffix.lower() == ".pt2":
-        from asrnorm.audit.exported import load_exported
+        from asrnorm.audit.pt2 import load_pt2
 
-        return load_exported(path, form, device, trust=trust)
-    from asrnorm.audit.onnx_file import OnnxSubject
+        model = load_pt2(path, input_spec, device, trust=trust)
+    else:
+        from asrnorm.audit.onnx_file import AuditedOnnx
 
-    return OnnxSubject(path, form, device)
-
-
-def normalizes_itself(model: str) -> bool:
-    """Tell whether a model has mean and deviation inside: a run, or a file whose card says so."""
-    return Path(model).is_dir() or _has_form(_read_card(Path(model)))
+        model = AuditedOnnx(path, input_spec, device)
+    classes = card.get("classes")
+    if isinstance(classes, list) and all(isinstance(name, str) for name in classes):
+        model.class_names = tuple(classes)
+    return model
 
 
 def _read_card(path: Path) -> dict[str, Any]:
-    """Return the card that `asrnorm export` lays beside a file; empty without one of this file."""
+    """Return the card that `asrnorm export` writes beside a file, or nothing if it is missing or of another file."""
     try:
         card = json.loads(path.with_name(f"{path.name}.json").read_text(encoding="utf-8"))
         return dict(card) if card["sha256"] == hashlib.sha256(path.read_bytes()).hexdigest() else {}
-    except (OSError, ValueError, KeyError, TypeError):
+    except (OSError, ValueError, KeyError, TypeError, RecursionError):
         return {}
 
 
-def _has_form(card: dict[str, Any]) -> bool:
-    form = card.get("input")
-    return isinstance(form, dict) and form.get("normalization") == "inside"
+def _is_normalized(card: dict[str, Any]) -> bool:
+    spec = card.get("input")
+    return isinstance(spec, dict) and spec.get("normalization") == "inside"
 
 
-def _read_classes(card: dict[str, Any]) -> tuple[str, ...] | None:
-    classes = card.get("classes")
-    known = isinstance(classes, list) and all(isinstance(name, str) for name in classes)
-    return tuple(classes) if classes is not None and known else None
-
-
-def _call(model: str, place: str, name: str) -> tuple[nn.Module, bytes]:
-    """Return what a function returns, and its name with the code of its file."""
+def _call_function(word: str, source: str, name: str) -> tuple[nn.Module, bytes]:
+    """Return what a function returns, and its name followed by the code of its file."""
     try:
-        module = _import_file(Path(place)) if place.endswith(".py") else _import_module(place)
+        module = _import_file(Path(source)) if source.endswith(".py") else _import_module(source)
     except InputError:
         raise
-    except Exception as error:  # someone else's code: anything can come
-        raise InputError(f"{model}: {place} cannot be imported ({_describe(error)})") from error
-    function: Callable[[], object] | None = getattr(module, name, None)
+    except Exception as error:  # the user's code may raise anything
+        raise InputError(f"{word}: {source} cannot be imported ({_describe(error)})") from error
+    function = getattr(module, name, None)
     if not callable(function):
-        raise InputError(f"{model}: {place} has no function {name!r}")
+        raise InputError(f"{word}: {source} has no function {name!r}")
     try:
         network = function()
     except Exception as error:
-        raise InputError(f"{model}: {name}() raised {_describe(error)}; it is called without arguments") from error
+        raise InputError(f"{word}: {name}() raised {_describe(error)}; it is called without arguments") from error
     if not isinstance(network, nn.Module):
-        raise InputError(f"{model}: {name}() returned {type(network).__name__}, not an nn.Module")
+        raise InputError(f"{word}: {name}() returned {type(network).__name__}, not an nn.Module")
     file = getattr(module, "__file__", None)
     return network, name.encode() + (Path(file).read_bytes() if file else b"")
 
 
 def _import_module(name: str) -> ModuleType:
-    _look_in(Path.cwd())  # where the installed command, unlike `python -m`, does not look
+    _add_to_path(Path.cwd())  # `python -m` looks there, the installed command does not
     return import_module(name)
-
-
-def _look_in(folder: Path) -> None:
-    if str(folder) not in sys.path:
-        sys.path.insert(0, str(folder))
 
 
 def _import_file(path: Path) -> ModuleType:
     if not path.is_file():
         raise WrongCallError(f"{path}: no such file")
-    _look_in(path.resolve().parent)  # for what it imports from beside itself
+    _add_to_path(path.resolve().parent)  # the file may import its neighbors
     name = f"_audited_{hashlib.sha256(str(path.resolve()).encode()).hexdigest()[:12]}"
     spec = importlib.util.spec_from_file_location(name, path)
     if spec is None or spec.loader is None:
         raise InputError(f"{path}: not a Python file")
     module = importlib.util.module_from_spec(spec)
-    sys.modules[name] = module  # dataclasses and pickles look their module up
+    sys.modules[name] = module  # dataclasses and pickle look their module up
     spec.loader.exec_module(module)
     return module
+
+
+def _add_to_path(folder: Path) -> None:
+    if str(folder) not in sys.path:
+        sys.path.insert(0, str(folder))
 
 
 def _describe(error: Exception) -> str:
     name, line = type(error).__name__, first_line(error)
     return name if line == name else f"{name}: {line}"
+
+
+def _build_from_library(
+    library: str, name: str, weights: str | None, input_spec: InputSpec
+) -> tuple[nn.Module, InputSpec]:
+    """Return a network of torchvision or timm, and its input with ImageNet's mean and deviation unless given."""
+    try:
+        models = import_module("torchvision.models" if library == "torchvision" else library)
+    except ImportError:
+        raise MissingDependencyError(f"{library}:{name} needs {library}: pip install 'asrnorm[vision]'") from None
+    except Exception as error:  # a build for another torch fails in any way
+        raise MissingDependencyError(
+            f"{library}:{name} needs {library}, which fails here ({first_line(error)}); see asrnorm doctor"
+        ) from error
+    if weights is None:
+        own = "DEFAULT" if library == "torchvision" else "pretrained"
+        raise InputError(f"{library}:{name} has no weights; give --weights FILE, or --weights {own} for the library's")
+    try:
+        network = _build(library, models, name, weights)
+    except InputError:
+        raise
+    except Exception as error:  # unknown name, unknown weights, failed download: each raises its own class
+        raise InputError(f"{library}:{name} with weights {weights!r} cannot be built ({first_line(error)})") from error
+    if input_spec.mean is not None:
+        return network, input_spec
+    config = getattr(network, "pretrained_cfg", None) or {}
+    mean, std = config.get("mean", IMAGENET_MEAN), config.get("std", IMAGENET_STD)
+    return network, replace(input_spec, mean=tuple(mean), std=tuple(std))
+
+
+def _build(library: str, models: Any, name: str, weights: str) -> nn.Module:
+    vision = library == "torchvision"
+    network: nn.Module
+    if not Path(weights).is_file():
+        if vision:
+            network = models.get_model(name, weights=weights)
+        else:
+            network = models.create_model(name if weights == "pretrained" else f"{name}.{weights}", pretrained=True)
+        return network
+    make = partial(models.get_model, weights=None) if vision else models.create_model
+    order = make(name).state_dict()  # the order of layers: some file formats sort tensors by name
+    state = unwrap_state(_read_weights(weights), order)
+    network = make(name, num_classes=count_classes(state, order, weights))
+    load_strictly(network, state, weights)
+    return network
+
+
+def _read_weights(path: str) -> dict[str, Tensor]:
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # torch warns about a strange pickle before `read_state` refuses it
+        return read_state(Path(path))
+
+
+def load_strictly(network: nn.Module, state: dict[str, Tensor], path: str | Path) -> None:
+    """Load a state dict that must match the whole network.
+
+    Raises:
+        InputError: a tensor is missing, left over, or of another shape.
+    """
+    own = network.state_dict()
+    state = unwrap_state(state, own)
+    differences = [
+        *(f"lacks {key}" for key in own if key not in state),
+        *(f"has {key} besides" for key in state if key not in own),
+        *(f"has {key} of another shape" for key in state if key in own and state[key].shape != own[key].shape),
+    ]
+    try:
+        network.load_state_dict(state)  # layers may accept missing tensors, such as the bounds of a clamped layer
+    except Exception as error:  # layers with their own way to load raise anything
+        if not differences and not isinstance(error, RuntimeError):
+            raise
+        raise InputError(
+            f"{path}: not the weights of this {type(network).__name__}: it "
+            + (differences[0] if differences else f"does not load ({first_line(error)})")
+            + (f" ({len(differences)} tensors differ)" if len(differences) > 1 else "")
+        ) from None
+
+
+def count_classes(state: Mapping[str, Tensor], order: Iterable[str], path: str) -> int:
+    """Return the number of classes of a state dict: the length of its last bias.
+
+    Raises:
+        InputError: there is no bias.
+    """
+    biases = [state[key] for key in order if key.endswith("bias") and key in state and state[key].ndim == 1]
+    if not biases:
+        raise InputError(f"{path}: has no bias to tell the number of classes by; give file.py:function instead")
+    return len(biases[-1])

@@ -1,4 +1,4 @@
-"""An ONNX file, run by onnxruntime."""
+"""ONNX files under audit, run by onnxruntime."""
 
 import hashlib
 import os
@@ -12,27 +12,26 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from asrnorm.audit.form import Form
-from asrnorm.audit.subject import Subject
+from asrnorm.audit.model import NO_GRADIENTS, AuditedModel, InputSpec
 from asrnorm.core.errors import InputError, MissingDependencyError, first_line
 
 _DTYPES = {"tensor(float)": np.float32, "tensor(float16)": np.float16, "tensor(double)": np.float64}
 
 
-class OnnxSubject(Subject):
-    """A file of ONNX with one image input; batch size, image size and layout are read from it.
+class AuditedOnnx(AuditedModel):
+    """An ONNX file with one image input; batch size, image size and layout are read from it.
 
     Args:
-        path: of the file.
-        form: mean and deviation; what the file fixes is added.
-        device: `cuda` is used where onnxruntime can.
+        path: the file.
+        input_spec: mean and deviation; sizes that the file fixes are added.
+        device: `cuda` is used if onnxruntime can.
 
     Raises:
-        InputError: not such a file, or not one that takes images.
+        InputError: not an ONNX file, or one that does not take images.
         MissingDependencyError: onnxruntime is not installed.
     """
 
-    def __init__(self, path: Path, form: Form, device: torch.device) -> None:
+    def __init__(self, path: Path, input_spec: InputSpec, device: torch.device) -> None:
         self._session = _open(path, device)
         inputs = self._session.get_inputs()
         if len(inputs) != 1 or inputs[0].type not in _DTYPES or len(inputs[0].shape) != 4:
@@ -42,28 +41,28 @@ class OnnxSubject(Subject):
         self._dtype = _DTYPES[inputs[0].type]
         self._channels_last = shape[1] != 3 and shape[3] == 3
         height, width = shape[1:3] if self._channels_last else shape[2:]
-        # Sizes that were left open are names, not numbers.
+        # Dynamic sizes are names or negative.
         batch = shape[0] if isinstance(shape[0], int) and shape[0] > 0 else None
         size = (height, width) if isinstance(height, int) and isinstance(width, int) else None
         self._output = _choose_output(path, self._session.get_outputs())
-        super().__init__(path.name, "ONNX", replace(form, batch=batch, size=size), _fingerprint(path))
-        self.no_gradients = "the file has no gradients"
+        super().__init__(path.name, "ONNX", replace(input_spec, batch=batch, size=size), _fingerprint(path))
+        self.no_gradients = NO_GRADIENTS
 
-    def answer(self, images: Tensor) -> Tensor:
-        """Return the file's output of class scores."""
-        answers = []
-        for part in self.form.split(self.form.prepare(images)):
+    def outputs(self, images: Tensor) -> Tensor:
+        """Return the file's class scores."""
+        outputs = []
+        for part in self.input_spec.split(self.input_spec.prepare(images)):
             values = (part.permute(0, 2, 3, 1) if self._channels_last else part).contiguous().numpy()
-            (answer,) = self._session.run([self._output], {self._input: values.astype(self._dtype)})
-            answers.append(torch.from_numpy(answer))
-        return torch.cat(answers)[: len(images)]
+            (scores,) = self._session.run([self._output], {self._input: values.astype(self._dtype)})
+            outputs.append(torch.from_numpy(scores))
+        return torch.cat(outputs)[: len(images)]
 
 
 def _choose_output(path: Path, outputs: Sequence[Any]) -> str:
-    """Return the output called logits, or the only one of class scores."""
-    called = [one.name for one in outputs if one.name.lower() == "logits"]
-    alike = [one.name for one in outputs if one.type in _DTYPES and len(one.shape) == 2]
-    names = called or alike or [one.name for one in outputs[:1]]  # another shape is told of when it comes
+    """Return the output called logits, or the only one with the shape of class scores."""
+    logits = [one.name for one in outputs if one.name.lower() == "logits"]
+    scores = [one.name for one in outputs if one.type in _DTYPES and len(one.shape) == 2]
+    names = logits or scores or [one.name for one in outputs[:1]]  # `probe` reports another shape
     if len(names) > 1:
         found = ", ".join(f"{one.name} {one.shape}" for one in outputs)
         raise InputError(f"{path}: several outputs may be class scores ({found}); call the one that is 'logits'")
@@ -71,7 +70,7 @@ def _choose_output(path: Path, outputs: Sequence[Any]) -> str:
 
 
 def _fingerprint(path: Path) -> str:
-    """Return a hash of the file and of those beside it that it names: weights may lie in `<file>.data`."""
+    """Return a hash of the file and of files beside it that it names, such as weights in `<file>.data`."""
     content = path.read_bytes()
     digest = hashlib.sha256(content)
     for other in sorted(path.parent.iterdir()):
@@ -87,11 +86,11 @@ def _open(path: Path, device: torch.device) -> Any:
     except ImportError:
         raise MissingDependencyError("ONNX files need onnxruntime: pip install 'asrnorm[onnx]'") from None
     options = runtime.SessionOptions()
-    options.log_severity_level = 3  # errors alone
+    options.log_severity_level = 3  # errors only
     options.intra_op_num_threads = torch.get_num_threads()
     wanted = ["CUDAExecutionProvider"] if device.type == "cuda" else []
     providers = [name for name in wanted if name in runtime.get_available_providers()]
     try:
         return runtime.InferenceSession(str(path), options, providers=[*providers, "CPUExecutionProvider"])
-    except Exception as error:  # onnxruntime has a class of its own for each kind of failure
+    except Exception as error:  # onnxruntime has one class per kind of failure
         raise InputError(f"{path}: not an ONNX file that onnxruntime can run ({first_line(error)})") from error

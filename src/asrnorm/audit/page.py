@@ -7,12 +7,12 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from asrnorm.audit import finding
+from asrnorm.audit import summary
 from asrnorm.audit.chart import Line, curves, legend, reliability
 from asrnorm.audit.gallery import choose_severity, gallery
-from asrnorm.audit.picture import Pictures
-from asrnorm.audit.result import Audit, ModelAudit, Reading, write_json
-from asrnorm.audit.search import apply_operations
+from asrnorm.audit.images import LabeledImages
+from asrnorm.audit.result import Audit, ModelAudit, Scores, write_json
+from asrnorm.audit.run import apply_operations
 from asrnorm.audit.style import STYLE
 from asrnorm.audit.table import corruption_table, number_table
 from asrnorm.data.corruptions import corrupt
@@ -22,12 +22,12 @@ PAGE, NUMBERS = "audit.html", "audit.json"
 _SEARCH_SHOWN = 8
 
 
-def write_audit(audit: Audit, pictures: Pictures, out: Path) -> tuple[Path, Path]:
+def write_audit(audit: Audit, images: LabeledImages, out: Path) -> tuple[Path, Path]:
     """Write `audit.html`, one page with everything in it, and `audit.json`, all its numbers.
 
     Args:
         audit: what was found.
-        pictures: the images it was found on.
+        images: the images it was found on.
         out: folder of the files.
 
     Returns:
@@ -42,8 +42,8 @@ def write_audit(audit: Audit, pictures: Pictures, out: Path) -> tuple[Path, Path
         *_corruptions(audit),
         *_calibration(audit),
         *_attacks(audit),
-        *_searches(audit, pictures),
-        *_broken(audit, pictures),
+        *_searches(audit, images),
+        *_broken(audit, images),
         *_method(audit),
     ]
     facts = ", ".join(f"{model.name} {model.fingerprint}" for model in audit.models)
@@ -56,22 +56,22 @@ def write_audit(audit: Audit, pictures: Pictures, out: Path) -> tuple[Path, Path
 
 
 def _summary(audit: Audit) -> list[str]:
-    parts = [page.paragraph(finding.summarize(model)) for model in audit.models]
+    parts = [page.paragraph(summary.summarize(model)) for model in audit.models]
     if len(audit.models) > 1:
-        parts.append(page.paragraph(finding.compare(audit)))
-    parts += [f'<p class="warn">{markup.escape(line)}</p>' for line in finding.warnings(audit)]
+        parts.append(page.paragraph(summary.compare(audit)))
+    parts += [f'<p class="warn">{markup.escape(line)}</p>' for line in summary.warnings(audit)]
     rows = []
     for model in audit.models:
         mean, hardest = model.under(), model.under(max(audit.severities))
         attack = min(model.attacks.values(), default=None)
-        corrupted = [reading.accuracy if reading else None for reading in (mean, hardest)]
-        rows.append((model.name, [model.clean.accuracy, *corrupted, model.search.reading.accuracy, attack]))
+        corrupted = [scores.accuracy if scores else None for scores in (mean, hardest)]
+        rows.append((model.name, [model.clean.accuracy, *corrupted, model.search.scores.accuracy, attack]))
     columns = ["clean", "corrupted", f"severity {max(audit.severities)}", "worst tuple", "attack"]
     parts.append(page.percent_table(columns, rows))
     parts.append(
         page.paragraph(
             f"Accuracy in % on {audit.num_images:,} images of {len(audit.classes)} classes from {audit.data}. On so "
-            f"many an accuracy is known to within {100 * finding.margin(audit.num_images):.0f} points (95 %).",
+            f"many an accuracy is known to within {100 * summary.margin(audit.num_images):.0f} points (95 %).",
             note=True,
         )
     )
@@ -117,13 +117,13 @@ def _calibration(audit: Audit) -> list[str]:
     rows, panels = [], []
     for color, model in enumerate(audit.models):
         states = {"clean": model.clean, **{f"severity {level}": model.under(level) for level in audit.severities}}
-        for state, reading in states.items():
-            if reading is not None:
+        for state, scores in states.items():
+            if scores is not None:
                 name = f"{model.name}, {state}" if len(audit.models) > 1 else state
-                rows.append((name, _calibration_row(reading)))
-        for state, reading in {"clean": model.clean, "corrupted, all severities": model.under()}.items():
-            if reading is not None:
-                chart = reliability(reading.bins, f"reliability of {model.name}, {state}", color)
+                rows.append((name, _calibration_row(scores)))
+        for state, scores in {"clean": model.clean, "corrupted, all severities": model.under()}.items():
+            if scores is not None:
+                chart = reliability(scores.bins, f"reliability of {model.name}, {state}", color)
                 panels.append(f"<div><h4>{markup.escape(model.name)} <small>{state}</small></h4>{chart}</div>")
     return [
         page.heading("Does it know when it is wrong?"),
@@ -141,11 +141,11 @@ def _calibration(audit: Audit) -> list[str]:
     ]
 
 
-def _calibration_row(reading: Reading) -> list[str]:
-    sure = reading.accuracy + finding.overconfidence(reading)
+def _calibration_row(scores: Scores) -> list[str]:
+    sure = scores.accuracy + summary.overconfidence(scores)
     return [
-        *(f"{100 * value:.1f}" for value in (reading.accuracy, sure, reading.ece)),
-        *(f"{value:.3f}" for value in (reading.brier_sum, reading.brier, reading.nll)),
+        *(f"{100 * value:.1f}" for value in (scores.accuracy, sure, scores.ece)),
+        *(f"{value:.3f}" for value in (scores.brier_sum, scores.brier, scores.nll)),
     ]
 
 
@@ -173,11 +173,11 @@ def _attacks(audit: Audit) -> list[str]:
         page.paragraph("No pixel moves by more than the radius, so that the images look the same to people."),
         legend(lines),
         f'<div class="wide">{chart}</div>',
-        page.percent_table(["clean", *map(finding.describe_attack, names)], rows),
+        page.percent_table(["clean", *map(summary.describe_attack, names)], rows),
     ]
 
 
-def _searches(audit: Audit, pictures: Pictures) -> list[str]:
+def _searches(audit: Audit, images: LabeledImages) -> list[str]:
     parts = [page.heading("The changes that hurt most")]
     first = audit.models[0].search
     parts.append(
@@ -188,16 +188,16 @@ def _searches(audit: Audit, pictures: Pictures) -> list[str]:
     )
     for model in audit.models:
         search = model.search
-        parts.append(f"<h3>{markup.escape(model.name)}: {markup.escape(finding.describe_operations(model))}</h3>")
+        parts.append(f"<h3>{markup.escape(model.name)}: {markup.escape(summary.describe_operations(model))}</h3>")
         columns = ["clean", "under the tuple"]
         parts.append(
             page.percent_table(
                 columns, [(one.name, [one.clean.accuracy, search.accuracy[one.name]]) for one in audit.models], False
             )
         )
-        parts.append(page.paragraph(_count(search.reading), note=True))
+        parts.append(page.paragraph(_count(search.scores), note=True))
         change = partial(_transformed, model)
-        parts.append(gallery(search.reading, pictures, model.classes, change, _SEARCH_SHOWN))
+        parts.append(gallery(search.scores, images, model.classes, change, _SEARCH_SHOWN))
     return parts
 
 
@@ -205,7 +205,7 @@ def _transformed(model: ModelAudit, image: NDArray[np.uint8], row: int) -> NDArr
     return apply_operations(image, model.search.operations)
 
 
-def _broken(audit: Audit, pictures: Pictures) -> list[str]:
+def _broken(audit: Audit, images: LabeledImages) -> list[str]:
     parts = [
         page.heading("What broke"),
         page.paragraph(
@@ -221,9 +221,9 @@ def _broken(audit: Audit, pictures: Pictures) -> list[str]:
             if level is None:
                 parts.append(f"<h3>{title} <small>{who}nothing broke at any severity</small></h3>")
                 continue
-            reading = model.corruptions[name][level]
-            parts.append(f"<h3>{title} <small>{who}severity {level}: {_count(reading)}</small></h3>")
-            parts.append(gallery(reading, pictures, model.classes, partial(_corrupted, audit, name, level)))
+            scores = model.corruptions[name][level]
+            parts.append(f"<h3>{title} <small>{who}severity {level}: {_count(scores)}</small></h3>")
+            parts.append(gallery(scores, images, model.classes, partial(_corrupted, audit, name, level)))
     return parts
 
 
@@ -231,8 +231,8 @@ def _corrupted(audit: Audit, name: str, level: int, image: NDArray[np.uint8], ro
     return corrupt(image, name, severity=level, seed=audit.seed, indices=[row])
 
 
-def _count(reading: Reading) -> str:
-    return f"{reading.num_broken:,} of {reading.num_samples:,} images broke"
+def _count(scores: Scores) -> str:
+    return f"{scores.num_broken:,} of {scores.num_samples:,} images broke"
 
 
 def _name_corruptions(audit: Audit) -> str:
@@ -257,10 +257,10 @@ def _method(audit: Audit) -> list[str]:
 
 
 def _mean(model: ModelAudit, level: int) -> float | None:
-    reading = model.under(level)
-    return reading.accuracy if reading else None
+    scores = model.under(level)
+    return scores.accuracy if scores else None
 
 
 def _accuracy(model: ModelAudit, name: str, level: int) -> float | None:
-    reading = model.corruptions.get(name, {}).get(level)
-    return reading.accuracy if reading else None
+    scores = model.corruptions.get(name, {}).get(level)
+    return scores.accuracy if scores else None

@@ -1,4 +1,4 @@
-"""What an audit found: its schema, and writing `audit.json`."""
+"""What an audit measures, and the numbers it finds."""
 
 import dataclasses
 import json
@@ -6,25 +6,83 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+import torch
+from torch import Tensor
+
 from asrnorm.core.files import write_whole
+from asrnorm.evaluation import SignedSteps, Tally
+from asrnorm.evaluation.metrics import NUM_BINS, bin_edges
 
 SCHEMA = 1
+GROUPS = {
+    "noise": ("gaussian_noise", "shot_noise", "impulse_noise", "speckle_noise"),
+    "blur": ("defocus_blur", "gaussian_blur", "glass_blur", "motion_blur", "zoom_blur"),
+    "weather": ("snow", "frost", "fog", "brightness", "spatter"),
+    "digital": ("contrast", "elastic_transform", "jpeg_compression", "pixelate", "saturate"),
+}
+"""The 19 corruptions by kind: the 15 of the benchmark and its four extra ones."""
+
+CORRUPTIONS = tuple(name for names in GROUPS.values() for name in names)
+_PGD_STEPS = 10
+_MOST_SHOWN = 8  # broken images listed for the galleries
+_MEANS = ("accuracy", "brier", "brier_sum", "nll", "ece")
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class Reading:
-    """How a model does on one version of the images.
+class Plan:
+    """The extent of an audit.
 
     Attributes:
-        accuracy: a fraction; likewise below.
-        brier: the mean square over classes, as the ASR-Norm paper has it.
-        brier_sum: the sum over classes.
-        nll: the negative log-likelihood.
+        limit: maximum number of images; `None` takes all.
+        severities: of the corruptions.
+        corruptions: their names.
+        fgsm: radii of the one-step attack, in levels of 255.
+        pgd: radii of the attack in ten steps.
+        candidates: number of random tuples of transformations that the search tries.
+        search_images: number of images it judges them by, spread evenly.
+        seed: of noise, random starts and the search.
+
+    Example:
+        >>> [attack.name for attack in Plan.quick().attacks]
+        ['fgsm-0.5', 'fgsm-1', 'fgsm-2', 'pgd10-1']
+    """
+
+    limit: int | None = 500
+    severities: tuple[int, ...] = (1, 2, 3, 4, 5)
+    corruptions: tuple[str, ...] = CORRUPTIONS
+    fgsm: tuple[float, ...] = (0.5, 1, 2, 4, 8)
+    pgd: tuple[float, ...] = (0.5, 1, 2, 4, 8)
+    candidates: int = 100
+    search_images: int = 200
+    seed: int = 0
+
+    @classmethod
+    def quick(cls, *, limit: int | None = 100, seed: int = 0) -> "Plan":
+        """Return a plan that takes minutes on two cores for a ResNet-18 at 224x224."""
+        short = {"severities": (1, 3, 5), "fgsm": (0.5, 1, 2), "pgd": (1,), "candidates": 30, "search_images": 50}
+        return cls(limit=limit, seed=seed, **short)  # type: ignore[arg-type]
+
+    @property
+    def attacks(self) -> tuple[SignedSteps, ...]:
+        """The attacks, weak ones first."""
+        one_step = (SignedSteps(level, 1) for level in self.fgsm)
+        return (*one_step, *(SignedSteps(level, _PGD_STEPS) for level in self.pgd))
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Scores:
+    """Scores of a model on one version of the images.
+
+    Attributes:
+        accuracy: a fraction, as all scores below.
+        brier: mean square over classes, as in the ASR-Norm paper.
+        brier_sum: sum of squares over classes.
+        nll: negative log-likelihood.
         ece: expected calibration error, 15 bins of equal width.
-        num_samples: images.
-        bins: of the largest probability, 15 of equal width: images, right ones, mean probability.
+        num_samples: number of images.
+        bins: for each of 15 bins of the largest probability: images, right ones, mean probability.
         num_broken: images that are right when clean and wrong here.
-        broken: of these the surest mistakes: row, output that was chosen, its probability.
+        broken: the most confident of these mistakes: row, predicted output, its probability.
     """
 
     accuracy: float
@@ -40,21 +98,22 @@ class Reading:
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Search:
-    """The tuple of transformations that the random search found to hurt a model most.
+    """The worst tuple of transformations that the random search found for a model.
 
     Attributes:
         operations: names and levels, in the order in which they are applied.
-        candidates: tuples that were tried.
-        num_images: images they were judged by.
-        wrong: how many of those the worst tuple makes the model miss.
-        accuracy: on all images under the tuple, by model.
+        candidates: number of tuples tried.
+        num_images: number of images they were judged by.
+        wrong: how many of those the model misclassifies under the worst tuple.
+        scores: on all images under the tuple.
+        accuracy: of every model on all images under the tuple, by name.
     """
 
     operations: list[tuple[str, float]]
     candidates: int
     num_images: int
     wrong: int
-    reading: Reading
+    scores: Scores
     accuracy: dict[str, float]
 
 
@@ -63,11 +122,11 @@ class ModelAudit:
     """All numbers of one model.
 
     Attributes:
-        num_classes: outputs.
+        num_classes: number of outputs.
         classes: names of the outputs that have images.
-        corruptions: reading by corruption and severity.
-        attacks: accuracy by attack; empty where there are no gradients.
-        no_attacks: why there are none; else empty.
+        corruptions: scores by corruption and severity.
+        attacks: accuracy by attack; empty if the model has no gradients.
+        no_attacks: why there are no attacks; empty if there are.
     """
 
     name: str
@@ -77,21 +136,21 @@ class ModelAudit:
     classes: dict[int, str]
     num_parameters: int | None
     input: str
-    clean: Reading
-    corruptions: dict[str, dict[int, Reading]]
+    clean: Scores
+    corruptions: dict[str, dict[int, Scores]]
     attacks: dict[str, float]
     no_attacks: str
     search: Search
 
-    def under(self, severity: int | None = None, names: Sequence[str] | None = None) -> Reading | None:
-        """Return the mean over corruptions, of one severity or of all; nothing where none was measured."""
-        readings = [
-            reading
+    def under(self, severity: int | None = None, names: Sequence[str] | None = None) -> Scores | None:
+        """Return the mean over corruptions, of one severity or of all; `None` if none was measured."""
+        scores = [
+            one
             for name, levels in self.corruptions.items()
-            for level, reading in levels.items()
+            for level, one in levels.items()
             if (severity is None or level == severity) and (names is None or name in names)
         ]
-        return average(readings) if readings else None
+        return average(scores) if scores else None
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -100,7 +159,7 @@ class Audit:
 
     Attributes:
         classes: names of the folders that have images.
-        not_available: corruptions that could not be made, with the reason and the fix.
+        not_available: corruptions that could not be applied, with the reason and the fix.
     """
 
     data: str
@@ -119,26 +178,65 @@ class Audit:
     schema: int = SCHEMA
 
 
-def average(readings: Sequence[Reading]) -> Reading:
-    """Return the mean of readings on equally many images, their bins added up.
+def measure(logits_nk: Tensor, labels_n: Tensor, clean_n: Tensor | None = None) -> Scores:
+    """Return the scores of logits.
+
+    Args:
+        logits_nk: of all images.
+        labels_n: the right outputs.
+        clean_n: bool, which images are right when clean; `None` if these are the clean ones.
+
+    Example:
+        >>> logits, labels = torch.tensor([[2.0, 0.0], [0.0, 3.0]]), torch.tensor([0, 0])
+        >>> scores = measure(logits, labels, clean_n=torch.tensor([True, True]))
+        >>> scores.accuracy, scores.num_broken, scores.broken
+        (0.5, 1, [[1, 1, 0.9526]])
+    """
+    tally = Tally()
+    tally.update(logits_nk, labels_n)
+    score = tally.result("images")
+    confidence_n, guess_n = logits_nk.double().softmax(1).max(1)
+    right_n = guess_n == labels_n
+    broken = [] if clean_n is None else (clean_n & ~right_n).nonzero().flatten().tolist()
+    most_confident = sorted(broken, key=lambda row: -float(confidence_n[row]))[:_MOST_SHOWN]
+    return Scores(
+        **{name: getattr(score, name) for name in _MEANS},
+        num_samples=score.num_samples,
+        bins=_count_bins(confidence_n, right_n),
+        num_broken=len(broken),
+        broken=[[row, int(guess_n[row]), round(float(confidence_n[row]), 4)] for row in most_confident],
+    )
+
+
+def _count_bins(confidence_n: Tensor, right_n: Tensor) -> list[list[float]]:
+    bin_n = torch.bucketize(confidence_n, bin_edges())
+    rows: list[list[float]] = []
+    for index in range(NUM_BINS):
+        inside_n = bin_n == index
+        count = int(inside_n.sum())
+        mean = float(confidence_n[inside_n].mean()) if count else 0.0
+        rows.append([count, int((inside_n & right_n).sum()), round(mean, 6)])
+    return rows
+
+
+def average(scores: Sequence[Scores]) -> Scores:
+    """Return the mean of scores on equally many images, with their bins added up.
 
     Example:
         >>> bins = [[2, 1, 0.5]] + [[0, 0, 0.0]] * 14
-        >>> one = Reading(accuracy=0.5, brier=0.1, brier_sum=0.2, nll=1.0, ece=0.0, num_samples=2, bins=bins)
+        >>> one = Scores(accuracy=0.5, brier=0.1, brier_sum=0.2, nll=1.0, ece=0.0, num_samples=2, bins=bins)
         >>> average([one, one]).accuracy, average([one, one]).bins[0]
         (0.5, [4, 2, 0.5])
     """
-    fields = ("accuracy", "brier", "brier_sum", "nll", "ece")
-    means = {name: sum(getattr(reading, name) for reading in readings) / len(readings) for name in fields}
     bins = []
-    for several in zip(*(reading.bins for reading in readings), strict=True):
-        count, right = (sum(one[column] for one in several) for column in (0, 1))
-        bins.append([count, right, sum(one[0] * one[2] for one in several) / count if count else 0.0])
-    return Reading(
-        **means,
-        num_samples=sum(reading.num_samples for reading in readings),
+    for rows in zip(*(one.bins for one in scores), strict=True):
+        count, right = (sum(row[column] for row in rows) for column in (0, 1))
+        bins.append([count, right, sum(row[0] * row[2] for row in rows) / count if count else 0.0])
+    return Scores(
+        **{name: sum(getattr(one, name) for one in scores) / len(scores) for name in _MEANS},
+        num_samples=sum(one.num_samples for one in scores),
         bins=bins,
-        num_broken=sum(reading.num_broken for reading in readings),
+        num_broken=sum(one.num_broken for one in scores),
     )
 
 
@@ -146,21 +244,19 @@ def to_json(audit: Audit) -> dict[str, Any]:
     """Return an audit as plain values, with the averages that tables show."""
     values = dataclasses.asdict(audit)
     for model, plain in zip(audit.models, values["models"], strict=True):
-        shifted = {str(level): model.under(level) for level in audit.severities}
+        # The file format calls the scores under the tuple a reading.
+        plain["search"] = {"reading" if key == "scores" else key: value for key, value in plain["search"].items()}
+        means = {"all": model.under(), **{str(level): model.under(level) for level in audit.severities}}
         plain["mean_corruption"] = {
-            level: _scores(reading) for level, reading in {"all": model.under(), **shifted}.items() if reading
+            level: {name: getattr(mean, name) for name in _MEANS} for level, mean in means.items() if mean
         }
     return {"schema": values.pop("schema"), **values}
 
 
 def write_json(path: Path, audit: Audit) -> None:
-    """Write an audit under its name only when it is whole.
+    """Write an audit to a file that appears only when it is complete.
 
     Raises:
-        StorageError: the disk is full or the place cannot be written; what was there stays.
+        StorageError: the disk is full or the file cannot be written; an older file stays.
     """
     write_whole(path, json.dumps(to_json(audit), indent=1))
-
-
-def _scores(reading: Reading) -> dict[str, float]:
-    return {name: getattr(reading, name) for name in ("accuracy", "brier", "brier_sum", "nll", "ece")}

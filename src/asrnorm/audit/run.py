@@ -1,138 +1,247 @@
-"""The audit itself: every part measured once, kept as it comes, and put together."""
+"""Run an audit: clean images, corruptions, attacks, and the search for the worst transformations."""
 
 import time
 from collections.abc import Mapping, Sequence
+from functools import partial
 from pathlib import Path
 
 import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
 
 import asrnorm
-from asrnorm.audit import attack, search
-from asrnorm.audit.desk import Desk
-from asrnorm.audit.ledger import Ledger
-from asrnorm.audit.picture import Pictures
-from asrnorm.audit.plan import Plan
-from asrnorm.audit.result import Audit, ModelAudit, Reading
-from asrnorm.audit.subject import Subject
+from asrnorm.audit.images import LabeledImages
+from asrnorm.audit.model import AuditedModel, AuditedModule
+from asrnorm.audit.result import Audit, ModelAudit, Plan, Scores, Search
+from asrnorm.audit.session import ModelSession, ResultCache, to_nchw, to_unit
 from asrnorm.core.errors import AsrnormError, InputError
 from asrnorm.core.progress import PartProgress
 from asrnorm.core.settings import count_cores
+from asrnorm.data.augment import RSDA_OPERATIONS, apply_named, apply_tuple
 from asrnorm.data.corruptions import corrupt
 from asrnorm.data.corruptions.worker_pool import Order, hire_couriers
+from asrnorm.evaluation import SignedSteps
+from asrnorm.methods import keyed_generator
+from asrnorm.methods.rsda import RSDA
 
 _CHUNK = 16  # images that a worker corrupts at a time
+_BACKWARD = 2  # a backward pass costs two forward passes
+
+Operations = Sequence[tuple[str, float]]
 
 
 def run_audit(
-    subjects: Sequence[Subject],
-    pictures: Pictures,
+    models: Sequence[AuditedModel],
+    images: LabeledImages,
     outputs: Sequence[Mapping[str, int]],
     plan: Plan,
     *,
     data: str = "images",
-    ledger: Path | None = None,
+    cache: Path | None = None,
     workers: int | None = None,
     progress: bool = True,
 ) -> Audit:
     """Measure one model, or two on the same images.
 
     Args:
-        subjects: models, probed.
-        pictures: the images.
-        outputs: of each model, the output of every class.
+        models: models, probed.
+        images: the images.
+        outputs: for each model, the output of every class.
         plan: the extent.
-        data: what the images are called.
-        ledger: a file of results as they come; an audit started again takes up what is there.
-        workers: processes that corrupt images; one a core where `None`.
-        progress: show how far it is on standard error.
+        data: name of the images.
+        cache: file of results; an audit that is started again reuses those in it.
+        workers: number of processes that corrupt images; one per core if `None`.
+        progress: show progress on standard error.
 
     Raises:
-        InputError: two models have one name, or a model raises or returns what cannot be used.
-        StorageError: the ledger cannot be written.
+        InputError: two models have the same name, or a model raises or returns something unusable.
+        StorageError: the cache cannot be written.
     """
-    if len({subject.name for subject in subjects}) < len(subjects):
-        raise InputError(f"two models are called {subjects[0].name!r}; give each a name of its own")
+    if len({model.name for model in models}) < len(models):
+        raise InputError(f"two models are called {models[0].name!r}; give each a name of its own")
     started = time.monotonic()
-    book = Ledger(ledger)
-    usable, not_available = _available(plan.corruptions, pictures)
-    total = sum(_count_passes(subject, len(pictures), len(usable), plan) for subject in subjects)
+    results = ResultCache(cache)
+    names, not_available = _find_available(plan.corruptions, images)
+    total = sum(_count_passes(model, len(images), len(names), plan) for model in models)
     with PartProgress(total, "passes", shown=progress) as bar:
-        desks = [Desk(subject, pictures, own, plan, book, bar) for subject, own in zip(subjects, outputs, strict=True)]
-        clean = [desk.look_at_clean() for desk in desks]
-        corrupted = _measure_corruptions(desks, usable, plan, workers or count_cores())
-        attacks = [attack.measure_attacks(desk) for desk in desks]
-        found = search.measure_searches(desks)
-    models = tuple(
+        sessions = [
+            ModelSession(model, images, own, plan, results, bar) for model, own in zip(models, outputs, strict=True)
+        ]
+        clean = [session.score_clean() for session in sessions]
+        corruptions = _score_corruptions(sessions, names, plan, workers or count_cores())
+        attacks = [_score_attacks(session) for session in sessions]
+        searches = _search_tuples(sessions)
+    found = tuple(
         ModelAudit(
-            name=desk.subject.name,
-            kind=desk.subject.kind,
-            fingerprint=desk.subject.fingerprint,
-            num_classes=desk.subject.num_classes,
+            name=model.name,
+            kind=model.kind,
+            fingerprint=model.fingerprint,
+            num_classes=model.num_classes,
             classes={index: name for name, index in outputs[row].items()},
-            num_parameters=desk.subject.num_parameters,
-            input=f"{desk.subject.form.describe()}; {desk.subject.describe_answer()}",
+            num_parameters=model.num_parameters,
+            input=model.describe_input(),
             clean=clean[row],
-            corruptions=corrupted[row],
+            corruptions=corruptions[row],
             attacks=attacks[row],
-            no_attacks=desk.subject.no_gradients,
-            search=found[row],
+            no_attacks=model.no_gradients,
+            search=searches[row],
         )
-        for row, desk in enumerate(desks)
+        for row, model in enumerate(models)
     )
     return Audit(
         data=data,
-        num_images=len(pictures),
-        num_found=pictures.num_found,
-        skipped=pictures.skipped,
-        size=(int(pictures.images.shape[1]), int(pictures.images.shape[2])),
-        data_fingerprint=pictures.fingerprint,
-        classes=pictures.classes,
+        num_images=len(images),
+        num_found=images.num_found,
+        skipped=images.skipped,
+        size=(int(images.images.shape[1]), int(images.images.shape[2])),
+        data_fingerprint=images.fingerprint,
+        classes=images.classes,
         severities=plan.severities,
         seed=plan.seed,
-        models=models,
+        models=found,
         not_available=not_available,
         seconds=round(time.monotonic() - started, 1),
         version=asrnorm.__version__,
     )
 
 
-def _measure_corruptions(
-    desks: Sequence[Desk], names: Sequence[str], plan: Plan, workers: int
-) -> list[dict[str, dict[int, Reading]]]:
-    pictures = desks[0].pictures
+def _find_available(names: Sequence[str], images: LabeledImages) -> tuple[list[str], dict[str, str]]:
+    """Return the corruptions that can be applied here, and the reason for each one that cannot."""
+    available, missing = [], {}
+    for name in names:
+        try:
+            corrupt(images.images[:1], name, severity=1)  # photographs or a library may be missing
+            available.append(name)
+        except AsrnormError as error:
+            missing[name] = str(error)
+    return available, missing
+
+
+def _count_passes(model: AuditedModel, count: int, num_corruptions: int, plan: Plan) -> int:
+    """Return the forward passes of all parts, for the progress bar."""
+    corruptions = count * (1 + num_corruptions * len(plan.severities))
+    attacks = sum(_count_attack_passes(attack, count) for attack in plan.attacks) if model.has_gradients else 0
+    return corruptions + attacks + plan.candidates * min(plan.search_images, count) + count
+
+
+def _count_attack_passes(attack: SignedSteps, count: int) -> int:
+    """Return the passes of an attack: the clean image, every step, the result and its prediction."""
+    return count * (3 + attack.steps * (1 + _BACKWARD))
+
+
+def _score_corruptions(
+    sessions: Sequence[ModelSession], names: Sequence[str], plan: Plan, workers: int
+) -> list[dict[str, dict[int, Scores]]]:
+    """Return the scores of every model by corruption and severity; worker processes corrupt the images."""
+    images = sessions[0].images
     parts = {f"corruption/{name}/{level}": (name, level) for name in names for level in plan.severities}
-    missing = [part for part in parts if not all(desk.knows(part) for desk in desks)]
+    missing = [part for part in parts if not all(session.has(part) for session in sessions)]
     orders = (
-        Order(pictures.images[start : start + _CHUNK], *parts[part], start, plan.seed)
+        Order(images.images[start : start + _CHUNK], *parts[part], start, plan.seed)
         for part in missing
-        for start in range(0, len(pictures), _CHUNK)
+        for start in range(0, len(images), _CHUNK)
     )
-    found: list[dict[str, dict[int, Reading]]] = [{name: {} for name in names} for _ in desks]
+    found: list[dict[str, dict[int, Scores]]] = [{name: {} for name in names} for _ in sessions]
     with hire_couriers(workers if missing else 1) as deliver:
         delivered = deliver(orders)
         for part, (name, level) in parts.items():
-            images = np.empty((0,))
+            corrupted = images.images[:0]
             if part in missing:
-                images = np.concatenate([next(delivered) for _ in range(0, len(pictures), _CHUNK)])
-            for desk, own in zip(desks, found, strict=True):
-                values = desk.recall(part, len(pictures), lambda d=desk, i=images: d.read(d.predict(i)))  # type: ignore[misc]
-                own[name][level] = Reading(**values)
+                corrupted = np.concatenate([next(delivered) for _ in range(0, len(images), _CHUNK)])
+            for session, own in zip(sessions, found, strict=True):
+                own[name][level] = session.score(part, lambda corrupted=corrupted: corrupted)  # type: ignore[misc]
     return found
 
 
-def _available(names: Sequence[str], pictures: Pictures) -> tuple[list[str], dict[str, str]]:
-    """Part the corruptions into those that can be made here and those that cannot, with the reason."""
-    usable, lacking = [], {}
-    for name in names:
-        try:
-            corrupt(pictures.images[:1], name, severity=1)  # photographs or a library may be missing
-            usable.append(name)
-        except AsrnormError as error:
-            lacking[name] = str(error)
-    return usable, lacking
+def _score_attacks(session: ModelSession) -> dict[str, float]:
+    """Return the accuracy under each attack of the plan, or nothing if the model has no gradients."""
+    model = session.model
+    if not model.has_gradients or not isinstance(model, AuditedModule):
+        return {}
+
+    def score(attack: SignedSteps) -> float:
+        num_right = 0
+        for start in range(0, len(session.images), session.batch):
+            images = to_unit(session.images.images[start : start + session.batch]).to(model.device)
+            labels = session.labels[start : start + session.batch]
+            generator = keyed_generator(session.plan.seed, start, attack.name, device=model.device)
+            attacked = attack.apply(model.module, images, labels.to(model.device), generator)  # type: ignore[arg-type]
+            num_right += int((model.predict(attacked.detach()).argmax(1) == labels).sum())
+        return num_right / len(session.images)
+
+    found = {}
+    for attack in session.plan.attacks:
+        passes = _count_attack_passes(attack, len(session.images))
+        found[attack.name] = session.recall(f"attack/{attack.name}", passes, lambda one=attack: score(one))  # type: ignore[misc]
+    return found
 
 
-def _count_passes(subject: Subject, count: int, num_corruptions: int, plan: Plan) -> int:
-    passes = count * (1 + num_corruptions * len(plan.severities))
-    passes += sum(attack.count_passes(one, count) for one in plan.attacks) if subject.has_gradients else 0
-    return passes + search.count_passes(plan, count)
+def _search_tuples(sessions: Sequence[ModelSession]) -> list[Search]:
+    """Return the worst tuple of transformations for each model, with the accuracy of every model under it."""
+    searches = []
+    for own in sessions:
+        operations, wrong, count = _search(own)
+        part = f"tuple/{_join(operations)}"
+        scores = {
+            session.model.name: session.score(part, partial(apply_operations, own.images.images, operations))
+            for session in sessions
+        }
+        searches.append(
+            Search(
+                operations=operations,
+                candidates=own.plan.candidates,
+                num_images=count,
+                wrong=wrong,
+                scores=scores[own.model.name],
+                accuracy={name: one.accuracy for name, one in scores.items()},
+            )
+        )
+    return searches
+
+
+def _search(session: ModelSession) -> tuple[list[tuple[str, float]], int, int]:
+    """Run RSDA's random search against a model; return the worst tuple, its mistakes, and the number of images."""
+    plan = session.plan
+    count = min(plan.search_images, len(session.images))
+    rows = np.arange(count) * len(session.images) // count
+    images, labels = to_nchw(session.images.images[rows]), session.labels[rows]
+    method = RSDA(candidates=plan.candidates, search_images=count)
+    method.seed = plan.seed
+
+    def count_wrong(ops: Tensor, levels: Tensor) -> Tensor:
+        wrong = []
+        for op, level in zip(ops, levels, strict=True):
+
+            def judge(op: Tensor = op, level: Tensor = level) -> int:
+                changed = _to_nhwc(apply_tuple(images, op, level))
+                return int((session.predict(changed).argmax(1) != labels).sum())
+
+            wrong.append(session.recall(f"search/{count}/{_join(_name_operations(op, level))}", count, judge))
+        return torch.tensor(wrong)
+
+    worst = method.search(count_wrong, 0)
+    return _name_operations(worst.ops, worst.levels), worst.wrong, count
+
+
+def apply_operations(images: NDArray[np.uint8], operations: Operations) -> NDArray[np.uint8]:
+    """Return uint8 images `(n, h, w, 3)` under named operations, one after the other.
+
+    Example:
+        >>> apply_operations(np.full((1, 1, 1, 3), 100, np.uint8), [("shift_red", -120.0)]).flatten().tolist()
+        [0, 100, 100]
+    """
+    return _to_nhwc(apply_named(to_nchw(images), operations))
+
+
+def _name_operations(ops: Tensor, levels: Tensor) -> list[tuple[str, float]]:
+    pairs = [(RSDA_OPERATIONS[op], level) for op, level in zip(ops.tolist(), levels.tolist(), strict=True)]
+    return [(operation.name, float(operation.levels[level])) for operation, level in pairs]
+
+
+def _join(operations: Operations) -> str:
+    return "+".join(f"{name}={level:g}" for name, level in operations)
+
+
+def _to_nhwc(images: Tensor) -> NDArray[np.uint8]:
+    return np.ascontiguousarray(images.permute(0, 2, 3, 1).numpy())

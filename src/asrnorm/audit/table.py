@@ -3,8 +3,7 @@
 import html
 from collections.abc import Sequence
 
-from asrnorm.audit.plan import GROUPS
-from asrnorm.audit.result import Audit, ModelAudit
+from asrnorm.audit.result import GROUPS, Audit, ModelAudit
 
 _MOST_SHADE = 0.55
 
@@ -59,13 +58,13 @@ def wrap(lines: Sequence[str]) -> str:
 
 
 def _levels(model: ModelAudit, name: str, audit: Audit) -> list[float | None]:
-    readings = model.corruptions.get(name, {})
-    return [readings[level].accuracy if level in readings else None for level in audit.severities]
+    scores = model.corruptions.get(name, {})
+    return [scores[level].accuracy if level in scores else None for level in audit.severities]
 
 
 def _group(model: ModelAudit, names: Sequence[str] | None, audit: Audit) -> list[float | None]:
-    readings = [model.under(level, names) for level in audit.severities]
-    return [reading.accuracy if reading else None for reading in readings]
+    scores = [model.under(level, names) for level in audit.severities]
+    return [scores.accuracy if scores else None for scores in scores]
 
 
 def _rows(name: str, audit: Audit, values: Sequence[Sequence[float | None]], kind: str = "") -> list[str]:

@@ -12,7 +12,7 @@ from asrnorm.cli.options import Modules, import_modules, json_output
 from asrnorm.core.errors import WrongCallError
 
 if TYPE_CHECKING:
-    from asrnorm.audit import Audit, Pictures, Plan, Subject
+    from asrnorm.audit import Audit, AuditedModel, LabeledImages, Plan
 
 _SIZE = 224  # where neither the call nor a model says
 _LIMIT, _QUICK_LIMIT = 500, 100
@@ -85,7 +85,7 @@ def audit(
         ),
     ] = None,
     device: Annotated[str, typer.Option(help="Device to run on: auto, cpu, cuda, cuda:1, ...")] = "auto",
-    out: Annotated[Path, typer.Option(help="Folder of the page, the numbers and the ledger.")] = Path("audit"),
+    out: Annotated[Path, typer.Option(help="Folder of the page, the numbers and cached results.")] = Path("audit"),
     json_file: Annotated[
         Path | None, typer.Option("--json", help="Also write the numbers to this file; - prints them alone.")
     ] = None,
@@ -112,13 +112,13 @@ def audit(
 
         count = limit if limit is not None else _QUICK_LIMIT if quick else _LIMIT
         plan = Plan.quick(limit=count or None, seed=seed) if quick else Plan(limit=count or None, seed=seed)
-        subjects = _load([(model, weights), (against, against_weights)], mean, std, device, seed, trust)
-        side = (size, size) if size else _choose_size(subjects)
-        pictures, outputs = _prepare(subjects, data, side, plan, classes)
+        models = _load([(model, weights), (against, against_weights)], mean, std, device, seed, trust)
+        side = (size, size) if size else _choose_size(models)
+        images, outputs = _prepare(models, data, side, plan, classes)
         result = run_audit(
-            subjects, pictures, outputs, plan, data=data.resolve().name, ledger=out / "ledger.jsonl", workers=workers
+            models, images, outputs, plan, data=data.resolve().name, cache=out / "ledger.jsonl", workers=workers
         )
-        page, numbers = write_audit(result, pictures, out)
+        page, numbers = write_audit(result, images, out)
         write_numbers(numbers.read_text(encoding="utf-8"))
         _print(result)
         typer.echo(f"report: {page}")
@@ -131,53 +131,51 @@ def _load(
     device: str,
     seed: int,
     trust: bool,
-) -> list["Subject"]:
-    from asrnorm.audit import load_subject
-    from asrnorm.audit.form import Form
+) -> list["AuditedModel"]:
+    from asrnorm.audit import InputSpec, load_model
     from asrnorm.audit.load import normalizes_itself
 
     if mean is not None and all(normalizes_itself(word) for word, _ in words if word):
         raise WrongCallError("a run, or what was exported of one, normalizes images itself: leave out --mean and --std")
-    form = Form(mean=mean, std=std)
-    subjects = [
-        load_subject(word, weights=weights, form=form, device=device, seed=seed, trust=trust)
+    input_spec = InputSpec(mean=mean, std=std)
+    models = [
+        load_model(word, weights=weights, input_spec=input_spec, device=device, seed=seed, trust=trust)
         for word, weights in words
         if word
     ]
-    if len(subjects) == 2 and subjects[0].name == subjects[1].name:
-        for subject, (_, weights), letter in zip(subjects, words, "AB", strict=True):
-            subject.name += f" ({Path(weights).stem})" if weights and words[0][1] != words[1][1] else f" ({letter})"
-    return subjects
+    if len(models) == 2 and models[0].name == models[1].name:
+        for model, (_, weights), letter in zip(models, words, "AB", strict=True):
+            model.name += f" ({Path(weights).stem})" if weights and words[0][1] != words[1][1] else f" ({letter})"
+    return models
 
 
-def _choose_size(subjects: list["Subject"]) -> tuple[int, int]:
+def _choose_size(models: list["AuditedModel"]) -> tuple[int, int]:
     """Return the size of most pixels that a model asks for; the others resize what they get."""
-    sizes = (subject.native_size for subject in subjects if subject.native_size)
+    sizes = (model.native_size for model in models if model.native_size)
     return max(sizes, key=math.prod, default=(_SIZE, _SIZE))
 
 
 def _prepare(
-    subjects: list["Subject"], data: Path, size: tuple[int, int], plan: "Plan", classes: Path | None
-) -> tuple["Pictures", list[dict[str, int]]]:
-    from asrnorm.audit import read_pictures
-    from asrnorm.audit.class_map import knows_classes, map_classes
+    models: list["AuditedModel"], data: Path, size: tuple[int, int], plan: "Plan", classes: Path | None
+) -> tuple["LabeledImages", list[dict[str, int]]]:
+    from asrnorm.audit import read_images
+    from asrnorm.audit.images import knows_classes, map_classes
 
-    for subject in subjects:  # before a thousand images are decoded
-        subject.probe(size)
-    known = {name for subject in subjects for name in subject.class_names or ()}
-    pictures = read_pictures(data, size, plan.limit, known)
-    if classes is not None and all(knows_classes(pictures.classes, subject.class_names) for subject in subjects):
+    for model in models:  # before a thousand images are decoded
+        model.probe(size)
+    known = {name for model in models for name in model.class_names or ()}
+    images = read_images(data, size, plan.limit, known)
+    if classes is not None and all(knows_classes(images.classes, model.class_names) for model in models):
         raise WrongCallError("a run knows which of its outputs these folders are: leave out --classes")
     outputs = [
-        map_classes(pictures.classes, subject.num_classes, names=subject.class_names, file=classes)
-        for subject in subjects
+        map_classes(images.classes, model.num_classes, names=model.class_names, file=classes) for model in models
     ]
     console = Console(stderr=True, highlight=False)
-    for line in pictures.skipped[:3]:
+    for line in images.skipped[:3]:
         console.print(f"skipped: {line}", markup=False, soft_wrap=True)
-    if len(pictures.skipped) > 3:
-        console.print(f"skipped: {len(pictures.skipped)} files in all", markup=False, soft_wrap=True)
-    return pictures, outputs
+    if len(images.skipped) > 3:
+        console.print(f"skipped: {len(images.skipped)} files in all", markup=False, soft_wrap=True)
+    return images, outputs
 
 
 def _print(result: "Audit") -> None:
@@ -188,6 +186,6 @@ def _print(result: "Audit") -> None:
     for model in result.models:
         mean = model.under()
         attack = min(model.attacks.values(), default=None)
-        values = [model.clean.accuracy, mean.accuracy if mean else None, model.search.reading.accuracy, attack]
+        values = [model.clean.accuracy, mean.accuracy if mean else None, model.search.scores.accuracy, attack]
         table.add_row(model.name, *("-" if value is None else f"{100 * value:.1f}" for value in values))
     Console().print(table)

@@ -1,6 +1,5 @@
 """Every form of a model comes to one interface; what cannot be loaded is one line."""
 
-import importlib
 import pickle
 import sys
 from types import ModuleType, SimpleNamespace
@@ -10,10 +9,8 @@ import torch
 from torch import nn
 
 import asrnorm
-from asrnorm.audit import ModuleSubject
-from asrnorm.audit.form import Form
-from asrnorm.audit.library import _count_classes, load_strictly
-from asrnorm.audit.load import load_subject
+from asrnorm.audit import InputSpec
+from asrnorm.audit.load import count_classes, load_model, load_strictly
 from asrnorm.core.errors import InputError, MissingDependencyError, WrongCallError
 from helpers.audited import MODULE, ColorNet
 from helpers.finished_run import install_run
@@ -30,17 +27,17 @@ def file(tmp_path):
 
 
 def load(*words, **options):
-    subject = load_subject(*words, device="cpu", **options)
-    subject.probe((32, 32))
-    return subject
+    model = load_model(*words, device="cpu", **options)
+    model.probe((32, 32))
+    return model
 
 
 def test_a_function_of_a_file_or_module(file, monkeypatch):
-    subject = load(f"{file}:net")
-    assert (subject.name, subject.num_classes, subject.has_gradients) == ("nets.py:net", 3, True)
-    assert torch.allclose(subject.predict(IMAGES), ColorNet()(IMAGES))
+    model = load(f"{file}:net")
+    assert (model.name, model.num_classes, model.has_gradients) == ("nets.py:net", 3, True)
+    assert torch.allclose(model.predict(IMAGES), ColorNet()(IMAGES))
     monkeypatch.syspath_prepend(file.parent)
-    assert load("nets:net").fingerprint == subject.fingerprint
+    assert load("nets:net").fingerprint == model.fingerprint
 
 
 def test_the_fingerprint_follows_weights_and_code(file):
@@ -54,68 +51,6 @@ def test_the_fingerprint_follows_weights_and_code(file):
 def test_two_functions_of_a_file_are_two_models(file):
     file.write_text(MODULE + "\n\ndef other_net():\n    return random_net()\n")
     assert load(f"{file}:other_net").fingerprint != load(f"{file}:random_net").fingerprint
-
-
-def test_equal_weights_do_not_make_equal_networks():
-    class Halved(nn.ReLU):
-        def forward(self, images):
-            return super().forward(images) / 2
-
-    def make(activation):
-        torch.manual_seed(0)
-        return nn.Sequential(nn.Conv2d(3, 4, 3), nn.BatchNorm2d(4), activation, nn.AdaptiveAvgPool2d(1), nn.Flatten())
-
-    networks = [make(nn.ReLU()), make(nn.Hardswish()), make(Halved()), asrnorm.convert(make(nn.ReLU()), "bn_test")]
-    assert len({ModuleSubject("net", network).fingerprint for network in networks}) == 4
-    assert ModuleSubject("net", make(nn.ReLU())).fingerprint == ModuleSubject("other", networks[0]).fingerprint
-
-
-class Scaled(nn.Module):
-    """A network whose answer hangs on what its state does not show."""
-
-    def __init__(self, scale, buffer):
-        super().__init__()
-        self.fc = nn.Linear(3, 2)
-        nn.init.ones_(self.fc.weight)
-        nn.init.zeros_(self.fc.bias)
-        self.scale = scale
-        self.register_buffer("shift", torch.tensor(buffer), persistent=False)
-
-    def forward(self, x):
-        return self.fc(x.mean((2, 3))) * self.scale + self.shift
-
-
-def probed(network):
-    subject = ModuleSubject("net", network)
-    subject.probe((8, 8))
-    return subject.fingerprint
-
-
-def test_the_fingerprint_follows_what_the_state_does_not_show():
-    first = probed(Scaled(1.0, 0.0))
-    assert probed(Scaled(1.0, 0.0)) == first
-    assert probed(Scaled(1.5, 0.0)) != first, "a plain attribute"
-    shifted = [ModuleSubject("net", Scaled(1.0, shift)).fingerprint for shift in (0.0, 1e-9)]
-    assert shifted[0] != shifted[1], "a buffer that is not saved, without a probe"
-
-
-def test_probing_twice_is_probing_once():
-    subject = ModuleSubject("net", Scaled(1.0, 0.0))
-    subject.probe((8, 8))
-    once = subject.fingerprint
-    subject.probe((8, 8))
-    assert subject.fingerprint == once
-
-
-@pytest.mark.filterwarnings("ignore")  # quantization is told to be on its way out
-def test_the_fingerprint_follows_quantized_weights():
-    def quantized(seed):
-        torch.manual_seed(seed)
-        network = nn.Sequential(nn.AdaptiveAvgPool2d(1), nn.Flatten(), nn.Linear(3, 4))
-        return torch.ao.quantization.quantize_dynamic(network, {nn.Linear})
-
-    found = [ModuleSubject("net", quantized(seed)).fingerprint for seed in (0, 0, 1)]
-    assert found[0] == found[1] != found[2]
 
 
 def test_what_lies_beside_ones_own_file_can_be_imported(tmp_path, monkeypatch):
@@ -134,21 +69,11 @@ def test_a_module_is_looked_for_in_the_current_folder(tmp_path, monkeypatch):
     assert load("net_of_this_folder:build").num_classes == 3
 
 
-def test_what_is_trained_of_a_network_is_left_to_its_owner():
-    network = ColorNet()
-    next(network.parameters()).requires_grad_(False)
-    before = [parameter.requires_grad for parameter in network.parameters()]
-    ModuleSubject("net", network).probe((32, 32))
-    assert [parameter.requires_grad for parameter in network.parameters()] == before
-    assert any(before)
-    assert all(parameter.grad is None for parameter in network.parameters())
-
-
 def test_weights_must_fit_whole(file, tmp_path):
     state = {f"module.{key}": 2 * value for key, value in ColorNet().state_dict().items()}  # as DDP saves it
     torch.save(state, tmp_path / "w.pth")
-    subject = load(f"{file}:net", weights=str(tmp_path / "w.pth"))
-    assert torch.allclose(subject.predict(IMAGES), 2 * ColorNet()(IMAGES))
+    model = load(f"{file}:net", weights=str(tmp_path / "w.pth"))
+    assert torch.allclose(model.predict(IMAGES), 2 * ColorNet()(IMAGES))
     torch.save({"fc.weight": torch.zeros(3, 3)}, tmp_path / "half.pth")
     with pytest.raises(InputError, match=r"half.pth: not the weights of this ColorNet: it lacks fc.bias"):
         load(f"{file}:net", weights=str(tmp_path / "half.pth"))
@@ -163,9 +88,9 @@ def test_weights_of_a_confined_network_fit_it_before_it_is_confined(tmp_path):
     network = load(f"{tmp_path / 'net.py'}:net").module.network
     asrnorm.confine(network, [torch.rand(8, 3, 16, 16)])
     torch.save(network.state_dict(), tmp_path / "w.pth")
-    subject = load(f"{tmp_path / 'net.py'}:net", weights=str(tmp_path / "w.pth"))
+    model = load(f"{tmp_path / 'net.py'}:net", weights=str(tmp_path / "w.pth"))
     images = 9 * torch.rand(4, 3, 16, 16)
-    assert torch.equal(subject.module.network.eval()(images), network.eval()(images))
+    assert torch.equal(model.module.network.eval()(images), network.eval()(images))
 
 
 class Hostile:
@@ -211,46 +136,46 @@ def test_what_a_function_can_do_wrong_is_one_line(file, name, line):
 )
 def test_a_word_that_names_no_model_is_one_line(word, line):
     with pytest.raises(WrongCallError, match=line):
-        load_subject(word)
+        load_model(word)
 
 
 def test_a_package_that_is_not_there_is_one_line():
     with pytest.raises(InputError, match=r"no_such_package\.x cannot be imported"):
-        load_subject("no_such_package.x:net")
+        load_model("no_such_package.x:net")
 
 
 def test_a_folder_that_is_no_run(tmp_path):
     with pytest.raises(InputError, match=r"not the folder of a run, it has no config.yaml"):
-        load_subject(str(tmp_path))
+        load_model(str(tmp_path))
 
 
 def test_a_run_folder_knows_its_classes_and_size(tmp_path, monkeypatch):
     suite = ToySuite()
     install_run(monkeypatch, tmp_path / "run", suite)
-    subject = load_subject(str(tmp_path / "run"), device="cpu")
-    subject.probe(suite.image_size)
-    assert subject.class_names == tuple(suite.classes)
-    assert subject.num_classes == len(suite.classes)
-    assert subject.native_size == suite.image_size
+    model = load_model(str(tmp_path / "run"), device="cpu")
+    model.probe(suite.image_size)
+    assert model.class_names == tuple(suite.classes)
+    assert model.num_classes == len(suite.classes)
+    assert model.native_size == suite.image_size
     with pytest.raises(InputError, match="has weights of its own; leave out --weights"):
-        load_subject(str(tmp_path / "run"), weights="w.pth")
+        load_model(str(tmp_path / "run"), weights="w.pth")
 
 
 def test_mean_and_deviation_reach_the_network(file):
-    form = Form(mean=(0.5, 0.5, 0.5), std=(0.25, 0.5, 1.0))
+    form = InputSpec(mean=(0.5, 0.5, 0.5), std=(0.25, 0.5, 1.0))
     expected = ColorNet()((IMAGES - 0.5) / torch.tensor([0.25, 0.5, 1.0]).view(1, 3, 1, 1))
-    assert torch.allclose(load(f"{file}:net", form=form).predict(IMAGES), expected, atol=1e-5)
+    assert torch.allclose(load(f"{file}:net", input_spec=form).predict(IMAGES), expected, atol=1e-5)
     with pytest.raises(InputError, match="--mean and --std belong together"):
-        Form(mean=(0.5, 0.5, 0.5))
+        InputSpec(mean=(0.5, 0.5, 0.5))
     with pytest.raises(InputError, match="--std must be positive"):
-        Form(mean=(0.5, 0.5, 0.5), std=(0.0, 1.0, 1.0))
+        InputSpec(mean=(0.5, 0.5, 0.5), std=(0.0, 1.0, 1.0))
 
 
 @pytest.mark.parametrize("library", ["torchvision", "timm"])
 def test_a_library_that_is_missing_says_what_to_install(library, monkeypatch):
     monkeypatch.setitem(sys.modules, library, None)
     with pytest.raises(MissingDependencyError, match=r"pip install 'asrnorm\[vision\]'"):
-        load_subject(f"{library}:resnet18", weights="DEFAULT")
+        load_model(f"{library}:resnet18", weights="DEFAULT")
 
 
 def install_library(monkeypatch, library):
@@ -276,66 +201,29 @@ def test_names_of_libraries_with_their_own_weights_and_normalization(monkeypatch
         install_library(monkeypatch, library)
     vision = load("torchvision:net", weights="DEFAULT")
     assert vision.module.network.asked == ("net", "DEFAULT", False)
-    assert vision.form.mean == (0.485, 0.456, 0.406)
+    assert vision.input_spec.mean == (0.485, 0.456, 0.406)
     timm = load("timm:net", weights="a1_in1k")
     assert timm.module.network.asked == ("net.a1_in1k", None, True)
-    assert timm.form.std == (0.5, 0.5, 0.5)
+    assert timm.input_spec.std == (0.5, 0.5, 0.5)
     with pytest.raises(InputError, match="has no weights; give --weights FILE, or --weights pretrained"):
-        load_subject("timm:net")
+        load_model("timm:net")
     with pytest.raises(InputError, match=r"torchvision:nett with weights 'DEFAULT' cannot be built \(Unknown model"):
-        load_subject("torchvision:nett", weights="DEFAULT")
+        load_model("torchvision:nett", weights="DEFAULT")
 
 
 def test_a_file_of_weights_tells_a_library_the_number_of_classes(monkeypatch, tmp_path):
     install_library(monkeypatch, "torchvision")
     network = nn.Sequential(nn.AdaptiveAvgPool2d(1), nn.Flatten(), nn.Linear(3, 7))
     torch.save(nn.DataParallel(network).state_dict(), tmp_path / "w.pth")
-    subject = load("torchvision:net", weights=str(tmp_path / "w.pth"))
-    assert subject.num_classes == 7
-    assert torch.equal(subject.module.network[2].weight, network[2].weight)
+    model = load("torchvision:net", weights=str(tmp_path / "w.pth"))
+    assert model.num_classes == 7
+    assert torch.equal(model.module.network[2].weight, network[2].weight)
 
 
 def test_the_number_of_classes_is_that_of_the_networks_last_layer_whatever_the_order_of_a_file():
     state = {"fc.bias": torch.zeros(7), "layer4.bn2.bias": torch.zeros(512)}
     own = ("conv1.weight", "layer4.bn2.bias", "fc.weight", "fc.bias")
-    assert _count_classes(state, own, "w.safetensors") == 7
-
-
-def test_the_fingerprint_follows_base_classes_and_what_lies_beside_them(tmp_path, monkeypatch):
-    package = tmp_path / "ownpackage"
-    (package / "nets").mkdir(parents=True)
-    base = "from torch import nn\nfrom ownpackage.scale import SCALE\nclass Base(nn.Module):\n"
-    parts = {
-        "nets/base.py": base + "    def forward(self, x):\n        return SCALE * x.mean((2, 3))\n",
-        "nets/zoo.py": "from ownpackage.nets.base import Base\nclass Net(Base):\n    pass\n",
-        "scale.py": "SCALE = 1.0\n",
-    }
-    monkeypatch.syspath_prepend(str(tmp_path))
-    monkeypatch.setattr(sys, "dont_write_bytecode", True)
-
-    def fingerprint(**changes):
-        for name, text in parts.items():
-            (package / name).write_text(text + changes.get(name.rpartition("/")[2].removesuffix(".py"), ""))
-        for name in [name for name in sys.modules if name.startswith("ownpackage")]:
-            del sys.modules[name]
-        importlib.invalidate_caches()
-        return ModuleSubject("net", importlib.import_module("ownpackage.nets.zoo").Net()).fingerprint
-
-    first = fingerprint()
-    assert fingerprint() == first
-    assert (
-        len({first, fingerprint(base="# other\n"), fingerprint(scale="SCALE = 2.0\n"), fingerprint(zoo="\n#\n")}) == 4
-    )
-
-
-def test_a_network_is_audited_in_evaluation_mode_whatever_mode_it_came_in():
-    network = nn.Sequential(nn.Flatten(), nn.Dropout(0.5), nn.BatchNorm1d(12), nn.Linear(12, 3)).train()
-    subject = ModuleSubject("net", network)
-    subject.probe((2, 2))
-    images = torch.rand(4, 3, 2, 2)
-    assert torch.equal(subject.predict(images), subject.predict(images))
-    torch.testing.assert_close(subject.predict(images)[:1], subject.predict(images[:1]))
-    assert not network.training
+    assert count_classes(state, own, "w.safetensors") == 7
 
 
 def test_a_layer_that_loads_in_its_own_way_and_lacks_something_is_one_line():

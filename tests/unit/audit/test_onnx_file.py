@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 import torch
 
-from asrnorm.audit.load import load_subject
+from asrnorm.audit.load import load_model
 from asrnorm.core.errors import InputError, MissingDependencyError
 from helpers.audited import ColorNet
 
@@ -35,22 +35,22 @@ def write(path, batch="n", channels_last=False, softmax=False, inputs=1):
 
 
 def load(path):
-    subject = load_subject(str(path), device="cpu")
-    subject.probe((16, 16))
-    return subject
+    model = load_model(str(path), device="cpu")
+    model.probe((16, 16))
+    return model
 
 
 @pytest.mark.parametrize("options", [{}, {"batch": 4}, {"channels_last": True}, {"softmax": True}])
 def test_the_answers_are_those_of_the_network(tmp_path, options):
     write(tmp_path / "net.onnx", **options)
-    subject = load(tmp_path / "net.onnx")
+    model = load(tmp_path / "net.onnx")
     images = torch.rand(6, 3, 16, 16)
     expected = ColorNet()(images).softmax(1)
-    assert torch.allclose(subject.predict(images).softmax(1), expected, atol=1e-5)
-    assert subject.probabilities == bool(options.get("softmax"))
-    assert subject.form.batch == options.get("batch")
-    assert (subject.num_classes, subject.native_size) == (3, (16, 16))
-    assert subject.no_gradients == "the file has no gradients"
+    assert torch.allclose(model.predict(images).softmax(1), expected, atol=1e-5)
+    assert model.probabilities == bool(options.get("softmax"))
+    assert model.input_spec.batch == options.get("batch")
+    assert (model.num_classes, model.native_size) == (3, (16, 16))
+    assert model.no_gradients == "the file has no gradients"
 
 
 def test_weights_beside_a_file_are_part_of_it(tmp_path):

@@ -7,9 +7,9 @@ from types import SimpleNamespace
 
 import pytest
 
-from asrnorm.audit import ModuleSubject, Plan, read_pictures, run_audit, write_audit
-from asrnorm.audit.finding import compare, warnings
-from asrnorm.audit.result import Reading, average
+from asrnorm.audit import AuditedModule, Plan, read_images, run_audit, write_audit
+from asrnorm.audit.result import Scores, average
+from asrnorm.audit.summary import compare, warnings
 from asrnorm.audit.table import _cell
 from helpers.audited import ColorNet, make_folder
 
@@ -26,26 +26,26 @@ HEADINGS = (
 
 
 @pytest.fixture
-def pictures(tmp_path, monkeypatch):
+def images(tmp_path, monkeypatch):
     monkeypatch.setenv("ASRNORM_DATA", str(tmp_path / "nothing"))
-    return read_pictures(make_folder(tmp_path / "data"), (32, 32))
+    return read_images(make_folder(tmp_path / "data"), (32, 32))
 
 
-def subject(name, gradients=True, sharpness=8.0):
-    made = ModuleSubject(name, ColorNet(sharpness))
+def make_model(name, gradients=True, sharpness=8.0):
+    made = AuditedModule(name, ColorNet(sharpness))
     made.probe((32, 32))
     made.no_gradients = "" if gradients else "the file has no gradients"
     return made
 
 
-def write(tmp_path, pictures, *subjects):
-    audit = run_audit(subjects, pictures, [OUTPUTS] * len(subjects), PLAN, workers=1, progress=False)
-    page, numbers = write_audit(audit, pictures, tmp_path / "out")
+def write(tmp_path, images, *models):
+    audit = run_audit(models, images, [OUTPUTS] * len(models), PLAN, workers=1, progress=False)
+    page, numbers = write_audit(audit, images, tmp_path / "out")
     return page.read_text(), json.loads(numbers.read_text()), audit
 
 
-def test_every_part_is_there_and_nothing_comes_from_elsewhere(tmp_path, pictures):
-    text, _, audit = write(tmp_path, pictures, subject("a <net>"))
+def test_every_part_is_there_and_nothing_comes_from_elsewhere(tmp_path, images):
+    text, _, audit = write(tmp_path, images, make_model("a <net>"))
     assert all(f"<h2>{heading}</h2>" in text for heading in HEADINGS)
     assert all(target.startswith("data:") for target in re.findall(r'(?:src|href)="([^"]*)', text))
     assert "<script" not in text
@@ -58,8 +58,8 @@ def test_every_part_is_there_and_nothing_comes_from_elsewhere(tmp_path, pictures
     assert [file.name for file in (tmp_path / "out").iterdir() if file.name.startswith(".")] == []
 
 
-def test_the_numbers_are_all_in_the_file(tmp_path, pictures):
-    _, values, audit = write(tmp_path, pictures, subject("net"))
+def test_the_numbers_are_all_in_the_file(tmp_path, images):
+    _, values, audit = write(tmp_path, images, make_model("net"))
     assert values["schema"] == 1
     model = values["models"][0]
     assert model["clean"]["accuracy"] == 1.0
@@ -71,8 +71,8 @@ def test_the_numbers_are_all_in_the_file(tmp_path, pictures):
     assert values["not_available"].keys() == {"frost"}
 
 
-def test_two_models_stand_side_by_side_and_one_may_lack_gradients(tmp_path, pictures):
-    text, values, audit = write(tmp_path, pictures, subject("one"), subject("two", gradients=False, sharpness=0.1))
+def test_two_models_stand_side_by_side_and_one_may_lack_gradients(tmp_path, images):
+    text, values, audit = write(tmp_path, images, make_model("one"), make_model("two", gradients=False, sharpness=0.1))
     assert len(values["models"]) == 2
     assert "two: not available: the file has no gradients." in text
     rows = re.findall(r'<td class="who"><i class="key c(\d)"></i>(\w+)</td>', text)
@@ -82,15 +82,15 @@ def test_two_models_stand_side_by_side_and_one_may_lack_gradients(tmp_path, pict
         assert panel.count("<polyline") == 2
 
 
-def test_a_model_that_guesses_is_warned_about(tmp_path, pictures):
-    made = subject("net")
+def test_a_model_that_guesses_is_warned_about(tmp_path, images):
+    made = make_model("net")
     made.module.network.fc.weight.data *= -1
-    text, _, _ = write(tmp_path, pictures, made)
+    text, _, _ = write(tmp_path, images, made)
     assert "close to guessing: check --classes, --mean, --std" in text
 
 
-def test_a_model_of_more_classes_than_there_are_folders_does_not_guess(tmp_path, pictures):
-    _, _, audit = write(tmp_path, pictures, subject("net"))
+def test_a_model_of_more_classes_than_there_are_folders_does_not_guess(tmp_path, images):
+    _, _, audit = write(tmp_path, images, make_model("net"))
     right = replace(audit.models[0], num_classes=1000, clean=replace(audit.models[0].clean, accuracy=0.6))
     two = replace(audit, classes=audit.classes[:2], not_available={})
     assert not warnings(replace(two, models=(right,)))
@@ -100,14 +100,14 @@ def test_a_model_of_more_classes_than_there_are_folders_does_not_guess(tmp_path,
     assert not warnings(replace(two, models=(better,))), "three of four, of two classes"
 
 
-def test_the_page_says_how_many_corruptions_were_made(tmp_path, pictures):
-    text, _, _ = write(tmp_path, pictures, subject("net"))
+def test_the_page_says_how_many_corruptions_were_made(tmp_path, images):
+    text, _, _ = write(tmp_path, images, make_model("net"))
     assert "<li>2 of the 3 corruptions of CIFAR-10-C and ImageNet-C" in text
 
 
 def reading(accuracy):
     bins = [[10, 5, 0.5]]
-    return Reading(accuracy=accuracy, brier=0.1, brier_sum=0.2, nll=1.0, ece=0.1, num_samples=10, bins=bins)
+    return Scores(accuracy=accuracy, brier=0.1, brier_sum=0.2, nll=1.0, ece=0.1, num_samples=10, bins=bins)
 
 
 def test_a_tie_is_neither_ahead_nor_behind():

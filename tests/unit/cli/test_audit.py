@@ -5,7 +5,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from asrnorm.audit import ModuleSubject
+from asrnorm.audit import AuditedModule
 from asrnorm.cli.audit import _choose_size
 from asrnorm.cli.main import main
 from asrnorm.core.errors import InputError
@@ -87,11 +87,11 @@ def test_bad_input_is_one_line(place, capsys, words, status, line):
 
 def test_a_file_of_classes_that_nobody_needs_is_a_wrong_call(place, monkeypatch, capsys):
     def load_run(*words, **options):
-        subject = ModuleSubject("run", ColorNet())
-        subject.class_names = ("red", "green", "blue")
-        return subject
+        model = AuditedModule("run", ColorNet())
+        model.class_names = ("red", "green", "blue")
+        return model
 
-    monkeypatch.setattr("asrnorm.audit.load_subject", load_run)
+    monkeypatch.setattr("asrnorm.audit.load_model", load_run)
     (place / "c.json").write_text('["blue", "green", "red"]')
     assert call("run", "--data", "data", "--classes", "c.json") == 2
     assert "leave out --classes" in capsys.readouterr().err
@@ -99,8 +99,8 @@ def test_a_file_of_classes_that_nobody_needs_is_a_wrong_call(place, monkeypatch,
 
 @pytest.mark.parametrize("quick", [True, False])
 def test_the_plan_has_the_seed_and_the_limit_of_the_call(tmp_path, monkeypatch, quick):
-    def look(subjects, pictures, outputs, plan, **options):
-        found.append((plan.seed, plan.limit, len(plan.severities), len(pictures)))
+    def look(models, images, outputs, plan, **options):
+        found.append((plan.seed, plan.limit, len(plan.severities), len(images)))
         raise InputError("far enough")
 
     found = []

@@ -5,7 +5,7 @@ from typing import get_args
 import pytest
 
 import asrnorm
-from asrnorm.audit.plan import GROUPS
+from asrnorm.audit.result import GROUPS
 from asrnorm.core.config import Scale, content_hash
 from asrnorm.data.corruptions import CORRUPTIONS
 from asrnorm.evaluation.attacks import ATTACKS

@@ -1,7 +1,9 @@
-"""A `.pt2` file that would run code is not loaded, and nothing of it runs."""
+"""A `.pt2` file gives the network's logits; nothing that it carries runs as code."""
 
+import hashlib
 import io
 import json
+import logging
 import pickle
 import shutil
 import subprocess
@@ -12,15 +14,139 @@ import pytest
 import torch
 from torch import nn
 
-from asrnorm.audit.load import load_subject
+from asrnorm.audit import InputSpec
+from asrnorm.audit.load import load_model, normalizes_itself
 from asrnorm.core.config import Choice
 from asrnorm.core.errors import InputError
 from asrnorm.exporting import export_run
 from asrnorm.training import load_run, run
 from helpers import tiny_run
+from helpers.audited import ColorNet
+
+
+def export(path, network=None, batch=None, side=16):
+    dynamic = None if batch else ({0: torch.export.Dim("n", min=1, max=1024)},)
+    network = (network or ColorNet()).eval()
+    program = torch.export.export(network, (torch.rand(batch or 4, 3, side, side),), dynamic_shapes=dynamic)
+    torch.export.save(program, path)
+    return network
+
+
+@pytest.mark.parametrize("batch", [None, 4])
+def test_logits_and_gradients_are_those_of_the_network(tmp_path, batch):
+    network = export(tmp_path / "net.pt2", batch=batch)
+    model = load_model(str(tmp_path / "net.pt2"), device="cpu")
+    model.probe((16, 16))
+    assert (model.num_classes, model.input_spec.batch, model.native_size) == (3, batch, (16, 16))
+    images = torch.rand(6, 3, 16, 16)
+    assert torch.allclose(model.predict(images), network(images), atol=1e-6)
+    assert model.has_gradients
+    images.requires_grad_()
+    (gradient,) = torch.autograd.grad(model.module(images).sum(), images)
+    (expected,) = torch.autograd.grad(network(images).sum(), images)
+    assert torch.allclose(gradient, expected, atol=1e-6)
+
+
+def test_the_card_beside_a_file_says_what_its_outputs_are_called(tmp_path):
+    export(tmp_path / "net.pt2")
+    digest = hashlib.sha256((tmp_path / "net.pt2").read_bytes()).hexdigest()
+    found = []
+    for card in ("{", {"sha256": digest, "classes": ["a", "b", "c"]}, {"sha256": "of another", "classes": ["a", "b"]}):
+        text = card if isinstance(card, str) else json.dumps(card)
+        (tmp_path / "net.pt2.json").write_text(text)
+        found.append(load_model(str(tmp_path / "net.pt2"), device="cpu").class_names)
+    (tmp_path / "net.pt2.json").unlink()
+    assert load_model(str(tmp_path / "net.pt2"), device="cpu").class_names is None
+    assert found == [None, ("a", "b", "c"), None]
+
+
+def test_a_file_whose_card_has_the_normalization_inside_gets_no_other(tmp_path):
+    export(tmp_path / "net.pt2")
+    file, form = str(tmp_path / "net.pt2"), InputSpec(mean=(0.5, 0.5, 0.5), std=(0.1, 0.1, 0.1))
+    images = torch.rand(2, 3, 16, 16)
+
+    def predict(**options):
+        model = load_model(file, device="cpu", **options)
+        model.probe((16, 16))
+        return model.predict(images)
+
+    plain, given = predict(), predict(input_spec=form)
+    assert not torch.allclose(plain, given), "without a card it is normalized as asked"
+    assert not normalizes_itself(file)
+    digest = hashlib.sha256((tmp_path / "net.pt2").read_bytes()).hexdigest()
+    card = {"sha256": digest, "classes": ["a", "b", "c"], "input": {"normalization": "inside"}}
+    (tmp_path / "net.pt2.json").write_text(json.dumps(card))
+    assert normalizes_itself(file)
+    assert torch.equal(predict(input_spec=form), plain)
+
+
+def test_images_of_another_size_are_resized(tmp_path):
+    export(tmp_path / "net.pt2")
+    model = load_model(str(tmp_path / "net.pt2"), device="cpu")
+    model.probe((32, 32))
+    assert model.predict(torch.rand(2, 3, 32, 32)).shape == (2, 3)
+
+
+def test_a_file_without_gradients_says_so(tmp_path):
+    class Detached(nn.Module):
+        def forward(self, images):
+            with torch.no_grad():
+                return images.mean((2, 3))
+
+    export(tmp_path / "net.pt2", Detached())
+    model = load_model(str(tmp_path / "net.pt2"), device="cpu")
+    model.probe((16, 16))
+    assert model.no_gradients == "the file has no gradients"
+
+
+def test_what_is_no_such_file_is_one_line(tmp_path):
+    (tmp_path / "net.pt2").write_bytes(b"nothing")
+    with pytest.raises(InputError, match=r"net.pt2: not a file of torch.export that this torch can read"):
+        load_model(str(tmp_path / "net.pt2"))
+
+
+def test_torch_is_silent_about_a_foreign_archive(tmp_path, recwarn):
+    with zipfile.ZipFile(tmp_path / "net.pt2", "w") as archive:
+        archive.writestr("a.txt", "x")
+    records = []
+    handler = logging.Handler()
+    handler.emit = records.append
+    log = logging.getLogger("torch.export")
+    before = log.level
+    log.addHandler(handler)
+    try:
+        with pytest.raises(InputError, match=r"that this torch can read"):
+            load_model(str(tmp_path / "net.pt2"), device="cpu")
+    finally:
+        log.removeHandler(handler)
+    assert not records
+    assert not recwarn.list
+    assert log.level == before
+
+
+def test_the_fingerprint_follows_constants_of_the_program(tmp_path):
+    class Shifted(nn.Module):
+        def __init__(self, shift):
+            super().__init__()
+            self.network = ColorNet()
+            self.register_buffer("shift", torch.tensor(shift), persistent=False)
+
+        def forward(self, x):
+            return self.network(x - self.shift)
+
+    found = []
+    for number, shift in enumerate((0.1, 0.1, 0.9)):
+        export(tmp_path / f"{number}.pt2", Shifted(shift))
+        found.append(load_model(str(tmp_path / f"{number}.pt2"), device="cpu").fingerprint)
+    assert found[0] == found[1] != found[2]
+
 
 PROGRAM = "models/model.json"
+
+
 WEIGHTS = "data/weights/model_weights_config.json"
+
+
 CONSTANTS = "data/constants/model_constants_config.json"
 
 
@@ -73,7 +199,7 @@ def edit(archive, member, change):
 def refuse(path):
     """Return the line with which a file is refused."""
     with pytest.raises(InputError) as caught:
-        load_subject(str(path), device="cpu")
+        load_model(str(path), device="cpu")
     line = str(caught.value)
     assert "\n" not in line
     assert line.startswith(str(path))
@@ -175,9 +301,11 @@ def library(archive, marker):
 
 
 EXPLOITS = [nested_object, plain_object, size, pickled_weight, parameter_name, guard, keyword, shared_file]
+
+
 EXPLOITS += [library] if shutil.which("cc") else []
 
-# Loads and runs each file as a careless reader would. An exploit need not be a working network, and spoils the process.
+
 CARELESS = """
 import sys, torch
 for path in sys.argv[1:]:
@@ -207,7 +335,7 @@ def test_what_runs_code_in_torch_does_not_run_here(exploits, exploit):
     assert marker.exists(), "the exploit does not work in this torch"
     marker.unlink()
     if exploit is guard:  # left out: no prediction needs it
-        load_subject(str(path), device="cpu").probe((16, 16))
+        load_model(str(path), device="cpu").probe((16, 16))
     else:
         assert "such a file can run code" in refuse(path)
     assert not marker.exists()
@@ -218,7 +346,7 @@ def test_sample_inputs_are_never_read(archive, tmp_path):
     buffer = io.BytesIO()
     torch.save({"images": Touch(marker)}, buffer)
     path = save(tmp_path / "net.pt2", {**archive, "data/sample_inputs/model.pt": buffer.getvalue()})
-    load_subject(str(path), device="cpu").probe((16, 16))
+    load_model(str(path), device="cpu").probe((16, 16))
     assert not marker.exists()
 
 
@@ -360,27 +488,27 @@ def test_what_this_package_exports_still_loads(tmp_path, monkeypatch, norm, batc
     run(tiny_run.tiny_config(norm=Choice(name=norm), steps=1, lambda_every=0), tmp_path / "run")
     finished = load_run(tmp_path / "run", device="cpu")
     path = export_run(finished, "torch-export", tmp_path / "net.pt2", batch=batch).path
-    subject = load_subject(str(path), device="cpu")
-    subject.probe((8, 8))
+    model = load_model(str(path), device="cpu")
+    model.probe((8, 8))
     images = torch.rand(4, 3, 8, 8)
     with torch.no_grad():
         expected = finished.model(images)
-    torch.testing.assert_close(subject.predict(images), expected, rtol=1e-5, atol=1e-5)
-    assert subject.class_names == ("left", "middle", "right")
+    torch.testing.assert_close(model.predict(images), expected, rtol=1e-5, atol=1e-5)
+    assert model.class_names == ("left", "middle", "right")
 
 
 def test_what_torch_saves_still_loads(archive, tmp_path):
     path = save(tmp_path / "net.pt2", archive)
-    subject = load_subject(str(path), device="cpu")
-    subject.probe((16, 16))
+    model = load_model(str(path), device="cpu")
+    model.probe((16, 16))
     images = torch.rand(5, 3, 24, 32)
     expected = torch.export.load(path).module()(images)["logits"]
-    assert torch.equal(subject.predict(images), expected)
+    assert torch.equal(model.predict(images), expected)
 
 
 @pytest.mark.filterwarnings("ignore::ResourceWarning")
 def test_trust_loads_what_can_run_code(archive, tmp_path):
     marker = tmp_path / "marker"
     path = save(tmp_path / "net.pt2", guard(archive, marker))
-    load_subject(str(path), device="cpu", trust=True).probe((16, 16))
+    load_model(str(path), device="cpu", trust=True).probe((16, 16))
     assert marker.exists()

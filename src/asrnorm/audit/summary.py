@@ -2,7 +2,7 @@
 
 import math
 
-from asrnorm.audit.result import Audit, ModelAudit, Reading
+from asrnorm.audit.result import Audit, ModelAudit, Scores
 
 _NEAR_CHANCE = 0.5  # of what guessing gives, and less of it the fewer classes there are
 
@@ -18,7 +18,7 @@ def summarize(model: ModelAudit) -> str:
             f"Under corruption that is {_percent(mean.accuracy)} on average, and {_percent(worst.accuracy)} at worst "
             f"({name.replace('_', ' ')}, severity {level})."
         )
-    left = _percent(model.search.reading.accuracy)
+    left = _percent(model.search.scores.accuracy)
     sentences.append(f"Three changes of color and contrast ({describe_operations(model)}) leave {left}.")
     if model.attacks:
         name, accuracy = min(model.attacks.items(), key=lambda item: item[1])
@@ -40,9 +40,9 @@ def compare(audit: Audit) -> str:
         return ""
     gain = 100 * (means[0].accuracy - means[1].accuracy)
     gains = [
-        reading.accuracy - second.corruptions[name][level].accuracy
+        scores.accuracy - second.corruptions[name][level].accuracy
         for name, levels in first.corruptions.items()
-        for level, reading in levels.items()
+        for level, scores in levels.items()
     ]
     won, lost = sum(one > 0 for one in gains), sum(one < 0 for one in gains)
     return (
@@ -59,7 +59,7 @@ def warnings(audit: Audit) -> list[str]:
         if model.clean.accuracy <= chance + _NEAR_CHANCE * chance * (1 - chance):
             lines.append(
                 f"{model.name} is right on {_percent(model.clean.accuracy)} of clean images, close to guessing: check "
-                "--classes, --mean, --std and --weights before reading on."
+                "--classes, --mean, --std and --weights before scores on."
             )
     if audit.skipped:
         lines.append(f"{len(audit.skipped)} files could not be read and were left out; the first: {audit.skipped[0]}")
@@ -80,16 +80,16 @@ def margin(num_images: int) -> float:
     return 1.96 * math.sqrt(0.25 / num_images)
 
 
-def worst_corruption(model: ModelAudit) -> tuple[str, int, Reading]:
+def worst_corruption(model: ModelAudit) -> tuple[str, int, Scores]:
     """Return the corruption and severity with the lowest accuracy."""
     every = [(name, level, one) for name, levels in model.corruptions.items() for level, one in levels.items()]
     return min(every, key=lambda item: item[2].accuracy)
 
 
-def overconfidence(reading: Reading) -> float:
+def overconfidence(scores: Scores) -> float:
     """Return the mean confidence less the accuracy."""
-    total = sum(count for count, _, _ in reading.bins)
-    return sum(count * confidence - right for count, right, confidence in reading.bins) / total
+    total = sum(count for count, _, _ in scores.bins)
+    return sum(count * confidence - right for count, right, confidence in scores.bins) / total
 
 
 def describe_operations(model: ModelAudit) -> str:

@@ -1,7 +1,7 @@
-"""Read `.pt2` files of torch.export without running code that they carry.
+"""Load `.pt2` files of torch.export without running code that they carry.
 
 `torch.export.load` unpickles members of the archive, loads its shared libraries, evaluates its symbolic expressions,
-and generates Python source from its names. `load_exported` therefore reads the file once, checks all of it against
+and generates Python source from its names. `load_pt2` therefore reads the file once, checks all of it against
 what `torch.export.save` writes for a plain network, and gives torch an archive rebuilt from the checked parts alone.
 """
 
@@ -24,8 +24,7 @@ from typing import Any
 
 import torch
 
-from asrnorm.audit.form import Form
-from asrnorm.audit.subject import ModuleSubject, hashed_tensors
+from asrnorm.audit.model import AuditedModule, InputSpec, tensor_bytes
 from asrnorm.core.errors import InputError, first_line
 
 _TRUST = "--trust loads it all the same, if you trust who made it"
@@ -70,54 +69,49 @@ class _RefusedError(Exception):
     """Something that `torch.export.save` does not write for a plain network."""
 
 
-def load_exported(path: Path, form: Form, device: torch.device, *, trust: bool = False) -> ModuleSubject:
+def load_pt2(path: Path, input_spec: InputSpec, device: torch.device, *, trust: bool = False) -> AuditedModule:
     """Return the program in a `.pt2` file; batch and image size are read from it.
 
     Args:
-        path: of the file.
-        form: mean and deviation; what the file fixes is added.
+        path: the file.
+        input_spec: mean and deviation; sizes that the file fixes are added.
         device: where the program runs.
         trust: load whatever the file holds, as `torch.export.load` does: it can run code.
 
     Raises:
-        InputError: not such a file, one that could run code, or one that does not take images.
+        InputError: not a `.pt2` file, one that could run code, or one that does not take images.
     """
-    program = _open(path, trust)
-    names = program.graph_signature.user_inputs
-    if len(names) != 1:
-        raise InputError(f"{path}: takes {len(names)} inputs; an audit needs one, images (n, 3, h, w)")
-    value = next(node for node in program.graph.nodes if node.name == names[0]).meta["val"]
-    if not isinstance(value, torch.Tensor) or value.ndim != 4 or not value.is_floating_point():
-        raise InputError(f"{path}: its input is no float tensor (n, 3, h, w)")
-    if value.device.type != device.type:
-        from torch.export.passes import move_to_device_pass
-
-        program = move_to_device_pass(program, str(device))
-    # Sizes that were left open are symbols, not numbers.
-    batch, _, height, width = (size if type(size) is int else None for size in value.shape)
-    form = replace(form, batch=batch, size=(height, width) if height and width else None)
-    constants = (part for item in sorted(program.constants.items()) for part in hashed_tensors(*item))
-    code = b"".join([str(program.graph).encode(), *constants])
-    subject = ModuleSubject(
-        path.name, program.module(), form, device=device, kind="torch-export", source=code, exported=True
-    )
-    subject.module.dtype = value.dtype
-    return subject
-
-
-def _open(path: Path, trust: bool) -> Any:
     content = path.read_bytes()
     try:
         with _silence():
-            if trust:
-                return torch.export.load(io.BytesIO(content))
-            return torch.export.load(_rebuild(content))
+            program = torch.export.load(io.BytesIO(content) if trust else _rebuild(content))
     except _RefusedError as error:
         raise InputError(f"{path}: {error}; such a file can run code and is not loaded ({_TRUST})") from error
-    except Exception as error:  # a damaged archive fails anywhere in torch's reader
+    except Exception as error:  # torch's reader raises anything for a damaged archive
         line = first_line(error)
-        reason = "" if "warnings above" in line else f" ({line})"  # which are silenced
+        reason = "" if "warnings above" in line else f" ({line})"  # the warnings are silenced
         raise InputError(f"{path}: not a file of torch.export that this torch can read{reason}") from error
+    names = program.graph_signature.user_inputs
+    if len(names) != 1:
+        raise InputError(f"{path}: takes {len(names)} inputs; an audit needs one, images (n, 3, h, w)")
+    images = next(node for node in program.graph.nodes if node.name == names[0]).meta["val"]
+    if not isinstance(images, torch.Tensor) or images.ndim != 4 or not images.is_floating_point():
+        raise InputError(f"{path}: its input is no float tensor (n, 3, h, w)")
+    if images.device.type != device.type:
+        from torch.export.passes import move_to_device_pass
+
+        program = move_to_device_pass(program, str(device))
+    # Dynamic sizes are symbols.
+    batch, _, height, width = (size if type(size) is int else None for size in images.shape)
+    input_spec = replace(input_spec, batch=batch, size=(height, width) if height and width else None)
+    constants = (part for item in sorted(program.constants.items()) for part in tensor_bytes(*item))
+    code = b"".join([str(program.graph).encode(), *constants])
+    network = program.module()
+    model = AuditedModule(
+        path.name, network, input_spec, device=device, kind="torch-export", source=code, exported=True
+    )
+    model.module.dtype = images.dtype
+    return model
 
 
 def _rebuild(content: bytes) -> io.BytesIO:

@@ -1,0 +1,203 @@
+"""The images of an audit, and which output of a model each of their classes is."""
+
+import hashlib
+import json
+import logging
+from collections.abc import Collection, Iterable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from asrnorm.core.errors import InputError, first_line
+from asrnorm.data.folder_listing import list_labeled, order_classes, refuse_links_to_one
+from asrnorm.data.image import read_image
+from asrnorm.data.image_set import choose_evenly
+from asrnorm.data.image_table import Sample, to_nfc
+
+_MOST_NAMED = 4
+_AMBIGUOUS = -(2**31)  # stands for the output of a name that several outputs have
+_log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, kw_only=True)
+class LabeledImages:
+    """Decoded images with the classes of their folders.
+
+    Attributes:
+        images: uint8 `(n, h, w, 3)`.
+        labels: int64 `(n,)`, indices into `classes`.
+        classes: names of the folders, in order.
+        keys: path of each image below the folder.
+        skipped: one line for each file that could not be read.
+        num_found: number of images in the folder, of which these are a subset.
+    """
+
+    images: NDArray[np.uint8]
+    labels: NDArray[np.int64]
+    classes: tuple[str, ...]
+    keys: tuple[str, ...]
+    skipped: tuple[str, ...] = ()
+    num_found: int = 0
+
+    def __len__(self) -> int:
+        return len(self.labels)
+
+    @property
+    def fingerprint(self) -> str:
+        """A hash of pixels, labels and class names, independent of where the files are."""
+        digest = hashlib.sha256("\0".join(self.classes).encode("utf-8", "surrogateescape"))
+        digest.update(repr(self.images.shape).encode())
+        digest.update(np.ascontiguousarray(self.images).data)
+        digest.update(np.ascontiguousarray(self.labels).data)
+        return digest.hexdigest()[:16]
+
+
+def read_images(
+    folder: Path, size: tuple[int, int], limit: int | None = None, known: Collection[str] = ()
+) -> LabeledImages:
+    """Read images `<class>/<image>`, at most `limit`, spread evenly over the classes and within each class.
+
+    Files that cannot be read are skipped and counted; empty class folders are skipped with a warning.
+
+    Args:
+        folder: one subfolder per class, or a table, as `list_labeled` takes it.
+        size: height and width to which every image is resized.
+        limit: maximum number of images; `None` reads all.
+        known: names of classes whose folders may contain folders.
+
+    Raises:
+        InputError: no image, one class, an image under two names, or none that can be read.
+    """
+    samples = list_labeled(folder, known=set(map(to_nfc, known)), skip_empty=True)
+    refuse_links_to_one(folder, samples)
+    if len(domains := dict.fromkeys(sample.domain for sample in samples)) > 1:
+        _log.warning("%s: images of several domains are audited together: %s", folder, ", ".join(domains))
+    spelled = {to_nfc(sample.label): sample.label for sample in samples}  # a table may have several domains
+    classes = order_classes(spelled.values())
+    if len(classes) < 2:
+        raise InputError(f"{folder}: one class ({classes[0]}); an audit needs at least two folders of images")
+    labels = {to_nfc(name): index for index, name in enumerate(classes)}
+    most = len(samples) if limit is None else limit
+    chosen = choose_evenly([labels[to_nfc(sample.label)] for sample in samples], most)
+    images, read, skipped = [], list[Sample](), []
+    for sample in (samples[row] for row in chosen):
+        try:
+            images.append(read_image(sample.path, size=size))
+            read.append(sample)
+        except InputError as error:
+            skipped.append(str(error))
+    if not read:
+        raise InputError(f"{folder}: none of {len(skipped)} images can be read; the first: {skipped[0]}")
+    return LabeledImages(
+        images=np.stack(images),
+        labels=np.array([labels[to_nfc(sample.label)] for sample in read], np.int64),
+        classes=classes,
+        keys=tuple(sample.key for sample in read),
+        skipped=tuple(skipped),
+        num_found=len(samples),
+    )
+
+
+def map_classes(
+    folders: Sequence[str], num_classes: int, *, names: Sequence[str] | None = None, file: Path | None = None
+) -> dict[str, int]:
+    """Return the output of each class folder.
+
+    Args:
+        folders: names of the class folders, in order.
+        num_classes: number of outputs of the model.
+        names: names of the outputs, if the model knows them.
+        file: JSON for a model that does not know these folders: a list of names in the order of outputs, a mapping of
+            names to outputs, or ImageNet's `{"0": ["n01440764", "tench"], ...}`.
+
+    Raises:
+        InputError: a folder without an output, an output that does not exist, or numbers that differ.
+
+    Example:
+        >>> map_classes(["cat", "dog"], 2), map_classes(["dog"], 3, names=["bird", "cat", "dog"])
+        ({'cat': 0, 'dog': 1}, {'dog': 2})
+    """
+    if file is not None and not knows_classes(folders, names):
+        outputs, source = _read_outputs(file), str(file)
+    elif names is not None:
+        outputs, source = {to_nfc(name): index for index, name in enumerate(names)}, "the classes of the run"
+    elif len(folders) != num_classes:
+        raise InputError(
+            f"the model has {num_classes} outputs, the images {len(folders)} classes ({_shorten(folders)}); "
+            "give --classes FILE, JSON that maps the names of the folders to outputs"
+        )
+    elif list(folders) != sorted(folders):  # numbers, in numerical order
+        raise InputError(
+            f"the folders are numbers: output 2 may be folder {folders[2]}, or {sorted(folders)[2]} where names are "
+            "sorted as text (torchvision's ImageFolder); give --classes FILE, a JSON list of the names in the order of "
+            "outputs"
+        )
+    else:
+        return {name: index for index, name in enumerate(folders)}
+    ambiguous = [name for name in folders if outputs.get(to_nfc(name)) == _AMBIGUOUS]
+    if ambiguous:
+        raise InputError(
+            f"{source}: has several outputs called {ambiguous[0]}; name the folder by what tells them apart"
+        )
+    missing = [name for name in folders if to_nfc(name) not in outputs]
+    if missing:
+        raise InputError(f"{source}: has no {_shorten(missing)}; it has {_shorten(list(outputs))}")
+    found = {name: outputs[to_nfc(name)] for name in folders}
+    beyond = [name for name in folders if not 0 <= found[name] < num_classes]
+    if beyond:
+        raise InputError(
+            f"{source}: {beyond[0]} is output {found[beyond[0]]}, but the model has 0 to {num_classes - 1}"
+        )
+    return found
+
+
+def knows_classes(folders: Sequence[str], names: Sequence[str] | None) -> bool:
+    """Return whether the names of a model's outputs include all folders.
+
+    Example:
+        >>> knows_classes(["dog"], ["cat", "dog"]), knows_classes(["dog"], None)
+        (True, False)
+    """
+    return names is not None and set(map(to_nfc, folders)) <= set(map(to_nfc, names))
+
+
+def _read_outputs(file: Path) -> dict[str, int]:
+    try:
+        content = json.loads(file.read_text(encoding="utf-8"))
+    except FileNotFoundError:
+        raise InputError(f"{file}: no such file") from None
+    except (OSError, ValueError, RecursionError) as error:
+        raise InputError(f"{file}: not JSON ({first_line(error)})") from None
+    outputs = _to_outputs(content)
+    if not outputs:
+        raise InputError(f"{file}: expected a list of names, or a mapping of names to outputs")
+    return outputs
+
+
+def _to_outputs(content: Any) -> dict[str, int]:
+    if isinstance(content, list) and all(isinstance(name, str) for name in content):
+        return _mark_ambiguous((name, index) for index, name in enumerate(content))
+    if not isinstance(content, dict):
+        return {}
+    if all(type(index) is int for index in content.values()):
+        return _mark_ambiguous(content.items())
+    if all(key.isdecimal() and isinstance(value, str | list) for key, value in content.items()):
+        named = {int(key): [value] if isinstance(value, str) else value for key, value in content.items()}
+        return _mark_ambiguous((name, index) for index, names in named.items() for name in names if type(name) is str)
+    return {}
+
+
+def _mark_ambiguous(pairs: Iterable[tuple[str, int]]) -> dict[str, int]:
+    """Return a mapping in which names of several outputs are marked: ImageNet calls a bird and a machine crane."""
+    outputs: dict[str, int] = {}
+    for name, index in ((to_nfc(name), index) for name, index in pairs):
+        outputs[name] = index if outputs.get(name, index) == index else _AMBIGUOUS
+    return outputs
+
+
+def _shorten(names: Sequence[str]) -> str:
+    rest = f", ... ({len(names)})" if len(names) > _MOST_NAMED else ""
+    return ", ".join(names[:_MOST_NAMED]) + rest

@@ -1,0 +1,40 @@
+"""Scores of logits, and their averages."""
+
+import pytest
+import torch
+
+from asrnorm.audit.result import Scores, average, measure
+from asrnorm.audit.summary import overconfidence
+
+
+def test_bins_agree_with_the_calibration_error():
+    logits = 3 * torch.randn(400, 5)
+    labels = torch.randint(5, (400,))
+    scores = measure(logits, labels)
+    gaps = [abs(right - count * confidence) for count, right, confidence in scores.bins]
+    assert sum(gaps) / 400 == pytest.approx(scores.ece, abs=1e-5)
+    assert sum(count for count, _, _ in scores.bins) == 400
+    confidence = logits.softmax(1).amax(1).mean()
+    assert overconfidence(scores) == pytest.approx(float(confidence) - scores.accuracy, abs=1e-5)
+
+
+def test_broken_images_were_right_before_and_the_surest_come_first():
+    guess = torch.arange(20) % 2
+    logits = torch.nn.functional.one_hot(guess, 2) * torch.linspace(1, 5, 20)[:, None]
+    labels = torch.zeros(20, dtype=torch.int64)
+    clean = torch.ones(20, dtype=torch.bool)
+    clean[19] = False
+    scores = measure(logits, labels, clean)
+    assert scores.num_broken == 9
+    assert [row for row, _, _ in scores.broken] == [17, 15, 13, 11, 9, 7, 5, 3]
+    assert all(answer == 1 for _, answer, _ in scores.broken)
+
+
+def test_the_mean_confidence_of_a_bin_counts_images_and_not_scoress():
+    one, other = (
+        Scores(accuracy=0.5, brier=0.1, brier_sum=0.2, nll=1.0, ece=0.0, num_samples=10, bins=bins)
+        for bins in ([[9, 6, 0.9], [1, 0, 0.3]], [[1, 1, 0.5], [0, 0, 0.0]])
+    )
+    first, second = average([one, other]).bins
+    assert first == [10, 7, pytest.approx((9 * 0.9 + 0.5) / 10)]
+    assert second == [1, 0, pytest.approx(0.3)]
