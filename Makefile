@@ -78,8 +78,8 @@ format: setup
 # Pages first, then the figures that their tables link to, then the tables.
 pages: setup
 	$(BIN)/python -m tools.study_pages
-	$(BIN)/python -m asrnorm.reporting.pictures
-	$(BIN)/python -m asrnorm.reporting.markdown
+	$(BIN)/python -m tools.result_figures
+	$(BIN)/python -m tools.result_tables
 	$(BIN)/python -m tools.bench_tables
 	$(BIN)/python -m tools.bench_plot
 

@@ -1,7 +1,7 @@
 """Writes `docs/studies/*.md`, one page per study; a test checks that the pages are up to date.
 
-The blocks of results on the pages stay as they are: `python -m asrnorm.reporting.pictures` draws the figures of the
-kept results, then `python -m asrnorm.reporting.markdown` writes the blocks.
+The blocks of results on the pages stay as they are: `python -m tools.result_figures` draws the figures of the
+kept results, then `python -m tools.result_tables` writes the blocks.
 """
 
 import re
@@ -57,7 +57,7 @@ for any run; figures of lambdas show it.
 
 Write its rows in a YAML file, or a function that returns a `Study`; see [how to add a study](../how-to/study.md).
 `python -m tools.study_pages` writes these pages from the studies. The results on them are the kept ones:
-`python -m asrnorm.reporting.pictures` draws the figures, then `python -m asrnorm.reporting.markdown` writes the tables.
+`python -m tools.result_figures` draws the figures, then `python -m tools.result_tables` writes the tables.
 """
 
 

@@ -27,11 +27,13 @@ def on_files(files: "Files", config: "MkDocsConfig") -> "Files":
     from mkdocs.structure.files import File
 
     root = Path(config.docs_dir).parent
-    sys.path.insert(0, str(root / "src"))
+    paths = [str(root), str(root / "src")]
+    sys.path[:0] = paths
     try:
         content = "\n".join([_HEAD, *write_sections(root / "results")])
     finally:
-        sys.path.remove(str(root / "src"))
+        for path in paths:
+            sys.path.remove(path)
     files.append(File.generated(config, PAGE, content=content))
     return files
 
@@ -41,7 +43,7 @@ def write_sections(folder: Path) -> Iterator[str]:
 
     Runs of a study may differ in more than recipe and seed, so that only its own table tells them apart.
     """
-    from asrnorm.reporting.markdown import render  # the floor and report alone: the site needs no torch
+    from tools.result_tables import render  # here, where sys.path has it; it imports no torch
 
     for path in sorted(folder.glob("*.jsonl")):
         yield f"## {path.stem}\n"

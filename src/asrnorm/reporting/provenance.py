@@ -1,8 +1,6 @@
-"""Where the numbers of a table come from: how many results, of which seeds, steps and commits, and where they lie."""
+"""Where the numbers of a table come from: how many results, of which seeds, steps, commits and machines."""
 
-import os
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from pathlib import Path
 
 from asrnorm.core.commit import shorten_commit
 from asrnorm.core.errors import AsrnormError
@@ -75,26 +73,5 @@ def show_seeds(seeds: Iterable[int]) -> str:
     return f"seed{'s' * (len(found) != 1)} {', '.join(map(str, found))}"
 
 
-def link_sources(collected: Collected, kept: Path, page: Path) -> str:
-    """Return links from a page of the docs to the recipes and to the files that hold the results, as Markdown.
-
-    Args:
-        collected: from kept results alone.
-        kept: their folder, in the source tree.
-        page: the file that links.
-    """
-    hashes = [f'"{identity}"' for identity in _records(collected)]
-    texts = {path: path.read_text(encoding="utf-8") for path in sorted(kept.glob("*.jsonl"))}
-    files = [path for path, text in texts.items() if any(identity in text for identity in hashes)]
-    if not files:
-        return ""
-    results = ", ".join(f"[`{path.name}`]({_relate(path, page)})" for path in files)
-    return f"Settings: [recipes]({_relate(kept.parent / 'docs' / 'recipes.md', page)}). Results: {results}."
-
-
 def _records(collected: Collected) -> dict[str, RunRecord]:
     return {record.config_hash: record for cell in collected.cells.values() for record in cell.records}
-
-
-def _relate(path: Path, page: Path) -> str:
-    return Path(os.path.relpath(path, page.parent)).as_posix()

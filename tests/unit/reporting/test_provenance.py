@@ -2,16 +2,14 @@ from dataclasses import replace
 
 from asrnorm.core.results import read_result, write_result
 from asrnorm.reporting.folder import collect_folder
-from asrnorm.reporting.markdown import render_overview, render_study
-from asrnorm.reporting.provenance import link_sources, provenance
-from asrnorm.studies import collect, get_study, keep
+from asrnorm.reporting.provenance import provenance
+from asrnorm.studies import collect, get_study
 from helpers.made_up_run import make_up_runs
 
 
-def test_nothing_measured_has_no_provenance(small, tmp_path):
+def test_nothing_measured_has_no_provenance(small):
     nothing = replace(small, cells={})
     assert provenance(nothing) == ""
-    assert link_sources(nothing, tmp_path, tmp_path / "page.md") == ""
 
 
 def test_results_have_seeds_steps_selection_and_commit(small):
@@ -68,20 +66,3 @@ def test_where_an_epoch_is_chosen_the_steps_are_those_of_the_training(tmp_path):
         write_result(path, replace(read_result(path), steps=30))
     assert "paper scale: 1,260 to 1,740 steps; selection source-val;" in provenance(collect(study, runs=tmp_path))
     assert "; paper scale; selection source-val;" in provenance(collect_folder(tmp_path))
-
-
-def test_a_page_of_the_docs_leads_to_the_recipes_and_to_the_files_of_the_results(tmp_path):
-    runs, kept, page = tmp_path / "runs", tmp_path / "results", tmp_path / "docs" / "studies" / "table5.md"
-    for name in ("cifar-erm", "table5"):
-        make_up_runs(get_study(name), runs, scale="paper", seeds=[0])
-        keep(get_study(name), runs=runs, kept=kept, seeds=[0])
-    links = "Settings: [recipes](../recipes.md). Results: [`table5.jsonl`](../../results/table5.jsonl)."
-    found = collect(get_study("table5"), runs=tmp_path / "none", kept=kept)
-    assert link_sources(found, kept, page) == links
-    assert links in render_study("table5", kept, page=page)
-    assert "Settings" not in render_study("table5", kept)
-    home = links.replace("../../", "").replace("../", "docs/")
-    assert render_overview("table5", kept, tmp_path / "README.md").endswith(home)
-    both = link_sources(collect(get_study("table10"), runs=tmp_path / "none", kept=kept), kept, page)
-    assert "[`cifar-erm.jsonl`]" in both
-    assert "[`table5.jsonl`]" in both

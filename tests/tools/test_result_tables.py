@@ -3,9 +3,9 @@ import json
 import pytest
 
 from asrnorm.core.errors import UnknownNameError
-from asrnorm.reporting.markdown import render_study, rewrite
-from asrnorm.studies import get_study, keep
+from asrnorm.studies import collect, get_study, keep
 from helpers.made_up_run import make_up_runs
+from tools.result_tables import link_sources, render_overview, render_progress, render_study, rewrite
 
 
 def result(recipe, accuracy, seed):
@@ -124,3 +124,39 @@ def test_where_nothing_is_kept_a_line_says_how_to_begin(tmp_path):
     text = rewrite(page, tmp_path)
     assert "No results are kept at the paper's scale yet; run `asrnorm reproduce table3`" in text
     assert text.endswith("<!-- study: table3 short -->\n<!-- end study -->")
+
+
+def test_rows_with_a_number_are_counted_by_scale_with_their_seeds(tmp_path):
+    study, runs = get_study("table3"), tmp_path / "runs"
+    make_up_runs(study, runs, seeds=[0, 1], scale="paper", skip=lambda spec, seed: spec.recipe == "pacs.erm_bn")
+    make_up_runs(study, runs, seeds=[0, 1], scale="short", skip=lambda spec, seed: seed == 1 and "rsc" in spec.recipe)
+    for scale in ("paper", "short"):
+        keep(study, runs=runs, kept=tmp_path / "results", scale=scale, seeds=[0, 1])
+    (line,) = render_progress(tmp_path / "results", ["table3"]).splitlines()[2:]
+    assert line == "| [`table3`](studies/table3.md) | 7 | 6 of them, n 2 | all, n 1 to 2 |"
+
+
+def test_a_study_that_runs_nothing_is_left_out(tmp_path):
+    assert len(render_progress(tmp_path, ["fig-samples", "table6"]).splitlines()) == 3
+
+
+def test_a_page_of_the_docs_leads_to_the_recipes_and_to_the_files_of_the_results(tmp_path):
+    runs, kept, page = tmp_path / "runs", tmp_path / "results", tmp_path / "docs" / "studies" / "table5.md"
+    for name in ("cifar-erm", "table5"):
+        make_up_runs(get_study(name), runs, scale="paper", seeds=[0])
+        keep(get_study(name), runs=runs, kept=kept, seeds=[0])
+    links = "Settings: [recipes](../recipes.md). Results: [`table5.jsonl`](../../results/table5.jsonl)."
+    found = collect(get_study("table5"), runs=tmp_path / "none", kept=kept)
+    assert link_sources(found, kept, page) == links
+    assert links in render_study("table5", kept, page=page)
+    assert "Settings" not in render_study("table5", kept)
+    home = links.replace("../../", "").replace("../", "docs/")
+    assert render_overview("table5", kept, tmp_path / "README.md").endswith(home)
+    both = link_sources(collect(get_study("table10"), runs=tmp_path / "none", kept=kept), kept, page)
+    assert "[`cifar-erm.jsonl`]" in both
+    assert "[`table5.jsonl`]" in both
+
+
+def test_without_results_there_is_nothing_to_link_to(tmp_path):
+    found = collect(get_study("table5"), runs=tmp_path / "none", kept=tmp_path)
+    assert link_sources(found, tmp_path, tmp_path / "page.md") == ""

@@ -1,7 +1,7 @@
-"""Figures on the docs' pages: `python -m asrnorm.reporting.pictures` draws them from kept results alone.
+"""Draws the figures of results on docs pages from the kept results: `python -m tools.result_figures`.
 
-A picture carries a hash of all that it was drawn from. A test compares that with the results that are kept now, and
-draws nothing again: another matplotlib gives other bytes.
+A figure carries a hash of all that it was drawn from. A test compares it with the hash of the results that are kept
+now, instead of drawing again: another matplotlib gives other bytes.
 """
 
 import hashlib
@@ -28,7 +28,7 @@ from asrnorm.studies.plan import iterate_specs
 from asrnorm.studies.store import find_details
 
 SCALES: tuple[Scale, ...] = ("paper", "short")  # that pages have results of
-PLACE = Path("docs", "assets", "studies")  # from the root of the source tree
+FOLDER = Path("docs", "assets", "studies")  # from the root of the source tree
 _SEED = re.compile(r"--s(\d+)--")  # in the name of a run
 _DPI = 144  # of what is pixels
 _MOST_DOTS = 100  # of one kind; more are pixels: a line of text for each would make some hundred kilobytes
@@ -42,7 +42,7 @@ def draw(name: str, kept: Path, out: Path) -> list[Path]:
     Args:
         name: of the study.
         kept: the folder of kept results.
-        out: the folder of pictures.
+        out: the folder of figures.
 
     Raises:
         MissingDependencyError: a figure needs matplotlib or scikit-learn.
@@ -68,7 +68,7 @@ def try_figure(name: str, found: Collected) -> Any | None:
     if not found.cells and not found.diverged:
         return None  # the paper's numbers alone are no result
     try:
-        return FIGURES[name](found, PLACE)
+        return FIGURES[name](found, FOLDER)
     except NothingToDrawError:
         return None
 
@@ -112,18 +112,18 @@ def file_name(study: str, figure: str, scale: Scale = "paper") -> str:
     return f"{study}--{figure}{'' if scale == 'paper' else f'--{scale}'}.svg"
 
 
-def show_pictures(found: Collected, scale: Scale, kept: Path, page: Path) -> Iterator[str]:
-    """Yield the pictures of a study for a page, as Markdown: each that there is, and what it shows.
+def show_figures(found: Collected, scale: Scale, kept: Path, page: Path) -> Iterator[str]:
+    """Yield the figures of a study as Markdown for a page: each that exists, and what it shows.
 
     Args:
         found: what the table on that page is of.
         scale: of its runs.
-        kept: the folder of kept results, in the source tree whose pictures are shown.
+        kept: the folder of kept results, in the source tree whose figures are shown.
         page: the file that links to them.
     """
     study = found.study
     for figure in study.figures:
-        path = kept.parent / PLACE / file_name(study.name, figure, scale)
+        path = kept.parent / FOLDER / file_name(study.name, figure, scale)
         if path.is_file():
             link = Path(os.path.relpath(path, page.parent)).as_posix()
             yield f"![{study.title}]({link})"
@@ -154,8 +154,8 @@ def lighten(figure: Any) -> Any:
 
 
 def main(root: Path) -> int:
-    """Draw all pictures of a source tree, remove those of studies that are gone, and return how many there are."""
-    out = root / PLACE
+    """Draw all figures of a source tree, remove those of studies that are gone, and return how many there are."""
+    out = root / FOLDER
     paths = [path for name in list_studies() for path in draw(name, root / "results", out)]
     for old in set(out.glob("*.svg")) - set(paths):
         old.unlink()
@@ -163,4 +163,4 @@ def main(root: Path) -> int:
 
 
 if __name__ == "__main__":
-    sys.stdout.write(f"{main(Path(sys.argv[1] if len(sys.argv) > 1 else '.'))} pictures drawn\n")
+    sys.stdout.write(f"{main(Path(sys.argv[1] if len(sys.argv) > 1 else '.'))} figures drawn\n")

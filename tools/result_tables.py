@@ -1,19 +1,22 @@
-"""Tables in the docs from kept results: nobody types a number.
+"""Writes the tables of results on docs pages from the kept results; a test checks that the pages are up to date.
 
-A page names a file of results in a comment, `<!-- results: demo.jsonl -->`; what stands between it and
-`<!-- end results -->` is written from that file by `python -m asrnorm.reporting.markdown` and held to it by a test.
-`<!-- study: table3 -->` up to `<!-- end study -->` is a study, ours against the paper's, from all files of results;
-`<!-- study: table3 short -->` is of another scale than the paper's; `<!-- overview: table3 -->` up to
-`<!-- end overview -->` is its table alone; `<!-- progress -->` up to `<!-- end progress -->` is which studies have
-results. What `python -m asrnorm.reporting.pictures` has drawn
-of a study is shown with it.
+`python -m tools.result_tables` rewrites what stands between these comments on any page under `docs/` and in the README:
+
+| comment | up to | shows |
+| --- | --- | --- |
+| `<!-- results: demo.jsonl -->` | `<!-- end results -->` | one file of results |
+| `<!-- study: table3 -->` | `<!-- end study -->` | a study, ours beside the paper's, with tests and figures |
+| `<!-- study: table3 short -->` | `<!-- end study -->` | the same at another scale than the paper's |
+| `<!-- overview: table3 -->` | `<!-- end overview -->` | the table of a study alone |
+| `<!-- progress -->` | `<!-- end progress -->` | which studies have results |
 """
 
 import json
+import os
 import re
 import statistics
 import sys
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, cast, get_args
@@ -22,11 +25,11 @@ from asrnorm.core.config import Scale
 from asrnorm.core.errors import UnknownNameError, describe_unknown
 from asrnorm.reporting.comparison import compare_in_markdown, compared
 from asrnorm.reporting.entry import Sheet, lay_out
-from asrnorm.reporting.progress import render_progress
-from asrnorm.reporting.provenance import link_sources
 from asrnorm.reporting.table import legend, overview
-from asrnorm.studies import Collected, collect, get_study
+from asrnorm.studies import Collected, collect, get_study, list_studies
+from asrnorm.studies.store import find_results
 
+_SCALES: tuple[Scale, ...] = ("paper", "short")
 _STUDY = re.compile(r"(<!-- study: (\S+)(?: (\S+))? -->\n).*?(<!-- end study -->)", re.DOTALL)
 _OVERVIEW = re.compile(r"(<!-- overview: (\S+) -->\n).*?(<!-- end overview -->)", re.DOTALL)
 _PROGRESS = re.compile(r"(<!-- progress -->\n).*?(<!-- end progress -->)", re.DOTALL)
@@ -105,9 +108,9 @@ def render_study(name: str, folder: Path, scale: str = "paper", page: Path | Non
     parts += [link_sources(found, folder, page)] if page is not None and found.cells else []
     parts += [f"**Warning:** {text}." for text in found.warnings]
     if page is not None:
-        from asrnorm.reporting.pictures import show_pictures  # needs NumPy, which those who build the site may lack
+        from tools.result_figures import show_figures  # needs NumPy, which the environment of `make docs` lacks
 
-        parts += show_pictures(found, scale, folder, page)
+        parts += show_figures(found, scale, folder, page)
     if found.tests:
         parts.append(compare_in_markdown(found, sheet))
     return "\n\n".join(parts)
@@ -140,6 +143,63 @@ def _lay_out(found: Collected) -> Sheet:
     """The study's cells without its own notes, which stand on its page."""
     sheet = lay_out(found)
     return replace(sheet, notes=tuple(note for note in sheet.notes if note not in found.study.footnotes))
+
+
+def link_sources(collected: Collected, kept: Path, page: Path) -> str:
+    """Return Markdown links from a docs page to the recipes and to the files that hold the results.
+
+    Args:
+        collected: a study from kept results alone.
+        kept: the folder of kept results, in the source tree.
+        page: the file with the links.
+    """
+    hashes = {f'"{record.config_hash}"' for cell in collected.cells.values() for record in cell.records}
+    texts = {path: path.read_text(encoding="utf-8") for path in sorted(kept.glob("*.jsonl"))}
+    files = [path for path, text in texts.items() if any(identity in text for identity in hashes)]
+    if not files:
+        return ""
+    results = ", ".join(f"[`{path.name}`]({_relate(path, page)})" for path in files)
+    return f"Settings: [recipes]({_relate(kept.parent / 'docs' / 'recipes.md', page)}). Results: {results}."
+
+
+def _relate(path: Path, page: Path) -> str:
+    return Path(os.path.relpath(path, page.parent)).as_posix()
+
+
+def render_progress(folder: Path, names: Sequence[str] | None = None) -> str:
+    """Return a table of studies by scale: how many of the rows that are run have a number, and over how many seeds.
+
+    Args:
+        folder: of the kept results.
+        names: of the studies; all that have rows by default.
+
+    Example:
+        >>> print(render_progress(Path("nowhere"), ["table5"]))
+        | study | rows that are run | at the paper's scale | short |
+        | --- | ---: | --- | --- |
+        | [`table5`](studies/table5.md) | 9 | none | none |
+    """
+    nowhere = folder / "no-runs"
+    store = find_results(nowhere, folder)
+    lines = ["| study | rows that are run | at the paper's scale | short |", "| --- | ---: | --- | --- |"]
+    for name in list_studies() if names is None else names:
+        study = get_study(name)
+        run = {row.label for row in study.rows if any(cell.runs for cell in row.cells.values())}
+        if run:
+            parts = (collect(study, runs=nowhere, scale=scale, store=store) for scale in _SCALES)
+            words = " | ".join(_describe(found, len(run)) for found in parts)
+            lines.append(f"| [`{name}`](studies/{name}.md) | {len(run)} | {words} |")
+    return "\n".join(lines)
+
+
+def _describe(found: Collected, run: int) -> str:
+    """Say "all, n 5" or "3 of them, n 1 to 2", or "none"."""
+    done = {row for row, _ in (*found.cells, *found.diverged)}
+    if not done:
+        return "none"
+    counts = [cell.n for cell in found.cells.values()] + [len(seeds) for seeds in found.diverged.values()]
+    seeds = str(min(counts)) if min(counts) == max(counts) else f"{min(counts)} to {max(counts)}"
+    return f"{'all' if len(done) == run else f'{len(done)} of them'}, n {seeds}"
 
 
 def rewrite(text: str, folder: Path, page: Path | None = None) -> str:
