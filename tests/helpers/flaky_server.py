@@ -21,7 +21,7 @@ class Page:
         ranges: whether Range is honoured.
         pause: seconds between pieces of 64 KiB.
         kind: Content-Type.
-        lie: announce this length instead of the right one.
+        lie: announce this length instead of the right one; none if negative.
     """
 
     body: bytes = b""
@@ -85,7 +85,8 @@ def _handler(server: Server) -> Callable[..., BaseHTTPRequestHandler]:
             self.send_response(206 if start else 200)
             self.send_header("Content-Type", page.kind)
             self.send_header("ETag", page.etag)
-            self.send_header("Content-Length", str(len(body) if page.lie is None else page.lie))
+            if page.lie is None or page.lie >= 0:
+                self.send_header("Content-Length", str(len(body) if page.lie is None else page.lie))
             if start:
                 self.send_header("Content-Range", f"bytes {start}-{len(page.body) - 1}/{len(page.body)}")
             self.end_headers()

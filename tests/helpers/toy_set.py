@@ -6,7 +6,7 @@ import io
 import tarfile
 
 from asrnorm.core.errors import InputError
-from asrnorm.data.fetch.entry import File, PublicSet, Source
+from asrnorm.data.download.catalog import File, PublicSet, Source
 
 FILES = {"one.bin": b"first file" * 1000, "two.bin": b"second file" * 1000}
 
@@ -35,7 +35,7 @@ def same_length(path):
     return "a copy"
 
 
-def toy_set(url, registry=(), **changes):
+def toy_set(url, packages=(), **changes):
     """The set, with its archive at `/toy.tar.gz` and its second file packed alone at `/two.bin.gz`."""
     one = File("toy/one.bin", len(FILES["one.bin"]), sha256(FILES["one.bin"]))
     two = File("toy/two.bin", None, sha256(FILES["two.bin"]), content=same_length)
@@ -52,7 +52,7 @@ def toy_set(url, registry=(), **changes):
             Source("toy.tar.gz", (url("/gone"), url("/toy.tar.gz")), (one.path, two.path), sha256(TAR), len(TAR)),
             Source("all.bin", (url("/all.bin"),), (other.path,), other.digest, 3, packed=False),
         ),
-        "registry": registry,
+        "packages": packages,
         "note": "a note",
     }
     return PublicSet(**{**settings, **changes})

@@ -10,9 +10,9 @@ from rich.markup import escape
 from rich.table import Table
 
 from asrnorm.core.settings import data_folder
-from asrnorm.data.fetch.catalog import names
-from asrnorm.data.fetch.check import Row, is_complete
-from asrnorm.data.fetch.check import check as verify
+from asrnorm.data.download.catalog import names
+from asrnorm.data.download.verify import Row, is_complete
+from asrnorm.data.download.verify import check as verify
 
 _NAMES = ", ".join(names())
 _MARKS = {"present": "[green]present[/green]", "missing": "[yellow]missing[/yellow]", "damaged": "[red]damaged[/red]"}

@@ -1,20 +1,25 @@
-"""`asrnorm data fetch`: bring public data sets into the data folder, each file verified."""
+"""`asrnorm data fetch`: download public data sets into the data folder, and verify each file."""
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Annotated
 
 import typer
+from rich.console import Console
+from rich.progress import BarColumn, DownloadColumn, TextColumn, TimeRemainingColumn, TransferSpeedColumn
+from rich.progress import Progress as ProgressBars
 
 from asrnorm.core.errors import AsrnormError
 from asrnorm.core.settings import data_folder
-from asrnorm.data.fetch.catalog import find_set, names
-from asrnorm.data.fetch.check import Row, check_set
-from asrnorm.data.fetch.entry import PublicSet
-from asrnorm.data.fetch.examine import PRESENT
-from asrnorm.data.fetch.obtain import obtain, obtain_from_archive
-from asrnorm.data.fetch.progress import show_progress
+from asrnorm.data.download.catalog import PublicSet, find_set, names
+from asrnorm.data.download.content import PRESENT
+from asrnorm.data.download.mirrors import Progress
+from asrnorm.data.download.obtain import obtain, obtain_from_archive
+from asrnorm.data.download.verify import Row, check_set
 
 _NAMES = ", ".join(names())
+_STEP = 10  # percent between plain lines
 
 
 def fetch(
@@ -48,13 +53,13 @@ def fetch(
         else:
             typer.echo(describe(entry, rows, folder))
             if from_archive is not None:
-                _tell_missing(entry, folder)
+                _print_missing(entry, folder)
     if failed:
         raise typer.Exit(1)
 
 
-def _tell_missing(entry: PublicSet, folder: Path) -> None:
-    """Say what one archive of several has not brought."""
+def _print_missing(entry: PublicSet, folder: Path) -> None:
+    """Say which files of the set the archive did not hold."""
     missing = [row.file for row in check_set(folder, entry) if row.state != PRESENT]
     if missing:
         shown = ", ".join(missing[:6]) + (f", ... ({len(missing)} in all)" if len(missing) > 6 else "")
@@ -62,7 +67,7 @@ def _tell_missing(entry: PublicSet, folder: Path) -> None:
 
 
 def describe(entry: PublicSet, rows: list[Row], folder: Path) -> str:
-    """Return one line on a set that has been fetched.
+    """Return one line about a set that has been fetched.
 
     Example:
         >>> row = Row("usps", "usps/usps.bz2", "present", "the published file")
@@ -73,3 +78,26 @@ def describe(entry: PublicSet, rows: list[Row], folder: Path) -> str:
     details = "; ".join(dict.fromkeys(row.detail for row in rows))
     count = f"{len(rows)} file{'s' if len(rows) != 1 else ''}"
     return f"{entry.name}: {count} in {', '.join(folders)}, {details}. Licence: {entry.licence}"
+
+
+@contextmanager
+def show_progress(label: str) -> Iterator[Progress]:
+    """Give a function that shows `(done, total)` in bytes on standard error: a bar on a terminal, else a few lines."""
+    console = Console(stderr=True, highlight=False)
+    if console.is_terminal:
+        columns = (TextColumn("{task.description}"), BarColumn(), DownloadColumn(), TransferSpeedColumn())
+        with ProgressBars(*columns, TimeRemainingColumn(), console=console, transient=True) as bars:
+            task = bars.add_task(label, total=None)
+            yield lambda done, total: bars.update(task, completed=done, total=total)
+        return
+    next_percent = _STEP
+
+    def report(done: int, total: int | None) -> None:
+        nonlocal next_percent
+        percent = 100 * done // total if total else 0
+        if percent >= next_percent:
+            console.print(f"{label}: {done / 1e6:.1f} of {(total or 0) / 1e6:.1f} MB ({percent} %)", markup=False)
+            next_percent = percent - percent % _STEP + _STEP
+
+    console.print(f"fetching {label}", markup=False)
+    yield report

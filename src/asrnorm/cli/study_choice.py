@@ -124,7 +124,7 @@ def check_data(configs: Sequence[RunConfig]) -> None:
         InputError: what is missing, and how to get it.
     """
     from asrnorm.data import create_suite
-    from asrnorm.data.fetch.weight_file import find_weights
+    from asrnorm.data.download.verify import find_weights
 
     suites = {repr(config.suite): config.suite for config in configs}
     for choice in suites.values():

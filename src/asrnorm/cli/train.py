@@ -92,7 +92,7 @@ def _time_of(file: Path) -> int | None:
 def _tell_missing_data(config: RunConfig) -> None:
     """Say on the side what a run would be refused for; a config may be looked at where its data is not."""
     from asrnorm.data import create_suite
-    from asrnorm.data.fetch.weight_file import find_weights
+    from asrnorm.data.download.verify import find_weights
 
     try:
         create_suite(config.suite.name, **config.suite.args).require_source()

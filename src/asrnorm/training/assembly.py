@@ -18,7 +18,7 @@ from asrnorm.core.distributed import ALONE, World
 from asrnorm.core.errors import AsrnormError, InputError, MissingDependencyError
 from asrnorm.core.precision import weight_dtype
 from asrnorm.data import SUITES, Suite, create_suite
-from asrnorm.data.fetch.weight_file import find_weights
+from asrnorm.data.download.verify import find_weights
 from asrnorm.data.pool import Pool
 from asrnorm.methods import METHODS, Method, create_method, keyed_generator
 from asrnorm.models import MODELS, Classifier, create_model, replaces_norms

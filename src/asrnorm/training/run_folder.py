@@ -18,7 +18,7 @@ from asrnorm.core.errors import AsrnormError, InputError, StorageError
 from asrnorm.core.files import DISK_FULL, describe_failure, replacing, take_lock
 from asrnorm.core.results import read_result
 from asrnorm.data import Suite, create_suite
-from asrnorm.data.fetch.weight_file import find_weights
+from asrnorm.data.download.verify import find_weights
 from asrnorm.data.image_table import to_nfc
 
 logger = logging.getLogger("asrnorm")

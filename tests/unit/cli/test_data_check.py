@@ -5,7 +5,7 @@ import typer
 from typer.testing import CliRunner
 
 from asrnorm.cli.data_check import check
-from asrnorm.data.fetch import catalog
+from asrnorm.data.download import catalog
 from helpers.toy_set import FILES, toy_set
 
 app = typer.Typer()

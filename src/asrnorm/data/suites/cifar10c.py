@@ -12,10 +12,9 @@ from numpy.typing import NDArray
 
 from asrnorm.core.errors import InputError, UnknownNameError, describe_unknown
 from asrnorm.data.cache import EntryWriter, cache_folder, describe_files, open_entry
-from asrnorm.data.fetch.array_check import RECORD, read_record
-from asrnorm.data.fetch.cifar_package import CLASSES
+from asrnorm.data.download.content import GENERATED_RECORD, read_record
 from asrnorm.data.image_set import ImageSet, split_stratified
-from asrnorm.data.readers import open_npy, read_cifar_binary, read_cifar_python
+from asrnorm.data.readers import CIFAR10_CLASSES, open_npy, read_cifar_binary, read_cifar_python
 from asrnorm.data.readers.cifar import SIDE
 from asrnorm.data.suites.base import SUITES, Part, Suite, find_first, note_count
 
@@ -69,9 +68,10 @@ class CIFAR10C(Suite):
         super().__init__(root=root)
         if not 0 <= held_out <= NUM_TRAIN // 2:
             raise InputError(f"held_out of suite 'cifar10c' must be from 0 to {NUM_TRAIN // 2:,}, not {held_out:,}")
-        if held_out % len(CLASSES):
+        classes = len(CIFAR10_CLASSES)
+        if held_out % classes:
             raise InputError(
-                f"held_out of suite 'cifar10c' must be as many of each of {len(CLASSES)} classes, not {held_out:,}"
+                f"held_out of suite 'cifar10c' must be as many of each of {classes} classes, not {held_out:,}"
             )
         if corruptions not in CHOICES:
             raise UnknownNameError(describe_unknown("corruptions of suite 'cifar10c',", corruptions, CHOICES))
@@ -81,7 +81,7 @@ class CIFAR10C(Suite):
     @property
     def classes(self) -> tuple[str, ...]:
         """The ten classes in the published order."""
-        return CLASSES
+        return CIFAR10_CLASSES
 
     @property
     def image_size(self) -> tuple[int, int]:
@@ -112,7 +112,7 @@ class CIFAR10C(Suite):
             ''
         """
         there = [part.name for part in self.parts() if part.role == "target" and part.present]
-        record = read_record(self._file(RECORD))
+        record = read_record(self._file(GENERATED_RECORD))
         made = [record[name] for name in there if name in record]
         seeds = sorted({str(entry.get("seed")) for entry in made})
         told = f", seed {' and '.join(seeds)}" if seeds else ""
@@ -173,7 +173,7 @@ class CIFAR10C(Suite):
                 f"{path}: expected whole numbers, a multiple of {NUM_SEVERITIES} of them, "
                 f"found {labels.dtype} {labels.shape}"
             )
-        if labels.min() < 0 or labels.max() >= len(CLASSES):
+        if labels.min() < 0 or labels.max() >= len(CIFAR10_CLASSES):
             raise InputError(f"{path}: labels from {labels.min()} to {labels.max()}; CIFAR-10 has 0 to 9")
         note_count(path, len(labels), NUM_SEVERITIES * NUM_TEST)
         return labels.astype(np.int64)

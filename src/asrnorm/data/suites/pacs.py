@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from asrnorm.core.errors import InputError
 from asrnorm.data.cache import EntryWriter, cache_folder, describe_files, open_entry
-from asrnorm.data.fetch.content import CLASSES
+from asrnorm.data.download.content import PACS_CLASSES
 from asrnorm.data.image import read_images
 from asrnorm.data.image_set import ImageSet, concatenate
 from asrnorm.data.readers import read_listing
@@ -54,7 +54,7 @@ class PACS(Suite):
     @property
     def classes(self) -> tuple[str, ...]:
         """The seven classes in the order of the published labels."""
-        return CLASSES
+        return PACS_CLASSES
 
     @property
     def image_size(self) -> tuple[int, int]:

@@ -12,7 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from asrnorm.core.errors import FetchError, InputError
-from asrnorm.data.fetch.archive import Limits, unpack
+from asrnorm.data.download.archive import Limits, unpack
 from helpers.archive_file import keep, make_tar, make_zip
 
 

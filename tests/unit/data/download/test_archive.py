@@ -12,8 +12,8 @@ from pathlib import Path, PurePosixPath
 import pytest
 
 from asrnorm.core.errors import FetchError, InputError
-from asrnorm.data.fetch import archive as module
-from asrnorm.data.fetch.archive import Limits, is_archive, unpack
+from asrnorm.data.download import archive as module
+from asrnorm.data.download.archive import Limits, is_archive, unpack
 from helpers.archive_file import FILES, keep, make_tar, make_zip
 
 
@@ -87,7 +87,7 @@ def test_a_name_that_leads_outside_is_refused(tmp_path, out, make, name, wanted)
     assert not list(tmp_path.rglob("*evil*"))
 
 
-def test_a_place_that_leads_outside_is_refused_too(tmp_path, out):
+def test_a_chosen_path_that_leads_outside_is_refused_too(tmp_path, out):
     with pytest.raises(InputError, match="outside"):
         unpack(make_zip(tmp_path / "a.zip"), out, lambda name: "../" + PurePosixPath(name).name)
     assert tree(tmp_path / "outer") == {}
@@ -217,7 +217,7 @@ def test_what_is_no_archive_is_said_to_be_none(tmp_path, out, content):
         unpack(path, out, keep)
 
 
-def test_archives_are_known_by_content(tmp_path):
+def test_archives_are_recognized_by_content(tmp_path):
     assert is_archive(make_zip(tmp_path / "a"))
     for mode in ("w:", "w:gz", "w:bz2", "w:xz"):
         assert is_archive(make_tar(tmp_path / "b", mode=mode))

@@ -13,10 +13,8 @@ from urllib.request import Request
 import pytest
 
 from asrnorm.core.errors import FetchError
-from asrnorm.data.fetch import partial_file
-from asrnorm.data.fetch.checksum import matches
-from asrnorm.data.fetch.download import NoMirrorError, Policy, _MirrorError, _receive, _Redirects, download, read_json
-from asrnorm.data.fetch.partial_file import PartialFile
+from asrnorm.data.download import mirrors
+from asrnorm.data.download.mirrors import NoMirrorError, PartialFile, Policy, download, read_json
 from helpers.flaky_server import Page, serve
 
 BODY = random.Random(0).randbytes(1_500_000)
@@ -186,7 +184,7 @@ def test_a_refused_connection_is_one_line(tmp_path):
 
 def test_a_disk_that_is_too_small_is_refused_before_the_first_byte(server, tmp_path, monkeypatch):
     usage = namedtuple("usage", "total used free")
-    monkeypatch.setattr(partial_file.shutil, "disk_usage", lambda _: usage(0, 0, 65 << 20))
+    monkeypatch.setattr(mirrors.shutil, "disk_usage", lambda _: usage(0, 0, 65 << 20))
     server.pages["/a"] = Page(BODY)
     with pytest.raises(FetchError, match=r"file.bin: needs 65 MiB in .* which has 65 MiB free"):
         get(server, tmp_path, "/a")
@@ -237,7 +235,7 @@ def test_a_proxy_whose_name_is_none_is_one_line(tmp_path, monkeypatch):
 def test_a_killed_download_is_resumed_by_the_next_process(server, tmp_path):
     server.pages["/a"] = Page(BODY, pause=0.05)
     script = (
-        "import sys; from pathlib import Path; from asrnorm.data.fetch.download import download;"
+        "import sys; from pathlib import Path; from asrnorm.data.download.mirrors import download;"
         f"download([{server.url('/a')!r}], Path({str(tmp_path / 'file.bin')!r}), digest={SHA!r})"
     )
     source = Path(__file__).parents[4] / "src"
@@ -266,26 +264,65 @@ def test_json_is_read_and_anything_else_is_one_line(server):
             read_json(server.url(path), QUICK)
 
 
-def test_a_checksum_is_the_same_in_capital_letters(tmp_path):
-    path = tmp_path / "file"
-    path.write_bytes(b"abc")
-    digest = hashlib.sha256(b"abc").hexdigest()
-    assert matches(path, f"sha256:{digest}")
-    assert matches(path, f"sha256:{digest.upper()}")
-    assert not matches(path, f"sha256:{digest[:-1]}0")
-
-
 def test_nothing_leads_from_https_down_to_http():
     def follow(before, after):
-        return _Redirects().redirect_request(Request(before), None, 302, "Found", {}, after)
+        return mirrors._Redirects().redirect_request(Request(before), None, 302, "Found", {}, after)
 
-    with pytest.raises(_MirrorError, match="redirects to http"):
+    with pytest.raises(mirrors._MirrorError, match="redirects to http"):
         follow("https://a.example/x", "http://a.example/x")
     assert follow("http://a.example/x", "https://a.example/x").full_url == "https://a.example/x"
     assert follow("https://a.example/x", "https://b.example/x").full_url == "https://b.example/x"
 
 
-def test_a_server_that_announces_nothing_and_sends_too_much_is_left(tmp_path):
-    part = PartialFile(tmp_path / "file.bin")
-    with pytest.raises(_MirrorError, match="sends more bytes than it should"):
-        _receive(io.BytesIO(bytes(11)), part, 0, 10, lambda done, total: None)
+@pytest.mark.parametrize("size", [1000, None])
+def test_a_server_that_announces_nothing_and_sends_too_much_is_left(server, tmp_path, monkeypatch, size):
+    monkeypatch.setattr(mirrors, "MAX_BYTES", 1000)
+    server.pages["/a"] = Page(BODY, lie=-1)
+    with pytest.raises(NoMirrorError, match="more bytes than it should"):
+        get(server, tmp_path, "/a", size=size)
+    assert (tmp_path / "file.bin.part").stat().st_size <= 1000
+    assert not (tmp_path / "file.bin").exists()
+
+
+def test_a_server_that_announces_more_than_any_data_set_is_left(server, tmp_path):
+    server.pages["/a"] = Page(BODY, lie=1 << 40)
+    with pytest.raises(NoMirrorError, match="announces"):
+        get(server, tmp_path, "/a")
+    assert only(tmp_path) == []
+
+
+@pytest.fixture
+def part(tmp_path):
+    return PartialFile(tmp_path / "file.bin")
+
+
+def test_the_validator_counts_for_its_own_url_only(part):
+    part.record("http://a/", {"ETag": '"v1"'})
+    assert part.validator("http://a/") == '"v1"'
+    assert part.validator("http://b/") == ""
+
+
+def test_a_weak_tag_gives_way_to_the_date(part):
+    part.record("http://a/", {"ETag": 'W/"v1"', "Last-Modified": "Mon"})
+    assert part.validator("http://a/") == "Mon"
+    part.record("http://a/", {})
+    assert part.validator("http://a/") == ""
+
+
+@pytest.mark.parametrize("note", ["", "[]", "{", '{"url": "http://a/"}', "null", "\x00"])
+def test_a_damaged_note_is_ignored(part, tmp_path, note):
+    (tmp_path / "file.bin.part.json").write_text(note)
+    assert part.validator("http://a/") == ""
+
+
+def test_installing_gives_the_final_name_and_discarding_leaves_nothing(part, tmp_path):
+    part.path.write_bytes(b"abc")
+    part.record("http://a/", {})
+    assert len(part) == 3
+    part.install()
+    assert [p.name for p in tmp_path.iterdir()] == ["file.bin"]
+    part.path.write_bytes(b"abc")
+    part.record("http://a/", {})
+    part.discard()
+    assert len(part) == 0
+    assert [p.name for p in tmp_path.iterdir()] == ["file.bin"]

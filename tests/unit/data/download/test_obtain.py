@@ -6,16 +6,17 @@ import os
 import zipfile
 from collections import namedtuple
 from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from asrnorm.core.errors import FetchError, InputError
-from asrnorm.data.fetch import catalog
-from asrnorm.data.fetch import obtain as module
-from asrnorm.data.fetch.check import check
-from asrnorm.data.fetch.download import Policy
-from asrnorm.data.fetch.obtain import obtain, obtain_from_archive
+from asrnorm.data.download import catalog, mirrors
+from asrnorm.data.download import obtain as module
+from asrnorm.data.download.mirrors import Policy
+from asrnorm.data.download.obtain import obtain, obtain_from_archive
+from asrnorm.data.download.verify import check
 from helpers.flaky_server import Page, serve
 from helpers.toy_set import FILES, TAR, pack, toy_set
 
@@ -71,6 +72,14 @@ def test_only_what_is_missing_is_fetched(server, root):
     assert tree(root) == WHOLE
 
 
+def test_a_mirror_of_a_present_file_is_not_asked(server, root):
+    (root / "toy").mkdir(parents=True)
+    (root / "toy" / "two.bin").write_bytes(FILES["two.bin"])
+    server.pages |= {"/two.bin.gz": Page(gzip.compress(FILES["two.bin"], mtime=0)), "/toy.tar.gz": Page(TAR)}
+    obtain("toy", root, policy=QUICK)
+    assert [path for path, _ in server.requests] == ["/gone", "/toy.tar.gz"]
+
+
 def test_a_damaged_file_is_fetched_again(server, root):
     server.pages["/toy.tar.gz"] = Page(TAR)
     (root / "toy").mkdir(parents=True)
@@ -85,7 +94,7 @@ def test_another_layout_will_do(server, root):
     assert [row.file for row in rows] == ["toy-other/all.bin"]
 
 
-def test_without_network_one_line_names_file_place_and_public_name(server, root):
+def test_without_network_one_line_names_the_file_its_folder_and_its_public_name(server, root):
     with pytest.raises(FetchError) as caught:
         obtain("toy", root, policy=QUICK)
     line = str(caught.value)
@@ -103,7 +112,7 @@ def test_without_network_one_line_names_file_place_and_public_name(server, root)
     assert tree(root) == {}
 
 
-def test_the_registry_comes_first_and_its_failure_is_told(server, root, monkeypatch):
+def test_packages_come_first_and_their_failure_is_told(server, root, monkeypatch):
     def package(name, folder, progress):
         if name == "npm:broken@1":
             raise FetchError("broken@1: npm is not installed")
@@ -112,23 +121,23 @@ def test_the_registry_comes_first_and_its_failure_is_told(server, root, monkeypa
         return path
 
     monkeypatch.setattr(module, "get_package", package)
-    monkeypatch.setitem(catalog.CATALOG, "toy", toy_set(server.url, registry=("npm:broken@1",)))
+    monkeypatch.setitem(catalog.CATALOG, "toy", toy_set(server.url, packages=("npm:broken@1",)))
     with pytest.raises(FetchError, match="npm is not installed; 127"):
         obtain("toy", root, policy=QUICK)
     server.requests.clear()
-    monkeypatch.setitem(catalog.CATALOG, "toy", toy_set(server.url, registry=("npm:broken@1", "npm:toy@1")))
+    monkeypatch.setitem(catalog.CATALOG, "toy", toy_set(server.url, packages=("npm:broken@1", "npm:toy@1")))
     obtain("toy", root, policy=QUICK)
     assert server.requests == []
     assert tree(root) == WHOLE
 
 
-def test_a_package_with_other_bytes_is_refused_and_nothing_is_placed(server, root, monkeypatch):
+def test_a_package_with_other_bytes_is_refused_and_nothing_is_installed(server, root, monkeypatch):
     def package(name, folder, progress):
         (folder / "toy.tgz").write_bytes(pack({**FILES, "one.bin": b"x" * len(FILES["one.bin"])}))
         return folder / "toy.tgz"
 
     monkeypatch.setattr(module, "get_package", package)
-    monkeypatch.setitem(catalog.CATALOG, "toy", toy_set(server.url, registry=("npm:toy@1",), sources=()))
+    monkeypatch.setitem(catalog.CATALOG, "toy", toy_set(server.url, packages=("npm:toy@1",), sources=()))
     with pytest.raises(FetchError, match=r"toy/one\.bin: SHA256 differs from the published one"):
         obtain("toy", root, policy=QUICK)
     assert tree(root) == {}
@@ -202,7 +211,7 @@ def test_a_refused_archive_does_not_stay(server, root):
 
 def test_a_small_disk_is_refused_in_one_line(server, root, monkeypatch):
     usage = namedtuple("usage", "total used free")
-    monkeypatch.setattr(module.shutil, "disk_usage", lambda _: usage(0, 0, 1 << 20))
+    monkeypatch.setattr(mirrors.shutil, "disk_usage", lambda _: usage(0, 0, 1 << 20))
     with pytest.raises(FetchError, match=r"needs 6\d MiB in .* which has 1 MiB free"):
         obtain("toy", root, policy=QUICK)
 
@@ -227,7 +236,7 @@ def given(tmp_path, name, data):
 
 
 @pytest.mark.parametrize("name", ["toy.tar.gz", "toy(1).tar.gz", "renamed"])
-def test_an_archive_of_the_users_is_placed_under_any_name(server, tmp_path, root, name):
+def test_an_archive_of_the_users_is_installed_under_any_name(server, tmp_path, root, name):
     rows = obtain_from_archive("toy", given(tmp_path, name, TAR), root)
     assert [row.state for row in rows] == ["present"] * 2
     assert tree(root) == WHOLE
@@ -245,13 +254,13 @@ def test_another_archive_with_the_right_files_will_do(server, tmp_path, root):
 
 
 @pytest.mark.parametrize("name", ["one.bin", "one (2).bin", "whatever"])
-def test_a_file_itself_is_known_by_its_checksum(server, tmp_path, root, name):
+def test_a_file_itself_is_recognized_by_its_checksum(server, tmp_path, root, name):
     rows = obtain_from_archive("toy", given(tmp_path, name, FILES["one.bin"]), root)
     assert [row.file for row in rows] == ["toy/one.bin"]
     assert tree(root) == {"toy/one.bin": FILES["one.bin"]}
 
 
-def test_a_copy_with_other_bytes_is_taken_by_name_where_its_content_is_right(server, tmp_path, root):
+def test_a_copy_with_other_bytes_is_accepted_by_name_if_its_content_is_right(server, tmp_path, root):
     rows = obtain_from_archive("toy", given(tmp_path, "two.bin", b"x" * len(FILES["two.bin"])), root)
     assert rows[0].detail == "a copy"
 
@@ -270,7 +279,7 @@ def test_a_copy_with_other_bytes_is_taken_by_name_where_its_content_is_right(ser
     ],
     ids=["other bytes", "short", "short, no checksum", "cut archive", "wrong member", "no member", "page", "empty"],
 )
-def test_a_wrong_file_is_one_line_and_nothing_is_placed(server, tmp_path, root, name, data, words):
+def test_a_wrong_file_is_one_line_and_nothing_is_installed(server, tmp_path, root, name, data, words):
     with pytest.raises(InputError, match=words) as caught:
         obtain_from_archive("toy", given(tmp_path, name, data), root)
     assert "\n" not in str(caught.value)
@@ -299,7 +308,7 @@ REAL = pytest.mark.skipif("ASRNORM_DATA" not in os.environ, reason="ASRNORM_DATA
 @pytest.mark.network
 @pytest.mark.parametrize("name", ["mnist", "cifar10", "frost"])
 def test_the_registries_give_the_published_files(name, tmp_path, monkeypatch):
-    monkeypatch.setitem(catalog.CATALOG, name, _without_mirrors(catalog.CATALOG[name]))
+    monkeypatch.setitem(catalog.CATALOG, name, replace(catalog.CATALOG[name], sources=()))
     try:
         rows = obtain(name, tmp_path)
     except FetchError as error:
@@ -316,26 +325,8 @@ def test_the_registries_give_the_published_files(name, tmp_path, monkeypatch):
 @REAL
 @pytest.mark.data
 @pytest.mark.parametrize("name", ["mnist", "usps", "svhn", "mnist_m", "cifar10", "pacs", "resnet18"])
-def test_the_real_files_are_found_right(name):
+def test_the_real_files_are_verified(name):
     rows = check(Path(os.environ["ASRNORM_DATA"]), [name])
     if all(row.state == "missing" for row in rows):
         pytest.skip(f"{name} is not under ASRNORM_DATA")
     assert {row.state for row in rows} == {"present"}
-
-
-def _without_mirrors(entry):
-    from dataclasses import replace
-
-    return replace(entry, sources=())
-
-
-def test_a_mirror_of_what_is_there_already_is_not_asked(tmp_path, monkeypatch):
-    for name in [name for name in os.environ if name.lower().endswith("_proxy")]:
-        monkeypatch.delenv(name)
-    (tmp_path / "toy").mkdir()
-    (tmp_path / "toy" / "two.bin").write_bytes(FILES["two.bin"])
-    with serve() as server:
-        monkeypatch.setitem(catalog.CATALOG, "toy", toy_set(server.url))
-        server.pages |= {"/two.bin.gz": Page(gzip.compress(FILES["two.bin"], mtime=0)), "/toy.tar.gz": Page(TAR)}
-        obtain("toy", tmp_path, policy=Policy(timeout=5, attempts=2, pause=0.01))
-        assert [path for path, _ in server.requests] == ["/gone", "/toy.tar.gz"]

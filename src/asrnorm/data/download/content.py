@@ -1,0 +1,204 @@
+"""Checksums, and checks of content for copies whose bytes differ from the published ones.
+
+A copy may be recompressed, converted or generated. Each content check returns one phrase for the table of
+`asrnorm data check`, or raises `InputError` with what is wrong.
+"""
+
+import hashlib
+import json
+import platform
+from collections import Counter
+from collections.abc import Callable, Iterable
+from pathlib import Path
+from typing import Any
+
+from asrnorm.core.errors import InputError, first_line
+from asrnorm.data.readers import open_npy, read_listing
+
+PACS_CLASSES = ("dog", "elephant", "giraffe", "guitar", "horse", "house", "person")
+PRESENT, MISSING, DAMAGED = "present", "missing", "damaged"
+GENERATED_RECORD = "generated.json"
+"""Written next to generated arrays of CIFAR-10-C, with the checksum and the seed of each."""
+EXACT_CORRUPTIONS = frozenset(
+    ("brightness", "contrast", "defocus_blur", "gaussian_blur", "pixelate", "saturate", "zoom_blur", "labels")
+)
+"""Deterministic; generation gives the published bits on x86-64 with the pinned library versions."""
+_CHUNK = 1 << 20
+
+
+def checksums(path: Path, algorithms: Iterable[str]) -> set[str]:
+    """Return the checksums of a file as `algorithm:hex`, computed in one pass.
+
+    Example:
+        >>> import tempfile
+        >>> with tempfile.TemporaryDirectory() as folder:
+        ...     file = Path(folder) / "empty"
+        ...     _ = file.write_bytes(b"")
+        ...     checksums(file, ["md5"])
+        {'md5:d41d8cd98f00b204e9800998ecf8427e'}
+    """
+    # MD5 and SHA-1 are what many sets publish: they guard against damage here, not against an attacker.
+    hashes = {name: hashlib.new(name, usedforsecurity=False) for name in algorithms}
+    with path.open("rb") as stream:
+        while chunk := stream.read(_CHUNK):
+            for state in hashes.values():
+                state.update(chunk)
+    return {f"{name}:{state.hexdigest()}" for name, state in hashes.items()}
+
+
+def algorithm_of(digest: str) -> str:
+    """Return the algorithm of an `algorithm:hex` string.
+
+    Example:
+        >>> algorithm_of("sha256:00ff")
+        'sha256'
+    """
+    return digest.partition(":")[0]
+
+
+def matches(path: Path, digest: str) -> bool:
+    """Return whether the file has this `algorithm:hex` checksum."""
+    return digest.lower() in checksums(path, [algorithm_of(digest)])
+
+
+def count_samples(path: Path, *, read: Callable[[Path], Any], count: int, noun: str = "images") -> str:
+    """Check that a file which `read` turns into images and labels holds `count` of them."""
+    found = len(read(path)[1])
+    if found != count:
+        raise InputError(f"{path.name}: {found} {noun}, {count} expected")
+    return f"{count} {noun}; not the published bytes"
+
+
+def mnist_m_labels(path: Path, *, images: int) -> str:
+    """Check the labels of MNIST-M: `images` lines of a file name and a digit."""
+    found = len(set(read_listing(path, labels=range(10))))
+    if found != images:
+        raise InputError(f"{path.name}: {found} labelled images, {images} expected")
+    return f"{images} labels"
+
+
+def mnist_m_folder(path: Path, *, images: int) -> str:
+    """Check that the folder of one MNIST-M split holds the images in the list of labels next to it."""
+    listing = path.with_name(path.name + "_labels.txt")
+    mnist_m_labels(listing, images=images)
+    _check_images(path, {name for name, _ in read_listing(listing, labels=range(10))})
+    return f"{images} images"
+
+
+def pacs_domain(path: Path, *, counts: tuple[int, ...]) -> str:
+    """Check one domain of PACS: the number of images per class, and every file that the kfold lists name."""
+    found = []
+    for name in PACS_CLASSES:
+        folder = path / name
+        entries = folder.iterdir() if folder.is_dir() else ()
+        files = {entry.name for entry in entries if entry.is_file() and not entry.name.startswith(".")}
+        _check_images(folder, files)
+        found.append(len(files))
+    per_class = list(zip(PACS_CLASSES, found, counts, strict=True))
+    if wrong := [f"{name} {have} of {want}" for name, have, want in per_class if have != want]:
+        raise InputError(f"{path.name}: {', '.join(wrong)}")
+    lists = sorted((path.parent / "splits").glob(f"{path.name}_*_kfold.txt"))
+    listed = {name for file in lists for name, _ in read_listing(file, labels=range(1, len(PACS_CLASSES) + 1))}
+    if absent := [name for name in sorted(listed) if not (path.parent / name).is_file()]:
+        raise InputError(f"{path.name}: {len(absent)} listed files are missing, the first {absent[0]}")
+    by_class = ", ".join(f"{name} {count}" for name, count, _ in per_class)
+    return f"{sum(found)} images ({by_class})" + ("" if lists else "; no kfold lists to compare with")
+
+
+def _check_images(folder: Path, names: set[str]) -> None:
+    for name in sorted(names):
+        problem = _image_problem(folder / name)
+        if problem:
+            raise InputError(f"{folder.name}/{name}: {problem}")
+
+
+def _image_problem(path: Path) -> str:
+    """Return what is wrong with an image file, judged by its first and last bytes: decoding all would take minutes."""
+    try:
+        size = path.stat().st_size
+        with path.open("rb") as stream:
+            head = stream.read(16)
+            stream.seek(max(0, size - 12))
+            tail = stream.read()
+    except OSError as error:
+        return "missing" if isinstance(error, FileNotFoundError) else first_line(error)
+    if head.startswith(b"\x89PNG\r\n\x1a\n"):
+        return "" if b"IEND" in tail else "cut short"
+    if head[:4] == b"RIFF" and head[8:12] == b"WEBP":
+        return "" if size >= 8 + int.from_bytes(head[4:8], "little") else "cut short"
+    return "" if head.startswith((b"\xff\xd8\xff", b"GIF8", b"BM")) else "not an image"
+
+
+def resnet18_keys(path: Path) -> str:
+    """Check that a weight file holds a ResNet-18 backbone, and say what else it holds."""
+    try:
+        shapes = _safetensors_shapes(path) if path.suffix == ".safetensors" else _torch_shapes(path)
+    except Exception as error:  # both libraries raise anything on damaged files
+        raise InputError(f"{path.name}: cannot be read as weights ({first_line(error)})") from error
+    kinds = Counter(key.rpartition(".")[2] for key in shapes)
+    if shapes.get("conv1.weight") != (64, 3, 7, 7) or shapes.get("layer4.1.conv2.weight") != (512, 512, 3, 3):
+        raise InputError(f"{path.name}: not a ResNet-18 with torchvision's key names")
+    running = "with" if kinds["running_mean"] == 20 else "without"
+    head = "with" if "fc.weight" in shapes else "without"
+    return f"{len(shapes)} tensors, {running} running statistics, {head} fc"
+
+
+def _safetensors_shapes(path: Path) -> dict[str, tuple[int, ...]]:
+    from safetensors import safe_open
+
+    with safe_open(path, framework="np") as file:
+        return {key: tuple(file.get_slice(key).get_shape()) for key in file.keys()}  # noqa: SIM118
+
+
+def _torch_shapes(path: Path) -> dict[str, tuple[int, ...]]:
+    import torch
+
+    state: Any = torch.load(path, map_location="cpu", weights_only=True)
+    return {key: tuple(value.shape) for key, value in state.items()}
+
+
+def cifar10c_array(path: Path, *, digest: str, shape: tuple[int, ...]) -> tuple[str, str]:
+    """Return state and detail of one `.npy` file of CIFAR-10-C: published or generated, and how close to published."""
+    try:
+        array = open_npy(path)
+    except InputError as error:
+        return DAMAGED, str(error)
+    if (array.shape, str(array.dtype)) != (shape, "uint8"):
+        return DAMAGED, f"{path.name}: {array.shape} {array.dtype}, {shape} uint8 expected"
+    name = path.name.removesuffix(".npy")
+    record = read_record(path.with_name(GENERATED_RECORD)).get(name)
+    (md5,) = checksums(path, ["md5"])
+    recorded = record is not None and f"md5:{record.get('md5')}" == md5
+    if md5 == digest:
+        made = "generated, deterministic, " if recorded else ""
+        return PRESENT, f"{made}equal to the published array (MD5)"
+    if record is None:
+        distance = _distance(name, platform.machine())
+        return PRESENT, f"not the published array, nor recorded as generated here; {distance}"
+    if not recorded:
+        return DAMAGED, "changed since it was generated (MD5): remove it and generate it again"
+    how = f"generated with seed {record.get('seed')}" if _is_random(name) else "generated, deterministic"
+    return PRESENT, f"{how}; {_distance(name, str(record.get('machine') or platform.machine()))}"
+
+
+def _is_random(name: str) -> bool:
+    return name not in EXACT_CORRUPTIONS and name != "jpeg_compression"
+
+
+def _distance(name: str, machine: str) -> str:
+    if _is_random(name):
+        return "random, so like the published one in distribution only"
+    if name == "jpeg_compression":
+        return "libjpeg-turbo differs from the published array's libjpeg by about one grey level"
+    if machine.lower() not in ("x86_64", "amd64"):
+        return f"on {machine} equal to the published one within one grey level, to the bit only on x86-64"
+    return "the pinned library versions give the published bits on x86-64: generate it again with those"
+
+
+def read_record(path: Path) -> dict[str, dict[str, Any]]:
+    """Return the entries of a `generated.json` by array; empty if the file is missing or unreadable."""
+    try:
+        files = json.loads(path.read_text("utf-8"))["files"]
+        return {name: dict(entry) for name, entry in files.items()}
+    except (OSError, ValueError, KeyError, TypeError, AttributeError):
+        return {}

