@@ -1,4 +1,4 @@
-"""Running what a study lacks: on this machine or on many, started again as often as need be."""
+"""Run what a study lacks, on this machine, a Ray cluster or Slurm."""
 
 from asrnorm.launch.jobs import Ended as Ended
 from asrnorm.launch.jobs import Executor as Executor

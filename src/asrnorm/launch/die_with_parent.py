@@ -1,7 +1,7 @@
-"""A command that does not outlive the process that started it, not even where that one is killed by SIGKILL.
+"""Script that runs a command which dies with its parent process, even one killed by SIGKILL.
 
-Run as a file: `python leash.py PARENT COMMAND...`. On Linux the kernel is asked to kill this process with its parent,
-and the process becomes the command. Elsewhere it stays beside the command and looks after it.
+Usage: `python die_with_parent.py PARENT COMMAND...`. On Linux the kernel kills this process with its parent, and the
+process becomes the command. Elsewhere it stays alive beside the command and watches the parent.
 """
 
 import ctypes
@@ -12,20 +12,20 @@ import sys
 import time
 
 _PR_SET_PDEATHSIG = 1
-_SECONDS = 0.5  # between two looks at the parent
+_SECONDS = 0.5  # between two polls of the parent
 
 
 def main(parent: int, command: list[str]) -> int:
     """Become the command, or run it, for as long as the parent lives; return its exit status."""
     if sys.platform == "linux" and ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL) == 0:
-        if os.getppid() == parent:  # else it died before the kernel was asked
+        if os.getppid() == parent:  # otherwise the parent has died already
             os.execv(command[0], command)
         return 1
     return watch(parent, command)
 
 
 def watch(parent: int, command: list[str]) -> int:
-    """Run the command, pass on SIGTERM and SIGINT, and kill it when the parent has gone."""
+    """Run the command, forward SIGTERM and SIGINT, and kill it once the parent is gone."""
     child = subprocess.Popen(command)
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, lambda received, frame: child.send_signal(received))  # noqa: ARG005

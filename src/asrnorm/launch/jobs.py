@@ -1,8 +1,6 @@
-"""A job: one run with all that is to be made of it, and which of that is there already.
+"""A job: one run with its evaluations and analyses, what is missing of it, and how it is executed.
 
-What runs jobs: the contract, and how a job ends.
-
-The work on one job: its commands one after the other, each a process of its own, their words in `launch.log`.
+Each command of a job is a process of its own that writes to `launch.log` in the run folder.
 """
 
 import json
@@ -25,18 +23,18 @@ from asrnorm.studies.store import holds_result
 if TYPE_CHECKING:
     from asrnorm.studies.plan import Plan
 
-# How `asrnorm evaluate` is asked for each analysis.
+# Option of `asrnorm evaluate` for each analysis.
 _ANALYSIS_WORDS = {"statistics": "--statistics"}
 
 
 @dataclass(frozen=True)
-class Piece:
-    """A command that leaves one file.
+class Command:
+    """A command of a job, and the file it writes.
 
     Attributes:
-        label: what it is called on the screen.
-        words: after `asrnorm`.
-        product: what is there when it is done.
+        label: name on the screen.
+        words: arguments after `asrnorm`.
+        product: the file that exists once the command is done.
     """
 
     label: str
@@ -46,16 +44,16 @@ class Piece:
 
 @dataclass(frozen=True, kw_only=True)
 class Job:
-    """One run, how it is scored again afterwards, and what else is made of it.
+    """One run with its further evaluations and analyses.
 
     Attributes:
-        folder: of the run.
+        folder: the run folder.
         evaluations: each leaves `evaluations/<name>.json`.
         analyses: keys of `ANALYSIS_FILES`.
-        kept: labels of the pieces that kept results stand for.
-        may_diverge: a loss that is not finite is an outcome, kept in `DIVERGENCE_FILE`; nothing more is made of it.
-        module: what `python -m` runs; another than `asrnorm` may register things of its own first.
-        imports: modules that each command imports first (`--import`).
+        kept: labels of commands whose results are kept in `results/`.
+        may_diverge: a non-finite loss is a valid outcome, recorded in `DIVERGENCE_FILE`; nothing else runs after it.
+        module: the module that `python -m` runs; one other than `asrnorm` may register its own entries first.
+        imports: modules each command imports first (`--import`).
     """
 
     config: RunConfig
@@ -72,54 +70,54 @@ class Job:
 
     @property
     def name(self) -> str:
-        """The name of its folder, which is unique."""
+        """Name of the run folder, unique among jobs."""
         return self.folder.name
 
-    def pieces(self) -> tuple[Piece, ...]:
-        """Return the commands of the job in their order; all but the first need the first."""
+    def commands(self) -> tuple[Command, ...]:
+        """Return the commands of the job in order; the first trains, the others need its result."""
         device = () if self.config.device == "auto" else ("--set", f"device={self.config.device}")
         own = tuple(word for name in self.imports for word in ("--import", name))
-        place = str(self.folder)
-        words = ("train", "--config", str(self.folder / "launch.yaml"), "--out", place, *own)
-        pieces = [Piece("train", words, self.folder / "result.json")]
+        folder = str(self.folder)
+        words = ("train", "--config", str(self.folder / "launch.yaml"), "--out", folder, *own)
+        commands = [Command("train", words, self.folder / "result.json")]
         for evaluation in self.evaluations:
             changes = tuple(word for item in evaluation.overrides.items() for word in ("--set", _assignment(*item)))
             product = self.folder / "evaluations" / f"{evaluation.name}.json"
-            words = ("evaluate", place, "--as", evaluation.name, "--renew", *device, *changes, *own)
-            pieces.append(Piece(evaluation.name, words, product))
+            words = ("evaluate", folder, "--as", evaluation.name, "--renew", *device, *changes, *own)
+            commands.append(Command(evaluation.name, words, product))
         for analysis in self.analyses:
-            words = ("evaluate", place, _ANALYSIS_WORDS[analysis], *device, *own)
-            pieces.append(Piece(analysis, words, self.folder / ANALYSIS_FILES[analysis]))
-        return tuple(pieces)
+            words = ("evaluate", folder, _ANALYSIS_WORDS[analysis], *device, *own)
+            commands.append(Command(analysis, words, self.folder / ANALYSIS_FILES[analysis]))
+        return tuple(commands)
 
-    def missing(self) -> tuple[Piece, ...]:
-        """Return the pieces whose products are not there; none where the run is one that diverged, and may."""
+    def missing(self) -> tuple[Command, ...]:
+        """Return the commands whose files do not exist yet; none after an accepted divergence."""
         if self.has_diverged():
             return ()
         hashes = {evaluation.name: self._hash_of(evaluation.overrides) for evaluation in self.evaluations}
         hashes["train"] = content_hash(self.config)
-        pieces = [piece for piece in self.pieces() if piece.label not in self.kept]
-        return tuple(piece for piece in pieces if not _is_there(piece, hashes.get(piece.label)))
+        commands = [command for command in self.commands() if command.label not in self.kept]
+        return tuple(command for command in commands if not _is_done(command, hashes.get(command.label)))
 
     @property
     def is_kept(self) -> bool:
-        """Whether the kept results stand for the run, whose folder is gone."""
+        """Whether the result of the run is kept in `results/`."""
         return "train" in self.kept
 
     def has_diverged(self) -> bool:
-        """Tell whether the run has ended with a loss that is not finite, where that is an outcome."""
-        if (self.folder / "result.json").is_file():  # tried again, it has come to an end
+        """Tell whether the run ended with a non-finite loss and may do so."""
+        if (self.folder / "result.json").is_file():  # a later attempt finished
             return False
         return self.may_diverge and (self.folder / DIVERGENCE_FILE).is_file()
 
     def is_busy(self) -> bool:
-        """Tell whether another process, here or on a machine that shares the folder, is at work on the run."""
+        """Tell whether another process, on this machine or one that shares the folder, works on the run."""
         try:
             with (self.folder / ".lock").open("rb") as lock:
                 take_lock(lock, shared=True)
         except BlockingIOError:
             return True
-        except OSError:  # no such folder yet
+        except OSError:  # the folder does not exist yet
             return False
         return False
 
@@ -128,10 +126,10 @@ class Job:
 
 
 def gather_jobs(*plans: "Plan", imports: tuple[str, ...] = ()) -> tuple[Job, ...]:
-    """Return a job for every run folder of the plans, with the evaluations and analyses that their tasks ask for.
+    """Return a job for every run folder of the plans, with the evaluations and analyses of their tasks.
 
     Args:
-        plans: what studies need; a run that several of them need is one job.
+        plans: plans of studies; a run that several of them need becomes one job.
         imports: see `Job`.
     """
     jobs: dict[Path, Job] = {}
@@ -143,7 +141,7 @@ def gather_jobs(*plans: "Plan", imports: tuple[str, ...] = ()) -> tuple[Job, ...
 
 def _jobs_of(plan: "Plan", imports: tuple[str, ...]) -> dict[Path, Job]:
     jobs: dict[Path, Job] = {}
-    for task in plan.tasks:  # a run comes before what is made of it
+    for task in plan.tasks:  # a run comes before its evaluations
         if task.kind == "run":
             may_diverge = task.spec.may_diverge
             new = Job(config=task.config, folder=task.folder, may_diverge=may_diverge, imports=imports)
@@ -160,12 +158,12 @@ def _jobs_of(plan: "Plan", imports: tuple[str, ...]) -> dict[Path, Job]:
 
 
 def _join(one: Job, other: Job) -> Job:
-    """Return the job of a run that two studies need, each in its way."""
+    """Return the union of two jobs of the same run."""
     return replace(
         one,
         evaluations=(*one.evaluations, *(extra for extra in other.evaluations if extra not in one.evaluations)),
         analyses=tuple(dict.fromkeys((*one.analyses, *other.analyses))),
-        # Where one has to train it, since what it needs of it is not kept, everything is made of that training.
+        # If one of them has to train, everything is computed from that training.
         kept=one.kept | other.kept if one.is_kept == other.is_kept else frozenset(),
         may_diverge=one.may_diverge or other.may_diverge,
     )
@@ -175,9 +173,9 @@ def _assignment(name: str, value: Any) -> str:
     return f"{name}={value if isinstance(value, str) else json.dumps(value)}"
 
 
-def _is_there(piece: Piece, config_hash: str | None) -> bool:
-    # An evaluation of that name may be of an earlier study, under another config.
-    return piece.product.is_file() if config_hash is None else holds_result(piece.product, config_hash)
+def _is_done(command: Command, config_hash: str | None) -> bool:
+    # An evaluation of that name may come from an earlier study with another config.
+    return command.product.is_file() if config_hash is None else holds_result(command.product, config_hash)
 
 
 Status = Literal["done", "failed", "stopped", "busy", "lost"]
@@ -188,8 +186,8 @@ class Ended:
     """How a job ended.
 
     Attributes:
-        status: `busy` where another process is at work on it; `lost` where the machine it was on is gone.
-        error: one line, where it failed or was lost.
+        status: `busy` if another process works on it; `lost` if its machine is gone.
+        error: one line, for a job that failed or was lost.
     """
 
     job: Job
@@ -198,49 +196,51 @@ class Ended:
 
 
 class Executor(Protocol):
-    """A place where jobs run, several at once."""
+    """Runs jobs, several at once."""
 
     def slots(self) -> int:
-        """Return how many jobs it can run at once; it may grow and shrink."""
+        """Return how many jobs it can run at once; this may change over time."""
 
     def submit(self, job: Job) -> None:
-        """Begin a job."""
+        """Start a job."""
 
     def collect(self) -> list[Ended]:
         """Return the jobs that have ended since the last call, without waiting."""
 
     def stop(self, *, at_once: bool = False) -> None:
-        """Tell all jobs to stop: after a checkpoint, or at once."""
+        """Stop all jobs: after a checkpoint, or at once."""
 
     def close(self) -> None:
-        """Leave nothing behind."""
+        """Release all resources."""
 
 
-# What a worker is to do: go on, stop after a checkpoint, stop at once.
-Wish = Literal["go on", "stop", "stop at once"]
+# What a worker should do now: continue, stop after a checkpoint, or stop at once.
+Request = Literal["continue", "stop", "stop at once"]
 
 LOG = "launch.log"
 _LOCK = ".launch.lock"
-_SECONDS = 0.1  # between two looks at a process
+_SECONDS = 0.1  # between two polls of a process
 _LONGEST = 300  # characters of an error line
 _FORWARDED = ("ASRNORM_DATA", "ASRNORM_CACHE", BACKEND_VARIABLE, DEVICE_VARIABLE, "ASRNORM_COMMIT", "PYTHONPATH")
-_LEASH = str(Path(__file__).with_name("die_with_parent.py"))
+_DIE_WITH_PARENT = (sys.executable, "-I", "-S", str(Path(__file__).with_name("die_with_parent.py")))
 
 
-def work(job: Job, environment: Mapping[str, str], wish: Callable[[], Wish], place: Path | None = None) -> Ended:
-    """Do what is missing of a job, and say how it ended; nothing is raised.
+def execute(
+    job: Job, environment: Mapping[str, str], request: Callable[[], Request], directory: Path | None = None
+) -> Ended:
+    """Run the missing commands of a job and return how it ended; errors are returned, never raised.
 
     Args:
-        job: what to do.
-        environment: of the processes.
-        wish: asked a few times a second.
-        place: the working directory of the processes.
+        job: the job.
+        environment: environment variables of the processes.
+        request: called a few times a second; says whether to continue.
+        directory: working directory of the processes.
     """
     try:
         job.folder.mkdir(parents=True, exist_ok=True)
-        with (job.folder / _LOCK).open("ab") as lock:  # against other launches, for evaluations too
+        with (job.folder / _LOCK).open("ab") as lock:  # keeps other launches out, for evaluations too
             take_lock(lock)
-            return _work(job, environment, wish, place)
+            return _execute(job, environment, request, directory)
     except BlockingIOError:
         return Ended(job, "busy")
     except (AsrnormError, OSError) as error:
@@ -248,45 +248,45 @@ def work(job: Job, environment: Mapping[str, str], wish: Callable[[], Wish], pla
 
 
 def forwarded(*, on_gpu: bool = False) -> tuple[dict[str, str], str]:
-    """Return what `work_there` is to know of this process: where data and code lie, and its working directory.
+    """Return what `execute_remotely` needs from this process: environment variables and the working directory.
 
     Args:
-        on_gpu: the job was given a GPU, and must not turn to the CPU where that cannot be used.
+        on_gpu: the job has a GPU and must not fall back to the CPU.
     """
     known = {name: os.environ[name] for name in _FORWARDED if name in os.environ}
     return {DEVICE_VARIABLE: "cuda", **known} if on_gpu else known, str(Path.cwd())
 
 
-def work_there(job: Job, environment: Mapping[str, str], place: str) -> Ended:
-    """Do a job on another machine, whose own settings go before those of the one that launched it."""
-    folder = Path(place)
-    return work(job, {**environment, **os.environ}, lambda: "go on", folder if folder.is_dir() else None)
+def execute_remotely(job: Job, environment: Mapping[str, str], directory: str) -> Ended:
+    """Execute a job on another machine, whose own environment variables take precedence over those forwarded."""
+    folder = Path(directory)
+    return execute(job, {**environment, **os.environ}, lambda: "continue", folder if folder.is_dir() else None)
 
 
-def _work(job: Job, environment: Mapping[str, str], wish: Callable[[], Wish], place: Path | None) -> Ended:
+def _execute(job: Job, environment: Mapping[str, str], request: Callable[[], Request], directory: Path | None) -> Ended:
     failed: str | None = None
-    for piece in job.missing():
-        if wish() != "go on":
+    for command in job.missing():
+        if request() != "continue":
             return Ended(job, "stopped")
-        if piece.label == "train":
+        if command.label == "train":
             if job.is_busy():
                 return Ended(job, "busy")
             _write_config(job)
-        error = _run(job, piece, environment, wish, place)
+        error = _run(job, command, environment, request, directory)
         if error is not None and job.has_diverged():
             return Ended(job, "done")
-        if error is not None and piece.label == "train" and job.is_busy():  # by a command of its own, meanwhile
+        if error is not None and command.label == "train" and job.is_busy():  # another process has just taken it
             return Ended(job, "busy")
-        if error is not None and wish() != "go on":
+        if error is not None and request() != "continue":
             return Ended(job, "stopped", error)
-        if error is not None and piece.label == "train":
+        if error is not None and command.label == "train":
             return Ended(job, "failed", error)
-        failed = failed or error  # what else is made of the run does not need this piece
+        failed = failed or error  # the other commands do not need this one
     if failed:
         return Ended(job, "failed", failed)
     left = job.missing()
     if left:
-        return Ended(job, "failed", f"{left[0].label} ended well but left no {left[0].product.name} for this config")
+        return Ended(job, "failed", f"{left[0].label} succeeded but wrote no {left[0].product.name} for this config")
     return Ended(job, "done")
 
 
@@ -296,55 +296,59 @@ def _write_config(job: Job) -> None:
 
 
 def _run(
-    job: Job, piece: Piece, environment: Mapping[str, str], wish: Callable[[], Wish], place: Path | None
+    job: Job,
+    command: Command,
+    environment: Mapping[str, str],
+    request: Callable[[], Request],
+    directory: Path | None,
 ) -> str | None:
-    """Run one command; return its error line, `None` where it ended well."""
+    """Run one command; return its error line, or `None` on success."""
     with (job.folder / LOG).open("ab") as log:
         start = log.tell()
-        log.write(f"# {time.strftime('%Y-%m-%d %H:%M:%S')} {os.uname().nodename}: {piece.label}\n".encode())
+        log.write(f"# {time.strftime('%Y-%m-%d %H:%M:%S')} {os.uname().nodename}: {command.label}\n".encode())
         log.flush()
-        # A session of its own: Ctrl-C on the terminal is for the launcher, which tells each process once.
+        # A session of its own: Ctrl-C on the terminal reaches only the launcher, which signals each process once.
         process = subprocess.Popen(
-            [sys.executable, "-I", "-S", _LEASH, str(os.getpid()), sys.executable, "-m", job.module, *piece.words],
+            [*_DIE_WITH_PARENT, str(os.getpid()), sys.executable, "-m", job.module, *command.words],
             stdin=subprocess.DEVNULL,
             stdout=log,
             stderr=log,
             env=dict(environment),
-            cwd=place,
+            cwd=directory,
             start_new_session=True,
         )
         try:
-            _wait(process, wish)
-        finally:  # an exception, such as the KeyboardInterrupt by which Ray cancels
+            _wait(process, request)
+        finally:  # for instance after the KeyboardInterrupt by which Ray cancels a task
             if process.poll() is None:
                 process.terminate()
                 process.wait()
     return None if process.returncode == 0 else describe_failure(job.folder / LOG, start, process.returncode)
 
 
-def _wait(process: "subprocess.Popen[bytes]", wish: Callable[[], Wish]) -> None:
-    told = False
+def _wait(process: "subprocess.Popen[bytes]", request: Callable[[], Request]) -> None:
+    terminated = False
     while True:
         try:
             process.wait(_SECONDS)
         except subprocess.TimeoutExpired:
-            wanted = wish()
+            wanted = request()
             if wanted == "stop at once":
                 process.kill()
-            elif wanted == "stop" and not told:
+            elif wanted == "stop" and not terminated:
                 process.terminate()
-                told = True
+                terminated = True
         else:
             return
 
 
 def describe_failure(log: Path, start: int, status: int) -> str:
-    """Return one line for a process that failed: its own error line, or how it ended.
+    """Return one line for a failed process: its own error line, or its exit status.
 
     Args:
-        log: what it wrote, among others.
-        start: where its part begins.
-        status: its return code, negative where a signal ended it.
+        log: log file with its output.
+        start: offset of its output in the log.
+        status: return code, negative if a signal ended it.
     """
     with log.open("rb") as file:
         file.seek(start)
@@ -358,7 +362,7 @@ def describe_failure(log: Path, start: int, status: int) -> str:
 
 
 def last_line(error: BaseException) -> str:
-    r"""Return the last line of an error's text, which is where a traceback in text says what went wrong.
+    r"""Return the last line of an error's text, where a traceback names the exception.
 
     Example:
         >>> last_line(ValueError("Traceback\n  File\nKeyError: 'x'\n"))

@@ -1,4 +1,4 @@
-"""Jobs on this machine: so many at once, shared out over its GPUs."""
+"""Run jobs on this machine, several at once, distributed over its GPUs."""
 
 import os
 import queue
@@ -8,20 +8,20 @@ from contextlib import ExitStack
 
 from asrnorm.core.errors import InputError
 from asrnorm.core.settings import DEVICE_VARIABLE, count_cores
-from asrnorm.launch.jobs import Ended, Job, Wish, work
+from asrnorm.launch.jobs import Ended, Job, Request, execute
 from asrnorm.launch.mps import TURNS, Sharing, share_gpus
 
 PER_GPU = 2  # a run of the paper's networks leaves half of a large GPU idle
-_RECOVERY_SECONDS = 10.0  # until a GPU answers again that another process has brought down
+_RECOVERY_SECONDS = 10.0  # until a GPU that another process has crashed answers again
 
 
 class LocalExecutor:
-    """Runs jobs as processes of this machine; those on one GPU at the same time, where MPS can be had.
+    """Runs jobs as processes of this machine; jobs on one GPU run concurrently where MPS is available.
 
     Args:
-        workers: jobs at once; by default two a GPU, one where there is none.
-        gpus: as `CUDA_VISIBLE_DEVICES` names them; worker i takes the GPU i modulo their number.
-        environment: of the processes; this one's where `None`.
+        workers: number of jobs at once; by default two per GPU, or one without a GPU.
+        gpus: names as in `CUDA_VISIBLE_DEVICES`; worker i takes GPU i modulo their number.
+        environment: environment variables of the processes; those of this process by default.
 
     Raises:
         InputError: fewer than one worker.
@@ -41,11 +41,11 @@ class LocalExecutor:
         self._environment = dict(os.environ if environment is None else environment)
         self._free = list(range(self._workers))
         self._ended: queue.SimpleQueue[tuple[int, Ended]] = queue.SimpleQueue()
-        self._wish: Wish = "go on"
+        self._request: Request = "continue"
         self._stopped = threading.Event()
         self._sharing: Sharing | None = None
         self._sharing_lock = threading.Lock()
-        self._at_the_end = ExitStack()
+        self._cleanup = ExitStack()
         self._failed: set[Job] = set()
 
     def slots(self) -> int:
@@ -53,7 +53,7 @@ class LocalExecutor:
         return self._workers
 
     def submit(self, job: Job) -> None:
-        """Begin a job in a thread, which starts the processes and waits for them."""
+        """Start a job in a thread, which starts the processes and waits for them."""
         worker = self._free.pop(0)
         threading.Thread(target=self._do, args=(worker, job), daemon=True).start()
 
@@ -68,24 +68,24 @@ class LocalExecutor:
         return found
 
     def stop(self, *, at_once: bool = False) -> None:
-        """Tell all processes to stop."""
-        self._wish = "stop at once" if at_once else "stop"
+        """Stop all processes."""
+        self._request = "stop at once" if at_once else "stop"
         self._stopped.set()
 
     def close(self) -> None:
-        """Leave the threads to the processes that they still wait for, which `stop` has told."""
-        if self._wish == "go on":
+        """Stop the processes, without waiting for the threads that wait for them, and end the MPS daemon."""
+        if self._request == "continue":
             self.stop()
         with self._sharing_lock:
-            self._sharing = TURNS  # for a thread that comes too late
-            self._at_the_end.close()
+            self._sharing = TURNS  # for a thread that asks later
+            self._cleanup.close()
 
     def environment_of(self, worker: int, *, apart: bool = False) -> dict[str, str]:
-        """Return the environment of a worker's processes: its GPU, how it is shared, and a share of the cores.
+        """Return the environment of a worker's processes: its GPU, how it is shared, and its share of the cores.
 
         Args:
-            worker: by its number.
-            apart: keep out of MPS.
+            worker: number of the worker.
+            apart: run outside of MPS.
         """
         environment = dict(self._environment)
         if self._gpus:
@@ -98,20 +98,20 @@ class LocalExecutor:
         return environment
 
     def _share(self) -> Sharing:
-        """Begin to share the GPUs, at the first call: in the thread of a job, so that nobody else waits for it."""
+        """Start MPS at the first call, in the thread of a job, so that the launcher does not wait for it."""
         with self._sharing_lock:
             if self._sharing is None:
                 clients = -(-self._workers // len(self._gpus))
-                self._sharing = self._at_the_end.enter_context(share_gpus(self._gpus, clients, self._environment))
+                self._sharing = self._cleanup.enter_context(share_gpus(self._gpus, clients, self._environment))
             return self._sharing
 
     def _do(self, worker: int, job: Job) -> None:
-        # A process that breaks the GPU's memory rules takes the others of its MPS server along. None of them meets it
-        # again: whatever failed has its second try outside.
+        # A process with an illegal memory access takes down the other clients of its MPS server, so every failed job
+        # is tried again outside of MPS.
         environment = self.environment_of(worker, apart=job in self._failed)
         if self._gpus and job in self._failed:
             self._stopped.wait(_RECOVERY_SECONDS)
-        ended = work(job, environment, lambda: self._wish)
+        ended = execute(job, environment, lambda: self._request)
         if ended.status == "failed":
             self._failed.add(job)
         self._ended.put((worker, ended))

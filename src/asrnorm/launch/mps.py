@@ -1,6 +1,6 @@
-"""An MPS daemon of one's own for the time of a block; without it the driver lets processes on a GPU take turns.
+"""Share a GPU between processes with an MPS daemon; without one the driver time-slices them.
 
-Source: NVIDIA, Multi-Process Service, https://docs.nvidia.com/deploy/mps. Nothing here needs torch.
+Source: NVIDIA, Multi-Process Service, https://docs.nvidia.com/deploy/mps. Needs no torch.
 """
 
 import logging
@@ -15,10 +15,10 @@ from pathlib import Path
 from typing import Literal, NamedTuple
 
 VARIABLE = "ASRNORM_MPS"
-"""Environment variable that switches the service off where it says `0`."""
+"""Environment variable; `0` turns MPS off."""
 
 MOST_CLIENTS = 48
-"""Processes that one daemon serves on a GPU."""
+"""Maximum number of client processes of one daemon on a GPU."""
 
 Way = Literal["MPS", "time slices"]
 
@@ -26,7 +26,7 @@ _CONTROL = "nvidia-cuda-mps-control"
 _PIPE, _LOG, _VISIBLE = "CUDA_MPS_PIPE_DIRECTORY", "CUDA_MPS_LOG_DIRECTORY", "CUDA_VISIBLE_DEVICES"
 _DEFAULT_PIPE = Path("/tmp/nvidia-mps")  # where CUDA looks if the variable is not set
 _LONGEST = 40  # characters of the temporary folder: the name of a UNIX socket may have 107
-_KEEPER = str(Path(__file__).with_name("mps_daemon.py"))
+_DAEMON = str(Path(__file__).with_name("mps_daemon.py"))
 _PROBE = str(Path(__file__).with_name("mps_probe.py"))
 _ANSWER_SECONDS, _START_SECONDS, _PROBE_SECONDS, _QUIT_SECONDS, _SPARE_SECONDS = 5.0, 20.0, 60.0, 15.0, 10.0
 _log = logging.getLogger(__name__)
@@ -36,8 +36,8 @@ class Sharing(NamedTuple):
     """How processes share a GPU.
 
     Attributes:
-        way: at the same time, or in turns.
-        variables: by GPU, what the environment of a process on it must hold; nothing where it is to stay as it is.
+        way: concurrently (MPS) or in time slices.
+        variables: environment variables for the processes on each GPU; empty if none are needed.
     """
 
     way: Way
@@ -45,19 +45,19 @@ class Sharing(NamedTuple):
 
 
 TURNS = Sharing("time slices", {})
-"""Nothing is done: the driver lets processes take turns."""
+"""No MPS: the driver time-slices the processes."""
 
 
 @contextmanager
 def share_gpus(gpus: Sequence[str], clients: int, environment: Mapping[str, str] | None = None) -> Iterator[Sharing]:
-    """Let processes use GPUs at the same time within a block; where that cannot be had, they take turns as ever.
+    """Let processes use GPUs concurrently during a block; fall back to time slices where MPS is unavailable.
 
-    The daemon ends with the block, and with this process however that ends. A user's own daemon is left alone.
+    The daemon ends with the block, and with this process however it ends. A daemon of the user is left alone.
 
     Args:
-        gpus: as `CUDA_VISIBLE_DEVICES` names them.
-        clients: the most processes on one GPU; with one there is nothing to share.
-        environment: of the processes; this one's where `None`.
+        gpus: names as in `CUDA_VISIBLE_DEVICES`.
+        clients: maximum number of processes on one GPU; with one there is nothing to share.
+        environment: environment variables of the processes; those of this process by default.
 
     Example:
         >>> with share_gpus(["0"], clients=1) as sharing:
@@ -71,7 +71,7 @@ def share_gpus(gpus: Sequence[str], clients: int, environment: Mapping[str, str]
     control = shutil.which(_CONTROL, path=own.get("PATH"))
     running = _is_running(control, own)
     if running or _PIPE in own:
-        _log.info("processes on one GPU are left to the MPS settings that are there")
+        _log.info("processes on one GPU use the existing MPS settings")
         yield Sharing("MPS", {}) if running else TURNS
         return
     if control is None or clients > MOST_CLIENTS:
@@ -84,7 +84,7 @@ def share_gpus(gpus: Sequence[str], clients: int, environment: Mapping[str, str]
 
 
 def visible_gpu(index: int = 0, environment: Mapping[str, str] | None = None) -> str:
-    """Return the name of this process's GPU of that index, as `CUDA_VISIBLE_DEVICES` takes it.
+    """Return the `CUDA_VISIBLE_DEVICES` name of the GPU with this index in this process.
 
     Example:
         >>> visible_gpu(1, {"CUDA_VISIBLE_DEVICES": "3,5"}), visible_gpu(1, {})
@@ -95,10 +95,10 @@ def visible_gpu(index: int = 0, environment: Mapping[str, str] | None = None) ->
 
 
 def _is_running(control: str | None, environment: Mapping[str, str]) -> bool:
-    """Return whether CUDA would find a daemon as things are."""
+    """Tell whether CUDA would find a running daemon."""
     if not (Path(environment.get(_PIPE) or _DEFAULT_PIPE) / "control").exists():
         return False
-    if control is None:  # a container may be given the daemon of its host, but not the program
+    if control is None:  # a container may have the daemon of its host but not the program
         return True
     with suppress(OSError, subprocess.TimeoutExpired):
         # A socket whose daemon was killed answers with status 1.
@@ -112,22 +112,22 @@ def _is_running(control: str | None, environment: Mapping[str, str]) -> bool:
             check=False,
         )
         return asked.returncode == 0
-    return True  # one that hangs is no place for a second one beside it
+    return True  # do not start a second daemon beside one that hangs
 
 
 @contextmanager
 def _keep_daemon(
     control: str, gpus: Sequence[str], environment: Mapping[str, str]
 ) -> Iterator[dict[str, dict[str, str]]]:
-    """Give the variables by GPU, none where the daemon or a first process under it failed."""
-    # The daemon sees these GPUs alone and numbers them anew, and its clients count by its numbers.
+    """Yield the variables by GPU, or nothing if the daemon or a first process under it failed."""
+    # The daemon sees only these GPUs and renumbers them; its clients use its numbers.
     names = {gpu: str(index) if gpu.isdigit() else gpu for index, gpu in enumerate(gpus)}
     try:
         folder = _make_folder()
         variables = {_PIPE: str(folder / "pipe"), _LOG: str(folder / "log")}
         seconds = [str(value) for value in (_START_SECONDS, _PROBE_SECONDS, _QUIT_SECONDS)]
-        keeper = subprocess.Popen(
-            [sys.executable, "-I", "-S", _KEEPER, control, str(folder), _PROBE, ",".join(names.values()), *seconds],
+        daemon = subprocess.Popen(
+            [sys.executable, "-I", "-S", _DAEMON, control, str(folder), _PROBE, ",".join(names.values()), *seconds],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             env={**environment, **variables, _VISIBLE: ",".join(gpus)},
@@ -138,30 +138,30 @@ def _keep_daemon(
         yield {}
         return
     try:
-        said = _hear(keeper)
+        said = _read_line(daemon)
         if said == "ready":
             _log.info("processes on one GPU run at the same time, by MPS")
             yield {gpu: {**variables, _VISIBLE: name} for gpu, name in names.items()}
         else:
-            _log.warning("processes on one GPU take turns: MPS did not start: %s", said or "its keeper died")
+            _log.warning("processes on one GPU take turns: MPS did not start: %s", said or "its parent died")
             yield {}
     finally:
-        _dismiss(keeper)
+        _end(daemon)
 
 
-def _hear(keeper: "subprocess.Popen[bytes]") -> str:
-    return keeper.stdout.readline().decode(errors="replace").strip() if keeper.stdout else ""
+def _read_line(daemon: "subprocess.Popen[bytes]") -> str:
+    return daemon.stdout.readline().decode(errors="replace").strip() if daemon.stdout else ""
 
 
-def _dismiss(keeper: "subprocess.Popen[bytes]") -> None:
-    """Close what the keeper listens to, at which it ends the daemon, and wait for that."""
-    for stream in (keeper.stdin, keeper.stdout):
+def _end(daemon: "subprocess.Popen[bytes]") -> None:
+    """Close the standard input of the process that keeps the daemon, which makes it end the daemon, and wait."""
+    for stream in (daemon.stdin, daemon.stdout):
         if stream is not None:
             stream.close()
     try:
-        keeper.wait(2 * _QUIT_SECONDS + _SPARE_SECONDS)
+        daemon.wait(2 * _QUIT_SECONDS + _SPARE_SECONDS)
     except subprocess.TimeoutExpired:
-        _log.warning("the MPS daemon does not end; process %d goes on trying", keeper.pid)
+        _log.warning("the MPS daemon does not end; process %d keeps trying", daemon.pid)
 
 
 def _make_folder() -> Path:

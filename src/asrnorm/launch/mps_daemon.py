@@ -1,9 +1,9 @@
-"""A process that keeps an MPS daemon for as long as the process that started it lives, and not longer.
+"""Script that runs an MPS daemon for as long as its parent process lives.
 
-Run as a file: `python keeper.py CONTROL FOLDER PROBE GPUS START TRY QUIT`, the last three in seconds, with the daemon's
-variables in the environment. It starts the daemon and a first process under it, says `ready` or what went wrong in one
-line, and waits for the end of its standard input: the other process closes it, or dies, be it by SIGKILL. Then it ends
-the daemon and removes the folder. Everything but that waiting has a time limit.
+Usage: `python mps_daemon.py CONTROL FOLDER PROBE GPUS START TRY QUIT`, the last three in seconds, with the daemon's
+variables in the environment. It starts the daemon and a first process under it, prints `ready` or one line with the
+error, and waits for the end of its standard input, which comes when the parent closes it or dies, even by SIGKILL.
+Then it ends the daemon and removes the folder. Everything but that wait has a time limit.
 """
 
 import os
@@ -16,20 +16,20 @@ import time
 from contextlib import suppress
 from pathlib import Path
 
-_LOOK = 0.05  # seconds between two looks
-_GONE_SECONDS = 3.0  # that a daemon may take to go, once it has been told
+_LOOK = 0.05  # seconds between two polls
+_GONE_SECONDS = 3.0  # for a daemon to end after it was told to
 _QUIT = ("quit -t 5", "quit")  # clients that are left lose their GPU after five seconds; old drivers know no -t
 _COMMAND = "nvidia-cuda-mps"  # of daemon and server, as the kernel cuts names
 _LONGEST = 200  # characters of the line
 
 
 class FailedError(Exception):
-    """One line on why there is no daemon."""
+    """The daemon could not be started; one line."""
 
 
 def main(words: list[str]) -> int:
-    """Keep a daemon; return 0 once it is gone."""
-    # Runs that write their last checkpoint still need the daemon. Not SIG_IGN, which the daemon's server would inherit.
+    """Run a daemon; return 0 once it has ended."""
+    # Runs that write their last checkpoint still need the daemon. SIG_IGN would be inherited by the daemon's server.
     for name in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
         signal.signal(name, lambda number, frame: None)  # noqa: ARG005
     control, folder, probe, gpus = words[0], Path(words[1]), words[2], words[3]
@@ -42,7 +42,7 @@ def main(words: list[str]) -> int:
             run([sys.executable, "-P", probe, control], folder / "said", try_out, environment)
         except (FailedError, OSError) as failure:
             line = " ".join(str(failure).split())[:_LONGEST]
-        with suppress(OSError):  # nobody there to read it
+        with suppress(OSError):  # the parent is gone
             os.write(1, f"{line}\n".encode())
         if line == "ready":
             wait_for_the_end(None)
@@ -56,7 +56,7 @@ def run(words: list[str], log: Path, seconds: float, environment: dict[str, str]
     """Run a command to its end.
 
     Raises:
-        FailedError: it failed or took too long, or nobody waits for it any more.
+        FailedError: the command failed or took too long, or the parent is gone.
     """
     name = Path(words[0] if words[-1] == "-d" else words[2]).name
     # A file, not a pipe: a daemon may keep it open, and the end of a pipe would never come.
@@ -76,7 +76,7 @@ def run(words: list[str], log: Path, seconds: float, environment: dict[str, str]
 
 
 def wait_for_the_end(process: "subprocess.Popen[bytes] | None", seconds: float = 0.0) -> str:
-    """Wait for a process, or without one for the end of standard input; return what came in between, if anything."""
+    """Wait for a process, or for the end of standard input if `None`; return what interrupted the wait, if anything."""
     deadline = time.monotonic() + seconds
     while process is None or process.poll() is None:
         if select.select([0], [], [], None if process is None else _LOOK)[0] and not os.read(0, 1024):
@@ -87,7 +87,7 @@ def wait_for_the_end(process: "subprocess.Popen[bytes] | None", seconds: float =
 
 
 def end_daemon(control: str, pipe: Path, seconds: float) -> None:
-    """Tell the daemon to quit; kill what does not."""
+    """Tell the daemon to quit, then kill the processes that remain."""
     for word in _QUIT:
         try:
             told = subprocess.run(
@@ -111,11 +111,11 @@ def end_daemon(control: str, pipe: Path, seconds: float) -> None:
 
 
 def find_processes(pipe: Path) -> list[int]:
-    """Return the daemon and the servers of a pipe directory, which no others have."""
+    """Return the process ids of the daemon and the servers of a pipe directory."""
     wanted = f"CUDA_MPS_PIPE_DIRECTORY={pipe}".encode()
     found = []
     for folder in Path("/proc").glob("[0-9]*"):
-        with suppress(OSError):  # gone meanwhile, or another user's
+        with suppress(OSError):  # the process has ended, or belongs to another user
             if (folder / "comm").read_text().startswith(_COMMAND):
                 state = (folder / "stat").read_text().rpartition(")")[2].split()[0]
                 if state != "Z" and wanted in (folder / "environ").read_bytes().split(b"\0"):

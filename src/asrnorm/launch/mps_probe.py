@@ -1,6 +1,6 @@
-"""A first process under an MPS daemon: does CUDA work there, and does it go through the daemon?
+"""Script that checks that CUDA works under an MPS daemon, and uses it.
 
-Run as a file: `python probe.py CONTROL`; it ends with status 0, or with one line on standard error and status 1.
+Usage: `python mps_probe.py CONTROL`; it ends with status 0, or with one line on standard error and status 1.
 """
 
 import subprocess
@@ -11,7 +11,7 @@ LEAST_CAPABILITY = (7, 0)
 
 
 def main(control: str) -> str | None:
-    """Use every GPU there is; return what is wrong, `None` where nothing is."""
+    """Use every GPU; return what is wrong, or `None`."""
     import torch
 
     if not torch.cuda.is_available():
@@ -20,8 +20,8 @@ def main(control: str) -> str | None:
         if torch.cuda.get_device_capability(index) < LEAST_CAPABILITY:
             return f"GPU {index} is older than Volta"
         if torch.ones(1, device=f"cuda:{index}").item() != 1:
-            return f"GPU {index} computes nonsense under MPS"
-    # CUDA goes on without a daemon that it cannot reach; a server runs for this process only if it did.
+            return f"GPU {index} gives wrong results under MPS"
+    # CUDA works without a daemon that it cannot reach; a server runs only if this process uses the daemon.
     asked = subprocess.run([control], input="get_server_list\n", capture_output=True, text=True, check=False)
     if not any(word.isdigit() for word in asked.stdout.split()):
         return "the MPS daemon started no server"

@@ -1,6 +1,6 @@
-"""How far a run is, from the files in its folder.
+"""The queue of a launch: runs what is missing, retries failed jobs, stops cleanly on a signal.
 
-The queue of a launch: what is not done runs, a failing job has a second try, a signal stops all in good order.
+The progress of a job is read from the files in its run folder.
 """
 
 import json
@@ -20,7 +20,7 @@ _TAIL = 65_536  # bytes; a row with the lambdas of a deep network has some thous
 
 
 def read_position(job: Job) -> tuple[str, int]:
-    """Return the phase of a job and the step that its log has come to, from the files in its folder."""
+    """Return the phase of a job and the last step in its log."""
     if (job.folder / "result.json").exists():
         rest = job.missing()
         return (rest[0].label if rest else "done"), job.config.steps
@@ -34,14 +34,14 @@ def read_position(job: Job) -> tuple[str, int]:
     return "train", 0
 
 
-def measure_way(job: Job) -> tuple[int, int, int]:
-    """Return how far a job is as numbers that only grow: its phase, the step of its log, the pieces that are there."""
+def measure_progress(job: Job) -> tuple[int, int, int]:
+    """Return the progress of a job as numbers that only grow: phase, step, finished commands."""
     phase, step = read_position(job)
     return {"choose": 0, "train": 1}.get(phase, 2), step, -len(job.missing())
 
 
 def last_step(log: Path) -> int:
-    """Return the step of the last whole row of a log, 0 where there is none.
+    """Return the step of the last complete row of a log, 0 if there is none.
 
     Example:
         >>> last_step(Path("nowhere.jsonl"))
@@ -62,15 +62,15 @@ def last_step(log: Path) -> int:
     return 0
 
 
-_TICK = 0.2  # seconds between two looks
-_BUSY_SECONDS = 3.0  # until a job that another process is at work on is looked at again
-_MOST_LOSSES = 10  # without getting any further: a job that takes down every machine must not go round for ever
+_TICK = 0.2  # seconds between two polls
+_BUSY_SECONDS = 3.0  # until a job that another process works on is checked again
+_MOST_LOSSES = 10  # without progress: a job that takes down every machine must not go on for ever
 _SIGNALS = ("SIGINT", "SIGTERM", "SIGHUP")
 
 
 @dataclass(frozen=True)
 class Failure:
-    """A job that failed at every try, and the error line of the last."""
+    """A job that failed at every attempt, and the last error line."""
 
     job: Job
     error: str
@@ -81,9 +81,9 @@ class Outcome:
     """How a launch ended.
 
     Attributes:
-        done: jobs of which nothing is missing now.
-        failed: jobs that failed at every try.
-        left: jobs that were not finished, since the launch was stopped.
+        done: jobs with nothing missing.
+        failed: jobs that failed at every attempt.
+        left: jobs unfinished when the launch was stopped.
     """
 
     done: tuple[Job, ...]
@@ -93,41 +93,41 @@ class Outcome:
 
 @dataclass
 class Board:
-    """Where a launch stands; what a view shows.
+    """State of a launch, shown by a view.
 
     Attributes:
-        running: by the time at which each began.
-        elsewhere: jobs that another process is at work on.
-        stopping: it was told to stop.
+        running: running jobs and their start times.
+        busy: jobs that another process works on, and when to check them again.
+        stopping: a signal asked the launch to stop.
     """
 
     slots: int = 1
     waiting: deque[Job] = field(default_factory=deque)
     running: dict[Job, float] = field(default_factory=dict)
-    elsewhere: dict[Job, float] = field(default_factory=dict)
+    busy: dict[Job, float] = field(default_factory=dict)
     done: list[Job] = field(default_factory=list)
     failed: list[Failure] = field(default_factory=list)
     stopping: bool = False
 
 
 class View(Protocol):
-    """What shows a launch to its user."""
+    """Shows a launch to the user."""
 
     def say(self, line: str) -> None:
-        """Tell of something that happened."""
+        """Report an event."""
 
     def show(self, board: Board) -> None:
-        """Show where the launch stands; called a few times a second."""
+        """Show the state of the launch; called a few times a second."""
 
 
 class Queue:
-    """The jobs of one launch; `run` works through them.
+    """The jobs of one launch; `run` executes them.
 
     Args:
-        jobs: done ones among them are counted and left alone.
-        executor: where they run.
-        retry: further tries for a job that fails.
-        view: is told of all that happens.
+        jobs: finished ones are counted and skipped.
+        executor: runs them.
+        retry: further attempts for a job that fails.
+        view: receives every event.
     """
 
     def __init__(self, jobs: Iterable[Job], executor: Executor, retry: int, view: View) -> None:
@@ -138,14 +138,14 @@ class Queue:
         todo: list[Job] = []
         for job in jobs:
             (todo if job.missing() else self.board.done).append(job)
-        # What was begun is finished first: a checkpoint is worth more the nearer its run is to the end.
+        # Started runs first: a checkpoint is worth more the nearer its run is to the end.
         self.board.waiting.extend(sorted(todo, key=lambda job: not job.folder.exists()))
 
     def run(self) -> Outcome:
-        """Work until nothing is left to do, or a signal says stop."""
+        """Run until nothing is left to do or a signal asks to stop."""
         board = self.board
         with _signals() as signals:
-            while board.running or (not board.stopping and (board.waiting or board.elsewhere)):
+            while board.running or (not board.stopping and (board.waiting or board.busy)):
                 if signals and not board.stopping:
                     board.stopping = True
                     self._executor.stop()
@@ -154,34 +154,34 @@ class Queue:
                     self._executor.stop(at_once=True)
                 board.slots = self._executor.slots()
                 if not board.stopping:
-                    self._look_elsewhere()
+                    self._requeue_busy()
                     self._fill()
                 for ended in self._executor.collect():
-                    self._settle(ended)
+                    self._record(ended)
                 self._view.show(board)
-                if board.running or board.elsewhere:
+                if board.running or board.busy:
                     time.sleep(_TICK)
-        return Outcome(tuple(board.done), tuple(board.failed), (*board.elsewhere, *board.waiting))
+        return Outcome(tuple(board.done), tuple(board.failed), (*board.busy, *board.waiting))
 
     def _fill(self) -> None:
         board = self.board
         while board.waiting and len(board.running) < board.slots:
             job = board.waiting.popleft()
-            if not job.missing():  # by another launch, meanwhile
+            if not job.missing():  # another launch has finished it
                 self._finish(job)
             elif job.is_busy():
-                board.elsewhere[job] = time.monotonic() + _BUSY_SECONDS
+                board.busy[job] = time.monotonic() + _BUSY_SECONDS
             else:
                 board.running[job] = time.monotonic()
                 self._executor.submit(job)
 
-    def _look_elsewhere(self) -> None:
+    def _requeue_busy(self) -> None:
         now = time.monotonic()
-        for job in [job for job, due in self.board.elsewhere.items() if due <= now]:
-            del self.board.elsewhere[job]
+        for job in [job for job, due in self.board.busy.items() if due <= now]:
+            del self.board.busy[job]
             self.board.waiting.append(job)
 
-    def _settle(self, ended: Ended) -> None:
+    def _record(self, ended: Ended) -> None:
         board, job = self.board, ended.job
         began = board.running.pop(job)
         if ended.status == "done":
@@ -189,9 +189,9 @@ class Queue:
         elif board.stopping or ended.status == "stopped":
             board.waiting.append(job)
         elif ended.status == "busy":
-            board.elsewhere[job] = time.monotonic() + _BUSY_SECONDS
+            board.busy[job] = time.monotonic() + _BUSY_SECONDS
         elif ended.status == "lost" and self._count_losses(job) <= _MOST_LOSSES:
-            self._view.say(f"{job.name}: {ended.error}; it goes on elsewhere")
+            self._view.say(f"{job.name}: {ended.error}; another machine continues it")
             board.waiting.appendleft(job)
         elif ended.status == "failed" and self._count(self._failures, job) <= self._retry:
             self._view.say(f"{job.name}: {ended.error}; trying again")
@@ -201,16 +201,16 @@ class Queue:
             board.failed.append(Failure(job, ended.error))
 
     def _count_losses(self, job: Job) -> int:
-        """Count the machines that a job has lost since it last got further than ever before."""
-        place = measure_way(job)
-        times, furthest = self._losses.get(job, (0, place))
-        times = 1 if place > furthest else times + 1
-        self._losses[job] = times, max(place, furthest)
+        """Count the machines lost by a job since it last made progress."""
+        progress = measure_progress(job)
+        times, furthest = self._losses.get(job, (0, progress))
+        times = 1 if progress > furthest else times + 1
+        self._losses[job] = times, max(progress, furthest)
         return times
 
     def _finish(self, job: Job, seconds: float | None = None) -> None:
         self.board.done.append(job)
-        what = "diverged, which is an outcome" if job.has_diverged() else "done"
+        what = "diverged, a valid outcome" if job.has_diverged() else "done"
         self._view.say(f"{job.name}: {what}" + ("" if seconds is None else f" in {seconds:,.0f} s"))
 
     @staticmethod
@@ -220,16 +220,16 @@ class Queue:
 
 
 def launch(jobs: Iterable[Job], executor: Executor, *, view: View, retry: int = 1) -> Outcome:
-    """Run every job of which something is missing, and say what came of it.
+    """Run every unfinished job and return the outcome.
 
-    One that fails is tried again `retry` times, then reported, and the others go on. Ctrl-C, SIGTERM and SIGHUP stop
-    all after a checkpoint; started again, they go on.
+    A job that fails is tried again `retry` times, then reported; the others continue. Ctrl-C, SIGTERM and SIGHUP stop
+    all jobs after a checkpoint; the next launch resumes them.
 
     Args:
-        jobs: done ones among them cost nothing.
-        executor: where they run; it is closed at the end.
-        view: is told of all that happens.
-        retry: further tries for a job that fails. One whose machine was lost is not counted as failing.
+        jobs: finished ones are skipped.
+        executor: runs them; closed at the end.
+        view: receives every event.
+        retry: further attempts for a job that fails; a lost machine does not count as a failure.
     """
     try:
         return Queue(jobs, executor, retry, view).run()
@@ -239,7 +239,7 @@ def launch(jobs: Iterable[Job], executor: Executor, *, view: View, retry: int = 
 
 @contextmanager
 def _signals() -> Iterator[list[int]]:
-    """Give a list to which every signal to stop is added, where this is the main thread: Python asks no other."""
+    """Yield a list that collects the stop signals received; only the main thread can install handlers."""
     received: list[int] = []
     before = {}
     if threading.current_thread() is threading.main_thread():

@@ -1,6 +1,6 @@
-"""Jobs on the machines of a Ray cluster, which share the run folders through their file system.
+"""Run jobs on a Ray cluster whose machines share the run folders through a file system.
 
-A job whose machine dies is handed to another, where its run goes on from its last checkpoint.
+A job whose machine dies moves to another one and resumes from its last checkpoint.
 """
 
 import logging
@@ -10,28 +10,28 @@ import time
 from typing import Any
 
 from asrnorm.core.errors import InputError, MissingDependencyError, first_line
-from asrnorm.launch.jobs import Ended, Job, forwarded, last_line, work_there
+from asrnorm.launch.jobs import Ended, Job, execute_remotely, forwarded, last_line
 from asrnorm.launch.local import PER_GPU
 
-_SECONDS = 2.0  # between two looks at the size of the cluster
+_SECONDS = 2.0  # between two queries of the cluster's size
 _ANSWER_SECONDS = 5.0
 
 
 class RayExecutor:
-    """Runs every job as one Ray task: half a GPU and a core each, or a core where the cluster has no GPU.
+    """Runs every job as one Ray task with half a GPU and a core, or one core if the cluster has no GPU.
 
     Args:
-        address: of the cluster, as `ray.init` takes it; `auto` is one that this machine is part of.
-        workers: the most jobs at once; by default as many as the cluster has room for.
+        address: of the cluster, as in `ray.init`; `auto` is the cluster this machine belongs to.
+        workers: maximum number of jobs at once; by default as many as fit on the cluster.
 
     Raises:
         MissingDependencyError: Ray is not installed.
-        InputError: no cluster answers there.
+        InputError: no cluster answers at the address.
     """
 
     def __init__(self, address: str = "auto", workers: int | None = None) -> None:
         self._ray = _import_ray()
-        _knock(address)
+        _ping(address)
         try:
             self._ray.init(address=address, log_to_driver=False, logging_level=logging.ERROR)
         except (ConnectionError, ValueError, RuntimeError, TimeoutError) as error:
@@ -44,7 +44,7 @@ class RayExecutor:
         self._stopping: set[bool] = set()
 
     def slots(self) -> int:
-        """Return how many jobs the machines that are alive have room for."""
+        """Return how many jobs fit on the machines that are alive."""
         now = time.monotonic()
         if now - self._looked >= _SECONDS:
             self._looked, self._resources = now, self._ray.cluster_resources()
@@ -52,32 +52,32 @@ class RayExecutor:
         return max(1, min(room, self._workers) if self._workers else room)
 
     def submit(self, job: Job) -> None:
-        """Hand a job to the cluster."""
+        """Submit a job to the cluster."""
         has_gpu = self._resources.get("GPU", 0) > 0 and job.config.device != "cpu"
-        # Losses are counted and told of by the launch, not tried again behind its back.
+        # No retries by Ray: the launch counts and reports lost jobs itself.
         options = {"num_cpus": 1, "num_gpus": 1 / PER_GPU if has_gpu else 0, "max_retries": 0}
-        remote = self._ray.remote(scheduling_strategy="SPREAD", **options)(work_there)
+        remote = self._ray.remote(scheduling_strategy="SPREAD", **options)(execute_remotely)
         self._running[remote.remote(job, *forwarded(on_gpu=has_gpu))] = job
 
     def collect(self) -> list[Ended]:
-        """Return the jobs that have ended, or whose machine has."""
+        """Return the jobs that have ended or whose machine is gone."""
         if not self._running:
             return []
         ready, _ = self._ray.wait(list(self._running), num_returns=len(self._running), timeout=0)
-        return [self._settle(reference, self._running.pop(reference)) for reference in ready]
+        return [self._outcome(reference, self._running.pop(reference)) for reference in ready]
 
     def stop(self, *, at_once: bool = False) -> None:
-        """Cancel all tasks: they tell their processes to write a checkpoint, or are killed."""
+        """Cancel all tasks: their processes write a checkpoint, or are killed with `at_once`."""
         if at_once not in self._stopping:
             self._stopping.add(at_once)
             for reference in self._running:
                 self._ray.cancel(reference, force=at_once)
 
     def close(self) -> None:
-        """Leave the cluster; it goes on without us, and tasks that are left are ended by it."""
+        """Disconnect; the cluster ends the remaining tasks."""
         self._ray.shutdown()
 
-    def _settle(self, reference: Any, job: Job) -> Ended:
+    def _outcome(self, reference: Any, job: Job) -> Ended:
         errors = self._ray.exceptions
         try:
             ended: Ended = self._ray.get(reference)
@@ -85,19 +85,19 @@ class RayExecutor:
             return Ended(job, "stopped")
         except (errors.RayTaskError, errors.OutOfMemoryError) as error:
             return Ended(job, "failed", last_line(error))
-        except errors.RayError as error:  # a worker or a machine that is gone
+        except errors.RayError as error:  # the worker or its machine is gone
             return Ended(job, "lost", f"its machine was lost ({type(error).__name__})")
         return ended
 
 
-def _knock(address: str) -> None:
-    """Refuse an address at which nothing listens: Ray itself would try it for many minutes.
+def _ping(address: str) -> None:
+    """Check that something listens at the address; Ray itself would retry for many minutes.
 
     Raises:
-        InputError: nobody there.
+        InputError: nothing listens there.
     """
     named = re.fullmatch(r"(?:ray://)?(\[[0-9a-fA-F:]+\]|[^:/\s]+):(\d{1,5})", address)
-    if named is None:  # auto, local, or what Ray may make sense of
+    if named is None:  # auto, local, or another form that Ray knows
         return
     try:
         socket.create_connection((named[1].strip("[]"), int(named[2])), _ANSWER_SECONDS).close()

@@ -1,27 +1,27 @@
-"""Jobs through Slurm, by submitit; run folders lie on the file system that its machines share."""
+"""Run jobs through Slurm with submitit; the run folders lie on a shared file system."""
 
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 from asrnorm.core.errors import InputError, MissingDependencyError
-from asrnorm.launch.jobs import Ended, Job, forwarded, last_line, work_there
+from asrnorm.launch.jobs import Ended, Job, execute_remotely, forwarded, last_line
 
-_WORKERS = 64  # jobs in Slurm's queue at once, where nothing else is said
+_WORKERS = 64  # default number of jobs in Slurm's queue
 
 
 class SlurmExecutor:
-    """Runs every job as one Slurm job; one that Slurm ends, at its time limit or to make room, goes on in a new one.
+    """Runs every job as one Slurm job; after a time limit or preemption it resumes in a new one.
 
     Args:
-        folder: for what submitit and Slurm write; shared by all machines.
-        options: of `submitit.AutoExecutor.update_parameters`: `timeout_min`, `slurm_partition`, `gpus_per_node`, ...
-        workers: the most jobs in Slurm's queue at once.
-        cluster: as submitit names them; `local` are processes of this machine.
+        folder: for the files of submitit and Slurm; shared by all machines.
+        options: for `submitit.AutoExecutor.update_parameters`: `timeout_min`, `slurm_partition`, `gpus_per_node`, ...
+        workers: maximum number of jobs in Slurm's queue.
+        cluster: submitit's name of the cluster; `local` runs processes on this machine.
 
     Raises:
         MissingDependencyError: submitit is not installed.
-        InputError: no Slurm here, or an option that submitit does not know.
+        InputError: Slurm is not available, or submitit does not know an option.
     """
 
     def __init__(
@@ -43,34 +43,34 @@ class SlurmExecutor:
         self._stopping = False
 
     def slots(self) -> int:
-        """Return how many jobs may wait or run in Slurm."""
+        """Return how many jobs may wait or run in Slurm at once."""
         return self._workers
 
     def submit(self, job: Job) -> None:
-        """Hand a job to Slurm."""
+        """Submit a job to Slurm."""
         try:
             there = forwarded(on_gpu=self._has_gpu and job.config.device != "cpu")
-            self._running[job] = self._executor.submit(work_there, job, *there)
-        except self._submitit.core.utils.FailedJobError as error:  # sbatch's own words
+            self._running[job] = self._executor.submit(execute_remotely, job, *there)
+        except self._submitit.core.utils.FailedJobError as error:  # raised by sbatch
             raise InputError(f"--slurm: {last_line(error)}") from None
 
     def collect(self) -> list[Ended]:
         """Return the jobs that have ended."""
         ready = [job for job, handle in self._running.items() if handle.done()]
-        return [self._settle(job, self._running.pop(job)) for job in ready]
+        return [self._outcome(job, self._running.pop(job)) for job in ready]
 
     def stop(self, *, at_once: bool = False) -> None:  # noqa: ARG002
-        """Cancel all jobs; Slurm tells their processes, and kills what has not ended after its `KillWait`."""
+        """Cancel all jobs; Slurm terminates their processes, and kills them after its `KillWait`."""
         if not self._stopping:
             self._stopping = True
             for handle in self._running.values():
                 handle.cancel()
 
     def close(self) -> None:
-        """Cancel what has not ended, as where Slurm refused a later job."""
+        """Cancel the jobs that have not ended."""
         self.stop()
 
-    def _settle(self, job: Job, handle: Any) -> Ended:
+    def _outcome(self, job: Job, handle: Any) -> Ended:
         try:
             ended: Ended = handle.result()
         except self._submitit.core.utils.UncompletedJobError:

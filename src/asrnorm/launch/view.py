@@ -1,7 +1,4 @@
-"""How far runs are and how fast they go, read off their logs; and how long the rest will take.
-
-A launch on the screen: a live table on a terminal, plain lines elsewhere.
-"""
+"""Display of a launch: a live table on a terminal, plain lines elsewhere; rates and time left from the logs."""
 
 import time
 from collections.abc import Iterable
@@ -21,12 +18,12 @@ from asrnorm.launch.queue import Board, read_position
 
 @dataclass(frozen=True)
 class Pace:
-    """Where a job stands.
+    """Progress of a job.
 
     Attributes:
         phase: `train`, `choose` in the first of two passes, `evaluate`, or the name of an evaluation or analysis.
-        step: that the log has come to.
-        rate: steps a second since the launch first looked; 0 where not known.
+        step: last step in the log.
+        rate: steps per second since the launch first read the log; 0 if unknown.
     """
 
     phase: str
@@ -35,15 +32,15 @@ class Pace:
     rate: float
 
 
-class PaceKeeper:
-    """Looks at the logs of running jobs, and learns from them what a step of each recipe takes."""
+class PaceEstimator:
+    """Estimates the time per step of each recipe from the logs of running jobs."""
 
     def __init__(self) -> None:
         self._first: dict[Job, tuple[float, str, int]] = {}
-        self._seconds: dict[str, float] = {}  # a step of each recipe
+        self._seconds: dict[str, float] = {}  # per step, by recipe
 
-    def look(self, job: Job) -> Pace:
-        """Return where a running job stands."""
+    def update(self, job: Job) -> Pace:
+        """Return the progress of a running job."""
         phase, step = read_position(job)
         now = time.monotonic()
         began, seen, first = self._first.setdefault(job, (now, phase, step))
@@ -55,39 +52,39 @@ class PaceKeeper:
         return Pace(phase, step, job.config.steps, rate)
 
     def forget(self, jobs: Iterable[Job]) -> None:
-        """Leave out what is known of jobs that have ended: at another try they begin elsewhere."""
+        """Forget jobs that have ended; another attempt starts at another step."""
         for job in jobs:
             self._first.pop(job, None)
 
     def seconds_left(self, board: Board) -> float | None:
-        """Return how long the rest will take if every recipe goes on at its pace; `None` before one has shown it."""
+        """Return the estimated time for the remaining jobs, or `None` before any rate is known."""
         if not self._seconds:
             return None
         mean = sum(self._seconds.values()) / len(self._seconds)
-        work, rest = 0.0, (*board.running, *board.waiting, *board.elsewhere)
+        work, rest = 0.0, (*board.running, *board.waiting, *board.busy)
         for job in rest:
             phase, step = read_position(job)
-            passes = 2 if phase == "choose" else 1  # the second goes as far as the first finds best: at most as long
+            passes = 2 if phase == "choose" else 1  # the second is at most as long as the first
             work += (passes * job.config.steps - step) * self._seconds.get(job.config.recipe, mean)
         return work / max(1, min(board.slots, len(rest)))
 
 
-_LOOK = 1.0  # seconds between two looks at the logs
-_SPEAK = 60.0  # seconds between plain lines that say where things stand
+_REFRESH_SECONDS = 1.0  # between two reads of the logs
+_LINE_SECONDS = 60.0  # between plain lines
 _MOST_ROWS = 20
 
 
 class LaunchView:
-    """Shows a launch on standard error; a context manager.
+    """Shows a launch, as a context manager.
 
     Args:
-        console: where to write; standard error by default.
+        console: standard error by default.
     """
 
     def __init__(self, console: Console | None = None) -> None:
         self._console = console or Console(stderr=True, highlight=False)
         self._live = Live(console=self._console, auto_refresh=False, transient=True)
-        self._pace = PaceKeeper()
+        self._pace = PaceEstimator()
         self._looked = float("-inf")
         self._spoke = time.monotonic()
 
@@ -103,24 +100,24 @@ class LaunchView:
             self._live.stop()
 
     def say(self, line: str) -> None:
-        """Write one line, above the table where there is one."""
+        """Print one line, above the table if there is one."""
         self._console.print(line, markup=False, soft_wrap=True)
 
     def show(self, board: Board) -> None:
-        """Show where a launch stands, if it is time to."""
+        """Refresh the display if it is due."""
         now = time.monotonic()
-        if now - self._looked < _LOOK:
+        if now - self._looked < _REFRESH_SECONDS:
             return
         self._looked = now
-        paces = {job.name: self._pace.look(job) for job in board.running}
-        self._pace.forget([*board.waiting, *board.elsewhere])
+        paces = {job.name: self._pace.update(job) for job in board.running}
+        self._pace.forget([*board.waiting, *board.busy])
         headline = describe(board, self._pace.seconds_left(board))
         if self._console.is_terminal:
             elapsed = {job.name: now - began for job, began in board.running.items()}
             table = _table(paces, elapsed)
             failures = [Text(f"{one.job.name}: {one.error}", style="red") for one in board.failed[-3:]]
             self._live.update(Group(Text(headline, style="bold"), table, *failures), refresh=True)
-        elif now - self._spoke >= _SPEAK:
+        elif now - self._spoke >= _LINE_SECONDS:
             self._spoke = now
             self.say(headline)
             for name, pace in paces.items():
@@ -141,8 +138,8 @@ def describe(board: Board, seconds_left: float | None) -> str:
         f"{len(board.failed)} failed",
         f"{len(board.waiting)} waiting",
     ]
-    if board.elsewhere:
-        parts.append(f"{len(board.elsewhere)} at work in another process")
+    if board.busy:
+        parts.append(f"{len(board.busy)} running in another process")
     if board.stopping:
         parts.append("stopping")
     elif seconds_left is not None:

@@ -40,7 +40,7 @@ def test_one_job_a_folder_with_everything_that_any_cell_wants_of_the_run(tmp_pat
 
 def test_the_words_are_those_of_the_command_line(tmp_path):
     job = fake_job(tmp_path, evaluations=[BN_TEST], analyses=["statistics"], device="cpu")
-    train, scored, statistics = (piece.words for piece in job.pieces())
+    train, scored, statistics = (piece.words for piece in job.commands())
     assert train == ("train", "--config", f"{tmp_path}/launch.yaml", "--out", str(tmp_path))
     changes = ("--set", "device=cpu", "--set", "norm=bn_test", "--set", "evaluate_batch=16")
     assert scored == ("evaluate", str(tmp_path), "--as", "bn_test-16", "--renew", *changes)
@@ -50,7 +50,7 @@ def test_the_words_are_those_of_the_command_line(tmp_path):
 @pytest.mark.parametrize("value", [True, None, 0.1, 1e-7, [8, 16], "bn_test", 3])
 def test_a_value_survives_its_way_over_the_command_line(tmp_path, value):
     job = fake_job(tmp_path, evaluations=[Evaluation(name="a", overrides={"method.x": value})])
-    words = job.pieces()[1].words
+    words = job.commands()[1].words
     name, text = words[words.index("--set") + 1].split("=", 1)
     assert override(job.config, {name: text}) == override(job.config, {"method.x": value})
 
@@ -58,8 +58,8 @@ def test_a_value_survives_its_way_over_the_command_line(tmp_path, value):
 def test_every_command_imports_what_the_study_came_from(tmp_path):
     spec = RunSpec(recipe="digits_mini.erm_bn", evaluation=BN_TEST, analyses=("statistics",))
     (job,) = gather_jobs(plan(study(spec), seeds=[0], scale="smoke", runs=tmp_path), imports=("one", "two"))
-    assert len(job.pieces()) == 3
-    for piece in job.pieces():
+    assert len(job.commands()) == 3
+    for piece in job.commands():
         assert piece.words[-4:] == ("--import", "one", "--import", "two")
 
 

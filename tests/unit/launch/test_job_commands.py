@@ -11,13 +11,13 @@ import pytest
 import asrnorm.launch.jobs as module
 from asrnorm.core.config import load_config
 from asrnorm.core.settings import DEVICE_VARIABLE
-from asrnorm.launch.jobs import describe_failure, forwarded, work
+from asrnorm.launch.jobs import describe_failure, execute, forwarded
 from asrnorm.studies import Evaluation
 from helpers.fake_job import fake_job, starts
 
 
-def do(job, wish=lambda: "go on"):
-    return work(job, os.environ, wish)
+def do(job, request=lambda: "continue"):
+    return execute(job, os.environ, request)
 
 
 def test_a_run_its_evaluations_and_its_analyses_in_their_order(tmp_path):
@@ -54,7 +54,7 @@ def test_an_evaluation_that_fails_does_not_keep_the_others_from_being_made(tmp_p
         ({"failures": 1}, "the disk is full; free some space"),
         ({"deadly": 9}, "killed by signal 9, as the system does when memory runs out"),
         ({"deadly": 11}, "killed by signal 11"),
-        ({"lazy": True}, "train ended well but left no result.json for this config"),
+        ({"lazy": True}, "train succeeded but wrote no result.json for this config"),
     ],
 )
 def test_a_failure_is_one_line(tmp_path, options, error):
@@ -107,9 +107,9 @@ def test_a_divergence_that_may_be_ends_the_job(tmp_path):
 
 def test_told_to_stop_a_run_ends_after_its_step_and_goes_on_later(tmp_path):
     job = fake_job(tmp_path / "a", steps=500, pause=0.02)
-    wishes = ["go on"]
-    threading.Timer(1.0, wishes.append, ("stop",)).start()
-    ended = do(job, lambda: wishes[-1])
+    requests = ["continue"]
+    threading.Timer(1.0, requests.append, ("stop",)).start()
+    ended = do(job, lambda: requests[-1])
     assert ended.status == "stopped"
     step = int(ended.error.removeprefix("interrupted at step "))
     assert 0 < step < 500
@@ -119,18 +119,18 @@ def test_told_to_stop_a_run_ends_after_its_step_and_goes_on_later(tmp_path):
 
 
 def test_told_to_stop_at_once_a_run_is_killed(tmp_path):
-    wishes = ["go on"]
-    threading.Timer(0.5, wishes.append, ("stop at once",)).start()
+    requests = ["continue"]
+    threading.Timer(0.5, requests.append, ("stop at once",)).start()
     began = time.monotonic()
-    assert do(fake_job(tmp_path / "a", steps=2, pause=30), lambda: wishes[-1]).status == "stopped"
+    assert do(fake_job(tmp_path / "a", steps=2, pause=30), lambda: requests[-1]).status == "stopped"
     assert time.monotonic() - began < 10
 
 
 def test_a_run_dies_with_the_process_that_started_it(tmp_path):
     script = (
-        "import os, sys; from pathlib import Path; from asrnorm.launch.jobs import work;"
+        "import os, sys; from pathlib import Path; from asrnorm.launch.jobs import execute;"
         "from helpers.fake_job import fake_job;"
-        "work(fake_job(Path(sys.argv[1]), steps=9999, pause=0.05), os.environ, lambda: 'go on')"
+        "execute(fake_job(Path(sys.argv[1]), steps=9999, pause=0.05), os.environ, lambda: 'continue')"
     )
     parent = subprocess.Popen([sys.executable, "-c", script, str(tmp_path / "a")])
     child = _wait_for_child(parent.pid, "helpers.fake_asrnorm")
@@ -150,7 +150,7 @@ def _wait_for_child(parent, word):
     while time.monotonic() < deadline:
         for child in children.read_text().split():
             words = Path(f"/proc/{child}/cmdline").read_text()
-            if word in words and "leash" not in words and (log_of(words)).exists():
+            if word in words and "die_with_parent" not in words and (log_of(words)).exists():
                 return int(child)
         time.sleep(0.02)
     raise AssertionError("no child was started")
@@ -187,8 +187,11 @@ def test_a_process_that_dies_without_a_word_is_told_by_its_status(tmp_path):
 
 def test_the_settings_of_the_other_machine_go_before_those_of_the_launcher(tmp_path, monkeypatch):
     given = {}
-    monkeypatch.setattr(module, "work", lambda job, environment, wish, place: given.update(environment, place=place))
+    monkeypatch.setattr(
+        module, "execute", lambda job, environment, request, place: given.update(environment, place=place)
+    )
     monkeypatch.setenv("ASRNORM_DATA", "/theirs")
     monkeypatch.delenv("ASRNORM_CACHE", raising=False)
-    module.work_there(fake_job(tmp_path), {"ASRNORM_DATA": "/mine", "ASRNORM_CACHE": "/cache"}, str(tmp_path / "none"))
+    variables = {"ASRNORM_DATA": "/mine", "ASRNORM_CACHE": "/cache"}
+    module.execute_remotely(fake_job(tmp_path), variables, str(tmp_path / "none"))
     assert (given["ASRNORM_DATA"], given["ASRNORM_CACHE"], given["place"]) == ("/theirs", "/cache", None)

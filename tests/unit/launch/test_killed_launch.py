@@ -67,7 +67,7 @@ def test_killed_at_any_moment_and_started_again_a_launch_ends_as_if_undisturbed(
     for job in launch_toys.jobs(whole):
         job.folder.mkdir(parents=True)
         (job.folder / "launch.yaml").write_text(dump_config(job.config))
-        assert [main(piece.words) for piece in job.pieces()] == [0, 0]
+        assert [main(piece.words) for piece in job.commands()] == [0, 0]
 
     launcher = start(broken)
     wait_for(lambda: progress(broken) > 4)

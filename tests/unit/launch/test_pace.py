@@ -3,7 +3,7 @@ import json
 import pytest
 
 from asrnorm.launch.queue import Board, last_step, read_position
-from asrnorm.launch.view import PaceKeeper
+from asrnorm.launch.view import PaceEstimator
 from helpers.fake_asrnorm import result, write_result
 from helpers.fake_job import fake_job
 
@@ -50,57 +50,57 @@ def test_rate_and_time_left_follow_the_clock(tmp_path, monkeypatch):
     board = Board(slots=2)
     board.running[running] = 90.0
     board.waiting.append(waiting)
-    keeper = PaceKeeper()
+    estimator = PaceEstimator()
     write_log(running.folder, 20)
-    assert keeper.look(running).rate == 0  # a resumed run: what was done before does not count
-    assert keeper.seconds_left(board) is None
+    assert estimator.update(running).rate == 0  # a resumed run: what was done before does not count
+    assert estimator.seconds_left(board) is None
     now[0] += 10
     write_log(running.folder, 40)
-    pace = keeper.look(running)
+    pace = estimator.update(running)
     assert (pace.step, pace.steps, pace.rate) == (40, 100, pytest.approx(2.0))
-    assert keeper.seconds_left(board) == pytest.approx((60 + 50) / 2 / 2)
-    board.elsewhere[fake_job(tmp_path / "c", steps=30)] = 0.0  # what another launch does is waited for too
-    assert keeper.seconds_left(board) == pytest.approx((60 + 50 + 30) / 2 / 2)
-    keeper.forget([running])
+    assert estimator.seconds_left(board) == pytest.approx((60 + 50) / 2 / 2)
+    board.busy[fake_job(tmp_path / "c", steps=30)] = 0.0  # what another launch does is waited for too
+    assert estimator.seconds_left(board) == pytest.approx((60 + 50 + 30) / 2 / 2)
+    estimator.forget([running])
     now[0] += 10
     write_log(running.folder, 30)  # at another try, from an earlier checkpoint
-    assert keeper.look(running).rate == 0
+    assert estimator.update(running).rate == 0
 
 
 def test_slots_that_stand_empty_make_the_rest_no_faster(tmp_path, monkeypatch):
     now = [0.0]
     monkeypatch.setattr("time.monotonic", lambda: now[0])
-    job, keeper, board = fake_job(tmp_path / "a", steps=100), PaceKeeper(), Board(slots=8)
+    job, estimator, board = fake_job(tmp_path / "a", steps=100), PaceEstimator(), Board(slots=8)
     board.running[job] = 0.0
     job.folder.mkdir()
-    keeper.look(job)
+    estimator.update(job)
     now[0] = 10.0
     (job.folder / "log.jsonl").write_text(json.dumps({"step": 20}) + "\n")
-    keeper.look(job)
-    assert keeper.seconds_left(board) == pytest.approx(80 / 2)
+    estimator.update(job)
+    assert estimator.seconds_left(board) == pytest.approx(80 / 2)
 
 
 def test_a_pass_that_chooses_is_followed_by_another(tmp_path, monkeypatch):
     now = [0.0]
     monkeypatch.setattr("time.monotonic", lambda: now[0])
-    job, keeper, board = fake_job(tmp_path / "a", steps=100), PaceKeeper(), Board(slots=1)
+    job, estimator, board = fake_job(tmp_path / "a", steps=100), PaceEstimator(), Board(slots=1)
     board.running[job] = 0.0
     for step in (0, 90):
         write_log(job.folder / "choice", step)
-        keeper.look(job)
+        estimator.update(job)
         now[0] += 9
-    assert keeper.seconds_left(board) == pytest.approx((10 + 100) / 10)
+    assert estimator.seconds_left(board) == pytest.approx((10 + 100) / 10)
 
 
 def test_a_log_that_falls_back_to_a_checkpoint_starts_the_rate_anew(tmp_path, monkeypatch):
     now = [0.0]
     monkeypatch.setattr("time.monotonic", lambda: now[0])
-    job, keeper = fake_job(tmp_path / "a", steps=100), PaceKeeper()
+    job, estimator = fake_job(tmp_path / "a", steps=100), PaceEstimator()
     job.folder.mkdir()
     rates = []
     for step in (50, 20, 40):
         (job.folder / "log.jsonl").write_text(json.dumps({"step": step}) + "\n")
-        rates.append(keeper.look(job).rate)
+        rates.append(estimator.update(job).rate)
         now[0] += 10
     assert rates == [0, 0, 2]
 

@@ -129,7 +129,7 @@ def test_runs_of_a_node_that_is_killed_go_on_from_their_checkpoints_on_another(t
     names = ["run0", "run1", "run2", "run3"]
     assert (report["slots"], report["done"], report["failed"], report["done_again"]) == (2, names, [], 4)
     victim = report["victim"]
-    assert f"{victim}: its machine was lost (NodeDiedError); it goes on elsewhere" in report["said"]
+    assert f"{victim}: its machine was lost (NodeDiedError); another machine continues it" in report["said"]
     assert report["training_died"]  # the process that trained was not left to itself
     assert report["done_before"]
     for name, when in report["done_before"].items():

@@ -49,7 +49,7 @@ def test_many_runs_do_not_flood_the_terminal(tmp_path):
 def test_without_a_terminal_there_are_plain_lines_and_the_state_now_and_then(tmp_path, monkeypatch):
     board = make_board(tmp_path)
     assert show(board, terminal=False) == "bad: the disk [is] full; trying again\n"
-    monkeypatch.setattr("asrnorm.launch.view._SPEAK", 0.0)
+    monkeypatch.setattr("asrnorm.launch.view._LINE_SECONDS", 0.0)
     text = show(board, terminal=False)
     assert "1 done, 1 running, 1 failed, 1 waiting\n  running: train, step 250 of 1,000\n" in text
     assert "\x1b" not in text
@@ -58,9 +58,9 @@ def test_without_a_terminal_there_are_plain_lines_and_the_state_now_and_then(tmp
 def test_the_line_says_what_is_elsewhere_and_that_it_stops(tmp_path):
     board = Board()
     assert describe(board, 3700).endswith("about 1:01:40 left")
-    board.elsewhere[fake_job(tmp_path)] = 0.0
+    board.busy[fake_job(tmp_path)] = 0.0
     board.stopping = True
-    assert describe(board, 5).endswith("0 waiting, 1 at work in another process, stopping")
+    assert describe(board, 5).endswith("0 waiting, 1 running in another process, stopping")
 
 
 def test_of_many_failures_the_newest_are_shown(tmp_path):
