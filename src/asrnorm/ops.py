@@ -3,7 +3,6 @@
 from asrnorm.norms.dispatch import takes_kernels as takes_kernels
 from asrnorm.norms.dispatch import use_backend as use_backend
 from asrnorm.norms.functional import asr_norm as asr_norm
-from asrnorm.norms.functional import fixed_norm as fixed_norm
 from asrnorm.norms.functional import standardize_rescale as standardize_rescale
 from asrnorm.norms.functional import switch_norm as switch_norm
 from asrnorm.norms.functional import with_moments as with_moments

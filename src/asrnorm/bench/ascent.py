@@ -39,7 +39,6 @@ def measure(net: Net, device: torch.device, repeats: int) -> list[Row]:
     cuda = place.is_cuda(device)
     fused = cuda and place.has_fused()
     norms: dict[str, tuple[str | None, Backend]] = {"bn": (None, "auto")}
-    norms |= {"bn, reference": (None, "reference")} if cuda else {}
     norms |= {"asr, fused": ("all", "auto")} if fused else {}
     norms |= {"asr, reference": ("all", "reference")}
     cases: dict[str, Case] = {}

@@ -75,7 +75,7 @@ class BatchNorm(NormLayer, nn.BatchNorm2d):
             self.refuse_single_element(x, x.shape[0] * spatial_size(x), "channel of the batch")
         if not from_batch:
             with reference.full_precision(x):
-                return functional.fixed_norm(x, running_mean, running_var, self.weight, self.bias, self.eps)
+                return F.batch_norm(x, running_mean, running_var, self.weight, self.bias, False, 0.0, self.eps)
         if not self.training:  # nothing is tracked in evaluation
             return _batch_norm(self, x, None, None)
         if self.num_batches_tracked is not None:

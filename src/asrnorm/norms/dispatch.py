@@ -62,17 +62,6 @@ def use_backend(name: Backend) -> Iterator[None]:
         _backend = before
 
 
-def is_plain() -> bool:
-    """Tell whether nothing but PyTorch's own operations was asked for.
-
-    Example:
-        >>> with use_backend("reference"):
-        ...     is_plain()
-        True
-    """
-    return _backend == "reference"
-
-
 @_constant
 def kernel_problem(index: int = 0) -> str | None:
     """Return why the kernels cannot run on a CUDA device, `None` where they can.

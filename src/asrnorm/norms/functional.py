@@ -1,14 +1,12 @@
 """The functions that norm layers call: by the Triton kernels where they can run, otherwise by the reference."""
 
 import math
-from typing import Any
 
 import torch
-import torch.nn.functional as F
 from torch import Tensor
 
 from asrnorm.norms import reference
-from asrnorm.norms.dispatch import is_plain, takes_kernels
+from asrnorm.norms.dispatch import takes_kernels
 from asrnorm.norms.reference import RescaleNets, StandardizeNets
 
 
@@ -140,51 +138,3 @@ def switch_norm(
         moments = reference.sample_moments(mean_nc, biased_nc, math.prod(x.shape[2:]))
         vectors = reference.switched_vectors(moments, mean_logits, var_logits, gain, bias, eps=eps)
         return standardize_rescale(x, *vectors, eps=0.0, activation=activation)
-
-
-def fixed_norm(x: Tensor, mean: Tensor, variance: Tensor, gain: Tensor, bias: Tensor, eps: float) -> Tensor:
-    """Return `F.batch_norm` by fixed statistics; on a GPU the gradient is faster where none but that of `x` is wanted.
-
-    PyTorch's own takes as long as five times the way forward. The gradient is multiplied by a factor for each channel,
-    which is what normalization by fixed statistics does itself.
-
-    Args:
-        x: `(n, c, ...)`.
-        mean: `(c,)`.
-        variance: `(c,)`.
-        gain: `(c,)`.
-        bias: `(c,)`.
-        eps: added to the variance.
-
-    Example:
-        >>> fixed_norm(torch.ones(1, 2, 1, 1), torch.zeros(2), torch.ones(2), torch.ones(2), torch.ones(2), 0.0).sum()
-        tensor(4.)
-    """
-    if _wants_gradient_of_input_alone(x, mean, variance, gain, bias):
-        y: Tensor = _FixedNorm.apply(x, mean, variance, gain, bias, eps)
-        return y
-    return F.batch_norm(x, mean, variance, gain, bias, False, 0.0, eps)
-
-
-def _wants_gradient_of_input_alone(x: Tensor, *others: Tensor) -> bool:
-    if x.device.type != "cuda" or not x.requires_grad or not torch.is_grad_enabled() or is_plain():
-        return False
-    from asrnorm.kernels import launch  # needs no Triton
-
-    if launch.is_traced(x) or any(other.requires_grad for other in others):
-        return False
-    return torch.autograd.forward_ad._current_level < 0  # PyTorch's own has that derivative too
-
-
-class _FixedNorm(torch.autograd.Function):
-    @staticmethod
-    def forward(ctx: Any, x: Tensor, mean: Tensor, variance: Tensor, gain: Tensor, bias: Tensor, eps: float) -> Tensor:
-        ctx.save_for_backward(variance, gain)
-        ctx.eps = eps
-        return F.batch_norm(x, mean, variance, gain, bias, False, 0.0, eps)
-
-    @staticmethod
-    def backward(ctx: Any, dy: Tensor) -> tuple[Tensor | None, ...]:
-        variance, gain = ctx.saved_tensors
-        dx = F.batch_norm(dy, torch.zeros_like(variance), variance, gain, None, False, 0.0, ctx.eps)
-        return dx, None, None, None, None, None
