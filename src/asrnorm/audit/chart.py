@@ -1,21 +1,20 @@
-"""Curves and reliability plots as SVG that takes its colors from the page, so that they turn dark with it."""
+"""Geometry of the charts of an audit; `audit.html` draws them in the colors of the page."""
 
-import html
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
-_LEFT, _RIGHT, _TOP, _BOTTOM = 30, 12, 8, 34
+_LEFT, _RIGHT, _TOP, _BOTTOM = 30, 12, 8, 34  # margins
 
 
 @dataclass(frozen=True)
 class Line:
-    """One curve: fractions at places along the axis.
+    """One curve.
 
     Attributes:
-        name: for the legend and for those who hover.
-        values: one a tick; `None` leaves a gap.
-        color: which of the page's colors, from 0.
-        dashed: to tell two curves of one color apart.
+        name: shown in the legend and on hover.
+        values: fractions, one per tick; `None` leaves a gap.
+        color: index of a color of the page.
+        dashed: distinguishes two curves of the same color.
     """
 
     name: str
@@ -24,115 +23,102 @@ class Line:
     dashed: bool = False
 
 
+@dataclass
+class Chart:
+    """Shapes in pixels, counted from the top left.
+
+    Attributes:
+        description: for readers who cannot see the chart.
+        rules: heights of horizontal lines at 0, 25, 50, 75 and 100 %.
+        texts: position, anchor and words of labels.
+        lines: color, dashed, and points with the text shown on hover.
+        bars: rectangle, opacity and text shown on hover.
+        color: of the bars.
+    """
+
+    width: int
+    height: int
+    description: str
+    rules: list[float] = field(default_factory=list)
+    texts: list[tuple[float, float, str, str]] = field(default_factory=list)
+    lines: list[tuple[int, bool, list[tuple[float, float, str]]]] = field(default_factory=list)
+    bars: list[tuple[float, float, float, float, float, str]] = field(default_factory=list)
+    color: int = 0
+
+    def __post_init__(self) -> None:
+        self.left, self.right, self.top, self.bottom = _LEFT, self.width - _RIGHT, _TOP, self.height - _BOTTOM
+        self.rules = [self.to_y(share) for share in (0, 0.25, 0.5, 0.75, 1)]
+        self.texts = [(_LEFT - 5, self.to_y(share) + 4, "end", f"{100 * share:.0f}") for share in (0, 0.5, 1)]
+
+    def to_x(self, share: float) -> float:
+        """Return the horizontal position of a fraction of the axis."""
+        return self.left + share * (self.right - self.left)
+
+    def to_y(self, share: float) -> float:
+        """Return the height of a fraction."""
+        return self.top + (1 - share) * (self.bottom - self.top)
+
+    def label(self, ticks: Sequence[tuple[float, str]], title: str) -> None:
+        """Write ticks, each at a fraction of the axis, and the title of the axis."""
+        self.texts += [(self.to_x(share), self.bottom + 15, "middle", tick) for share, tick in ticks]
+        self.texts += [(self.to_x(0.5), self.height - 3, "middle", title)] if title else []
+
+
 def curves(
     lines: Sequence[Line],
     ticks: Sequence[str],
     description: str,
     *,
-    places: Sequence[float] | None = None,
+    positions: Sequence[float] | None = None,
     size: tuple[int, int] = (440, 220),
-    label: str = "",
-) -> str:
-    """Return curves of fractions over ticks, 0 to 100 %.
+    title: str = "",
+) -> Chart:
+    """Return curves of fractions over ticks.
 
     Args:
-        lines: one value a tick each.
-        ticks: what stands under the axis.
-        description: for those who cannot see it.
-        places: where the ticks stand; evenly spaced where `None`.
-        size: width and height of the drawing, which scales to its place.
-        label: of the axis.
+        lines: the curves, with one value per tick.
+        ticks: labels of the axis.
+        description: for readers who cannot see the chart.
+        positions: of the ticks along the axis; evenly spaced if `None`.
+        size: width and height; the drawing scales to the page.
+        title: of the axis.
 
     Example:
-        >>> curves([Line("a", [1.0, 0.5])], ["clean", "1"], "accuracy").count("<circle")
-        2
+        >>> [[point[2] for point in points] for _, _, points in curves([Line("a", [1.0, 0.5])], ["0", "1"], "").lines]
+        [['a, 0: 100.0 %', 'a, 1: 50.0 %']]
     """
-    width, height = size
-    inner_width, inner_height = width - _LEFT - _RIGHT, height - _TOP - _BOTTOM
-    where = list(places) if places is not None else list(range(len(ticks)))
-    across = [_LEFT + inner_width * (place - where[0]) / ((where[-1] - where[0]) or 1) for place in where]
-    parts = _grid(width, inner_height)
-    for x, tick in zip(across, ticks, strict=True):
-        parts.append(_text(x, height - _BOTTOM + 15, tick, "middle"))
-    if label:
-        parts.append(_text(_LEFT + inner_width / 2, height - 3, label, "middle"))
+    chart = Chart(*size, description)
+    at = positions if positions is not None else range(len(ticks))
+    shares = [(position - at[0]) / ((at[-1] - at[0]) or 1) for position in at]
+    chart.label(list(zip(shares, ticks, strict=True)), title)
     for line in lines:
         points = [
-            (across[index], _TOP + inner_height * (1 - value), value, ticks[index])
-            for index, value in enumerate(line.values)
+            (chart.to_x(share), chart.to_y(value), f"{line.name}, {tick}: {100 * value:.1f} %")
+            for share, tick, value in zip(shares, ticks, line.values, strict=True)
             if value is not None
         ]
-        path = " ".join(f"{x:.1f},{y:.1f}" for x, y, _, _ in points)
-        dash = ' stroke-dasharray="5 4"' if line.dashed else ""
-        parts.append(f'<polyline class="line c{line.color}" points="{path}"{dash}/>')
-        for x, y, value, tick in points:
-            title = html.escape(f"{line.name}, {tick}: {100 * value:.1f} %")
-            parts.append(
-                f'<circle class="dot c{line.color}" cx="{x:.1f}" cy="{y:.1f}" r="3"><title>{title}</title></circle>'
-            )
-    return _svg(width, height, parts, description)
+        chart.lines.append((line.color, line.dashed, points))
+    return chart
 
 
-def reliability(bins: Sequence[Sequence[float]], description: str, color: int = 0) -> str:
-    """Return accuracy against confidence, a bar a bin; the fuller the bin, the fuller the color.
+def reliability(bins: Sequence[Sequence[float]], description: str, color: int = 0) -> Chart:
+    """Return accuracy against confidence, one bar per bin; the more images in a bin, the fuller its color.
 
     Args:
         bins: images, right ones and mean confidence of each bin.
-        description: for those who cannot see it.
-        color: which of the page's colors.
-
-    Example:
-        >>> reliability([[0, 0, 0.0], [4, 3, 0.9]], "clean").count("<rect")
-        1
+        description: for readers who cannot see the chart.
+        color: index of a color of the page.
     """
-    width, height = 200, 190
-    inner_width, inner_height = width - _LEFT - _RIGHT, height - _TOP - _BOTTOM
-    parts = _grid(width, inner_height)
-    most = max((count for count, _, _ in bins), default=1) or 1
-    bar = inner_width / len(bins)
+    chart = Chart(200, 190, description, color=color)
+    chart.label([(0, "0"), (0.5, "50"), (1, "100")], "confidence (%)")
+    most = max(count for count, _, _ in bins) or 1
+    width = (chart.right - chart.left) / len(bins)
     for index, (count, right, confidence) in enumerate(bins):
-        if not count:
-            continue
-        accuracy = right / count
-        x, y = _LEFT + index * bar + 1, _TOP + inner_height * (1 - accuracy)
-        title = html.escape(f"{count:.0f} images, confidence {100 * confidence:.1f} %, right {100 * accuracy:.1f} %")
-        parts.append(
-            f'<rect class="bar c{color}" x="{x:.1f}" y="{y:.1f}" '
-            f'width="{bar - 2:.1f}" height="{max(1.5, inner_height * accuracy):.1f}" '
-            f'fill-opacity="{0.25 + 0.7 * (count / most) ** 0.5:.2f}"><title>{title}</title></rect>'
-        )
-    right_edge, bottom = _LEFT + inner_width, _TOP + inner_height
-    parts.append(f'<line class="ideal" x1="{_LEFT}" y1="{bottom}" x2="{right_edge}" y2="{_TOP}"/>')
-    parts += [_text(_LEFT + share * inner_width, bottom + 15, f"{100 * share:.0f}", "middle") for share in (0, 0.5, 1)]
-    parts.append(_text(_LEFT + inner_width / 2, height - 3, "confidence (%)", "middle"))
-    return _svg(width, height, parts, description)
-
-
-def legend(lines: Sequence[Line]) -> str:
-    """Return the names of curves beside their colors."""
-    entries = (
-        f'<span><i class="key c{line.color}{" dashed" if line.dashed else ""}"></i>{html.escape(line.name)}</span>'
-        for line in lines
-    )
-    return f'<p class="legend">{"".join(entries)}</p>'
-
-
-def _grid(width: int, inner_height: int) -> list[str]:
-    parts = []
-    for share in (0, 0.25, 0.5, 0.75, 1):
-        y = _TOP + inner_height * (1 - share)
-        parts.append(f'<line class="rule" x1="{_LEFT}" y1="{y:.1f}" x2="{width - _RIGHT}" y2="{y:.1f}"/>')
-        if share in (0, 0.5, 1):
-            parts.append(_text(_LEFT - 5, y + 4, f"{100 * share:.0f}", "end"))
-    return parts
-
-
-def _text(x: float, y: float, text: str, anchor: str) -> str:
-    return f'<text x="{x:.1f}" y="{y:.1f}" text-anchor="{anchor}">{html.escape(text)}</text>'
-
-
-def _svg(width: int, height: int, parts: Sequence[str], description: str) -> str:
-    return (
-        f'<svg class="chart" viewBox="0 0 {width} {height}" role="img" '
-        f'aria-label="{html.escape(description)}">{"".join(parts)}</svg>'
-    )
+        if count:
+            accuracy = right / count
+            said = f"{count:.0f} images, confidence {100 * confidence:.1f} %, right {100 * accuracy:.1f} %"
+            height = max(1.5, chart.bottom - chart.to_y(accuracy))
+            opacity = 0.25 + 0.7 * (count / most) ** 0.5
+            x = chart.to_x(index / len(bins)) + 1
+            chart.bars.append((x, chart.to_y(accuracy), width - 2, height, opacity, said))
+    return chart

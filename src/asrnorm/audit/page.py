@@ -1,33 +1,40 @@
-"""The page of an audit, and its numbers in a file."""
+"""Write the page of an audit and its numbers; `reporting/templates/audit.html` has the words and the style."""
 
-import html as markup
-from functools import partial
+import base64
+from collections.abc import Callable, Mapping, Sequence
+from io import BytesIO
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
+from PIL import Image
 
 from asrnorm.audit import summary
-from asrnorm.audit.chart import Line, curves, legend, reliability
-from asrnorm.audit.gallery import choose_severity, gallery
+from asrnorm.audit.chart import Line, curves, reliability
 from asrnorm.audit.images import LabeledImages
-from asrnorm.audit.result import Audit, ModelAudit, Scores, write_json
+from asrnorm.audit.result import GROUPS, Audit, ModelAudit, Scores, write_json
 from asrnorm.audit.run import apply_operations
-from asrnorm.audit.style import STYLE
-from asrnorm.audit.table import corruption_table, number_table
+from asrnorm.core.files import write_whole
 from asrnorm.data.corruptions import corrupt
-from asrnorm.reporting import page
+from asrnorm.reporting.page import render_page
 
 PAGE, NUMBERS = "audit.html", "audit.json"
-_SEARCH_SHOWN = 8
+_TILES, _SEARCH_TILES = 4, 8  # pairs of images in a gallery
+_TILE_SIDE = 112
+_SMALL = 96  # images up to this side keep their pixels
+_DARKEST = 0.55  # opacity of a cell that lost all accuracy
+
+Change = Callable[[NDArray[np.uint8], int], NDArray[np.uint8]]
+"""Takes one image `(1, h, w, 3)` and its row; returns it as the model saw it."""
 
 
 def write_audit(audit: Audit, images: LabeledImages, out: Path) -> tuple[Path, Path]:
     """Write `audit.html`, one page with everything in it, and `audit.json`, all its numbers.
 
     Args:
-        audit: what was found.
-        images: the images it was found on.
+        audit: the results.
+        images: the images that were audited.
         out: folder of the files.
 
     Returns:
@@ -37,230 +44,212 @@ def write_audit(audit: Audit, images: LabeledImages, out: Path) -> tuple[Path, P
         StorageError: the folder cannot be written.
     """
     names = " and ".join(model.name for model in audit.models)
-    parts = [
-        *_summary(audit),
-        *_corruptions(audit),
-        *_calibration(audit),
-        *_attacks(audit),
-        *_searches(audit, images),
-        *_broken(audit, images),
-        *_method(audit),
-    ]
     facts = ", ".join(f"{model.name} {model.fingerprint}" for model in audit.models)
-    footer = f"asrnorm {audit.version}; {facts}; images {audit.data_fingerprint}; seed {audit.seed}"
-    write_json(out / NUMBERS, audit)
-    page.write_page(
-        out / PAGE, f"How {names} hold{'s' if len(audit.models) == 1 else ''} up", parts, footer, style=STYLE
+    text = render_page(
+        "audit.html",
+        title=f"How {names} hold{'s' if len(audit.models) == 1 else ''} up",
+        footer=f"asrnorm {audit.version}; {facts}; images {audit.data_fingerprint}; seed {audit.seed}",
+        audit=audit,
+        summaries=summary.summarize(audit),
+        warnings=summary.warnings(audit),
+        margin=summary.margin(audit.num_images),
+        hardest=max(audit.severities),
+        overview=[(model.name, _overview(model, max(audit.severities))) for model in audit.models],
+        **_corruption_charts(audit),
+        corruption_table=corruption_table(audit),
+        **_calibration(audit),
+        attacks=_attacks(audit),
+        searches=[_search(audit, model, images) for model in audit.models],
+        broken=[
+            _broken(audit, name, color, images) for name in audit.models[0].corruptions for color in _colors(audit)
+        ],
     )
+    write_json(out / NUMBERS, audit)
+    write_whole(out / PAGE, text)
     return out / PAGE, out / NUMBERS
 
 
-def _summary(audit: Audit) -> list[str]:
-    parts = [page.paragraph(summary.summarize(model)) for model in audit.models]
-    if len(audit.models) > 1:
-        parts.append(page.paragraph(summary.compare(audit)))
-    parts += [f'<p class="warn">{markup.escape(line)}</p>' for line in summary.warnings(audit)]
-    rows = []
-    for model in audit.models:
-        mean, hardest = model.under(), model.under(max(audit.severities))
-        attack = min(model.attacks.values(), default=None)
-        corrupted = [scores.accuracy if scores else None for scores in (mean, hardest)]
-        rows.append((model.name, [model.clean.accuracy, *corrupted, model.search.scores.accuracy, attack]))
-    columns = ["clean", "corrupted", f"severity {max(audit.severities)}", "worst tuple", "attack"]
-    parts.append(page.percent_table(columns, rows))
-    parts.append(
-        page.paragraph(
-            f"Accuracy in % on {audit.num_images:,} images of {len(audit.classes)} classes from {audit.data}. On so "
-            f"many an accuracy is known to within {100 * summary.margin(audit.num_images):.0f} points (95 %).",
-            note=True,
-        )
-    )
-    return parts
+def _colors(audit: Audit) -> range:
+    return range(len(audit.models))
 
 
-def _corruptions(audit: Audit) -> list[str]:
-    ticks, places = ["clean", *map(str, audit.severities)], (0, *audit.severities)
-    means = [
-        Line(model.name, [model.clean.accuracy, *(_mean(model, level) for level in audit.severities)], color)
-        for color, model in enumerate(audit.models)
-    ]
-    panels = []
-    for name in audit.models[0].corruptions:
-        lines = [
+def _overview(model: ModelAudit, hardest: int) -> list[float | None]:
+    corrupted = [_accuracy(model.under()), _accuracy(model.under(hardest))]
+    attack = min(model.attacks.values(), default=None)
+    return [model.clean.accuracy, *corrupted, model.search.scores.accuracy, attack]
+
+
+def _accuracy(scores: Scores | None) -> float | None:
+    return scores.accuracy if scores else None
+
+
+def _corruption_charts(audit: Audit) -> dict[str, Any]:
+    ticks, positions = list(map(str, audit.severities)), (0, *audit.severities)
+
+    def draw_lines(find: Callable[[ModelAudit, int], Scores | None]) -> list[Line]:
+        return [
             Line(
                 model.name,
-                [model.clean.accuracy, *(_accuracy(model, name, level) for level in audit.severities)],
+                [model.clean.accuracy, *(_accuracy(find(model, level)) for level in audit.severities)],
                 color,
             )
             for color, model in enumerate(audit.models)
         ]
+
+    means = draw_lines(lambda model, level: model.under(level))
+    charts = []
+    for name in audit.models[0].corruptions:
+        lines = draw_lines(lambda model, level, name=name: model.corruptions[name].get(level))  # type: ignore[misc]
         title = name.replace("_", " ")
         description = f"accuracy under {title} by severity"
-        chart = curves(lines, ["0", *ticks[1:]], description, places=places, size=(190, 130))
-        panels.append(f"<div><h4>{title}</h4>{chart}</div>")
-    return [
-        page.heading("Corruptions"),
-        page.paragraph("The mean accuracy over all corruptions, by severity:"),
-        legend(means),
-        '<div class="wide">',
-        curves(means, ticks, "mean accuracy by severity", places=places, label="severity"),
-        "</div>",
-        page.paragraph("And each by itself:"),
-        f'<div class="panels">{"".join(panels)}</div>',
-        "<h3>In numbers</h3>",
-        corruption_table(audit),
-        page.paragraph("Accuracy in %; the darker the cell, the more of the clean accuracy is lost.", note=True),
-    ]
+        charts.append((title, curves(lines, ["0", *ticks], description, positions=positions, size=(190, 130))))
+    mean_chart = curves(means, ["clean", *ticks], "mean accuracy by severity", positions=positions, title="severity")
+    return {"means": means, "mean_chart": mean_chart, "corruption_charts": charts}
 
 
-def _calibration(audit: Audit) -> list[str]:
-    rows, panels = [], []
+def corruption_table(audit: Audit) -> list[tuple[str, list[Any], list[str]]]:
+    """Return the rows of each group of corruptions and of all, and the names of those that are not available."""
+    table = []
+    for group, names in GROUPS.items():
+        present = [name for name in names if any(name in model.corruptions for model in audit.models)]
+        absent = [name.replace("_", " ") for name in names if name in audit.not_available]
+        entries = [(name.replace("_", " "), False, _rows(audit, [name])) for name in present]
+        if present and (len(audit.models) > 1 or len(present) > 1):
+            entries.append((f"all {group}", True, _rows(audit, present)))
+        if entries or absent:
+            table.append((group, entries, absent))
+    return [*table, ("", [("all corruptions", True, _rows(audit, None))], [])]
+
+
+def _rows(audit: Audit, names: Sequence[str] | None) -> list[dict[str, Any]]:
+    """Return a row per model: accuracy by severity and their mean, each with its shade."""
+    rows = []
+    for model in audit.models:
+        clean = model.clean.accuracy
+        values = [_accuracy(model.under(level, names)) for level in audit.severities]
+        present = [value for value in values if value is not None]
+        mean = sum(present) / len(present) if present else None
+        cells = [(value, shade(value, clean)) for value in (*values, mean)]
+        rows.append({"name": model.name, "clean": clean, "cells": cells})
+    return rows
+
+
+def shade(value: float | None, clean: float) -> float:
+    """Return the opacity of a cell, in proportion to the share of the clean accuracy that is lost.
+
+    Example:
+        >>> shade(0.0, 0.5), shade(0.6, 0.5), shade(None, 0.5)
+        (0.55, 0.0, 0.0)
+    """
+    return 0.0 if value is None else _DARKEST * max(0.0, clean - value) / max(clean, 1e-9)
+
+
+def _calibration(audit: Audit) -> dict[str, Any]:
+    rows, charts = [], []
     for color, model in enumerate(audit.models):
-        states = {"clean": model.clean, **{f"severity {level}": model.under(level) for level in audit.severities}}
-        for state, scores in states.items():
+        by_level = {f"severity {level}": model.under(level) for level in audit.severities}
+        for state, scores in {"clean": model.clean, **by_level}.items():
             if scores is not None:
                 name = f"{model.name}, {state}" if len(audit.models) > 1 else state
-                rows.append((name, _calibration_row(scores)))
+                rows.append((name, scores, scores.accuracy + summary.overconfidence(scores)))
         for state, scores in {"clean": model.clean, "corrupted, all severities": model.under()}.items():
             if scores is not None:
                 chart = reliability(scores.bins, f"reliability of {model.name}, {state}", color)
-                panels.append(f"<div><h4>{markup.escape(model.name)} <small>{state}</small></h4>{chart}</div>")
-    return [
-        page.heading("Does it know when it is wrong?"),
-        page.paragraph(
-            "A bar is the share of right answers among those given with that confidence; the fuller its color, the "
-            "more there are. On the dashed line a model is as often right as it is sure; below it, it is too sure."
-        ),
-        f'<div class="panels">{"".join(panels)}</div>',
-        number_table(["accuracy", "confidence", "ECE", "Brier", "Brier / K", "NLL"], rows),
-        page.paragraph(
-            "In %, but for the NLL and the Brier score (the sum over classes, and divided by their number as in the "
-            "ASR-Norm paper). ECE: 15 bins of equal width; means over corruptions.",
-            note=True,
-        ),
-    ]
+                charts.append((model.name, state, chart))
+    return {"calibration": rows, "reliability_charts": charts}
 
 
-def _calibration_row(scores: Scores) -> list[str]:
-    sure = scores.accuracy + summary.overconfidence(scores)
-    return [
-        *(f"{100 * value:.1f}" for value in (scores.accuracy, sure, scores.ece)),
-        *(f"{value:.3f}" for value in (scores.brier_sum, scores.brier, scores.nll)),
-    ]
-
-
-def _attacks(audit: Audit) -> list[str]:
-    parts = [page.heading("Attacks")]
+def _attacks(audit: Audit) -> dict[str, Any] | None:
     names = next((list(model.attacks) for model in audit.models if model.attacks), [])
-    for model in audit.models:
-        if model.no_attacks:
-            parts.append(page.paragraph(f"{model.name}: not available: {model.no_attacks}."))
     if not names:
-        return parts
-    levels = sorted({float(name.partition("-")[2]) for name in names})
+        return None
+    levels = sorted({_radius(name) for name in names})
     lines = []
     for color, model in enumerate(audit.models):
-        for label, start in (("FGSM", "fgsm"), ("PGD", "pgd")) if model.attacks else ():
-            found = {float(k.partition("-")[2]): v for k, v in model.attacks.items() if k.startswith(start)}
-            values = [model.clean.accuracy, *(found.get(level) for level in levels)]
+        for label, kind in (("FGSM", "fgsm"), ("PGD", "pgd")):
+            found = {_radius(name): value for name, value in model.attacks.items() if name.startswith(kind)}
             if found:
-                lines.append(Line(f"{model.name}, {label}", values, color, dashed=start == "fgsm"))
+                values = [model.clean.accuracy, *(found.get(level) for level in levels)]
+                lines.append(Line(f"{model.name}, {label}", values, color, dashed=kind == "fgsm"))
     ticks = ["clean", *(f"{level:g}" for level in levels)]
-    rows = [(model.name, [model.clean.accuracy, *map(model.attacks.get, names)]) for model in audit.models]
-    chart = curves(lines, ticks, "accuracy under attack by radius", label="radius, in levels of 255")
-    return [
-        *parts,
-        page.paragraph("No pixel moves by more than the radius, so that the images look the same to people."),
-        legend(lines),
-        f'<div class="wide">{chart}</div>',
-        page.percent_table(["clean", *map(summary.describe_attack, names)], rows),
-    ]
+    return {
+        "lines": lines,
+        "chart": curves(lines, ticks, "accuracy under attack by radius", title="radius, in levels of 255"),
+        "columns": ["clean", *map(summary.describe_attack, names)],
+        "rows": [(model.name, [model.clean.accuracy, *map(model.attacks.get, names)]) for model in audit.models],
+    }
 
 
-def _searches(audit: Audit, images: LabeledImages) -> list[str]:
-    parts = [page.heading("The changes that hurt most")]
-    first = audit.models[0].search
-    parts.append(
-        page.paragraph(
-            f"RSDA's random search: of {first.candidates} random tuples of three changes of color, contrast and "
-            f"sharpness, the one that makes a model miss most of {first.num_images} images. There may be worse ones."
+def _radius(attack: str) -> float:
+    return float(attack.partition("-")[2])
+
+
+def _search(audit: Audit, model: ModelAudit, images: LabeledImages) -> tuple[Any, ...]:
+    rows = [(one.name, [one.clean.accuracy, model.search.accuracy[one.name]]) for one in audit.models]
+
+    def change(image: NDArray[np.uint8], row: int) -> NDArray[np.uint8]:  # noqa: ARG001
+        return apply_operations(image, model.search.operations)
+
+    tiles = _make_tiles(model.search.scores, images, model.classes, change, _SEARCH_TILES)
+    return model, summary.describe_operations(model), rows, tiles
+
+
+def _broken(audit: Audit, name: str, color: int, images: LabeledImages) -> tuple[Any, ...]:
+    model = audit.models[color]
+    level = choose_severity(model.corruptions[name])
+    if level is None:
+        return name.replace("_", " "), color, model.name, None, None, []
+
+    def change(image: NDArray[np.uint8], row: int) -> NDArray[np.uint8]:
+        return corrupt(image, name, severity=level, seed=audit.seed, indices=[row])
+
+    scores = model.corruptions[name][level]
+    tiles = _make_tiles(scores, images, model.classes, change, _TILES)
+    return name.replace("_", " "), color, model.name, level, scores, tiles
+
+
+def choose_severity(levels: Mapping[int, Scores]) -> int | None:
+    """Return the mildest severity that breaks enough images to fill a row, or else the one that breaks most, if any.
+
+    Example:
+        >>> choose_severity({})
+    """
+    enough = [level for level in sorted(levels) if levels[level].num_broken >= _TILES]
+    if enough:
+        return enough[0]
+    worst = max(levels, key=lambda level: levels[level].num_broken, default=None)
+    return worst if worst is not None and levels[worst].num_broken else None
+
+
+def _make_tiles(
+    scores: Scores, images: LabeledImages, names: Mapping[int, str], change: Change, most: int
+) -> list[dict[str, Any]]:
+    """Return pairs of images, clean and changed, with the wrong answer and its confidence."""
+    tiles = []
+    for row, guess, confidence in scores.broken[:most]:
+        image = images.images[int(row)][None]
+        tiles.append(
+            {
+                "before": _encode(image[0]),
+                "after": _encode(change(image, int(row))[0]),
+                "small": max(image.shape[1:3]) <= _SMALL,
+                "truth": images.classes[int(images.labels[int(row)])],
+                "answer": names.get(int(guess), f"output {int(guess)}"),
+                "confidence": confidence,
+            }
         )
-    )
-    for model in audit.models:
-        search = model.search
-        parts.append(f"<h3>{markup.escape(model.name)}: {markup.escape(summary.describe_operations(model))}</h3>")
-        columns = ["clean", "under the tuple"]
-        parts.append(
-            page.percent_table(
-                columns, [(one.name, [one.clean.accuracy, search.accuracy[one.name]]) for one in audit.models], False
-            )
-        )
-        parts.append(page.paragraph(_count(search.scores), note=True))
-        change = partial(_transformed, model)
-        parts.append(gallery(search.scores, images, model.classes, change, _SEARCH_SHOWN))
-    return parts
+    return tiles
 
 
-def _transformed(model: ModelAudit, image: NDArray[np.uint8], row: int) -> NDArray[np.uint8]:  # noqa: ARG001
-    return apply_operations(image, model.search.operations)
-
-
-def _broken(audit: Audit, images: LabeledImages) -> list[str]:
-    parts = [
-        page.heading("What broke"),
-        page.paragraph(
-            "Images that are right when clean (left) and wrong under the corruption (right), at the mildest severity "
-            "that breaks enough of them; the surest mistakes first, with the answer and how sure it was."
-        ),
-    ]
-    for name in audit.models[0].corruptions:
-        for color, model in enumerate(audit.models):
-            title = f"{name.replace('_', ' ')}"
-            who = f'<i class="key c{color}"></i>{markup.escape(model.name)} ' if len(audit.models) > 1 else ""
-            level = choose_severity(model.corruptions[name])
-            if level is None:
-                parts.append(f"<h3>{title} <small>{who}nothing broke at any severity</small></h3>")
-                continue
-            scores = model.corruptions[name][level]
-            parts.append(f"<h3>{title} <small>{who}severity {level}: {_count(scores)}</small></h3>")
-            parts.append(gallery(scores, images, model.classes, partial(_corrupted, audit, name, level)))
-    return parts
-
-
-def _corrupted(audit: Audit, name: str, level: int, image: NDArray[np.uint8], row: int) -> NDArray[np.uint8]:
-    return corrupt(image, name, severity=level, seed=audit.seed, indices=[row])
-
-
-def _count(scores: Scores) -> str:
-    return f"{scores.num_broken:,} of {scores.num_samples:,} images broke"
-
-
-def _name_corruptions(audit: Audit) -> str:
-    made, lacking = len(audit.models[0].corruptions), len(audit.not_available)
-    return f"{made} of the {made + lacking} corruptions" if lacking else f"The {made} corruptions"
-
-
-def _method(audit: Audit) -> list[str]:
-    lines = [
-        f"{audit.num_images:,} of {audit.num_found:,} images from {audit.data}, spread evenly over the classes, "
-        f"resized to {audit.size[0]}x{audit.size[1]}.",
-        *(f"{model.name} ({model.kind}): {model.num_classes} outputs, input {model.input}." for model in audit.models),
-        f"{_name_corruptions(audit)} of CIFAR-10-C and ImageNet-C (Hendrycks and Dietterich, 2019), made anew on these "
-        "images.",
-        "FGSM (Goodfellow et al., 2015) and PGD from a random start (Madry et al., 2018), in the L-infinity ball.",
-        "The random search over transformation tuples of Volpi and Murino (2019).",
-    ]
-    return [
-        page.heading("How it was measured"),
-        f"<ul>{''.join(f'<li>{markup.escape(line)}</li>' for line in lines)}</ul>",
-    ]
-
-
-def _mean(model: ModelAudit, level: int) -> float | None:
-    scores = model.under(level)
-    return scores.accuracy if scores else None
-
-
-def _accuracy(model: ModelAudit, name: str, level: int) -> float | None:
-    scores = model.corruptions.get(name, {}).get(level)
-    return scores.accuracy if scores else None
+def _encode(pixels: NDArray[np.uint8]) -> str:
+    """Return an image as a data URI, small ones pixel by pixel."""
+    picture = Image.fromarray(np.ascontiguousarray(pixels))
+    buffer = BytesIO()
+    if max(picture.size) <= _SMALL:
+        kind = "png"
+        picture.save(buffer, "PNG")
+    else:
+        kind = "jpeg"
+        picture.thumbnail((_TILE_SIDE, _TILE_SIDE), Image.Resampling.LANCZOS)
+        picture.save(buffer, "JPEG", quality=82)
+    return f"data:image/{kind};base64,{base64.b64encode(buffer.getvalue()).decode()}"

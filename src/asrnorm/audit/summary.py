@@ -1,22 +1,26 @@
-"""What an audit found, in sentences."""
+"""The findings of an audit in sentences."""
 
 import math
 
 from asrnorm.audit.result import Audit, ModelAudit, Scores
 
-_NEAR_CHANCE = 0.5  # of what guessing gives, and less of it the fewer classes there are
+_NEAR_CHANCE = 0.5  # a model within this share above chance is close to guessing
 
 
-def summarize(model: ModelAudit) -> str:
-    """Return the findings on one model, the most telling first."""
-    clean = model.clean.accuracy
-    sentences = [f"{model.name} is right on {_percent(clean)} of the images as they are."]
+def summarize(audit: Audit) -> list[str]:
+    """Return a paragraph about each model, the most telling numbers first, and one that compares two models."""
+    comparison = compare(audit)
+    return [*map(_summarize_model, audit.models), *([comparison] if comparison else [])]
+
+
+def _summarize_model(model: ModelAudit) -> str:
+    sentences = [f"{model.name} is right on {_percent(model.clean.accuracy)} of the clean images."]
     mean = model.under()
     if mean is not None:
-        name, level, worst = worst_corruption(model)
+        name, level, worst = _worst_corruption(model)
         sentences.append(
-            f"Under corruption that is {_percent(mean.accuracy)} on average, and {_percent(worst.accuracy)} at worst "
-            f"({name.replace('_', ' ')}, severity {level})."
+            f"Under corruption it is right on {_percent(mean.accuracy)} on average, and {_percent(worst.accuracy)} at "
+            f"worst ({name.replace('_', ' ')}, severity {level})."
         )
     left = _percent(model.search.scores.accuracy)
     sentences.append(f"Three changes of color and contrast ({describe_operations(model)}) leave {left}.")
@@ -25,13 +29,13 @@ def summarize(model: ModelAudit) -> str:
         sentences.append(f"The strongest attack tried ({describe_attack(name)}) leaves {_percent(accuracy)}.")
     if mean is not None:
         gap = overconfidence(mean)
-        word = "surer than it is right" if gap >= 0 else "less sure than it is right"
-        sentences.append(f"Under corruption it is {abs(100 * gap):.0f} points {word}.")
+        direction = "above" if gap >= 0 else "below"
+        sentences.append(f"Under corruption its confidence is {abs(100 * gap):.0f} points {direction} its accuracy.")
     return " ".join(sentences)
 
 
 def compare(audit: Audit) -> str:
-    """Return in a sentence which of two models holds up better, or nothing where there is one."""
+    """Return a sentence that says which of two models does better under corruption; empty if there is only one."""
     if len(audit.models) != 2:
         return ""
     first, second = audit.models
@@ -59,10 +63,10 @@ def warnings(audit: Audit) -> list[str]:
         if model.clean.accuracy <= chance + _NEAR_CHANCE * chance * (1 - chance):
             lines.append(
                 f"{model.name} is right on {_percent(model.clean.accuracy)} of clean images, close to guessing: check "
-                "--classes, --mean, --std and --weights before scores on."
+                "--classes, --mean, --std and --weights before reading on."
             )
     if audit.skipped:
-        lines.append(f"{len(audit.skipped)} files could not be read and were left out; the first: {audit.skipped[0]}")
+        lines.append(f"{len(audit.skipped)} files could not be read and were skipped; the first: {audit.skipped[0]}")
     lines += [f"{name} is not available: {reason}" for name, reason in audit.not_available.items()]
     lines += [
         f"{model.name}: attacks are not available: {model.no_attacks}." for model in audit.models if model.no_attacks
@@ -71,7 +75,7 @@ def warnings(audit: Audit) -> list[str]:
 
 
 def margin(num_images: int) -> float:
-    """Return the widest half of a 95 % interval of an accuracy on so many images.
+    """Return half the width of the widest 95 % interval of an accuracy on so many images.
 
     Example:
         >>> round(margin(100), 3)
@@ -80,20 +84,19 @@ def margin(num_images: int) -> float:
     return 1.96 * math.sqrt(0.25 / num_images)
 
 
-def worst_corruption(model: ModelAudit) -> tuple[str, int, Scores]:
-    """Return the corruption and severity with the lowest accuracy."""
+def _worst_corruption(model: ModelAudit) -> tuple[str, int, Scores]:
     every = [(name, level, one) for name, levels in model.corruptions.items() for level, one in levels.items()]
     return min(every, key=lambda item: item[2].accuracy)
 
 
 def overconfidence(scores: Scores) -> float:
-    """Return the mean confidence less the accuracy."""
+    """Return the mean confidence minus the accuracy."""
     total = sum(count for count, _, _ in scores.bins)
     return sum(count * confidence - right for count, right, confidence in scores.bins) / total
 
 
 def describe_operations(model: ModelAudit) -> str:
-    """Return a tuple of operations in words.
+    """Return the worst tuple of operations in words.
 
     Levels are factors, thresholds, cut-offs or shifts, as in RSDA's set; grayscale has none.
     """

@@ -3,14 +3,16 @@
 import json
 import re
 from dataclasses import replace
+from html.parser import HTMLParser
 from types import SimpleNamespace
 
 import pytest
 
 from asrnorm.audit import AuditedModule, Plan, read_images, run_audit, write_audit
+from asrnorm.audit.chart import Line, curves, reliability
+from asrnorm.audit.page import shade
 from asrnorm.audit.result import Scores, average
 from asrnorm.audit.summary import compare, warnings
-from asrnorm.audit.table import _cell
 from helpers.audited import ColorNet, make_folder
 
 PLAN = Plan(severities=(1, 5), corruptions=("fog", "saturate", "frost"), fgsm=(8,), pgd=(8,), candidates=4)
@@ -123,10 +125,71 @@ def test_a_tie_is_neither_ahead_nor_behind():
 
 
 def test_a_cell_is_shaded_by_the_part_of_the_clean_accuracy_that_is_lost():
-    def shade(value, clean):
-        return float(re.search(r"/ ([0-9.]+)\)", _cell(value, clean))[1])
-
-    assert shade(0.1, 0.5) == shade(0.2, 1.0) == 0.44
+    assert shade(0.1, 0.5) == pytest.approx(shade(0.2, 1.0)) == pytest.approx(0.44)
     assert shade(0.0, 0.5) == 0.55
-    assert shade(0.6, 0.5) == 0.0
-    assert _cell(None, 0.5) == "<td>&ndash;</td>"
+    assert shade(0.6, 0.5) == shade(None, 0.5) == 0.0
+
+
+def test_a_curve_goes_through_its_values_and_leaves_out_what_is_missing():
+    ((color, dashed, points),) = curves([Line("a & b", [1.0, None, 0.0], 1)], ["clean", "1", "2"], "x").lines
+    assert (color, dashed) == (1, False)
+    assert points[0][1] < points[1][1]  # SVG counts from the top
+    assert [said for _, _, said in points] == ["a & b, clean: 100.0 %", "a & b, 2: 0.0 %"]
+
+
+def test_ticks_stand_at_their_positions():
+    chart = curves([Line("a", [1.0, 1.0, 1.0])], ["0", "1", "5"], "x", positions=(0, 1, 5))
+    first, second, third = (x for x, _, _ in chart.lines[0][2])
+    assert (third - first) == pytest.approx(5 * (second - first))
+
+
+def test_bars_stand_where_their_bin_is_and_as_high_as_it_is_right():
+    bars = reliability([[0, 0, 0.0], [4, 4, 0.6], [2, 1, 0.9]], "x").bars
+    assert len(bars) == 2
+    assert bars[0][0] < bars[1][0]
+    assert bars[0][3] == pytest.approx(2 * bars[1][3])
+    assert bars[0][4] > bars[1][4], "the fuller bin has the fuller color"
+
+
+HOSTILE = "<img src=x onerror=alert(1)>\"'&"
+
+
+def test_every_name_is_escaped_wherever_it_is_shown(tmp_path, images):
+    harmless, _, audit = write(tmp_path, images, make_model("one"), make_model("two", gradients=False))
+    hostile = tuple(
+        replace(
+            model,
+            name=f"{HOSTILE}{index}",
+            kind=HOSTILE,
+            input=HOSTILE,
+            fingerprint=HOSTILE,
+            no_attacks=model.no_attacks and HOSTILE,
+            classes=dict.fromkeys(model.classes, HOSTILE),
+            search=replace(
+                model.search,
+                operations=[(HOSTILE, 1.0)],
+                accuracy={f"{HOSTILE}{other}": 0.5 for other in range(2)},
+            ),
+        )
+        for index, model in enumerate(audit.models)
+    )
+    audit = replace(audit, models=hostile, data=HOSTILE, skipped=(HOSTILE,), not_available={"frost": HOSTILE})
+    images = replace(images, classes=(HOSTILE,) * 3)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("asrnorm.audit.page.apply_operations", lambda image, _: image)
+        page, _ = write_audit(audit, images, tmp_path / "hostile")
+    text = page.read_text()
+    assert "onerror" in text
+    assert tags(text) == tags(harmless), "names add no tag and no attribute"
+
+
+def tags(text):
+    """Return the tags of a page, each with the names of its attributes."""
+
+    class Collector(HTMLParser):
+        def handle_starttag(self, tag, attributes):
+            found.add((tag, *sorted(name for name, _ in attributes)))
+
+    found = set()
+    Collector().feed(text)
+    return found
