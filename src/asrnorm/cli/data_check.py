@@ -10,11 +10,11 @@ from rich.markup import escape
 from rich.table import Table
 
 from asrnorm.core.settings import data_folder
-from asrnorm.data.download.catalog import names
+from asrnorm.data.download.catalog import CATALOG
 from asrnorm.data.download.verify import Row, is_complete
 from asrnorm.data.download.verify import check as verify
 
-_NAMES = ", ".join(names())
+_NAMES = ", ".join(CATALOG)
 _MARKS = {"present": "[green]present[/green]", "missing": "[yellow]missing[/yellow]", "damaged": "[red]damaged[/red]"}
 
 

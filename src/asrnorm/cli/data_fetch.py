@@ -12,13 +12,13 @@ from rich.progress import Progress as ProgressBars
 
 from asrnorm.core.errors import AsrnormError
 from asrnorm.core.settings import data_folder
-from asrnorm.data.download.catalog import PublicSet, find_set, names
+from asrnorm.data.download.catalog import CATALOG, PublicSet, find_set
 from asrnorm.data.download.content import PRESENT
 from asrnorm.data.download.mirrors import Progress
 from asrnorm.data.download.obtain import obtain, obtain_from_archive
 from asrnorm.data.download.verify import Row, check_set
 
-_NAMES = ", ".join(names())
+_NAMES = ", ".join(CATALOG)
 _STEP = 10  # percent between plain lines
 
 

@@ -156,16 +156,6 @@ def find_set(name: str) -> PublicSet:
         raise UnknownNameError(describe_unknown("data set", name, CATALOG)) from None
 
 
-def names() -> tuple[str, ...]:
-    """Return the names of all sets, in the order of the catalog.
-
-    Example:
-        >>> names()[:2]
-        ('mnist', 'usps')
-    """
-    return tuple(CATALOG)
-
-
 _PACS_COUNTS = {  # per class, in the order of PACS_CLASSES
     "photo": (189, 202, 182, 186, 199, 280, 432),
     "art_painting": (379, 255, 285, 184, 201, 295, 449),
@@ -202,7 +192,11 @@ def _to_set(
     **text: str,
 ) -> PublicSet:
     files = tuple(
-        tuple(_to_file(f"{folder}/{file}", stamp) for folder, table in layout.items() for file, stamp in table.items())
+        tuple(
+            _to_file(f"{folder}/{file}", published)
+            for folder, table in layout.items()
+            for file, published in table.items()
+        )
         for layout in layouts
     )
     known = [file for layout in files for file in layout]
@@ -216,8 +210,8 @@ def _to_set(
     )
 
 
-def _to_file(path: str, stamp: str | None) -> File:
-    size, digest = _split_stamp(stamp)
+def _to_file(path: str, published: str | None) -> File:
+    size, digest = _parse_published(published)
     if path.startswith("CIFAR-10-C/"):
         shape = (50_000,) if path.endswith("/labels.npy") else (50_000, 32, 32, 3)
         return File(path, size, digest, verify=partial(cifar10c_array, digest=digest, shape=shape))
@@ -234,8 +228,8 @@ def _to_sources(
     urls: Sequence[str] = (),
     provides: Sequence[str] = (),
 ) -> Iterator[Source]:
-    for name, stamp in downloads.items():
-        size, digest = _split_stamp(stamp)
+    for name, published in downloads.items():
+        size, digest = _parse_published(published)
         itself = [file.path for file in known if file.name == name]
         packed = [
             file.path
@@ -246,9 +240,9 @@ def _to_sources(
         yield Source(name, urls_of, tuple(itself or packed), digest, size, packed=not itself, origin=origin)
 
 
-def _split_stamp(stamp: str | None) -> tuple[int | None, str]:
-    """Split `size algorithm:hex`; both parts are optional."""
-    *size, digest = (stamp or "").split() or [""]
+def _parse_published(published: str | None) -> tuple[int | None, str]:
+    """Return size and digest of a published file from `size algorithm:hex`; both parts are optional."""
+    *size, digest = (published or "").split() or [""]
     return (int(size[0]) if size else None), digest
 
 

@@ -6,7 +6,7 @@ from typing import NamedTuple
 
 from asrnorm.core.errors import InputError, MissingDependencyError
 from asrnorm.core.settings import data_folder
-from asrnorm.data.download.catalog import CATALOG, File, PublicSet, find_set, names, path_inside
+from asrnorm.data.download.catalog import CATALOG, File, PublicSet, find_set, path_inside
 from asrnorm.data.download.content import DAMAGED, MISSING, PRESENT, algorithm_of, matches
 
 PUBLISHED = "the published file"
@@ -38,7 +38,7 @@ def check(root: Path, wanted: Iterable[str] = ()) -> list[Row]:
         >>> [row.state for row in check(Path("nowhere"), ["usps"])]
         ['missing', 'missing']
     """
-    entries = [find_set(name) for name in (tuple(wanted) or names())]
+    entries = [find_set(name) for name in (tuple(wanted) or CATALOG)]
     return [row for entry in entries for row in check_set(root, entry)]
 
 
