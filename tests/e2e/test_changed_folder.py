@@ -7,7 +7,7 @@ import pytest
 
 from asrnorm.cli.main import main
 from asrnorm.cli.study_choice import change_runs
-from asrnorm.studies import Cell, Measure, Row, RunSpec, Study, keep
+from asrnorm.studies import Cell, Measure, Row, RunSpec, Study, archive
 from asrnorm.studies.spec import STUDIES
 
 
@@ -131,7 +131,7 @@ def test_kept_results_of_ones_own_images_are_of_those_images(photos, train, tmp_
     (tmp_path / "results").mkdir()
     monkeypatch.setattr("asrnorm.cli.reproduce.find_kept", lambda: tmp_path / "results")
     study = change_runs(own_study(), dict(word.split("=") for word in settings(photos)[1::2]))
-    keep(study, runs=tmp_path / "runs", kept=tmp_path / "results", scale="smoke", seeds=[0])
+    archive(study, runs=tmp_path / "runs", kept=tmp_path / "results", scale="smoke", seeds=[0])
     shutil.rmtree(tmp_path / "runs")
     words = planning(photos)
     assert main(words) == 0

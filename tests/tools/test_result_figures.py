@@ -1,7 +1,7 @@
 import pytest
 
 from asrnorm.reporting import figure
-from asrnorm.studies import get_study, keep
+from asrnorm.studies import archive, get_study
 from helpers.made_up_run import make_up_runs
 from tools import result_figures
 from tools.result_tables import render_study, rewrite
@@ -13,7 +13,7 @@ def keep_study(name, root, seeds=(0, 1), scale="paper"):
     """Keep made-up results of a study and return their folder."""
     study, runs, kept = get_study(name), root / "runs", root / "results"
     make_up_runs(study, runs, scale=scale, seeds=seeds)
-    keep(study, runs=runs, kept=kept, seeds=seeds, scale=scale)
+    archive(study, runs=runs, kept=kept, seeds=seeds, scale=scale)
     return kept
 
 

@@ -3,7 +3,7 @@ import json
 import pytest
 
 from asrnorm.core.errors import UnknownNameError
-from asrnorm.studies import collect, get_study, keep
+from asrnorm.studies import archive, collect, get_study
 from helpers.made_up_run import make_up_runs
 from tools.result_tables import link_sources, render_overview, render_progress, render_study, rewrite
 
@@ -58,7 +58,7 @@ def test_an_overview_is_the_table_alone_with_counts_only_where_they_differ(tmp_p
     runs, kept = tmp_path / "runs", tmp_path / "results"
     study = get_study("table3")
     make_up_runs(study, runs, scale="paper", seeds=range(3))
-    keep(study, runs=runs, kept=kept, seeds=range(3))
+    archive(study, runs=runs, kept=kept, seeds=range(3))
     page = "<!-- overview: table3 -->\nOutdated\n<!-- end overview -->\nafter"
     text = rewrite(page, kept)
     assert "| ERM | " in text
@@ -75,7 +75,7 @@ def test_an_overview_leaves_out_rows_without_a_number_of_ours_and_their_footnote
     runs, kept = tmp_path / "runs", tmp_path / "results"
     study = get_study("table2")
     make_up_runs(study, runs, scale="paper", seeds=range(1), skip=lambda spec, seed: spec.recipe != "cifar10c.erm_asr")
-    keep(study, runs=runs, kept=kept, seeds=range(1))
+    archive(study, runs=runs, kept=kept, seeds=range(1))
     text = rewrite("<!-- overview: table2 -->\n<!-- end overview -->", kept)
     assert [line.split(" | ")[0] for line in text.splitlines() if line.startswith("| ")] == [
         "| ",
@@ -105,7 +105,7 @@ def test_a_study_with_some_cells_shows_n_in_each_and_the_rest_as_missing(tmp_pat
             or (spec.recipe == "pacs.rsc_bn" and (seed > 1 or spec.options["source"] == "sketch"))
         ),
     )
-    keep(study, runs=runs, kept=kept)
+    archive(study, runs=runs, kept=kept)
     text = render_study("table3", kept)
     (rsc,) = (line for line in text.splitlines() if line.startswith("| RSC |"))
     assert rsc.count(", n 2<br>(") == 3
@@ -131,7 +131,7 @@ def test_rows_with_a_number_are_counted_by_scale_with_their_seeds(tmp_path):
     make_up_runs(study, runs, seeds=[0, 1], scale="paper", skip=lambda spec, seed: spec.recipe == "pacs.erm_bn")
     make_up_runs(study, runs, seeds=[0, 1], scale="short", skip=lambda spec, seed: seed == 1 and "rsc" in spec.recipe)
     for scale in ("paper", "short"):
-        keep(study, runs=runs, kept=tmp_path / "results", scale=scale, seeds=[0, 1])
+        archive(study, runs=runs, kept=tmp_path / "results", scale=scale, seeds=[0, 1])
     (line,) = render_progress(tmp_path / "results", ["table3"]).splitlines()[2:]
     assert line == "| [`table3`](studies/table3.md) | 7 | 6 of them, n 2 | all, n 1 to 2 |"
 
@@ -144,7 +144,7 @@ def test_a_page_of_the_docs_leads_to_the_recipes_and_to_the_files_of_the_results
     runs, kept, page = tmp_path / "runs", tmp_path / "results", tmp_path / "docs" / "studies" / "table5.md"
     for name in ("cifar-erm", "table5"):
         make_up_runs(get_study(name), runs, scale="paper", seeds=[0])
-        keep(get_study(name), runs=runs, kept=kept, seeds=[0])
+        archive(get_study(name), runs=runs, kept=kept, seeds=[0])
     links = "Settings: [recipes](../recipes.md). Results: [`table5.jsonl`](../../results/table5.jsonl)."
     found = collect(get_study("table5"), runs=tmp_path / "none", kept=kept)
     assert link_sources(found, kept, page) == links

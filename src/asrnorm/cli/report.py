@@ -149,10 +149,10 @@ def _find(what: str, scale: str, runs: Path, seeds: int | None) -> "Collected":
 
 
 def _keep(what: str, scale: str, runs: Path, seeds: int | None, *, renew: bool) -> None:
-    from asrnorm.studies import get_study, keep
+    from asrnorm.studies import archive, get_study
 
     numbers = None if seeds is None else range(seeds)
-    done = keep(get_study(what), runs=runs, kept=KEPT, scale=cast(Scale, scale), seeds=numbers, renew=renew)
+    done = archive(get_study(what), runs=runs, kept=KEPT, scale=cast(Scale, scale), seeds=numbers, renew=renew)
     words = [
         f"{len(done.added)} results added",
         f"{len(done.replaced)} replaced",

@@ -3,8 +3,8 @@
 from collections.abc import Iterator, Mapping
 
 from asrnorm.studies.collect import Collected, Measured
-from asrnorm.studies.significance import FEWEST
 from asrnorm.studies.spec import Unit
+from asrnorm.studies.statistics import FEWEST
 
 
 def find_best(collected: Collected, column: str, decimals: Mapping[Unit, int]) -> set[str]:

@@ -17,7 +17,7 @@ from asrnorm.reporting.entry import (
 )
 from asrnorm.studies import Printed, Row
 from asrnorm.studies.collect import Collected
-from asrnorm.studies.significance import TestResult
+from asrnorm.studies.statistics import TestResult
 
 Anchors = Callable[[Entry], Sequence[str]]  # of the runs behind a cell
 

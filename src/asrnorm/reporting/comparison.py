@@ -6,7 +6,7 @@ from asrnorm.reporting.entry import DASH, Sheet, show, show_p, show_printed, sho
 from asrnorm.reporting.pipe_table import escape, pipe_head, pipe_line, pipe_table
 from asrnorm.studies import Printed
 from asrnorm.studies.collect import Collected
-from asrnorm.studies.significance import TestResult
+from asrnorm.studies.statistics import TestResult
 
 TESTS_NOTE = (
     "One-sided: is the first row better? `pooled` is the paper's two-sample t-test, `Welch` allows for unequal "

@@ -7,8 +7,8 @@ from typing import Literal
 from asrnorm.reporting.best import find_best
 from asrnorm.studies import Cell, Printed, Row, RunSpec
 from asrnorm.studies.collect import Collected, Measured
-from asrnorm.studies.significance import TestResult
 from asrnorm.studies.spec import Unit
+from asrnorm.studies.statistics import TestResult
 
 State = Literal["measured", "diverged", "missing", "no data", "not run", "absent"]
 IN_PLACE_OF_A_NUMBER: dict[str, str] = {"missing": "missing", "no data": "no data", "diverged": "NaN"}  # by state

@@ -14,9 +14,9 @@ from asrnorm.core.errors import AsrnormError, InputError
 from asrnorm.core.results import RunResult, read_result
 from asrnorm.reporting.row_label import label_rows
 from asrnorm.studies import DIVERGENCE_FILE, Cell, Measure, Row, RunSpec, Study
-from asrnorm.studies.collect import Collected, Measured, Place, RunRecord, warn_of_scales
-from asrnorm.studies.domain import describe_missing, find_missing, read_measure
-from asrnorm.studies.significance import FEWEST, summarize
+from asrnorm.studies.collect import CellKey, Collected, Measured, RunRecord, warn_of_scales
+from asrnorm.studies.measure import describe_missing, find_missing, read_measure
+from asrnorm.studies.statistics import FEWEST, summarize
 from asrnorm.studies.store import has_same_numbers, read_origin
 
 AVERAGE, SOURCE = "unseen, average", "source"
@@ -165,11 +165,11 @@ def _measures(results: Iterable[RunResult]) -> dict[str, Measure]:
 
 def _fill(
     groups: Mapping[str, Sequence[_Found]], measures: Mapping[str, Measure], gone: Mapping[str, frozenset[str]]
-) -> tuple[tuple[Row, ...], dict[Place, Measured], frozenset[Place]]:
+) -> tuple[tuple[Row, ...], dict[CellKey, Measured], frozenset[CellKey]]:
     """Return the rows, what was measured, and where there were no images; a row has no cell for domains of others."""
     rows: list[Row] = []
-    found: dict[Place, Measured] = {}
-    no_data: set[Place] = set()
+    found: dict[CellKey, Measured] = {}
+    no_data: set[CellKey] = set()
     for label, members in groups.items():
         spec, cells = _specify(members[0].config), {}
         for column, measure in measures.items():

@@ -12,7 +12,7 @@ from asrnorm.reporting.entry import IN_PLACE_OF_A_NUMBER, Entry, Sheet, lay_out,
 from asrnorm.reporting.provenance import provenance
 from asrnorm.studies import Printed, Row
 from asrnorm.studies.collect import Collected
-from asrnorm.studies.significance import TestResult
+from asrnorm.studies.statistics import TestResult
 
 PACKAGES = ("[T1]{fontenc}", "[utf8]{inputenc}", "[margin=2cm]{geometry}", "{xcolor}", "{booktabs}", "{graphicx}")
 _COLUMNS = 12  # more than these are lines instead, or nobody could read them

@@ -14,7 +14,7 @@ from asrnorm.reporting.log import curve
 from asrnorm.reporting.sparkline import sparkline
 from asrnorm.studies import RunSpec
 from asrnorm.studies.collect import Collected, RunRecord
-from asrnorm.studies.curve import read_log
+from asrnorm.studies.store import read_log
 
 STYLE = """
 section.run { border-top: 1px solid var(--line); padding: .4rem 0 .8rem; scroll-margin-top: .5rem; }

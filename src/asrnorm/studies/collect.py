@@ -1,26 +1,26 @@
-"""What was found for a study: every cell over the seeds, beside what the paper prints there.
+"""Collects the results of a study: every cell over its seeds, beside the paper's numbers.
 
-A result belongs to a cell when the hash of its config is that of the cell's run at the scale and seed asked for, so
-that no result of another scale or setting can slip in.
+A result belongs to a cell if the hash of its config is that of the cell's run at the requested scale and seed. Results
+at other scales and seeds are never shown; warnings count them.
 """
 
 from collections import defaultdict
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
+from typing import get_args
 
 from asrnorm.core.commit import shorten_commit
 from asrnorm.core.config import Scale, content_hash
 from asrnorm.core.results import RunResult
-from asrnorm.studies.domain import describe_missing, find_missing, read_measure, restrict_differences, restrict_printed
-from asrnorm.studies.elsewhere import look_up, tell_elsewhere
-from asrnorm.studies.plan import Task, plan
-from asrnorm.studies.significance import FEWEST, TestResult, compare, correct_holm, summarize
+from asrnorm.studies.measure import describe_missing, find_missing, read_measure, restrict_differences, restrict_printed
+from asrnorm.studies.plan import Task, iterate_specs, plan
 from asrnorm.studies.spec import DIVERGENCE_FILE, Cell, Printed, RunSpec, Study, scored_hash
-from asrnorm.studies.store import Found, Store, find_results
+from asrnorm.studies.statistics import FEWEST, TestResult, compare, correct_holm, summarize
+from asrnorm.studies.store import Store, StoredResult, find_results
 
-Place = tuple[str, str]  # row label, column
-_SMALLER = {
+CellKey = tuple[str, str]  # row label, column
+_SMALLER_SCALES = {
     "smoke": "smoke scale only shows that everything runs; its numbers say nothing about any method",
     "short": "short scale has fewer steps than the paper, which alone may explain a difference from its numbers",
 }
@@ -28,11 +28,11 @@ _SMALLER = {
 
 @dataclass(frozen=True, kw_only=True)
 class RunRecord:
-    """One result that was found.
+    """One result behind a cell.
 
     Attributes:
         scale: of the run.
-        folder: of the run, with its log and config; for a kept result what else is kept of it, or `None`.
+        folder: the run folder, with log and config; for a kept result its details folder, or `None`.
     """
 
     spec: RunSpec
@@ -69,36 +69,35 @@ class Measured:
 
 @dataclass(frozen=True, kw_only=True)
 class Collected:
-    """A study with what was found for it.
+    """A study with its results.
 
     Attributes:
-        cells: by row label and column; a cell that is absent is missing.
-        printed: the paper's numbers to hold against `cells`: as printed, but averages over the domains present where
-            some are missing.
-        differences: likewise those that it prints of two rows, by both labels and column.
+        cells: by row label and column; cells without results are absent.
+        printed: the paper's numbers to compare `cells` with; averages are over the available domains.
+        differences: the same for the printed differences of two rows, by both labels and column.
         tests: of the study's comparisons, column by column.
-        missing: what is not done.
-        no_data: cells whose runs are there, without the images that the cell is about.
-        diverged: seeds whose run lost its finite loss, for cells where that is an outcome.
-        warnings: what a reader must know before believing the table.
+        missing: the tasks that are not done.
+        no_data: cells whose runs are finished but lack the images of the column.
+        diverged: seeds whose run diverged, for cells where that is an outcome.
+        warnings: what a reader must know before trusting the table.
         footnotes: those of the study, and which domains are missing.
-        runs: where run folders lie; logs of runs that diverged are found there.
-        details: what is kept of runs whose folders are gone, by the hash of their config.
+        runs: the folder of run folders; it has the logs of diverged runs.
+        details: details folders of runs, by the hash of their config.
     """
 
     study: Study
     scale: str
-    cells: Mapping[Place, Measured]
-    printed: Mapping[Place, Printed]
+    cells: Mapping[CellKey, Measured]
+    printed: Mapping[CellKey, Printed]
     tests: tuple[TestResult, ...]
     missing: tuple[Task, ...]
     warnings: tuple[str, ...]
     footnotes: tuple[str, ...] = ()
-    diverged: Mapping[Place, tuple[int, ...]] = field(default_factory=dict)
+    diverged: Mapping[CellKey, tuple[int, ...]] = field(default_factory=dict)
     runs: Path | None = None
     details: Mapping[str, Path] = field(default_factory=dict)
     differences: Mapping[tuple[str, str, str], Printed] = field(default_factory=dict)
-    no_data: frozenset[Place] = frozenset()
+    no_data: frozenset[CellKey] = frozenset()
 
 
 def collect(
@@ -110,15 +109,15 @@ def collect(
     seeds: Sequence[int] | None = None,
     store: Store | None = None,
 ) -> Collected:
-    """Return what was found for a study.
+    """Return the results of a study.
 
     Args:
-        study: which.
-        runs: where run folders lie.
-        kept: where kept results lie, `*.jsonl`; a run folder goes before them.
-        scale: of the runs; results of another are counted in a warning, never shown.
-        seeds: which, likewise; by default 0 up to the study's number of them.
-        store: what lies in both folders, where it has been read already.
+        study: the study.
+        runs: the folder of run folders.
+        kept: the folder of kept results, `*.jsonl`; a run folder takes precedence over them.
+        scale: of the runs.
+        seeds: of the runs; by default 0 up to the study's number of seeds.
+        store: the contents of both folders, if they have been read already.
 
     Example:
         >>> from asrnorm.studies import get_study
@@ -129,58 +128,50 @@ def collect(
     chosen = tuple(range(study.seeds) if seeds is None else seeds)
     store = find_results(runs, kept) if store is None else store
     tasks = plan(study, seeds=chosen, scale=scale, runs=runs, store=store).tasks
-    records = dict(_records(study, store, chosen, scale))
-    gone = {column: _missing_of(study, column, records) for column in study.columns}
-    cells = dict(_measure(study, records, gone))
+    records = dict(_find_records(study, store, chosen, scale))
+    gone = {column: _find_gone(study, column, records) for column in study.columns}
+    cells = dict(_measure_cells(study, records, gone))
     printed = {
         (row.label, column): restrict_printed(row, column, gone)
         for row in study.rows
         for column, cell in row.cells.items()
         if cell.printed is not None
     }
-    missing = tuple(task for task in tasks if not _is_there(task, store))
     return Collected(
         study=study,
         scale=scale,
         cells=cells,
         printed=printed,
         tests=_test(study, cells),
-        missing=missing,
+        missing=tuple(task for task in tasks if not _has_result(task, store)),
         warnings=tuple(_warn(study, cells, store, chosen, scale)),
         footnotes=(*study.footnotes, *describe_missing(study, gone)),
-        diverged=dict(_diverged(study, tasks)),
+        diverged=dict(_find_diverged(study, tasks)),
         runs=runs,
         details=store.details,
         differences=restrict_differences(study, printed, gone),
-        no_data=frozenset(place for place in records if place not in cells and gone[place[1]]),
+        no_data=frozenset(key for key in records if key not in cells and gone[key[1]]),
     )
 
 
 def warn_of_scales(scales: Collection[str]) -> Iterator[str]:
-    """Yield a line on each scale, among those of the runs shown, that is smaller than the paper's.
+    """Yield a warning for each scale that is smaller than the paper's.
 
     Example:
         >>> list(warn_of_scales(["paper", "smoke"]))
         ['smoke scale only shows that everything runs; its numbers say nothing about any method']
     """
-    return (line for scale, line in _SMALLER.items() if scale in scales)
+    return (line for scale, line in _SMALLER_SCALES.items() if scale in scales)
 
 
-def _is_there(task: Task, store: Store) -> bool:
-    """Whether a task is done, or its result is kept, even where something else of its run is not."""
+def _has_result(task: Task, store: Store) -> bool:
+    """Return whether a task is done or its result is kept, even if other files of its run are not."""
     return task.state in ("done", "kept") or (task.kind != "analysis" and content_hash(task.config) in store.results)
 
 
-def _records(study: Study, store: Store, seeds: Sequence[int], scale: Scale) -> Iterator[tuple[Place, list[RunRecord]]]:
-    """For every cell the results of the seeds at which all its runs are there."""
-    for row, column, cell in _run_cells(study):
-        records: list[RunRecord] = []
-        for seed in seeds:
-            found = [(spec, look_up(store, spec, seed, scale)) for spec in cell.runs]
-            if all(one is not None for _, one in found):
-                records += [_record(spec, seed, one) for spec, one in found if one is not None]
-        if records:
-            yield (row, column), records
+def _look_up(store: Store, spec: RunSpec, seed: int, scale: Scale) -> StoredResult | None:
+    found = store.results.get(scored_hash(spec, seed, scale))
+    return found if found is not None and found.result.scale == scale else None
 
 
 def _run_cells(study: Study) -> Iterator[tuple[str, str, Cell]]:
@@ -190,7 +181,21 @@ def _run_cells(study: Study) -> Iterator[tuple[str, str, Cell]]:
                 yield row.label, column, cell
 
 
-def _record(spec: RunSpec, seed: int, found: Found) -> RunRecord:
+def _find_records(
+    study: Study, store: Store, seeds: Sequence[int], scale: Scale
+) -> Iterator[tuple[CellKey, list[RunRecord]]]:
+    """Yield for every cell the results of the seeds at which all its runs are finished."""
+    for row, column, cell in _run_cells(study):
+        records: list[RunRecord] = []
+        for seed in seeds:
+            found = [(spec, _look_up(store, spec, seed, scale)) for spec in cell.runs]
+            if all(one is not None for _, one in found):
+                records += [_build_record(spec, seed, one) for spec, one in found if one is not None]
+        if records:
+            yield (row, column), records
+
+
+def _build_record(spec: RunSpec, seed: int, found: StoredResult) -> RunRecord:
     result = found.result
     return RunRecord(
         spec=spec,
@@ -203,8 +208,8 @@ def _record(spec: RunSpec, seed: int, found: Found) -> RunRecord:
     )
 
 
-def _missing_of(study: Study, column: str, records: Mapping[Place, list[RunRecord]]) -> frozenset[str]:
-    """The domains that any result behind a column lacks: all its rows are averaged over the others."""
+def _find_gone(study: Study, column: str, records: Mapping[CellKey, list[RunRecord]]) -> frozenset[str]:
+    """Return the domains that any result behind a column lacks; no row of the column is averaged over them."""
     gone: set[str] = set()
     for row in study.rows:
         for record in records.get((row.label, column), ()):
@@ -212,34 +217,32 @@ def _missing_of(study: Study, column: str, records: Mapping[Place, list[RunRecor
     return frozenset(gone)
 
 
-def _measure(
-    study: Study, records: Mapping[Place, list[RunRecord]], gone: Mapping[str, frozenset[str]]
-) -> Iterator[tuple[Place, Measured]]:
+def _measure_cells(
+    study: Study, records: Mapping[CellKey, list[RunRecord]], gone: Mapping[str, frozenset[str]]
+) -> Iterator[tuple[CellKey, Measured]]:
     for row, column, cell in _run_cells(study):
         parts: dict[int, list[float | None]] = defaultdict(list)
         for record in records.get((row, column), ()):
             parts[record.seed].append(read_measure(cell.measure, record.result, gone[column]))
         values = {
-            seed: sum(whole) / len(whole)
-            for seed, some in parts.items()
-            if len(whole := [value for value in some if value is not None]) == len(some)
+            seed: sum(numbers) / len(numbers)
+            for seed, read in parts.items()
+            if len(numbers := [value for value in read if value is not None]) == len(read)
         }
         if values:
             summary = summarize(list(values.values()))
-            yield (
-                (row, column),
-                Measured(
-                    seeds=tuple(values),
-                    values=tuple(values.values()),
-                    records=tuple(record for record in records[row, column] if record.seed in values),
-                    mean=summary.mean,
-                    deviation=summary.deviation,
-                    n=summary.n,
-                ),
+            measured = Measured(
+                seeds=tuple(values),
+                values=tuple(values.values()),
+                records=tuple(record for record in records[row, column] if record.seed in values),
+                mean=summary.mean,
+                deviation=summary.deviation,
+                n=summary.n,
             )
+            yield (row, column), measured
 
 
-def _test(study: Study, cells: Mapping[Place, Measured]) -> tuple[TestResult, ...]:
+def _test(study: Study, cells: Mapping[CellKey, Measured]) -> tuple[TestResult, ...]:
     measures = {(row, column): cell.measure for row, column, cell in _run_cells(study)}
     tests = []
     for pair in study.comparisons:
@@ -254,8 +257,19 @@ def _test(study: Study, cells: Mapping[Place, Measured]) -> tuple[TestResult, ..
     return tuple(replace(test, holm=p) for test, p in zip(tests, corrected, strict=True))
 
 
+def _find_diverged(study: Study, tasks: Sequence[Task]) -> Iterator[tuple[CellKey, tuple[int, ...]]]:
+    diverged = {content_hash(task.config): task.seed for task in tasks if task.output.name == DIVERGENCE_FILE}
+    if not diverged:
+        return
+    scale = tasks[0].config.scale
+    for row, column, cell in _run_cells(study):
+        hashes = {scored_hash(spec, seed, scale) for spec in cell.runs for seed in set(diverged.values())}
+        if seeds := tuple(sorted(diverged[identity] for identity in hashes & set(diverged))):
+            yield (row, column), seeds
+
+
 def _warn(
-    study: Study, cells: Mapping[Place, Measured], store: Store, seeds: Sequence[int], scale: Scale
+    study: Study, cells: Mapping[CellKey, Measured], store: Store, seeds: Sequence[int], scale: Scale
 ) -> Iterator[str]:
     if cells:
         yield from warn_of_scales([scale])
@@ -274,16 +288,28 @@ def _warn(
         yield f"some cells have fewer than {FEWEST} seeds and so no p-value"
     if len(counts) > 1:
         yield f"the number of seeds per cell varies from {counts[0]} to {counts[-1]}"
-    yield from tell_elsewhere(study, store, seeds, scale)
+    yield from _warn_of_other_scales(study, store, seeds, scale)
     yield from store.problems
 
 
-def _diverged(study: Study, tasks: Sequence[Task]) -> Iterator[tuple[Place, tuple[int, ...]]]:
-    lost = {content_hash(task.config): task.seed for task in tasks if task.output.name == DIVERGENCE_FILE}
-    if not lost:
-        return
-    for row, column, cell in _run_cells(study):
-        scale = tasks[0].config.scale
-        hashes = {scored_hash(spec, seed, scale) for spec in cell.runs for seed in set(lost.values())}
-        if seeds := tuple(sorted(lost[identity] for identity in hashes & set(lost))):
-            yield (row, column), seeds
+def _warn_of_other_scales(study: Study, store: Store, seeds: Sequence[int], scale: Scale) -> Iterator[str]:
+    """Count the results at other scales that are missing at this one, and the results of further seeds."""
+
+    def say(hashes: set[str], what: str, where: str = "") -> Iterator[str]:
+        one = len(hashes) == 1
+        if hashes:
+            subject, rest = ("result", "exists") if one else ("results", "exist")
+            yield f"{len(hashes)} {subject} {what} {rest}{where}; {'it is' if one else 'they are'} not shown"
+
+    specs = list(iterate_specs(study)) if store.results else []
+    for other in get_args(Scale):
+        if other != scale:
+            pairs = [(spec, seed) for spec in specs for seed in seeds if _look_up(store, spec, seed, scale) is None]
+            found = [_look_up(store, spec, seed, other) for spec, seed in pairs]
+            hashes = {one.result.config_hash for one in found if one is not None}
+            yield from say(hashes, "missing here", f" at scale {other!r}")
+    recipes = {spec.recipe for spec in specs}
+    results = [found.result for found in store.results.values()]
+    known = {result.seed for result in results if result.scale == scale and result.recipe in recipes}
+    further = [_look_up(store, spec, seed, scale) for seed in known - set(seeds) for spec in specs]
+    yield from say({one.result.config_hash for one in further if one is not None}, "of further seeds")

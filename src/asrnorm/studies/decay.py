@@ -1,7 +1,7 @@
-"""The curve that weight decay alone would give a lambda: what a figure of lambdas must be compared with.
+"""Computes the curve of a lambda under weight decay alone, the baseline of every figure of lambdas.
 
-A lambda is the sigmoid of a logit that starts at -3. Weight decay draws the logit towards 0, and so the lambda towards
-.5, whatever the loss says. The recursion here is that of the optimizer on a parameter that never gets a gradient.
+A lambda is the sigmoid of a logit that starts at -3. Weight decay pulls the logit towards 0, and so the lambda towards
+.5, whatever the loss. This module runs the optimizer's recursion on a parameter whose gradient is always zero.
 """
 
 import math
@@ -14,7 +14,7 @@ START = {"lambda_mu": -3.0, "lambda_sigma": -3.0, "lambda_beta": -5.0, "lambda_g
 
 
 def decay_logit(config: OptimConfig, steps: int, start: float) -> Iterator[float]:
-    r"""Yield the logit before the first step and after each, without any gradient of the loss.
+    r"""Yield the logit before the first step and after each step, with a loss gradient of zero.
 
     SGD: $v \leftarrow m v + w\theta$, $\theta \leftarrow \theta - \eta_t v$, or $\eta_t (w\theta + m v)$ with
     Nesterov; Adam's decay is part of its gradient too. Both as in PyTorch.
@@ -49,7 +49,7 @@ def decay_logit(config: OptimConfig, steps: int, start: float) -> Iterator[float
 
 
 def decay_curve(config: RunConfig, name: str, steps: Sequence[int]) -> tuple[float, ...]:
-    """Return the lambda that weight decay alone would give at some steps of a run.
+    """Return the lambda under weight decay alone at some steps of a run.
 
     Args:
         config: of the run.

@@ -1,4 +1,4 @@
-"""What a study needs and what is already there: cells times seeds, each run once however many cells share it."""
+"""Lists the tasks of a study: every run of its cells at every seed, once, with its state."""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
@@ -6,9 +6,8 @@ from pathlib import Path
 from typing import Literal
 
 from asrnorm.core.config import RunConfig, Scale, content_hash, run_name
-from asrnorm.studies.curve import CURVES_FILE
 from asrnorm.studies.spec import ANALYSIS_FILES, DIVERGENCE_FILE, RunSpec, Study
-from asrnorm.studies.store import Store, find_results, holds_result, is_same
+from asrnorm.studies.store import CURVES_FILE, Store, find_results, holds_result, is_same
 
 State = Literal["done", "kept", "partial", "pending"]
 Kind = Literal["run", "evaluation", "analysis"]
@@ -16,19 +15,19 @@ Kind = Literal["run", "evaluation", "analysis"]
 
 @dataclass(frozen=True, kw_only=True)
 class Task:
-    """One thing to do for a study.
+    """One task of a study.
 
     Attributes:
-        key: unique in the plan: the run's name, and the file in its folder for evaluations and analyses.
-        kind: train a run, score a finished one again, or make another file of it.
-        spec: of the run, with the evaluation where the task is one.
-        config: of the run; under which it is scored, where the task is an evaluation.
-        folder: of the run.
-        output: the file whose presence says that the task is done.
-        state: `partial` where the folder is there and the output is not; the run goes on from its last checkpoint.
-            `kept` where the run folder is gone, and the kept results have all that the study needs of it.
-        needs: key of the run that must be done before.
-        analysis: which, where the task is one.
+        key: unique in the plan: the run's name, for evaluations and analyses followed by the file in its folder.
+        kind: train a run, score a finished run again, or analyze it.
+        spec: the run, with `evaluation` if the task is one.
+        config: the config of the run; for an evaluation the config under which the run is scored.
+        folder: the run folder.
+        output: the file that the task writes.
+        state: `partial` if the folder exists without the output: the run resumes from its last checkpoint. `kept` if
+            the run folder is gone and the kept results have all that the study needs of the run.
+        needs: the key of the run that must be done first.
+        analysis: the name of the analysis, if the task is one.
     """
 
     key: str
@@ -45,12 +44,12 @@ class Task:
 
 @dataclass(frozen=True, kw_only=True)
 class Plan:
-    """The tasks of a study, runs before what depends on them.
+    """The tasks of a study, runs before the evaluations and analyses of them.
 
     Attributes:
         study: its name.
-        runs: the folder that holds the run folders.
-        problems: a line for each result that could not be read.
+        runs: the folder of run folders.
+        problems: one line for each result that cannot be read.
     """
 
     study: str
@@ -62,11 +61,11 @@ class Plan:
 
     @property
     def todo(self) -> tuple[Task, ...]:
-        """The tasks that are not done."""
+        """The tasks that are neither done nor kept."""
         return tuple(task for task in self.tasks if task.state not in ("done", "kept"))
 
     def count(self, state: State) -> int:
-        """Return how many tasks are in a state."""
+        """Return the number of tasks in a state."""
         return sum(task.state == state for task in self.tasks)
 
 
@@ -79,19 +78,19 @@ def plan(
     kept: Path | None = None,
     store: Store | None = None,
 ) -> Plan:
-    """Return the tasks of a study and how far each has come, from the folders under `runs` and the kept results.
+    """Return the tasks of a study with their states, read from the run folders and the kept results.
 
-    A run whose folder is gone counts as kept where everything that the study needs of it is kept: its result, its
-    further evaluations and analyses, and its curves for a figure of them. Else it is trained again, and all is made of
-    that one run.
+    A run whose folder is gone counts as kept if everything that the study needs of it is kept: its result, its
+    evaluations and analyses, and its curves if a figure shows them. Otherwise it is trained again, and evaluations and
+    analyses are made of the new run.
 
     Args:
-        study: what is to be shown.
+        study: the study.
         seeds: of every run.
         scale: of every run.
-        runs: where run folders lie; it need not exist yet.
-        kept: where kept results lie, `*.jsonl`.
-        store: what lies in both, where it has been read already.
+        runs: the folder of run folders; it need not exist yet.
+        kept: the folder of kept results, `*.jsonl`.
+        store: the contents of both folders, if they have been read already.
 
     Example:
         >>> from asrnorm.studies import get_study
@@ -100,8 +99,11 @@ def plan(
         (56, 'pending')
     """
     store = find_results(runs, kept) if store is None else store
-    here = {identity: one for identity, one in store.results.items() if not (one.kept or one.scored_again)}
-    folders = {identity: one.folder for identity, one in here.items() if one.folder}
+    folders = {
+        identity: one.folder
+        for identity, one in store.results.items()
+        if one.folder and not (one.kept or one.scored_again)
+    }
     tasks: dict[str, Task] = {}
     for seed in seeds:
         for spec in dict.fromkeys(iterate_specs(study)):
@@ -124,7 +126,7 @@ def plan(
 
 
 def iterate_specs(study: Study) -> Iterator[RunSpec]:
-    """Yield the run behind every cell, row by row; the same one as often as cells share it."""
+    """Yield the runs behind every cell, row by row; a run that cells share comes several times."""
     for row in study.rows:
         for cell in row.cells.values():
             yield from cell.runs
@@ -137,8 +139,8 @@ def _plan_run(spec: RunSpec, seed: int, scale: Scale, runs: Path, folders: dict[
     output = folder / "result.json"
     if spec.may_diverge and not output.exists() and (folder / DIVERGENCE_FILE).exists():
         output = folder / DIVERGENCE_FILE
-    whole = output.exists() if output.name == DIVERGENCE_FILE else holds_result(output, content_hash(config))
-    state: State = "done" if whole else "partial" if folder.exists() else "pending"
+    done = output.exists() if output.name == DIVERGENCE_FILE else holds_result(output, content_hash(config))
+    state: State = "done" if done else "partial" if folder.exists() else "pending"
     return Task(
         key=name,
         kind="run",
@@ -178,16 +180,16 @@ def _dependent(run: Task, kind: Kind, spec: RunSpec, config: RunConfig, output: 
 
 
 def _mark_kept(tasks: Sequence[Task], store: Store, with_logs: bool) -> dict[str, Task]:
-    """Return the tasks that kept results stand for, by key."""
+    """Return the tasks whose outputs are among the kept results, by key."""
     groups: dict[str, list[Task]] = {}
-    for task in tasks:  # a run comes before what is made of it
+    for task in tasks:  # a run comes before its evaluations and analyses
         groups.setdefault(task.needs or task.key, []).append(task)
     marked: dict[str, Task] = {}
     for run, *rest in groups.values():
         identity = content_hash(run.config)
         found = {task.key: taken for task in rest if (taken := _take_kept(task, identity, store))}
         if run.state == "done":
-            # What was made of another training of the run does not stand beside this one.
+            # Kept evaluations count only if they are of this training of the run.
             here, line = store.results.get(identity), store.lines.get(identity)
             if here is None or line is None or is_same(here.result, line):
                 marked |= {key: task for key, task in found.items() if task.state != "done"}
@@ -197,7 +199,7 @@ def _mark_kept(tasks: Sequence[Task], store: Store, with_logs: bool) -> dict[str
 
 
 def _take_kept(task: Task, run: str, store: Store, with_logs: bool = False) -> Task | None:
-    """Return the task where kept results have what it makes; `run` is the hash of the run itself."""
+    """Return the task if its output is kept, else `None`; `run` is the hash of the run itself."""
     details = store.details.get(run)
     if task.analysis is not None:
         return task if details and (details / ANALYSIS_FILES[task.analysis]).is_file() else None

@@ -1,4 +1,4 @@
-"""What a study is: a table or figure of the paper, cell by cell: the run behind each cell, and the printed number."""
+"""Defines a study: a table or figure cell by cell, with the run behind each cell and the printed number."""
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
@@ -14,9 +14,9 @@ Unit = Literal["percent", "plain", "millions"]
 Quantity = Literal["accuracy", "brier", "ece", "nll", "adversarial", "parameters", "validation"]
 Better = Literal["higher", "lower"]
 
-# What an analysis of a run leaves in the run's folder.
+# The file in the run folder that each analysis writes.
 ANALYSIS_FILES = {"statistics": "analyses/statistics.npz"}
-# What training leaves there when a loss is no longer finite: `{"schema": 1, "message": ...}`.
+# The file that training writes when the loss is no longer finite: `{"schema": 1, "message": ...}`.
 DIVERGENCE_FILE = "divergence.json"
 
 
@@ -25,11 +25,11 @@ class Printed:
     """A number as the paper prints it, in the table's own unit: 52.8, .024.
 
     Attributes:
-        deviation: what stands after the plus-minus sign; the paper's are population deviations (ddof 0).
+        deviation: the number after the plus-minus sign; the paper's are population deviations (ddof 0).
         copied_from: the work that the paper took the number from.
-        note: a slip of the paper and what it should be; becomes a footnote.
-        below: the paper prints "less than" this value, as p-values do.
-        decimals: how many the paper prints; `None` where it is not a transcript.
+        note: a mistake of the paper and what is right; becomes a footnote.
+        below: the paper prints "less than" this value, as for p-values.
+        decimals: the number of printed decimals; `None` if the number is not from print.
     """
 
     value: float
@@ -60,11 +60,11 @@ class RunSpec:
     Attributes:
         recipe: its name.
         options: keyword arguments of the recipe, `source` and `target`.
-        overrides: as `--set`; what is large of them is cut at smoke scale.
-        assignments: as `--set`, by who runs the study; they hold at every scale.
-        evaluation: how the finished run is scored again, where the cell needs that.
-        analyses: further files that are made of the finished run; keys of `ANALYSIS_FILES`.
-        may_diverge: a loss that is not finite is an outcome too, kept in `DIVERGENCE_FILE` and not tried again.
+        overrides: as `--set`, by the study; smoke scale cuts those that make a run large.
+        assignments: as `--set`, by the user who runs the study; they hold at every scale.
+        evaluation: another scoring of the finished run, if the cell shows that.
+        analyses: files made from the finished run; keys of `ANALYSIS_FILES`.
+        may_diverge: a loss that is not finite is an outcome, recorded in `DIVERGENCE_FILE` and not tried again.
 
     Example:
         >>> spec = RunSpec(recipe="cifar10c.ada_bn",
@@ -87,7 +87,7 @@ class RunSpec:
 
     @property
     def sees_test_batches(self) -> bool:
-        """Whether it is scored with statistics of whole batches of test images; other runs see one image at a time."""
+        """Whether it is scored with the statistics of batches of test images; other runs see one image at a time."""
         again = {} if self.evaluation is None else self.evaluation.overrides
         norm = {**self.overrides, **self.assignments, **again}.get("norm")
         return norm == "bn_test" if norm else self.recipe.endswith("_bn_test")
@@ -98,19 +98,19 @@ class RunSpec:
         built: RunConfig = recipe(self.recipe, scale=scale, seed=seed, **self.options, **given)
         if scale != "smoke" or not self.overrides:
             return built
-        # Source and target have been taken by the recipe, whose steps follow them.
+        # The recipe has already taken source and target.
         last = {name: value for name, value in self.assignments.items() if name not in ("suite.source", "suite.target")}
         return override(shrink(built), last)
 
     def scored_config(self, seed: int, scale: Scale) -> RunConfig:
-        """Return the config under which it is scored; its content hash names the result."""
+        """Return the config under which it is scored; its content hash identifies the result."""
         config = self.config(seed, scale)
         return config if self.evaluation is None else override(config, self.evaluation.overrides)
 
 
 @lru_cache(maxsize=4096)
 def scored_hash(spec: RunSpec, seed: int, scale: Scale) -> str:
-    """Return the hash under which a run's result is found; many cells ask for the same one.
+    """Return the hash that identifies a run's result; cached, since many cells share a run.
 
     Example:
         >>> spec = RunSpec(recipe="digits.erm_bn")
@@ -123,15 +123,15 @@ def scored_hash(spec: RunSpec, seed: int, scale: Scale) -> str:
 
 @dataclass(frozen=True, kw_only=True)
 class Measure:
-    """What is read off a result.
+    """What to read off a result.
 
     Attributes:
-        domains: patterns on domain names, as `*/5` or `svhn`; empty takes all targets that are present.
-        on_source: the source's test images instead of the targets.
+        domains: patterns of domain names, as `*/5` or `svhn`; empty means all targets.
+        on_source: take the source's test images instead of the targets.
         attack: key of `RunResult.adversarial`.
         rule: key of `RunResult.validation`, of the quantity of that name.
-        unit: `percent` shows fractions times 100, `millions` counts over a million.
-        baseline: of `parameters`: their share above this count, instead of the count.
+        unit: `percent` multiplies by 100, `millions` divides by a million.
+        baseline: for `parameters`, show the relative increase over this count instead of the count.
     """
 
     quantity: Quantity
@@ -149,8 +149,8 @@ class Cell:
     """One number of a table.
 
     Attributes:
-        runs: where it comes from; several are averaged seed by seed, as a row's average over four sources.
-        printed: what the paper has there.
+        runs: the runs behind it; several are averaged seed by seed, as a row's average over four sources.
+        printed: the paper's number.
     """
 
     measure: Measure
@@ -164,9 +164,9 @@ class Row:
 
     Attributes:
         label: unique in its study.
-        cells: by column; a column that is not there is a dash in the paper.
+        cells: by column; a missing column is a dash in the paper.
         group: heading above a block of rows.
-        not_run: why there are the paper's numbers alone.
+        not_run: why the row has only the paper's numbers.
     """
 
     label: str
@@ -177,7 +177,7 @@ class Row:
 
 @dataclass(frozen=True, kw_only=True)
 class Comparison:
-    """Row against row, column by column, one-sided: is `row` better?
+    """A one-sided comparison of two rows, column by column: is `row` better than `against`?
 
     Attributes:
         printed: the paper's p-values by column.
@@ -192,15 +192,15 @@ class Comparison:
 
 @dataclass(frozen=True, kw_only=True)
 class Study:
-    """A table or figure: what it shows, what it needs, what the paper has.
+    """A table or figure: its rows, the runs behind them and the paper's numbers.
 
     Attributes:
         figures: keys of the report's figures: `levels`, `lambdas`, `tsne`, `corruptions`, `samples`, `complexity`,
             `residual`.
-        seeds: runs of each cell in the paper, or our default where it does not say.
+        seeds: runs per cell in the paper, or our default if the paper does not say.
         suite: registry name.
         transposed: the paper prints these rows as columns.
-        shown_only: columns that nothing may be chosen by: reports mark no best there.
+        shown_only: columns that must not guide a choice; reports mark no best value there.
     """
 
     name: str
@@ -218,7 +218,7 @@ class Study:
 
     @property
     def needs_logs(self) -> bool:
-        """Whether a figure is drawn from the logs of the runs."""
+        """Whether a figure shows the logs of the runs."""
         return bool({"lambdas", "residual"} & set(self.figures))
 
 
@@ -229,7 +229,7 @@ def get_study(name: str) -> Study:
     """Return a study by its name.
 
     Raises:
-        UnknownNameError: no such study; the nearest is named.
+        UnknownNameError: no such study; the message names the nearest.
 
     Example:
         >>> get_study("table3").columns
@@ -245,10 +245,10 @@ def list_studies() -> tuple[str, ...]:
         >>> list_studies()[:2], list_studies()[9]
         (('table1', 'table2'), 'table10')
     """
-    return tuple(sorted(STUDIES.names(), key=_place))
+    return tuple(sorted(STUDIES.names(), key=_order))
 
 
-def _place(name: str) -> tuple[int, int, str]:
+def _order(name: str) -> tuple[int, int, str]:
     number = name.removeprefix("table")
     if number != name and number.isdecimal():
         return 0, int(number), name

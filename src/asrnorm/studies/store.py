@@ -1,28 +1,37 @@
-"""Where results are found: run folders, and the kept `results/*.jsonl`; each is identified by the hash of its config.
+"""Finds results and logs: in run folders, and in the kept `results/*.jsonl` with `results/details/<run>/`.
 
-Beside the kept lines, `results/details/<run>/` holds what figures need of single runs, under the names of a run folder.
+A result is identified by the hash of its config. A details folder holds what figures need of a run, under the file
+names of a run folder.
 """
 
+import csv
+import io
 import json
-from collections.abc import Iterator, Mapping
+import re
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
+from typing import Any
 
 from asrnorm.core.errors import AsrnormError, InputError
-from asrnorm.core.results import RunResult, parse_result, read_result, to_plain
+from asrnorm.core.results import RunResult, parse_result, read_log_rows, read_result, to_plain
 
 DETAILS = "details"
+LOG_FILE = "log.jsonl"
+CURVES_FILE = "curves.csv"  # a few kilobytes of the log, kept in a details folder
+MAX_CURVE_ROWS = 60  # enough for a curve in a figure
+_CURVES = ("loss", "accuracy")
 _ORIGIN = ("device", "torch", "day", "edition", "resumed", "listing")
 
 
 @dataclass(frozen=True, kw_only=True)
-class Found:
-    """A result and where it was.
+class StoredResult:
+    """A result and its location.
 
     Attributes:
-        folder: of the run; of a kept result, what is kept of the run besides, or `None`.
-        scored_again: it is an evaluation of the run under another config.
-        kept: it is a line of a kept file, and its run folder is elsewhere or gone.
+        folder: the run folder; for a kept result the details folder, or `None` if there is none.
+        scored_again: whether it is an evaluation of the run under another config.
+        kept: whether it is a line of a kept file.
     """
 
     result: RunResult
@@ -33,21 +42,23 @@ class Found:
 
 @dataclass(frozen=True, kw_only=True)
 class Store:
-    """Results by the hash of their config, and one line for each file that could not be read.
+    """All results, by the hash of their config.
 
     Attributes:
-        details: folders of what else is kept of runs, by the hash of their config.
-        lines: the kept results, also of runs whose folders are there.
+        results: from run folders, and from kept files where no run folder has the result.
+        problems: one line for each result that cannot be read.
+        details: details folders, by the hash of the run's config.
+        lines: the kept results, including those that a run folder has too.
     """
 
-    results: Mapping[str, Found]
+    results: Mapping[str, StoredResult]
     problems: tuple[str, ...] = ()
     details: Mapping[str, Path] = field(default_factory=dict)
     lines: Mapping[str, RunResult] = field(default_factory=dict)
 
 
 def find_results(runs: Path, kept: Path | None = None) -> Store:
-    """Return every result there is; one in a run folder takes precedence over the same one kept.
+    """Return every result; one in a run folder takes precedence over the same one in a kept file.
 
     Args:
         runs: the folder of run folders; it need not exist.
@@ -57,7 +68,7 @@ def find_results(runs: Path, kept: Path | None = None) -> Store:
         >>> find_results(Path("nowhere")).results
         {}
     """
-    found: dict[str, Found] = {}
+    found: dict[str, StoredResult] = {}
     problems: list[str] = []
     for folder in sorted(path for path in runs.glob("*") if path.is_dir()):
         for path in (folder / "result.json", *sorted(folder.glob("evaluations/*.json"))):
@@ -68,30 +79,40 @@ def find_results(runs: Path, kept: Path | None = None) -> Store:
             except AsrnormError as error:
                 problems.append(str(error))
                 continue
-            # An evaluation has the edition of its own test images, which may be others.
+            # An evaluation records the edition of its own test images, which may differ from the run's.
             result = replace(result, origin={**read_origin(folder / "env.json"), **result.origin})
             again = path.parent != folder
-            found.setdefault(result.config_hash, Found(result=result, folder=folder, scored_again=again))
+            found.setdefault(result.config_hash, StoredResult(result=result, folder=folder, scored_again=again))
     details = {} if kept is None else find_details(kept)
-    seen: dict[str, tuple[str, RunResult]] = {}
-    for where, line in _iterate_kept(kept, problems) if kept is not None else ():
+    lines: dict[str, tuple[str, RunResult]] = {}
+    for path in () if kept is None else sorted(kept.glob("*.jsonl")):
         try:
-            result = parse_line(line, where)
-        except AsrnormError as error:
+            numbered = _split_lines(path)
+        except InputError as error:
             problems.append(str(error))
             continue
-        identity = result.config_hash
-        first, before = seen.setdefault(identity, (where, result))
-        if not is_same(before, result):
-            problems.append(f"{where}: run {identity} has other numbers in {first}, which count; remove one")
-            continue
-        found.setdefault(identity, Found(result=result, folder=details.get(identity), kept=True))
-    lines = {identity: result for identity, (_, result) in seen.items()}
-    return Store(results=found, problems=tuple(problems), details=details, lines=lines)
+        for where, line in numbered:
+            try:
+                result = parse_line(line, where)
+            except AsrnormError as error:
+                problems.append(str(error))
+                continue
+            identity = result.config_hash
+            first, before = lines.setdefault(identity, (where, result))
+            if is_same(before, result):
+                found.setdefault(identity, StoredResult(result=result, folder=details.get(identity), kept=True))
+            else:
+                problems.append(f"{where}: run {identity} has other numbers in {first}, which count; remove one")
+    return Store(
+        results=found,
+        problems=tuple(problems),
+        details=details,
+        lines={identity: result for identity, (_, result) in lines.items()},
+    )
 
 
 def holds_result(path: Path, config_hash: str) -> bool:
-    """Tell whether a whole result of this config lies there; an evaluation's name says less than its hash.
+    """Return whether a file is a complete result of this config.
 
     Example:
         >>> holds_result(Path("nowhere"), "0123456789")
@@ -104,7 +125,7 @@ def holds_result(path: Path, config_hash: str) -> bool:
 
 
 def find_details(kept: Path) -> dict[str, Path]:
-    """Return the folders of what is kept of runs besides their results, by the hash at the end of their names."""
+    """Return the details folders by the hash at the end of their names."""
     return {path.name.rpartition("--")[2]: path for path in sorted(kept.glob(f"{DETAILS}/*--*")) if path.is_dir()}
 
 
@@ -112,21 +133,13 @@ def read_lines(path: Path) -> list[RunResult]:
     """Return all results of a kept file; none if there is no such file.
 
     Raises:
-        InputError: a line that is not a whole result, or a second one of a run with other numbers.
+        InputError: a line is not a complete result, or a run has two lines with different numbers.
     """
-    if not path.exists():
-        return []
-    try:
-        lines = path.read_bytes().splitlines()
-    except OSError as error:
-        raise InputError(f"{path}: {error.strerror}") from None
     found: dict[str, RunResult] = {}
-    for number, line in enumerate(lines, start=1):
-        if line.strip():
-            where = f"{path}, line {number}"
-            result = parse_line(line, where)
-            if not is_same(found.setdefault(result.config_hash, result), result):
-                raise InputError(f"{where}: run {result.config_hash} has other numbers further up; remove one")
+    for where, line in _split_lines(path) if path.exists() else ():
+        result = parse_line(line, where)
+        if not is_same(found.setdefault(result.config_hash, result), result):
+            raise InputError(f"{where}: run {result.config_hash} has other numbers further up; remove one")
     return list(found.values())
 
 
@@ -134,30 +147,33 @@ def parse_line(line: bytes, where: str) -> RunResult:
     """Return the result on a line of a kept file.
 
     Raises:
-        InputError: torn, of another schema, or with numbers that no run gives.
+        InputError: the line is incomplete, has another schema, or has impossible numbers.
     """
     try:
-        return parse_result(json.loads(line.decode("utf-8")), where)
+        result = parse_result(json.loads(line.decode("utf-8")), where)
     except InputError as error:
         raise InputError(f"{error}; mend or remove the line") from None
     except (ValueError, RecursionError) as error:
         raise InputError(f"{where}: not a line of JSON ({error}); mend or remove it") from None
+    if not re.fullmatch(r"[0-9a-f]{10}", result.config_hash):
+        raise InputError(f"{where}: {result.config_hash!r} is not the hash of a config; mend or remove the line")
+    return result
 
 
 def is_same(one: RunResult, other: RunResult) -> bool:
-    """Tell whether two results say the same, whatever their origin; compared as text, where NaN is NaN."""
+    """Return whether two results are equal except for their origin; as text, so that NaN equals NaN."""
     if one is other:
         return True
     return json.dumps(to_plain(replace(one, origin={}))) == json.dumps(to_plain(replace(other, origin={})))
 
 
 def has_same_numbers(one: RunResult, other: RunResult) -> bool:
-    """Tell whether two results differ in nothing but the commit, the time they took and their origin."""
+    """Return whether two results differ only in commit, wall time and origin."""
     return is_same(one, replace(other, commit=one.commit, wall_seconds=one.wall_seconds))
 
 
 def read_origin(path: Path) -> dict[str, str]:
-    """Return what an `env.json` last says about where and with what a result was made; nothing where unknown."""
+    """Return the latest device, library versions, date and data in an `env.json`; empty if it cannot be read."""
     try:
         first = json.loads(path.read_text("utf-8"))
         latest = {key: value for part in (first, *first.get("resumed", ())) for key, value in part.items()}
@@ -169,13 +185,88 @@ def read_origin(path: Path) -> dict[str, str]:
     return {name: str(latest[name]) for name in _ORIGIN if latest.get(name)}
 
 
-def _iterate_kept(folder: Path, problems: list[str]) -> Iterator[tuple[str, bytes]]:
-    for path in sorted(folder.glob("*.jsonl")):
-        try:
-            lines = path.read_bytes().splitlines()
-        except OSError as error:
-            problems.append(f"{path}: {error.strerror}")
-            continue
-        for number, line in enumerate(lines, start=1):
-            if line.strip():
-                yield f"{path}, line {number}", line
+def _split_lines(path: Path) -> list[tuple[str, bytes]]:
+    """Return the lines of a file that are not blank, each with its location for messages."""
+    try:
+        lines = path.read_bytes().splitlines()
+    except OSError as error:
+        raise InputError(f"{path}: {error.strerror}") from None
+    return [(f"{path}, line {number}", line) for number, line in enumerate(lines, start=1) if line.strip()]
+
+
+def read_log(folder: Path | None) -> list[dict[str, Any]]:
+    """Return the rows of a run's log, or of the curves kept of it; empty if there are neither.
+
+    A line that was cut off by a kill ends the log.
+    """
+    if folder is None:
+        return []
+    if (folder / LOG_FILE).is_file():
+        return read_log_rows(folder / LOG_FILE)
+    if (folder / CURVES_FILE).is_file():
+        return list(parse_curves((folder / CURVES_FILE).read_text(encoding="utf-8", errors="replace")))
+    return []
+
+
+def format_curves(rows: Sequence[dict[str, Any]]) -> str:
+    """Return loss, accuracy and lambdas of a log as CSV with four digits, at most `MAX_CURVE_ROWS` rows of each.
+
+    Example:
+        >>> rows = [{"step": 1, "loss": 0.123456, "lr": 0.1, "lambdas": {"stem.norm": {"lambda_mu": 0.047426}}}]
+        >>> format_curves(rows).splitlines()
+        ['step,loss,accuracy,stem.norm/lambda_mu', '1,0.1235,,0.04743']
+    """
+    chosen: dict[int, dict[str, Any]] = {}
+    for some in ([row for row in rows if row.get("lambdas")], [row for row in rows if "loss" in row]):
+        chosen |= {row["step"]: row for row in _subsample(some)}
+    lines = [chosen[step] for step in sorted(chosen)]
+    names = list(dict.fromkeys(name for row in lines for name in _flatten_lambdas(row)))
+    buffer = io.StringIO()
+    writer = csv.writer(buffer, lineterminator="\n")
+    writer.writerow(["step", *_CURVES, *names])
+    for row in lines:
+        lambdas = _flatten_lambdas(row)
+        values = [*(row.get(name) for name in _CURVES), *(lambdas.get(name) for name in names)]
+        writer.writerow([row["step"], *("" if value is None else f"{value:.4g}" for value in values)])
+    return buffer.getvalue()
+
+
+def parse_curves(text: str) -> Iterator[dict[str, Any]]:
+    r"""Yield the rows that `format_curves` wrote, up to the first that is incomplete.
+
+    Example:
+        >>> list(parse_curves("step,loss,accuracy,norm/lambda_mu\n5,0.5,,0.047\n"))
+        [{'step': 5, 'loss': 0.5, 'lambdas': {'norm': {'lambda_mu': 0.047}}}]
+    """
+    lines = csv.reader(io.StringIO(text))
+    heads: list[str] = next(lines, [])
+    for words in lines:
+        if len(words) != len(heads) or not words[0].isdecimal():
+            return
+        row: dict[str, Any] = {"step": int(words[0])}
+        for head, word in zip(heads[1:], words[1:], strict=True):
+            if not word:
+                continue
+            try:
+                value = float(word)
+            except ValueError:
+                return
+            layer, slash, name = head.rpartition("/")
+            if slash:
+                row.setdefault("lambdas", {}).setdefault(layer, {})[name] = value
+            else:
+                row[head] = value
+        yield row
+
+
+def _subsample(rows: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
+    """Return the first row, the last row and evenly spaced rows between them."""
+    if len(rows) <= MAX_CURVE_ROWS:
+        return list(rows)
+    return [rows[round(i * (len(rows) - 1) / (MAX_CURVE_ROWS - 1))] for i in range(MAX_CURVE_ROWS)]
+
+
+def _flatten_lambdas(row: dict[str, Any]) -> dict[str, float]:
+    return {
+        f"{layer}/{name}": value for layer, values in row.get("lambdas", {}).items() for name, value in values.items()
+    }

@@ -14,7 +14,7 @@ from asrnorm.core.config import content_hash
 from asrnorm.core.results import write_result
 from asrnorm.launch import Failure, Outcome
 from asrnorm.studies import STUDIES, Cell, Evaluation, Measure, Row, RunSpec, Study
-from asrnorm.studies.keep import format_lines
+from asrnorm.studies.archive import format_lines
 from helpers.fake_asrnorm import result
 
 BN_TEST = Evaluation(name="bn_test-8", overrides={"norm": "bn_test", "evaluate_batch": 8})

@@ -6,7 +6,7 @@ from asrnorm.core.config import Choice, content_hash, override
 from asrnorm.core.results import write_result
 from asrnorm.launch import gather_jobs
 from asrnorm.studies import Cell, Evaluation, Measure, Row, RunSpec, Study, plan
-from asrnorm.studies.keep import format_lines
+from asrnorm.studies.archive import format_lines
 from helpers.fake_asrnorm import result
 from helpers.fake_job import fake_job
 

@@ -1,5 +1,5 @@
 from asrnorm.reporting.log import curve, lambda_curves, thin
-from asrnorm.studies.curve import read_log
+from asrnorm.studies.store import read_log
 
 
 def test_a_log_that_a_kill_cut_short_ends_there(tmp_path):

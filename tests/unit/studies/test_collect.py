@@ -7,7 +7,7 @@ import pytest
 
 from asrnorm.core.config import run_name
 from asrnorm.data import create_suite
-from asrnorm.studies import Cell, Comparison, Evaluation, Measure, Row, RunSpec, Study, collect, get_study, keep
+from asrnorm.studies import Cell, Comparison, Evaluation, Measure, Row, RunSpec, Study, archive, collect, get_study
 from helpers.made_up_run import make_up_divergence
 from helpers.study_case import DIGITS, make_result, put_result
 
@@ -305,7 +305,7 @@ def test_results_of_another_scale_are_not_missed_where_this_one_is_there(tmp_pat
 def test_a_kept_divergence_is_named_as_one_whose_folder_is_there(tmp_path):
     study = get_study("ablation-residual")
     make_up_divergence(study.rows[1].cells["Unseen"].runs[0], tmp_path / "runs", 0)
-    keep(study, runs=tmp_path / "runs", kept=tmp_path / "results", scale="smoke")
+    archive(study, runs=tmp_path / "runs", kept=tmp_path / "results", scale="smoke")
     there = collect(study, runs=tmp_path / "runs", scale="smoke", seeds=[0]).diverged
     gone = collect(study, runs=tmp_path / "no", kept=tmp_path / "results", scale="smoke", seeds=[0]).diverged
     assert gone == there == {(study.rows[1].label, column): (0,) for column in ("Source", "Unseen")}

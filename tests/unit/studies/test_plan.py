@@ -7,7 +7,7 @@ import pytest
 from asrnorm.core.config import content_hash, run_name
 from asrnorm.launch.jobs import gather_jobs
 from asrnorm.studies import ANALYSIS_FILES, Cell, Evaluation, Measure, Row, RunSpec, Study, get_study, plan
-from asrnorm.studies.keep import format_lines
+from asrnorm.studies.archive import format_lines
 from helpers.study_case import make_result, put_result
 
 ACCURACY = Measure(quantity="accuracy")

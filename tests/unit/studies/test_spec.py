@@ -1,4 +1,4 @@
-"""Studies: all that the public contract names are there, and every run behind a cell can be made."""
+"""Specs of runs: their configs at every scale, and studies by name."""
 
 from dataclasses import replace
 

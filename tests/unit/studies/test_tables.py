@@ -9,8 +9,8 @@ from asrnorm.audit.result import GROUPS
 from asrnorm.core.config import Scale, content_hash
 from asrnorm.data.corruptions import CORRUPTIONS
 from asrnorm.evaluation.attacks import ATTACKS
-from asrnorm.studies import ANALYSIS_FILES, collect, get_study, keep, list_studies, plan
-from asrnorm.studies.domain import matches
+from asrnorm.studies import ANALYSIS_FILES, archive, collect, get_study, list_studies, plan
+from asrnorm.studies.measure import matches
 from asrnorm.studies.plan import iterate_specs
 from asrnorm.training.assembly import check_config
 from helpers.study_case import put_result
@@ -374,6 +374,6 @@ def test_the_average_beside_the_stand_in_leaves_it_out(tmp_path):
 def test_a_run_kept_without_the_stand_in_counts_for_the_paper_s_table(tmp_path):
     table = get_study("table1")
     put_result(tmp_path / "runs", run_of("table1", "RSDA"), 0, DIGITS_PRESENT, missing=["syn"])
-    keep(table, runs=tmp_path / "runs", kept=tmp_path / "kept", scale="paper", seeds=[0])
+    archive(table, runs=tmp_path / "runs", kept=tmp_path / "kept", scale="paper", seeds=[0])
     planned = plan(table, seeds=[0], scale="paper", runs=tmp_path / "gone", kept=tmp_path / "kept")
     assert [task.spec.recipe for task in planned.tasks if task.state == "kept"] == ["digits.rsda_none"]

@@ -12,8 +12,8 @@ from asrnorm.reporting.log import Points, lambda_curves, thin
 from asrnorm.reporting.run_section import identify
 from asrnorm.studies import Row
 from asrnorm.studies.collect import Collected, RunRecord
-from asrnorm.studies.curve import read_log
 from asrnorm.studies.decay import START, decay_curve
+from asrnorm.studies.store import read_log
 
 _TITLES = {f"lambda_{name}": rf"$\lambda_\{name}$" for name in ("mu", "sigma", "beta", "gamma")}
 _POINTS, _POINTS_BEHIND = 400, 100  # of a line; a network has dozens behind the named ones

@@ -12,7 +12,7 @@ from asrnorm.reporting.figures.base import FIGURES, NothingToDrawError, diverged
 from asrnorm.reporting.log import Points, curve, thin
 from asrnorm.studies import Row
 from asrnorm.studies.collect import Collected
-from asrnorm.studies.curve import read_log
+from asrnorm.studies.store import read_log
 
 
 @FIGURES.register("residual")

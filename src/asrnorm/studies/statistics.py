@@ -1,8 +1,8 @@
-"""Means, deviations and tests over seeds.
+"""Means, deviations and significance tests over seeds.
 
-The paper's p-values are those of a one-sided two-sample t-test with pooled variance. Its one row that can be checked
-from the printed numbers (ADA+ASR against ADA+AS) comes out to three decimals with five runs per side and deviations
-over n (ddof 0). Ours are over n - 1. Welch's test and the test paired by seed are shown beside the paper's.
+The paper's p-values are those of a one-sided two-sample t-test with pooled variance: with five runs per row and
+deviations over n (ddof 0), the printed numbers of ADA+ASR and ADA+AS give the printed p-values to three decimals. Our
+deviations are over n - 1. Reports also show Welch's test and the test paired by seed.
 """
 
 import math
@@ -14,10 +14,9 @@ from asrnorm.core.errors import InputError
 
 Better = Literal["higher", "lower"]
 
-# Two values say next to nothing about a spread.
-FEWEST = 3
+FEWEST = 3  # seeds per row for a p-value; two say next to nothing about a spread
 _RESAMPLES = 10_000
-_ROUNDING = 1e-12  # of a value: some ten thousand times what adding numbers of its size can lose
+_ROUNDING = 1e-12  # relative; about ten thousand times the error of adding a few numbers
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -31,22 +30,23 @@ class Summary:
 
 @dataclass(frozen=True, kw_only=True)
 class TestResult:
-    """One row against another in one column: is it better?
+    """One row against another in one column: is the first one better?
 
     Attributes:
-        difference: mean of the row less mean of the other, in the unit of the column.
-        low: of the 95 % bootstrap interval of that difference.
+        difference: mean of `row` minus mean of `against`, in the unit of the column.
+        low: lower end of the 95 % bootstrap interval of the difference.
+        high: its upper end.
         pooled: p of the one-sided two-sample t-test with pooled variance, the paper's.
-        welch: p of Welch's, which allows for two different spreads.
-        paired: p of the one-sided t-test on the differences at the seeds that both have.
-        n_paired: how many seeds that are.
+        welch: p of Welch's test, which does not assume equal variances.
+        paired: p of the one-sided t-test on the differences at the seeds that both rows have.
+        n_paired: the number of those seeds.
         holm: `pooled` after Holm's correction for all tests of the study.
 
-    p-values and interval are `None` where one side has fewer than three seeds, `paired` where both have fewer than
-    three in common. p-values are `None` also where nothing spreads; the interval is then the difference alone, twice.
+    p-values and interval are `None` if a row has fewer than three seeds, `paired` if they have fewer than three in
+    common. If no values vary, p-values are `None` and both ends of the interval are the difference.
     """
 
-    __test__: ClassVar[bool] = False  # not a test class, whatever pytest thinks of its name
+    __test__: ClassVar[bool] = False  # pytest would collect the class by its name
 
     row: str
     against: str
@@ -67,14 +67,14 @@ class TestResult:
 def summarize(values: Sequence[float], *, size: float | None = None) -> Summary:
     """Return mean, deviation with ddof 1, and count.
 
-    A deviation that is only the rounding of equal values is zero.
+    A deviation that is only rounding error of equal values counts as zero.
 
     Args:
         values: at least one.
-        size: of the numbers that the values were computed from; of the values themselves where `None`.
+        size: magnitude of the numbers that the values were computed from; by default that of the values.
 
     Raises:
-        InputError: no value, or one that is infinite or not a number.
+        InputError: no values, or one that is not finite.
 
     Example:
         >>> summarize([1.0, 2.0, 3.0])
@@ -108,7 +108,7 @@ def pooled_p(ours: Summary, theirs: Summary, *, better: Better = "higher") -> fl
 
 
 def welch_p(ours: Summary, theirs: Summary, *, better: Better = "higher") -> float | None:
-    """Return p of Welch's one-sided test, which does not assume equal spreads; `None` below three values per side.
+    """Return p of Welch's one-sided test, which does not assume equal variances; `None` below three values per side.
 
     Example:
         >>> round(welch_p(summarize([3.0, 4.0, 5.0]), summarize([1.0, 2.0, 3.0])), 4)
@@ -130,7 +130,7 @@ def paired_p(ours: Mapping[int, float], theirs: Mapping[int, float], *, better: 
     Args:
         ours: values by seed.
         theirs: likewise.
-        better: which way is better.
+        better: the direction that counts as better.
 
     Example:
         >>> round(paired_p({0: 3.0, 1: 5.0, 2: 4.0}, {0: 2.0, 1: 3.0, 2: 3.0}), 4)
@@ -147,12 +147,12 @@ def paired_p(ours: Mapping[int, float], theirs: Mapping[int, float], *, better: 
 def bootstrap_interval(ours: Sequence[float], theirs: Sequence[float], *, seed: int = 0) -> tuple[float, float] | None:
     """Return the 95 % percentile interval of the difference of means over 10,000 resamples, each side on its own.
 
-    With five values per side it is somewhat too narrow, as every bootstrap of so few is: read it beside the tests.
+    With five values per side it is somewhat too narrow, as every bootstrap of so few values is.
 
     Args:
         ours: values of the row.
         theirs: values of the other.
-        seed: of the resampling; the interval is the same every time.
+        seed: of the resampling.
 
     Example:
         >>> bootstrap_interval([2.0, 2.0, 2.0], [1.0, 1.0, 1.0])
@@ -179,19 +179,19 @@ def correct_holm(p_values: Sequence[float | None]) -> tuple[float | None, ...]:
         >>> correct_holm([0.01, None, 0.04, 0.03])
         (0.03, None, 0.06, 0.06)
     """
-    order = sorted((p, place) for place, p in enumerate(p_values) if p is not None)
+    order = sorted((p, index) for index, p in enumerate(p_values) if p is not None)
     corrected: list[float | None] = [None] * len(p_values)
     highest = 0.0
-    for rank, (p, place) in enumerate(order):
+    for rank, (p, index) in enumerate(order):
         highest = max(highest, min(1.0, p * (len(order) - rank)))
-        corrected[place] = highest
+        corrected[index] = highest
     return tuple(corrected)
 
 
 def compare(
     ours: Mapping[int, float], theirs: Mapping[int, float], *, row: str, against: str, column: str, better: Better
 ) -> TestResult:
-    """Return everything that is said about two rows in one column.
+    """Return all tests of two rows in one column.
 
     Args:
         ours: values of the row by seed.
@@ -199,7 +199,7 @@ def compare(
         row: label of the row.
         against: label of the other.
         column: label of the column.
-        better: which way is better.
+        better: the direction that counts as better.
 
     Example:
         >>> test = compare({0: 2.0, 1: 3.0}, {0: 1.0}, row="a", against="b", column="c", better="higher")
@@ -236,7 +236,7 @@ def _variance(side: Summary) -> float:
 def _tail(difference: float, variance: float, freedom: float, better: Better) -> float | None:
     if variance == 0:
         return None
-    # scipy.stats takes a second to import, this a tenth of it.
+    # scipy.stats takes ten times as long to import.
     from scipy.special import stdtr  # type: ignore[import-untyped]
 
     sign = 1 if better == "higher" else -1

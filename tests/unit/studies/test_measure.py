@@ -3,7 +3,7 @@
 import pytest
 
 from asrnorm.studies import Measure, RunSpec, get_study
-from asrnorm.studies.domain import find_missing, read_measure, restrict_printed
+from asrnorm.studies.measure import find_missing, read_measure, restrict_printed
 from helpers.study_case import make_result
 
 RESULT = make_result(

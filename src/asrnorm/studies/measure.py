@@ -1,4 +1,4 @@
-"""Numbers of a result by domain, and how averages are taken when a domain is missing."""
+"""Reads the number of a cell off a result, and restricts averages to the domains that are available."""
 
 import re
 from collections.abc import Iterator, Mapping
@@ -13,12 +13,12 @@ _FACTOR = {"percent": 100.0, "plain": 1.0, "millions": 1e-6}
 
 
 def read_measure(measure: Measure, result: RunResult, without: frozenset[str] = frozenset()) -> float | None:
-    """Return what a cell shows of a result, in the cell's unit; `None` where the result does not hold it.
+    """Return the number that a measure reads off a result, in its unit; `None` if the result does not have it.
 
     Args:
-        measure: what is read.
-        result: where from.
-        without: domains to leave out, since other rows of the column lack them.
+        measure: what to read.
+        result: the result.
+        without: domains to leave out of averages, because other rows of the column lack them.
     """
     value = _read(measure, result, without)
     return None if value is None else value * _FACTOR[measure.unit]
@@ -35,33 +35,33 @@ def _read(measure: Measure, result: RunResult, without: frozenset[str]) -> float
     if measure.on_source:
         return float(getattr(result.source, measure.quantity))
     seen = {d.name: float(getattr(d, measure.quantity)) for d in result.domains if matches(measure, d.name)}
-    # A column of one domain that another row lacks is no average: what is there is shown.
+    # If nothing is left, the column is of one domain that another row lacks: no average, so its value is shown.
     values = [value for name, value in seen.items() if name not in without] or list(seen.values())
     return fsum(values) / len(values) if values else None
 
 
 def matches(measure: Measure, domain: str) -> bool:
-    """Return whether a measure looks at a domain.
+    """Return whether a measure includes a domain.
 
     Example:
         >>> matches(Measure(quantity="accuracy", domains=("*/5",)), "fog/5")
         True
     """
-    # A folder of the user's own may be called `cam [night]`, which as a pattern is another name.
+    # A user's folder may be called `cam [night]`, which does not match itself as a pattern.
     return not measure.domains or any(domain == name or fnmatchcase(domain, name) for name in measure.domains)
 
 
 def find_missing(measure: Measure, result: RunResult) -> set[str]:
-    """Return the domains that a measure looks at and a result lacks."""
+    """Return the domains that a measure includes and a result lacks."""
     if measure.on_source or measure.quantity in ("parameters", "adversarial", "validation"):
         return set()
     return {name for name in result.missing if matches(measure, name)}
 
 
 def restrict_printed(row: Row, column: str, gone: Mapping[str, frozenset[str]]) -> Printed:
-    """Return what the paper prints in a cell; its average over the domains left, where others are missing.
+    """Return the paper's number in a cell; an average is taken over the available domains if some are missing.
 
-    That can be had from the row's other cells only where each is of one domain and none of them has lost a part.
+    That is possible only if each of the row's other cells is of one domain, and those available have a printed number.
 
     Args:
         row: the row; the cell must have a printed number.
@@ -92,13 +92,13 @@ def restrict_printed(row: Row, column: str, gone: Mapping[str, frozenset[str]]) 
 def restrict_differences(
     study: Study, printed: Mapping[tuple[str, str], Printed], gone: Mapping[str, frozenset[str]]
 ) -> dict[tuple[str, str, str], Printed]:
-    """Return the differences of rows that the paper prints, by both labels and column, over the domains that are left.
+    """Return the paper's differences of rows over the available domains, by both labels and column.
 
-    One that cannot be had over those is left out.
+    A difference that cannot be computed over those is left out.
 
     Args:
-        study: whose comparisons.
-        printed: the paper's numbers by row and column, over the domains that are left.
+        study: the study.
+        printed: the paper's numbers by row and column, over the available domains.
         gone: missing domains by column.
     """
     rows = {row.label: row for row in study.rows}
@@ -124,7 +124,7 @@ def _subtract(printed: Mapping[tuple[str, str], Printed], pair: Comparison, colu
 
 
 def _is_pattern(name: str) -> bool:
-    """Tell a pattern of names from a name, whose own characters may be escaped as `glob.escape` does."""
+    """Return whether a name is a pattern; characters escaped by `glob.escape` do not make it one."""
     return "*" in re.sub(r"\[[*?[]\]", "", name)
 
 
@@ -133,7 +133,7 @@ def _is_single(measure: Measure) -> bool:
 
 
 def describe_missing(study: Study, gone: Mapping[str, frozenset[str]]) -> Iterator[str]:
-    """Yield one sentence on the domains that are missing, and what the averages are over."""
+    """Yield sentences on the domains that are missing and what the averages are over."""
     lost = sorted(set().union(*gone.values()))
     if not lost:
         return

@@ -9,7 +9,7 @@ from scipy import stats
 
 from asrnorm.core.errors import InputError
 from asrnorm.studies import get_study
-from asrnorm.studies.significance import (
+from asrnorm.studies.statistics import (
     Summary,
     bootstrap_interval,
     compare,
