@@ -2,7 +2,7 @@
 
 `scipy.io.loadmat` uses the value type that a file declares as an index without a check: one changed byte in a header
 crashes the process. A guard for it has to parse every header, after which only a copy of the values is left to do. A
-checksum cannot be the guard, because re-saved copies of these files are common and accepted.
+checksum cannot be the guard, because re-saved copies of these files are accepted.
 
 Format, after MathWorks' description: a header of 128 bytes, then elements with a tag of type and length. A variable is
 an element of elements (flags, dimensions, name, values), usually inside a zlib stream.
