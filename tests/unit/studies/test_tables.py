@@ -28,6 +28,7 @@ PUBLIC = [
     "pacs-architecture",
     "pacs-multi-reading",
     "pacs-reading",
+    "pacs-stated",
 ]
 FIGURES = {"levels", "lambdas", "tsne", "corruptions", "samples", "complexity", "residual"}
 TABLES = [f"table{number}" for number in (1, 2, 3, 4, 5, 6, 9, 10)]
