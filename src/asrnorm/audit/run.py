@@ -20,7 +20,7 @@ from asrnorm.core.progress import PartProgress
 from asrnorm.core.settings import count_cores
 from asrnorm.data.augment import RSDA_OPERATIONS, apply_named, apply_tuple
 from asrnorm.data.corruptions import corrupt
-from asrnorm.data.corruptions.worker_pool import Order, hire_couriers
+from asrnorm.data.corruptions.worker_pool import Job, worker_pool
 from asrnorm.evaluation import SignedSteps
 from asrnorm.methods import keyed_generator
 from asrnorm.methods.rsda import RSDA
@@ -137,18 +137,18 @@ def _score_corruptions(
     images = sessions[0].images
     parts = {f"corruption/{name}/{level}": (name, level) for name in names for level in plan.severities}
     missing = [part for part in parts if not all(session.has(part) for session in sessions)]
-    orders = (
-        Order(images.images[start : start + _CHUNK], *parts[part], start, plan.seed)
+    jobs = (
+        Job(images.images[start : start + _CHUNK], *parts[part], start, plan.seed)
         for part in missing
         for start in range(0, len(images), _CHUNK)
     )
     found: list[dict[str, dict[int, Scores]]] = [{name: {} for name in names} for _ in sessions]
-    with hire_couriers(workers if missing else 1) as deliver:
-        delivered = deliver(orders)
+    with worker_pool(workers if missing else 1) as run:
+        done = run(jobs)
         for part, (name, level) in parts.items():
             corrupted = images.images[:0]
             if part in missing:
-                corrupted = np.concatenate([next(delivered) for _ in range(0, len(images), _CHUNK)])
+                corrupted = np.concatenate([next(done) for _ in range(0, len(images), _CHUNK)])
             for session, own in zip(sessions, found, strict=True):
                 own[name][level] = session.score(part, lambda corrupted=corrupted: corrupted)  # type: ignore[misc]
     return found

@@ -4,8 +4,7 @@ Hendrycks and Dietterich, "Benchmarking Neural Network Robustness to Common Corr
 """
 
 from asrnorm.data.corruptions import blur, digital, noise, weather
-from asrnorm.data.corruptions.apply import corrupt, list_corruptions
-from asrnorm.data.corruptions.base import CORRUPTIONS
+from asrnorm.data.corruptions.base import CORRUPTIONS, corrupt, list_corruptions
 from asrnorm.data.corruptions.folder import corrupt_folder
 from asrnorm.data.corruptions.generation import GeneratedFile, generate_cifar10c, generate_corrupted
 from asrnorm.data.corruptions.weather import frost_pictures

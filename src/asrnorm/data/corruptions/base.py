@@ -1,15 +1,8 @@
-"""What a corruption is, and the two conversions that all of them share.
+"""The registry of corruptions, the random streams that they draw from, and `corrupt`, which applies one to images.
 
-A corruption takes `n` images of one size as uint8 `nhwc` in RGB, one random stream an image, and keyword-only numbers
+A corruption takes `n` images of one size as uint8 `nhwc` in RGB, one random stream per image, and keyword-only numbers
 that a severity fixes; it returns uint8 of the same shape. No value of one image may depend on another image, so that
 any chunking gives the same result.
-
-Randomness that depends on nothing but the seed, the corruption, the severity and the image's index.
-
-One counter-based generator (Philox) an image: its key is a digest of the first three and the index, so that the result
-is the same on every run, in any order, for any chunk and on any number of workers.
-
-OpenCV, which four of the corruptions need.
 """
 
 import hashlib
@@ -20,46 +13,109 @@ from typing import Any, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
-from asrnorm.core.errors import MissingDependencyError
+from asrnorm.core.config import as_whole_number
+from asrnorm.core.errors import InputError, InputTypeError, MissingDependencyError
 from asrnorm.core.registry import Registry
+from asrnorm.data.corruptions.severity import check_limits, check_side, choose_preset, severity_options
 
 Pixels: TypeAlias = NDArray[np.uint8]
 Floats: TypeAlias = NDArray[Any]  # float64 or float32: each corruption keeps the precision of the published script
 
 CORRUPTIONS: Registry[Callable[..., Pixels]] = Registry("corruption")
 
-
-def to_unit(images_nhwc: Pixels, dtype: type[np.floating[Any]] = np.float64) -> Floats:
-    """Return images scaled to 0..1; divided in float64 first, whatever the type asked for.
-
-    Example:
-        >>> to_unit(np.array([0, 51, 255], np.uint8))
-        array([0. , 0.2, 1. ])
-    """
-    return (images_nhwc / 255.0).astype(dtype, copy=False)
-
-
-def to_pixels(x: Floats) -> Pixels:
-    """Return 0..1 clipped, times 255, truncated: the published arrays are truncated, not rounded.
-
-    Example:
-        >>> to_pixels(np.array([-0.5, 0.999, 2.0]))
-        array([  0, 254, 255], dtype=uint8)
-    """
-    return (np.clip(x, 0, 1) * 255).astype(np.uint8)
-
-
+# Images are processed in chunks of this many values: their float64 copies stay in a core's cache, and are small enough
+# that the allocator reuses the memory.
+_CHUNK_VALUES = 2**16
 _WORD = 2**64
 
 
+def list_corruptions() -> tuple[str, ...]:
+    """Return the names of all corruptions.
+
+    Example:
+        >>> len(list_corruptions()), list_corruptions()[:2]
+        (19, ('brightness', 'contrast'))
+    """
+    return CORRUPTIONS.names()
+
+
+def corrupt(
+    images_nhwc_uint8: Pixels,
+    name: str,
+    *,
+    severity: int = 3,
+    seed: int = 0,
+    preset: str | None = None,
+    indices: Sequence[int] | None = None,
+    **options: Any,
+) -> Pixels:
+    """Return the images with one of the 19 corruptions of CIFAR-10-C and ImageNet-C.
+
+    The result of an image depends only on its pixels, the corruption, the severity, the seed and its index: a part of a
+    data set, given with its `indices`, comes out as it does within the whole.
+
+    Args:
+        images_nhwc_uint8: RGB images of one size; any size.
+        name: one of `list_corruptions()`.
+        severity: 1 (mild) to 5.
+        seed: of the random corruptions.
+        preset: whose severities: `cifar` (CIFAR-10-C) or `imagenet` (ImageNet-C); by default the former for images up
+            to 64 pixels a side.
+        indices: an integer that identifies each image; 0, 1, 2, ... by default.
+        **options: numbers to use instead of the severity's, such as `sd=0.2` for `gaussian_noise`; and `source`, a
+            folder or wheel with the photographs, for `frost`.
+
+    Raises:
+        UnknownNameError: there is no such corruption, preset or option.
+        InputError: the severity is not 1 to 5, an option is out of range, the array has another shape, its images are
+            too long for `fog` or `frost`, or there are not as many indices as images.
+        InputTypeError: the array is not uint8, or a seed or index is not an integer.
+
+    Example:
+        >>> gray = np.full((2, 32, 32, 3), 100, np.uint8)
+        >>> corrupt(gray, "brightness", severity=1)[0, 0, 0]
+        array([112, 112, 112], dtype=uint8)
+    """
+    function = CORRUPTIONS[name]
+    CORRUPTIONS.check(name, options)
+    check_limits(name, options)
+    images = _check_images(images_nhwc_uint8)
+    n, height, width, channels = images.shape
+    check_side(name, height, width)
+    seed = as_whole_number(seed, "seed")
+    settings = severity_options(name, severity, preset or choose_preset(height, width)) | options
+    indices = range(n) if indices is None else [as_whole_number(index, "an index") for index in indices]
+    if len(indices) != n:
+        raise InputError(f"{n} images but {len(indices)} indices; give one index for each image")
+    corrupted = np.empty_like(images)
+    chunk = max(1, _CHUNK_VALUES // (height * width * channels))
+    for start in range(0, n, chunk):
+        part = slice(start, start + chunk)
+        streams = Streams(seed, name, severity, indices[part])
+        corrupted[part] = function(images[part], streams, **settings)
+    return corrupted
+
+
+def _check_images(images: Any) -> Pixels:
+    if not isinstance(images, np.ndarray) or images.dtype != np.uint8:
+        kind = images.dtype if isinstance(images, np.ndarray) else type(images).__name__
+        raise InputTypeError(f"images must be a numpy array of uint8, not {kind}; scale to 0..255 and convert")
+    if images.ndim != 4 or images.shape[-1] != 3 or 0 in images.shape[1:]:
+        raise InputError(f"images must have shape (n, height, width, 3), not {images.shape}; one image: image[None]")
+    return np.ascontiguousarray(images)
+
+
 class Streams:
-    """One random generator for each of `n` images; every draw has the images first.
+    """One counter-based random generator (Philox) for each of `n` images; every draw has the images first.
+
+    An image's key is made of the seed, the corruption, the severity and its index, so that the result is the same on
+    every run, in any order, for any chunk and on any number of workers.
 
     Args:
         seed: any integer.
         name: the corruption.
         severity: its severity.
-        indices: what tells the images apart, an integer each; position in the data set, as a rule.
+        indices: an integer that identifies each image, usually its position in the data set.
 
     Example:
         >>> whole = Streams(0, "fog", 3, range(4)).uniform(2)
@@ -98,7 +154,7 @@ class Streams:
         return drawn
 
     def integers(self, low: int, high: int, *shape: int) -> NDArray[np.int64]:
-        """Draw integers from low to high - 1, all alike: `(n, *shape)`."""
+        """Draw integers uniformly from low to high - 1: `(n, *shape)`."""
         drawn = np.empty((len(self), *shape), np.int64)
         for position, generator in enumerate(self):
             drawn[position] = generator.integers(low, high, size=shape)
@@ -112,11 +168,31 @@ class Streams:
         return drawn
 
 
+def to_unit(images_nhwc: Pixels, dtype: type[np.floating[Any]] = np.float64) -> Floats:
+    """Return images scaled to 0..1; the division is in float64 whatever the dtype of the result.
+
+    Example:
+        >>> to_unit(np.array([0, 51, 255], np.uint8))
+        array([0. , 0.2, 1. ])
+    """
+    return (images_nhwc / 255.0).astype(dtype, copy=False)
+
+
+def to_pixels(x: Floats) -> Pixels:
+    """Return 0..1 clipped, times 255, truncated: the published arrays are truncated, not rounded.
+
+    Example:
+        >>> to_pixels(np.array([-0.5, 0.999, 2.0]))
+        array([  0, 254, 255], dtype=uint8)
+    """
+    return (np.clip(x, 0, 1) * 255).astype(np.uint8)
+
+
 def import_opencv(name: str) -> Any:
-    """Return the module `cv2`.
+    """Return the module `cv2`, which four corruptions need.
 
     Raises:
-        MissingDependencyError: it is not installed; the line says what to install.
+        MissingDependencyError: it is not installed; the message says what to install.
     """
     try:
         return import_module("cv2")

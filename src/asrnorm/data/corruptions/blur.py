@@ -1,11 +1,4 @@
-"""Blur that is the same everywhere: Gaussian and defocus.
-
-Motion blur, as ImageMagick computes it.
-
-Zoom into the middle of an image, and the blur of a camera that zooms while it exposes.
-
-Glass blur: pixels change places with near ones, between two Gaussian blurs.
-"""
+"""Gaussian, defocus, motion, zoom and glass blur; motion blur equals ImageMagick's."""
 
 import math
 from functools import lru_cache
@@ -20,12 +13,12 @@ _SMALL_DISK = 8  # disks up to this radius are drawn on one 17x17 grid
 
 
 def smooth(x_nhw: Floats, sigma: float, *, mode: str = "nearest", truncate: float = 4.0) -> Floats:
-    """Gaussian over the second and third axes; further axes (channels) stay apart.
+    """Blur with a Gaussian over the second and third axes; further axes (channels) are independent.
 
     Args:
         x_nhw: images first; float32 stays float32.
-        sigma: in pixels; 0 leaves the input as it is.
-        mode: border, as scipy names it.
+        sigma: in pixels; 0 returns the input.
+        mode: scipy's name of the border.
         truncate: the kernel ends after this many sigmas.
     """
     for axis in (1, 2):
@@ -36,7 +29,7 @@ def smooth(x_nhw: Floats, sigma: float, *, mode: str = "nearest", truncate: floa
 
 @CORRUPTIONS.register("gaussian_blur")
 def gaussian_blur(images_nhwc: Pixels, _streams: Streams, *, sigma: float) -> Pixels:
-    """Gaussian blur of every channel."""
+    """Blur every channel with a Gaussian."""
     return to_pixels(smooth(to_unit(images_nhwc), sigma))
 
 
@@ -101,28 +94,28 @@ def _offsets(taps: NDArray[np.int64], slope: float) -> NDArray[np.int64]:
 
 @CORRUPTIONS.register("zoom_blur")
 def zoom_blur(images_nhwc: Pixels, _streams: Streams, *, end: float, step: float) -> Pixels:
-    """Mean of the image and its zooms by 1, 1 + step, ... up to `end`, which is left out up to rounding."""
+    """Average the image and its zooms by 1, 1 + step, ... up to `end`, which is excluded up to rounding."""
     factors = np.arange(1, end, step)
     x = to_unit(images_nhwc, np.float32)
-    # Images last, so that picking rows and columns moves long stretches of memory.
+    # Images last, so that taking rows and columns copies long runs of memory.
     x_hwcn = np.ascontiguousarray(np.moveaxis(x, 0, -1), dtype=np.float64)
-    room = Room(x_hwcn.shape)
+    buffers = _Buffers(x_hwcn.shape)
     total, rounded = np.zeros(x_hwcn.shape, np.float32), np.empty(x_hwcn.shape, np.float32)
     for factor in factors:
-        np.copyto(rounded, zoom_in(x_hwcn, float(factor), room), casting="same_kind")
+        np.copyto(rounded, zoom_in(x_hwcn, float(factor), buffers), casting="same_kind")
         total += rounded
     return to_pixels((x + np.moveaxis(total, -1, 0)) / np.float32(len(factors) + 1))
 
 
-class Room:
-    """Arrays that zooms of one shape overwrite in turn: fresh ones cost more than the arithmetic."""
+class _Buffers:
+    """Arrays that zooms of one shape reuse: allocating them costs more than the arithmetic."""
 
     def __init__(self, shape: tuple[int, ...]) -> None:
         self.upper, self.lower, self.term, self.zoomed = (np.empty(shape) for _ in range(4))
 
 
-def zoom_in(x_hw: NDArray[np.float64], factor: float, room: Room | None = None) -> NDArray[np.float64]:
-    """Enlarge the middle of `x_hw` to its own size, linearly; further axes go along.
+def zoom_in(x_hw: NDArray[np.float64], factor: float, buffers: _Buffers | None = None) -> NDArray[np.float64]:
+    """Enlarge the middle of `x_hw` to its own size, linearly; further axes are carried along.
 
     In each direction: the middle `ceil(size / factor)` pixels, enlarged to `round(ceil(size / factor) * factor)` with
     the first and last pixels in place, then trimmed on both sides. The operations and their order are those of
@@ -131,7 +124,7 @@ def zoom_in(x_hw: NDArray[np.float64], factor: float, room: Room | None = None) 
     Args:
         x_hw: float64.
         factor: 1 or more.
-        room: of the same shape; the result is then one of its arrays, good until the next zoom.
+        buffers: of the same shape; the result is then one of them, valid until the next zoom.
 
     Example:
         >>> zoom_in(np.arange(4.0)[None].repeat(4, 0), 2.0)[0].round(2)
@@ -139,18 +132,18 @@ def zoom_in(x_hw: NDArray[np.float64], factor: float, room: Room | None = None) 
     """
     if factor == 1.0:
         return x_hw
-    room = room or Room(x_hw.shape)
+    buffers = buffers or _Buffers(x_hw.shape)
     further = (1,) * (x_hw.ndim - 2)
     top, bottom, top_weight, bottom_weight = _taps(x_hw.shape[0], factor)
     left, right, left_weight, right_weight = _taps(x_hw.shape[1], factor)
-    _pick(x_hw, top, 0, top_weight.reshape(-1, 1, *further), room.upper)
-    _pick(x_hw, bottom, 0, bottom_weight.reshape(-1, 1, *further), room.lower)
+    _pick(x_hw, top, 0, top_weight.reshape(-1, 1, *further), buffers.upper)
+    _pick(x_hw, bottom, 0, bottom_weight.reshape(-1, 1, *further), buffers.lower)
     left_weight, right_weight = left_weight.reshape(-1, *further), right_weight.reshape(-1, *further)
-    _pick(room.upper, left, 1, left_weight, room.zoomed)
-    room.zoomed += _pick(room.upper, right, 1, right_weight, room.term)
-    room.zoomed += _pick(room.lower, left, 1, left_weight, room.term)
-    room.zoomed += _pick(room.lower, right, 1, right_weight, room.term)
-    return room.zoomed
+    _pick(buffers.upper, left, 1, left_weight, buffers.zoomed)
+    buffers.zoomed += _pick(buffers.upper, right, 1, right_weight, buffers.term)
+    buffers.zoomed += _pick(buffers.lower, left, 1, left_weight, buffers.term)
+    buffers.zoomed += _pick(buffers.lower, right, 1, right_weight, buffers.term)
+    return buffers.zoomed
 
 
 def _pick(
@@ -185,10 +178,10 @@ def _taps(size: int, factor: float) -> tuple[NDArray[np.int64], NDArray[np.int64
 
 @CORRUPTIONS.register("glass_blur")
 def glass_blur(images_nhwc: Pixels, streams: Streams, *, sigma: float, reach: int, rounds: int) -> Pixels:
-    """Blur, copy every pixel from a random neighbour, blur again.
+    """Blur, copy every pixel from a random neighbor, blur again.
 
-    The published script walks from the last pixel to the first and means to swap each with a neighbour at offsets from
-    -reach to reach - 1; since it assigns views of one array, the neighbour keeps its value and the swap is a copy.
+    The published script runs from the last pixel to the first and means to swap each with a neighbor at offsets from
+    -reach to reach - 1; since it assigns views of one array, the neighbor keeps its value and the swap is a copy.
     """
     n, height, width, channels = images_nhwc.shape
     x = (smooth(to_unit(images_nhwc), sigma) * 255).astype(np.uint8).reshape(n, -1, channels)
@@ -199,9 +192,9 @@ def glass_blur(images_nhwc: Pixels, streams: Streams, *, sigma: float, reach: in
 
 
 def _origins(streams: Streams, height: int, width: int, reach: int) -> NDArray[np.int64]:
-    """Return for each pixel (flat index) the pixel whose old value one walk leaves there, `(n, h * w)`.
+    """Return for each pixel (flat index) the pixel whose old value one pass of copies leaves there, `(n, h * w)`.
 
-    A neighbour earlier in memory has not been walked over yet and still holds its old value. One later in memory
+    The pass runs from the last pixel to the first. A neighbor earlier in memory still holds its old value. A later one
     already holds a copy, whose own origin counts: such chains are followed for all pixels at once, and are short.
     """
     rows = np.arange(reach + 1, height - reach + 1)
@@ -209,18 +202,18 @@ def _origins(streams: Streams, height: int, width: int, reach: int) -> NDArray[n
     position = np.tile(np.arange(height * width), (len(streams), 1))
     if len(rows) == 0 or len(columns) == 0:
         return position
-    walked = (rows[:, None] * width + columns).ravel()
-    offset = streams.integers(-reach, reach, 2, len(walked))
+    visited = (rows[:, None] * width + columns).ravel()
+    offset = streams.integers(-reach, reach, 2, len(visited))
     neighbor = position.copy()
-    neighbor[:, walked] = walked + offset[:, 0] * width + offset[:, 1]
+    neighbor[:, visited] = visited + offset[:, 0] * width + offset[:, 1]
     origin = neighbor.copy()
-    is_walked = np.zeros(height * width, bool)
-    is_walked[walked] = True
-    image, pixel = np.nonzero((neighbor > position) & is_walked[neighbor])
+    is_visited = np.zeros(height * width, bool)
+    is_visited[visited] = True
+    image, pixel = np.nonzero((neighbor > position) & is_visited[neighbor])
     while len(image):
         here = origin[image, pixel]
         there = neighbor[image, here]
         origin[image, pixel] = there
-        onward = (there > here) & is_walked[there]
+        onward = (there > here) & is_visited[there]
         image, pixel = image[onward], pixel[onward]
     return origin

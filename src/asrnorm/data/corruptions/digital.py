@@ -1,12 +1,4 @@
-"""Brightness, contrast and saturation.
-
-Hue, saturation and value in float64, in the order of operations of scikit-image: the results are truncated to 8 bits,
-so that a last-bit difference would show as a whole grey level.
-
-Pixelation and JPEG compression, by Pillow.
-
-Elastic transform: a random affine map, then a random displacement of every pixel.
-"""
+"""Brightness, saturation, contrast, pixelation, JPEG compression and elastic transform."""
 
 from io import BytesIO
 from typing import Any
@@ -37,18 +29,20 @@ def saturate(images_nhwc: Pixels, _streams: Streams, *, factor: float, add: floa
 def contrast(images_nhwc: Pixels, _streams: Streams, *, factor: float) -> Pixels:
     """Pull every value towards the mean of its channel."""
     x = to_unit(images_nhwc)
-    # Image by image: the order in which numpy sums, and with it the last bit, depends on the shape of the whole array.
+    # Image by image: the order in which numpy sums, and so the last bit, depends on the shape of the whole array.
     mean = np.stack([image.mean(axis=(0, 1), keepdims=True) for image in x])
     return to_pixels((x - mean) * factor + mean)
 
 
+# HSV in float64, in scikit-image's order of operations: results are truncated to 8 bits, so that a difference in the
+# last bit would show as a whole gray level.
 def _to_hsv(x: Floats) -> tuple[Floats, Floats, Floats]:
     red, green, blue = (np.ascontiguousarray(x[..., channel]) for channel in range(3))
     value = np.maximum(np.maximum(red, green), blue)
     span = value - np.minimum(np.minimum(red, green), blue)
     colored = span > 0
     saturation = np.divide(span, value, out=np.zeros_like(value), where=colored)
-    # Sixths of the circle, from the largest channel; blue before green before red where two are equally large.
+    # In sixths of the circle, from the largest channel; of equal ones blue counts first, then green.
     difference = np.where(value == blue, red - green, np.where(value == green, blue - red, green - blue))
     start = np.where(value == blue, 4.0, np.where(value == green, 2.0, 0.0))
     hue = np.divide(difference, span, out=np.zeros_like(value), where=colored)
@@ -100,8 +94,8 @@ def elastic_transform(images_nhwc: Pixels, streams: Streams, *, alpha: float, si
 
     Args:
         images_nhwc: the images.
-        streams: their randomness.
-        alpha: greatest displacement before smoothing; like the two others a fraction of the shorter side.
+        streams: their random streams.
+        alpha: largest displacement before smoothing; this and the next two are fractions of the shorter side.
         sigma: of the Gaussian that smooths the displacement.
         affine: each of the three points moves by up to this, across and down.
     """
@@ -121,7 +115,7 @@ def elastic_transform(images_nhwc: Pixels, streams: Streams, *, alpha: float, si
 def _move(x_nhwc: Floats, shift_n32: Floats) -> Floats:
     cv2: Any = import_opencv("elastic_transform")
     height, width = x_nhwc.shape[1:3]
-    # Paper: the script takes (height, width) for the centre where OpenCV reads (x, y); only squares hide that.
+    # Paper: the script takes (height, width) for the center where OpenCV reads (x, y); only squares hide that.
     center = np.array([width // 2, height // 2], np.float32)
     arm = max(1, min(height, width) // 3)
     corners = center + np.array([[arm, arm], [arm, -arm], [-arm, -arm]], np.float32)
@@ -145,11 +139,11 @@ def _sample(x_nhwc: Floats, row_nhw: Floats, column_nhw: Floats) -> Floats:
     first = (np.arange(n) * height * width)[:, None, None]
     above, column = np.floor(row_nhw), np.floor(column_nhw)
     lower = (row_nhw - above)[..., None]
-    righter = (column_nhw - column)[..., None]
+    further_right = (column_nhw - column)[..., None]
     total = np.zeros(x_nhwc.shape)
     for dy, weight_y in ((0, 1.0 - lower), (1, lower)):
         row_index = first + _reflect(above.astype(np.int64) + dy, height) * width
-        for dx, weight_x in ((0, 1.0 - righter), (1, righter)):
+        for dx, weight_x in ((0, 1.0 - further_right), (1, further_right)):
             index = row_index + _reflect(column.astype(np.int64) + dx, width)
             total += pixels[index] * (weight_y * weight_x)
     return total.astype(x_nhwc.dtype)

@@ -1,6 +1,7 @@
 """Corrupt a folder of images, keeping its tree."""
 
 import hashlib
+import io
 import json
 import os
 from collections.abc import Sequence
@@ -12,13 +13,11 @@ from PIL import Image
 from asrnorm.core.errors import InputError
 from asrnorm.core.files import write_whole
 from asrnorm.core.progress import PartProgress
-from asrnorm.data.corruptions.apply import corrupt
-from asrnorm.data.corruptions.base import CORRUPTIONS
-from asrnorm.data.corruptions.worker_pool import write_image
+from asrnorm.data.corruptions.base import CORRUPTIONS, Pixels, corrupt
 from asrnorm.data.folder_listing import find_images
 from asrnorm.data.image import read_image
 
-_BEGUN = ".corrupt.json"  # lies in a folder and says what call its images are of
+_CALL_FILE = ".corrupt.json"  # in the folder that is written to: the call that its images are from
 
 
 def corrupt_folder(
@@ -32,16 +31,15 @@ def corrupt_folder(
     progress: bool = True,
     **options: Any,
 ) -> list[Path]:
-    """Corrupt every image below `src` and write it as PNG to the same place below `dst`.
+    """Corrupt every image below `src` and write it as PNG to the same path below `dst`.
 
-    Stopped halfway, by a damaged image for instance, the same call goes on where it was; a file in `dst` says of what.
-    An image's randomness is keyed by its path below `src`, so that adding or removing other images changes nothing.
-    Files are read as everywhere else: transparent parts become white, 16 bits become 8, and a rotation noted in EXIF is
-    carried out.
+    Interrupted, by a damaged image for instance, the same call resumes. An image's random stream is keyed by its path
+    below `src`, so that adding or removing other images changes nothing. Files are read by `read_image`: transparent
+    parts become white, 16 bits become 8, and EXIF rotation is applied.
 
     Args:
-        src: folder of images, of any sizes and depth of tree.
-        dst: folder to write to; not `src`, nor within it.
+        src: folder of images of any size, at any depth.
+        dst: folder to write to, outside `src`.
         name: one of `list_corruptions()`.
         severity: 1 to 5.
         seed: of the random corruptions.
@@ -53,8 +51,8 @@ def corrupt_folder(
         The files written, in order of their names.
 
     Raises:
-        InputError: there is no image, one cannot be read, two would be written to the same file, or one to a file that
-            is there.
+        InputError: there is no image, one cannot be read, two would be written to the same file, or a file exists.
+        StorageError: the disk is full.
         UnknownNameError: there is no such corruption, preset or option.
     """
     source, target = Path(src), Path(dst)
@@ -63,19 +61,19 @@ def corrupt_folder(
         raise InputError(f"{target} lies within {source}: choose a folder outside it")
     images = find_images(source)
     destinations = [(target / path).with_suffix(".png") for path in images]
-    _refuse_clashes(images, destinations)
+    _check_distinct(images, destinations)
     call = json.dumps([os.fsencode(source.resolve()).hex(), name, severity, seed, preset, options], default=str)
-    there = {path for path in destinations if os.path.lexists(path)}
-    if there and not _was_begun(target, call):
+    existing = {path for path in destinations if os.path.lexists(path)}
+    if existing and not _is_resumed(target, call):
         raise InputError(
-            f"{min(there)} is there already ({len(there):,} of {len(images):,}): choose another folder, or remove it"
+            f"{min(existing)} exists ({len(existing):,} of {len(images):,} do): choose another folder, or remove it"
         )
     if target.exists() and not target.is_dir():
         raise InputError(f"{target} is a file: give a folder to write to")
     with PartProgress(len(images), "images", shown=progress) as bar:
         bar.begin(name)
         for path, destination in zip(images, destinations, strict=True):
-            if destination in there and not _is_newer(source / path, destination):
+            if destination in existing and not _is_newer(source / path, destination):
                 bar.skip(1)
                 continue
             pixels = read_image(source / path)
@@ -83,30 +81,35 @@ def corrupt_folder(
             corrupted = corrupt(
                 pixels[None], name, severity=severity, seed=seed, preset=preset, indices=[index], **options
             )
-            if not there:
+            if not existing:
                 target.mkdir(parents=True, exist_ok=True)
-                write_whole(target / _BEGUN, call)
-            write_image(destination, Image.fromarray(corrupted[0]))
-            there.add(destination)
+                write_whole(target / _CALL_FILE, call)
+            write_whole(destination, _encode_png(corrupted[0]))
+            existing.add(destination)
             bar.advance(1)
         bar.say(f"{name}: {len(images)} images in {target}")
     return destinations
 
 
-def _is_newer(image: Path, made: Path) -> bool:
-    """Tell whether an image was changed after another was made of it."""
-    return image.stat().st_mtime_ns > made.stat().st_mtime_ns
+def _encode_png(pixels: Pixels) -> bytes:
+    file = io.BytesIO()
+    Image.fromarray(pixels).save(file, "PNG")
+    return file.getvalue()
 
 
-def _was_begun(target: Path, call: str) -> bool:
-    """Tell whether a call of the same source and settings was begun here."""
+def _is_newer(image: Path, corrupted: Path) -> bool:
+    return image.stat().st_mtime_ns > corrupted.stat().st_mtime_ns
+
+
+def _is_resumed(target: Path, call: str) -> bool:
+    """Return whether the images in the folder are from the same call."""
     try:
-        return (target / _BEGUN).read_text() == call
+        return (target / _CALL_FILE).read_text() == call
     except (OSError, ValueError):
         return False
 
 
-def _refuse_clashes(images: Sequence[Path], destinations: Sequence[Path]) -> None:
+def _check_distinct(images: Sequence[Path], destinations: Sequence[Path]) -> None:
     taken: dict[Path, Path] = {}
     for path, destination in zip(images, destinations, strict=True):
         if destination in taken:

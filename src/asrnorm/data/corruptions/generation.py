@@ -1,11 +1,15 @@
-"""CIFAR-10-C from CIFAR-10: the published layout, written whole or not at all, and resumed where it stopped."""
+"""Generate CIFAR-10-C from CIFAR-10 in the published layout; an interrupted run resumes where it stopped."""
 
+import errno
 import hashlib
+import io
 import json
+import math
 import os
 import platform
 import time
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import contextmanager, suppress
 from importlib import metadata
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -13,24 +17,24 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from asrnorm.core.errors import InputError
-from asrnorm.core.files import hold_lock
+from asrnorm.core.errors import InputError, StorageError
+from asrnorm.core.files import DISK_FULL, hold_lock, sync_folder, take_lock, write_whole
 from asrnorm.core.progress import PartProgress
 from asrnorm.core.settings import count_cores
-from asrnorm.data.corruptions.apply import corrupt, list_corruptions
-from asrnorm.data.corruptions.base import CORRUPTIONS, Pixels
-from asrnorm.data.corruptions.severity import NUM_IMAGES, PUBLISHED_MD5, RANDOM, SEVERITIES, choose_preset
+from asrnorm.data.corruptions.base import CORRUPTIONS, Pixels, corrupt, list_corruptions
+from asrnorm.data.corruptions.severity import PUBLISHED_MD5, RANDOM, SEVERITIES, choose_preset
 from asrnorm.data.corruptions.weather import FROST_FOLDER
-from asrnorm.data.corruptions.worker_pool import PartialArray, Piece, Run, hire, write_text
+from asrnorm.data.corruptions.worker_pool import Job, worker_pool
+from asrnorm.data.readers import open_npy, read_cifar_binary
 
 RECORD = "generated.json"
-_PIECE = 500  # images: small enough for a lively bar, large enough that handing them over costs nothing
-_RECORD_BYTES = 1 + 3 * 32 * 32  # of the binary version: the label, then three planes
+NUM_IMAGES = 10_000  # of CIFAR-10's test set
+_CHUNK = 500  # images per job
 _LIBRARIES = ("numpy", "scipy", "Pillow", "opencv-python-headless")
 
 
 class GeneratedFile(NamedTuple):
-    """One file of the set: `skipped` where it was there already; `published` where it equals the published one."""
+    """One file of the set: `skipped` if it existed before; `published` if it equals the published one."""
 
     name: str
     path: Path
@@ -52,24 +56,25 @@ def generate_cifar10c(
 ) -> list[GeneratedFile]:
     """Write CIFAR-10-C: `<corruption>.npy`, severity s in rows (s - 1) * 10,000 and on, and `labels.npy`.
 
-    Started again, it skips the files that are finished. A file appears under its name only when it is whole.
+    Started again, it skips finished files. A file appears under its name only when it is complete.
 
     Args:
         root: folder that holds `cifar-10-batches-bin`.
-        out: folder to write to; made where it does not exist.
+        out: folder to write to; created if missing.
         corruptions: which; all 19 by default.
         seed: of the eleven random corruptions.
-        workers: processes, one a core by default. Above one, a script needs `if __name__ == "__main__":` around the
-            call, since each worker imports it.
+        workers: number of processes, one per core by default. Above one, a script needs `if __name__ == "__main__":`
+            around the call, since each worker imports it.
         frost: folder or wheel with the frost photographs; by default `<root>/frost` and where `frost_pictures` looks.
         progress: show a bar, or lines where there is no terminal, on standard error.
 
     Raises:
-        InputError: CIFAR-10 is missing or damaged, the disk is full, or `out` holds files of another seed.
+        InputError: CIFAR-10 is missing or damaged, or `out` holds files of another seed.
+        StorageError: the disk is full.
         UnknownNameError: there is no such corruption.
     """
     corruptions = None if corruptions is None else list(corruptions)
-    for name in corruptions or ():  # a wrong name is said before anything is read
+    for name in corruptions or ():  # an unknown name fails before anything is read
         CORRUPTIONS[name]
     images, labels = read_cifar10_test(root)
     beside = Path(root) / FROST_FOLDER
@@ -80,9 +85,24 @@ def generate_cifar10c(
     )
 
 
+def read_cifar10_test(root: str | os.PathLike[str]) -> tuple[Pixels, NDArray[np.int64]]:
+    """Return CIFAR-10's test images, `(10000, 32, 32, 3)`, and labels from the binary version.
+
+    Raises:
+        InputError: the file is missing, damaged, or has another number of images.
+    """
+    path = Path(root) / "cifar-10-batches-bin" / "test_batch.bin"
+    if not path.is_file():
+        raise InputError(f"{path} is missing: run asrnorm data fetch cifar10, or unpack cifar-10-binary.tar.gz there")
+    images, labels = read_cifar_binary(path)
+    if len(images) != NUM_IMAGES:
+        raise InputError(f"{path} has {len(images):,} images, not {NUM_IMAGES:,}: fetch it again")
+    return images, labels
+
+
 def generate_corrupted(
     images_nhwc: Pixels,
-    labels_n: NDArray[np.uint8],
+    labels_n: NDArray[Any],
     out: str | os.PathLike[str],
     *,
     corruptions: Iterable[str] | None = None,
@@ -95,83 +115,48 @@ def generate_corrupted(
     """Write any set of images in the layout of CIFAR-10-C; arguments as in `generate_cifar10c` and `corrupt`.
 
     Raises:
-        InputError: not a label from 0 to 255 for every image, or `out` holds files of another seed, preset or set.
+        InputError: not one label from 0 to 255 for every image, or `out` holds files of another seed, preset or set.
+        StorageError: the disk is full.
     """
     labels_n = _check_labels(labels_n, len(images_nhwc))
     if workers is not None and workers < 1:
-        raise InputError(f"{workers} workers cannot work; give 1 or more, or None for one a core")
+        raise InputError(f"workers must be at least 1, not {workers}; None starts one per core")
     names = list(dict.fromkeys(corruptions)) if corruptions is not None else list(list_corruptions())
     options: dict[str, dict[str, Any]] = {"frost": {"source": str(frost)}} if frost is not None else {}
-    for name in names:  # whatever a corruption lacks (a name, a library, the frost pictures) shows here, not in an hour
+    for name in names:  # an unknown name, a missing library or missing photographs fail now, not in an hour
         corrupt(images_nhwc[:1], name, preset=preset, **options.get(name, {}))
     folder = Path(out)
     folder.mkdir(parents=True, exist_ok=True)
     record = _Record(folder / RECORD, seed, _digest(images_nhwc, labels_n, preset))
     number = len(images_nhwc) * len(SEVERITIES)
-    targets = {name: PartialArray(folder / f"{name}.npy", (number, *images_nhwc.shape[1:])) for name in names}
-    finished = {name for name, target in targets.items() if target.is_finished()}
-    for name in sorted({*finished, "labels"}):
+    shapes = dict.fromkeys(names, (number, *images_nhwc.shape[1:])) | {"labels": (number,)}
+    finished = {name for name, shape in shapes.items() if _is_finished(folder / f"{name}.npy", shape)}
+    for name in sorted(finished | {"labels"}):
         record.check(name)
-    waiting = len(names) - len(finished)
-    workers = min(workers or count_cores(), max(1, waiting * number // _PIECE))
-    files = []
-    with (
-        PartProgress(waiting * number, "images", shown=progress) as bar,
-        hire(images_nhwc, workers if waiting else 1) as run,
-    ):
-        files.append(_write_labels(PartialArray(folder / "labels.npy", (number,)), labels_n, record))
-        for name, target in targets.items():
+    num_waiting = number * len(set(names) - finished)
+    workers = min(workers or count_cores(), max(1, num_waiting // _CHUNK))
+    with PartProgress(num_waiting, "images", shown=progress) as bar, worker_pool(workers) as run:
+        if "labels" not in finished:
+            with write_array(folder / "labels.npy", shapes["labels"]) as write:
+                write(np.tile(labels_n, len(SEVERITIES)))
+        files = [record.enter("labels", 0.0, skipped="labels" in finished)]
+        for name in names:
             bar.begin(name)
             started = time.perf_counter()
             if name not in finished:
-                pieces = _pieces(target, name, len(images_nhwc), seed, preset, options.get(name, {}))
-                _fill(target, pieces, run, bar)
-            files.append(record.enter(name, target.path, time.perf_counter() - started, skipped=name in finished))
+                with write_array(folder / f"{name}.npy", shapes[name]) as write:
+                    for corrupted in run(_split(images_nhwc, name, seed, preset, options.get(name, {}))):
+                        write(corrupted)
+                        bar.advance(len(corrupted))
+            files.append(record.enter(name, time.perf_counter() - started, skipped=name in finished))
             bar.say(_describe(files[-1]))
     return files
 
 
-def read_cifar10_test(root: str | os.PathLike[str]) -> tuple[Pixels, NDArray[np.uint8]]:
-    """Return CIFAR-10's test images, `(10000, 32, 32, 3)`, and labels from the binary version.
-
-    Raises:
-        InputError: the file is missing or has another length.
-    """
-    path = Path(root) / "cifar-10-batches-bin" / "test_batch.bin"
-    if not path.is_file():
-        raise InputError(f"{path} is missing: run asrnorm data fetch cifar10, or unpack cifar-10-binary.tar.gz there")
-    if path.stat().st_size != NUM_IMAGES * _RECORD_BYTES:
-        raise InputError(f"{path} has {path.stat().st_size} bytes, not {NUM_IMAGES * _RECORD_BYTES}: fetch it again")
-    records = np.fromfile(path, np.uint8).reshape(NUM_IMAGES, _RECORD_BYTES)
-    images_nchw = records[:, 1:].reshape(NUM_IMAGES, 3, 32, 32)
-    return np.ascontiguousarray(images_nchw.transpose(0, 2, 3, 1)), records[:, 0].copy()
-
-
-def _pieces(
-    target: PartialArray, name: str, number: int, seed: int, preset: str | None, options: dict[str, Any]
-) -> list[Piece]:
-    return [
-        Piece(
-            target, (severity - 1) * number + start, name, severity, start, min(start + _PIECE, number), seed,
-            preset, options,
-        )
-        for severity in SEVERITIES
-        for start in range(0, number, _PIECE)
-    ]  # fmt: skip
-
-
-def _fill(target: PartialArray, pieces: list[Piece], run: Run, bar: PartProgress) -> None:
-    with target.filling():
-        for count in run(pieces):
-            bar.advance(count)
-
-
-def _write_labels(target: PartialArray, labels_n: NDArray[np.uint8], record: "_Record") -> GeneratedFile:
-    skipped = target.is_finished()
-    if not skipped:
-        with target.filling():
-            target.write_rows(0, np.tile(labels_n, len(SEVERITIES)))
-    return record.enter("labels", target.path, 0.0, skipped=skipped)
+def _split(images_nhwc: Pixels, name: str, seed: int, preset: str | None, options: Mapping[str, Any]) -> Iterator[Job]:
+    for severity in SEVERITIES:
+        for start in range(0, len(images_nhwc), _CHUNK):
+            yield Job(images_nhwc[start : start + _CHUNK], name, severity, start, seed, preset, options)
 
 
 def _check_labels(labels_n: NDArray[Any], number: int) -> NDArray[np.uint8]:
@@ -184,7 +169,7 @@ def _check_labels(labels_n: NDArray[Any], number: int) -> NDArray[np.uint8]:
 
 
 def _digest(images_nhwc: Pixels, labels_n: NDArray[np.uint8], preset: str | None) -> str:
-    """Return what tells a set of images, and the severities that they get, from another."""
+    """Return a digest of a set of images and the severities that they get."""
     shape = images_nhwc.shape
     digest = hashlib.sha256(f"{shape} {preset or choose_preset(*shape[1:3])}".encode())
     for array in (images_nhwc, labels_n):
@@ -193,12 +178,97 @@ def _digest(images_nhwc: Pixels, labels_n: NDArray[np.uint8], preset: str | None
 
 
 def _describe(file: GeneratedFile) -> str:
-    how = "there already" if file.skipped else f"{file.seconds:.1f} s"
+    how = "already there" if file.skipped else f"{file.seconds:.1f} s"
     return f"{file.name}: {how}{', equal to the published file' if file.published else ''}"
 
 
+@contextmanager
+def write_array(path: Path, shape: tuple[int, ...]) -> Iterator[Callable[[NDArray[np.uint8]], None]]:
+    """Give a function that appends rows to a new `.npy` file; the file gets its name when the block ends.
+
+    Until then it is hidden and locked. Its space is reserved first, so that a full disk shows before any work is done.
+    After an error nothing is left, and what a killed process left is overwritten.
+
+    Args:
+        path: of the file.
+        shape: of the uint8 array; the block has to write all of it.
+
+    Raises:
+        InputError: another process writes the same file.
+        StorageError: the disk is full.
+    """
+    hidden = path.with_name(f".{path.name}.partial")
+    header = io.BytesIO()
+    np.lib.format.write_array_header_1_0(header, {"descr": "|u1", "fortran_order": False, "shape": shape})
+    num_bytes = len(header.getvalue()) + math.prod(shape)
+    descriptor = _open_locked(hidden)
+
+    def write(rows: NDArray[np.uint8] | bytes) -> None:
+        view = memoryview(bytes(rows))
+        while view:
+            view = view[os.write(descriptor, view) :]
+
+    try:
+        os.ftruncate(descriptor, 0)
+        _reserve(descriptor, num_bytes)
+        write(header.getvalue())
+        yield write
+        os.fsync(descriptor)
+        hidden.replace(path)  # before the lock is released, so that no other process opens the finished file
+        sync_folder(path.parent)
+    except BaseException as error:
+        hidden.unlink(missing_ok=True)
+        if isinstance(error, OSError) and error.errno in DISK_FULL:
+            raise StorageError(
+                f"no space left for {path} ({num_bytes / 1e6:.3g} MB): free some, or choose another folder with --out"
+            ) from None
+        raise
+    finally:
+        os.close(descriptor)
+
+
+def _open_locked(path: Path) -> int:
+    while True:
+        descriptor = os.open(path, os.O_RDWR | os.O_CREAT, 0o666)
+        try:
+            take_lock(descriptor)
+            # Between opening and locking, the owner may have renamed or removed the file: then open a new one.
+            with suppress(FileNotFoundError):
+                if os.fstat(descriptor).st_ino == path.stat().st_ino:
+                    return descriptor
+        except BlockingIOError:
+            os.close(descriptor)
+            raise InputError(
+                f"{path} is being written by another process: wait for it, or use another folder"
+            ) from None
+        except BaseException:
+            os.close(descriptor)
+            raise
+        os.close(descriptor)
+
+
+def _reserve(descriptor: int, num_bytes: int) -> None:
+    try:
+        os.posix_fallocate(descriptor, 0, num_bytes)
+    except (AttributeError, OSError) as error:  # macOS has no such call, and some file systems do not support it
+        if isinstance(error, OSError) and error.errno not in (errno.EOPNOTSUPP, errno.EINVAL):
+            raise
+        os.ftruncate(descriptor, num_bytes)
+
+
+def _is_finished(path: Path, shape: tuple[int, ...]) -> bool:
+    """Return whether the file exists, complete as far as its header and length say."""
+    if not path.exists():
+        return False
+    with suppress(InputError):
+        array = open_npy(path)
+        if array.dtype == np.uint8 and array.shape == shape:
+            return True
+    raise InputError(f"{path} is not a uint8 array of shape {shape}: move it away, or use another folder")
+
+
 class _Record:
-    """`generated.json`: which seed and which libraries made the files of a folder, and their checksums."""
+    """`generated.json`: seed, libraries and checksum of each generated file of a folder."""
 
     def __init__(self, path: Path, seed: int, images: str = "") -> None:
         self.path, self.seed, self.images = path, seed, images
@@ -213,27 +283,26 @@ class _Record:
             raise InputError(f"{self.path} cannot be read: remove it, or use another folder") from None
 
     def check(self, name: str) -> None:
-        """Refuse a file of another set of images, or another seed; older records do not tell of which set."""
-        if self.files.get(name, {}).get("images", self.images) != self.images:
-            raise InputError(
-                f"{self.path.parent / name}.npy was made of other images, labels or severities: use another folder"
-            )
-        made_with = self.files.get(name, {}).get("seed", self.seed)
+        """Raise if a file was made from other images or with another seed; older records do not tell the images."""
+        path, entry = self.path.parent / f"{name}.npy", self.files.get(name, {})
+        if entry.get("images", self.images) != self.images:
+            raise InputError(f"{path} was made from other images, labels or severities: use another folder")
+        made_with = entry.get("seed", self.seed)
         if name in RANDOM and made_with != self.seed:
             raise InputError(
-                f"{self.path.parent / name}.npy was made with seed {made_with}, not {self.seed}: "
-                "use that seed, or another folder"
+                f"{path} was made with seed {made_with}, not {self.seed}: use that seed, or another folder"
             )
 
-    def enter(self, name: str, path: Path, seconds: float, *, skipped: bool) -> GeneratedFile:
+    def enter(self, name: str, seconds: float, *, skipped: bool) -> GeneratedFile:
+        path = self.path.parent / f"{name}.npy"
         with path.open("rb") as file:
             md5 = hashlib.file_digest(file, lambda: hashlib.md5(usedforsecurity=False)).hexdigest()
         if not skipped:
-            # Another process may have made other corruptions meanwhile.
+            # Another process may have generated other corruptions in the meantime.
             with hold_lock(self.path.with_name(f".{self.path.name}.lock")):
                 entry = {"md5": md5, "seed": self.seed, "images": self.images} | _versions()
                 self.files = self._read() | {name: entry}
-                write_text(self.path, json.dumps({"schema": 1, "files": self.files}, indent=1) + "\n")
+                write_whole(self.path, json.dumps({"schema": 1, "files": self.files}, indent=1) + "\n")
         elif self.files.get(name, {}).get("md5", md5) != md5:
             raise InputError(f"{path} has changed since it was generated: remove it, and run again")
         return GeneratedFile(name, path, md5, seconds, skipped, md5 == PUBLISHED_MD5.get(name))

@@ -1,4 +1,4 @@
-"""Noise in every value on its own: Gaussian, shot, impulse, speckle."""
+"""Noise that is independent in every value: Gaussian, shot, impulse and speckle."""
 
 from asrnorm.data.corruptions.base import CORRUPTIONS, Pixels, Streams, to_pixels, to_unit
 
@@ -17,7 +17,7 @@ def shot_noise(images_nhwc: Pixels, streams: Streams, *, photons: float) -> Pixe
 
 @CORRUPTIONS.register("impulse_noise")
 def impulse_noise(images_nhwc: Pixels, streams: Streams, *, amount: float) -> Pixels:
-    """Replace a share `amount` of all values by 0 or 255, half each."""
+    """Replace a fraction `amount` of all values by 0 or 255, half each."""
     chance = streams.uniform(*images_nhwc.shape[1:])
     corrupted = images_nhwc.copy()
     corrupted[chance < amount] = 0

@@ -1,12 +1,8 @@
-"""The published severities: what each corruption's numbers are at 1, 2, 3, 4 and 5.
+"""The published severities of all corruptions, the limits of their numbers, and the published checksums.
 
 `cifar`: Hendrycks and Dietterich, CIFAR-10-C, for 32x32 images. `imagenet`: the same authors' ImageNet-C, for 224x224.
-Lengths are in pixels and stay so at other image sizes; those of `elastic_transform` are fractions of the shorter side,
-since the published ones are multiples of it.
-
-Between which bounds a corruption makes sense: beyond them it would divide by zero, fill the memory, or not end.
-
-What is known of the published CIFAR-10-C archive: its checksums, and which of its arrays can be met to the bit.
+Lengths are in pixels at every image size; those of `elastic_transform` are fractions of the shorter side, since the
+published ones are multiples of it.
 """
 
 import operator
@@ -133,7 +129,7 @@ def choose_preset(height: int, width: int) -> str:
 
 
 def severity_options(name: str, severity: int, preset: str) -> dict[str, Any]:
-    """Return the numbers that a severity of a preset fixes.
+    """Return the numbers of a corruption at a severity of a preset.
 
     Raises:
         UnknownNameError: there is no such preset.
@@ -155,6 +151,7 @@ def severity_options(name: str, severity: int, preset: str) -> dict[str, Any]:
 
 
 _WIDE = (-100.0, 100.0)
+# Outside these a corruption would divide by zero, exhaust the memory, or not end.
 _LIMITS: Mapping[str, tuple[float, float]] = {
     "add": _WIDE,
     "affine": (0, 10),
@@ -180,7 +177,7 @@ _LIMITS: Mapping[str, tuple[float, float]] = {
     "threshold": _WIDE,
     "zoom": (1, 100),
 }
-# Of single corruptions: half a Gaussian needs a width, and shrinking by more than 1 is none.
+# Of single corruptions: half a Gaussian needs a width, and a scale above 1 would not shrink.
 _NARROWER: Mapping[tuple[str, str], tuple[float, float]] = {
     ("elastic_transform", "sigma"): (0, 10),
     ("motion_blur", "sigma"): (0.001, 1000),
@@ -188,21 +185,17 @@ _NARROWER: Mapping[tuple[str, str], tuple[float, float]] = {
     ("snow", "sigma"): (0.001, 1000),
 }
 
-# Fog is drawn on a square with a power of two a side, frost cut out of photographs enlarged to the image: at this side
-# either takes about a gigabyte, and four times that at the next.
+# Fog is drawn on a square whose side is a power of two, frost is cut from photographs enlarged to the image: at this
+# side either takes about a gigabyte, and four times that at the next power.
 _LONGEST = 8192
 _OF_LONGEST_SIDE = ("fog", "frost")
 
 
 def check_limits(name: str, options: Mapping[str, object]) -> None:
-    """Refuse numbers with which a corruption makes no images.
-
-    Args:
-        name: of a corruption.
-        options: of the right types.
+    """Raise if an option of a corruption is outside its limits.
 
     Raises:
-        InputError: one that lies outside, infinite or not a number.
+        InputError: a value outside, infinite or not a number.
 
     Example:
         >>> check_limits("shot_noise", {"photons": -1})
@@ -214,17 +207,17 @@ def check_limits(name: str, options: Mapping[str, object]) -> None:
         if limits is None or not isinstance(value, Real):
             continue
         least, most = limits
-        if not least <= float(value) <= most:  # false of what is not a number
+        if not least <= float(value) <= most:  # also true of NaN
             raise InputError(
                 f"option {option!r} of corruption {name!r} must be from {least:g} to {most:g}, not {value}"
             )
 
 
 def check_side(name: str, height: int, width: int) -> None:
-    """Refuse images so long that a corruption which grows with the square of their longest side fills the memory.
+    """Raise if images are too long for a corruption whose memory grows with the square of their longest side.
 
     Raises:
-        InputError: with the longest side there may be.
+        InputError: with the longest side allowed.
 
     Example:
         >>> check_side("fog", 32, 10_000)
@@ -236,8 +229,6 @@ def check_side(name: str, height: int, width: int) -> None:
             f"{name} takes images of at most {_LONGEST:,} pixels a side, not {height:,} x {width:,}; resize or cut them"
         )
 
-
-NUM_IMAGES = 10_000  # of CIFAR-10's test set, once for each severity
 
 # MD5 of the whole .npy files of CIFAR-10-C.tar (https://zenodo.org/records/2535967).
 PUBLISHED_MD5 = {
@@ -262,19 +253,10 @@ PUBLISHED_MD5 = {
     "speckle_noise": "ef00b87611792b00df09c0b0237a1e30",
     "zoom_blur": "6ea8e63f1c5cdee1517533840641641b",
 }
-# Drawn without a seed by the published script, so that only their distribution can be met.
+# The published script draws these without a seed, so that only their distribution can be reproduced.
 RANDOM = frozenset(
-    [
-        "elastic_transform",
-        "fog",
-        "frost",
-        "gaussian_noise",
-        "glass_blur",
-        "impulse_noise",
-        "motion_blur",
-        "shot_noise",
-        "snow",
-        "spatter",
-        "speckle_noise",
-    ]
+    (
+        *("elastic_transform", "fog", "frost", "gaussian_noise", "glass_blur", "impulse_noise", "motion_blur"),
+        *("shot_noise", "snow", "spatter", "speckle_noise"),
+    )
 )

