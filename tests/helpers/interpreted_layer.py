@@ -8,7 +8,7 @@ from functorch.compile import make_boxed_func
 from torch._dynamo.backends.common import aot_autograd
 
 from asrnorm import ops
-from asrnorm.kernels import launch, layer
+from asrnorm.kernels import autograd, launch
 from asrnorm.norms import dispatch
 from helpers.kernel_case import KernelCase, check, outcome
 
@@ -97,9 +97,8 @@ def of_the_input_alone() -> None:
     with ops.use_backend("triton"):
         (before,) = torch.autograd.grad(module(x.requires_grad_()), x, dy)
         module.requires_grad_(False)
-        launched, layer._weight_gradients = layer._weight_gradients, None  # type: ignore[assignment]
-        (after,) = torch.autograd.grad(module(x), x, dy)
-        layer._weight_gradients = launched
+        with patch.object(autograd, "_weight_gradients", None):
+            (after,) = torch.autograd.grad(module(x), x, dy)
     assert torch.equal(before, after)
     assert bool(after.abs().max() > 0)
 
@@ -157,17 +156,17 @@ def main() -> int:
     dispatch._why_reference = lambda x: None if x.dtype in dispatch._DTYPES else "float64"  # type: ignore[assignment]
     dispatch.kernel_problem = lambda index=0: None  # type: ignore[assignment]
     for case in HELD:
-        assert launch.held_block(launch.planes(case.tensors()[0]), case.dtype.itemsize, 16) is not None, case
+        assert launch.register_tiles(launch.layout_of(case.tensors()[0]), case.dtype.itemsize, 16) is not None, case
     for case in (*CASES, *HELD):
         check_kernels(case)
     check_kernels(LARGE)
     with patch.object(launch, "MANY_SAMPLES", 1):
         for case in MANY:
             check_kernels(case)
-    with patch.object(launch, "SPREAD", 1):
+    with patch.object(launch, "LARGE_SAMPLE", 1):
         for case in FEW:
             check_kernels(case)
-    with patch.object(launch, "_PART", PART):
+    with patch.object(launch, "_SAMPLES_PER_PART", PART):
         assert launch.sample_parts(IN_PARTS.shape[0]) == 2
         for many in (1, 1 << 30):
             with patch.object(launch, "MANY_SAMPLES", many):

@@ -120,7 +120,7 @@ class Convolve(torch.autograd.Function):
     """A convolution with dense weights, channels-last."""
 
     @staticmethod
-    @launch.on_its_device
+    @launch.on_tensor_device
     def forward(ctx: Any, x: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:
         """Return the maps."""
         ctx.save_for_backward(x, weight)
@@ -156,7 +156,7 @@ def _by_pytorch(
     return d_x, d_weight, d_bias
 
 
-@launch.on_its_device
+@launch.on_tensor_device
 def _weight_gradients(dy: Tensor, x: Tensor, weight: Tensor) -> tuple[Tensor, Tensor]:
     dy = dy.contiguous(memory_format=torch.channels_last)
     terms, outputs = weight[0].numel(), len(weight)

@@ -1,15 +1,15 @@
-"""The parameters of a layer: one by one as the kernels take them, and in the groups of the reference."""
+"""The parameters of a layer in the order in which kernels take them, and their gradients in one flat tensor."""
 
 from functools import lru_cache
 from typing import Any, NamedTuple
 
 from torch import Tensor
 
-from asrnorm.norms import reference
+from asrnorm.norms.reference import Dense, RescaleNets, StandardizeNets
 
 
 class Weights(NamedTuple):
-    """Parameters of a layer; `None` for what it lacks. One rescaling encoder for both: no `gamma_enc_w`."""
+    """Parameters of a layer, `None` for those it lacks; without `gamma_enc_w`, gain and bias share `beta_enc_w`."""
 
     enc_w: Tensor | None
     enc_b: Tensor | None
@@ -43,89 +43,26 @@ class Weights(NamedTuple):
         return 0 if self.beta_enc_w is None else self.beta_enc_w.shape[0]
 
     @property
-    def shared(self) -> bool:
-        """Whether gain and bias share an encoder."""
-        return self.gamma_enc_w is None
+    def rescale_encoders(self) -> int:
+        """Number of rescaling encoders: 1 where gain and bias share it."""
+        return 1 if self.gamma_enc_w is None else 2
 
     @property
     def logits(self) -> int:
-        """Length of a lambda: one, or one a channel."""
-        lambdas = (self.lambda_mu, self.lambda_beta)
-        return max((1 if value is None else value.numel() for value in lambdas), default=1)
-
-    def networks(self) -> tuple[Tensor | None, ...]:
-        """Return the arguments of the kernels, from `enc_w` to `lambda_gamma`."""
-        return self.both_encoders()[:18]
+        """Length of a lambda: one, or one per channel."""
+        return max(1 if value is None else value.numel() for value in (self.lambda_mu, self.lambda_beta))
 
     def both_encoders(self) -> "Weights":
-        """Return the weights with the shared encoder in both places."""
-        return self._replace(gamma_enc_w=self.beta_enc_w, gamma_enc_b=self.beta_enc_b) if self.shared else self
-
-
-def flat_size(w: Weights) -> int:
-    """Return how many numbers the gradients of all parameters are."""
-    C, H, R, L = w.gamma_bias.numel(), w.hidden, w.rescale_hidden, w.logits
-    encoders = 1 if w.shared else 2
-    return 3 * C * H + (2 + encoders) * C * R + 6 * C + H + encoders * R + 4 * L
-
-
-def split_gradients(flat: Tensor, w: Weights) -> Weights:
-    """Return the gradient of every parameter, as views of the flat tensor; `None` where there is no parameter."""
-    encoders = 1 if w.shared else 2
-    parts = flat.split(_sizes(w.gamma_bias.numel(), w.hidden, w.rescale_hidden, w.logits, encoders))
-    pairs = zip(w, _PLACES, strict=True)
-    grads: list[Any] = [None if value is None else _as(parts[place], value) for value, place in pairs]
-    return Weights(*grads)
-
-
-_ORDER = (
-    "mu_w", "sigma_w", "enc_w", "beta_w", "gamma_w", "beta_enc_w", "gamma_enc_w",
-    "mu_b", "sigma_b", "beta_b", "gamma_b", "gamma_bias", "beta_bias", "enc_b", "beta_enc_b", "gamma_enc_b",
-    "lambda_mu", "lambda_sigma", "lambda_beta", "lambda_gamma",
-)  # fmt: skip
-_PLACES = tuple(_ORDER.index(name) for name in Weights._fields)
-
-
-@lru_cache(maxsize=256)
-def _sizes(C: int, H: int, R: int, L: int, encoders: int) -> list[int]:
-    """How many numbers each part of the flat tensor has, in its order."""
-    second = encoders - 1
-    return [C * H, C * H, H * C, C * R, C * R, R * C, second * R * C, *[C] * 6, H, R, second * R, *[L] * 4]
-
-
-def _as(part: Tensor, value: Tensor) -> Tensor:
-    """A part in the shape and dtype of its parameter."""
-    shaped = part if part.shape == value.shape else part.view(value.shape)
-    return shaped if value.dtype == part.dtype else shaped.to(value.dtype)
-
-
-def standardize_nets(w: Weights) -> reference.StandardizeNets | None:
-    """Return the weights of f and g as the reference takes them."""
-    if w.enc_w is None or w.mu_w is None or w.sigma_w is None:
-        return None
-    dense = reference.Dense
-    decoders = dense(w.mu_w, w.mu_b), dense(w.sigma_w, w.sigma_b)
-    return reference.StandardizeNets(dense(w.enc_w, w.enc_b), *decoders, w.lambda_mu, w.lambda_sigma)
-
-
-def rescale_nets(w: Weights) -> reference.RescaleNets | None:
-    """Return the weights of psi and phi as the reference takes them."""
-    if w.beta_enc_w is None or w.beta_w is None or w.gamma_w is None:
-        return None
-    dense = reference.Dense
-    beta_encoder = dense(w.beta_enc_w, w.beta_enc_b)
-    gamma_encoder = beta_encoder if w.gamma_enc_w is None else dense(w.gamma_enc_w, w.gamma_enc_b)
-    decoders = dense(w.beta_w, w.beta_b), dense(w.gamma_w, w.gamma_b)
-    return reference.RescaleNets(beta_encoder, gamma_encoder, *decoders, w.lambda_beta, w.lambda_gamma)
+        """Return the weights with a shared rescaling encoder written out twice."""
+        if self.rescale_encoders == 2:
+            return self
+        return self._replace(gamma_enc_w=self.beta_enc_w, gamma_enc_b=self.beta_enc_b)
 
 
 def flatten(
-    standardize: reference.StandardizeNets | None,
-    rescale: reference.RescaleNets | None,
-    gamma_bias: Tensor,
-    beta_bias: Tensor,
+    standardize: StandardizeNets | None, rescale: RescaleNets | None, gamma_bias: Tensor, beta_bias: Tensor
 ) -> Weights:
-    """Return the weights as the kernels take them: dense, which those of a parametrized layer need not be."""
+    """Return the weights as the kernels take them; those of a parametrized layer may need a contiguous copy."""
     stan: list[Any] = [None] * 8
     if standardize is not None:
         s = standardize
@@ -137,3 +74,51 @@ def flatten(
         scale = [*r.beta_encoder, *second, *r.beta_decoder, *r.gamma_decoder, r.lambda_beta, r.lambda_gamma]
     parts: list[Any] = [*stan, *scale, gamma_bias, beta_bias]
     return Weights(*(value if value is None or value.is_contiguous() else value.contiguous() for value in parts))
+
+
+def unflatten(w: Weights) -> tuple[StandardizeNets | None, RescaleNets | None, Tensor, Tensor]:
+    """Return the weights as the reference takes them, the inverse of `flatten`."""
+    standardize = rescale = None
+    if w.enc_w is not None and w.mu_w is not None and w.sigma_w is not None:
+        decoders = Dense(w.mu_w, w.mu_b), Dense(w.sigma_w, w.sigma_b)
+        standardize = StandardizeNets(Dense(w.enc_w, w.enc_b), *decoders, w.lambda_mu, w.lambda_sigma)
+    if w.beta_enc_w is not None and w.beta_w is not None and w.gamma_w is not None:
+        beta_encoder = Dense(w.beta_enc_w, w.beta_enc_b)
+        gamma_encoder = beta_encoder if w.gamma_enc_w is None else Dense(w.gamma_enc_w, w.gamma_enc_b)
+        decoders = Dense(w.beta_w, w.beta_b), Dense(w.gamma_w, w.gamma_b)
+        rescale = RescaleNets(beta_encoder, gamma_encoder, *decoders, w.lambda_beta, w.lambda_gamma)
+    return standardize, rescale, w.gamma_bias, w.beta_bias
+
+
+_GRADIENT_ORDER = (
+    "mu_w", "sigma_w", "enc_w", "beta_w", "gamma_w", "beta_enc_w", "gamma_enc_w",
+    "mu_b", "sigma_b", "beta_b", "gamma_b", "gamma_bias", "beta_bias", "enc_b", "beta_enc_b", "gamma_enc_b",
+    "lambda_mu", "lambda_sigma", "lambda_beta", "lambda_gamma",
+)  # fmt: skip
+"""Order in the flat tensor, as `weight_gradient_kernel` writes it."""
+
+_INDEX = tuple(_GRADIENT_ORDER.index(name) for name in Weights._fields)
+
+
+@lru_cache(maxsize=256)
+def _gradient_sizes(C: int, H: int, R: int, L: int, encoders: int) -> list[int]:
+    second = (encoders - 1) * R
+    return [C * H, C * H, H * C, C * R, C * R, R * C, second * C, *[C] * 6, H, R, second, *[L] * 4]
+
+
+def gradient_sizes(w: Weights) -> list[int]:
+    """Return how many numbers each gradient has in the flat tensor, in its order."""
+    return _gradient_sizes(w.gamma_bias.numel(), w.hidden, w.rescale_hidden, w.logits, w.rescale_encoders)
+
+
+def split_gradients(flat: Tensor, w: Weights) -> Weights:
+    """Return the gradient of every parameter as a view of the flat tensor, `None` for parameters the layer lacks."""
+    parts = flat.split(gradient_sizes(w))
+    pairs = zip(w, _INDEX, strict=True)
+    grads: list[Any] = [None if value is None else _shaped_as(parts[index], value) for value, index in pairs]
+    return Weights(*grads)
+
+
+def _shaped_as(part: Tensor, value: Tensor) -> Tensor:
+    shaped = part if part.shape == value.shape else part.view(value.shape)
+    return shaped if value.dtype == part.dtype else shaped.to(value.dtype)

@@ -76,7 +76,7 @@ class Pool(torch.autograd.Function):
     """The pooled map of a dense one with even sides."""
 
     @staticmethod
-    @launch.on_its_device
+    @launch.on_tensor_device
     def forward(ctx: Any, x: Tensor) -> Tensor:
         """Return the maxima; which they were is kept where a gradient may be asked for."""
         layout = launch.memory_format(x)
@@ -104,7 +104,7 @@ class Spread(torch.autograd.Function):
     """Gradients put where the maxima were; linear, so that its own gradient gathers them from there."""
 
     @staticmethod
-    @launch.on_its_device
+    @launch.on_tensor_device
     def forward(ctx: Any, dy: Tensor, which: Tensor, layout: torch.memory_format) -> Tensor:
         """Return the map of gradients, which lies as the pooled one did."""
         ctx.save_for_backward(which)

@@ -31,7 +31,7 @@ def asr_norm(
         from asrnorm.kernels import autograd, flat_params
 
         weights = flat_params.flatten(standardize, rescale, gamma_bias, beta_bias)
-        return autograd.apply(x, weights, eps, outer, activation == "relu")
+        return autograd.asr_norm(x, weights, eps, outer, activation == "relu")
     else:
         with reference.full_precision(x):
             x, mean_nc, variance_nc = with_moments(x)
@@ -89,7 +89,7 @@ def standardize_rescale(
         shape = x.shape[:2]
         parts = (mean, std, 1.0 if gain is None else gain, 0.0 if bias is None else bias)
         vec = torch.stack([_spread(part, shape, mean) for part in parts])
-        return moments_rescale.apply(x, vec, eps, activation == "relu")
+        return moments_rescale.standardize_rescale(x, vec, eps, activation == "relu")
     y = reference.standardize_rescale(x, mean, std, gain, bias, eps=eps)
     return torch.relu(y) if activation == "relu" else y
 

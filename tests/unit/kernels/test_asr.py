@@ -34,9 +34,9 @@ def test_a_gpu_is_as_exact_with_activations_in_registers():
 
 
 def test_what_fills_the_registers_is_held_and_no_more():
-    full = launch.held_block(launch.Planes(2, 64, 1024, 1, 64), 2, 16)
+    full = launch.register_tiles(launch.Layout(2, 64, 1024, 1, 64), 2, 16)
     assert full == (launch.Block(64, 64, 16), 16, True)
-    padded = launch.held_block(launch.Planes(2, 48, 63, 1, 48), 2, 16)
+    padded = launch.register_tiles(launch.Layout(2, 48, 63, 1, 48), 2, 16)
     assert padded == (launch.Block(64, 16, 4), 4, False)
 
 
@@ -50,7 +50,7 @@ def test_what_fills_the_registers_is_held_and_no_more():
     ],
 )
 def test_what_does_not_fit_is_read_again(channels, positions, itemsize):
-    assert launch.held_block(launch.Planes(2, channels, positions, 1, channels), itemsize, 16) is None
+    assert launch.register_tiles(launch.Layout(2, channels, positions, 1, channels), itemsize, 16) is None
 
 
 shapes = st.tuples(

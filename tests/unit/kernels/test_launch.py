@@ -1,5 +1,6 @@
-"""Kernels are launched where their tensors lie: on paper, with tensors on a second GPU and launches that are noted."""
+"""Block sizes, and launches on the device of their tensors: fake tensors on a second GPU, recorded launches."""
 
+import doctest
 from importlib import import_module
 
 import pytest
@@ -8,8 +9,11 @@ from torch._subclasses.fake_tensor import FakeTensorMode
 
 pytest.importorskip("triton")
 
-MODULES = ("kernels.layer", "kernels.moments_rescale", "kernels.switchable", "kernels.pool", "kernels.convolve")
-ELSEWHERE = ("data.augment.triton.rsda", "data.augment.triton.resize", "training.triton.adam")
+KERNELS = ("asr_forward", "asr_backward", "moments_rescale", "switchable", "pool", "convolve")
+MODULES = (
+    *(f"kernels.{name}" for name in KERNELS),
+    *("data.augment.triton.rsda", "data.augment.triton.resize", "training.triton.adam"),
+)
 
 
 class Guard:
@@ -17,8 +21,8 @@ class Guard:
 
     current = 0
 
-    def __init__(self, place):
-        self.index = place.device.index if isinstance(place, torch.Tensor) else torch.device(place).index
+    def __init__(self, device):
+        self.index = device.device.index if isinstance(device, torch.Tensor) else torch.device(device).index
 
     def __enter__(self):
         self.before, Guard.current = Guard.current, self.index
@@ -27,11 +31,11 @@ class Guard:
         Guard.current = self.before
 
 
-class Noted:
-    """Stands for a kernel."""
+class Recorded:
+    """Stands for a kernel, or a function of one, and records its launches."""
 
-    def __init__(self, name, launches):
-        self.name, self.launches = name, launches
+    def __init__(self, kernel, name, launches):
+        self.fn, self.name, self.launches = kernel.fn, name, launches
 
     def __getitem__(self, grid):
         return lambda *args, **options: self.launches.setdefault(self.name, set()).add(Guard.current)
@@ -42,11 +46,11 @@ def launches(monkeypatch):
     found = {}
     monkeypatch.setattr(torch.cuda, "device", Guard)
     monkeypatch.setattr(torch.cuda, "device_of", Guard)
-    for name in (*MODULES, *ELSEWHERE):
+    for name in MODULES:
         module = import_module(f"asrnorm.{name}")
         for entry, value in vars(module).copy().items():
             if type(value).__name__ == "JITFunction":
-                monkeypatch.setattr(module, entry, Noted(entry, found))
+                monkeypatch.setattr(module, entry, Recorded(value, entry, found))
     return found
 
 
@@ -56,15 +60,15 @@ def empty(*shape, dtype=torch.float32):
 
 def test_kernels_are_launched_on_the_device_of_their_tensors(launches, monkeypatch):
     from asrnorm.data.augment.triton import resize, rsda
-    from asrnorm.kernels import convolve, flat_params, layer, moments_rescale, pool, switchable
+    from asrnorm.kernels import autograd, convolve, flat_params, moments_rescale, pool, switchable
     from asrnorm.training.triton import adam
 
     nothing = [None] * 18
     with FakeTensorMode():
         for channels in (64, 512):  # a program a sample, and passes
             x, weights = empty(8, channels, 8, 8), flat_params.Weights(*nothing, empty(channels), empty(channels))
-            y, *saved = layer.forward(x, weights, 1e-5, 1e-5, False)
-            layer.backward(y, x, tuple(saved), weights, 1e-5, False, of_x_alone=True)
+            y, *saved = autograd.forward(x, weights, 1e-5, 1e-5, False)
+            autograd.backward(y, x, tuple(saved), weights, 1e-5, False, input_only=True)
         x = empty(8, 64, 8, 8)
         stat = moments_rescale.channel_moments(x)
         moments_rescale.channel_moments_backward(x, stat, x, stat)
@@ -82,3 +86,11 @@ def test_kernels_are_launched_on_the_device_of_their_tensors(launches, monkeypat
         adam.adam_steps(long, long, long, long, [empty(())], empty(()), betas=(0.9, 0.999), eps=1e-8, weight_decay=0.0)
     assert len(launches) > 12, sorted(launches)
     assert {name: where for name, where in launches.items() if where != {1}} == {}
+
+
+def test_the_examples_of_block_sizes_are_right():
+    from asrnorm.kernels import launch
+
+    found = doctest.testmod(launch)
+    assert found.attempted
+    assert not found.failed
