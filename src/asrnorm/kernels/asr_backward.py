@@ -497,8 +497,8 @@ def weight_gradient_kernel(
 ):  # fmt: skip
     r"""Write the gradients of all parameters, summed over a share of the samples.
 
-    Those of decoders are $\sum d\text{raw}\,\mathrm{ReLU}(z)^T$, of encoders $\sum dz\,\mu^T$, $\sum dz\,\sigma^T$ or both,
-    and of all others plain sums over the samples.
+    Those of decoders are $\sum d\text{raw}\,\mathrm{ReLU}(z)^T$, of encoders $\sum dz\,\mu^T$ and $\sum dz\,\sigma^T$,
+    added where an encoder reads both; all others are plain sums.
 
     A program takes one tile of one matrix or one stretch of one vector, in the order of `flat_params`:
 
