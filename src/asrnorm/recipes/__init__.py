@@ -1,17 +1,17 @@
-"""Recipes: complete configs by name, `<suite>.<method>_<norm>`. Opens without torch."""
+"""Recipes: complete configs by name, `<suite>.<method>_<norm>`."""
 
 import difflib
 from typing import Any, get_args
 
 from asrnorm.core.config import RunConfig, Scale, override
 from asrnorm.core.errors import InputError, UnknownNameError, describe_unknown
-from asrnorm.recipes import cifar10c as cifar10c
-from asrnorm.recipes import digits as digits
-from asrnorm.recipes import digits_mini as digits_mini
-from asrnorm.recipes import folder as folder
-from asrnorm.recipes import pacs as pacs
-from asrnorm.recipes.base import NORMS, Names
+from asrnorm.recipes.base import NORMS, Names, register_suite
 from asrnorm.recipes.base import RECIPES as RECIPES
+from asrnorm.recipes.erm import SUITES
+from asrnorm.recipes.method_table import METHOD_TABLE
+
+for _suite, _recipes in SUITES.items():
+    register_suite(_suite, _recipes, {name: row[_suite] for name, row in METHOD_TABLE.items() if _suite in row})
 
 
 def list_recipes() -> tuple[str, ...]:
@@ -37,14 +37,14 @@ def recipe(
 
     Args:
         name: `<suite>.<method>_<norm>`; `list_recipes` has them all.
-        scale: `paper`, `short` (a fifth of the steps or so) or `smoke` (seconds on a CPU).
-        seed: of everything that is drawn.
-        source: domains to train on, where the suite has a choice. The number of steps follows it on PACS.
-        target: domains to hold up on; alone, all others are trained on.
+        scale: `paper`, `short` (about a fifth of the steps) or `smoke` (seconds on a CPU).
+        seed: of everything random.
+        source: domains to train on, if the suite has a choice. On PACS it sets the number of steps.
+        target: domains to evaluate on; given alone, all other domains are trained on.
         **assignments: any field as `--set` names it, such as `steps=500` or `**{"optim.lr": 0.01}`; applied last.
 
     Raises:
-        UnknownNameError: no such recipe, scale, domain or field; the nearest is named.
+        UnknownNameError: no such recipe, scale, domain or field; the message names the nearest.
         InputError: a domain for a suite that has no choice, or one given twice.
 
     Example:
@@ -64,8 +64,8 @@ def recipe(
         domains[side] = domains[side] or assigned
     chosen = {side: names for side, names in domains.items() if names}
     if assignments.get("suite") == name.partition(".")[0]:
-        del assignments["suite"]  # the recipe's own, whose domains it would take away
-    if "suite" in assignments:  # another one, with domains of its own
+        del assignments["suite"]  # the recipe's own suite; setting it again would drop its domains
+    if "suite" in assignments:  # another suite, which takes the domains as its own options
         assignments |= {f"suite.{side}": names for side, names in chosen.items()}
         chosen = {}
     if chosen and not {"source", "target"} <= set(RECIPES.options(name)):
@@ -75,7 +75,7 @@ def recipe(
 
 
 def _describe_unknown(name: str) -> str:
-    """One line without the hundreds of names: the nearest one and the command that lists the rest."""
+    """Return one line with the nearest name and the command that lists the rest."""
     for norm in sorted(NORMS, key=len, reverse=True):  # `sn_in_ln` ends in `ln`
         near = f"{name.removesuffix(f'_{norm}')}_asr"
         if name.endswith(f"_{norm}") and near in RECIPES:

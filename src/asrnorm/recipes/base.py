@@ -1,8 +1,9 @@
-"""The registry of recipes, and how a suite fills its grid of methods and norms."""
+"""The registry of recipes, their three scales, and how a suite's recipes are registered."""
 
+import copy
 import inspect
-from collections.abc import Callable, Iterable, Sequence
-from dataclasses import replace
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from itertools import product
 from typing import Any
 
@@ -11,18 +12,125 @@ from asrnorm.core.registry import Registry
 
 Names = str | Sequence[str] | None
 Build = Callable[..., RunConfig]
-Scaling = Callable[[RunConfig, Scale], RunConfig]
 
 RECIPES: Registry[Build] = Registry("recipe")
 
 # All but `dsbn`, which needs the domain of every image: no protocol here gives it, and with one source it is `bn`.
 NORMS = ("ar", "as", "asr", "bin", "bn", "bn_test", "gn", "ilm", "in", "ln", "none", "sn", "sn_in_ln")
-# Wide ResNets and ResNets do not train at these learning rates without a norm.
-RESNET_NORMS = tuple(norm for norm in NORMS if norm != "none")
+
+# The largest value of each method option in a smoke run: one growth phase of a few images, one search of a few tuples.
+_SMOKE_OPTIONS = {
+    "rounds": 1,
+    "interval": 2,
+    "ascent_steps": 2,
+    "candidates": 3,
+    "population": 2,
+    "generations": 1,
+    "search_images": 16,
+    "wae_epochs": 1,
+}
+
+
+@dataclass(frozen=True)
+class Epochs:
+    """A method option counted in epochs, for suites whose epochs depend on the chosen source."""
+
+    count: int
+
+
+@dataclass(frozen=True)
+class Variant:
+    """A method on a suite: what it changes in the suite's ERM config.
+
+    Attributes:
+        summary: one line for `asrnorm list recipes`.
+        options: of the method.
+        changes: other fields of the config.
+    """
+
+    summary: str
+    options: Mapping[str, Any] = field(default_factory=dict)
+    changes: Mapping[str, Any] = field(default_factory=dict)
+
+    def apply(self, config: RunConfig, method: str) -> RunConfig:
+        """Return an ERM config changed to this method, under the name of the new recipe."""
+        options = {
+            name: value.count * config.evaluate_every if isinstance(value, Epochs) else value
+            for name, value in self.options.items()
+        }
+        name = f"{config.suite.name}.{method}_{config.norm.name}"
+        changes = copy.deepcopy(dict(self.changes))  # configs of two recipes share nothing
+        return replace(config, recipe=name, method=Choice(name=method, args=options), **changes)
+
+
+@dataclass(frozen=True, kw_only=True)
+class SuiteRecipes:
+    """The recipes of a suite.
+
+    Attributes:
+        erm: returns the ERM config of a norm, at the paper's scale; it may also take `source` and `target`.
+        norms: of the recipes.
+        short_by: `short` has so many times fewer steps.
+        short_from: recipes with fewer steps than this are short already.
+        smoke_model: a smaller network for `smoke`.
+        smoke_size: the suite's option `size` in `smoke`.
+    """
+
+    erm: Build
+    norms: Sequence[str] = NORMS
+    short_by: int = 5
+    short_from: int = 0
+    smoke_model: Choice | None = None
+    smoke_size: int | None = None
+
+    def at_scale(self, config: RunConfig, scale: Scale) -> RunConfig:
+        """Return a config of the paper's scale at another one.
+
+        `short` divides the steps, and the schedule follows; searches and ascents keep their intervals. `smoke` takes
+        six steps.
+        """
+        if scale == "short":
+            return replace(
+                config, scale=scale, steps=config.steps // (self.short_by if config.steps >= self.short_from else 1)
+            )
+        if scale == "smoke":
+            size = {} if self.smoke_size is None else {"size": self.smoke_size}
+            suite = replace(config.suite, args={**config.suite.args, **size})
+            return replace(shrink(config), suite=suite, model=copy.deepcopy(self.smoke_model) or config.model)
+        return config
+
+
+def shrink(config: RunConfig) -> RunConfig:
+    """Return a config of six small steps; shrinking it again changes nothing.
+
+    Example:
+        >>> from asrnorm.recipes import recipe
+        >>> small = shrink(recipe("cifar10c.ada_bn"))
+        >>> small.steps, small.method.args["ascent_steps"], small == shrink(small)
+        (6, 2, True)
+    """
+    given = config.method.args
+    args = {**given, **{name: min(given[name], most) for name, most in _SMOKE_OPTIONS.items() if name in given}}
+    if "growth" in args:
+        args |= {"growth": "volpi", "count": 16}  # the only growth rule that does not take the whole set
+    return replace(
+        config,
+        scale="smoke",
+        method=replace(config.method, args=args),
+        steps=6,
+        batch_size=8,
+        evaluate_every=min(config.evaluate_every, 3),
+        evaluate_batch=min(config.evaluate_batch, 16),
+        evaluate_limit=32,
+        precision="float32",  # the fastest on a CPU
+        checkpoint_every=3,
+        log_every=1,
+        lambda_every=3,
+    )
 
 
 def join_names(names: Names) -> str | list[str] | None:
-    """Return names of domains as one text with commas; a list where one of several has a comma of its own.
+    """Return names of domains as one text with commas, or as a list if one of several contains a comma.
 
     Example:
         >>> join_names(["day", "dusk"]), join_names(["Bern, day", "dusk"]), join_names(["Bern, day"])
@@ -34,41 +142,29 @@ def join_names(names: Names) -> str | list[str] | None:
     return list(names) if len(names) > 1 and any("," in name for name in names) else ",".join(names)
 
 
-def vary(config: RunConfig, method: str, **options: Any) -> RunConfig:
-    """Return the config with another method, and the name that goes with it.
+def register_suite(suite: str, recipes: SuiteRecipes, variants: Mapping[str, Variant]) -> None:
+    """Register `<suite>.<method>_<norm>` for ERM and every other method with every norm.
 
-    Example:
-        >>> from asrnorm.recipes.digits import erm
-        >>> config = vary(erm("asr"), "rda", tuple_length=3)
-        >>> config.recipe, config.method.args
-        ('digits.rda_asr', {'tuple_length': 3})
+    Args:
+        suite: name of the suite.
+        recipes: its ERM config, norms and scales.
+        variants: what the other methods change, by their names.
     """
-    name = f"{config.suite.name}.{method}_{config.norm.name}"
-    return replace(config, recipe=name, method=Choice(name=method, args=options))
+    summary = (inspect.getdoc(recipes.erm) or "").partition("\n")[0]
+    methods = {"erm": Variant(summary), **variants}
+    for (method, variant), norm in product(methods.items(), recipes.norms):
+        entry = _build_entry(recipes, variant, method, norm)
+        entry.__doc__ = f"{variant.summary.rstrip('.')}; norm `{norm}`."
+        RECIPES.register(f"{suite}.{method}_{norm}")(entry)
 
 
-def register_grid(suite: str, methods: Iterable[Build], norms: Iterable[str], scaling: Scaling) -> None:
-    """Register `<suite>.<method>_<norm>` for every pair, from functions of a norm that return a whole config.
+def _build_entry(recipes: SuiteRecipes, variant: Variant, method: str, norm: str) -> Build:
+    """Return the function of a recipe; its signature says whether the suite has a choice of domains."""
 
-    A function has the name of its method. One that also takes `source` and `target` makes recipes with a choice of
-    domains.
-    """
-    for build, norm in product(methods, norms):
-        has_domains = "source" in inspect.signature(build).parameters
-        entry = _choosing_entry(build, norm, scaling) if has_domains else _fixed_entry(build, norm, scaling)
-        entry.__doc__ = f"{(inspect.getdoc(build) or '').partition(chr(10))[0].rstrip('.')}; norm `{norm}`."
-        RECIPES.register(f"{suite}.{build.__name__}_{norm}")(entry)
-
-
-def _fixed_entry(build: Build, norm: str, scaling: Scaling) -> Build:
     def make(*, scale: Scale = "paper") -> RunConfig:
-        return scaling(build(norm), scale)
+        return recipes.at_scale(variant.apply(recipes.erm(norm), method), scale)
 
-    return make
+    def make_of_domains(*, scale: Scale = "paper", source: Names = None, target: Names = None) -> RunConfig:
+        return recipes.at_scale(variant.apply(recipes.erm(norm, source=source, target=target), method), scale)
 
-
-def _choosing_entry(build: Build, norm: str, scaling: Scaling) -> Build:
-    def make(*, scale: Scale = "paper", source: Names = None, target: Names = None) -> RunConfig:
-        return scaling(build(norm, source=source, target=target), scale)
-
-    return make
+    return make_of_domains if "source" in inspect.signature(recipes.erm).parameters else make

@@ -8,7 +8,7 @@ from typing import Any, Literal
 from asrnorm.core.config import RunConfig, Scale, content_hash, override
 from asrnorm.core.registry import Registry
 from asrnorm.recipes import recipe
-from asrnorm.recipes.scale import shrink
+from asrnorm.recipes.base import shrink
 
 Unit = Literal["percent", "plain", "millions"]
 Quantity = Literal["accuracy", "brier", "ece", "nll", "adversarial", "parameters", "validation"]
