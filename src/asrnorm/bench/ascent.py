@@ -11,7 +11,7 @@ from functools import partial
 import torch
 from torch import Tensor
 
-from asrnorm.bench import device as place
+from asrnorm.bench.device import attempt, forget_compiled, has_fused, is_cuda, on_backend, require
 from asrnorm.bench.harness import Case, Row, compare, rebase
 from asrnorm.bench.step import CPU_NETS, GPU_NETS, QUICK_NETS, Net, Part
 from asrnorm.methods.ascent import Ascent
@@ -28,16 +28,16 @@ def run(device: str = "cpu", *, quick: bool = False, repeats: int = 10) -> Itera
         quick: a small network and few repeats, to see that everything runs.
         repeats: timed rounds.
     """
-    target = place.require(device)
-    net = QUICK_NETS[0] if quick else GPU_NETS[1] if place.is_cuda(target) else CPU_NETS[0]
+    target = require(device)
+    net = QUICK_NETS[0] if quick else GPU_NETS[1] if is_cuda(target) else CPU_NETS[0]
     yield measure(net, target, 2 if quick else repeats)
 
 
 def measure(net: Net, device: torch.device, repeats: int) -> list[Row]:
     """Return the rows of one network, against the fastest ascent with BatchNorm."""
-    place.forget_compiled()
-    cuda = place.is_cuda(device)
-    fused = cuda and place.has_fused()
+    forget_compiled()
+    cuda = is_cuda(device)
+    fused = cuda and has_fused()
     norms: dict[str, tuple[str | None, Backend]] = {"bn": (None, "auto")}
     norms |= {"asr, fused": ("all", "auto")} if fused else {}
     norms |= {"asr, reference": ("all", "reference")}
@@ -45,7 +45,7 @@ def measure(net: Net, device: torch.device, repeats: int) -> list[Row]:
     for name, (layers, backend) in norms.items():
         for way in ("CUDA graph", "eager") if cuda else ("eager",):
             make = partial(_make, net, layers, device, backend, captured=way == "CUDA graph")
-            cases |= place.attempt(f"{name}, {way}", make)
+            cases |= attempt(f"{name}, {way}", make)
     rows = compare(f"step of an ascent, {net.label}", cases, baseline=next(iter(cases)), repeats=repeats, warmup=2)
     rows = rebase(rows, [name for name in cases if name.startswith("bn, ")])
     return [replace(row, extra={"ms": row.milliseconds(net.batch), "times_baseline": 1 / row.ratio}) for row in rows]
@@ -56,8 +56,8 @@ def _make(net: Net, layers: str | None, device: torch.device, backend: Backend, 
     climb = Ascent(steps=_STEPS, batch=net.batch).climber(part.model, captured=captured)
 
     def climb_once() -> Tensor:
-        cuda = place.is_cuda(device)
-        with place.on_backend(backend), torch.autocast(device.type, torch.bfloat16, enabled=cuda):
+        cuda = is_cuda(device)
+        with on_backend(backend), torch.autocast(device.type, torch.bfloat16, enabled=cuda):
             return climb(part.images, part.labels)
 
     return Case(climb_once, net.batch * _STEPS, str(device))

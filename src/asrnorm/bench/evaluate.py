@@ -10,7 +10,7 @@ from typing import NamedTuple
 import torch
 from torch import Tensor, nn
 
-from asrnorm.bench import device as place
+from asrnorm.bench.device import capture, is_cuda, require
 from asrnorm.bench.harness import Case, Row, compare
 from asrnorm.bench.train import make_images
 from asrnorm.data import CIFAR10C, ImageSet
@@ -46,15 +46,15 @@ def run(
         share: how much is timed.
         repeats: timed rounds.
     """
-    target = place.require(device)
-    part = share or (QUICK if quick or not place.is_cuda(target) else Share())
+    target = require(device)
+    part = share or (QUICK if quick or not is_cuda(target) else Share())
     data = make_images(min(part.images, _FROM_MEMORY), (32, 32), CLASSES)
     cases: dict[str, Case] = {}
     for norm in ("bn", "asr"):
         torch.manual_seed(0)
         network = create_model(part.model, norm=norm, num_classes=CLASSES)
         model = NormalizedInput(network, CIFAR10C.mean, CIFAR10C.std).to(target).eval()
-        if place.is_cuda(target):
+        if is_cuda(target):
             model = model.to(memory_format=torch.channels_last)  # type: ignore[call-overload]
         cases |= _cases(norm, model, data, part, target)
     work = f"CIFAR-10-C, {ALL_IMAGES:,} images"
@@ -74,7 +74,7 @@ def _describe(row: Row, images: int, model: str) -> dict[str, object]:
 
 
 def _cases(norm: str, model: nn.Module, data: ImageSet, part: Share, device: torch.device) -> dict[str, Case]:
-    cuda = place.is_cuda(device)
+    cuda = is_cuda(device)
     turns = torch.arange(part.images, device=device) % len(data)
     images = torch.from_numpy(data.images).permute(0, 3, 1, 2).to(device)[turns]
     labels = torch.from_numpy(data.labels).to(device)[turns]
@@ -108,7 +108,7 @@ class Counter:
         self._images = torch.zeros((batch, 3, 32, 32), dtype=torch.uint8, device=device)
         self._labels = torch.zeros(batch, dtype=torch.int64, device=device)
         self._right = torch.zeros((), dtype=torch.int64, device=device)
-        self._replay = place.capture(self._add) if cuda else self._add
+        self._replay = capture(self._add) if cuda else self._add
 
     def count(self, images: Tensor, labels: Tensor) -> Tensor:
         """Return how many images the model classifies right, of whole batches."""

@@ -8,9 +8,9 @@ from dataclasses import replace
 
 import torch
 
-from asrnorm.bench import device as place
 from asrnorm.bench import layer as layers
 from asrnorm.bench import step
+from asrnorm.bench.device import capture, copy_bandwidth, has_fused, is_cuda, require
 from asrnorm.bench.harness import Case, Row, compare
 from asrnorm.bench.layer import Shape, Way
 from asrnorm.conversion import convert
@@ -44,10 +44,10 @@ def run(device: str = "cpu", *, quick: bool = False, only: str = "", repeats: in
     """
     if only and only not in (known := (*AXES, NETWORK_AXIS)):
         raise UnknownNameError(describe_unknown("axis", only, known))
-    target = place.require(device)
-    cuda = place.is_cuda(target)
-    bandwidth = place.copy_bandwidth(target, 2 if quick else 10, 1 << (20 if quick else 30 if cuda else 26))
-    ways = tuple(way for way in layers.ways(cuda, place.has_fused()) if way.name in _KEEP)
+    target = require(device)
+    cuda = is_cuda(target)
+    bandwidth = copy_bandwidth(target, 2 if quick else 10, 1 << (20 if quick else 30 if cuda else 26))
+    ways = tuple(way for way in layers.ways(cuda, has_fused()) if way.name in _KEEP)
     for axis, values in (QUICK_AXES if quick else AXES).items():
         for value in values if only in ("", axis) else ():
             yield _point(axis, value, target, bandwidth, ways, quick, repeats)
@@ -72,7 +72,7 @@ def _point(
     axis: str, value: int, device: torch.device, bandwidth: float, ways: tuple[Way, ...], quick: bool, repeats: int
 ) -> list[Row]:
     middle = MIDDLE._replace(n=2, c=8, h=4, w=4) if quick else MIDDLE
-    if not place.is_cuda(device):
+    if not is_cuda(device):
         middle = middle._replace(dtype=torch.float32, channels_last=False)
     rows = layers.measure(shape_at(axis, value, middle), device, bandwidth, ways, quick=quick, repeats=repeats)
     return [replace(row, work=f"{axis} = {value}", extra={**row.extra, "axis": axis, "value": value}) for row in rows]
@@ -93,7 +93,7 @@ def _network(count: int, device: torch.device, quick: bool, repeats: int) -> lis
     """A training step of WRN-40-4 whose first `count` norms are ASR-Norm, beside that with BatchNorm alone."""
     net = step.Net("WRN-40-4", "wrn_16_4" if quick else "wrn_40_4", 2 if quick else 128, 32, 10)
     chosen = norm_names(create_model(net.model), count)
-    cuda = place.is_cuda(device)
+    cuda = is_cuda(device)
     memory: dict[str, int | None] = {}
 
     def make(name: str, names: list[str]) -> Case:
@@ -103,7 +103,7 @@ def _network(count: int, device: torch.device, quick: bool, repeats: int) -> lis
             part.rebuild_optimizer()
         part.model.train()
         memory[name] = part.activations() if cuda else None
-        return Case(place.capture(part.step) if cuda else part.step, net.batch, str(device))
+        return Case(capture(part.step) if cuda else part.step, net.batch, str(device))
 
     cases = {"bn": make("bn", []), "asr": make("asr", chosen)}
     rows = compare(f"ASR layers = {count}", cases, baseline="bn", repeats=2 if quick else repeats, warmup=1)

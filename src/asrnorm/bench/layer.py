@@ -13,8 +13,19 @@ from typing import NamedTuple
 import torch
 from torch import Tensor, nn
 
-from asrnorm.bench import device as place
-from asrnorm.bench.device import parameters_of, peak_bytes, saved_bytes
+from asrnorm.bench.device import (
+    attempt,
+    capture,
+    copy_bandwidth,
+    forget_compiled,
+    has_fused,
+    is_cuda,
+    on_backend,
+    parameters_of,
+    peak_bytes,
+    require,
+    saved_bytes,
+)
 from asrnorm.bench.harness import Case, Row, compare
 from asrnorm.norms import NORMS
 from asrnorm.norms.dispatch import Backend
@@ -125,22 +136,22 @@ def run(
         shapes: the inputs; those of the networks and of the demo where empty.
         repeats: timed rounds.
     """
-    target = place.require(device)
-    cuda = place.is_cuda(target)
+    target = require(device)
+    cuda = is_cuda(target)
     chosen = tuple(shapes) or (GPU_SHAPES if cuda else CPU_SHAPES)
     if quick:
         chosen = tuple(s._replace(n=2, h=min(s.h, 8), w=min(s.w, 8)) for s in chosen[-2:])
     size = 1 << (20 if quick else 30 if cuda else 26)
-    bandwidth = place.copy_bandwidth(target, 2 if quick else 10, size)
+    bandwidth = copy_bandwidth(target, 2 if quick else 10, size)
     for shape in chosen:
-        yield measure(shape, target, bandwidth, ways(cuda, place.has_fused()), quick=quick, repeats=repeats)
+        yield measure(shape, target, bandwidth, ways(cuda, has_fused()), quick=quick, repeats=repeats)
 
 
 def measure(
     shape: Shape, device: torch.device, bandwidth: float, layers: Sequence[Way], *, quick: bool, repeats: int
 ) -> list[Row]:
     """Return a row for each layer on one shape, with its ratios to the floor and to GroupNorm and its memory."""
-    place.forget_compiled()
+    forget_compiled()
     turns = 1 if quick else max(1, min(_MOST_TURNS, _ROTATION // (TRAFFIC * shape.bytes)))
     inputs = [_draw(shape, device, seed) for seed in range(2 * turns)]
     pairs = list(zip(inputs[::2], inputs[1::2], strict=True))
@@ -149,7 +160,7 @@ def measure(
     for way in layers:
         if quick and way.compiled:
             continue
-        cases |= place.attempt(way.name, partial(_case, way, shape, pairs, device, memory))
+        cases |= attempt(way.name, partial(_case, way, shape, pairs, device, memory))
     rows = compare(shape.label, cases, baseline=BASELINE, repeats=3 if quick else repeats, warmup=1 if quick else 3)
     floor = 1e3 * TRAFFIC * shape.bytes / bandwidth
     by_path = {row.path: row for row in rows}
@@ -199,21 +210,21 @@ def _case(
     memory[way.name] = _memory(way.make(shape).to(device).train(), way, pairs[0], device)
     layer = way.make(shape).to(device).train()
     called = torch.compile(layer) if way.compiled else layer
-    backend = partial(place.on_backend, way.backend)
+    backend = partial(on_backend, way.backend)
 
     def run_all() -> None:
         with backend():
             for x, dy in pairs:
                 passes(called, x, dy)  # type: ignore[arg-type]
 
-    run = place.capture(run_all) if place.is_cuda(device) else run_all
+    run = capture(run_all) if is_cuda(device) else run_all
     return Case(run, len(pairs) * pairs[0][0].shape[0], str(device))
 
 
 def _memory(layer: nn.Module, way: Way, pair: tuple[Tensor, Tensor], device: torch.device) -> tuple[int, int | None]:
     x, dy = pair
     leaf = x.detach().requires_grad_()
-    with place.on_backend(way.backend):
+    with on_backend(way.backend):
         passes(layer, x, dy)  # workspaces that stay are no part of the pass
         saved = saved_bytes(lambda: layer(leaf), kept=parameters_of(layer))
         return saved, peak_bytes(lambda: passes(layer, x, dy), device)

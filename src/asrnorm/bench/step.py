@@ -14,8 +14,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from asrnorm.bench import device as place
-from asrnorm.bench.device import peak_bytes
+from asrnorm.bench.device import attempt, capture, forget_compiled, has_fused, is_cuda, on_backend, peak_bytes, require
 from asrnorm.bench.harness import Case, Row, compare, rebase
 from asrnorm.conversion import convert
 from asrnorm.models import create_model
@@ -78,7 +77,7 @@ class Part:
 
     def __init__(self, net: Net, layers: str | None, device: torch.device, compiled: bool = False) -> None:
         torch.manual_seed(0)
-        self.cuda = place.is_cuda(device)
+        self.cuda = is_cuda(device)
         model = build_model(net, layers)
         order = torch.channels_last if self.cuda else torch.contiguous_format
         self.model = model.to(device).to(memory_format=order)  # type: ignore[call-overload]
@@ -135,8 +134,8 @@ def run(
         repeats: timed rounds.
         compiled: also measure what `torch.compile` makes, which takes minutes to compile.
     """
-    target = place.require(device)
-    cuda = place.is_cuda(target)
+    target = require(device)
+    cuda = is_cuda(target)
     chosen = tuple(nets) or (QUICK_NETS if quick else GPU_NETS if cuda else CPU_NETS)
     rounds = 2 if quick else repeats
     for net in chosen:
@@ -146,21 +145,21 @@ def run(
 
 def measure(net: Net, device: torch.device, repeats: int, compiled: bool) -> list[Row]:
     """Return the rows of one network's training step, against the fastest step with BatchNorm."""
-    place.forget_compiled()
+    forget_compiled()
     cases: dict[str, Case] = {}
     memory: dict[str, int | None] = {}
 
     def add(prefix: str, layers: str | None, backend: Backend, compile_too: bool) -> None:
-        with place.on_backend(backend):
+        with on_backend(backend):
             memory[prefix] = _activations(net, layers, device)
             cases.update(_step_cases(prefix, net, layers, device, backend, compile_too and compiled))
 
     add("bn", None, "auto", True)
     names = list(cases)
     for layers in net.layers:
-        if place.has_fused() and place.is_cuda(device):
+        if has_fused() and is_cuda(device):
             add(f"asr {layers}, fused", layers, "auto", True)
-        add(f"asr {layers}, reference", layers, "reference", not place.is_cuda(device))
+        add(f"asr {layers}, reference", layers, "reference", not is_cuda(device))
     rows = compare(f"training step, {net.label}", cases, baseline=names[0], repeats=repeats, warmup=3)
     rows = rebase(rows, names)
     return [replace(row, extra=_extra(row, net, memory)) for row in rows]
@@ -168,8 +167,8 @@ def measure(net: Net, device: torch.device, repeats: int, compiled: bool) -> lis
 
 def measure_forward(net: Net, device: torch.device, repeats: int, compiled: bool) -> list[Row]:
     """Return the rows of a forward pass in evaluation, against BatchNorm's in the same kind of graph."""
-    place.forget_compiled()
-    cuda = place.is_cuda(device)
+    forget_compiled()
+    cuda = is_cuda(device)
     way = "CUDA graph" if cuda else "eager"
     cases: dict[str, Case] = {}
 
@@ -178,13 +177,13 @@ def measure_forward(net: Net, device: torch.device, repeats: int, compiled: bool
             part = Part(net, layers, device, compile_too)
             part.model.eval()
             run = _on(backend, part.forward)
-            return Case(place.capture(run) if cuda else run, net.batch, str(device))
+            return Case(capture(run) if cuda else run, net.batch, str(device))
 
-        cases.update(place.attempt(name, make))
+        cases.update(attempt(name, make))
 
     add(f"bn, {way}", None, "auto")
     baseline = next(iter(cases))
-    if place.has_fused() and cuda:
+    if has_fused() and cuda:
         add(f"asr {net.layers[0]}, fused, {way}", net.layers[0], "auto")
     add(f"asr {net.layers[0]}, reference, {way}", net.layers[0], "reference")
     if compiled:
@@ -196,33 +195,33 @@ def measure_forward(net: Net, device: torch.device, repeats: int, compiled: bool
 def _step_cases(
     prefix: str, net: Net, layers: str | None, device: torch.device, backend: Backend, compiled: bool
 ) -> dict[str, Case]:
-    cuda = place.is_cuda(device)
+    cuda = is_cuda(device)
 
     def make(compile_too: bool, graph: bool) -> Case:
         part = Part(net, layers, device, compile_too)
         part.model.train()
         run = _on(backend, part.step)
-        return Case(place.capture(run) if graph else run, net.batch, str(device))
+        return Case(capture(run) if graph else run, net.batch, str(device))
 
-    cases = place.attempt(f"{prefix}, eager", partial(make, False, False))
+    cases = attempt(f"{prefix}, eager", partial(make, False, False))
     if cuda:
-        cases |= place.attempt(f"{prefix}, CUDA graph", partial(make, False, True))
+        cases |= attempt(f"{prefix}, CUDA graph", partial(make, False, True))
     if compiled:
         name = f"{prefix}, compiled, CUDA graph" if cuda else f"{prefix}, compiled"
-        cases |= place.attempt(name, partial(make, True, cuda))
+        cases |= attempt(name, partial(make, True, cuda))
     return cases
 
 
 def _on(backend: Backend, function: Callable[[], object]) -> Callable[[], object]:
     def call() -> object:
-        with place.on_backend(backend):
+        with on_backend(backend):
             return function()
 
     return call
 
 
 def _activations(net: Net, layers: str | None, device: torch.device) -> int | None:
-    return Part(net, layers, device).activations() if place.is_cuda(device) else None
+    return Part(net, layers, device).activations() if is_cuda(device) else None
 
 
 def _extra(row: Row, net: Net, memory: dict[str, int | None]) -> dict[str, float | None]:

@@ -22,9 +22,8 @@ from typing import Any, NamedTuple
 import numpy as np
 import torch
 
-from asrnorm.bench import device as place
 from asrnorm.bench.data import natural_like
-from asrnorm.bench.device import on_backend
+from asrnorm.bench.device import on_backend, require
 from asrnorm.bench.harness import Row, quantile
 from asrnorm.conversion import convert
 from asrnorm.core.config import Choice, RunConfig
@@ -170,7 +169,7 @@ def run(
         processes: also train so many seeds of Digits side by side, a process each.
         made: make the images even where the real ones are at hand.
     """
-    settings = Settings(place.require(device), quick, processes, made)
+    settings = Settings(require(device), quick, processes, made)
     for name in only or WORKS:
         if name not in WORKS:
             raise UnknownNameError(describe_unknown("training to measure,", name, WORKS))

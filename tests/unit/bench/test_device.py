@@ -4,22 +4,22 @@ import os
 import pytest
 import torch
 
-from asrnorm.bench import device as place
+from asrnorm.bench import device
 from asrnorm.bench.harness import Case
 from asrnorm.core.errors import InputError, WrongCallError
 
 
 def test_a_gpu_that_is_not_there_is_named(monkeypatch):
-    monkeypatch.setattr(place.torch.cuda, "device_count", lambda: 0)
+    monkeypatch.setattr(device.torch.cuda, "device_count", lambda: 0)
     for name in ("cuda", "cuda:1"):
         with pytest.raises(InputError, match="torch sees no such CUDA device; use --device cpu"):
-            place.require(name)
+            device.require(name)
 
 
 @pytest.mark.parametrize("name", ["foo", "meta", "mps", "cpu:x"])
 def test_what_is_no_device_to_measure_on_is_a_wrong_call(name):
     with pytest.raises(WrongCallError, match=f"device '{name}' cannot be used: it must be cpu or cuda"):
-        place.require(name)
+        device.require(name)
 
 
 def test_a_way_that_cannot_run_is_left_out_and_named(caplog):
@@ -27,9 +27,9 @@ def test_a_way_that_cannot_run_is_left_out_and_named(caplog):
         raise RuntimeError("no kernel\nmany more lines")
 
     with caplog.at_level(logging.WARNING, "asrnorm"):
-        assert place.attempt("broken", lambda: Case(fail, 1)) == {}
+        assert device.attempt("broken", lambda: Case(fail, 1)) == {}
     assert caplog.messages == ["bench: broken is left out: RuntimeError: no kernel"]
-    assert list(place.attempt("whole", lambda: Case(lambda: None, 1))) == ["whole"]
+    assert list(device.attempt("whole", lambda: Case(lambda: None, 1))) == ["whole"]
 
 
 def test_the_backend_is_chosen_for_a_while(monkeypatch):
@@ -46,11 +46,11 @@ def test_the_backend_is_chosen_for_a_while(monkeypatch):
         def __exit__(self, *exception):
             pass
 
-    monkeypatch.setattr(place.ops, "use_backend", Use, raising=False)
-    with place.on_backend("reference"):
+    monkeypatch.setattr(device.ops, "use_backend", Use, raising=False)
+    with device.on_backend("reference"):
         assert os.environ["ASRNORM_BACKEND"] == "reference"
     assert "ASRNORM_BACKEND" not in os.environ
-    with place.on_backend("auto"):
+    with device.on_backend("auto"):
         assert "ASRNORM_BACKEND" not in os.environ
     assert chosen == ["reference", "auto"]
 
@@ -59,15 +59,15 @@ def test_no_row_is_called_fused_where_the_kernels_cannot_run(monkeypatch):
     monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
     monkeypatch.setattr(torch.cuda, "current_device", lambda: 0)
     for problem, fused in (("no Triton", False), (None, True)):
-        monkeypatch.setattr(place, "kernel_problem", lambda index, problem=problem: problem)
-        assert place.has_fused() is fused
+        monkeypatch.setattr(device, "kernel_problem", lambda index, problem=problem: problem)
+        assert device.has_fused() is fused
 
 
 @pytest.mark.gpu
 def test_a_replay_computes_anew_from_the_same_memory():
     x = torch.ones(4, device="cuda")
     total = torch.zeros(4, device="cuda")
-    replay = place.capture(lambda: total.add_(x))
+    replay = device.capture(lambda: total.add_(x))
     total.zero_()
     x.fill_(3)
     replay()
@@ -77,4 +77,4 @@ def test_a_replay_computes_anew_from_the_same_memory():
 
 @pytest.mark.gpu
 def test_a_copy_reaches_most_of_the_memory_bandwidth():
-    assert place.copy_bandwidth(torch.device("cuda"), repeats=3) > 1e11
+    assert device.copy_bandwidth(torch.device("cuda"), repeats=3) > 1e11

@@ -83,7 +83,7 @@ def test_seeds_side_by_side_share_the_gpu_and_the_row_says_how(monkeypatch, tmp_
     fake, seen = FakeMps(tmp_path, monkeypatch), []
     monkeypatch.setenv("ASRNORM_MPS", off)
     monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "3,5")
-    monkeypatch.setattr(train.place, "require", torch.device)
+    monkeypatch.setattr(train, "require", torch.device)
     monkeypatch.setattr(train, "find_images", lambda *_: (None, "made"))
     marks = [Mark(step, step / 1000) for step in range(0, 53_000, 1000)]
     monkeypatch.setattr(train, "time_loop", lambda *_, **__: marks)
