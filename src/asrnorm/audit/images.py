@@ -30,7 +30,6 @@ class LabeledImages:
         images: uint8 `(n, h, w, 3)`.
         labels: int64 `(n,)`, indices into `classes`.
         classes: names of the folders, in order.
-        keys: path of each image below the folder.
         skipped: one line for each file that could not be read.
         num_found: number of images in the folder, of which these are a subset.
     """
@@ -38,7 +37,6 @@ class LabeledImages:
     images: NDArray[np.uint8]
     labels: NDArray[np.int64]
     classes: tuple[str, ...]
-    keys: tuple[str, ...]
     skipped: tuple[str, ...] = ()
     num_found: int = 0
 
@@ -95,7 +93,6 @@ def read_images(
         images=np.stack(images),
         labels=np.array([labels[to_nfc(sample.label)] for sample in read], np.int64),
         classes=classes,
-        keys=tuple(sample.key for sample in read),
         skipped=tuple(skipped),
         num_found=len(samples),
     )

@@ -246,7 +246,7 @@ def load_strictly(network: nn.Module, state: dict[str, Tensor], path: str | Path
     state = unwrap_state(state, own)
     differences = [
         *(f"lacks {key}" for key in own if key not in state),
-        *(f"has {key} besides" for key in state if key not in own),
+        *(f"has {key}, which the network lacks" for key in state if key not in own),
         *(f"has {key} of another shape" for key in state if key in own and state[key].shape != own[key].shape),
     ]
     try:

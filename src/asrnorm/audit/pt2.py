@@ -34,7 +34,8 @@ _CONFIGS = {"data/weights/model_weights_config.json": "weight", "data/constants/
 _MEMBER = re.compile(
     r"archive_format|archive_version|byteorder|\.data/(version|serialization_id)|models/model\.json"
     r"|data/weights/(weight_\d+|model_weights_config\.json)|data/constants/(tensor_\d+|model_constants_config\.json)"
-    r"|data/sample_inputs/model\.pt|extra/[\w. -]+"
+    r"|data/sample_inputs/model\.pt|extra/[\w. -]+",
+    re.ASCII,
 )
 
 # Names reach generated source: bare, or between quotes for parts of a path that are no identifiers.
@@ -82,36 +83,50 @@ def load_pt2(path: Path, input_spec: InputSpec, device: torch.device, *, trust: 
         InputError: not a `.pt2` file, one that could run code, or one that does not take images.
     """
     content = path.read_bytes()
+    with _one_line_errors(path):
+        program = torch.export.load(io.BytesIO(content) if trust else _rebuild(content))
+        names = program.graph_signature.user_inputs
+        if len(names) != 1:
+            raise InputError(f"{path}: takes {len(names)} inputs; an audit needs one, images (n, 3, h, w)")
+        images = next(node for node in program.graph.nodes if node.name == names[0]).meta["val"]
+        if not isinstance(images, torch.Tensor) or images.ndim != 4 or not images.is_floating_point():
+            raise InputError(f"{path}: its input is no float tensor (n, 3, h, w)")
+        if images.device.type != device.type:
+            from torch.export.passes import move_to_device_pass
+
+            program = move_to_device_pass(program, str(device))
+        network = program.module()
+    # Dynamic sizes are symbols.
+    batch, _, height, width = (size if type(size) is int else None for size in images.shape)
+    input_spec = replace(input_spec, batch=batch, size=(height, width) if height and width else None)
+    constants = (part for item in sorted(program.constants.items()) for part in tensor_bytes(*item))
+    code = b"".join([str(program.graph).encode(), *constants])
+    model = AuditedModule(
+        path.name, network, input_spec, device=device, kind="torch-export", source=code, exported=True
+    )
+    model.module.dtype = images.dtype
+    return model
+
+
+@contextmanager
+def _one_line_errors(path: Path) -> Iterator[None]:
+    """Turn whatever torch raises, logs or warns about a file into one error line."""
+    log = logging.getLogger("torch.export")
+    before = log.level
+    log.setLevel(logging.CRITICAL + 1)
     try:
-        with _silence():
-            program = torch.export.load(io.BytesIO(content) if trust else _rebuild(content))
+        with warnings.catch_warnings(action="ignore"):
+            yield
+    except InputError:
+        raise
     except _RefusedError as error:
         raise InputError(f"{path}: {error}; such a file can run code and is not loaded ({_TRUST})") from error
     except Exception as error:  # torch's reader raises anything for a damaged archive
         line = first_line(error)
         reason = "" if "warnings above" in line else f" ({line})"  # the warnings are silenced
         raise InputError(f"{path}: not a file of torch.export that this torch can read{reason}") from error
-    names = program.graph_signature.user_inputs
-    if len(names) != 1:
-        raise InputError(f"{path}: takes {len(names)} inputs; an audit needs one, images (n, 3, h, w)")
-    images = next(node for node in program.graph.nodes if node.name == names[0]).meta["val"]
-    if not isinstance(images, torch.Tensor) or images.ndim != 4 or not images.is_floating_point():
-        raise InputError(f"{path}: its input is no float tensor (n, 3, h, w)")
-    if images.device.type != device.type:
-        from torch.export.passes import move_to_device_pass
-
-        program = move_to_device_pass(program, str(device))
-    # Dynamic sizes are symbols.
-    batch, _, height, width = (size if type(size) is int else None for size in images.shape)
-    input_spec = replace(input_spec, batch=batch, size=(height, width) if height and width else None)
-    constants = (part for item in sorted(program.constants.items()) for part in tensor_bytes(*item))
-    code = b"".join([str(program.graph).encode(), *constants])
-    network = program.module()
-    model = AuditedModule(
-        path.name, network, input_spec, device=device, kind="torch-export", source=code, exported=True
-    )
-    model.module.dtype = images.dtype
-    return model
+    finally:
+        log.setLevel(before)
 
 
 def _rebuild(content: bytes) -> io.BytesIO:
@@ -204,7 +219,7 @@ def _clean_fields(kind: type, data: dict[str, Any]) -> dict[str, Any]:
         raise ValueError(f"it has {_shorten(data)} where the format has one {kind.__name__}")
     cleaned = {}
     for name, value in data.items():
-        rule = _RULES.get((kind.__name__, name)) or _RULES.get(("", name))
+        rule = _RULES.get(f"{kind.__name__}.{name}") or _RULES.get(name)
         if name in hints and (rule is not None or "str" not in str(hints[name])):
             value = _clean(hints[name], value)
             cleaned[name] = value if rule is None or value is None else rule(value)
@@ -303,65 +318,32 @@ def _named(values: dict[str, Any]) -> dict[str, Any]:
     return {_path(name): value for name, value in values.items()}
 
 
+def _symbols(ranges: dict[str, Any]) -> dict[str, Any]:
+    return {_require(_SYMBOL, name, "a symbol"): bounds for name, bounds in ranges.items()}
+
+
 def _quoted(text: Any) -> Any:
     """Return text that torch compares, or writes into source by its `repr`."""
     return text
 
 
-# What becomes of every text of the program, by type and field. A text without a rule is left out.
-_RULES: dict[tuple[str, str], Callable[[Any], Any]] = {
-    ("", "name"): _name,
-    ("", "as_name"): _name,
-    ("", "parameter_name"): _path,
-    ("", "buffer_name"): _path,
-    ("", "tensor_constant_name"): _path,
-    ("", "user_input_name"): _path,
-    ("", "as_string"): _quoted,
-    ("Argument", "as_strings"): _quoted,
-    ("Argument", "as_string_to_argument"): _named,
-    ("Argument", "as_custom_obj"): _refuse_object,
-    ("Argument", "as_operator"): _check_operator,
-    ("Device", "type"): _name,
-    ("ExportedProgram", "guards_code"): _drop,
-    ("ExportedProgram", "opset_version"): _named,
-    ("ExportedProgram", "range_constraints"): lambda ranges: {
-        _require(_SYMBOL, name, "a symbol"): bounds for name, bounds in ranges.items()
-    },
-    ("ExportedProgram", "torch_version"): _quoted,
-    ("ExportedProgram", "verifiers"): _quoted,
-    ("Graph", "custom_obj_values"): _refuse_object,
-    ("Graph", "sym_bool_values"): _named,
-    ("Graph", "sym_float_values"): _named,
-    ("Graph", "sym_int_values"): _named,
-    ("Graph", "tensor_values"): _named,
-    ("GraphModule", "metadata"): _drop,
-    ("GraphModule", "treespec_namedtuple_fields"): _drop,
-    ("InputSpec", "custom_obj"): _refuse_object,
-    ("ModuleCallEntry", "fqn"): _path,
-    ("ModuleCallSignature", "forward_arg_names"): lambda names: [_name(name) for name in names],
-    ("ModuleCallSignature", "in_spec"): _clean_tree,
-    ("ModuleCallSignature", "out_spec"): _clean_tree,
-    ("Node", "metadata"): _drop,
-    ("Node", "target"): _check_operator,
-    ("PayloadConfig", "config"): _named,
-    ("PayloadMeta", "path_name"): _name,
-    ("SymExpr", "expr_str"): _check_expression,
+# What becomes of every text of the program, by field, or by type and field. A text without a rule is left out.
+_RULES: dict[str, Callable[[Any], Any]] = {
+    **dict.fromkeys(("name", "as_name", "path_name", "Device.type"), _name),
+    **dict.fromkeys(("parameter_name", "buffer_name", "tensor_constant_name", "user_input_name", "fqn"), _path),
+    **dict.fromkeys(("as_string", "as_strings", "torch_version", "verifiers"), _quoted),
+    **dict.fromkeys(("sym_bool_values", "sym_float_values", "sym_int_values", "tensor_values"), _named),
+    **dict.fromkeys(("as_string_to_argument", "opset_version", "PayloadConfig.config"), _named),
+    **dict.fromkeys(("as_custom_obj", "custom_obj", "custom_obj_values"), _refuse_object),
+    **dict.fromkeys(("guards_code", "metadata", "treespec_namedtuple_fields"), _drop),
+    **dict.fromkeys(("as_operator", "Node.target"), _check_operator),
+    **dict.fromkeys(("in_spec", "out_spec"), _clean_tree),
+    "forward_arg_names": lambda names: [_name(name) for name in names],
+    "range_constraints": _symbols,
+    "expr_str": _check_expression,
 }
 
 
 def _shorten(value: Any) -> str:
     text = repr(value)
     return text if len(text) <= 60 else f"{text[:57]}..."
-
-
-@contextmanager
-def _silence() -> Iterator[None]:
-    """Keep torch's warnings and the tracebacks that it logs off the screen: one line of ours says what is wrong."""
-    log = logging.getLogger("torch.export")
-    before = log.level
-    log.setLevel(logging.CRITICAL + 1)
-    try:
-        with warnings.catch_warnings(action="ignore"):
-            yield
-    finally:
-        log.setLevel(before)

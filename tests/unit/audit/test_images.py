@@ -16,7 +16,6 @@ def test_images_are_spread_evenly_over_classes(tmp_path):
     assert images.images.shape == (7, 16, 16, 3)
     assert sorted(Counter(images.labels.tolist()).values()) == [2, 2, 3]
     assert images.classes == ("blue", "green", "red")
-    assert images.keys[0] == "blue/0.png"
     assert images.num_found == 15
 
 
