@@ -1,1 +1,1 @@
-"""Speed: each path side by side with a baseline that is measured in the same run."""
+"""Speed benchmarks: each implementation beside a baseline measured in the same run."""

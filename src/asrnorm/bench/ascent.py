@@ -1,7 +1,7 @@
-"""Steps of ADA's ascent on images, of which a whole growth takes 25 for each image: ASR-Norm beside BatchNorm.
+"""Steps of ADA's gradient ascent on images (25 per generated image): ASR-Norm beside BatchNorm.
 
-Both networks climb as the trainer lets them: in bfloat16 and channels-last on a GPU, each step captured; eagerly too.
-The plain operations of PyTorch are in rows of their own.
+The settings are the trainer's: bfloat16 and channels-last on a GPU, captured and eager. The plain reference has rows of
+its own.
 """
 
 from collections.abc import Iterator
@@ -17,7 +17,7 @@ from asrnorm.bench.step import CPU_NETS, GPU_NETS, QUICK_NETS, Net, Part
 from asrnorm.methods.ascent import Ascent
 from asrnorm.norms.dispatch import Backend
 
-_STEPS = 5  # of an ascent; what begins and ends one is a sixth of it or less
+_STEPS = 5  # of an ascent; its setup takes a sixth of the time or less
 
 
 def run(device: str = "cpu", *, quick: bool = False, repeats: int = 10) -> Iterator[list[Row]]:

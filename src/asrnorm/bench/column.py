@@ -1,4 +1,4 @@
-"""What the tables of each suite show of a row, on the screen and in the docs."""
+"""Columns of the benchmark tables, on the screen and in the docs."""
 
 from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple
@@ -7,7 +7,7 @@ Values = Mapping[str, Any]
 
 
 class Column(NamedTuple):
-    """A heading and what stands under it, from a row as it is stored."""
+    """A heading and the function that formats its cell from a stored row."""
 
     heading: str
     show: Callable[[Values], str]
@@ -83,4 +83,4 @@ COLUMNS: dict[str, tuple[Column, ...]] = {
     ),
     "evaluate": (*_RATE, _TIMES, Column("all images, s", _extra("seconds", ",.1f")), Column("how", _counted)),
 }
-"""By suite, as the result files name it."""
+"""Columns by benchmark suite."""

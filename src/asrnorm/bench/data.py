@@ -1,8 +1,8 @@
-"""Images a second of each way to augment: Pillow one by one, a `DataLoader` of it, tensors in batches, and a GPU.
+"""Images per second of augmentation: Pillow on single images, a `DataLoader` of it, batched tensors, and a GPU.
 
-Every way turns the same uint8 images in memory into images in [0, 1]: Pillow's ways stack and convert what the batched
-ways compute as tensors. CIFAR's and PACS's batched ways are the trainer's functions. The GPU's images lie on the device
-already, as training keeps them; draws are made there too and are timed, where training makes them ahead, on the CPU.
+Every case turns the same uint8 images in memory into floats in [0, 1]. The batched CIFAR and PACS augmentations are the
+trainer's functions. On a GPU the images are on the device already, as in training; random draws are timed too, although
+training makes them ahead on the CPU.
 """
 
 import random
@@ -28,7 +28,7 @@ BatchStep = Callable[[Tensor, torch.Generator], Tensor]
 
 
 class Work(NamedTuple):
-    """One kind of augmentation: batch and image size of its recipe, and its two forms."""
+    """One augmentation: batch and image size of its recipe, and its Pillow and batched forms."""
 
     name: str
     batch: int
@@ -105,10 +105,10 @@ def run(
     """Measure every work and yield its rows, the baseline first.
 
     Args:
-        device: where the batched operations run beside the CPU; `cuda` adds the GPU's rows.
+        device: `cuda` adds rows for the GPU to those of the CPU.
         quick: fewer images and repeats, to see that everything runs.
-        workers: processes of the `DataLoader`.
-        works: what to measure.
+        workers: worker processes of the `DataLoader`.
+        works: augmentations to measure.
     """
     require(device)
     repeats = 3 if quick else 10
@@ -123,7 +123,7 @@ def _cases(work: Work, images: Tensor, device: str, workers: int, quick: bool) -
     images_nhwc = images.permute(0, 2, 3, 1).contiguous().numpy()
     generator = torch.Generator().manual_seed(0)
     one_by_one = PillowImages(images_nhwc, work.pillow)
-    # The loader is timed over an epoch of several batches, its workers kept, so that starting them is not counted.
+    # The loader is timed over several batches with persistent workers, so that starting them is not counted.
     epoch = PillowImages(np.tile(images_nhwc, (2 if quick else 4, 1, 1, 1)), work.pillow)
     loader = DataLoader(epoch, batch, num_workers=workers, persistent_workers=workers > 0)
     cases = {
@@ -140,7 +140,7 @@ def _gpu_cases(work: Work, images: Tensor, device: str) -> dict[str, Case]:
     eager = torch.Generator(device).manual_seed(0)
     count = images.shape[0]
     cases = {"tensors, GPU": Case(lambda: work.batched(images, eager), count, device)}
-    if work.name.startswith(("rsda", "pacs")):  # what has kernels of its own, without them
+    if work.name.startswith(("rsda", "pacs")):  # the same without their Triton kernels
         with on_backend("reference"):
             cases[_NO_KERNEL] = Case(_graph(work, images, device), count, device)
     return cases | {"tensors, GPU, CUDA graph": Case(_graph(work, images, device), count, device)}

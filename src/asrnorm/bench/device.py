@@ -1,7 +1,4 @@
-"""What the GPU's comparisons share: captured graphs, the bandwidth of a copy, and the backend of the ASR layer.
-
-Memory of a piece of work: the peak on a GPU, and what autograd keeps for the backward pass on any device.
-"""
+"""Devices for benchmarks: CUDA graphs, backends, copy bandwidth, and memory of a forward and backward pass."""
 
 import gc
 import logging
@@ -27,11 +24,11 @@ _COPY_BYTES = 1 << 30
 
 
 def require(device: str) -> torch.device:
-    """Return the device, or refuse one that is not there.
+    """Return the device of this name.
 
     Raises:
-        WrongCallError: no name of a device, or of one that nothing is measured on.
-        InputError: there is no such device here.
+        WrongCallError: neither `cpu` nor `cuda`.
+        InputError: this machine has no such device.
 
     Example:
         >>> require("cpu")
@@ -51,7 +48,7 @@ def require(device: str) -> torch.device:
 
 
 def is_cuda(device: torch.device | str) -> bool:
-    """Tell whether work there is timed with events and captured in graphs."""
+    """Tell whether work on the device is timed with events and captured in graphs."""
     return torch.device(device).type == "cuda"
 
 
@@ -78,15 +75,15 @@ def on_backend(name: Backend) -> Iterator[None]:
 
 
 def has_fused() -> bool:
-    """Tell whether layers on the GPU run in kernels; where they do not, a row called fused would be the reference."""
+    """Tell whether norm layers run as Triton kernels on this GPU, so that a row may be called fused."""
     return torch.cuda.is_available() and kernel_problem(torch.cuda.current_device()) is None
 
 
 def capture(function: Callable[[], object]) -> Callable[[], None]:
-    """Return the replay of a CUDA graph of `function`, which must allocate all it writes and read nothing back.
+    """Return the replay of a CUDA graph of `function`, which must not read results back to the host.
 
-    The outputs of the captured call live as long as the graph, in its own pool; so does all that the function knows,
-    whose addresses the graph reads.
+    The outputs of the captured call and everything the function refers to live as long as the graph, which reads their
+    addresses.
     """
     side = torch.cuda.Stream()
     side.wait_stream(torch.cuda.current_stream())
@@ -95,7 +92,7 @@ def capture(function: Callable[[], object]) -> Callable[[], None]:
             function()
     torch.cuda.current_stream().wait_stream(side)
     graph = torch.cuda.CUDAGraph()
-    with torch.cuda.graph(graph, stream=side):  # the gradients' own stream is that of the first call
+    with torch.cuda.graph(graph, stream=side):  # autograd runs on the stream of the first call
         kept = function()
 
     def replay() -> None:
@@ -106,24 +103,23 @@ def capture(function: Callable[[], object]) -> Callable[[], None]:
 
 
 def attempt(name: str, make: Callable[[], Case]) -> dict[str, Case]:
-    """Return the case under its name, or nothing and a line in the log where it cannot be made or run.
+    """Return the case under its name, or log one line and return nothing if it cannot be built or run.
 
-    A compiler that gives up on one form must not cost the others their numbers. It may also take minutes over one: the
-    log says how long.
+    A failure of the compiler in one case must not cost the others their numbers. The log says how long it took.
     """
     start = time.monotonic()
     try:
         case = make()
         case.run()
     except Exception as error:
-        logger.warning("bench: %s is left out: %s: %s", name, type(error).__name__, first_line(error))
+        logger.warning("bench: %s is skipped: %s: %s", name, type(error).__name__, first_line(error))
         return {}
     logger.info("bench: %s is ready after %.0f s", name, time.monotonic() - start)
     return {name: case}
 
 
 def forget_compiled() -> None:
-    """Forget what was compiled and captured before: torch compiles one function a few times only, then gives up."""
+    """Reset the compiler and free graphs: torch recompiles one function only a few times, then gives up."""
     if "torch._dynamo" in sys.modules:  # importing the compiler only to reset it takes seconds
         torch.compiler.reset()
     if torch.cuda.is_available():
@@ -132,7 +128,7 @@ def forget_compiled() -> None:
 
 
 def copy_bandwidth(device: torch.device, repeats: int = 10, size: int = _COPY_BYTES) -> float:
-    """Return bytes a second of a large copy on the device, those read and those written counted.
+    """Return the bandwidth of a large copy on the device, in bytes read plus bytes written per second.
 
     Example:
         >>> copy_bandwidth(torch.device("cpu"), repeats=1, size=1 << 16) > 0
@@ -146,15 +142,15 @@ def copy_bandwidth(device: torch.device, repeats: int = 10, size: int = _COPY_BY
 
 
 def saved_bytes(function: Callable[[], object], kept: tuple[Tensor, ...] = ()) -> int:
-    """Return the bytes that autograd keeps of a forward pass, each memory once.
+    """Return the bytes that autograd saves in a forward pass, each storage counted once.
 
     Args:
         function: the forward pass.
-        kept: tensors that live anyway, such as parameters.
+        kept: tensors that are not counted, such as parameters.
 
     Example:
         >>> x = torch.ones(100, requires_grad=True)
-        >>> saved_bytes(lambda: (x * x).exp(), kept=(x,))  # exp keeps its result
+        >>> saved_bytes(lambda: (x * x).exp(), kept=(x,))  # exp saves its result
         400
     """
     living = {tensor.untyped_storage().data_ptr() for tensor in kept}
@@ -167,16 +163,15 @@ def saved_bytes(function: Callable[[], object], kept: tuple[Tensor, ...] = ()) -
         return tensor
 
     with torch.autograd.graph.saved_tensors_hooks(pack, lambda tensor: tensor):
-        result = function()  # held, so that no memory is counted twice after it was freed and taken again
+        result = function()  # keep it alive: freed memory could be reused and counted twice
     del result
     return sum(storages.values())
 
 
 def peak_bytes(function: Callable[[], object], device: torch.device) -> int | None:
-    """Return by how much the memory in use rises at most during a call; `None` where nothing counts it.
+    """Return the peak of the memory allocated during a call, or `None` on a CPU.
 
-    What lives before the call is not counted: where gradients, parameters and the optimizer's state do, this is the
-    peak of a step less all of them.
+    Memory allocated before the call, such as parameters, gradients and the optimizer's state, is not counted.
     """
     if not is_cuda(device):
         return None
@@ -192,5 +187,5 @@ def peak_bytes(function: Callable[[], object], device: torch.device) -> int | No
 
 
 def parameters_of(*modules: nn.Module) -> tuple[Tensor, ...]:
-    """Return parameters and buffers, which live whether there is a backward pass or not."""
+    """Return parameters and buffers, which exist with or without a backward pass."""
     return tuple(tensor for module in modules for tensor in (*module.parameters(), *module.buffers()))

@@ -1,6 +1,6 @@
-"""Images a second of an evaluation on CIFAR-10-C: WRN-40-4 on all 19 corruptions at 5 severities, 950,000 images.
+"""Images per second of an evaluation on CIFAR-10-C: WRN-40-4 on 19 corruptions at 5 severities, 950,000 images.
 
-A share of them is timed and scaled. The images are made: what they show does not change the time.
+A share of them is timed and scaled, on generated images, since the content does not change the time.
 """
 
 from collections.abc import Iterator
@@ -21,11 +21,11 @@ from asrnorm.models.base import NormalizedInput
 
 ALL_IMAGES = 19 * 5 * 10_000
 CLASSES = 10
-_FROM_MEMORY = 20_000  # different images; also those of the way that copies each batch to the device, enough to time it
+_FROM_MEMORY = 20_000  # distinct images, and those timed where each batch is copied to the device
 
 
 class Share(NamedTuple):
-    """How much is timed: images in all, images in a batch, and the network."""
+    """What is timed: number of images, batch size, network."""
 
     images: int = 95_000
     batch: int = 500
@@ -43,7 +43,7 @@ def run(
     Args:
         device: `cpu` or `cuda`; a GPU computes in bfloat16.
         quick: a few images and a smaller network, to see that everything runs.
-        share: how much is timed.
+        share: what is timed.
         repeats: timed rounds.
     """
     target = require(device)
@@ -94,12 +94,12 @@ def _cases(norm: str, model: nn.Module, data: ImageSet, part: Share, device: tor
 
 
 class Counter:
-    """Counts right answers on images that lie on the device, batch by batch, in one graph where that is a GPU.
+    """Counts correct predictions on images on the device, batch by batch; on a GPU as a CUDA graph.
 
     Args:
         model: in evaluation mode.
-        batch: images in a batch.
-        cuda: capture a batch as a graph.
+        batch: batch size.
+        cuda: capture the batch as a graph.
     """
 
     def __init__(self, model: nn.Module, batch: int, cuda: bool) -> None:
@@ -111,7 +111,7 @@ class Counter:
         self._replay = capture(self._add) if cuda else self._add
 
     def count(self, images: Tensor, labels: Tensor) -> Tensor:
-        """Return how many images the model classifies right, of whole batches."""
+        """Return the number of correct predictions over whole batches."""
         self._right.zero_()
         for start in range(0, len(labels) - self._batch + 1, self._batch):
             self._images.copy_(images[start : start + self._batch])

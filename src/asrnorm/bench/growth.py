@@ -1,6 +1,6 @@
-"""How the cost of ASR-Norm grows: time and memory against channels, positions, samples, and the number of layers.
+"""Scaling of ASR-Norm: time and memory against channels, positions, samples and the number of layers.
 
-One size moves at a time around a middle shape; beside each time stands what the bytes alone would take.
+One size varies at a time around a middle shape; each time is shown with that of the memory traffic alone.
 """
 
 from collections.abc import Iterator
@@ -34,13 +34,13 @@ def run(device: str = "cpu", *, quick: bool = False, only: str = "", repeats: in
     """Measure one layer along every axis, then a WRN-40-4 step with more and more ASR layers; yield rows by point.
 
     Args:
-        device: to measure on.
+        device: `cpu` or `cuda`.
         quick: small shapes, few values.
-        only: one axis, `C`, `HW`, `N` or `layers`; all where empty.
+        only: one axis, `C`, `HW`, `N` or `layers`; all by default.
         repeats: timed rounds.
 
     Raises:
-        UnknownNameError: there is no such axis.
+        UnknownNameError: unknown axis.
     """
     if only and only not in (known := (*AXES, NETWORK_AXIS)):
         raise UnknownNameError(describe_unknown("axis", only, known))
@@ -90,7 +90,7 @@ def norm_names(model: torch.nn.Module, count: int) -> list[str]:
 
 
 def _network(count: int, device: torch.device, quick: bool, repeats: int) -> list[Row]:
-    """A training step of WRN-40-4 whose first `count` norms are ASR-Norm, beside that with BatchNorm alone."""
+    """Compare a training step of WRN-40-4 whose first `count` norms are ASR-Norm with one of BatchNorm alone."""
     net = step.Net("WRN-40-4", "wrn_16_4" if quick else "wrn_40_4", 2 if quick else 128, 32, 10)
     chosen = norm_names(create_model(net.model), count)
     cuda = is_cuda(device)

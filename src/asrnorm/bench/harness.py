@@ -1,8 +1,8 @@
-"""How everything is timed: warm-up, interleaved repeats, median with p20 and p80, metadata, one JSON file.
+"""Timing: warm-up, interleaved repeats, median with p20 and p80, metadata, one JSON file.
 
-The contract: every case of a comparison does the same work, runs in the same process, and is reported as a ratio to
-the comparison's baseline, also where it loses. Cases take turns, so that a machine that is busy for a while slows them
-all. GPU work is timed with CUDA events, host work with a clock around it.
+All cases of a comparison do the same work in the same process and are reported as ratios to the baseline, losses
+included. Their repeats are interleaved, so a load on the machine slows all of them. GPU work is timed with CUDA events,
+host work with a clock.
 """
 
 import json
@@ -15,6 +15,7 @@ from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import torch
 
 from asrnorm import __version__
@@ -26,12 +27,12 @@ SCHEMA = 1
 
 @dataclass(frozen=True)
 class Case:
-    """One way to do a piece of work.
+    """One implementation of the work.
 
     Args:
         run: does the work once.
-        items: how many images, samples or steps that is.
-        device: where the work happens; `cuda` is timed with events.
+        items: number of images, samples or steps per call.
+        device: device of the work; `cuda` is timed with events.
     """
 
     run: Callable[[], object]
@@ -41,10 +42,9 @@ class Case:
 
 @dataclass(frozen=True)
 class Row:
-    """One line of a table: items a second of a case, and how many times the baseline's that is.
+    """One row of a table: items per second of a case and its ratio to the baseline.
 
-    The slowest fifth of the repeats lies below `p20`, the fastest above `p80`; `extra` holds what a suite measures
-    besides.
+    `p20` and `p80` are quantiles of the rate over the repeats; `extra` holds further measurements of a suite.
     """
 
     work: str
@@ -58,7 +58,7 @@ class Row:
     extra: dict[str, Any] = field(default_factory=dict)
 
     def milliseconds(self, items: int) -> float:
-        """Return the time that so many items take."""
+        """Return the time for this many items."""
         return 1e3 * items / self.per_second
 
 
@@ -70,12 +70,12 @@ def compare(
     A case that takes less than `least_s` is called several times within one repeat.
 
     Args:
-        work: what the cases do.
-        cases: by name.
-        baseline: the name of the case that the others are divided by.
-        repeats: timed rounds; each case is timed once a round.
-        warmup: calls of each case before that.
-        least_s: seconds that one repeat should last.
+        work: name of the work.
+        cases: cases by name.
+        baseline: name of the case that the others are compared with.
+        repeats: timed rounds; each case is timed once per round.
+        warmup: calls of each case before the first round.
+        least_s: minimum duration of a repeat in seconds.
 
     Example:
         >>> rows = compare("sum", {"a": Case(lambda: sum(range(9)), 9)}, baseline="a", repeats=3, least_s=0.0)
@@ -101,8 +101,8 @@ def rebase(rows: Sequence[Row], candidates: Sequence[str]) -> list[Row]:
     """Return the rows with the fastest of the candidates as the baseline.
 
     Args:
-        rows: of one work.
-        candidates: names of its paths; those that were not measured are passed over.
+        rows: rows of one work.
+        candidates: names of paths; those not measured are ignored.
 
     Example:
         >>> rows = [Row("step", name, rate, rate, rate, 1.0, "a", 3) for name, rate in (("a", 1.0), ("b", 2.0))]
@@ -121,7 +121,7 @@ def _calibrate(case: Case, warmup: int, least_s: float) -> int:
 
 
 def _time(case: Case, calls: int) -> float:
-    """Seconds that `calls` runs take."""
+    """Return the seconds that `calls` runs take."""
     if torch.device(case.device).type == "cuda":
         return _time_on_gpu(case, calls)
     start = time.perf_counter()
@@ -142,21 +142,17 @@ def _time_on_gpu(case: Case, calls: int) -> float:
 
 
 def quantile(values: Sequence[float], share: float) -> float:
-    """Return a quantile, linear between the sorted values.
+    """Return a quantile, interpolated linearly.
 
     Example:
         >>> quantile([3.0, 1.0], 0.5)
         2.0
     """
-    ordered = sorted(values)
-    place = share * (len(ordered) - 1)
-    low = int(place)
-    high = min(low + 1, len(ordered) - 1)
-    return ordered[low] + (place - low) * (ordered[high] - ordered[low])
+    return float(np.quantile(values, share))
 
 
 def metadata() -> dict[str, Any]:
-    """Return what a reader needs to judge the numbers: versions, processors, threads, load, commit, time.
+    """Return versions, processors, threads, load, commit and time of a measurement.
 
     Example:
         >>> sorted(metadata())[:4]

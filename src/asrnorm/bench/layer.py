@@ -1,7 +1,7 @@
-"""One norm layer, forward and backward: ASR-Norm and its kin beside BatchNorm, GroupNorm, and what the bytes cost.
+"""One norm layer, forward and backward: ASR-Norm and its variants beside BatchNorm, GroupNorm and a memory floor.
 
-The floor is the time of the least traffic, at the bandwidth that a copy reaches in the same run: forward reads x and
-writes y, backward reads x and dy and writes dx.
+The floor is the time of the minimal memory traffic at the bandwidth of a copy measured in the same run: forward reads x
+and writes y, backward reads x and dy and writes dx.
 """
 
 import math
@@ -34,13 +34,13 @@ BASELINE = "bn"
 GROUP_NORM = "gn, torch"
 TRAFFIC = 5  # tensors of x's size: two forward, three backward
 
-# Caches hold tens of megabytes: a step takes turns among so much input that none of it is left from the turn before.
+# Caches hold tens of megabytes: a step rotates among enough inputs that none is still cached.
 _ROTATION = 1 << 28
 _MOST_TURNS = 16
 
 
 class Shape(NamedTuple):
-    """An input: its size, dtype and memory order, and where it occurs."""
+    """An input: size, dtype, memory format, and the layer it occurs in."""
 
     where: str
     n: int
@@ -52,7 +52,7 @@ class Shape(NamedTuple):
 
     @property
     def label(self) -> str:
-        """Name the input in a table."""
+        """Name of the input in a table."""
         order = "channels-last" if self.channels_last else "NCHW"
         kind = str(self.dtype).removeprefix("torch.")
         return f"{self.where} ({self.n},{self.c},{self.h},{self.w}) {kind} {order}"
@@ -84,7 +84,7 @@ CPU_SHAPES = (
 
 
 class Way(NamedTuple):
-    """One layer to time: how it is made from a shape, and the backend it runs on."""
+    """One layer to time: its constructor and its backend."""
 
     name: str
     make: Callable[[Shape], nn.Module]
@@ -101,12 +101,12 @@ def _norm_relu(name: str, shape: Shape) -> nn.Module:
 
 
 def _torch_group_norm(shape: Shape) -> nn.Module:
-    # In the input's own dtype: PyTorch's kernel has no wider parameters.
+    # In the input's dtype: PyTorch's kernel takes no wider parameters.
     return nn.GroupNorm(math.gcd(32, shape.c), shape.c, dtype=shape.dtype)
 
 
 def ways(cuda: bool, fused: bool) -> tuple[Way, ...]:
-    """Return the layers to time: on a CPU, or without a fused backend, the forms that exist there."""
+    """Return the layers to time, as far as the device and its backends have them."""
     asr = [Way("asr, reference", partial(_registered, "asr"), "reference")]
     if fused and cuda:
         relu = partial(_registered, "asr", activation="relu")
@@ -133,7 +133,7 @@ def run(
     Args:
         device: `cpu` or `cuda`.
         quick: small shapes, few repeats and nothing compiled, to see that everything runs.
-        shapes: the inputs; those of the networks and of the demo where empty.
+        shapes: the inputs; by default those of the networks and of the demo.
         repeats: timed rounds.
     """
     target = require(device)
@@ -206,7 +206,7 @@ def _case(
     device: torch.device,
     memory: dict[str, tuple[int, int | None]],
 ) -> Case:
-    # A layer of its own: gradients of one that has been called outside keep to the stream of that call.
+    # A fresh layer: autograd of one that was called before stays on the stream of that call.
     memory[way.name] = _memory(way.make(shape).to(device).train(), way, pairs[0], device)
     layer = way.make(shape).to(device).train()
     called = torch.compile(layer) if way.compiled else layer
@@ -225,6 +225,6 @@ def _memory(layer: nn.Module, way: Way, pair: tuple[Tensor, Tensor], device: tor
     x, dy = pair
     leaf = x.detach().requires_grad_()
     with on_backend(way.backend):
-        passes(layer, x, dy)  # workspaces that stay are no part of the pass
+        passes(layer, x, dy)  # allocates persistent workspaces, which are not counted
         saved = saved_bytes(lambda: layer(leaf), kept=parameters_of(layer))
         return saved, peak_bytes(lambda: passes(layer, x, dy), device)

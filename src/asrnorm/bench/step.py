@@ -1,8 +1,7 @@
-"""A whole training step, and the forward pass in evaluation: ASR-Norm beside the best that BatchNorm can do.
+"""Training step and forward pass in evaluation: ASR-Norm beside the fastest BatchNorm.
 
-Every way has the same network, input, loss and optimizer (SGD, one fused kernel on a GPU). BatchNorm runs eagerly, in a
-CUDA graph, and compiled in a CUDA graph, which holds the optimizer too, unlike what `reduce-overhead` captures; the
-fastest of them is the baseline.
+All cases share network, input, loss and optimizer (SGD, fused on a GPU). BatchNorm runs eagerly, in a CUDA graph, and
+compiled in a CUDA graph that includes the optimizer, unlike `reduce-overhead`; the fastest of them is the baseline.
 """
 
 from collections.abc import Callable, Iterator, Sequence
@@ -48,7 +47,7 @@ _OPTIONS: dict[str, dict[str, Any]] = {"digits_convnet": {"channels": (24, 48), 
 
 
 def build_model(net: Net, layers: str | None) -> nn.Module:
-    """Return the network with BatchNorm, or with ASR-Norm in the layers named, as the recipes make it.
+    """Return the network with BatchNorm, or with ASR-Norm in the named layers, as the recipes build it.
 
     Example:
         >>> net = Net("small", "wrn_16_4", 2, 32, 10)
@@ -66,13 +65,13 @@ def build_model(net: Net, layers: str | None) -> nn.Module:
 
 
 class Part:
-    """One model with its optimizer and input: what a step, or a forward pass, is done with.
+    """One model with its optimizer and input.
 
     Args:
         net: the network.
-        layers: which of its norms are ASR-Norm; `None` keeps BatchNorm.
-        device: where it lies; a GPU trains in bfloat16 and channels-last.
-        compiled: with `torch.compile`.
+        layers: which norms are ASR-Norm; `None` keeps BatchNorm.
+        device: a GPU trains in bfloat16 and channels-last.
+        compiled: use `torch.compile`.
     """
 
     def __init__(self, net: Net, layers: str | None, device: torch.device, compiled: bool = False) -> None:
@@ -90,13 +89,13 @@ class Part:
         self.labels = torch.randint(net.classes, (net.batch,), device=device)
 
     def rebuild_optimizer(self) -> None:
-        """Make the optimizer anew, after a change of the model."""
+        """Create a new optimizer after a change of the model."""
         self.optimizer = torch.optim.SGD(
             self.model.parameters(), lr=0.01, momentum=0.9, nesterov=True, weight_decay=5e-4, fused=self.cuda or None
         )
 
     def _logits(self) -> Tensor:
-        # A graph replays the casts: what autocast kept of the weights would be those of the capture.
+        # A graph replays the casts, so cached casts would be those of the weights at capture.
         with torch.autocast(self.images.device.type, torch.bfloat16, enabled=self.cuda, cache_enabled=False):
             return self.called(self.images)
 
@@ -112,11 +111,11 @@ class Part:
             return self._logits()
 
     def activations(self) -> int | None:
-        """Return the peak of a step less parameters, gradients and the optimizer's state."""
+        """Return the peak memory of a step without parameters, gradients and the optimizer's state."""
         self.step()
 
         def again() -> None:
-            # The gradients of the step before stay, so that they are part of what was there.
+            # The gradients of the previous step stay allocated, so they are not counted.
             F.cross_entropy(self._logits().float(), self.labels).backward()
 
         return peak_bytes(again, self.images.device)
@@ -130,9 +129,9 @@ def run(
     Args:
         device: `cpu` or `cuda`.
         quick: small networks, few repeats and nothing compiled, to see that everything runs.
-        nets: the networks; those of the targets where empty.
+        nets: the networks; by default those of the targets.
         repeats: timed rounds.
-        compiled: also measure what `torch.compile` makes, which takes minutes to compile.
+        compiled: also measure with `torch.compile`, which takes minutes to compile.
     """
     target = require(device)
     cuda = is_cuda(target)

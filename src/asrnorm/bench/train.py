@@ -1,9 +1,7 @@
-"""A real training loop under a clock: the trainer of a run, its checkpoints and log, on real images or made ones.
+"""Time of whole trainings through the trainer: Digits RSDA, CIFAR-10 ADA and PACS RSC with ASR-Norm.
 
-Whole trainings by the clock: Digits RSDA, CIFAR-10 ADA and PACS RSC with ASR-Norm, through the trainer itself.
-
-A training of hours is measured over a stretch of it and scaled to its length; `scaled` and the measured steps stand in
-every row. Where the data are not at hand the images are made, which costs the same.
+A long training is measured over part of its steps and scaled; every row says so and gives the measured steps. Without
+the real data the images are generated, which costs the same.
 """
 
 import itertools
@@ -43,26 +41,26 @@ from asrnorm.training.trainer import Trainer
 
 
 class Mark(NamedTuple):
-    """When a row of the log was written: the step and the clock."""
+    """Step and time of a row of the log."""
 
     step: int
     seconds: float
 
 
 class MarkingLog(RunLog):
-    """A log that writes nothing and notes the time of every row: by then the device has been waited for."""
+    """Log that only records the time of every row; the trainer has synchronized with the device by then."""
 
     def __init__(self, marks: list[Mark], step: int) -> None:
         super().__init__(None, None, step)
         self._marks = marks
 
     def write(self, row: Mapping[str, Any]) -> None:
-        """Note when a row came."""
+        """Record the time of a row."""
         self._marks.append(Mark(row["step"], time.perf_counter()))
 
 
 def make_images(count: int, size: tuple[int, int], num_classes: int) -> ImageSet:
-    """Return made images with labels in turn, where a data set is not at hand: a loop takes as long on them.
+    """Return generated images with labels in turn; a training loop takes as long on them as on real ones.
 
     Example:
         >>> make_images(3, (8, 8), 2).labels.tolist()
@@ -79,8 +77,8 @@ def find_images(config: RunConfig, count: int | None, made: bool) -> tuple[Data,
 
     Args:
         config: names the suite.
-        count: how many; all where `None`, and then as many as the published set has where they are made.
-        made: make them even where the real ones are at hand.
+        count: number of images; `None` for all.
+        made: generate them even if the real ones are available.
     """
     suite = create_suite(config.suite.name, **config.suite.args)
     if not made and not any(part.role == "source" for part in suite.missing):
@@ -92,16 +90,16 @@ def find_images(config: RunConfig, count: int | None, made: bool) -> tuple[Data,
 
 
 def time_loop(config: RunConfig, data: Data, device: torch.device, *, captured: bool = True) -> list[Mark]:
-    """Train as `asrnorm train` does, and return when the rows of its log came; the first mark is the start.
+    """Train as `asrnorm train` does and return the times of its log rows; the first mark is the start.
 
     Args:
-        config: of the run; its steps are all done.
-        data: to train on.
-        device: where.
-        captured: off runs every step eagerly and the norm layers by the reference, as a baseline.
+        config: config of the run.
+        data: training images.
+        device: device to train on.
+        captured: `False` runs every step eagerly with the reference layers, as a baseline.
     """
     if not captured:
-        config = _uncaptured(config)
+        config = replace(config, capture=False)
     with (
         tempfile.TemporaryDirectory(prefix="asrnorm-bench-") as folder,
         on_backend("auto" if captured else "reference"),
@@ -122,7 +120,7 @@ def _model(config: RunConfig, device: torch.device) -> Classifier:
     suite = create_suite(config.suite.name, **config.suite.args)
     if config.weights is None or (data_folder() / config.weights).is_file():
         return build_model(config, suite, len(suite.classes), device)
-    # Without the pretrained file: random weights in the same network, which cost the same.
+    # Without the pretrained file, random weights in the same network cost the same.
     plain = replace(config, weights=None, norm=Choice(name="bn"))
     model = build_model(plain, suite, len(suite.classes), device)
     if config.norm.name != "bn":
@@ -130,17 +128,12 @@ def _model(config: RunConfig, device: torch.device) -> Classifier:
     return model.to(device)
 
 
-def _uncaptured(config: RunConfig) -> RunConfig:
-    """Switch whole-step capture off in the config."""
-    return replace(config, capture=False)
-
-
 TRAINER, EAGER = "trainer", "eager loop, reference layers"
 _SMALL_NET = Choice(name="digits_convnet", args={"channels": [4, 4], "hidden": 8})
 
 
 class Plan(NamedTuple):
-    """What one way of training costs: seconds of a step, of a grow phase, and how that was found."""
+    """Measured cost of a training: seconds per step and per grow phase, and over how many of each."""
 
     step_seconds: list[float]
     grow_seconds: float
@@ -149,7 +142,7 @@ class Plan(NamedTuple):
 
 
 class Settings(NamedTuple):
-    """How long to measure; `seeds` are trained side by side."""
+    """Options of a measurement; `seeds` are trained side by side."""
 
     device: torch.device
     quick: bool
@@ -165,9 +158,9 @@ def run(
     Args:
         device: `cpu` or `cuda`.
         quick: a few steps of small networks, to see that everything runs.
-        only: names among `digits`, `cifar`, `pacs-photo`, `pacs-sketch`; all where empty.
-        processes: also train so many seeds of Digits side by side, a process each.
-        made: make the images even where the real ones are at hand.
+        only: names among `digits`, `cifar`, `pacs-photo`, `pacs-sketch`; all by default.
+        processes: also train this many seeds of Digits side by side, one process each.
+        made: generate the images even if the real ones are available.
     """
     settings = Settings(require(device), quick, processes, made)
     for name in only or WORKS:
@@ -177,7 +170,7 @@ def run(
 
 
 def windows(marks: Sequence[Mark], every: int, skip: int) -> list[float]:
-    """Return the seconds between marks that lie `every` steps apart, the first `skip` such stretches left out.
+    """Return the seconds between marks `every` steps apart, without the first `skip` intervals.
 
     Example:
         >>> marks = [Mark(step, seconds) for step, seconds in ((0, 0.0), (2, 5.0), (4, 6.0), (5, 6.5), (6, 7.5))]
@@ -187,7 +180,7 @@ def windows(marks: Sequence[Mark], every: int, skip: int) -> list[float]:
     times: dict[int, float] = {}
     for mark in marks:
         if mark.step % every == 0:
-            times.setdefault(mark.step, mark.seconds)  # the end of the loop comes again, after its last checkpoint
+            times.setdefault(mark.step, mark.seconds)  # the end of the loop is marked again after its last checkpoint
     steps = sorted(times)
     return [times[b] - times[a] for a, b in itertools.pairwise(steps)][skip:]
 
@@ -224,25 +217,25 @@ def _digits(settings: Settings) -> list[Row]:
 
 
 def _side_by_side(config: RunConfig, settings: Settings, warm: int, interval: int) -> tuple[Plan, str]:
-    """Train the seeds in processes of their own; count only the time in which all of them were at it."""
+    """Train the seeds in separate processes; count only the time in which all of them run."""
     context = multiprocessing.get_context("spawn")
     gpus = [visible_gpu(settings.device.index or 0)] if settings.device.type == "cuda" else []
     with share_gpus(gpus, settings.seeds) as sharing:
         variables = sharing.variables.get(gpus[0], {}) if gpus else {}
-        if variables:  # they name one GPU, which is the first for those who see no other
+        if variables:  # they name one GPU, which the processes see as the first
             settings = settings._replace(device=torch.device("cuda"))
         with _environment(variables), context.Pool(settings.seeds) as pool:
             tasks = [(replace(config, seed=seed), settings) for seed in range(settings.seeds)]
             all_marks = pool.starmap(_child, tasks, chunksize=1)
             pool.close()
-            pool.join()  # killed in the midst of their work, clients leave an MPS server in disorder
+            pool.join()  # clients killed while they work leave the MPS server in disorder
     plan = Plan([joint_step(all_marks, warm)], 0.0, config.steps - warm, (config.steps - warm) // interval)
     return plan, sharing.way
 
 
 @contextmanager
 def _environment(variables: Mapping[str, str]) -> Iterator[None]:
-    """Set variables of this process, which those that it starts inherit, and put them back."""
+    """Set environment variables during a block."""
     before = {name: os.environ.get(name) for name in variables}
     os.environ.update(variables)
     try:
@@ -261,7 +254,7 @@ def _child(config: RunConfig, settings: Settings) -> list[Mark]:
 
 
 def joint_step(all_marks: Sequence[Sequence[Mark]], warm: int) -> float:
-    """Return seconds a step of each process, over the time in which all of them ran, on the clock they share.
+    """Return seconds per step of each process over the time in which all of them ran.
 
     Example:
         >>> one = [Mark(0, 0.0), Mark(10, 10.0), Mark(20, 20.0)]
@@ -271,7 +264,7 @@ def joint_step(all_marks: Sequence[Sequence[Mark]], warm: int) -> float:
     """
     start = max(next(mark.seconds for mark in marks if mark.step >= warm) for marks in all_marks)
     stop = min(marks[-1].seconds for marks in all_marks)
-    if stop <= start:  # too short a run to have any common time
+    if stop <= start:  # too short to overlap
         return max((marks[-1].seconds - marks[0].seconds) / marks[-1].step for marks in all_marks)
     steps = [_steps_at(marks, stop) - _steps_at(marks, start) for marks in all_marks]
     return (stop - start) / statistics.mean(steps)
@@ -295,7 +288,7 @@ def _cifar(settings: Settings) -> list[Row]:
         config = recipe(f"cifar10c.ada_{norm}")
         if settings.device.type == "cpu":
             config = replace(config, precision="float32")
-        # Two rounds: the first also pays for what is compiled and captured.
+        # Two rounds, because the first includes compilation and capture.
         options = {**config.method.args, "rounds": 2, "interval": 2 * every}
         method = replace(config.method, args=options)
         config = replace(config, method=method, steps=6 * every, log_every=every, adversarial=False)
@@ -303,7 +296,7 @@ def _cifar(settings: Settings) -> list[Row]:
             config = replace(_shrink(config, ascent_steps=1, ascent_batch=8), model=Choice(name="wrn_16_4"))
         data, kind = find_images(config, images, settings.made)
         seconds = windows(time_loop(config, data, settings.device), every, skip=1)
-        # Stretches 2 to 6; the second ascent lies in the fifth, the first in the third.
+        # Intervals 2 to 6; the first ascent is in the third, the second in the fifth.
         quiet = [seconds[0], seconds[2], seconds[4]]
         ascent = max(0.0, seconds[3] - statistics.median(quiet)) * 50_000 / images
         plan = Plan([value / every for value in quiet], ascent, 3 * every, 1)
@@ -327,10 +320,10 @@ def _pacs(source: str) -> Callable[[Settings], list[Row]]:
                 config = replace(config, steps=2, batch_size=2, log_every=1)
             count = 4 if settings.quick else {"photo": 1_499, "sketch": 3_531}[source]
             data, kind = find_images(config, count, settings.made or settings.quick)
-            # A machine compiles the kernels of a network once, which takes longer than this loop.
+            # Compiling the kernels of a network takes longer than this loop and happens once per machine.
             time_loop(replace(config, steps=2), data, settings.device)
             marks = time_loop(config, data, settings.device)
-            # The whole loop, first steps and all: it is short enough to be measured as it is.
+            # The loop is short enough to be measured whole.
             total = marks[-1].seconds - marks[0].seconds
             plan = Plan([total / config.steps], 0.0, config.steps, 0)
             base = base or plan
