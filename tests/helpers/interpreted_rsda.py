@@ -6,9 +6,9 @@ import sys
 import torch
 
 from asrnorm.data.augment import IDENTITY, RSDA_OPERATIONS, draw_tuples
+from asrnorm.data.augment.base import byte_values, to_bytes, to_float
 from asrnorm.data.augment.rsda import apply_unread, level_values
 from asrnorm.data.augment.triton.rsda import apply_fused
-from asrnorm.methods.transformations import _units, to_bytes, to_unit
 from helpers.pictures import pictures
 
 
@@ -24,8 +24,8 @@ def compare_units(images, ops, levels):
     shift = torch.tensor([0.0, 0.5, -0.5, 0.25, 1.5, -1.5, 300.0, 0.0]).view(-1, 1, 1, 1)
     floats = (images.float() + shift) / 255
     values = level_values(images.device, images.shape[2] * images.shape[3])
-    fused = apply_fused(floats, ops, levels, values, _units(images.device))
-    expected = to_unit(apply_unread(to_bytes(floats), ops, levels), torch.float32)
+    fused = apply_fused(floats, ops, levels, values, byte_values(images.device))
+    expected = to_float(apply_unread(to_bytes(floats), ops, levels), torch.float32)
     assert torch.equal(fused, expected), f"{tuple(images.shape)} in float: {ops.tolist()} at {levels.tolist()}"
     return 1
 

@@ -53,11 +53,11 @@ def measure(net: Net, device: torch.device, repeats: int) -> list[Row]:
 
 def _make(net: Net, layers: str | None, device: torch.device, backend: Backend, *, captured: bool) -> Case:
     part = Part(net, layers, device)
-    climb = Ascent(steps=_STEPS, batch=net.batch).climber(part.model, captured=captured)
+    ascend = Ascent(steps=_STEPS, batch=net.batch).prepare(part.model, captured=captured)
 
-    def climb_once() -> Tensor:
+    def ascend_once() -> Tensor:
         cuda = is_cuda(device)
         with on_backend(backend), torch.autocast(device.type, torch.bfloat16, enabled=cuda):
-            return climb(part.images, part.labels)
+            return ascend(part.images, part.labels)
 
-    return Case(climb_once, net.batch * _STEPS, str(device))
+    return Case(ascend_once, net.batch * _STEPS, str(device))

@@ -22,14 +22,14 @@ from asrnorm.data import FileSet, ImageSet
 from asrnorm.evaluation.inference import Inference, can_be_captured
 from asrnorm.evaluation.score import check_labels, iterate_batches, thin
 from asrnorm.methods import keyed_generator
-from asrnorm.methods.ascent import Ascent, Climb
+from asrnorm.methods.ascent import AscendBatch, Ascent
 from asrnorm.methods.attacks import AttackGraph, Ball, perturb
 from asrnorm.methods.frozen_eval import evaluating
 from asrnorm.models.base import PARTS, Classifier
 
 _LEVELS = 255  # of a pixel
 _REACH = 2.5  # PGD may walk this many times the radius: Madry et al.'s rule, 2/255 at radius 8/255 in ten steps
-_ADA_BATCH = 32  # the public codes of ADA climb the mean over such a batch, which divides the step
+_ADA_BATCH = 32  # the public codes of ADA ascend the mean over such a batch, which divides the step
 
 
 class Attack(Protocol):
@@ -94,7 +94,7 @@ class SemanticAscent:
     """The ascent of ADA: plain gradient steps on the loss less the distance in the semantic space, then clipped.
 
     Args:
-        lr: step size of the public codes, which climb the mean over 32 images: one image moves by `lr / 32` times its
+        lr: step size of the public codes, which ascend the mean over 32 images: one image moves by `lr / 32` times its
             own gradient.
         steps: how many; 25 is what the ASR-Norm paper trains with on CIFAR-10.
         penalty: on the distance.
@@ -114,9 +114,9 @@ class SemanticAscent:
         return f"ada{self.steps}-{self.lr:g}"
 
     def apply(self, model: Classifier, images: Tensor, labels: Tensor, generator: torch.Generator) -> Tensor:  # noqa: ARG002
-        """Return the climbed images; nothing is drawn from the generator."""
-        climbed: Tensor = self.ascent(len(images)).climb(model, images, labels)
-        return climbed
+        """Return the images at the end of the ascent; nothing is drawn from the generator."""
+        attacked: Tensor = self.ascent(len(images)).ascend(model, images, labels)
+        return attacked
 
     def ascent(self, batch: int) -> Ascent:
         """Return the settings for batches of a size."""
@@ -153,7 +153,7 @@ class Attacker:
         self._model = model
         self._captures = can_be_captured(inference)
         self._signed: AttackGraph | None = None
-        self._climbs: dict[SemanticAscent, Climb] = {}
+        self._ascents: dict[SemanticAscent, AscendBatch] = {}
 
     def apply(self, attack: Attack, images: Tensor, labels: Tensor, generator: torch.Generator) -> Tensor:
         """Return the attacked images of a batch."""
@@ -162,9 +162,9 @@ class Attacker:
             if found is not None:
                 return found
         if self._captures and isinstance(attack, SemanticAscent):
-            if attack not in self._climbs:
-                self._climbs[attack] = attack.ascent(len(images)).climber(self._model, captured=True)
-            return self._climbs[attack](images, labels)
+            if attack not in self._ascents:
+                self._ascents[attack] = attack.ascent(len(images)).prepare(self._model, captured=True)
+            return self._ascents[attack](images, labels)
         return attack.apply(self._model, images, labels, generator)
 
     def _step(self, attack: SignedSteps, images: Tensor, labels: Tensor, generator: torch.Generator) -> Tensor | None:

@@ -1,15 +1,16 @@
-"""Training methods: one line a method, which exports and registers it."""
+"""Training methods; importing one registers it."""
 
 from typing import Any
 
 from asrnorm.methods.ada import ADA as ADA
+from asrnorm.methods.ada import MEADA as MEADA
 from asrnorm.methods.base import ERM as ERM
 from asrnorm.methods.base import METHODS as METHODS
 from asrnorm.methods.base import Batch as Batch
 from asrnorm.methods.base import Images as Images
 from asrnorm.methods.base import Method as Method
 from asrnorm.methods.m_ada import MADA as MADA
-from asrnorm.methods.me_ada import MEADA as MEADA
+from asrnorm.methods.own_loop import OwnLoop
 from asrnorm.methods.pgd import PGD as PGD
 from asrnorm.methods.randomness import keyed_generator as keyed_generator
 from asrnorm.methods.rsc import RSC as RSC
@@ -29,7 +30,11 @@ def list_methods() -> tuple[str, ...]:
 
 
 def create_method(name: str, *, seed: int = 0, **options: Any) -> Method:
-    """Return a training method by its registry name; a wrong name or option is answered with the nearest right one.
+    """Return a training method for a loop of your own; its `loss` takes a `Batch` or a pair of images and labels.
+
+    Raises:
+        UnknownNameError: the name or an option is unknown; the message names the nearest one.
+        InputError: an option has a value out of range.
 
     Example:
         >>> create_method("erm").seed
@@ -38,4 +43,5 @@ def create_method(name: str, *, seed: int = 0, **options: Any) -> Method:
     METHODS.check(name, options)
     method = METHODS[name](**options)
     method.seed = seed
+    OwnLoop(method)
     return method

@@ -1,41 +1,51 @@
-"""ADA: adversarial data augmentation, a min-max over a growing training set.
+"""ADA and ME-ADA: adversarial data augmentation, a min-max over a growing training set.
 
 Volpi et al., *Generalizing to Unseen Domains via Adversarial Data Augmentation*, NeurIPS 2018; appendix B of the
-ASR-Norm paper.
+ASR-Norm paper. Zhao et al., *Maximum-Entropy Adversarial Data Augmentation for Improved Generalization and Robustness*,
+NeurIPS 2020.
 """
 
-from typing import get_args
+from dataclasses import dataclass, replace
+from typing import Literal
 
 import torch
 from torch import Tensor
 
-from asrnorm.core.errors import DivergenceError, InputError, UnknownNameError, describe_unknown
-from asrnorm.methods.ascent import Ascent, Bonus, Distance, Growth, Optimizer, Reduction, choose_rows
+from asrnorm.core.errors import DivergenceError, InputError
+from asrnorm.data.augment import to_float
+from asrnorm.methods.ascent import Ascent, Bonus, Distance, Optimizer, Reduction, check_choice
 from asrnorm.methods.base import METHODS, Images, Method
 from asrnorm.models import Classifier
+
+Growth = Literal["volpi", "me_ada", "m_ada", "source"]
 
 _HALF_A_LEVEL = 0.5 / 255
 
 
 @METHODS.register("ada")
+@dataclass(kw_only=True, eq=False)
 class ADA(Method):
     """ADA: every so often, images that the model finds hard are made from those it has and appended with their labels.
 
     Args:
         penalty: on the distance to the original image in the semantic space.
-        rounds: how many domains are grown.
-        interval: steps between them; the first is grown before step `interval`.
+        rounds: number of domains that are generated.
+        interval: steps between them; the first is generated before step `interval`.
         growth: which images a round starts from: `volpi` a fixed number of the current pool, `me_ada` all of it,
             `m_ada` fewer each round, `source` the source images; see `choose_rows`.
         count: how many, under `volpi`.
         ascent_steps: steps of the ascent.
         ascent_lr: its step size.
-        ascent_batch: images climbed at a time; divides the step under `reduction="batch"`.
+        ascent_batch: images per batch of the ascent; divides the step under `reduction="batch"`.
         ascent_optimizer: `sgd` or `adam`.
         distance: `mean` or `half`, see `Ascent`.
         reduction: `batch` or `sample`, see `Ascent`.
-        clip: keep grown images in [0, 1].
+        clip: keep generated images in [0, 1].
         quantize: keep them as uint8.
+
+    Raises:
+        UnknownNameError: a word that is none of the choices.
+        InputError: a number out of range.
 
     Example:
         >>> method = ADA(rounds=2, interval=100)
@@ -43,40 +53,35 @@ class ADA(Method):
         [100, 200]
     """
 
-    def __init__(
-        self,
-        *,
-        penalty: float = 1.0,
-        rounds: int = 6,
-        interval: int = 100,
-        growth: Growth = "volpi",
-        count: int = 10_000,
-        ascent_steps: int = 15,
-        ascent_lr: float = 1.0,
-        ascent_batch: int = 32,
-        ascent_optimizer: Optimizer = "sgd",
-        distance: Distance = "mean",
-        reduction: Reduction = "batch",
-        clip: bool = False,
-        quantize: bool = False,
-    ) -> None:
-        super().__init__()
-        if growth not in get_args(Growth):
-            raise UnknownNameError(describe_unknown("growth", str(growth), get_args(Growth)))
-        for name, value, least in (("rounds", rounds, 0), ("interval", interval, 1), ("count", count, 1)):
-            if value < least:
-                raise InputError(f"{name} must be at least {least}, not {value}")
-        self.rounds, self.interval, self.growth, self.count = rounds, interval, growth, count
+    penalty: float = 1.0
+    rounds: int = 6
+    interval: int = 100
+    growth: Growth = "volpi"
+    count: int = 10_000
+    ascent_steps: int = 15
+    ascent_lr: float = 1.0
+    ascent_batch: int = 32
+    ascent_optimizer: Optimizer = "sgd"
+    distance: Distance = "mean"
+    reduction: Reduction = "batch"
+    clip: bool = False
+    quantize: bool = False
+
+    def __post_init__(self) -> None:
+        check_choice("growth", self.growth, Growth)
+        for name, least in {"rounds": 0, "interval": 1, "count": 1}.items():
+            if getattr(self, name) < least:
+                raise InputError(f"{name} must be at least {least}, not {getattr(self, name)}")
         self.ascent = Ascent(
-            penalty=penalty,
-            steps=ascent_steps,
-            lr=ascent_lr,
-            batch=ascent_batch,
-            optimizer=ascent_optimizer,
-            distance=distance,
-            reduction=reduction,
-            clip=clip,
-            quantize=quantize,
+            penalty=self.penalty,
+            steps=self.ascent_steps,
+            lr=self.ascent_lr,
+            batch=self.ascent_batch,
+            optimizer=self.ascent_optimizer,
+            distance=self.distance,
+            reduction=self.reduction,
+            clip=self.clip,
+            quantize=self.quantize,
         )
 
     def is_growing(self, step: int) -> bool:
@@ -86,12 +91,12 @@ class ADA(Method):
     def grow(self, model: Classifier, pool: Images, step: int) -> dict[str, float]:
         """Append a domain; return its size, the pool's, how far pixels moved, and the share of images that did not.
 
-        The first is the root mean square over all pixels; an image counts as unmoved where none moved by half a level.
+        The change is the root mean square over all pixels; an image is unmoved if no pixel moved by half a level.
         """
-        return self.append_climbed(model, pool, self.starting_rows(pool, step))
+        return self.append_domain(model, pool, self.starting_rows(pool, step))
 
     def starting_rows(self, pool: Images, step: int) -> Tensor:
-        """Return the rows of the pool that the round of a step starts from; drawn ones are keyed by seed and step."""
+        """Return the rows of the pool that the round of a step starts from; draws are keyed by seed and step."""
         return choose_rows(
             self.growth,
             num_source=pool.num_source,
@@ -101,39 +106,100 @@ class ADA(Method):
             generator=self.generator(step, "ada.rows"),
         )
 
-    def append_climbed(
+    def append_domain(
         self, model: Classifier, pool: Images, rows: Tensor, bonus: Bonus | None = None
     ) -> dict[str, float]:
-        """Climb from these rows of the pool and append what is reached.
+        """Run the ascent from these rows of the pool and append the images it ends at.
 
         Processes share whole batches of the ascent, so that each batch is the same however many there are: a norm that
-        takes the batch's statistics in evaluation too then gives the same images.
+        uses batch statistics in evaluation mode then gives the same images.
 
         Raises:
-            DivergenceError: an ascent ended at images that are not finite; nothing is appended.
+            DivergenceError: the ascent ended at images that are not finite; nothing is appended.
         """
         rows = rows.to(pool.labels.device)
-        batches = rows.split(self.ascent.piece(model, pool.images(rows[:1])))
+        batches = rows.split(self.ascent.chunk_size(model, pool.images(rows[:1])))
         parts = []
         squares, unmoved = torch.zeros((2,), dtype=torch.float64, device=rows.device)
-        lost = torch.zeros((), dtype=torch.bool, device=rows.device)
-        climb = self.ascent.climber(model, bonus, captured=self.capture, lost=lost)
+        diverged = torch.zeros((), dtype=torch.bool, device=rows.device)
+        ascend = self.ascent.prepare(model, bonus, captured=self.capture, diverged=diverged)
         own = batches[self.world.share(len(batches))] or (rows[:0],)
         for done, batch in enumerate(own, 1):
             images = pool.images(batch)
-            parts.append(climb(images, pool.labels[batch]))
-            moves = (_as_float(parts[-1]) - images).double()
+            parts.append(ascend(images, pool.labels[batch]))
+            moves = (to_float(parts[-1]) - images).double()
             squares += moves.square().sum()
             unmoved += (moves.abs() < _HALF_A_LEVEL).flatten(1).all(1).sum()
-            self.watch(done / len(own))
-        if self.world.sum(lost.to(torch.int64)).item():
+            self.on_progress(done / len(own))
+        if self.world.sum(diverged.to(torch.int64)).item():
             raise DivergenceError("the ascent went to images that are not finite; try a lower method.ascent_lr")
-        grown = self.world.gather(torch.cat(parts))
-        pool.append(grown, pool.labels[rows])
-        change = (self.world.sum(squares) / max(1, grown.numel())).sqrt().item()
-        share = self.world.sum(unmoved).item() / max(1, len(grown))
-        return {"grown": len(grown), "pool": len(pool), "change": change, "unmoved": share}
+        generated = self.world.gather(torch.cat(parts))
+        pool.append(generated, pool.labels[rows])
+        change = (self.world.sum(squares) / max(1, generated.numel())).sqrt().item()
+        share = self.world.sum(unmoved).item() / max(1, len(generated))
+        return {"grown": len(generated), "pool": len(pool), "change": change, "unmoved": share}
 
 
-def _as_float(images: Tensor) -> Tensor:
-    return images / 255 if images.dtype == torch.uint8 else images
+@METHODS.register("me_ada")
+@dataclass(kw_only=True, eq=False)
+class MEADA(ADA):
+    """ME-ADA: ADA with the entropy of the prediction added to what the ascent climbs.
+
+    Args:
+        entropy_weight: weight of the entropy.
+
+    The other options are those of `ADA`; with `growth="me_ada"`, the default, the pool doubles in every round.
+
+    Example:
+        >>> MEADA().ascent.entropy_weight, MEADA().growth
+        (10.0, 'me_ada')
+    """
+
+    entropy_weight: float = 10.0
+    rounds: int = 3
+    growth: Growth = "me_ada"
+    clip: bool = True
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        self.ascent = replace(self.ascent, entropy_weight=self.entropy_weight)
+
+
+def choose_rows(
+    growth: Growth, *, num_source: int, size: int, round_number: int, count: int, generator: torch.Generator
+) -> Tensor:
+    """Return the rows of a pool that a round starts from, int64, by the rule of one of the public codes.
+
+    - `volpi`: `count` rows of the current pool: the first ones in the first round, drawn without replacement later. The
+      original shuffles its array after each round and takes the first rows of it, which is equivalent.
+    - `me_ada`: the whole current pool, which doubles.
+    - `m_ada`: in round r, 1/r of the source's number of images; 1/r of these are source images and the others generated
+      ones, each drawn without replacement.
+    - `source`: the source images.
+
+    Args:
+        growth: the rule.
+        num_source: number of source images; they come first.
+        size: of the current pool.
+        round_number: counted from one.
+        count: of `volpi`.
+        generator: on the CPU, so that the rows do not depend on the device of the run.
+
+    Example:
+        >>> rows = choose_rows("m_ada", num_source=8, size=16, round_number=2, count=0, generator=torch.Generator())
+        >>> len(rows), int((rows < 8).sum())
+        (4, 2)
+    """
+    if growth == "me_ada":
+        return torch.arange(size)
+    if growth == "source" or (growth == "m_ada" and size == num_source):
+        return torch.arange(num_source)
+    if growth == "volpi":
+        if size == num_source:
+            return torch.arange(min(count, size))
+        return torch.randperm(size, generator=generator)[:count]
+    number = num_source // round_number
+    from_source = number // round_number
+    source = torch.randperm(num_source, generator=generator)[:from_source]
+    generated = torch.randperm(size - num_source, generator=generator)[: number - from_source]
+    return torch.cat([source, num_source + generated])

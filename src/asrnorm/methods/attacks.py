@@ -1,8 +1,6 @@
-"""Attacks within a small L-infinity ball: projected gradient ascent, and its single step.
+"""Attacks within a small L-infinity ball: projected gradient ascent (PGD) and its single step (FGSM).
 
-Madry et al., 2018; Goodfellow et al., 2015 (FGSM).
-
-Signed steps within a ball, captured: one step on a batch of fixed size, replayed over steps, batches and radii.
+Madry et al., 2018; Goodfellow et al., 2015.
 """
 
 from math import inf
@@ -14,17 +12,17 @@ from torch import Tensor
 
 from asrnorm.core.cuda_graph import capture
 from asrnorm.core.errors import InputError
-from asrnorm.methods.frozen_eval import casting_anew, held_fixed
+from asrnorm.methods.frozen_eval import frozen_eval, no_autocast_cache
 from asrnorm.models import Classifier
 
 
 class Ball(NamedTuple):
-    """Images no further than a radius from given ones in any value, and in [0, 1].
+    """The images in [0, 1] in which no value is further than a radius from given ones.
 
     Attributes:
-        center: the given ones, `(n, 3, h, w)`.
-        lowest: the least that each value may be.
-        highest: the most.
+        center: the given images, `(n, 3, h, w)`.
+        lowest: lower bound of each value.
+        highest: upper bound of each value.
         radius: in every value.
     """
 
@@ -78,16 +76,16 @@ def perturb(
         labels: int64 `(n,)`.
         epsilon: radius of the ball; 1/255 is one level of a pixel.
         step_size: $\alpha$.
-        steps: how many.
+        steps: number of steps.
         random_start: start at a point drawn uniformly from the ball.
-        generator: to draw it with, on the device of the images; torch's own where `None`.
-        noise: numbers from [0, 1) in the shape of the images that take the place of the draw, so that the start of an
-            image need not depend on the batch it comes in.
-        keep_worst: return the image with the highest loss of all that were passed, the given one among them, so that
-            the loss is never lowered; else the last.
+        generator: to draw it with, on the device of the images; torch's global one where `None`.
+        noise: numbers from [0, 1) in the shape of the images, used instead of a draw, so that the start of an image
+            need not depend on its batch.
+        keep_worst: return the image with the highest loss of all on the way, the given one included, so that the loss
+            never falls; otherwise the last.
 
     Raises:
-        InputError: a negative radius or step size, or number of steps.
+        InputError: a negative radius, step size or number of steps.
 
     Example:
         >>> from asrnorm.models import create_model
@@ -103,18 +101,13 @@ def perturb(
     x = images = ball.center
     if random_start:
         x = ball.draw(generator) if noise is None else ball.at(noise)
-    with held_fixed(model):
+    with frozen_eval(model):
         with torch.no_grad():
             worst, worst_losses = images, _losses(model, images, labels) if keep_worst else None
         for _ in range(steps):
-            with torch.enable_grad():
-                x = x.detach().requires_grad_()
-                losses = _losses(model, x, labels)
-                # With respect to the images alone: a backward() would leave gradients in the parameters.
-                (gradient,) = torch.autograd.grad(losses.sum(), x)
-            x = x.detach()
+            losses, gradient = _losses_and_gradient(model, x, labels)
             if worst_losses is not None:
-                worst, worst_losses = worse(worst, worst_losses, x, losses.detach())
+                worst, worst_losses = worse(worst, worst_losses, x, losses)
             x = (x + step_size * gradient.sign()).clamp(ball.lowest, ball.highest)
         if worst_losses is None:
             return x
@@ -122,21 +115,30 @@ def perturb(
             return worse(worst, worst_losses, x, _losses(model, x, labels))[0]
 
 
-def _losses(model: Classifier, images: Tensor, labels: Tensor) -> Tensor:
-    return F.cross_entropy(model(images), labels, reduction="none")
-
-
 def worse(images: Tensor, losses: Tensor, others: Tensor, their_losses: Tensor) -> tuple[Tensor, Tensor]:
-    """Return of each two images the one with the higher loss, the first where they are equal, and its loss."""
+    """Return from each pair of images the one with the higher loss (the first if they are equal), and its loss."""
     higher = their_losses > losses
     return torch.where(higher[:, None, None, None], others, images), torch.where(higher, their_losses, losses)
 
 
+def _losses(model: Classifier, images: Tensor, labels: Tensor) -> Tensor:
+    return F.cross_entropy(model(images), labels, reduction="none")
+
+
+def _losses_and_gradient(model: Classifier, images: Tensor, labels: Tensor) -> tuple[Tensor, Tensor]:
+    with torch.enable_grad():
+        x = images.detach().requires_grad_()
+        losses = _losses(model, x, labels)
+        # Gradients of the images alone: backward() would leave gradients in the parameters.
+        (gradient,) = torch.autograd.grad(losses.sum(), x)
+    return losses.detach(), gradient
+
+
 class AttackGraph:
-    """Attacks batches of one size as `perturb` does, from static memory.
+    """`perturb` for batches of one size as CUDA graphs: one step is replayed over steps, batches and radii.
 
     Args:
-        model: its weights must not change as long as this is used; captured in evaluation mode.
+        model: its weights must not change while this is in use; captured in evaluation mode.
         images: of the first batch, on a CUDA device and in the model's dtype; the others have its shape.
         labels: likewise.
     """
@@ -147,60 +149,58 @@ class AttackGraph:
         self._labels = labels.clone()
         self._losses = torch.zeros(len(images), device=images.device)
         self._step_size = torch.zeros((), dtype=images.dtype, device=images.device)
-        known = [self._worst, self._losses]
-        with held_fixed(model), casting_anew():
-            self._look = capture(self._compare, images.device, changed=known, what="the attack")
-            self._step = capture(self._walk, images.device, changed=[self._x, *known], what="the attack")
+        best = [self._worst, self._losses]
+        with frozen_eval(model), no_autocast_cache():
+            self._compare = capture(self._compare_losses, images.device, changed=best, what="the attack")
+            self._step = capture(self._take_step, images.device, changed=[self._x, *best], what="the attack")
 
     @property
     def is_captured(self) -> bool:
-        """Tell whether there are graphs; where there are none, the log has said why."""
-        return self._look is not None and self._step is not None
+        """Tell whether the capture succeeded; if not, the log says why."""
+        return self._compare is not None and self._step is not None
 
     def fits(self, images: Tensor) -> bool:
-        """Tell whether a batch has the size that was captured."""
+        """Tell whether a batch has the captured size."""
         return images.shape == self._x.shape
 
     @torch.no_grad()
     def perturb(self, ball: Ball, start: Tensor, labels: Tensor, *, step_size: float, steps: int) -> Tensor:
-        """Return the worst of the images that were passed, as `perturb` does; nothing is waited for.
+        """Return the worst image on the way of each, as `perturb` does, without waiting for the device.
 
         Args:
             ball: around the images of a batch.
             start: images in it.
             labels: int64 `(n,)`.
             step_size: of every step.
-            steps: how many.
+            steps: number of steps.
         """
-        assert self._look is not None
+        assert self._compare is not None
         assert self._step is not None
-        for held, value in ((self._x, ball.center), (self._worst, ball.center), (self._labels, labels)):
-            held.copy_(value)
+        self._x.copy_(ball.center)
+        self._worst.copy_(ball.center)
         self._lowest.copy_(ball.lowest)
         self._highest.copy_(ball.highest)
+        self._labels.copy_(labels)
         self._step_size.fill_(step_size)
         self._losses.fill_(-inf)
-        self._look.replay()
+        self._compare.replay()
         self._x.copy_(start)
         for _ in range(steps):
             self._step.replay()
-        self._look.replay()
+        self._compare.replay()
         return self._worst.clone()
 
     @torch.no_grad()
-    def _compare(self) -> None:
-        self._keep(F.cross_entropy(self._model(self._x), self._labels, reduction="none"))
+    def _compare_losses(self) -> None:
+        self._keep(_losses(self._model, self._x, self._labels))
 
-    def _walk(self) -> None:
-        with torch.enable_grad():
-            x = self._x.detach().requires_grad_()
-            losses = F.cross_entropy(self._model(x), self._labels, reduction="none")
-            (gradient,) = torch.autograd.grad(losses.sum(), x)
+    def _take_step(self) -> None:
+        losses, gradient = _losses_and_gradient(self._model, self._x, self._labels)
         with torch.no_grad():
             self._keep(losses)
             self._x.copy_((self._x + self._step_size * gradient.sign()).clamp(self._lowest, self._highest))
 
     def _keep(self, losses: Tensor) -> None:
-        worst, known = worse(self._worst, self._losses, self._x, losses.to(self._losses.dtype))
+        worst, highest = worse(self._worst, self._losses, self._x, losses.to(self._losses.dtype))
         self._worst.copy_(worst)
-        self._losses.copy_(known)
+        self._losses.copy_(highest)

@@ -1,4 +1,4 @@
-"""The model as evaluation sees it, for the time of an ascent, an attack or a search."""
+"""Contexts that put a model in evaluation mode for an ascent, an attack or a search, and restore it afterwards."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -9,9 +9,9 @@ from torch import nn
 
 @contextmanager
 def evaluating(model: nn.Module) -> Iterator[None]:
-    """Put a model in evaluation mode and give every module its own mode back.
+    """Put a model in evaluation mode, then restore the mode of every module.
 
-    Modules are restored one by one: a network whose norms were frozen in evaluation mode stays so.
+    Modules are restored one by one, so that norms frozen in evaluation mode stay frozen.
 
     Example:
         >>> layer = nn.Dropout()
@@ -31,14 +31,14 @@ def evaluating(model: nn.Module) -> Iterator[None]:
 
 
 @contextmanager
-def held_fixed(model: nn.Module) -> Iterator[None]:
-    """Put a model in evaluation mode with no gradient wanted of its parameters, only of what it is given.
+def frozen_eval(model: nn.Module) -> Iterator[None]:
+    """Put a model in evaluation mode and freeze its parameters, so that only its input has a gradient.
 
-    Asked for the gradient of the images alone, autograd would have the norm layers compute those of their weights too.
+    Otherwise norm layers would compute the gradients of their weights even if only those of the images are asked for.
 
     Example:
         >>> layer = nn.Linear(2, 1)
-        >>> with held_fixed(layer):
+        >>> with frozen_eval(layer):
         ...     layer.weight.requires_grad
         False
         >>> layer.weight.requires_grad
@@ -56,11 +56,11 @@ def held_fixed(model: nn.Module) -> Iterator[None]:
 
 
 @contextmanager
-def casting_anew() -> Iterator[None]:
-    """Let autocast keep no casts of the weights, as in a graph: kept ones round an ascent otherwise than fresh ones do.
+def no_autocast_cache() -> Iterator[None]:
+    """Turn off autocast's cache of weight casts, as in a CUDA graph: cached casts round an ascent differently.
 
     Example:
-        >>> with casting_anew():
+        >>> with no_autocast_cache():
         ...     torch.is_autocast_cache_enabled()
         False
         >>> torch.is_autocast_cache_enabled()
@@ -75,9 +75,9 @@ def casting_anew() -> Iterator[None]:
 
 
 def mixes_samples(model: nn.Module) -> bool:
-    """Tell whether what a model makes of an image in evaluation depends on the others of its batch.
+    """Tell whether, in evaluation mode, the output for an image depends on the other images of its batch.
 
-    So it does where a norm takes the statistics of the batch even then.
+    It does if a norm uses the statistics of the batch even then.
 
     Example:
         >>> mixes_samples(nn.BatchNorm2d(3)), mixes_samples(nn.BatchNorm2d(3, track_running_stats=False))
@@ -88,7 +88,7 @@ def mixes_samples(model: nn.Module) -> bool:
 
 
 def looks_at_batch(module: nn.Module) -> bool:
-    """Tell whether a layer, in the mode it is in, takes the statistics of the batch it is given."""
+    """Tell whether a layer, in its current mode, uses the statistics of the batch."""
     uses_batch = getattr(module, "uses_batch", None)
     if callable(uses_batch):
         return bool(uses_batch())

@@ -1,16 +1,11 @@
-"""The Wasserstein auto-encoder of M-ADA: how far an image has left a domain is how much its reconstruction has changed.
+"""M-ADA: ADA with a reward for leaving the newest domain, and a meta-learning step.
 
-Tolstikhin et al., *Wasserstein Auto-Encoders*, ICLR 2018, with the adversarial critic of the codes; in the sizes of
-Qiao et al., 2020.
-
-M-ADA's meta step: the loss of grown images after a step on source images, differentiated through that step.
-
-M-ADA: ADA with a relaxation that lets images leave their domain, and a meta-learning step.
-
-Qiao et al., *Learning to Learn Single Domain Generalization*, CVPR 2020.
+Qiao et al., *Learning to Learn Single Domain Generalization*, CVPR 2020. The auto-encoder is that of Tolstikhin et al.,
+*Wasserstein Auto-Encoders*, ICLR 2018, with the adversarial critic of its codes.
 """
 
 from collections.abc import Callable
+from dataclasses import dataclass
 from functools import lru_cache, partial
 from typing import Any
 
@@ -21,179 +16,125 @@ from torch.func import functional_call
 
 from asrnorm.core.distributed import World, sum_over_processes
 from asrnorm.core.errors import InputError
-from asrnorm.methods.ada import ADA
-from asrnorm.methods.ascent import Distance, Growth, Optimizer, Reduction
+from asrnorm.methods.ada import ADA, Growth
 from asrnorm.methods.base import METHODS, Batch, Images
 from asrnorm.models import Classifier
 
 _IMAGE_SIZE = 32
 _PIXELS = 3 * _IMAGE_SIZE**2
+_READ_ROWS = 512  # images read at a time, so that a pool of large ones is reduced chunk by chunk
 
 
-class WassersteinAutoEncoder(nn.Module):
-    """3072-400-20-400-3072 with a sigmoid at the end, and a critic 20-128-1 of its codes.
+@METHODS.register("m_ada")
+@dataclass(kw_only=True, eq=False)
+class MADA(ADA):
+    """M-ADA: ADA that rewards leaving the newest domain, and learns grown domains through a step on the source.
+
+    Each round trains a Wasserstein auto-encoder from scratch on the newest domain (in the first round the source) and
+    adds `relaxation` times the change of an image's reconstruction to the objective of the ascent. From then on,
+    `Batch.rows` splits a batch into source and generated images for the meta step.
 
     Args:
-        hidden: width of encoder and decoder.
-        latent: length of a code.
-        critic_hidden: width of the critic.
+        relaxation: weight of the change of the reconstruction.
+        inner_lr: step size of the inner step on the source images.
+        wae_epochs: epochs of the auto-encoder's training.
+
+    The other options are those of `ADA`.
 
     Example:
-        >>> wae = WassersteinAutoEncoder()
-        >>> wae.reconstruct(flatten(torch.rand(2, 3, 224, 224))).shape
-        torch.Size([2, 3072])
+        >>> MADA().ascent.steps, MADA().relaxation
+        (25, 2000.0)
     """
 
-    def __init__(self, *, hidden: int = 400, latent: int = 20, critic_hidden: int = 128) -> None:
-        super().__init__()
-        self.latent = latent
-        self.encoder = _two_layers(_PIXELS, hidden, latent)
-        self.decoder = _two_layers(latent, hidden, _PIXELS)
-        self.critic = _two_layers(latent, critic_hidden, 1)
-        self.reset(torch.Generator().manual_seed(0))
+    capturable = False
+    differentiates_twice = True
 
-    def reset(self, generator: torch.Generator) -> None:
-        """Draw all weights anew, as `nn.Linear` does.
+    relaxation: float = 2000.0
+    inner_lr: float = 1e-4
+    rounds: int = 3
+    growth: Growth = "m_ada"
+    ascent_steps: int = 25
+    wae_epochs: int = 20
 
-        Args:
-            generator: on the CPU, so that the weights do not depend on the device of the run.
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        self.wae = WassersteinAutoEncoder()
+        self.num_source = 0  # zero before the first round
+        self.newest = 0  # first row of the newest domain
+
+    def loss(self, model: Classifier, batch: Batch) -> Tensor:
+        """Return the cross-entropy, and from the first round on the loss of the meta step.
+
+        Raises:
+            InputError: images were generated, and the batch does not say which of its images these are.
         """
+        if not self.num_source:
+            return super().loss(model, batch)
+        if batch.rows is None:
+            raise InputError("m_ada cannot tell source from generated images: give the batch its rows= in the pool")
+        is_source = batch.rows.to(batch.labels.device) < self.num_source
+        return meta_loss(model, batch, is_source, inner_lr=self.inner_lr, world=self.world)
+
+    def grow(self, model: Classifier, pool: Images, step: int) -> dict[str, float]:
+        """Train the auto-encoder on the newest domain, then append the next one; log its loss too.
+
+        A round that would start from no image, as later ones of a tiny source do, is left out.
+        """
+        rows = self.starting_rows(pool, step)
+        if not len(rows):
+            return {"grown": 0, "pool": len(pool), "change": 0.0}
+        like = next(model.parameters())
+        self.wae.to(device=like.device, dtype=like.dtype)
+        wae_loss = self._train_wae(pool, step)
+        newest = len(pool)
+        log = self.append_domain(model, pool, rows, self._reward)
+        self.num_source, self.newest = pool.num_source, newest
+        return {**log, "wae_loss": wae_loss}
+
+    def _reward(self, images: Tensor, originals: Tensor) -> Tensor:
+        return self.relaxation * self.wae.change(images, originals)
+
+    def _train_wae(self, pool: Images, step: int) -> float:
+        rows = torch.arange(self.newest, len(pool)).split(_READ_ROWS)
+        pixels = torch.cat([flatten(pool.images(part)) for part in rows])
+        generator = self.generator(step, "m_ada.wae")
+        self.wae.reset(generator)
+        loss = fit(
+            self.wae,
+            pixels.to(next(self.wae.parameters())),
+            epochs=self.wae_epochs,
+            generator=generator,
+            after_epoch=partial(self.on_progress, 0.0),  # the ascent, which takes longer, is yet to come
+        )
+        # All processes train the same; GPUs may add up in another order, so all take the first one's weights.
         with torch.no_grad():
-            for layer in self.modules():
-                if isinstance(layer, nn.Linear):
-                    bound = layer.in_features**-0.5
-                    for values in (layer.weight, layer.bias):
-                        values.copy_(bound * (2 * torch.rand(values.shape, generator=generator) - 1))
+            for value in self.wae.parameters():
+                value.copy_(self.world.sum(value if self.world.rank == 0 else torch.zeros_like(value)))
+        return loss
 
-    def reconstruct(self, pixels: Tensor) -> Tensor:
-        """Return the reconstruction, in (0, 1), of flattened images `(n, 3072)`."""
-        return torch.sigmoid(self.decoder(self.encoder(pixels)))
+    def modules(self) -> dict[str, nn.Module]:
+        """Return the auto-encoder with its critic."""
+        return {"wae": self.wae}
 
-    def change(self, images: Tensor, originals: Tensor) -> Tensor:
-        """Return the mean squared difference between the reconstructions of two batches, `(n,)`.
+    def state_dict(self) -> dict[str, Any]:
+        """Return where the domains begin, and the auto-encoder; its optimizers last no longer than a round."""
+        return {"num_source": self.num_source, "newest": self.newest, "wae": self.wae.state_dict()}
 
-        Never under autocast: of two that hardly differ, half precision would leave the difference of their roundings.
-        """
-        with torch.autocast(images.device.type, enabled=False):
-            return (self.reconstruct(flatten(images)) - self.reconstruct(flatten(originals))).square().mean(1)
-
-    def critic_loss(self, codes: Tensor, prior: Tensor) -> Tensor:
-        """Return the critic's loss: draws of the prior are to be told from codes."""
-        density = _log_density(prior)
-        drawn, coded = self.critic(prior) + density, self.critic(codes) + density
-        return _logistic(drawn, 1.0) + _logistic(coded, 0.0)
-
-    def loss(self, pixels: Tensor, prior: Tensor, critic_weight: float) -> Tensor:
-        """Return the auto-encoder's loss: the reconstruction's, and that of codes which the critic tells from draws."""
-        codes = self.encoder(pixels)
-        reconstruction = F.binary_cross_entropy_with_logits(self.decoder(codes), pixels, reduction="sum")
-        return reconstruction + critic_weight * _logistic(self.critic(codes) + _log_density(prior), 1.0)
-
-
-def flatten(images: Tensor) -> Tensor:
-    """Return images as rows of 3,072 values; those of another size than 32x32 are averaged over areas first.
-
-    Example:
-        >>> flatten(torch.ones(2, 3, 222, 224)).shape
-        torch.Size([2, 3072])
-    """
-    height, width = images.shape[2:]
-    if (height, width) != (_IMAGE_SIZE, _IMAGE_SIZE):
-        # As two products: on a GPU the gradient of adaptive pooling differs from run to run.
-        with torch.autocast(images.device.type, enabled=False):
-            images = _averaging(height).to(images) @ images @ _averaging(width).to(images).T
-    return images.flatten(1)
-
-
-def fit(
-    wae: WassersteinAutoEncoder,
-    pixels: Tensor,
-    *,
-    epochs: int,
-    generator: torch.Generator,
-    lr: float = 1e-3,
-    batch_size: int = 32,
-    critic_weight: float = 100.0,
-    after_epoch: Callable[[], object] = bool,
-) -> float:
-    """Train an auto-encoder and its critic in turn, one step of each a batch; return the last epoch's mean loss.
-
-    Args:
-        wae: the networks, trained in place.
-        pixels: flattened images `(n, 3072)`; values beyond [0, 1], which the cross-entropy cannot reach, are clamped.
-        epochs: over all of them.
-        generator: of the order and of the prior's draws, on the CPU.
-        lr: of the two Adams, which are made here: each training starts without momentum.
-        batch_size: a short last batch is left out, unless it is the only one.
-        critic_weight: of the critic's part in the auto-encoder's loss, and of the critic's own.
-        after_epoch: called after each; nothing by default.
-
-    Example:
-        >>> wae, pixels = WassersteinAutoEncoder(hidden=8), torch.zeros(4, 3072)
-        >>> before = fit(wae, pixels, epochs=1, generator=torch.Generator())
-        >>> fit(wae, pixels, epochs=9, generator=torch.Generator()) < before
-        True
-    """
-    pixels = pixels.detach().clamp(0, 1)
-    auto_encoder = torch.optim.Adam([*wae.encoder.parameters(), *wae.decoder.parameters()], lr=lr)
-    critic = torch.optim.Adam(wae.critic.parameters(), lr=lr)
-    total = torch.zeros((), dtype=pixels.dtype, device=pixels.device)
-    batches = max(1, len(pixels) // batch_size)
-    # Autocast would keep its casts of the first weights for the whole training.
-    with torch.enable_grad(), torch.autocast(pixels.device.type, enabled=False):
-        for _ in range(epochs):
-            total.zero_()
-            order = torch.randperm(len(pixels), generator=generator).to(pixels.device)
-            for rows in order.split(batch_size)[:batches]:
-                batch = pixels[rows]
-                prior = torch.randn(len(rows), wae.latent, generator=generator).to(pixels)
-                with torch.no_grad():
-                    codes = wae.encoder(batch)
-                _descend(critic, critic_weight * wae.critic_loss(codes, prior))
-                loss = wae.loss(batch, prior, critic_weight)
-                _descend(auto_encoder, loss)
-                total += loss.detach() / len(rows)
-            after_epoch()
-    wae.zero_grad()
-    return total.item() / batches
-
-
-def _descend(optimizer: torch.optim.Optimizer, loss: Tensor) -> None:
-    optimizer.zero_grad()
-    loss.backward()
-    optimizer.step()
-
-
-def _two_layers(inputs: int, hidden: int, outputs: int) -> nn.Sequential:
-    # Without torch's own initialization, which would draw from the global generator.
-    first = nn.utils.skip_init(nn.Linear, inputs, hidden)
-    return nn.Sequential(first, nn.ReLU(), nn.utils.skip_init(nn.Linear, hidden, outputs))
-
-
-@lru_cache(maxsize=4)  # the ascent asks for the same two at every step
-def _averaging(size: int) -> Tensor:
-    """Return the matrix `(32, size)` that averages an axis over areas."""
-    return F.adaptive_avg_pool1d(torch.eye(size, dtype=torch.float64)[None], _IMAGE_SIZE)[0].T
-
-
-def _log_density(prior: Tensor) -> Tensor:
-    log_two_pi = 1.8378770664093453
-    return -(prior.square() + log_two_pi).sum(1, keepdim=True) / 2
-
-
-def _logistic(logits: Tensor, target: float) -> Tensor:
-    return F.binary_cross_entropy_with_logits(logits, torch.full_like(logits, target))
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        """Restore what `state_dict` returned."""
+        self.num_source, self.newest = state["num_source"], state["newest"]
+        self.wae.to(next(iter(state["wae"].values())).dtype).load_state_dict(state["wae"])
 
 
 def meta_loss(model: Classifier, batch: Batch, is_source: Tensor, *, inner_lr: float, world: World) -> Tensor:
     r"""Return $\tfrac12 L_s(\theta) + \tfrac12 L_g(\theta - \alpha \nabla L_s(\theta))$, to be differentiated twice.
 
-    $L_s$ and $L_g$ are means over the source and the grown images of the global batch. A batch that has but one kind
+    $L_s$ and $L_g$ are means over the source and the generated images of the global batch. A batch of only one kind
     gives its plain mean.
 
     Each process returns a value that, times its share of the global batch, adds up to the formula over the processes;
-    the trainer multiplies it before it goes back. Both forward passes update running statistics, of the source and of
-    the grown images in turn; the second with the weights of the inner step.
+    the trainer multiplies it before the backward pass. Both forward passes update running statistics, first by the
+    source images, then by the generated ones; the second uses the weights of the inner step.
 
     Args:
         model: in training mode.
@@ -226,9 +167,9 @@ def meta_loss(model: Classifier, batch: Batch, is_source: Tensor, *, inner_lr: f
     adapted = {
         name: value - inner_lr * gradient for (name, value), gradient in zip(parameters.items(), gradients, strict=True)
     }
-    grown_logits = functional_call(model, adapted, (batch.images[~is_source],))
-    grown_loss = _total_loss(grown_logits, batch.labels[~is_source]) / counts[1]
-    return (source_loss + grown_loss) / (2 * share)
+    logits = functional_call(model, adapted, (batch.images[~is_source],))
+    generated_loss = _total_loss(logits, batch.labels[~is_source]) / counts[1]
+    return (source_loss + generated_loss) / (2 * share)
 
 
 def _total_loss(logits: Tensor, labels: Tensor) -> Tensor:
@@ -241,143 +182,156 @@ def _sum_gradients(gradients: tuple[Tensor, ...]) -> tuple[Tensor, ...]:
     return tuple(part.view_as(gradient) for part, gradient in zip(parts, gradients, strict=True))
 
 
-_READ_ROWS = 512  # images read at a time, so that a pool of large ones is shrunk piece by piece
-
-
-@METHODS.register("m_ada")
-class MADA(ADA):
-    """M-ADA: ADA that rewards leaving the newest domain, and learns grown domains through a step on the source.
-
-    In each round a Wasserstein auto-encoder is trained from scratch on the newest domain (in the first round the
-    source), and `relaxation` times the change of an image's reconstruction is added to what the ascent climbs.
-    From then on a batch is split by `Batch.rows` into source and grown images for the meta step.
+class WassersteinAutoEncoder(nn.Module):
+    """3072-400-20-400-3072 with a sigmoid at the end, and a critic 20-128-1 of its codes, as in Qiao et al.
 
     Args:
-        penalty: on the distance to the original image in the semantic space.
-        relaxation: weight of the change of the reconstruction.
-        inner_lr: step size of the inner step on the source images.
-        rounds: how many domains are grown.
-        interval: steps between them.
-        growth: which images a round starts from, see `choose_rows`.
-        count: how many, under `volpi`.
-        ascent_steps: steps of the ascent.
-        ascent_lr: its step size.
-        ascent_batch: images climbed at a time; divides the step under `reduction="batch"`.
-        ascent_optimizer: `sgd` or `adam`.
-        distance: `mean` or `half`, see `Ascent`.
-        reduction: `batch` or `sample`, see `Ascent`.
-        clip: keep grown images in [0, 1].
-        quantize: keep them as uint8.
-        wae_epochs: of the auto-encoder's training.
+        hidden: width of encoder and decoder.
+        latent: length of a code.
+        critic_hidden: width of the critic.
 
     Example:
-        >>> MADA().ascent.steps, MADA().relaxation
-        (25, 2000.0)
+        >>> wae = WassersteinAutoEncoder()
+        >>> wae.reconstruct(flatten(torch.rand(2, 3, 224, 224))).shape
+        torch.Size([2, 3072])
     """
 
-    differentiates_twice = True
+    def __init__(self, *, hidden: int = 400, latent: int = 20, critic_hidden: int = 128) -> None:
+        super().__init__()
+        self.latent = latent
+        self.encoder = _two_layers(_PIXELS, hidden, latent)
+        self.decoder = _two_layers(latent, hidden, _PIXELS)
+        self.critic = _two_layers(latent, critic_hidden, 1)
+        self.reset(torch.Generator().manual_seed(0))
 
-    def __init__(
-        self,
-        *,
-        penalty: float = 1.0,
-        relaxation: float = 2000.0,
-        inner_lr: float = 1e-4,
-        rounds: int = 3,
-        interval: int = 100,
-        growth: Growth = "m_ada",
-        count: int = 10_000,
-        ascent_steps: int = 25,
-        ascent_lr: float = 1.0,
-        ascent_batch: int = 32,
-        ascent_optimizer: Optimizer = "sgd",
-        distance: Distance = "mean",
-        reduction: Reduction = "batch",
-        clip: bool = False,
-        quantize: bool = False,
-        wae_epochs: int = 20,
-    ) -> None:
-        super().__init__(
-            penalty=penalty,
-            rounds=rounds,
-            interval=interval,
-            growth=growth,
-            count=count,
-            ascent_steps=ascent_steps,
-            ascent_lr=ascent_lr,
-            ascent_batch=ascent_batch,
-            ascent_optimizer=ascent_optimizer,
-            distance=distance,
-            reduction=reduction,
-            clip=clip,
-            quantize=quantize,
-        )
-        self.relaxation, self.inner_lr, self.wae_epochs = relaxation, inner_lr, wae_epochs
-        self.wae = WassersteinAutoEncoder()
-        self.num_source = 0  # known from the first round on
-        self.newest = 0  # row at which the newest domain starts
+    def reset(self, generator: torch.Generator) -> None:
+        """Initialize all weights as `nn.Linear` does.
 
-    def loss(self, model: Classifier, batch: Batch) -> Tensor:
-        """Return the cross-entropy, from the first round on that of the meta step.
-
-        Raises:
-            InputError: images were grown, and the batch does not say which of its own they are.
+        Args:
+            generator: on the CPU, so that the weights do not depend on the device of the run.
         """
-        if not self.num_source:
-            return super().loss(model, batch)
-        if batch.rows is None:
-            raise InputError(
-                "m_ada cannot tell source from grown images: give the batch its rows=, as the pool has them"
-            )
-        is_source = batch.rows.to(batch.labels.device) < self.num_source
-        return meta_loss(model, batch, is_source, inner_lr=self.inner_lr, world=self.world)
-
-    def grow(self, model: Classifier, pool: Images, step: int) -> dict[str, float]:
-        """Train the auto-encoder on the newest domain, then append the next one; log its loss too.
-
-        A round that would start from no image, as later ones of a tiny source do, is left out.
-        """
-        rows = self.starting_rows(pool, step)
-        if not len(rows):
-            return {"grown": 0, "pool": len(pool), "change": 0.0}
-        like = next(model.parameters())
-        self.wae.to(device=like.device, dtype=like.dtype)
-        wae_loss = self._train_wae(pool, step)
-        newest = len(pool)
-        log = self.append_climbed(model, pool, rows, self._relax)
-        self.num_source, self.newest = pool.num_source, newest
-        return {**log, "wae_loss": wae_loss}
-
-    def _relax(self, images: Tensor, originals: Tensor) -> Tensor:
-        return self.relaxation * self.wae.change(images, originals)
-
-    def _train_wae(self, pool: Images, step: int) -> float:
-        rows = torch.arange(self.newest, len(pool)).split(_READ_ROWS)
-        pixels = torch.cat([flatten(pool.images(part)) for part in rows])
-        generator = self.generator(step, "m_ada.wae")
-        self.wae.reset(generator)
-        loss = fit(
-            self.wae,
-            pixels.to(next(self.wae.parameters())),
-            epochs=self.wae_epochs,
-            generator=generator,
-            after_epoch=partial(self.watch, 0.0),  # the ascent, which takes longer, is yet to come
-        )
-        # All processes train the same; where a GPU does not repeat its sums exactly, the first one's weights hold.
         with torch.no_grad():
-            for value in self.wae.parameters():
-                value.copy_(self.world.sum(value if self.world.rank == 0 else torch.zeros_like(value)))
-        return loss
+            for layer in self.modules():
+                if isinstance(layer, nn.Linear):
+                    bound = layer.in_features**-0.5
+                    for values in (layer.weight, layer.bias):
+                        values.copy_(bound * (2 * torch.rand(values.shape, generator=generator) - 1))
 
-    def modules(self) -> dict[str, nn.Module]:
-        """Return the auto-encoder with its critic."""
-        return {"wae": self.wae}
+    def reconstruct(self, pixels: Tensor) -> Tensor:
+        """Return the reconstruction, in (0, 1), of flattened images `(n, 3072)`."""
+        return torch.sigmoid(self.decoder(self.encoder(pixels)))
 
-    def state_dict(self) -> dict[str, Any]:
-        """Return where the domains lie, and the auto-encoder; its optimizers last no longer than a round."""
-        return {"num_source": self.num_source, "newest": self.newest, "wae": self.wae.state_dict()}
+    def change(self, images: Tensor, originals: Tensor) -> Tensor:
+        """Return the mean squared difference between the reconstructions of two batches, `(n,)`.
 
-    def load_state_dict(self, state: dict[str, Any]) -> None:
-        """Take up what `state_dict` returned."""
-        self.num_source, self.newest = state["num_source"], state["newest"]
-        self.wae.to(next(iter(state["wae"].values())).dtype).load_state_dict(state["wae"])
+        Never under autocast: between images that hardly differ, half precision would leave only rounding errors.
+        """
+        with torch.autocast(images.device.type, enabled=False):
+            return (self.reconstruct(flatten(images)) - self.reconstruct(flatten(originals))).square().mean(1)
+
+    def critic_loss(self, codes: Tensor, prior: Tensor) -> Tensor:
+        """Return the critic's loss: it separates draws of the prior from codes."""
+        density = _log_density(prior)
+        drawn, coded = self.critic(prior) + density, self.critic(codes) + density
+        return _logistic(drawn, 1.0) + _logistic(coded, 0.0)
+
+    def loss(self, pixels: Tensor, prior: Tensor, critic_weight: float) -> Tensor:
+        """Return the auto-encoder's loss: the reconstruction's, and that of codes that the critic tells from draws."""
+        codes = self.encoder(pixels)
+        reconstruction = F.binary_cross_entropy_with_logits(self.decoder(codes), pixels, reduction="sum")
+        return reconstruction + critic_weight * _logistic(self.critic(codes) + _log_density(prior), 1.0)
+
+
+def flatten(images: Tensor) -> Tensor:
+    """Return images as rows of 3,072 values; those of another size than 32x32 are averaged over areas first.
+
+    Example:
+        >>> flatten(torch.ones(2, 3, 222, 224)).shape
+        torch.Size([2, 3072])
+    """
+    height, width = images.shape[2:]
+    if (height, width) != (_IMAGE_SIZE, _IMAGE_SIZE):
+        # As two products: on a GPU the gradient of adaptive pooling differs from run to run.
+        with torch.autocast(images.device.type, enabled=False):
+            images = _averaging(height).to(images) @ images @ _averaging(width).to(images).T
+    return images.flatten(1)
+
+
+def fit(
+    wae: WassersteinAutoEncoder,
+    pixels: Tensor,
+    *,
+    epochs: int,
+    generator: torch.Generator,
+    lr: float = 1e-3,
+    batch_size: int = 32,
+    critic_weight: float = 100.0,
+    after_epoch: Callable[[], object] = bool,
+) -> float:
+    """Train an auto-encoder and its critic in turn, one step of each per batch; return the last epoch's mean loss.
+
+    Args:
+        wae: the networks, trained in place.
+        pixels: flattened images `(n, 3072)`; values outside [0, 1], which the cross-entropy cannot reach, are clamped.
+        epochs: over all of them.
+        generator: of the order and of the prior's draws, on the CPU.
+        lr: of the two Adams, which are created here: each training starts without momentum.
+        batch_size: a short last batch is left out, unless it is the only one.
+        critic_weight: of the critic's part in the auto-encoder's loss, and of the critic's own.
+        after_epoch: called after each epoch.
+
+    Example:
+        >>> wae, pixels = WassersteinAutoEncoder(hidden=8), torch.zeros(4, 3072)
+        >>> before = fit(wae, pixels, epochs=1, generator=torch.Generator())
+        >>> fit(wae, pixels, epochs=9, generator=torch.Generator()) < before
+        True
+    """
+    pixels = pixels.detach().clamp(0, 1)
+    auto_encoder = torch.optim.Adam([*wae.encoder.parameters(), *wae.decoder.parameters()], lr=lr)
+    critic = torch.optim.Adam(wae.critic.parameters(), lr=lr)
+    total = torch.zeros((), dtype=pixels.dtype, device=pixels.device)
+    batches = max(1, len(pixels) // batch_size)
+    # Autocast would keep its casts of the first weights for the whole training.
+    with torch.enable_grad(), torch.autocast(pixels.device.type, enabled=False):
+        for _ in range(epochs):
+            total.zero_()
+            order = torch.randperm(len(pixels), generator=generator).to(pixels.device)
+            for rows in order.split(batch_size)[:batches]:
+                batch = pixels[rows]
+                prior = torch.randn(len(rows), wae.latent, generator=generator).to(pixels)
+                with torch.no_grad():
+                    codes = wae.encoder(batch)
+                _update(critic, critic_weight * wae.critic_loss(codes, prior))
+                loss = wae.loss(batch, prior, critic_weight)
+                _update(auto_encoder, loss)
+                total += loss.detach() / len(rows)
+            after_epoch()
+    wae.zero_grad()
+    return total.item() / batches
+
+
+def _update(optimizer: torch.optim.Optimizer, loss: Tensor) -> None:
+    optimizer.zero_grad()
+    loss.backward()
+    optimizer.step()
+
+
+def _two_layers(inputs: int, hidden: int, outputs: int) -> nn.Sequential:
+    # torch's own initialization would draw from the global generator.
+    first = nn.utils.skip_init(nn.Linear, inputs, hidden)
+    return nn.Sequential(first, nn.ReLU(), nn.utils.skip_init(nn.Linear, hidden, outputs))
+
+
+@lru_cache(maxsize=4)  # the ascent asks for the same two at every step
+def _averaging(size: int) -> Tensor:
+    """Return the matrix `(32, size)` that averages an axis over areas."""
+    return F.adaptive_avg_pool1d(torch.eye(size, dtype=torch.float64)[None], _IMAGE_SIZE)[0].T
+
+
+def _log_density(prior: Tensor) -> Tensor:
+    log_two_pi = 1.8378770664093453
+    return -(prior.square() + log_two_pi).sum(1, keepdim=True) / 2
+
+
+def _logistic(logits: Tensor, target: float) -> Tensor:
+    return F.binary_cross_entropy_with_logits(logits, torch.full_like(logits, target))

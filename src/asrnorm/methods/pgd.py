@@ -3,6 +3,8 @@
 Madry et al., *Towards Deep Learning Models Resistant to Adversarial Attacks*, ICLR 2018.
 """
 
+from dataclasses import dataclass
+
 import torch
 import torch.nn.functional as F
 from torch import Tensor
@@ -15,6 +17,7 @@ from asrnorm.models import Classifier
 
 
 @METHODS.register("pgd")
+@dataclass(kw_only=True, eq=False)
 class PGD(Method):
     """PGD: adversarial training, each batch replaced by the last images of an attack on it.
 
@@ -25,7 +28,7 @@ class PGD(Method):
         random_start: start at a point drawn uniformly from the ball.
 
     Raises:
-        InputError: a negative size.
+        InputError: a negative number.
 
     Example:
         >>> round(255 * PGD().epsilon)
@@ -33,27 +36,21 @@ class PGD(Method):
     """
 
     capturable = True
-
     unit_range = True
 
-    def __init__(
-        self,
-        *,
-        epsilon: float = 8 / 255,
-        ascent_steps: int = 10,
-        ascent_lr: float = 2 / 255,
-        random_start: bool = True,
-    ) -> None:
-        super().__init__()
-        if min(epsilon, ascent_lr, ascent_steps) < 0:
-            given = f"epsilon={epsilon:g}, ascent_lr={ascent_lr:g}, ascent_steps={ascent_steps}"
-            raise InputError(f"pgd: nothing may be negative, got {given}")
-        self.epsilon, self.ascent_steps, self.ascent_lr = epsilon, ascent_steps, ascent_lr
-        self.random_start = random_start
+    epsilon: float = 8 / 255
+    ascent_steps: int = 10
+    ascent_lr: float = 2 / 255
+    random_start: bool = True
+
+    def __post_init__(self) -> None:
+        for name in ("epsilon", "ascent_lr", "ascent_steps"):
+            if getattr(self, name) < 0:
+                raise InputError(f"pgd: {name} must be at least 0, not {getattr(self, name):g}")
 
     def loss(self, model: Classifier, batch: Batch) -> Tensor:
         """Return the mean cross-entropy of the attacked images; the originals are not trained on."""
-        found = perturb(
+        attacked = perturb(
             model,
             batch.images,
             batch.labels,
@@ -64,7 +61,11 @@ class PGD(Method):
             noise=self._noise(batch) if self.random_start else None,
             keep_worst=False,
         )
-        return F.cross_entropy(model(found), batch.labels)
+        return F.cross_entropy(model(attacked), batch.labels)
+
+    def draw(self, step: int, size: int) -> dict[str, Tensor]:  # noqa: ARG002
+        """Return the key of the random start."""
+        return {"key": draw_key(self._generator(step))} if self.random_start else {}
 
     def _noise(self, batch: Batch) -> Tensor:
         images = batch.images
@@ -73,10 +74,6 @@ class PGD(Method):
             return batch.own(torch.rand(shape, generator=self._generator(batch.step), dtype=images.dtype))
         start = batch.offset * images[0].numel()
         return uniform_noise(self.drawn(batch)["key"], images.shape, start=start, dtype=images.dtype)
-
-    def draw(self, step: int, size: int) -> dict[str, Tensor]:  # noqa: ARG002
-        """Return the key of the random start."""
-        return {"key": draw_key(self._generator(step))} if self.random_start else {}
 
     def _generator(self, step: int) -> torch.Generator:
         return self.generator(step, "pgd.start")

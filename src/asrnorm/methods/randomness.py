@@ -1,10 +1,4 @@
-"""Random numbers that a key fixes: the same after a resume, on every process, whatever else was drawn.
-
-Uniform numbers that are a function of a key and a place: drawn on the device, the same in a captured step.
-
-A generator keeps its state on the host, which a CUDA graph does not see. SplitMix64 (Steele, Lea and Flood, 2014)
-needs no state: the number at a place is a hash of the place and the key.
-"""
+"""Random numbers fixed by a key: the same after a resume and on every process, whatever else was drawn."""
 
 import hashlib
 import math
@@ -20,7 +14,7 @@ def keyed_generator(*key: int | str, device: torch.device | str = "cpu") -> torc
     """Return a generator whose stream is fixed by the key.
 
     Args:
-        *key: names and whole numbers; 7 is the same of Python, NumPy and PyTorch.
+        *key: names and whole numbers; a 7 from Python, NumPy and PyTorch is the same.
         device: of the generator.
 
     Raises:
@@ -37,7 +31,7 @@ def keyed_generator(*key: int | str, device: torch.device | str = "cpu") -> torc
 
 
 def draw_key(generator: torch.Generator) -> Tensor:
-    """Return a number that stands for a generator, to draw on the device with.
+    """Return the seed of a generator as a tensor: the key for `uniform_noise`.
 
     Example:
         >>> draw_key(torch.Generator().manual_seed(7))
@@ -46,6 +40,7 @@ def draw_key(generator: torch.Generator) -> Tensor:
     return torch.tensor(generator.initial_seed())
 
 
+# SplitMix64 (Steele, Lea and Flood, 2014) as signed 64-bit integers.
 _GOLDEN = 0x9E3779B97F4A7C15 - (1 << 64)
 _FIRST = 0xBF58476D1CE4E5B9 - (1 << 64)
 _SECOND = 0x94D049BB133111EB - (1 << 64)
@@ -53,12 +48,15 @@ _WORD = 64
 
 
 def uniform_noise(key: Tensor, shape: Sequence[int], *, start: int = 0, dtype: torch.dtype = torch.float32) -> Tensor:
-    """Return numbers in [0, 1) on the device of the key; nothing is read from it.
+    """Return numbers in [0, 1) on the device of the key, without reading the key on the host.
+
+    A generator keeps its state on the host, where a CUDA graph does not see it. SplitMix64 has no state: each number is
+    a hash of the key and of its index in the stream.
 
     Args:
         key: int64, one element.
         shape: of the result.
-        start: place of the first number in the stream of the key.
+        start: index of the first number in the stream of the key.
         dtype: float32 or float64, of which all bits are drawn.
 
     Example:
@@ -66,8 +64,8 @@ def uniform_noise(key: Tensor, shape: Sequence[int], *, start: int = 0, dtype: t
         >>> bool((whole[2:] == uniform_noise(torch.tensor(7), (2, 3), start=6)).all())
         True
     """
-    place = torch.arange(start + 1, start + 1 + math.prod(shape), device=key.device)
-    x = place.mul_(_GOLDEN).add_(key.view(()))
+    index = torch.arange(start + 1, start + 1 + math.prod(shape), device=key.device)
+    x = index.mul_(_GOLDEN).add_(key.view(()))
     x = (x ^ _shift(x, 30)).mul_(_FIRST)
     x = (x ^ _shift(x, 27)).mul_(_SECOND)
     x = x ^ _shift(x, 31)
@@ -76,5 +74,5 @@ def uniform_noise(key: Tensor, shape: Sequence[int], *, start: int = 0, dtype: t
 
 
 def _shift(x: Tensor, count: int) -> Tensor:
-    """Shift to the right with zeros from the left; torch's `>>` brings the sign."""
+    """Shift right and fill with zeros; torch's `>>` fills with the sign bit."""
     return (x >> count).bitwise_and_((1 << (_WORD - count)) - 1)

@@ -1,24 +1,29 @@
-"""Random data augmentation over RSDA's transformation set, without a search (Volpi and Murino, ICCV 2019).
+"""RDA, RSDA and ESDA: transformation tuples that are random, or found by random or evolutionary search.
 
-Random search data augmentation (Volpi and Murino, ICCV 2019, algorithms 1 and 3).
-
-Evolution search data augmentation (Volpi and Murino, ICCV 2019, algorithms 2 and 3).
+Volpi and Murino, *Addressing Model Vulnerability to Distributional Shifts over Image Transformation Sets*, ICCV 2019,
+algorithms 1 and 2.
 """
 
-from typing import Literal
+from dataclasses import dataclass
 
 import torch
 from torch import Tensor
 
 from asrnorm.core.errors import InputError
 from asrnorm.data.augment import draw_tuples
-from asrnorm.methods.base import METHODS, Batch, Method
-from asrnorm.methods.transformations import CountWrong, Found, TransformationPool, require_positive, transform, worst_of
-from asrnorm.models import Classifier
+from asrnorm.methods.base import METHODS
+from asrnorm.methods.transformations import (
+    CountWrong,
+    Found,
+    TransformationPool,
+    TransformedBatches,
+    require_positive,
+)
 
 
 @METHODS.register("rda")
-class RDA(Method):
+@dataclass(kw_only=True, eq=False)
+class RDA(TransformedBatches):
     """RDA: every batch under a fresh random tuple of transformations.
 
     Args:
@@ -29,19 +34,10 @@ class RDA(Method):
         False
     """
 
-    capturable = True
+    tuple_length: int = 3
 
-    unit_range = True
-
-    def __init__(self, *, tuple_length: int = 3) -> None:
-        super().__init__()
-        require_positive("RDA", {"tuple_length": tuple_length})
-        self.tuple_length = tuple_length
-
-    def loss(self, model: Classifier, batch: Batch) -> Tensor:
-        """Return the cross-entropy of the batch under a tuple drawn for it."""
-        drawn = self.drawn(batch)
-        return super().loss(model, batch._replace(images=transform(batch.images, drawn["ops"], drawn["levels"])))
+    def __post_init__(self) -> None:
+        require_positive(self, "tuple_length")
 
     def draw(self, step: int, size: int) -> dict[str, Tensor]:  # noqa: ARG002
         """Return the tuple of a step."""
@@ -50,16 +46,14 @@ class RDA(Method):
 
 
 @METHODS.register("rsda")
+@dataclass(kw_only=True, eq=False)
 class RSDA(TransformationPool):
     """RSDA: batches under tuples of transformations, the worst of many random ones added at intervals.
 
     Args:
-        interval: steps between searches; 10,000 in the authors' released run, 1,000 in the ASR-Norm paper.
         candidates: tuples that a search tries.
-        tuple_length: operations in a tuple.
-        search_images: source images that a tuple is judged by, the same in every search.
-        search_batch: images the model sees at a time in a search.
-        search_rows: which images: the `first` ones, as published, or `even`ly spaced ones, for sets sorted by class.
+
+    The other options are those of `TransformationPool`.
 
     Example:
         >>> method = RSDA(interval=500)
@@ -67,29 +61,15 @@ class RSDA(TransformationPool):
         [500, 1000, 1500]
     """
 
-    def __init__(
-        self,
-        *,
-        interval: int = 10_000,
-        candidates: int = 100,
-        tuple_length: int = 3,
-        search_images: int = 1000,
-        search_batch: int = 500,
-        search_rows: Literal["first", "even"] = "first",
-    ) -> None:
-        super().__init__(
-            interval=interval,
-            tuple_length=tuple_length,
-            search_images=search_images,
-            search_batch=search_batch,
-            search_rows=search_rows,
-        )
-        require_positive("RSDA", {"candidates": candidates})
-        self.candidates = candidates
+    candidates: int = 100
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        require_positive(self, "candidates")
 
     @property
     def num_candidates(self) -> int:
-        """Tuples that a search judges."""
+        """Number of tuples that a search judges."""
         return self.candidates
 
     def search(self, count_wrong: CountWrong, step: int) -> Found:
@@ -99,18 +79,16 @@ class RSDA(TransformationPool):
 
 
 @METHODS.register("esda")
+@dataclass(kw_only=True, eq=False)
 class ESDA(TransformationPool):
     """ESDA: as RSDA, with a genetic algorithm in place of the random search.
 
     Args:
-        interval: steps between searches.
         population: tuples in a generation, an even number.
         generations: generations bred after the first, random one.
-        mutation: chance of each gene, an operation with its level, to be drawn anew.
-        tuple_length: operations in a tuple.
-        search_images: source images that a tuple is judged by, the same in every search.
-        search_batch: images the model sees at a time in a search.
-        search_rows: which images: the `first` ones, as published, or `even`ly spaced ones, for sets sorted by class.
+        mutation: chance of each gene, an operation with its level, to be drawn again.
+
+    The other options are those of `TransformationPool`.
 
     Example:
         >>> method = ESDA(generations=30)
@@ -119,38 +97,22 @@ class ESDA(TransformationPool):
         ([6, 6, 6], 3)
     """
 
-    def __init__(
-        self,
-        *,
-        interval: int = 10_000,
-        population: int = 10,
-        generations: int = 10,
-        mutation: float = 0.1,
-        tuple_length: int = 3,
-        search_images: int = 1000,
-        search_batch: int = 500,
-        search_rows: Literal["first", "even"] = "first",
-    ) -> None:
-        super().__init__(
-            interval=interval,
-            tuple_length=tuple_length,
-            search_images=search_images,
-            search_batch=search_batch,
-            search_rows=search_rows,
-        )
-        require_positive("ESDA", {"population": population})
-        if population % 2 or generations < 0 or not 0 <= mutation <= 1:
+    population: int = 10
+    generations: int = 10
+    mutation: float = 0.1
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        require_positive(self, "population")
+        if self.population % 2 or self.generations < 0 or not 0 <= self.mutation <= 1:
             raise InputError(
                 "ESDA: population must be even, generations at least 0 and mutation in 0..1, "
-                f"not {population}, {generations} and {mutation}"
+                f"not {self.population}, {self.generations} and {self.mutation}"
             )
-        self.population = population
-        self.generations = generations
-        self.mutation = mutation
 
     @property
     def num_candidates(self) -> int:
-        """Tuples that a search judges, in all generations together."""
+        """Number of tuples that a search judges, in all generations together."""
         return self.population * (self.generations + 1)
 
     def search(self, count_wrong: CountWrong, step: int) -> Found:
@@ -166,6 +128,12 @@ class ESDA(TransformationPool):
         return worst
 
 
+def worst_of(ops: Tensor, levels: Tensor, wrong: Tensor) -> Found:
+    """Return the tuple under which the model misses most images, the first of equals."""
+    index = int(wrong.argmax())
+    return Found(ops[index], levels[index], int(wrong[index]))
+
+
 def breed(
     ops: Tensor, levels: Tensor, wrong: Tensor, mutation: float, generator: torch.Generator
 ) -> tuple[Tensor, Tensor]:
@@ -177,9 +145,9 @@ def breed(
     Args:
         ops: tuples of this generation, `(population, length)`.
         levels: likewise.
-        wrong: images that each of them makes the model miss.
-        mutation: chance of each gene to be drawn anew.
-        generator: where the randomness comes from.
+        wrong: number of images that the model misses under each.
+        mutation: chance of each gene to be drawn again.
+        generator: of all draws.
 
     Example:
         >>> ops, levels = torch.tensor([[0, 1], [2, 3]]), torch.zeros(2, 2, dtype=torch.int64)
@@ -188,7 +156,7 @@ def breed(
         [[2, 3], [2, 3]]
     """
     population, length = ops.shape
-    # Where the model misses nothing, all are equally fit.
+    # If the model misses nothing, all are equally fit.
     fitness = wrong.double() if bool(wrong.any()) else torch.ones(population, dtype=torch.float64)
     first, second = torch.multinomial(fitness, population, replacement=True, generator=generator).view(2, -1)
     cut = torch.randint(length, (population // 2, 1), generator=generator)

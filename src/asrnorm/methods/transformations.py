@@ -1,16 +1,13 @@
-"""RSDA's tuples on images in [0, 1]: they are defined on bytes, so bytes is what they are applied to.
-
-A search for the worst tuple, captured: the tuples are data, and one graph judges them all.
-
-Training on a pool of transformation tuples that a search enlarges with the worst it can find.
+"""Training on tuples of image transformations, and a pool of tuples that a search extends by the worst it can find.
 
 Volpi and Murino, *Addressing Model Vulnerability to Distributional Shifts over Image Transformation Sets*, ICCV 2019,
-algorithm 3. The two searches are `rsda.py` (random) and `esda.py` (evolution).
+algorithm 3. The searches are in `rsda.py`.
 """
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable
-from functools import lru_cache, partial
+from dataclasses import dataclass
+from functools import partial
 from typing import Any, Literal, NamedTuple
 
 import torch
@@ -20,19 +17,155 @@ from asrnorm.core.cuda_graph import capture
 from asrnorm.core.errors import InputError
 from asrnorm.data.augment import IDENTITY, apply_tuple
 from asrnorm.data.augment.backend import find_fused
+from asrnorm.data.augment.base import byte_values, to_bytes, to_float
 from asrnorm.data.augment.rsda import level_values
 from asrnorm.methods.base import Batch, Images, Method
 from asrnorm.methods.frozen_eval import evaluating
 from asrnorm.models import Classifier
 
+CountWrong = Callable[[Tensor, Tensor], Tensor]
+"""Takes tuples, `ops` and `levels` of `(count, length)`; returns how many images the model misses under each."""
+
+
+class Found(NamedTuple):
+    """What a search returns: one tuple, `(length,)` each, and the number of images that the model misses under it."""
+
+    ops: Tensor
+    levels: Tensor
+    wrong: int
+
+
+class TransformedBatches(Method):
+    """Trains on every batch under one tuple of transformations: the `ops` and `levels` that `draw` returns."""
+
+    capturable = True
+    unit_range = True
+
+    def loss(self, model: Classifier, batch: Batch) -> Tensor:
+        """Return the cross-entropy of the batch under the tuple of its step."""
+        drawn = self.drawn(batch)
+        return super().loss(model, batch._replace(images=transform(batch.images, drawn["ops"], drawn["levels"])))
+
+
+@dataclass(kw_only=True, eq=False)
+class TransformationPool(TransformedBatches, ABC):
+    """A growing pool of tuples, one drawn for each batch; subclasses decide how new ones are searched for.
+
+    The pool starts with the identity. Each step draws one entry uniformly and applies it to the whole batch; every
+    `interval` steps a search appends the worst tuple it found. Entries are never removed, and may repeat.
+
+    Args:
+        interval: steps between searches; 10,000 in the authors' released run, 1,000 in the ASR-Norm paper.
+        tuple_length: operations in a tuple.
+        search_images: source images by which a tuple is judged, the same in every search.
+        search_batch: images the model sees at a time in a search.
+        search_rows: which images: the `first` ones, as published, or `even`ly spaced ones, for sets sorted by class.
+
+    Raises:
+        InputError: a number below one, or another word.
+    """
+
+    checkpoint_after_grow = False  # on a GPU a search of Digits takes a tenth of a second, as a checkpoint does
+
+    interval: int = 10_000
+    tuple_length: int = 3
+    search_images: int = 1000
+    search_batch: int = 500
+    search_rows: Literal["first", "even"] = "first"
+
+    def __post_init__(self) -> None:
+        require_positive(self, "interval", "tuple_length", "search_images", "search_batch")
+        if self.search_rows not in ("first", "even"):
+            raise InputError(f"{type(self).__name__}: search_rows must be 'first' or 'even', not {self.search_rows!r}")
+        # On the CPU, where a step draws one of them, and `apply_tuple` reads it and runs only the operations in it.
+        self.ops = torch.full((1, self.tuple_length), IDENTITY)
+        self.levels = torch.zeros((1, self.tuple_length), dtype=torch.int64)
+        self._search_graph: SearchGraph | None = None
+        self._num_judged = 0  # tuples in the current search, by this process
+
+    def draw(self, step: int, size: int) -> dict[str, Tensor]:  # noqa: ARG002
+        """Return the pool's entry for a step."""
+        entry = int(torch.randint(len(self.ops), (), generator=self.generator(step, "pool entry")))
+        return {"ops": self.ops[entry], "levels": self.levels[entry]}
+
+    def is_growing(self, step: int) -> bool:
+        """Tell whether a search is due: after every `interval` updates."""
+        return step > 0 and step % self.interval == 0
+
+    def grow(self, model: Classifier, pool: Images, step: int) -> dict[str, float]:
+        """Search for the worst tuple and append it to the entries; the images stay as they are."""
+        images, labels = self._search_set(pool)
+        self._num_judged = 0
+        with evaluating(model), torch.no_grad():
+            found = self.search(partial(self._count_wrong, model, images, labels), step)
+        self.ops = torch.cat([self.ops, found.ops[None]])
+        self.levels = torch.cat([self.levels, found.levels[None]])
+        return {"search_accuracy": (len(labels) - found.wrong) / len(labels), "tuples": float(len(self.ops))}
+
+    @property
+    @abstractmethod
+    def num_candidates(self) -> int:
+        """Number of tuples that a search judges."""
+
+    @abstractmethod
+    def search(self, count_wrong: CountWrong, step: int) -> Found:
+        """Return the worst tuple found; of equally bad ones the first."""
+
+    def state_dict(self) -> dict[str, Any]:
+        """Return the entries of the pool."""
+        return {"ops": self.ops, "levels": self.levels}
+
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        """Restore the entries of the pool."""
+        self.ops, self.levels = state["ops"].cpu(), state["levels"].cpu()
+
+    def _search_set(self, pool: Images) -> tuple[Tensor, Tensor]:
+        """The images to judge by, as bytes: a thousand of 224x224 in float would fill 600 MB."""
+        count = min(self.search_images, pool.num_source)
+        rows = torch.arange(count)
+        if self.search_rows == "even":
+            rows = rows * pool.num_source // count
+        images = torch.cat([to_bytes(pool.images(part)) for part in rows.split(self.search_batch)])
+        return images, pool.labels[rows.to(pool.labels.device)]
+
+    def _count_wrong(self, model: Classifier, images: Tensor, labels: Tensor, ops: Tensor, levels: Tensor) -> Tensor:
+        # Processes share the tuples, not the images: the batches are then those of a single process, which matters to
+        # norms that use batch statistics in evaluation mode.
+        own = self.world.share(len(ops))
+        if self.capture and own.stop - own.start > 1:
+            graph = self._captured(model, images, labels, len(ops))
+            if graph.is_captured:
+                found = graph.count_wrong(ops[own], levels[own]).to(images.device)
+                self._report(len(found))
+                return self.world.gather(found).cpu()
+        wrong = torch.zeros(own.stop - own.start, dtype=torch.int64, device=images.device)
+        for index, (op, level) in enumerate(zip(ops[own], levels[own], strict=True)):
+            wrong[index] = count_wrong_under(model, images, labels, op, level, self.search_batch)
+            self._report(1)
+        return self.world.gather(wrong).cpu()
+
+    def _report(self, count: int) -> None:
+        self._num_judged += count
+        self.on_progress(min(1.0, self._num_judged * self.world.size / self.num_candidates))
+
+    def _captured(self, model: Classifier, images: Tensor, labels: Tensor, most: int) -> "SearchGraph":
+        """The search as a graph; its images stay the same from search to search, its model is trained in place."""
+        if self._search_graph is None or self._search_graph.model is not model:
+            self._search_graph = SearchGraph(
+                model, images, labels, batch=self.search_batch, length=self.tuple_length, most=most
+            )
+        return self._search_graph
+
 
 def transform(images: Tensor, ops: Tensor, levels: Tensor) -> Tensor:
-    """Apply one tuple to all images; one of identities alone, read on the CPU, returns them as they are.
+    """Apply one tuple to all images; if it is on the CPU and all identities, return the images themselves.
+
+    Tuples are defined on bytes, so the images are rounded to bytes first.
 
     Args:
         images: float `(n, 3, h, w)` in [0, 1]; bytes over 255, as source images are, come back as those bytes exactly.
-        ops: operation indices `(k,)`, on the CPU, or on the images' device, where they are not read and one kernel
-            does it all if it can.
+        ops: operation indices `(k,)`, on the CPU, or on the images' device, where the host does not read them and one
+            kernel does it all if it can.
         levels: indices into their grids, likewise.
 
     Returns:
@@ -48,35 +181,8 @@ def transform(images: Tensor, ops: Tensor, levels: Tensor) -> Tensor:
             return images
     elif images.dtype == torch.float32 and (fused := find_fused(images)) is not None:
         values = level_values(images.device, images.shape[2] * images.shape[3])
-        return fused(images.detach(), ops, levels, values, _units(images.device))
-    return to_unit(apply_tuple(to_bytes(images), ops, levels), images.dtype)
-
-
-def to_bytes(images: Tensor) -> Tensor:
-    """Return images in [0, 1] as uint8, rounded, what lies outside clipped.
-
-    Example:
-        >>> to_bytes(torch.tensor([-0.1, 0.5, 1.0])).tolist()
-        [0, 128, 255]
-    """
-    wide = torch.promote_types(images.dtype, torch.float32)  # in bfloat16 the product could round to another byte
-    return (images.detach().to(wide) * 255).round_().clamp_(0, 255).to(torch.uint8)
-
-
-def to_unit(images: Tensor, dtype: torch.dtype) -> Tensor:
-    """Return uint8 images over 255.
-
-    Example:
-        >>> to_unit(torch.tensor([0, 255], dtype=torch.uint8), torch.float64).tolist()
-        [0.0, 1.0]
-    """
-    return (images.to(torch.promote_types(dtype, torch.float32)) / 255).to(dtype)
-
-
-@lru_cache(maxsize=8)
-def _units(device: torch.device) -> Tensor:
-    """Every byte over 255, divided where and as `to_unit` divides."""
-    return to_unit(torch.arange(256, device=device).to(torch.uint8), torch.float32)
+        return fused(images.detach(), ops, levels, values, byte_values(images.device))
+    return to_float(apply_tuple(to_bytes(images), ops, levels), images.dtype)
 
 
 def count_wrong_under(
@@ -85,23 +191,23 @@ def count_wrong_under(
     """Return how many of the images the model misses under one tuple, a scalar on their device.
 
     Args:
-        model: as evaluation sees it.
+        model: in evaluation mode.
         images: uint8 `(n, 3, h, w)`.
         labels: int64 `(n,)`.
-        ops: of the tuple, `(k,)`; on the CPU they are read.
+        ops: of the tuple, `(k,)`; read by the host if on the CPU.
         levels: likewise.
         batch: images the model sees at a time.
     """
     wrong = torch.zeros((), dtype=torch.int64, device=images.device)
     dtype = next(model.parameters()).dtype
     for part, own in zip(images.split(batch), labels.split(batch), strict=True):
-        predicted = model(to_unit(apply_tuple(part, ops, levels), dtype)).argmax(1)
+        predicted = model(to_float(apply_tuple(part, ops, levels), dtype)).argmax(1)
         wrong += (predicted != own).sum()
     return wrong
 
 
 class SearchGraph:
-    """Judges tuples on fixed images by one replay each; the answers are waited for once.
+    """A search as a CUDA graph: tuples are data, so that one graph, replayed per tuple, judges them all.
 
     Args:
         model: its weights may change between searches, in place.
@@ -121,11 +227,11 @@ class SearchGraph:
 
     @property
     def is_captured(self) -> bool:
-        """Tell whether there is a graph; where there is none, the log has said why."""
+        """Tell whether the capture succeeded; if not, the log says why."""
         return self._graph is not None
 
     def count_wrong(self, ops: Tensor, levels: Tensor) -> Tensor:
-        """Return how many images each tuple makes the model miss, int64 on the CPU.
+        """Return how many images the model misses under each tuple, int64 on the CPU; waits for the device once.
 
         Args:
             ops: `(count, length)` on the CPU.
@@ -148,154 +254,8 @@ class SearchGraph:
         self._index += 1
 
 
-CountWrong = Callable[[Tensor, Tensor], Tensor]
-"""Takes tuples, `ops` and `levels` of `(count, length)`; returns how many images each makes the model miss."""
-
-
-class Found(NamedTuple):
-    """What a search returns: one tuple, `(length,)` each, and how many of the images it makes the model miss."""
-
-    ops: Tensor
-    levels: Tensor
-    wrong: int
-
-
-class TransformationPool(Method, ABC):
-    """A growing pool of tuples, one drawn for each batch; the subclass decides how new ones are searched for.
-
-    The pool starts with the identity. Each step draws one entry uniformly and applies it to the whole batch; every
-    `interval` steps a search appends the worst tuple it met. Entries are never removed, and may repeat.
-
-    Args:
-        interval: steps between searches.
-        tuple_length: operations in a tuple.
-        search_images: source images that a tuple is judged by, the same in every search.
-        search_batch: images the model sees at a time in a search.
-        search_rows: which images: the `first` ones, as published, or `even`ly spaced ones, for sets sorted by class.
-    """
-
-    capturable = True
-    keeps_growth = False  # on a GPU a search of Digits takes a tenth of a second, as a checkpoint does
-    _search_graph: SearchGraph | None = None
-    _num_judged: int = 0  # in the search of the moment, by this process
-
-    unit_range = True
-
-    def __init__(
-        self,
-        *,
-        interval: int,
-        tuple_length: int,
-        search_images: int,
-        search_batch: int,
-        search_rows: Literal["first", "even"],
-    ) -> None:
-        super().__init__()
-        counts = {
-            "interval": interval,
-            "tuple_length": tuple_length,
-            "search_images": search_images,
-            "search_batch": search_batch,
-        }
-        require_positive(type(self).__name__, counts)
-        if search_rows not in ("first", "even"):
-            raise InputError(f"{type(self).__name__}: search_rows must be 'first' or 'even', not {search_rows!r}")
-        self.interval = interval
-        self.tuple_length = tuple_length
-        self.search_images = search_images
-        self.search_batch = search_batch
-        self.search_rows = search_rows
-        # On the CPU, where a step draws one of them, and `apply_tuple` reads it and runs only what occurs in it.
-        self.ops = torch.full((1, tuple_length), IDENTITY)
-        self.levels = torch.zeros((1, tuple_length), dtype=torch.int64)
-
-    def loss(self, model: Classifier, batch: Batch) -> Tensor:
-        """Return the cross-entropy of the batch under one entry of the pool."""
-        drawn = self.drawn(batch)
-        return super().loss(model, batch._replace(images=transform(batch.images, drawn["ops"], drawn["levels"])))
-
-    def draw(self, step: int, size: int) -> dict[str, Tensor]:  # noqa: ARG002
-        """Return the entry of a step."""
-        entry = int(torch.randint(len(self.ops), (), generator=self.generator(step, "pool entry")))
-        return {"ops": self.ops[entry], "levels": self.levels[entry]}
-
-    def is_growing(self, step: int) -> bool:
-        """Tell whether a search is due: after every `interval` updates."""
-        return step > 0 and step % self.interval == 0
-
-    def grow(self, model: Classifier, pool: Images, step: int) -> dict[str, float]:
-        """Search for the worst tuple and append it to the entries; the images stay as they are."""
-        images, labels = self._search_set(pool)
-        self._num_judged = 0
-        with evaluating(model), torch.no_grad():
-            found = self.search(partial(self._count_wrong, model, images, labels), step)
-        self.ops = torch.cat([self.ops, found.ops[None]])
-        self.levels = torch.cat([self.levels, found.levels[None]])
-        return {"search_accuracy": (len(labels) - found.wrong) / len(labels), "tuples": float(len(self.ops))}
-
-    @property
-    @abstractmethod
-    def num_candidates(self) -> int:
-        """Tuples that a search judges."""
-
-    @abstractmethod
-    def search(self, count_wrong: CountWrong, step: int) -> Found:
-        """Return the worst tuple met; of equally bad ones the first."""
-
-    def state_dict(self) -> dict[str, Any]:
-        """Return the entries of the pool."""
-        return {"ops": self.ops, "levels": self.levels}
-
-    def load_state_dict(self, state: dict[str, Any]) -> None:
-        """Take up the entries of a pool."""
-        self.ops, self.levels = state["ops"].cpu(), state["levels"].cpu()
-
-    def _search_set(self, pool: Images) -> tuple[Tensor, Tensor]:
-        """The images to judge by, as bytes: a thousand of 224x224 in float would fill 600 MB."""
-        count = min(self.search_images, pool.num_source)
-        rows = torch.arange(count)
-        if self.search_rows == "even":
-            rows = rows * pool.num_source // count
-        images = torch.cat([to_bytes(pool.images(part)) for part in rows.split(self.search_batch)])
-        return images, pool.labels[rows.to(pool.labels.device)]
-
-    def _count_wrong(self, model: Classifier, images: Tensor, labels: Tensor, ops: Tensor, levels: Tensor) -> Tensor:
-        # Processes share the tuples, not the images: the batches are then those of a single process, which matters to
-        # norms that look at the batch in evaluation.
-        own = self.world.share(len(ops))
-        if self.capture and own.stop - own.start > 1:
-            graph = self._captured(model, images, labels, len(ops))
-            if graph.is_captured:
-                found = graph.count_wrong(ops[own], levels[own]).to(images.device)
-                self._note_judged(len(found))
-                return self.world.gather(found).cpu()
-        wrong = torch.zeros(own.stop - own.start, dtype=torch.int64, device=images.device)
-        for index, (op, level) in enumerate(zip(ops[own], levels[own], strict=True)):
-            wrong[index] = count_wrong_under(model, images, labels, op, level, self.search_batch)
-            self._note_judged(1)
-        return self.world.gather(wrong).cpu()
-
-    def _note_judged(self, count: int) -> None:
-        self._num_judged += count
-        self.watch(min(1.0, self._num_judged * self.world.size / self.num_candidates))
-
-    def _captured(self, model: Classifier, images: Tensor, labels: Tensor, most: int) -> SearchGraph:
-        """The search as a graph; its images stay the same from search to search, its model is trained in place."""
-        if self._search_graph is None or self._search_graph.model is not model:
-            self._search_graph = SearchGraph(
-                model, images, labels, batch=self.search_batch, length=self.tuple_length, most=most
-            )
-        return self._search_graph
-
-
-def worst_of(ops: Tensor, levels: Tensor, wrong: Tensor) -> Found:
-    """Return the tuple that makes the model miss most, the first of equals."""
-    index = int(wrong.argmax())
-    return Found(ops[index], levels[index], int(wrong[index]))
-
-
-def require_positive(who: str, values: dict[str, int]) -> None:
-    """Refuse options that count something and are less than one."""
-    for name, value in values.items():
-        if value < 1:
-            raise InputError(f"{who}: {name} must be at least 1, not {value}")
+def require_positive(method: Method, *options: str) -> None:
+    """Raise if one of these options of a method is less than one."""
+    for name in options:
+        if getattr(method, name) < 1:
+            raise InputError(f"{type(method).__name__}: {name} must be at least 1, not {getattr(method, name)}")

@@ -20,7 +20,7 @@ from asrnorm.core.precision import weight_dtype
 from asrnorm.data import SUITES, Suite, create_suite
 from asrnorm.data.download.verify import find_weights
 from asrnorm.data.pool import Pool
-from asrnorm.methods import METHODS, Method, create_method, keyed_generator
+from asrnorm.methods import METHODS, Method, keyed_generator
 from asrnorm.models import MODELS, Classifier, create_model, replaces_norms
 from asrnorm.models.base import PARTS, NormalizedInput
 from asrnorm.norms import NORMS, ARNorm2d, ASRNorm2d
@@ -77,7 +77,7 @@ def check_config(config: RunConfig) -> None:
             f"selection={config.selection} chooses among evaluations, and evaluate_every=0 makes none: give it a "
             "number of steps"
         )
-    method = create_method(config.method.name, **config.method.args)  # checks the values of its options
+    method = METHODS[config.method.name](**config.method.args)  # checks the values of its options
     if config.compile and method.differentiates_twice:
         raise InputError(f"{config.method.name} differentiates twice, which torch.compile cannot: leave out compile")
 
@@ -185,9 +185,8 @@ def _converted_layers(config: RunConfig, state: dict[str, torch.Tensor]) -> Laye
 
 def build_method(config: RunConfig, device: torch.device, world: World) -> Method:
     """Return the method of a run, its own networks on the device."""
-    method = create_method(config.method.name, seed=config.seed, **config.method.args)
-    method.world = world
-    method.trusts_images = True  # bytes, divided by 255
+    method = METHODS[config.method.name](**config.method.args)
+    method.seed, method.world = config.seed, world
     for module in method.modules().values():
         module.to(device, run_dtype(config))
     return method

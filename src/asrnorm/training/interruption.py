@@ -56,32 +56,27 @@ class Interruption:
         self.asked = True
 
 
-class GivenUp(Exception):  # noqa: N818
-    """A grow phase was left before its end; nothing of it lasts, and it is due again."""
+class PhaseInterrupted(Exception):  # noqa: N818
+    """A grow phase was interrupted; it has changed nothing that lasts, and is due again."""
 
 
 @contextmanager
-def watched(method: Method, progress: RunProgress, interruption: Interruption) -> Iterator[None]:
-    """Show how far each grow phase is, and end it where the run is to stop.
+def reporting_progress(method: Method, progress: RunProgress, interruption: Interruption) -> Iterator[None]:
+    """Show the progress of the method's grow phases, and interrupt a phase if the run is to stop.
 
-    Several processes see it to its end: each has a part of the work, and they would wait for each other.
-
-    Args:
-        method: whose phases.
-        progress: on the screen.
-        interruption: notes who asks to stop.
+    With several processes a phase runs to its end: each does a part of the work, and they would wait for each other.
 
     Raises:
-        GivenUp: from within a phase, where stopping was asked for.
+        PhaseInterrupted: from within a phase.
     """
 
-    def watch(done: float) -> None:
+    def on_progress(done: float) -> None:
         progress.grow(done)
         if interruption.asked and method.world.size == 1:
-            raise GivenUp
+            raise PhaseInterrupted
 
-    method.watch = watch
+    method.on_progress = on_progress
     try:
         yield
     finally:
-        del method.watch
+        del method.on_progress

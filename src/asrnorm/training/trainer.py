@@ -18,6 +18,7 @@ from asrnorm.core.errors import DivergenceError, InterruptedRunError
 from asrnorm.core.precision import autocast, products
 from asrnorm.data.pool import Pool
 from asrnorm.methods import Batch, Method, keyed_generator
+from asrnorm.methods.base import is_capturable
 from asrnorm.models import Classifier
 from asrnorm.norms import ASRNorm2d
 from asrnorm.training.assembly import run_dtype
@@ -25,7 +26,7 @@ from asrnorm.training.batches import Batches
 from asrnorm.training.capture import CapturedSteps
 from asrnorm.training.checkpoint import CheckpointStore
 from asrnorm.training.distributed import from_first, synchronize
-from asrnorm.training.interruption import GivenUp, Interruption, watched
+from asrnorm.training.interruption import Interruption, PhaseInterrupted, reporting_progress
 from asrnorm.training.log import RunLog, RunProgress
 from asrnorm.training.optim import create_optimizer, load_optimizer, optimizer_state, rate_factor, set_rate
 from asrnorm.training.selection import Selector
@@ -164,7 +165,7 @@ class Trainer:
         self._num_losses = 0
         method.capture = config.capture and self.device.type == "cuda"
         self._captured: CapturedSteps | None = None
-        if method.capture and world.size == 1 and method.capturable and pool.is_in_memory:
+        if method.capture and world.size == 1 and is_capturable(method) and pool.is_in_memory:
             parts = (config, model, method, self.optimizer, self.batches)
             self._captured = CapturedSteps(*parts, self.update, self._loss_sum, self._seed_layers)
 
@@ -189,18 +190,18 @@ class Trainer:
             log(self.step) as rows,
             RunProgress(label, self.stop, self.step, shown=self.world.rank == 0) as progress,
             Interruption() as interruption,
-            watched(self.method, progress, interruption),
+            reporting_progress(self.method, progress, interruption),
         ):
             while self.step < self.stop:
                 try:
                     grown, batch, rate = self._advance()
-                except GivenUp:
+                except PhaseInterrupted:
                     if not self._went_wrong():
                         rows.sync()
                         self._save(store)
                     raise self._interrupted() from None
                 stopping = interruption.is_agreed(self.world, self.step, self.device)
-                kept = grown is not None and self.method.keeps_growth
+                kept = grown is not None and self.method.checkpoint_after_grow
                 # Processes, whose clocks differ, keep to the schedule.
                 late = self.world.size == 1 and self._has_row() and store.is_old
                 saving = kept or late or stopping or self._is_due(self.config.checkpoint_every)

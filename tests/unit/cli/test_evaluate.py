@@ -107,7 +107,7 @@ def test_another_suite_with_its_options(run, tmp_path, registered):
 
 
 def test_attacks_where_asked_for(run, tmp_path, monkeypatch):
-    ascent = SimpleNamespace(climb=lambda model, images, labels: images)
+    ascent = SimpleNamespace(ascend=lambda model, images, labels: images)
     monkeypatch.setattr("asrnorm.evaluation.attacks.perturb", lambda model, images, labels, **options: 0 * images)
     monkeypatch.setattr("asrnorm.evaluation.attacks.Ascent", lambda **options: ascent)
     file = tmp_path / "scores.json"

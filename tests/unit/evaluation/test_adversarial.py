@@ -47,7 +47,7 @@ def calls(monkeypatch):
         def __init__(self, **settings):
             self.settings = settings
 
-        def climb(self, model, images, labels):
+        def ascend(self, model, images, labels):
             assert not model.training
             noted.append(SimpleNamespace(images=images, labels=labels, **self.settings))
             return torch.zeros_like(images)

@@ -6,7 +6,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from asrnorm.core.errors import DivergenceError, InputError, UnknownNameError
-from asrnorm.methods import create_method
+from asrnorm.methods import ADA, create_method
+from asrnorm.methods.ada import choose_rows
+from asrnorm.methods.ascent import entropy
 from asrnorm.models import create_model
 from asrnorm.norms import NORMS
 from helpers.smooth_net import SmoothNet, assert_untouched, everything, random_pool
@@ -38,7 +40,7 @@ def test_the_pool_grows_by_the_rule(growth, sizes):
 
 
 @pytest.mark.parametrize("growth", ["volpi", "me_ada", "source", "m_ada"])
-def test_grown_images_are_the_climbed_originals_with_their_labels(growth):
+def test_generated_images_are_the_ends_of_the_ascent_with_their_labels(growth):
     method = create_method("ada", growth=growth, count=7, seed=3, **SMALL)
     pool, model = random_pool(12), SmoothNet()
     for step in (2, 4):
@@ -46,7 +48,7 @@ def test_grown_images_are_the_climbed_originals_with_their_labels(growth):
         originals, labels = pool.images(rows), pool.labels[rows]
         method.grow(model, pool, step)
         assert torch.equal(pool.labels[before:], labels)
-        assert torch.equal(grown(pool, before), method.ascent.climb(model, originals, labels).float())
+        assert torch.equal(grown(pool, before), method.ascent.ascend(model, originals, labels).float())
 
 
 def test_the_log_tells_how_far_the_images_went():
@@ -147,3 +149,83 @@ def test_wrong_options_are_answered_before_any_work():
         create_method("ada", penaltie=1.0)
     with pytest.raises(InputError, match="interval must be at least 1"):
         create_method("ada", interval=0)
+
+
+OPTIONS = {"interval": 1, "ascent_steps": 20, "ascent_lr": 0.3, "reduction": "sample"}
+
+
+def grown_images(method):
+    pool = random_pool(40)
+    method.grow(SmoothNet(), pool, 1)
+    return pool.images(torch.arange(40, 80)).double()
+
+
+def test_the_entropy_of_grown_images_is_higher_than_ada_leaves_it():
+    ada = grown_images(create_method("ada", growth="me_ada", clip=True, **OPTIONS))
+    me_ada = grown_images(create_method("me_ada", **OPTIONS))
+    with torch.no_grad():
+        first, second = (entropy(SmoothNet()(images)).mean() for images in (ada, me_ada))
+    assert second > first + 0.05
+    assert me_ada.min() >= 0
+    assert me_ada.max() <= 1
+
+
+def test_without_weight_it_is_ada():
+    ada = grown_images(create_method("ada", growth="me_ada", clip=True, **OPTIONS))
+    assert torch.equal(ada, grown_images(create_method("me_ada", entropy_weight=0.0, **OPTIONS)))
+
+
+def test_the_defaults_are_the_original_protocol():
+    method = create_method("me_ada")
+    assert isinstance(method, ADA)
+    assert (method.rounds, method.interval, method.growth) == (3, 100, "me_ada")
+    assert (method.ascent.steps, method.ascent.lr, method.ascent.penalty) == (15, 1.0, 1.0)
+    assert method.ascent.clip
+
+
+def rows(growth, *, size, num_source=10, round_number=1, count=4, seed=0):
+    generator = torch.Generator().manual_seed(seed)
+    return choose_rows(
+        growth, num_source=num_source, size=size, round_number=round_number, count=count, generator=generator
+    )
+
+
+def test_volpi_takes_the_first_of_the_source_and_later_a_draw_of_all():
+    assert rows("volpi", size=10).tolist() == [0, 1, 2, 3]
+    assert rows("volpi", size=10, count=99).tolist() == list(range(10))
+    later = rows("volpi", size=100, count=50)
+    assert len(set(later.tolist())) == 50
+    assert later.max() >= 10
+    assert not torch.equal(later, rows("volpi", size=100, count=50, seed=1))
+
+
+def test_me_ada_takes_all_and_source_the_source():
+    assert rows("me_ada", size=25).tolist() == list(range(25))
+    assert rows("source", size=25).tolist() == list(range(10))
+
+
+@given(num_source=st.integers(1, 60), rounds=st.integers(1, 5), seed=st.integers(0, 99))
+def test_m_ada_takes_an_rth_of_the_number_and_of_these_an_rth_from_the_source(num_source, rounds, seed):
+    size = num_source
+    for round_number in range(1, rounds + 1):
+        chosen = rows("m_ada", size=size, num_source=num_source, round_number=round_number, seed=seed)
+        number = num_source // round_number
+        assert len(chosen) == len(set(chosen.tolist())) == number
+        assert int((chosen < num_source).sum()) == number // round_number
+        assert number == 0 or 0 <= chosen.min() <= chosen.max() < size
+        size += number
+
+
+@pytest.mark.parametrize("growth", ["volpi", "m_ada"])
+def test_draws_are_a_function_of_the_generator(growth):
+    one, two = (rows(growth, size=30, round_number=2, seed=5) for _ in range(2))
+    assert torch.equal(one, two)
+
+
+def test_m_ada_draws_its_grown_images_from_all_domains():
+    settings = {"num_source": 60, "size": 180, "round_number": 3, "count": 0}
+    one, other = (choose_rows("m_ada", generator=torch.Generator().manual_seed(s), **settings) for s in (0, 1))
+    grown = one[one >= 60]
+    assert len(grown) == len(set(grown.tolist())) == 20 - 6
+    assert grown.min() < 120 <= grown.max()
+    assert set(grown.tolist()) != set(other[other >= 60].tolist())

@@ -53,7 +53,7 @@ def test_the_defaults_are_the_original_protocol():
 
 @pytest.mark.parametrize("wrong", [{"epsilon": -0.1}, {"ascent_lr": -1.0}, {"ascent_steps": -1}])
 def test_negative_options_are_refused_before_a_run(wrong):
-    with pytest.raises(InputError, match="nothing may be negative"):
+    with pytest.raises(InputError, match=next(iter(wrong))):
         create_method("pgd", **wrong)
 
 

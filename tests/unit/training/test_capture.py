@@ -4,7 +4,6 @@ import pytest
 import torch
 
 from asrnorm.core.config import OptimConfig
-from asrnorm.methods import Method
 from asrnorm.training import capture as capture_module
 from asrnorm.training.capture import CapturedSteps
 from asrnorm.training.optim import _keep_on_device
@@ -154,24 +153,6 @@ def test_stopping_inside_a_window_and_going_on_changes_nothing(stop, stand_in, t
     again = outcome(fit(captured(make(config)), tmp_path / "parts"), tmp_path / "parts")
     assert_equal((None, again[1]), (None, whole[1]))
     assert stand_in
-
-
-def test_a_loss_of_its_own_is_captured_only_where_the_class_says_so():
-    class Silent(Method):
-        def loss(self, model, batch):
-            return model(batch.images).sum()
-
-    class Saying(Silent):
-        capturable = True
-
-        def loss(self, model, batch):
-            return 2 * super().loss(model, batch)
-
-    class Inheriting(Saying):
-        def draw(self, step, size):  # noqa: ARG002
-            return {}
-
-    assert (Method.capturable, Silent.capturable, Saying.capturable, Inheriting.capturable) == (True, False, True, True)
 
 
 def test_nothing_is_captured_without_a_gpu():

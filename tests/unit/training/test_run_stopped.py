@@ -85,7 +85,7 @@ def test_a_checkpoint_follows_growing_that_takes_long(tmp_path, monkeypatch, kep
     monkeypatch.setattr(
         CheckpointStore, "save", lambda store, state, pool: saved.append(state["step"]) or save(store, state, pool)
     )
-    monkeypatch.setattr(tiny_run.ToyGrow, "keeps_growth", kept)
+    monkeypatch.setattr(tiny_run.ToyGrow, "checkpoint_after_grow", kept)
     run(tiny_config(method=Choice(name="toy_grow", args={"interval": 7, "rounds": 3}), checkpoint_every=1000), tmp_path)
     assert saved == steps
 

@@ -1,4 +1,6 @@
-"""What every method's loss takes: a batch of the trainer, or a pair of a user's own loop."""
+"""Methods in a loop of the user's own: what their hooks take, count and say."""
+
+import copy
 
 import numpy as np
 import pytest
@@ -9,7 +11,8 @@ import asrnorm
 from asrnorm.core.errors import InputError, InputTypeError
 from asrnorm.data import ImageSet
 from asrnorm.data.pool import Pool
-from asrnorm.methods import METHODS, Batch
+from asrnorm.methods import ADA, ERM, MADA, METHODS, RSDA, Batch, Method
+from asrnorm.methods.base import is_capturable
 from helpers.smooth_net import SmoothNet
 
 
@@ -103,7 +106,7 @@ def test_what_is_no_pair_is_one_line(batch):
 
 def test_bytes_are_refused_with_what_to_make_of_them():
     batch = (torch.zeros(2, 3, 8, 8, dtype=torch.uint8), torch.zeros(2, dtype=torch.long), torch.arange(2))
-    with pytest.raises(InputTypeError, match=r"these are torch\.uint8; of bytes make \(images / 255, labels\)"):
+    with pytest.raises(InputTypeError, match=r"torch\.uint8; pass \(images / 255, labels\)"):
         asrnorm.create_method("erm").loss(SmoothNet(), batch)
 
 
@@ -127,4 +130,61 @@ def test_a_method_that_nobody_lets_grow_says_so_once(caplog):
     for _ in range(6):
         never.loss(model, pair)
     (record,) = caplog.records
-    assert record.getMessage().startswith("RSDA grows before step 2, and nobody called it")
+    assert "RSDA grows before step 2" in record.getMessage()
+
+
+class Shift(Method):
+    """A method as a user writes it: hooks that know of a `Batch` and of their own state alone."""
+
+    def __init__(self, *, size: float = 0.1) -> None:
+        super().__init__()
+        self.size, self.seen = size, []
+
+    def loss(self, model, batch):
+        self.seen.append(batch.step)
+        return super().loss(model, batch._replace(images=batch.images + self.size))
+
+    def state_dict(self):
+        return {"size": self.size}
+
+    def load_state_dict(self, state):
+        (self.size,) = state.values()
+
+
+@pytest.fixture
+def shift(monkeypatch):
+    monkeypatch.setitem(METHODS._entries, "shift", Shift)
+    return asrnorm.create_method("shift", size=0.2)
+
+
+def test_a_method_of_ones_own_takes_pairs_and_keeps_their_count(shift):
+    pair = torch.rand(4, 3, 4, 4, dtype=torch.float64), torch.tensor([0, 1, 2, 0])
+    expected = asrnorm.create_method("erm").loss(SmoothNet(), (pair[0] + 0.2, pair[1]))
+    assert [shift.loss(SmoothNet(), pair) for _ in range(2)] == [expected, expected]
+    assert shift.state_dict() == {"own_steps": 2, "size": 0.2}
+    resumed = asrnorm.create_method("shift")
+    resumed.load_state_dict(shift.state_dict())
+    resumed.loss(SmoothNet(), pair)
+    assert (resumed.size, resumed.seen) == (0.2, [2])
+
+
+def test_a_copy_of_a_method_is_on_its_own(shift):
+    pair = torch.rand(4, 3, 4, 4, dtype=torch.float64), torch.tensor([0, 1, 2, 0])
+    twin = copy.deepcopy(shift)
+    twin.loss(SmoothNet(), pair)
+    assert (twin.seen, shift.seen, shift.state_dict()) == ([0], [], {"size": 0.2})
+
+
+def test_a_loss_of_ones_own_is_captured_only_if_its_class_says_so():
+    class Said(Shift):
+        capturable = True
+
+    class Again(Said):
+        def loss(self, model, batch):
+            return super().loss(model, batch)
+
+    class Inherited(Said):
+        pass
+
+    found = {kind: is_capturable(kind()) for kind in (Method, ERM, ADA, MADA, RSDA, Shift, Said, Again, Inherited)}
+    assert {kind.__name__ for kind, yes in found.items() if not yes} == {"MADA", "Shift", "Again"}

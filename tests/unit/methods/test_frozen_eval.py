@@ -1,7 +1,7 @@
 import pytest
 from torch import nn
 
-from asrnorm.methods.frozen_eval import evaluating, held_fixed, mixes_samples
+from asrnorm.methods.frozen_eval import evaluating, frozen_eval, mixes_samples
 from asrnorm.norms import NORMS
 
 
@@ -21,7 +21,7 @@ def test_the_mode_comes_back_after_an_error():
 
 def test_parameters_that_are_held_fixed_want_no_gradient_and_frozen_ones_stay_frozen():
     network = nn.Sequential(nn.Linear(2, 2), nn.Linear(2, 1).requires_grad_(False), nn.Dropout())
-    with held_fixed(network):
+    with frozen_eval(network):
         assert not any(parameter.requires_grad for parameter in network.parameters())
         assert not network[2].training
     assert [parameter.requires_grad for parameter in network.parameters()] == [True, True, False, False]
