@@ -1,4 +1,4 @@
-"""Pooling by the maximum of 2x2 squares."""
+"""Max pooling of 2x2 squares, by a Triton kernel where it can run."""
 
 import torch.nn.functional as F
 from torch import Tensor
@@ -7,7 +7,7 @@ from asrnorm.norms.dispatch import takes_kernels
 
 
 def max_pool_2x2(x: Tensor) -> Tensor:
-    """Return the maximum of each 2x2 square, as `F.max_pool2d(x, 2)` does; on a GPU by a kernel where it can.
+    """Return `F.max_pool2d(x, 2)`; on a GPU by a kernel for maps with even sides.
 
     Args:
         x: `(n, c, h, w)`.

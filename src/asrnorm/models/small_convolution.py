@@ -1,4 +1,4 @@
-"""The convolution that takes in the images of a small network."""
+"""The first convolution of a small network, by Triton kernels where they can run."""
 
 import torch
 import torch.nn.functional as F
@@ -6,16 +6,15 @@ from torch import Tensor
 
 from asrnorm.norms.dispatch import takes_kernels
 
-_FEW_TERMS = 128  # channels times the area of a kernel, the terms of an output: those of images
-_MOST_CHANNELS = 128  # of the output, which a program holds at a time
+_FEW_TERMS = 128  # of an output: channels times the area of the kernel
+_MAX_CHANNELS = 128  # of the output, all of which a program computes
 
 
 def convolve_small(x: Tensor, weight: Tensor, bias: Tensor | None = None) -> Tensor:
     """Return `F.conv2d(x, weight, bias)`; on a GPU by kernels where its sums are short.
 
-    cuDNN is made for many channels. A sum over the 75 terms of a 5x5 square of colors takes it several times as long
-    as the bytes do, and so do the gradients of weights and bias. The kernels take float32 in channels-last where
-    convolutions may have TF32 products.
+    cuDNN is made for many channels: on the 75 terms of a 5x5 square of colors it takes several times as long as memory
+    traffic would, forward and backward. The kernels take float32 in channels-last, where TF32 products are allowed.
 
     Args:
         x: maps, `(n, c, h, w)`.
@@ -46,11 +45,11 @@ def _fits(x: Tensor, weight: Tensor) -> bool:
         return False
     height, width = x.shape[2] - weight.shape[2] + 1, x.shape[3] - weight.shape[3] + 1
     if x.shape[1] != weight.shape[1] or min(height, width) < 1:
-        return False  # PyTorch says what is wrong
-    if len(weight) > _MOST_CHANNELS or not (_lies_channels_last(x) or _lies_channels_last(weight)):
+        return False  # PyTorch raises the error
+    if len(weight) > _MAX_CHANNELS or not (_is_channels_last(x) or _is_channels_last(weight)):
         return False
     return weight[0].numel() <= _FEW_TERMS
 
 
-def _lies_channels_last(x: Tensor) -> bool:
+def _is_channels_last(x: Tensor) -> bool:
     return not x.is_contiguous() and x.is_contiguous(memory_format=torch.channels_last)

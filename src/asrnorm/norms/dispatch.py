@@ -1,6 +1,6 @@
-"""Which implementation computes a call: the reference, or the kernels where they can and nothing speaks against it.
+"""Which implementation computes a call: the Triton kernels where they can run, otherwise the reference.
 
-Decided anew for every call, by the device and dtype of the input. `ASRNORM_BACKEND` or `use_backend` overrule it.
+Decided for every call, by the device and dtype of the input. `ASRNORM_BACKEND` or `use_backend` overrides it.
 """
 
 import os
@@ -24,9 +24,9 @@ F = TypeVar("F", bound=Callable[..., object])
 
 
 def _constant(function: F) -> F:
-    """Mark what the compiler may ask once, as `torch.compiler.assume_constant_result` does.
+    """Let the compiler call a function once and keep its result, as `torch.compiler.assume_constant_result` does.
 
-    That one imports the whole compiler, which takes as long as importing torch, for everybody who imports a norm.
+    PyTorch's own decorator imports the whole compiler, which takes as long as importing torch.
     """
     function._dynamo_marked_constant = True  # type: ignore[attr-defined]
     return function
@@ -46,7 +46,7 @@ def use_backend(name: Backend) -> Iterator[None]:
     """Choose the implementation of the norm layers within a block.
 
     Args:
-        name: `auto` takes the kernels where they can be used, `reference` never, `triton` raises where they cannot.
+        name: `auto` uses the kernels where they can run, `reference` never, `triton` raises where they cannot.
 
     Example:
         >>> import asrnorm
@@ -64,11 +64,7 @@ def use_backend(name: Backend) -> Iterator[None]:
 
 @_constant
 def kernel_problem(index: int = 0) -> str | None:
-    """Return why the kernels cannot run on a CUDA device, `None` where they can.
-
-    Args:
-        index: of the device.
-    """
+    """Return why the kernels cannot run on the CUDA device of that index, `None` where they can."""
     capability = torch.cuda.get_device_capability(index)
     if torch.version.hip is not None:
         return "the kernels were written for NVIDIA GPUs and are untried on this one"
@@ -83,12 +79,12 @@ _problem: list[str | None] = []
 
 @_constant
 def load_problem() -> str | None:
-    """Import the kernels once; return why that is not possible, `None` where it is."""
+    """Import the kernels once; return why that fails, `None` where it succeeds."""
     if not _problem:
         try:
             from asrnorm.kernels import autograd, moments_rescale  # noqa: F401
         except ImportError as error:
-            _problem.append(f"Triton is not there ({error}); pip install triton")
+            _problem.append(f"Triton is not available ({error}); pip install triton")
         else:
             _problem.append(None)
     return _problem[0]
@@ -96,12 +92,12 @@ def load_problem() -> str | None:
 
 @_constant
 def _is_exporting() -> bool:
-    """Tell whether a file is being made. Traced, torch 2.11 would answer yes to the compiler too."""
+    """Tell whether `torch.export` traces. When traced itself, torch 2.11 also says yes under `torch.compile`."""
     return torch.compiler.is_exporting()
 
 
 def _why_reference(x: Tensor) -> str | None:
-    """Why a call is the reference's by right; nobody needs to be told."""
+    """Return why a call belongs to the reference, which needs no warning; `None` where the kernels may take it."""
     if x.device.type != "cuda":
         return f"the kernels run on CUDA devices, the input is on {x.device.type}"
     if x.dtype not in _DTYPES:
@@ -112,10 +108,10 @@ def _why_reference(x: Tensor) -> str | None:
 
 
 def takes_kernels(x: Tensor) -> bool:
-    """Say whether the kernels compute a call on `x`; warn once where they should and cannot.
+    """Tell whether the kernels compute a call on `x`; warn once where the GPU or Triton keeps them from it.
 
     Raises:
-        InputError: they were asked for by name, and cannot.
+        InputError: the backend is `triton`, and the kernels cannot run.
     """
     if _backend == "reference":
         return False
@@ -133,4 +129,4 @@ def _warn_once(reason: str) -> None:
     if torch.compiler.is_compiling() or reason in _warned:
         return
     _warned.add(reason)
-    warnings.warn(f"asrnorm computes its layers by the slower reference: {reason}", RuntimeWarning, stacklevel=4)
+    warnings.warn(f"norm layers run by the slower reference: {reason}", RuntimeWarning, stacklevel=4)

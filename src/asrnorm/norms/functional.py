@@ -1,4 +1,4 @@
-"""The functions that norm layers call: by the Triton kernels where they can run, otherwise by the reference."""
+"""The functions that norm layers call, computed by the Triton kernels where they can run, else by the reference."""
 
 import math
 
@@ -23,52 +23,40 @@ def asr_norm(
     eps_out: float | None = None,
     activation: str | None = None,
 ) -> Tensor:
-    """`asrnorm.norms.reference.asr_norm`, by the kernels where they can."""
-    outer = eps if eps_out is None else eps_out
-    if not takes_kernels(x):
-        pass
-    elif native is None and limits is None:
+    """Return what `asrnorm.norms.reference.asr_norm` does."""
+    eps_out = eps if eps_out is None else eps_out
+    if native is None and limits is None and takes_kernels(x):
         from asrnorm.kernels import autograd, flat_params
 
         weights = flat_params.flatten(standardize, rescale, gamma_bias, beta_bias)
-        return autograd.asr_norm(x, weights, eps, outer, activation == "relu")
-    else:
-        with reference.full_precision(x):
-            x, mean_nc, variance_nc = with_moments(x)
-            std_nc = torch.sqrt(variance_nc + eps)
-            vectors = reference.learned_vectors(
-                mean_nc, std_nc, standardize, rescale, gamma_bias, beta_bias, native, limits
-            )
-            return standardize_rescale(x, *vectors, eps=outer, activation=activation)
-    return reference.asr_norm(
-        x,
-        standardize,
-        rescale,
-        gamma_bias,
-        beta_bias,
-        native=native,
-        limits=limits,
-        eps=eps,
-        eps_out=eps_out,
-        activation=activation,
-    )
+        return autograd.asr_norm(x, weights, eps, eps_out, activation == "relu")
+    with reference.full_precision(x):
+        x, mean_nc, variance_nc = with_moments(x)
+        std_nc = torch.sqrt(variance_nc + eps)
+        nets = standardize, rescale, gamma_bias, beta_bias
+        vectors = reference.learned_vectors(mean_nc, std_nc, *nets, native, limits)
+        return standardize_rescale(x, *vectors, eps=eps_out, activation=activation)
+
+
+def _by_kernels(x: Tensor) -> bool:
+    return takes_kernels(x) and x.shape[0] > 0
 
 
 def with_moments(x: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-    """Return the activations to go on with, and mean and biased variance of every channel of every sample.
+    """Return the activations to continue with, and mean and biased variance of every channel of every sample.
 
-    What is computed from the moments goes to `standardize_rescale` with the activations returned here: by the kernels,
-    both gradients of the input then meet in one pass.
+    Pass the returned activations to `standardize_rescale`: the kernels then compute both gradients of the input, direct
+    and through the moments, in one pass.
 
     Example:
         >>> x, mean, variance = with_moments(torch.randn(2, 3, 4, 4))
         >>> mean.shape, variance.shape
         (torch.Size([2, 3]), torch.Size([2, 3]))
     """
-    if takes_kernels(x) and x.shape[0] > 0:
-        from asrnorm.kernels.moments_rescale import with_moments as by_kernels
+    if _by_kernels(x):
+        from asrnorm.kernels.moments_rescale import with_moments as fused
 
-        return by_kernels(x)
+        return fused(x)
     return x, *reference.channel_moments(x)
 
 
@@ -82,19 +70,19 @@ def standardize_rescale(
     eps: float,
     activation: str | None = None,
 ) -> Tensor:
-    """`asrnorm.norms.reference.standardize_rescale`, by the kernels where they can, then an optional ReLU."""
-    if takes_kernels(x) and x.shape[0] > 0:
+    """Return what `asrnorm.norms.reference.standardize_rescale` does, after an optional ReLU."""
+    if _by_kernels(x):
         from asrnorm.kernels import moments_rescale
 
         shape = x.shape[:2]
         parts = (mean, std, 1.0 if gain is None else gain, 0.0 if bias is None else bias)
-        vec = torch.stack([_spread(part, shape, mean) for part in parts])
+        vec = torch.stack([_expand(part, shape, mean) for part in parts])
         return moments_rescale.standardize_rescale(x, vec, eps, activation == "relu")
     y = reference.standardize_rescale(x, mean, std, gain, bias, eps=eps)
     return torch.relu(y) if activation == "relu" else y
 
 
-def _spread(part: Tensor | float, shape: torch.Size, like: Tensor) -> Tensor:
+def _expand(part: Tensor | float, shape: torch.Size, like: Tensor) -> Tensor:
     if isinstance(part, float):
         return like.new_full(shape, part, dtype=torch.float32)
     return part.to(torch.float32).expand(shape)
@@ -110,29 +98,29 @@ def switch_norm(
     eps: float,
     activation: str | None = None,
 ) -> Tensor:
-    """Switchable normalization by a mixture of instance and layer; on a GPU in a kernel each way between the passes.
+    """Return switchable normalization by a mixture of instance and layer statistics.
 
     Args:
-        x: `(n, c, ...)`, of two positions or more.
-        mean_logits: of the means of instance and layer.
-        var_logits: of their variances.
+        x: `(n, c, ...)` with two positions or more.
+        mean_logits: weights of the means of instance and layer, before their softmax.
+        var_logits: likewise of the variances.
         gain: `(c,)`.
         bias: `(c,)`.
         eps: added to the mixed variance.
-        activation: `relu` or none.
+        activation: `None` or `"relu"`.
 
     Example:
         >>> zeros, ones = torch.zeros(2), torch.ones(3)
         >>> switch_norm(torch.randn(2, 3, 4, 4), zeros, zeros, ones, ones, eps=1e-5).shape
         torch.Size([2, 3, 4, 4])
     """
-    if takes_kernels(x) and x.shape[0] > 0:
+    if _by_kernels(x):
         from asrnorm.kernels import launch
 
         if not launch.is_traced(x):
-            from asrnorm.kernels.switchable import switch_norm as by_kernels
+            from asrnorm.kernels.switchable import switch_norm as fused
 
-            return by_kernels(x, mean_logits, var_logits, gain, bias, eps, activation == "relu")
+            return fused(x, mean_logits, var_logits, gain, bias, eps, activation == "relu")
     with reference.full_precision(x):
         x, mean_nc, biased_nc = with_moments(x)
         moments = reference.sample_moments(mean_nc, biased_nc, math.prod(x.shape[2:]))

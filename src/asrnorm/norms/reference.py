@@ -1,7 +1,8 @@
-r"""The mathematics of ASR-Norm in plain PyTorch: readable, any float dtype, twice differentiable, any device.
+r"""The equations of the norm layers in plain PyTorch: any float dtype, any device, twice differentiable.
 
-Fan et al., *Adversarially Adaptive Normalization for Single Domain Generalization*, CVPR 2021, section 3. Everything
-faster is proven against this file.
+Fan et al., *Adversarially Adaptive Normalization for Single Domain Generalization*, CVPR 2021, section 3;
+Luo et al., *Differentiable Learning-to-Normalize via Switchable Normalization*, ICLR 2019. Every faster implementation
+is tested against this file.
 
 Shapes in names: `n` sample, `c` channel, `h` hidden unit, `...` any number of spatial axes.
 """
@@ -49,7 +50,7 @@ class RescaleNets(NamedTuple):
 
 
 def compute_dtype(x: Tensor) -> torch.dtype:
-    """Float64 stays; everything narrower is computed in float32.
+    """Return the dtype of the computation: float64 for float64, otherwise float32.
 
     Example:
         >>> compute_dtype(torch.ones(1, dtype=torch.bfloat16))
@@ -63,7 +64,7 @@ def full_precision(x: Tensor) -> Iterator[None]:
     """Switch autocast off for the device of `x`, so that statistics and small networks keep `compute_dtype`."""
     device = x.device.type
     # Entered only where autocast is on, so that an exported graph stays free of the context. The compiler of torch 2.11
-    # does not see that it is on, on a GPU.
+    # cannot tell whether autocast is on for a GPU.
     if device != "meta" and (torch.compiler.is_dynamo_compiling() or torch.is_autocast_enabled(device)):
         with torch.autocast(device, enabled=False):
             yield
@@ -96,7 +97,7 @@ def channel_moments(x: Tensor) -> tuple[Tensor, Tensor]:
     if x.ndim == 2:
         x = x.unsqueeze(-1)
     spatial = tuple(range(2, x.ndim))
-    if x.shape[0] == 0:  # var_mean warns of an empty batch, although there is nothing it could get wrong
+    if x.shape[0] == 0:  # var_mean would warn of an empty batch
         mean = x.mean(spatial)
         return mean, torch.zeros_like(mean)
     variance, mean = torch.var_mean(x, dim=spatial, correction=0)
@@ -104,9 +105,9 @@ def channel_moments(x: Tensor) -> tuple[Tensor, Tensor]:
 
 
 def pool_moments(mean: Tensor, variance: Tensor, dim: int) -> tuple[Tensor, Tensor]:
-    """Join the moments of equally large parts into those of the whole, along `dim`, which stays with size one.
+    """Pool the moments of equally large parts along `dim`, which keeps size one.
 
-    Written as within plus between: E[x^2] - E[x]^2 would lose every digit where the mean is large.
+    Within plus between: E[x^2] - E[x]^2 would lose all digits where the mean is large.
 
     Example:
         >>> mean, variance = pool_moments(torch.tensor([1.0, 3.0]), torch.tensor([0.0, 2.0]), dim=0)
@@ -141,14 +142,14 @@ def channel_stats(x: Tensor, eps: float) -> tuple[Tensor, Tensor]:
 def standardize_rescale(
     x: Tensor, mean: Tensor, std: Tensor, gain: Tensor | None, bias: Tensor | None, *, eps: float
 ) -> Tensor:
-    r"""The general form of a normalization layer (equation 3), of which all the others are cases.
+    r"""The general form of a normalization layer (equation 3); all norm layers are special cases.
 
     $y = \frac{x - \mu_\text{stan}}{\sigma_\text{stan} + \epsilon} \gamma + \beta$
 
     Args:
         x: `(n, c, ...)`.
-        mean: what is subtracted, broadcastable to `(n, c)`.
-        std: what divides, likewise.
+        mean: the subtrahend, broadcastable to `(n, c)`.
+        std: the divisor, likewise.
         gain: gamma, likewise; `None` for one.
         bias: beta, likewise; `None` for zero.
         eps: added to `std`, outside any root.
@@ -180,7 +181,7 @@ def _encode_decode(statistic_nc: Tensor, encoder: Dense, decoder: Dense) -> Tens
 
 
 def _gate(logit: Tensor | None, like: Tensor) -> Tensor | float:
-    # The logits are squashed here and nowhere else.
+    # The only place where the logits are squashed.
     return 1.0 if logit is None else torch.sigmoid(logit.to(like.dtype))
 
 
@@ -198,12 +199,12 @@ def learned_standardization(
     + (1 - \lambda_\sigma) \sigma$
 
     Args:
-        mean_nc: what the networks read, with `std_nc`: per sample and channel.
-        std_nc: likewise.
-        nets: the weights; without lambdas the learned statistics stand alone.
-        native: what the residual terms mix in; the sample's own statistics where `None`.
-        limits: the least and the most that `mu_stan` may differ from the sample's mean, in its standard deviations,
-            `(c,)` each. Paper: has none.
+        mean_nc: the sample's own means, which the networks read.
+        std_nc: the sample's own standard deviations, likewise.
+        nets: the weights; without lambdas there is no residual term.
+        native: the statistics of the residual terms; the sample's own where `None`.
+        limits: lower and upper bound of `mu_stan` relative to the sample's mean, in its standard deviations, `(c,)`
+            each. Paper: has none.
 
     Returns:
         `(mu_stan, sigma_stan)`, `(n, c)` each.
@@ -250,7 +251,7 @@ def learned_vectors(
     native: tuple[Tensor, Tensor] | None = None,
     limits: tuple[Tensor, Tensor] | None = None,
 ) -> tuple[Tensor, Tensor, Tensor, Tensor]:
-    """What a sample is standardized and rescaled by: mu_stan, sigma_stan, gamma, beta; arguments as in `asr_norm`."""
+    """Return mu_stan, sigma_stan, gamma and beta of a sample; arguments as in `asr_norm`."""
     mu_stan, sigma_stan = (mean_nc, std_nc) if native is None else native
     if standardize is not None:
         mu_stan, sigma_stan = learned_standardization(mean_nc, std_nc, standardize, native, limits)
@@ -273,7 +274,7 @@ def asr_norm(
     eps_out: float | None = None,
     activation: str | None = None,
 ) -> Tensor:
-    """ASR-Norm of `x`, whole: statistics, the four networks, standardization, rescaling, optional ReLU.
+    """ASR-Norm of `x`: statistics, the four networks, standardization, rescaling and an optional ReLU.
 
     Args:
         x: `(n, c, ...)`.
@@ -281,11 +282,10 @@ def asr_norm(
         rescale: weights of psi and phi; `None` rescales by the two biases alone.
         gamma_bias: `(c,)`.
         beta_bias: `(c,)`.
-        native: statistics to use instead of the sample's own in the residual terms; the networks still read the
-            sample's own.
-        limits: of the learned mean, as in `learned_standardization`.
-        eps: under the root of the standard deviation, and again beside `sigma_stan`.
-        eps_out: beside `sigma_stan`, where it differs: plain instance normalization has zero.
+        native: statistics of the residual terms in place of the sample's own, which the networks still read.
+        limits: bounds of the learned mean, as in `learned_standardization`.
+        eps: added under the root of the standard deviation, and again to `sigma_stan`.
+        eps_out: added to `sigma_stan` in place of `eps`; plain instance normalization adds zero.
         activation: `None` or `"relu"`.
 
     Returns:
@@ -299,12 +299,12 @@ def asr_norm(
 
 
 def sample_moments(mean_nc: Tensor, biased_nc: Tensor, count: int) -> list[Moments]:
-    """Return the moments of instance and layer, with the unbiased variance of the instance, as SN's authors do.
+    """Return the moments of instance and layer, with the unbiased variance of the instance as in the authors' code.
 
     Args:
         mean_nc: mean of every channel of every sample.
         biased_nc: its biased variance.
-        count: positions that these are over, two or more.
+        count: number of positions, two or more.
 
     Example:
         >>> [variance.item() for _, variance in sample_moments(torch.tensor([[4.0]]), torch.tensor([[1.0]]), 2)]
@@ -317,14 +317,14 @@ def sample_moments(mean_nc: Tensor, biased_nc: Tensor, count: int) -> list[Momen
 def switched_vectors(
     moments: Sequence[Moments], mean_logits: Tensor, var_logits: Tensor, gain: Tensor, bias: Tensor, *, eps: float
 ) -> tuple[Tensor, Tensor, Tensor, Tensor]:
-    r"""Return what standardizes and rescales: the mixed mean and deviation, gain and bias.
+    r"""Return mean, standard deviation, gain and bias of switchable normalization.
 
     $\mu = \sum_k w_k \mu_k$, $\sigma = \sqrt{\sum_k w'_k \sigma^2_k + \epsilon}$
 
     Args:
-        moments: of every kind.
-        mean_logits: one a kind, whose softmax is $w$.
-        var_logits: likewise, of $w'$.
+        moments: one mean and variance per kind $k$.
+        mean_logits: one logit per kind; $w$ is their softmax.
+        var_logits: likewise for $w'$.
         gain: `(c,)`.
         bias: `(c,)`.
         eps: added to the mixed variance.

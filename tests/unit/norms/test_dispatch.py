@@ -76,7 +76,7 @@ def test_without_triton_it_falls_back_and_says_what_to_install(monkeypatch):
     for name in [name for name in sys.modules if name.startswith(("triton", "asrnorm.kernels"))]:
         monkeypatch.delitem(sys.modules, name)
     monkeypatch.setitem(sys.modules, "triton", None)
-    with pytest.warns(RuntimeWarning, match="Triton is not there .* pip install triton"):
+    with pytest.warns(RuntimeWarning, match="pip install triton"):
         assert not dispatch.takes_kernels(OnGpu())
 
 
