@@ -15,7 +15,7 @@ from torch.nn.modules.lazy import LazyModuleMixin
 from torch.nn.utils import parametrize
 
 from asrnorm.norms import BatchNorm, BatchNormTest, GroupNorm, InstanceNorm, LayerNorm, NormLayer
-from asrnorm.norms.asr import RENEWING
+from asrnorm.norms.asr import WEIGHT_HOOKS
 
 KINDS = ("batch", "batch1d", "group", "instance", "layer2d")
 DEFAULT_KINDS = ("batch",)
@@ -140,7 +140,7 @@ def recognize(module: nn.Module) -> Recognized | Unsupported | None:
     base = _nearest_known(type(module))
     if base is None or _changed(module, base):
         return _why_not(module)
-    if any(isinstance(hook, RENEWING) for hook in module._forward_pre_hooks.values()):
+    if any(isinstance(hook, WEIGHT_HOOKS) for hook in module._forward_pre_hooks.values()):
         return Unsupported("pruned, or its weight is renewed at every call; make that permanent first")
     return _read(module, base)
 

@@ -1,18 +1,13 @@
-"""The small linear layers inside norms, whose weights the fused kernels take instead of calling them.
+"""ASR-Norm, adaptive standardization and rescaling, and its two halves AS and AR.
 
-ASR-Norm: adaptive standardization and rescaling.
-
-Fan et al., CVPR 2021, section 3.2. The equations live in `asrnorm.norms.reference`; this file holds the parameters.
-
-The two halves of ASR-Norm: AS (adaptive standardization) and AR (adaptive rescaling).
-
-Fan et al., CVPR 2021, tables 5 and 9. The paper does not spell them out: AS keeps a static gain and bias, AR
-standardizes by the sample's own statistics.
+Fan et al., CVPR 2021, section 3.2; AS and AR are the ablations of tables 5 and 9. The equations are in
+`asrnorm.norms.reference`; this file holds the parameters. The paper does not spell AS and AR out: here AS keeps a
+static gain and bias, and AR standardizes by the sample's own statistics.
 """
 
 import math
 from numbers import Integral
-from typing import Any, Literal
+from typing import Any, Literal, get_args
 
 import torch
 from torch import Tensor, nn
@@ -22,42 +17,19 @@ from torch.nn.utils.weight_norm import WeightNorm
 
 from asrnorm.core.errors import InputError, InputTypeError
 from asrnorm.norms import functional, reference
-from asrnorm.norms.base import NORMS, affine_parameters, check_eps, spatial_size
-from asrnorm.norms.confined import ConfinesShift
-
-# Hooks that compute the weight anew before each call, and need nothing of what the layer is called with.
-RENEWING = (BasePruningMethod, SpectralNorm, WeightNorm)
-
-
-def read_dense(linear: nn.Module) -> reference.Dense:
-    """Return weight and bias of a linear layer, as pruning, spectral or weight norm leave them.
-
-    Raises:
-        InputTypeError: something else stands in its place, such as a quantized layer or an adapter.
-
-    Example:
-        >>> [part.shape for part in read_dense(nn.Linear(2, 3))]
-        [torch.Size([3, 2]), torch.Size([3])]
-    """
-    if not isinstance(linear, nn.Linear) or type(linear).forward is not nn.Linear.forward:
-        raise InputTypeError(
-            f"the networks inside a norm must be torch.nn.Linear layers, not {type(linear).__name__}: "
-            "leave the norms out where a model is quantized or given adapters"
-        )
-    if linear._forward_pre_hooks:
-        for hook in linear._forward_pre_hooks.values():
-            if isinstance(hook, RENEWING):
-                hook(linear, ())
-    weight: Tensor = linear.weight
-    return reference.Dense(weight, linear.bias)
-
+from asrnorm.norms.base import NORMS, affine_parameters, check_sizes, preset, spatial_size
+from asrnorm.norms.batch import TracksBatch
 
 Statistics = Literal["instance", "batch", "layer"]
-STATISTICS = ("instance", "batch", "layer")
+
+WEIGHT_HOOKS = (BasePruningMethod, SpectralNorm, WeightNorm)
+"""Forward pre-hooks that recompute a layer's weight and ignore its input."""
+
+_LIMITS = ("shift_least", "shift_most")
 
 
 @NORMS.register("asr")
-class ASRNorm2d(ConfinesShift):
+class ASRNorm2d(TracksBatch):
     r"""ASR-Norm: each sample is standardized and rescaled by statistics that small networks learn from it.
 
     $\mu_\text{stan} = \lambda_\mu f(\mu) + (1-\lambda_\mu)\mu$,
@@ -71,23 +43,23 @@ class ASRNorm2d(ConfinesShift):
         num_features: C.
         stan_ratio: C over the hidden size of the standardization networks, `max(1, C // ratio)`.
         rescale_ratio: likewise for the rescaling networks.
-        rescale_features: their hidden size itself, where it should not depend on C.
-        standardize: learn the standardization; off gives AR.
-        rescale: learn the rescaling; off gives AS.
-        residual: mix the learned standardization with the native one; off is the paper's failing ablation.
-        gated_rescale: weigh the learned rescaling by `lambda_beta` and `lambda_gamma`, for networks trained with BN.
-        bias: biases in the fully-connected layers.
-        share_rescale_encoder: one encoder for gain and bias, as in the text; off fits the paper's parameter table.
+        rescale_features: hidden size of the rescaling networks, in place of `rescale_ratio`.
+        standardize: learn the standardization; `False` gives AR.
+        rescale: learn the rescaling; `False` gives AS.
+        residual: mix the learned standardization with the native one; `False` is the paper's failing ablation.
+        gated_rescale: weight the learned rescaling by `lambda_beta` and `lambda_gamma`, for networks trained with BN.
+        bias: use biases in the fully-connected layers.
+        share_rescale_encoder: use one encoder for gain and bias, as in the paper's text; its parameter table fits two.
         statistics: what the residual mixes in: the sample's statistics (`"instance"`, the paper), the batch's with
             running ones in evaluation (`"batch"`), or those over all channels of the sample (`"layer"`). The
-            networks read the sample's in every case.
-        per_channel_lambda: a lambda for each channel instead of one for the layer.
-        lambda_init: logit of `lambda_mu` and `lambda_sigma` at the start.
-        gate_init: logit of `lambda_beta` and `lambda_gamma` at the start.
-        eps: under the root of sigma, and again beside `sigma_stan`.
+            networks always read the sample's.
+        per_channel_lambda: learn a lambda for each channel instead of one for the layer.
+        lambda_init: initial logit of `lambda_mu` and `lambda_sigma`.
+        gate_init: initial logit of `lambda_beta` and `lambda_gamma`.
+        eps: added under the root of sigma, and again to `sigma_stan`.
         activation: `None` or `"relu"`, applied to the output.
-        device: where the parameters lie.
-        dtype: their dtype.
+        device: device of the parameters.
+        dtype: dtype of the parameters.
 
     Example:
         >>> layer = ASRNorm2d(64)
@@ -96,6 +68,8 @@ class ASRNorm2d(ConfinesShift):
     """
 
     fuses_relu = True
+    shift_least: Tensor | None
+    shift_most: Tensor | None
 
     def __init__(
         self,
@@ -155,38 +129,34 @@ class ASRNorm2d(ConfinesShift):
             if gated_rescale:
                 self.lambda_beta, self.lambda_gamma = logit(gate_init), logit(gate_init)
         self.gamma_bias, self.beta_bias = affine_parameters(num_features, **factory)
-        self.start_free()
+        for name in _LIMITS:
+            self.register_buffer(name, None)
         if statistics == "batch":
             self.start_tracking(**factory)
 
     def _check_options(self) -> None:
-        sizes = (self.num_features, self.stan_ratio, self.rescale_ratio, self.rescale_features or 1)
-        if any(isinstance(size, bool) or not isinstance(size, Integral) for size in sizes):
-            raise InputTypeError(f"{self.label()}: num_features, ratios and rescale_features are whole numbers")
-        if not math.isfinite(self.lambda_init) or not math.isfinite(self.gate_init):
-            raise InputError(f"{self.label()}: lambda_init and gate_init must be finite")
-        if self.num_features < 1:
-            raise InputError(f"{self.label()}: num_features must be at least 1")
-        check_eps(self.eps)
+        check_sizes(self.num_features, self.eps)
         hidden = 1 if self.rescale_features is None else self.rescale_features
-        if min(self.stan_ratio, self.rescale_ratio, hidden) < 1:
-            raise InputError(f"{self.label()}: ratios and rescale_features must be at least 1")
-        if self.statistics not in STATISTICS:
-            raise InputError(
-                f"{self.label()}: statistics must be one of {', '.join(STATISTICS)}, not {self.statistics!r}"
-            )
+        sizes = (self.stan_ratio, self.rescale_ratio, hidden)
+        if any(isinstance(size, bool) or not isinstance(size, Integral) for size in sizes):
+            raise InputTypeError(f"{self.label()}: ratios and rescale_features must be whole numbers")
         self.check_activation(self.activation)
-        if self.gated_rescale and not self.rescale:
-            raise InputError(
-                f"{self.label()}: gated_rescale gates the learned rescaling, which rescale=False leaves out"
-            )
-        if self.statistics != "instance" and self.standardize and not self.residual:
-            raise InputError(
-                f"{self.label()}: statistics={self.statistics!r} enters by the residual term; residual=False has none"
-            )
+        known = get_args(Statistics)
+        gates_nothing = self.gated_rescale and not self.rescale
+        mixes_nothing = self.statistics != "instance" and self.standardize and not self.residual
+        problems = {
+            "ratios and rescale_features must be at least 1": min(sizes) < 1,
+            "lambda_init and gate_init must be finite": not math.isfinite(self.lambda_init + self.gate_init),
+            f"statistics must be one of {', '.join(known)}, not {self.statistics!r}": self.statistics not in known,
+            "gated_rescale gates the learned rescaling, which rescale=False leaves out": gates_nothing,
+            f"statistics={self.statistics!r} enters by the residual term; residual=False has none": mixes_nothing,
+        }
+        for message, is_found in problems.items():
+            if is_found:
+                raise InputError(f"{self.label()}: {message}")
 
     def reset_parameters(self) -> None:
-        """Put every parameter back to a fresh start, without limits."""
+        """Reset every parameter and the running statistics, and remove the limits."""
         self.confine(None, None)
         for module in self.children():
             module.reset_parameters()  # type: ignore[operator]
@@ -204,7 +174,7 @@ class ASRNorm2d(ConfinesShift):
         return {name: value for name, value in starts.items() if hasattr(self, name)}
 
     def lambdas(self) -> dict[str, Tensor]:
-        """Return the squashed lambdas by name, detached: what the paper's figures plot.
+        """Return the lambdas by name, after the sigmoid and detached, as in the paper's figures.
 
         Example:
             >>> {name: round(float(value), 4) for name, value in ASRNorm2d(4).lambdas().items()}
@@ -221,12 +191,12 @@ class ASRNorm2d(ConfinesShift):
 
         Args:
             x: `(n, c, ...)`.
-            activation: `"relu"` applies it here, where the layer itself has none.
+            activation: `"relu"` applies a ReLU if the layer has no activation of its own.
         """
         self.check_input(x)
         self.check_activation(activation)
         if not self.standardize and self.statistics == "instance":
-            self.refuse_single_element(x, spatial_size(x), "channel")
+            self.check_several_values(x, spatial_size(x), "channel")
         return functional.asr_norm(
             x,
             self.standardize_nets(),
@@ -240,7 +210,7 @@ class ASRNorm2d(ConfinesShift):
         )
 
     def learned_statistics(self, x: Tensor) -> tuple[Tensor, Tensor] | None:
-        """Return `mu_stan` and `sigma_stan` of every sample, `(n, c)` each; `None` where none are learned.
+        """Return `mu_stan` and `sigma_stan` of every sample, `(n, c)` each; `None` if the layer learns none.
 
         Example:
             >>> [value.shape for value in ASRNorm2d(4).learned_statistics(torch.randn(2, 4, 3, 3))]
@@ -251,11 +221,11 @@ class ASRNorm2d(ConfinesShift):
         if nets is None:
             return None
         with reference.full_precision(x):
-            native = self._native(x, track=False)  # to look is not to train
+            native = self._native(x, track=False)
             return reference.learned_standardization(*reference.channel_stats(x, self.eps), nets, native, self.limits)
 
     def learned_shift(self, x: Tensor) -> Tensor:
-        """Return how far `mu_stan` is from each sample's mean, in the sample's deviations, `(n, c)`.
+        """Return the distance of `mu_stan` from each sample's mean in standard deviations of the sample, `(n, c)`.
 
         Raises:
             InputError: the layer learns no standardization.
@@ -304,8 +274,71 @@ class ASRNorm2d(ConfinesShift):
                 mean, variance = reference.pool_moments(*moments, dim=1)
             return mean, torch.sqrt(variance + self.eps)
 
+    @property
+    def limits(self) -> tuple[Tensor, Tensor] | None:
+        """The range of `mu_stan` around the sample's mean, in standard deviations; `None` as in the paper."""
+        return None if self.shift_least is None or self.shift_most is None else (self.shift_least, self.shift_most)
+
+    def confine(self, least: Tensor | None, most: Tensor | None) -> None:
+        """Clamp `mu_stan` to a range around the sample's mean; `None` for both removes the limits.
+
+        Paper: has no such limits. They are saved with the weights; `asrnorm.confine` measures them on source images.
+
+        Args:
+            least: lower limit in standard deviations of the sample, `(c,)`.
+            most: upper limit, likewise.
+
+        Raises:
+            InputError: the layer learns no standardization, one limit is missing, or a shape is wrong.
+
+        Example:
+            >>> layer = ASRNorm2d(2)
+            >>> layer.confine(-torch.ones(2), torch.ones(2))
+            >>> sorted(name for name, _ in layer.named_buffers())
+            ['shift_least', 'shift_most']
+        """
+        if least is not None and most is not None:
+            if not self.standardize:
+                raise InputError(f"{self.label()}: it learns no standardization to confine")
+            shapes = {tuple(least.shape), tuple(most.shape)}
+            if shapes != {(self.num_features,)} or not bool((least <= most).all()):  # also false for NaN
+                raise InputError(f"{self.label()}: limits must have shape ({self.num_features},), with least <= most")
+            like = self.gamma_bias
+            with torch.inference_mode(False):  # autograd rejects tensors made in that mode
+                least, most = (limit.detach().clone().to(like.device, like.dtype) for limit in (least, most))
+        elif least is not None or most is not None:
+            raise InputError(f"{self.label()}: give both limits, or None for both")
+        self.shift_least, self.shift_most = least, most
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        """Restore a pickled layer, including one of a version without limits."""
+        super().__setstate__(state)
+        for name in _LIMITS:
+            self._buffers.setdefault(name, None)
+
+    def _load_from_state_dict(self, state_dict: dict[str, Any], prefix: str, *rest: Any) -> None:
+        """Load limits that are part of the weights; weights without limits remove them."""
+        given = [state_dict[key] for name in _LIMITS if (key := f"{prefix}{name}") in state_dict]
+        if not given and f"{prefix}gamma_bias" in state_dict:
+            self.shift_least = self.shift_most = None
+        if self.standardize and self.limits is None and len(given) == len(_LIMITS):
+            shapes = [tuple(limit.shape) for limit in given]
+            if set(shapes) == {(self.num_features,)}:
+                like = self.gamma_bias
+                with torch.inference_mode(False):
+                    # Plain tensors, even if the parameters are sharded.
+                    self.shift_least, self.shift_most = (
+                        torch.zeros(self.num_features, device=like.device, dtype=like.dtype) for _ in _LIMITS
+                    )
+            else:
+                rest[-1].append(f"size mismatch for {prefix}{_LIMITS[0]}: {shapes}, expected ({self.num_features},)")
+        super()._load_from_state_dict(state_dict, prefix, *rest)
+
     def read_option(self, name: str) -> Any:
-        """Return an option of the constructor; `layer.bias` would be taken for a parameter by what looks for one."""
+        """Return a constructor option by name.
+
+        `bias` is stored as `has_bias`, because code that inspects modules expects `layer.bias` to be a parameter.
+        """
         return super().read_option("has_bias" if name == "bias" else name)
 
 
@@ -318,35 +351,18 @@ class ASNorm2d(ASRNorm2d):
         torch.Size([2, 8, 4, 4])
     """
 
-    def __init__(
-        self,
-        num_features: int,
-        *,
-        stan_ratio: int = 2,
-        residual: bool = True,
-        bias: bool = True,
-        statistics: Statistics = "instance",
-        per_channel_lambda: bool = False,
-        lambda_init: float = -3.0,
-        eps: float = 1e-5,
-        activation: str | None = None,
-        device: torch.device | str | None = None,
-        dtype: torch.dtype | None = None,
-    ) -> None:
-        super().__init__(
-            num_features,
-            stan_ratio=stan_ratio,
-            rescale=False,
-            residual=residual,
-            bias=bias,
-            statistics=statistics,
-            per_channel_lambda=per_channel_lambda,
-            lambda_init=lambda_init,
-            eps=eps,
-            activation=activation,
-            device=device,
-            dtype=dtype,
-        )
+    __init__ = preset(
+        ASRNorm2d,
+        rescale=False,
+        without=(
+            "standardize",
+            "rescale_ratio",
+            "rescale_features",
+            "gated_rescale",
+            "share_rescale_encoder",
+            "gate_init",
+        ),
+    )
 
 
 @NORMS.register("ar")
@@ -358,36 +374,26 @@ class ARNorm2d(ASRNorm2d):
         torch.Size([2, 8, 4, 4])
     """
 
-    def __init__(
-        self,
-        num_features: int,
-        *,
-        rescale_ratio: int = 16,
-        rescale_features: int | None = None,
-        gated_rescale: bool = False,
-        bias: bool = True,
-        share_rescale_encoder: bool = True,
-        statistics: Statistics = "instance",
-        per_channel_lambda: bool = False,
-        gate_init: float = -5.0,
-        eps: float = 1e-5,
-        activation: str | None = None,
-        device: torch.device | str | None = None,
-        dtype: torch.dtype | None = None,
-    ) -> None:
-        super().__init__(
-            num_features,
-            rescale_ratio=rescale_ratio,
-            rescale_features=rescale_features,
-            standardize=False,
-            gated_rescale=gated_rescale,
-            bias=bias,
-            share_rescale_encoder=share_rescale_encoder,
-            statistics=statistics,
-            per_channel_lambda=per_channel_lambda,
-            gate_init=gate_init,
-            eps=eps,
-            activation=activation,
-            device=device,
-            dtype=dtype,
+    __init__ = preset(ASRNorm2d, standardize=False, without=("rescale", "stan_ratio", "residual", "lambda_init"))
+
+
+def read_dense(linear: nn.Module) -> reference.Dense:
+    """Return weight and bias of a linear layer, after pruning, spectral norm or weight norm; kernels take these.
+
+    Raises:
+        InputTypeError: not a plain linear layer, but for example a quantized layer or an adapter.
+
+    Example:
+        >>> [part.shape for part in read_dense(nn.Linear(2, 3))]
+        [torch.Size([3, 2]), torch.Size([3])]
+    """
+    if not isinstance(linear, nn.Linear) or type(linear).forward is not nn.Linear.forward:
+        raise InputTypeError(
+            f"the networks inside a norm must be torch.nn.Linear layers, not {type(linear).__name__}: "
+            "leave norms out when you quantize a model or add adapters"
         )
+    for hook in linear._forward_pre_hooks.values():
+        if isinstance(hook, WEIGHT_HOOKS):
+            hook(linear, ())
+    weight: Tensor = linear.weight
+    return reference.Dense(weight, linear.bias)

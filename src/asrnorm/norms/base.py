@@ -1,12 +1,9 @@
-"""The registry of norm layers and what they have in common.
+"""The registry of norm layers, the base classes they derive from, and the layer that does nothing."""
 
-The contract: `Layer(num_features, *, eps=..., device=None, dtype=None, ...)`, so that any of them serves as a
-backbone's `norm_layer=`; input `(n, c, ...)` with any number of spatial axes; output of the same shape, dtype and
-memory format.
-"""
-
+import functools
 import inspect
-from collections.abc import Callable
+import math
+from collections.abc import Callable, Collection
 from numbers import Integral
 from typing import Any
 
@@ -23,18 +20,18 @@ NORMS: Registry[Callable[..., nn.Module]] = Registry("norm")
 ProcessSum = Callable[[Tensor], Tensor]
 """Sums a tensor over the processes of a run; differentiable."""
 
-_NOT_SHOWN = ("self", "num_features", "device", "dtype")
-_PACKED = (inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD)
-
 
 class NormLayer(nn.Module):
-    """Input checks and the affine pair that conversion reads; every norm of the registry derives from it.
+    """The base class of every registered norm: input checks, error labels, `print`, and the affine pair.
+
+    The contract: `Layer(num_features, *, eps=..., device=None, dtype=None, ...)`, so that any norm serves as a
+    backbone's `norm_layer=`; input `(n, c, ...)` with any number of spatial axes; output of the same shape, dtype and
+    memory format.
 
     Attributes:
-        process_sum: set where several processes share a batch, so that its statistics are those of all of it.
+        process_sum: set when several processes share a batch, so that statistics cover the whole batch.
         fuses_relu: whether `forward` takes `activation="relu"`.
-        input_rank: the number of axes that an input must have; set where the layer replaces one that tells a batch from
-            a single image by it.
+        input_rank: required number of input axes; set when the layer replaces one whose batches have that many.
     """
 
     num_features: int
@@ -43,7 +40,7 @@ class NormLayer(nn.Module):
     process_sum: ProcessSum | None = None
 
     def check_input(self, x: Tensor) -> None:
-        """Refuse what the layer cannot normalize, in one line that names it.
+        """Raise if the layer cannot normalize `x`.
 
         Raises:
             InputTypeError: not a floating-point tensor.
@@ -58,46 +55,42 @@ class NormLayer(nn.Module):
             )
         if x.ndim < 2:
             raise InputError(f"{self.label()}: expected input (N, C, ...), got shape {_show(x)}")
+        single = "; for a single image add the batch axis with x.unsqueeze(0)"
         if self.input_rank is not None and x.ndim != self.input_rank:
             raise InputError(
-                f"{self.label()}: expected input of {self.input_rank} axes, as the layer that it replaces, got shape "
-                f"{_show(x)}; for a single image add the batch axis with x.unsqueeze(0)"
+                f"{self.label()}: expected input with {self.input_rank} axes, like the layer it replaces, got shape "
+                f"{_show(x)}{single}"
             )
         if x.shape[1] != self.num_features:
-            unbatched = x.ndim == 3 and x.shape[0] == self.num_features
-            hint = "; for a single image add the batch axis with x.unsqueeze(0)" if unbatched else ""
+            is_unbatched = x.ndim == 3 and x.shape[0] == self.num_features
             raise InputError(
                 f"{self.label()}: expected {self.num_features} channels on axis 1, got {x.shape[1]} "
-                f"in shape {_show(x)}{hint}"
+                f"in shape {_show(x)}{single if is_unbatched else ''}"
             )
         if any(size == 0 for size in x.shape[2:]):
-            raise InputError(f"{self.label()}: the maps of shape {_show(x)} hold no element")
+            raise InputError(f"{self.label()}: the maps of shape {_show(x)} are empty")
 
-    def refuse_single_element(self, x: Tensor, count: int, over: str) -> None:
-        """Refuse to standardize by a statistic of one value: the result would be zero whatever the input.
+    def check_several_values(self, x: Tensor, count: int, per: str) -> None:
+        """Raise if a statistic covers a single value: standardizing by it gives zero for any input.
 
         Args:
             x: the input, for the message.
-            count: how many values the statistic is taken over.
-            over: what those values are, in words.
+            count: number of values the statistic covers.
+            per: what each statistic belongs to, in words.
         """
         if count == 1:
             raise InputError(
-                f"{self.label()}: one value per {over} in shape {_show(x)}, nothing to standardize by; "
+                f"{self.label()}: one value per {per} in shape {_show(x)}, nothing to standardize by; "
                 "use larger maps, or leave this layer as it was"
             )
 
     def check_activation(self, activation: str | None) -> None:
-        """Refuse what no layer applies to its output.
-
-        Raises:
-            InputError: neither `None` nor `"relu"`.
-        """
+        """Raise `InputError` unless `activation` is `None` or `"relu"`."""
         if activation not in reference.ACTIVATIONS:
             raise InputError(f"{self.label()}: activation must be None or 'relu', not {activation!r}")
 
     def affine_pair(self) -> tuple[Tensor | None, Tensor | None]:
-        """Return the static gain and bias `(c,)`, or `None` for each that the layer lacks."""
+        """Return the static gain and bias `(c,)`, `None` for each that the layer lacks."""
         return getattr(self, "weight", None), getattr(self, "bias", None)
 
     def inherit(
@@ -108,23 +101,23 @@ class NormLayer(nn.Module):
         running_var: Tensor | None = None,
         num_batches_tracked: Tensor | None = None,
     ) -> None:
-        """Take over what another norm layer learned, as far as this one has a place for it.
+        """Copy another layer's affine parameters and running statistics where this layer has matching attributes.
 
-        An affine value that was frozen (or a buffer) stays frozen.
+        The copy of a frozen affine parameter (or of a buffer) is frozen.
         """
+        buffers = {"running_mean": running_mean, "running_var": running_var, "num_batches_tracked": num_batches_tracked}
         with torch.no_grad():
-            for mine, theirs in zip(self.affine_pair(), (weight, bias), strict=True):
-                if mine is not None and theirs is not None:
-                    mine.copy_(theirs.reshape(mine.shape))
-                    mine.requires_grad_(theirs.requires_grad)
-            buffers = {"running_mean": running_mean, "running_var": running_var}
-            for name, value in {**buffers, "num_batches_tracked": num_batches_tracked}.items():
+            for own, value in zip(self.affine_pair(), (weight, bias), strict=True):
+                if own is not None and value is not None:
+                    own.copy_(value.reshape(own.shape))
+                    own.requires_grad_(value.requires_grad)
+            for name, value in buffers.items():
                 own = getattr(self, name, None)
                 if own is not None and value is not None:
                     own.copy_(value)
 
     def label(self) -> str:
-        """Return the name that error messages give the layer."""
+        """Return the layer's name in error messages."""
         return f"{type(self).__name__}({self.num_features})"
 
     def extra_repr(self) -> str:
@@ -133,24 +126,114 @@ class NormLayer(nn.Module):
         for name, default in _defaults(type(self)).items():
             try:
                 value = self.read_option(name)
-            except AttributeError:  # a layer need not keep its options, and one from an old pickle may lack new ones
+            except AttributeError:  # a layer need not store its options, and an old pickle may lack new ones
                 continue
-            # A tensor, array or module is what the layer made of an option, not the option.
+            # A tensor, array or module under an option's name is derived from the option.
             if not isinstance(value, Tensor | nn.Module) and (value != default) is True:
                 shown.append(f"{name}={value!r}")
         return ", ".join(shown)
 
     def read_option(self, name: str) -> Any:
-        """Return an option of the constructor: the attribute of its name, where a subclass does not say otherwise.
+        """Return a constructor option by name; by default the attribute of that name.
 
         Raises:
-            AttributeError: the layer does not keep it.
+            AttributeError: the layer does not store it.
         """
         return getattr(self, name)
 
 
+class AffineNorm(NormLayer):
+    """A norm with an epsilon, a gain `weight` of ones and a `bias` of zeros.
+
+    Raises:
+        InputTypeError: `num_features` is not an integer.
+        InputError: `num_features` is below 1, or `eps` is negative or NaN.
+    """
+
+    def __init__(
+        self, num_features: int, eps: float, device: torch.device | str | None, dtype: torch.dtype | None
+    ) -> None:
+        super().__init__()
+        check_sizes(num_features, eps)
+        self.num_features, self.eps = num_features, eps
+        self.weight, self.bias = affine_parameters(num_features, device=device, dtype=dtype)
+
+    def reset_parameters(self) -> None:
+        """Reset gain and bias to ones and zeros."""
+        with torch.no_grad():
+            self.weight.fill_(1.0)
+            self.bias.zero_()
+
+
+@NORMS.register("none")
+class NoNorm(NormLayer):
+    """No normalization: the input, as it is.
+
+    Args:
+        num_features: C; the input is still checked for it.
+        device: unused; part of the contract.
+        dtype: unused; part of the contract.
+
+    Attributes:
+        copies: return a copy, like every other norm; set when the layer replaces a norm, because the next layer may
+            change its input in place.
+
+    Example:
+        >>> x = torch.randn(2, 8, 4, 4)
+        >>> NoNorm(8)(x) is x
+        True
+    """
+
+    copies: bool = False
+
+    def __init__(
+        self,
+        num_features: int,
+        *,
+        device: torch.device | str | None = None,  # noqa: ARG002
+        dtype: torch.dtype | None = None,  # noqa: ARG002
+    ) -> None:
+        super().__init__()
+        check_sizes(num_features)
+        self.num_features = num_features
+
+    def forward(self, x: Tensor) -> Tensor:
+        """Return `x`."""
+        self.check_input(x)
+        return x.clone() if self.copies else x
+
+
+def preset(layer: type[nn.Module], *, without: Collection[str] = (), **fixed: Any) -> Callable[..., None]:
+    """Return an `__init__` for a subclass of `layer` that sets some of its options.
+
+    Args:
+        layer: the class whose constructor is called.
+        without: options that have no effect under `fixed`; the subclass does not take them.
+        **fixed: values of options; the subclass does not take these either.
+
+    Example:
+        >>> from asrnorm.norms import GroupNorm
+        >>> class PairNorm(GroupNorm):
+        ...     __init__ = preset(GroupNorm, num_groups=2)
+        >>> PairNorm(8).num_groups, str(inspect.signature(PairNorm)).split(":")[0]
+        (2, '(num_features')
+    """
+    construct: Callable[..., None] = layer.__init__
+    signature = inspect.signature(construct)
+    kept = [p for p in signature.parameters.values() if p.name not in fixed and p.name not in without]
+    signature = signature.replace(parameters=kept)
+
+    @functools.wraps(construct)
+    def __init__(self: nn.Module, *args: Any, **options: Any) -> None:  # noqa: N807
+        signature.bind(self, *args, **options)  # raises TypeError for options of `layer` that are fixed or left out
+        construct(self, *args, **options, **fixed)
+
+    __init__.__signature__ = signature  # type: ignore[attr-defined]
+    return __init__
+
+
 def norm_relu(norm: nn.Module, x: Tensor) -> Tensor:
-    """Return `relu(norm(x))`, in one pass where the norm can do both.
+    """Return `relu(norm(x))`, in one pass where the norm supports it.
 
     Example:
         >>> norm_relu(nn.BatchNorm2d(3), torch.randn(2, 3, 4, 4)).min().item()
@@ -162,96 +245,38 @@ def norm_relu(norm: nn.Module, x: Tensor) -> Tensor:
     return F.relu(norm(x))
 
 
-def weigh_newest(momentum: float | None, num_batches: Tensor | None) -> float:
-    """Return what the newest batch weighs in running statistics: without momentum, as much as each before it.
-
-    Args:
-        momentum: the weight; `None` averages over all batches, as `torch.optim.swa_utils.update_bn` asks for.
-        num_batches: how many there have been, the newest too.
-
-    Example:
-        >>> weigh_newest(0.1, None), weigh_newest(None, torch.tensor(4))
-        (0.1, 0.25)
-    """
-    if momentum is not None:
-        return momentum
-    return 0.0 if num_batches is None else 1 / float(num_batches)
-
-
 def spatial_size(x: Tensor) -> int:
-    """Return the number of positions of a map, one where `x` has no spatial axes."""
-    size = 1
-    for axis in x.shape[2:]:
-        size = size * axis
-    return size
+    """Return the number of positions of a map, one if `x` has no spatial axes."""
+    return math.prod(x.shape[2:])
 
 
-def check_num_features(num_features: int) -> None:
-    """Refuse a number of channels that is none.
-
-    Raises:
-        InputTypeError: not a whole number.
-        InputError: below 1.
-    """
+def check_sizes(num_features: int, eps: float = 0.0) -> None:
+    """Raise if `num_features` is not a positive integer or `eps` is negative or NaN."""
     if isinstance(num_features, bool) or not isinstance(num_features, Integral):
         raise InputTypeError(f"num_features must be a whole number, not {num_features!r}")
     if num_features < 1:
         raise InputError(f"num_features must be at least 1, not {num_features}")
-
-
-def check_eps(eps: float) -> None:
-    """Refuse an epsilon under which a root has no value.
-
-    Raises:
-        InputError: negative, or NaN.
-    """
     if not eps >= 0:
         raise InputError(f"eps must be at least 0, not {eps}")
 
 
 def affine_parameters(num_features: int, **factory: Any) -> tuple[nn.Parameter, nn.Parameter]:
     """Return a gain of ones and a bias of zeros."""
-    check_num_features(num_features)
     return nn.Parameter(torch.ones(num_features, **factory)), nn.Parameter(torch.zeros(num_features, **factory))
 
 
-def reset_affine(layer: nn.Module) -> None:
-    """Put gain and bias back to ones and zeros."""
-    with torch.no_grad():
-        layer.weight.fill_(1.0)  # type: ignore[operator]
-        layer.bias.zero_()  # type: ignore[operator]
-
-
-def join_processes(mean_nc: Tensor, variance_nc: Tensor, process_sum: ProcessSum) -> tuple[Tensor, Tensor, Tensor]:
-    """Join the moments of the samples of all processes, as `reference.pool_moments` does those of one.
-
-    Args:
-        mean_nc: means of the channels of this process's samples.
-        variance_nc: their variances.
-        process_sum: sums over the processes.
-
-    Returns:
-        Mean and variance `(1, c)` of the whole batch, and its number of samples as a tensor.
-    """
-    own = mean_nc.new_full((1,), mean_nc.shape[0])
-    total = process_sum(torch.cat([mean_nc.sum(0), own]))
-    count = total[-1].detach()
-    mean = (total[:-1] / count)[None]
-    variance = process_sum((variance_nc + (mean_nc - mean).square()).sum(0, keepdim=True)) / count
-    return mean, variance, count
-
-
-def _defaults(kind: type) -> dict[str, Any]:
-    """The options of a constructor with their defaults; of the next one too where it hands on `**options`."""
+def _defaults(layer: type) -> dict[str, Any]:
+    """Return the options of a constructor with their defaults, including the base class's behind `**options`."""
     found: dict[str, Any] = {}
-    for owner in kind.__mro__:
+    for owner in layer.__mro__:
         if "__init__" not in vars(owner):
             continue
         parameters = inspect.signature(vars(owner)["__init__"]).parameters.values()
         for p in parameters:
-            if p.kind not in _PACKED and p.name not in _NOT_SHOWN:
+            is_packed = p.kind in (p.VAR_POSITIONAL, p.VAR_KEYWORD)
+            if not is_packed and p.name not in ("self", "num_features", "device", "dtype"):
                 found.setdefault(p.name, p.default)
-        if all(p.kind is not inspect.Parameter.VAR_KEYWORD for p in parameters):
+        if all(p.kind is not p.VAR_KEYWORD for p in parameters):
             break
     return found
 

@@ -1,4 +1,4 @@
-"""Batch normalization in three forms: as it is, with the test batch's statistics, and one for each domain.
+"""Batch normalization: BN, BN-Test, DSBN, and the running statistics that mixed norms share with them.
 
 Ioffe and Szegedy, 2015; Nado et al., 2020 (statistics of the test batch); Chang et al., 2019 (domain-specific).
 """
@@ -12,20 +12,67 @@ from torch import Tensor, nn
 
 from asrnorm.core.errors import InputError, InputTypeError
 from asrnorm.norms import functional, reference
-from asrnorm.norms.base import (
-    NORMS,
-    NormLayer,
-    ProcessSum,
-    check_eps,
-    check_num_features,
-    join_processes,
-    spatial_size,
-    weigh_newest,
-)
+from asrnorm.norms.base import NORMS, NormLayer, ProcessSum, check_sizes, spatial_size
+
+
+class TracksBatch(NormLayer):
+    """A norm that keeps running statistics under the names of `torch.nn.BatchNorm2d`."""
+
+    momentum: float | None = 0.1
+    running_mean: Tensor
+    running_var: Tensor
+    num_batches_tracked: Tensor
+
+    def start_tracking(self, **factory: Any) -> None:
+        """Register the running statistics."""
+        self.register_buffer("running_mean", torch.zeros(self.num_features, **factory))
+        self.register_buffer("running_var", torch.ones(self.num_features, **factory))
+        count = torch.tensor(0, dtype=torch.long, device=factory.get("device"))
+        self.register_buffer("num_batches_tracked", count)
+
+    def reset_tracking(self) -> None:
+        """Reset the running statistics."""
+        self.running_mean.zero_()
+        self.running_var.fill_(1.0)
+        self.num_batches_tracked.zero_()
+
+    def batch_moments(
+        self, x: Tensor, mean_nc: Tensor, variance_nc: Tensor, *, track: bool = True
+    ) -> tuple[Tensor, Tensor]:
+        """Return mean and variance of the batch, `(1, c)` each; in evaluation the running ones.
+
+        Args:
+            x: the input.
+            mean_nc: mean of each channel of each sample of `x`.
+            variance_nc: their variances.
+            track: update the running statistics.
+        """
+        # A process without samples takes part in a shared batch too: the others wait for it.
+        if not self.training or (x.shape[0] == 0 and self.process_sum is None):
+            dtype = mean_nc.dtype
+            return self.running_mean.to(dtype)[None], self.running_var.to(dtype)[None]
+        samples: int | Tensor = x.shape[0]
+        if self.process_sum is None:
+            self.check_several_values(x, x.shape[0] * spatial_size(x), "channel of the batch")
+            mean, variance = reference.pool_moments(mean_nc, variance_nc, dim=0)
+        else:
+            mean, variance, samples = pool_over_processes(mean_nc, variance_nc, self.process_sum)
+        if track:
+            with torch.no_grad():
+                self.num_batches_tracked.add_(1)
+                weight = newest_batch_weight(self.momentum, self.num_batches_tracked)
+                self.running_mean.lerp_(mean[0].to(self.running_mean.dtype), weight)
+                tracked = self.tracked_variance(variance, samples * spatial_size(x))[0]
+                self.running_var.lerp_(tracked.to(self.running_var.dtype), weight)
+        return mean, variance
+
+    def tracked_variance(self, variance: Tensor, count: int | Tensor) -> Tensor:
+        """Return the variance to track: the unbiased estimate from a biased one over `count` values."""
+        return variance * (count / (count - 1))
 
 
 @NORMS.register("bn")
-class BatchNorm(NormLayer, nn.BatchNorm2d):
+class BatchNorm(TracksBatch, nn.BatchNorm2d):  # type: ignore[misc]  # running statistics are never None here
     """BN: the batch's statistics in training, running ones in evaluation.
 
     PyTorch's own layer, for any number of spatial axes, under the contract of this package.
@@ -34,8 +81,8 @@ class BatchNorm(NormLayer, nn.BatchNorm2d):
         num_features: C.
         eps: added to the variance.
         momentum: weight of the newest batch in the running statistics; `None` averages over all batches.
-        device: where the parameters lie.
-        dtype: their dtype.
+        device: device of the parameters.
+        dtype: dtype of the parameters.
 
     Example:
         >>> BatchNorm(8)(torch.randn(2, 8, 4, 4)).shape
@@ -51,60 +98,48 @@ class BatchNorm(NormLayer, nn.BatchNorm2d):
         device: torch.device | str | None = None,
         dtype: torch.dtype | None = None,
     ) -> None:
-        check_num_features(num_features)
-        check_eps(eps)
+        check_sizes(num_features, eps)
         nn.BatchNorm2d.__init__(self, num_features, eps, momentum, device=device, dtype=dtype)
 
     def uses_batch(self) -> bool:
-        """Tell whether the next forward standardizes by the batch it is given."""
+        """Return whether the next forward standardizes by its batch."""
         return self.training
 
     def forward(self, x: Tensor) -> Tensor:
         """Return the normalized activations."""
         self.check_input(x)
-        running_mean, running_var = self.running_mean, self.running_var
-        assert running_mean is not None
-        assert running_var is not None
         from_batch = self.uses_batch()
         if from_batch and self.training and self.process_sum is not None:
-            # Without samples too: the other processes wait for the share of this one.
-            return self._normalize_over_processes(x, self.process_sum)
-        if x.shape[0] == 0:  # no statistics to learn from; a branch, for a compiler to whom sizes are symbols
-            from_batch = False
-        if from_batch:
-            self.refuse_single_element(x, x.shape[0] * spatial_size(x), "channel of the batch")
-        if not from_batch:
             with reference.full_precision(x):
-                return F.batch_norm(x, running_mean, running_var, self.weight, self.bias, False, 0.0, self.eps)
-        if not self.training:  # nothing is tracked in evaluation
-            return _batch_norm(self, x, None, None)
-        if self.num_batches_tracked is not None:
-            self.num_batches_tracked.add_(1)
-        return _batch_norm(self, x, running_mean, running_var)
-
-    def _normalize_over_processes(self, x: Tensor, process_sum: ProcessSum) -> Tensor:
-        assert self.running_mean is not None
-        assert self.running_var is not None
-        if self.num_batches_tracked is not None:
-            self.num_batches_tracked.add_(1)
-        momentum = weigh_newest(self.momentum, self.num_batches_tracked)
+                return self._rescale(x, *self.batch_moments(x, *reference.channel_moments(x)))
+        if x.shape[0] == 0:  # no statistics to learn from; a branch, because sizes are symbols to a compiler
+            from_batch = False
+        mean, variance, weight = self.running_mean, self.running_var, 0.0
+        if from_batch:
+            self.check_several_values(x, x.shape[0] * spatial_size(x), "channel of the batch")
+            if self.training:
+                self.num_batches_tracked.add_(1)
+                weight = newest_batch_weight(self.momentum, self.num_batches_tracked)
+            else:
+                mean = variance = None  # type: ignore[assignment]  # evaluation tracks nothing
         with reference.full_precision(x):
-            mean, variance, samples = join_processes(*reference.channel_moments(x), process_sum)
-            with torch.no_grad():
-                count = samples * spatial_size(x)
-                unbiased = variance * (count / (count - 1))
-                self.running_mean.lerp_(mean[0].to(self.running_mean.dtype), momentum)
-                self.running_var.lerp_(unbiased[0].to(self.running_var.dtype), momentum)
-            gain, bias = self.weight.to(mean.dtype), self.bias.to(mean.dtype)
-            return functional.standardize_rescale(x, mean, torch.sqrt(variance + self.eps), gain, bias, eps=0.0)
+            return F.batch_norm(x, mean, variance, self.weight, self.bias, from_batch, weight, self.eps)
+
+    def _rescale(self, x: Tensor, mean: Tensor, variance: Tensor) -> Tensor:
+        gain, bias = self.weight.to(mean.dtype), self.bias.to(mean.dtype)
+        return functional.standardize_rescale(x, mean, torch.sqrt(variance + self.eps), gain, bias, eps=0.0)
 
 
 @NORMS.register("bn_test")
 class BatchNormTest(BatchNorm):
     """BN-Test: BN that standardizes by the batch at hand in evaluation too.
 
-    The state is that of `bn`: weights trained with one load into the other. Its predictions depend on what else is in
-    the batch, so the batch size belongs to the result.
+    It has the state of `bn`: weights trained with one load into the other. Predictions depend on the other samples of
+    the batch, so the batch size is part of a result.
+
+    Attributes:
+        batches: number of equally large batches that an input holds one after the other in evaluation; each is
+            standardized by itself, so that one call evaluates many small batches.
 
     Example:
         >>> layer = BatchNormTest(8).eval()
@@ -113,11 +148,9 @@ class BatchNormTest(BatchNorm):
     """
 
     batches: int = 1
-    """How many equally large batches the next input holds one after the other in evaluation, each to be standardized by
-    itself: many small batches in one call."""
 
     def uses_batch(self) -> bool:
-        """Tell whether the next forward standardizes by the batch it is given: always."""
+        """Return whether the next forward standardizes by its batch: always."""
         return True
 
     def forward(self, x: Tensor) -> Tensor:
@@ -128,15 +161,12 @@ class BatchNormTest(BatchNorm):
         size, rest = divmod(x.shape[0], self.batches)
         if rest:
             raise InputError(f"{self.label()}: {x.shape[0]} samples are not {self.batches} batches of one size")
-        self.refuse_single_element(x, size * spatial_size(x), "channel of the batch")
+        self.check_several_values(x, size * spatial_size(x), "channel of the batch")
         with reference.full_precision(x):
             x, mean_nc, variance_nc = functional.with_moments(x)
             whole = (self.batches, size, self.num_features)
-            mean, variance = reference.pool_moments(mean_nc.reshape(whole), variance_nc.reshape(whole), dim=1)
-            std = torch.sqrt(variance + self.eps)
-            mean, std = (part.expand(whole).reshape(mean_nc.shape) for part in (mean, std))
-            gain, bias = self.weight.to(mean.dtype), self.bias.to(mean.dtype)
-            return functional.standardize_rescale(x, mean, std, gain, bias, eps=0.0)
+            moments = reference.pool_moments(mean_nc.reshape(whole), variance_nc.reshape(whole), dim=1)
+            return self._rescale(x, *(part.expand(whole).reshape(mean_nc.shape) for part in moments))
 
 
 @NORMS.register("dsbn")
@@ -145,11 +175,11 @@ class DomainBatchNorm(NormLayer):
 
     Args:
         num_features: C.
-        num_domains: how many domains.
+        num_domains: number of domains.
         eps: added to the variance.
         momentum: weight of the newest batch in the running statistics; `None` averages over all batches.
-        device: where the parameters lie.
-        dtype: their dtype.
+        device: device of the parameters.
+        dtype: dtype of the parameters.
 
     Example:
         >>> layer = DomainBatchNorm(8, num_domains=2)
@@ -179,13 +209,13 @@ class DomainBatchNorm(NormLayer):
         )
 
     def read_option(self, name: str) -> Any:
-        """Return an option of the constructor, as the layers of the domains have it."""
+        """Return a constructor option by name; `eps` and `momentum` are those of the domains' layers."""
         if name == "num_domains":
             return len(self.domains)
         return getattr(self.domains[0], name) if name in ("eps", "momentum") else super().read_option(name)
 
     def inherit(self, *values: Tensor | None, **named: Tensor | None) -> None:
-        """Let every domain start from what the other layer learned."""
+        """Copy another layer's affine parameters and running statistics to every domain."""
         for layer in self.domains:
             assert isinstance(layer, BatchNorm)
             layer.inherit(*values, **named)
@@ -202,8 +232,8 @@ class DomainBatchNorm(NormLayer):
             )
         if self.training and self.domains[0].process_sum is not None:
             raise InputError(
-                f"{self.label()}: labels for each sample need one process, since each has samples of other domains; "
-                "give batches of one domain"
+                f"{self.label()}: a label for each sample works in a single process, because processes have samples "
+                "of different domains; give batches of one domain"
             )
         y, found = torch.zeros_like(x), 0
         for index, layer in enumerate(self.domains):
@@ -212,7 +242,7 @@ class DomainBatchNorm(NormLayer):
                 y = y.index_copy(0, chosen, layer(x.index_select(0, chosen)))
                 found += len(chosen)
         if found < len(x):
-            raise InputError(f"{self.label()}: labels of {len(x) - found} samples were changed to no domain of it")
+            raise InputError(f"{self.label()}: {len(x) - found} domain labels were changed to domains it does not have")
         for rank, last in ((4, torch.channels_last), (5, torch.channels_last_3d)):
             if x.ndim == rank and x.is_contiguous(memory_format=last):
                 y = y.contiguous(memory_format=last)
@@ -220,14 +250,14 @@ class DomainBatchNorm(NormLayer):
 
 
 def set_domain(model: nn.Module, domain: int | Tensor) -> int:
-    """Tell every `dsbn` layer of a model which domain the next batches come from.
+    """Set the domain of the next batches in every `dsbn` layer of a model.
 
     Args:
         model: the network, or a single layer.
         domain: one number for the whole batch, or a tensor `(n,)` with one for each sample.
 
     Returns:
-        How many layers were set.
+        The number of `dsbn` layers.
 
     Raises:
         InputError: the model has no such layer, or one of its layers has too few domains.
@@ -236,36 +266,54 @@ def set_domain(model: nn.Module, domain: int | Tensor) -> int:
     layers = [module for module in model.modules() if isinstance(module, DomainBatchNorm)]
     if not layers:
         raise InputError(f"{type(model).__name__} has no dsbn layer to set a domain for")
-    if not isinstance(domain, Tensor):
+    if isinstance(domain, Tensor):
+        if domain.is_floating_point() or domain.is_complex():
+            raise InputTypeError(f"domain labels must be whole numbers, these are {domain.dtype}")
+        lowest, highest = (int(end) for end in domain.aminmax()) if domain.numel() else (0, 0)
+    else:
         try:
-            domain = operator.index(domain)
+            domain = lowest = highest = operator.index(domain)
         except TypeError:
             raise InputTypeError(
                 f"set_domain takes one number, or a tensor with one for each sample, not {type(domain).__name__}"
             ) from None
-    elif domain.is_floating_point() or domain.is_complex():
-        raise InputTypeError(f"domain labels must be whole numbers, these are {domain.dtype}")
-    lowest, highest = _range(domain)
     for layer in layers:
-        if lowest < 0 or highest >= len(layer.domains):
+        count = len(layer.domains)
+        if lowest < 0 or highest >= count:
             wrong = lowest if lowest < 0 else highest
-            raise InputError(
-                f"{layer.label()}: no domain {wrong}, it has {len(layer.domains)} (0 to {len(layer.domains) - 1})"
-            )
+            raise InputError(f"{layer.label()}: no domain {wrong}, it has {count} (0 to {count - 1})")
         layer.domain = domain
     return len(layers)
 
 
-def _range(domain: int | Tensor) -> tuple[int, int]:
-    if isinstance(domain, int):
-        return domain, domain
-    if not domain.numel():  # of an empty batch
-        return 0, 0
-    lowest, highest = domain.aminmax()
-    return int(lowest), int(highest)
+def newest_batch_weight(momentum: float | None, num_batches: Tensor) -> float:
+    """Return the weight of the newest batch in running statistics.
+
+    Args:
+        momentum: the weight; `None` averages over all batches, as `torch.optim.swa_utils.update_bn` sets it.
+        num_batches: number of batches, including the newest.
+
+    Example:
+        >>> newest_batch_weight(0.1, torch.tensor(4)), newest_batch_weight(None, torch.tensor(4))
+        (0.1, 0.25)
+    """
+    return 1 / float(num_batches) if momentum is None else momentum
 
 
-def _batch_norm(layer: nn.BatchNorm2d, x: Tensor, mean: Tensor | None, variance: Tensor | None) -> Tensor:
-    with reference.full_precision(x):
-        momentum = 0.0 if mean is None else weigh_newest(layer.momentum, layer.num_batches_tracked)
-        return F.batch_norm(x, mean, variance, layer.weight, layer.bias, True, momentum, layer.eps)
+def pool_over_processes(mean_nc: Tensor, variance_nc: Tensor, process_sum: ProcessSum) -> tuple[Tensor, Tensor, Tensor]:
+    """Pool the moments of the samples of all processes, as `reference.pool_moments` does for one.
+
+    Args:
+        mean_nc: mean of each channel of each sample of this process.
+        variance_nc: their variances.
+        process_sum: sums over the processes.
+
+    Returns:
+        Mean and variance `(1, c)` of the whole batch, and its number of samples as a tensor.
+    """
+    own = mean_nc.new_full((1,), mean_nc.shape[0])
+    total = process_sum(torch.cat([mean_nc.sum(0), own]))
+    count = total[-1].detach()
+    mean = (total[:-1] / count)[None]
+    variance = process_sum((variance_nc + (mean_nc - mean).square()).sum(0, keepdim=True)) / count
+    return mean, variance, count

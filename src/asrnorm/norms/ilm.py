@@ -9,33 +9,25 @@ from torch import Tensor, nn
 from asrnorm.core.errors import InputError
 from asrnorm.norms import functional, reference
 from asrnorm.norms.asr import read_dense
-from asrnorm.norms.base import (
-    NORMS,
-    NormLayer,
-    affine_parameters,
-    check_eps,
-    check_num_features,
-    reset_affine,
-    spatial_size,
-)
+from asrnorm.norms.base import NORMS, AffineNorm, spatial_size
 from asrnorm.norms.group import largest_divisor
 
 
 @NORMS.register("ilm")
-class ILMNorm(NormLayer):
+class ILMNorm(AffineNorm):
     r"""ILM: instance standardization; gain and bias of each key group of channels come from its moments.
 
     $\gamma = \mathrm{sigmoid}(W_\gamma \mathrm{ReLU}(E v)) + \gamma_0$,
     $\beta = \tanh(W_\beta \mathrm{ReLU}(E m)) + \beta_0$ with m and v the mean and unbiased variance of the key groups.
-    As in its authors' code: no biases, a shared encoder, unbiased variances throughout.
+    As in its authors' code, there are no biases, one shared encoder, and unbiased variances throughout.
 
     Args:
         num_features: C.
-        group_size: channels to a key group; where it does not divide C, the largest divisor of C below it.
-        reduction: key groups over hidden units; at most `reduction` groups have 2 hidden units.
+        group_size: channels in a key group; if it does not divide C, the largest divisor of C below it.
+        reduction: number of key groups over hidden units; up to `reduction` groups have 2 hidden units.
         eps: added to the instance variance.
-        device: where the parameters lie.
-        dtype: their dtype.
+        device: device of the parameters.
+        dtype: dtype of the parameters.
 
     Example:
         >>> ILMNorm(64)(torch.randn(2, 64, 4, 4)).shape
@@ -52,10 +44,7 @@ class ILMNorm(NormLayer):
         device: torch.device | str | None = None,
         dtype: torch.dtype | None = None,
     ) -> None:
-        super().__init__()
-        check_num_features(num_features)
-        check_eps(eps)
-        self.num_features, self.eps = num_features, eps
+        super().__init__(num_features, eps, device, dtype)
         if min(group_size, reduction) < 1:
             raise InputError(f"{self.label()}: group_size and reduction must be at least 1")
         self.reduction = reduction
@@ -65,19 +54,18 @@ class ILMNorm(NormLayer):
         self.encoder = nn.Linear(groups, hidden, bias=False, device=device, dtype=dtype)
         self.weight_decoder = nn.Linear(hidden, groups, bias=False, device=device, dtype=dtype)
         self.bias_decoder = nn.Linear(hidden, groups, bias=False, device=device, dtype=dtype)
-        self.weight, self.bias = affine_parameters(num_features, device=device, dtype=dtype)
 
     def reset_parameters(self) -> None:
-        """Put every parameter back to a fresh start."""
+        """Reset every parameter."""
+        super().reset_parameters()
         for linear in (self.encoder, self.weight_decoder, self.bias_decoder):
             linear.reset_parameters()
-        reset_affine(self)
 
     def forward(self, x: Tensor) -> Tensor:
         """Return the normalized activations."""
         self.check_input(x)
         size = spatial_size(x)
-        self.refuse_single_element(x, size, "channel")
+        self.check_several_values(x, size, "channel")
         with reference.full_precision(x):
             x, mean_nc, biased_nc = functional.with_moments(x)
             shape = (x.shape[0], self.num_features // self.group_size, self.group_size)

@@ -1,107 +1,40 @@
-"""Statistics of the batch in training, running ones in evaluation, for layers that mix them with others.
+"""Learned mixtures of normalizations: switchable (SN) and batch-instance normalization (BIN).
 
-Switchable normalization: a learned mixture of IN, LN and BN statistics.
-
-Luo et al., *Differentiable Learning-to-Normalize via Switchable Normalization*, 2019.
+Luo et al., *Differentiable Learning-to-Normalize via Switchable Normalization*, 2019; Nam and Kim, *Batch-Instance
+Normalization for Adaptively Style-Invariant Neural Networks*, 2018.
 """
-
-from typing import Any
 
 import torch
 from torch import Tensor, nn
 
 from asrnorm.norms import functional, reference
-from asrnorm.norms.base import (
-    NORMS,
-    NormLayer,
-    affine_parameters,
-    check_eps,
-    join_processes,
-    reset_affine,
-    spatial_size,
-    weigh_newest,
-)
-
-
-class TracksBatch(NormLayer):
-    """A norm layer that keeps running statistics under the names that `torch.nn.BatchNorm2d` gives them."""
-
-    momentum: float | None = 0.1
-    running_mean: Tensor
-    running_var: Tensor
-    num_batches_tracked: Tensor
-
-    def start_tracking(self, **factory: Any) -> None:
-        """Register the running statistics."""
-        self.register_buffer("running_mean", torch.zeros(self.num_features, **factory))
-        self.register_buffer("running_var", torch.ones(self.num_features, **factory))
-        count = torch.tensor(0, dtype=torch.long, device=factory.get("device"))
-        self.register_buffer("num_batches_tracked", count)
-
-    def reset_tracking(self) -> None:
-        """Forget all batches."""
-        self.running_mean.zero_()
-        self.running_var.fill_(1.0)
-        self.num_batches_tracked.zero_()
-
-    def batch_moments(
-        self, x: Tensor, mean_nc: Tensor, variance_nc: Tensor, *, track: bool = True
-    ) -> tuple[Tensor, Tensor]:
-        """Return mean and variance of the batch, `(1, c)` each; in evaluation the running ones.
-
-        Args:
-            x: the input the moments were taken from.
-            mean_nc: means of its samples' channels.
-            variance_nc: their variances; what is tracked is joined from these as they are, and corrected to the
-                unbiased estimate as BatchNorm does where they are biased.
-            track: let the running statistics follow.
-        """
-        # Where processes share a batch, one without samples takes part: the others wait for it.
-        if not self.training or (x.shape[0] == 0 and self.process_sum is None):
-            dtype = mean_nc.dtype
-            return self.running_mean.to(dtype)[None], self.running_var.to(dtype)[None]
-        samples: int | Tensor = x.shape[0]
-        if self.process_sum is None:
-            self.refuse_single_element(x, x.shape[0] * spatial_size(x), "channel of the batch")
-            mean, variance = reference.pool_moments(mean_nc, variance_nc, dim=0)
-        else:
-            mean, variance, samples = join_processes(mean_nc, variance_nc, self.process_sum)
-        if not track:
-            return mean, variance
-        with torch.no_grad():
-            self.num_batches_tracked.add_(1)
-            momentum = weigh_newest(self.momentum, self.num_batches_tracked)
-            self.running_mean.lerp_(mean[0].to(self.running_mean.dtype), momentum)
-            tracked = self.tracked_variance(variance, samples * spatial_size(x))[0]
-            self.running_var.lerp_(tracked.to(self.running_var.dtype), momentum)
-        return mean, variance
-
-    def tracked_variance(self, variance: Tensor, count: int | Tensor) -> Tensor:
-        """Return the variance to track: the unbiased estimate from a biased one over `count` values."""
-        return variance * (count / (count - 1))
+from asrnorm.norms.base import NORMS, AffineNorm, preset, spatial_size
+from asrnorm.norms.batch import TracksBatch
 
 
 @NORMS.register("sn")
-class SwitchNorm(TracksBatch):
+class SwitchNorm(AffineNorm, TracksBatch):
     r"""SN: mean and variance are softmax-weighted mixtures of those of IN, LN and BN.
 
     $y = \frac{x - \sum_k w_k \mu_k}{\sqrt{\sum_k w'_k \sigma^2_k + \epsilon}} \gamma + \beta$
 
-    As its authors do, and unlike the remark in the ASR-Norm paper, variances are mixed rather than deviations; the
-    instance variance is the unbiased one, and those of layer and batch are joined from it.
+    As in its authors' code, and unlike the remark in the ASR-Norm paper, variances are mixed rather than deviations;
+    the instance variance is the unbiased one, and the layer and batch variances are pooled from it.
 
     Args:
         num_features: C.
-        batch: mix BN in; without it the layer does not look at other samples (`sn_in_ln`).
+        batch: include BN in the mixture; without it samples are independent (`sn_in_ln`).
         eps: added to the mixed variance.
         momentum: weight of the newest batch in the running statistics; `None` averages over all batches.
-        device: where the parameters lie.
-        dtype: their dtype.
+        device: device of the parameters.
+        dtype: dtype of the parameters.
 
     Example:
         >>> SwitchNorm(8)(torch.randn(2, 8, 4, 4)).shape
         torch.Size([2, 8, 4, 4])
     """
+
+    fuses_relu = True
 
     def __init__(
         self,
@@ -113,21 +46,17 @@ class SwitchNorm(TracksBatch):
         device: torch.device | str | None = None,
         dtype: torch.dtype | None = None,
     ) -> None:
-        super().__init__()
-        check_eps(eps)
-        self.num_features, self.batch, self.eps, self.momentum = num_features, batch, eps, momentum
-        self.weight, self.bias = affine_parameters(num_features, device=device, dtype=dtype)
+        super().__init__(num_features, eps, device, dtype)
+        self.batch, self.momentum = batch, momentum
         count = 3 if batch else 2
         self.mean_logits = nn.Parameter(torch.ones(count, device=device, dtype=dtype))
         self.var_logits = nn.Parameter(torch.ones(count, device=device, dtype=dtype))
         if batch:
             self.start_tracking(device=device, dtype=dtype)
 
-    fuses_relu = True
-
     def reset_parameters(self) -> None:
-        """Put every parameter back to a fresh start, and forget all batches."""
-        reset_affine(self)
+        """Reset every parameter and the running statistics."""
+        super().reset_parameters()
         with torch.no_grad():
             self.mean_logits.fill_(1.0)
             self.var_logits.fill_(1.0)
@@ -135,11 +64,11 @@ class SwitchNorm(TracksBatch):
             self.reset_tracking()
 
     def forward(self, x: Tensor, activation: str | None = None) -> Tensor:
-        """Return the normalized activations; `activation="relu"` applies it too."""
+        """Return the normalized activations, after a ReLU if `activation="relu"`."""
         self.check_input(x)
         self.check_activation(activation)
         size = spatial_size(x)
-        self.refuse_single_element(x, size, "channel")
+        self.check_several_values(x, size, "channel")
         parameters = (self.mean_logits, self.var_logits, self.weight, self.bias)
         if not self.batch:
             return functional.switch_norm(x, *parameters, eps=self.eps, activation=activation)
@@ -151,7 +80,7 @@ class SwitchNorm(TracksBatch):
             return functional.standardize_rescale(x, *vectors, eps=0.0, activation=activation)
 
     def tracked_variance(self, variance: Tensor, count: int | Tensor) -> Tensor:  # noqa: ARG002
-        """Return the variance to track: as it is, since it is joined from unbiased ones."""
+        """Return the variance to track: unchanged, because it is pooled from unbiased ones."""
         return variance
 
 
@@ -164,12 +93,74 @@ class SwitchNormInLn(SwitchNorm):
         torch.Size([2, 8, 4, 4])
     """
 
+    __init__ = preset(SwitchNorm, batch=False, without=["momentum"])
+
+
+@NORMS.register("bin")
+class BatchInstanceNorm(AffineNorm, TracksBatch):
+    r"""BIN: a learned gate in [0, 1] for each channel, between BN and IN.
+
+    $y = (\rho\, \mathrm{BN}(x) + (1-\rho)\, \mathrm{IN}(x))\, \gamma + \beta$
+
+    The gates start at one (pure BN). Its authors clamp them to [0, 1] after each update; this layer clamps them at the
+    start of each training forward, and for use in evaluation, so that a training loop needs no extra call.
+
+    Args:
+        num_features: C.
+        eps: added to the variances.
+        momentum: weight of the newest batch in the running statistics; `None` averages over all batches.
+        device: device of the parameters.
+        dtype: dtype of the parameters.
+
+    Example:
+        >>> BatchInstanceNorm(8)(torch.randn(2, 8, 4, 4)).shape
+        torch.Size([2, 8, 4, 4])
+    """
+
     def __init__(
         self,
         num_features: int,
         *,
         eps: float = 1e-5,
+        momentum: float | None = 0.1,
         device: torch.device | str | None = None,
         dtype: torch.dtype | None = None,
     ) -> None:
-        super().__init__(num_features, batch=False, eps=eps, device=device, dtype=dtype)
+        super().__init__(num_features, eps, device, dtype)
+        self.momentum = momentum
+        self.gate = nn.Parameter(torch.ones(num_features, device=device, dtype=dtype))
+        self.start_tracking(device=device, dtype=dtype)
+
+    def reset_parameters(self) -> None:
+        """Reset every parameter and the running statistics."""
+        super().reset_parameters()
+        with torch.no_grad():
+            self.gate.fill_(1.0)
+        self.reset_tracking()
+
+    def forward(self, x: Tensor) -> Tensor:
+        """Return the normalized activations."""
+        self.check_input(x)
+        self.check_several_values(x, spatial_size(x), "channel")
+        with reference.full_precision(x):
+            mean_nc, variance_nc = reference.channel_moments(x)
+            mean, variance = self.batch_moments(x, mean_nc, variance_nc)
+            gate, gain, bias = (
+                reference.per_channel(value.to(mean_nc.dtype), x)
+                for value in (self._clamped_gate(), self.weight, self.bias)
+            )
+            wide = x.to(mean_nc.dtype)
+            from_batch = self._standardize(wide, mean, variance)
+            from_instance = self._standardize(wide, mean_nc, variance_nc)
+            return ((gate * from_batch + (1 - gate) * from_instance) * gain + bias).to(x.dtype)
+
+    def _standardize(self, x: Tensor, mean: Tensor, variance: Tensor) -> Tensor:
+        return functional.standardize_rescale(x, mean, torch.sqrt(variance + self.eps), None, None, eps=0.0)
+
+    def _clamped_gate(self) -> Tensor:
+        if not self.training:
+            return self.gate.clamp(0.0, 1.0)
+        # Clamped in place and cloned: the graph keeps the clone, so that a second forward before the backward does not
+        # invalidate what the first one saved. Through `.data`, because a penalty on the gate may already be in a graph.
+        self.gate.data.clamp_(0.0, 1.0)
+        return self.gate.clone()

@@ -297,7 +297,7 @@ def test_a_model_compiled_in_place_is_refused_with_its_own_way_out():
 def test_a_single_image_is_not_taken_for_a_batch_where_its_sides_fit(kind, norm):
     model = asrnorm.convert(nn.Sequential(kind(4)), norm, kinds=("batch", "instance"))
     image = torch.randn(4, 4, 6)
-    with pytest.raises(InputError, match=r"expected input of 4 axes.*got shape \(4, 4, 6\).*unsqueeze\(0\)"):
+    with pytest.raises(InputError, match=r"unsqueeze\(0\)"):
         model(image)
     assert model(image[None]).shape == (1, 4, 4, 6)
     assert copy.deepcopy(model)[0].input_rank == 4
