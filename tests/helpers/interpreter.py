@@ -1,4 +1,4 @@
-"""Kernels on the CPU: Triton decides at import whether it interprets, so each helper has a process of its own."""
+"""Run kernels on the CPU in processes of their own, because Triton decides at import whether it interprets."""
 
 import os
 import subprocess
@@ -11,7 +11,7 @@ TESTS = Path(__file__).parents[1]
 
 
 def interpret(name):
-    """Run a file of the helpers in Triton's interpreter and return what it wrote."""
+    """Run a module of the helpers in Triton's interpreter and return its output: how many cases it checked."""
     pytest.importorskip("triton")
     paths = os.pathsep.join([str(TESTS.parent / "src"), str(TESTS), os.environ.get("PYTHONPATH", "")])
     environment = {**os.environ, "TRITON_INTERPRET": "1", "PYTHONPATH": paths, "OMP_NUM_THREADS": "1"}

@@ -1,4 +1,4 @@
-"""A layer by the kernels, by eager PyTorch at the same precision, and by the reference in float64."""
+"""One layer computed by the kernels, by the reference at the same precision, and by the reference in float64."""
 
 import copy
 from dataclasses import dataclass, field
@@ -8,10 +8,10 @@ import torch
 from torch import Tensor, nn
 
 from asrnorm import ops
-from asrnorm.norms import create_norm
+from asrnorm.norms import create_norm, dispatch
 
 FLOORS = {torch.float32: 2e-6, torch.float16: 1e-3, torch.bfloat16: 8e-3}
-"""Relative errors that are rounding alone: sums that cancel, those of a lambda for instance, lose digits either way."""
+"""Relative errors of pure rounding: sums that cancel, such as those of a lambda, lose digits in any implementation."""
 
 
 @dataclass(frozen=True)
@@ -21,7 +21,7 @@ class KernelCase:
     Args:
         layout: `contiguous`, `channels_last`, `sliced` (every second channel and column of a larger tensor) or
             `transposed`.
-        limit: of the learned mean on either side, in deviations.
+        limit: bound of the learned mean on either side, in standard deviations.
     """
 
     shape: tuple[int, ...]
@@ -34,7 +34,7 @@ class KernelCase:
     limit: float | None = None
 
     def layer(self, device: str = "cpu") -> nn.Module:
-        """Return the layer with weights far from their start, so that nothing is one or zero by chance."""
+        """Return the layer with weights far from their initial values, so that none is one or zero."""
         generator = torch.Generator().manual_seed(self.seed)
         with torch.random.fork_rng(devices=[]):
             torch.manual_seed(self.seed)
@@ -48,14 +48,14 @@ class KernelCase:
         return layer.to(device)
 
     def tensors(self, device: str = "cpu") -> tuple[Tensor, Tensor]:
-        """Return input and gradient of the output, of the dtype and layout of the case."""
+        """Return input and gradient of the output in the dtype and layout of the case."""
         generator = torch.Generator().manual_seed(self.seed + 1)
         scale = 0.5 + 2 * torch.rand(self.shape[1], generator=generator).reshape(-1, *[1] * (len(self.shape) - 2))
         x = torch.randn(self.shape, generator=generator) * scale + self.shift
         dy = torch.randn(self.shape, generator=generator)
-        return self._lay_out(x.to(device, self.dtype)), dy.to(device, self.dtype)
+        return self._with_layout(x.to(device, self.dtype)), dy.to(device, self.dtype)
 
-    def _lay_out(self, x: Tensor) -> Tensor:
+    def _with_layout(self, x: Tensor) -> Tensor:
         if self.layout == "channels_last":
             return x.contiguous(memory_format=torch.channels_last)
         if self.layout == "sliced":
@@ -83,19 +83,32 @@ def outcome(case: KernelCase, backend: str, device: str = "cpu", double: bool = 
 
 
 def relative(value: Tensor, truth: Tensor, least: float) -> float:
-    """Return the error relative to the size of the truth, or to `least`: some gradients are nothing but rounding."""
+    """Return the error relative to the norm of the truth, or to `least`: some gradients are rounding alone."""
     return float((value.double() - truth).norm() / truth.norm().clamp_min(least))
 
 
 def check(case: KernelCase, fast: dict[str, Tensor], eager: dict[str, Tensor], truth: dict[str, Tensor]) -> None:
-    """Hold every error of the kernels to twice eager's, or to what is rounding alone."""
+    """Check that every error of the kernels is at most twice that of eager PyTorch, or pure rounding."""
     assert fast.keys() == eager.keys() == truth.keys()
-    # What is small beside the numbers that it is a difference of has lost as many digits.
+    # A small difference of large numbers has lost digits.
     floor = FLOORS[case.dtype] * max(1.0, abs(case.shift) / 10)
     for name in truth:
         assert torch.isfinite(fast[name]).all(), f"{case}: {name} is not finite"
         size = 1e-3 * float(truth["x"].norm())
         mine, theirs = relative(fast[name], truth[name], size), relative(eager[name], truth[name], size)
-        # The gradients of parameters are sums in float32 whatever the dtype of the activations.
+        # Gradients of parameters are summed in float32, whatever the dtype of the activations.
         least = floor if name in ("y", "x") else max(floor / 4, 2e-5)
         assert mine <= max(2 * theirs, least), f"{case}: {name} is off by {mine:.1e}, eager by {theirs:.1e}"
+
+
+def check_kernels(case: KernelCase, device: str = "cpu") -> None:
+    """Compare the kernels with the reference in float64."""
+    truth = outcome(case, "reference", device, double=True)
+    check(case, outcome(case, "triton", device), outcome(case, "reference", device), truth)
+
+
+def run_kernels_on_cpu() -> None:
+    """Let dispatch choose the kernels for CPU tensors, which Triton's interpreter can compute."""
+    dispatch.load_problem()
+    dispatch._why_reference = lambda x: None if x.dtype in dispatch._DTYPES else "float64"  # type: ignore[assignment]
+    dispatch.kernel_problem = lambda index=0: None  # type: ignore[assignment]

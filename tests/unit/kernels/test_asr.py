@@ -10,30 +10,29 @@ from torch import nn
 from asrnorm import ASRNorm2d, ops
 from asrnorm.kernels import launch
 from helpers.interpreter import interpret
-from helpers.kernel_case import KernelCase, check, outcome
+from helpers.kernel_case import KernelCase, check_kernels
 
 
 def test_the_kernels_equal_the_reference_in_the_interpreter():
-    found = int(interpret("interpreted_layer"))
-    from helpers.interpreted_layer import CASES, HELD
+    found = int(interpret("interpreted_asr"))
+    from helpers.interpreted_asr import CASES, IN_REGISTERS
 
-    assert found == len(CASES) + len(HELD)
+    assert found == len(CASES) + len(IN_REGISTERS)
 
 
 @pytest.mark.gpu
 def test_a_gpu_is_as_exact_with_activations_in_registers():
-    from helpers.interpreted_layer import HELD, RELU
+    from helpers.interpreted_asr import IN_REGISTERS, RELU
 
     wide = [
         KernelCase(shape, "asr", RELU, torch.bfloat16, "channels_last")
         for shape in ((9, 16, 32, 32), (9, 64, 32, 32), (9, 128, 16, 16), (9, 64, 28, 28), (300, 64, 8, 8))
     ]
-    for case in (*HELD, *wide):
-        truth = outcome(case, "reference", "cuda", double=True)
-        check(case, outcome(case, "triton", "cuda"), outcome(case, "reference", "cuda"), truth)
+    for case in (*IN_REGISTERS, *wide):
+        check_kernels(case, "cuda")
 
 
-def test_what_fills_the_registers_is_held_and_no_more():
+def test_a_sample_that_fits_stays_in_registers():
     full = launch.register_tiles(launch.Layout(2, 64, 1024, 1, 64), 2, 16)
     assert full == (launch.Block(64, 64, 16), 16, True)
     padded = launch.register_tiles(launch.Layout(2, 48, 63, 1, 48), 2, 16)
@@ -46,10 +45,10 @@ def test_what_fills_the_registers_is_held_and_no_more():
         pytest.param(64, 1025, 2, id="too much"),
         pytest.param(64, 512, 4, id="too much in float32"),
         pytest.param(16, 31, 2, id="mostly padding"),
-        pytest.param(100, 256, 2, id="rows that start anywhere"),
+        pytest.param(100, 256, 2, id="unaligned rows"),
     ],
 )
-def test_what_does_not_fit_is_read_again(channels, positions, itemsize):
+def test_a_sample_that_does_not_fit_is_read_twice(channels, positions, itemsize):
     assert launch.register_tiles(launch.Layout(2, channels, positions, 1, channels), itemsize, 16) is None
 
 
@@ -81,8 +80,7 @@ options = st.fixed_dictionaries(
 )
 def test_a_gpu_is_as_exact_as_eager(shape, chosen, dtype, layout, shift):
     case = KernelCase(shape, "asr", chosen, dtype, layout, shift)
-    truth = outcome(case, "reference", "cuda", double=True)
-    check(case, outcome(case, "triton", "cuda"), outcome(case, "reference", "cuda"), truth)
+    check_kernels(case, "cuda")
 
 
 @pytest.mark.gpu
@@ -91,12 +89,11 @@ def test_a_gpu_is_as_exact_as_eager(shape, chosen, dtype, layout, shift):
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
 def test_other_norms_share_the_kernels(norm, layout, dtype):
     case = KernelCase((9, 64, 12, 12), norm, {}, dtype, layout)
-    truth = outcome(case, "reference", "cuda", double=True)
-    check(case, outcome(case, "triton", "cuda"), outcome(case, "reference", "cuda"), truth)
+    check_kernels(case, "cuda")
 
 
 @pytest.mark.gpu
-@pytest.mark.filterwarnings("ignore:TensorFloat32 tensor cores")  # which the compiler would rather use
+@pytest.mark.filterwarnings("ignore:TensorFloat32 tensor cores")
 def test_it_compiles_without_a_break_and_under_autocast():
     layer = ASRNorm2d(64, device="cuda")
     x, dy = (torch.randn(8, 64, 16, 16, device="cuda", dtype=torch.bfloat16) for _ in range(2))
@@ -146,7 +143,7 @@ def make_network():
         convolution = nn.Conv2d(inputs, channels, 3, padding=1, bias=False)
         return convolution, ASRNorm2d(channels, activation="relu"), nn.AvgPool2d(2)
 
-    # A program a sample, held in registers or not, and passes over a wide layer.
+    # Fused, in registers or not, and in passes.
     layers = [*block(3, 32), *block(32, 64), *block(64, 256)]
     return nn.Sequential(*layers, nn.AdaptiveAvgPool2d(1), nn.Flatten(), nn.Linear(256, 10))
 
@@ -160,7 +157,7 @@ def test_five_hundred_steps_have_the_loss_curve_of_the_reference():
     curves = []
     for backend in ("reference", "triton", "triton"):
         net = copy.deepcopy(start)
-        # Slowly and without momentum: else rounding alone moves the curve by more than an error in a kernel would.
+        # A small rate without momentum: otherwise rounding moves the curve by more than an error in a kernel would.
         optimizer = torch.optim.SGD(net.parameters(), lr=0.015)
         losses = []
         with ops.use_backend(backend):
@@ -174,6 +171,6 @@ def test_five_hundred_steps_have_the_loss_curve_of_the_reference():
         curves.append(torch.stack(losses).float().cpu())
     reference, mine, again = (curve.reshape(-1, 50).mean(1) for curve in curves)
     assert reference[-1] < reference[0] * 0.8, "it learns"
-    # Two runs of the same kernels drift apart too, for the convolutions add in no fixed order.
+    # Two runs of the same kernels drift apart too, because the convolutions add in no fixed order.
     drift = (mine - again).abs().max()
     assert (mine - reference).abs().max() <= max(3 * drift, 0.02 * reference.max())

@@ -2,13 +2,13 @@ import pytest
 import torch
 
 from asrnorm.norms import SwitchNormInLn, reference
-from helpers.interpreted_switch import CASES, compare, frozen, half_parameters, second_derivatives
+from helpers.interpreted_switchable import CASES, compare, frozen, half_parameters, second_derivatives
 from helpers.interpreter import interpret
 from helpers.kernel_case import KernelCase
 
 
 def test_the_kernels_equal_the_reference_in_the_interpreter():
-    assert int(interpret("interpreted_switch")) == 2 * len(CASES)
+    assert int(interpret("interpreted_switchable")) == 2 * len(CASES)
 
 
 @pytest.mark.gpu

@@ -1,4 +1,4 @@
-"""The kernels of the layers in Triton's interpreter, on the CPU: a process of its own, for it is chosen at import."""
+"""Compare the kernels of ASR-Norm and its relatives with the reference, in Triton's interpreter."""
 
 import sys
 from unittest.mock import patch
@@ -9,8 +9,7 @@ from torch._dynamo.backends.common import aot_autograd
 
 from asrnorm import ops
 from asrnorm.kernels import autograd, launch
-from asrnorm.norms import dispatch
-from helpers.kernel_case import KernelCase, check, outcome
+from helpers.kernel_case import KernelCase, check_kernels, run_kernels_on_cpu
 
 RELU = {"activation": "relu"}
 GATED = {"gated_rescale": True, "share_rescale_encoder": False, "activation": "relu"}
@@ -36,8 +35,8 @@ CASES = (
     KernelCase((3, 12, 4, 6), "sn_in_ln", dtype=torch.bfloat16, layout="channels_last"),
     KernelCase((17, 20, 6, 6), dtype=torch.bfloat16, layout="channels_last"),
     KernelCase((5, 20, 6, 6), dtype=torch.float16, options=GATED),
-    KernelCase((1, 128, 4, 8), options={"stan_ratio": 1}),  # more weights than a program holds at a time
-    # Wider than a program a sample takes: the networks are products over all samples.
+    KernelCase((1, 128, 4, 8), options={"stan_ratio": 1}),  # more weights than a program loads at a time
+    # Too wide to be fused: the networks are matrix products over all samples.
     KernelCase((3, 130, 4, 4), layout="channels_last"),
     KernelCase((35, 130, 3, 3), options={**GATED, "per_channel_lambda": True}),
     KernelCase((2, 130, 4, 4), options={"residual": False, "bias": False}, dtype=torch.bfloat16),
@@ -47,7 +46,7 @@ CASES = (
     KernelCase((2, 130, 4, 4), "in"),
 )
 
-HELD = (
+IN_REGISTERS = (
     KernelCase((2, 16, 8, 8), dtype=torch.bfloat16, layout="channels_last"),
     KernelCase((2, 48, 9, 7), options=RELU, dtype=torch.bfloat16, layout="channels_last", shift=30.0),
     KernelCase((2, 24, 12, 8), options=GATED, dtype=torch.float16),
@@ -55,26 +54,26 @@ HELD = (
     KernelCase((1, 64, 23, 24), options=RELU, dtype=torch.bfloat16, layout="channels_last"),
     KernelCase((1, 30, 36, 40), "in", dtype=torch.float16),
 )
-"""Cases whose activations stay in registers on the way forward, whole tiles and padded ones."""
+"""Cases whose samples stay in registers in the forward pass, in whole and in padded tiles."""
 
-MANY = (
+BACKWARD_IN_PASSES = (
     *CASES[:6],
     *(case for case in CASES if case.norm in ("as", "ar", "in") and case.shape[1] < launch.SAMPLE_CHANNELS),
-    *HELD[1:3],
+    *IN_REGISTERS[1:3],
 )
-"""Cases that come back in passes over the activations as well as by a program a sample."""
+"""Cases whose backward pass is checked in passes as well as fused."""
 
 LARGE = KernelCase((2, 64, 24, 28), options=RELU, layout="channels_last")
-FEW = (*CASES[:4], *HELD[1:3], LARGE)
-"""Cases that go both ways in passes as well as by a program a sample."""
+IN_PASSES = (*CASES[:4], *IN_REGISTERS[1:3], LARGE)
+"""Cases that are checked in passes both ways as well as fused."""
 
 PART = 33
 IN_PARTS = KernelCase((2 * PART + 1, 5, 2, 1), options=GATED)
-"""More samples than a part of their sum has, each of more than a program takes at a time."""
+"""More samples than one partial sum takes, and a partial sum of more than a program reads at a time."""
 
 
 def second_derivatives() -> None:
-    """Check that they flow through the reference, and are not silently zero."""
+    """Check that second derivatives are those of the reference, and not zero."""
     case = KernelCase((3, 6, 4, 4), options={"activation": "relu"})
     found = []
     for backend in ("reference", "triton"):
@@ -90,8 +89,8 @@ def second_derivatives() -> None:
     assert any(value is not None and bool(value.abs().max() > 0) for value in found[1])
 
 
-def of_the_input_alone() -> None:
-    """Check that frozen weights cost no kernel, and that the gradient of the input is the same."""
+def gradient_of_input_only() -> None:
+    """Check that frozen weights launch no kernel for their gradients, and leave that of the input unchanged."""
     case = KernelCase((3, 16, 4, 4), options=RELU)
     module, (x, dy) = case.layer(), case.tensors()
     with ops.use_backend("triton"):
@@ -103,8 +102,8 @@ def of_the_input_alone() -> None:
     assert bool(after.abs().max() > 0)
 
 
-def scattered_weights() -> None:
-    """Check that weights which lie scattered, as those of a parametrized layer, are read as they are."""
+def strided_weights() -> None:
+    """Check weights that are not contiguous, such as those of a parametrized layer."""
     case = KernelCase((3, 8, 4, 4), options=GATED)
     module, (x, dy) = case.layer(), case.tensors()
     torch.nn.utils.parametrizations.orthogonal(module.stan_encoder)
@@ -121,18 +120,18 @@ def scattered_weights() -> None:
 
 
 def compiled() -> None:
-    """Check that a traced layer is one operator each way, also under autocast, and computes the same."""
+    """Check that a traced layer is one operator each way, also under autocast, with the same result."""
     case = KernelCase((3, 6, 4, 4), options={"activation": "relu"}, dtype=torch.bfloat16)
     layer, (x, dy) = case.layer(), case.tensors()
     x.requires_grad_()
     inputs = [x, *layer.parameters()]
     graphs: list[set[str]] = []
 
-    def note(graph: torch.fx.GraphModule, _: object) -> object:
+    def record(graph: torch.fx.GraphModule, _: object) -> object:
         graphs.append({str(node.target) for node in graph.graph.nodes})
         return make_boxed_func(graph.forward)
 
-    traced = torch.compile(layer, fullgraph=True, backend=aot_autograd(fw_compiler=note, bw_compiler=note))
+    traced = torch.compile(layer, fullgraph=True, backend=aot_autograd(fw_compiler=record, bw_compiler=record))
     with torch.autocast("cpu", torch.bfloat16):
         mine = torch.autograd.grad(traced(x), inputs, dy, allow_unused=True)
         theirs = torch.autograd.grad(layer(x), inputs, dy, allow_unused=True)
@@ -144,27 +143,19 @@ def compiled() -> None:
         assert one is None or torch.equal(one, other)
 
 
-def check_kernels(case: KernelCase) -> None:
-    """Hold the kernels to the reference in float64."""
-    truth = outcome(case, "reference", double=True)
-    check(case, outcome(case, "triton"), outcome(case, "reference"), truth)
-
-
 def main() -> int:
     """Check every case; return how many there were."""
-    dispatch.load_problem()
-    dispatch._why_reference = lambda x: None if x.dtype in dispatch._DTYPES else "float64"  # type: ignore[assignment]
-    dispatch.kernel_problem = lambda index=0: None  # type: ignore[assignment]
-    for case in HELD:
+    run_kernels_on_cpu()
+    for case in IN_REGISTERS:
         assert launch.register_tiles(launch.layout_of(case.tensors()[0]), case.dtype.itemsize, 16) is not None, case
-    for case in (*CASES, *HELD):
+    for case in (*CASES, *IN_REGISTERS):
         check_kernels(case)
     check_kernels(LARGE)
     with patch.object(launch, "MANY_SAMPLES", 1):
-        for case in MANY:
+        for case in BACKWARD_IN_PASSES:
             check_kernels(case)
     with patch.object(launch, "LARGE_SAMPLE", 1):
-        for case in FEW:
+        for case in IN_PASSES:
             check_kernels(case)
     with patch.object(launch, "_SAMPLES_PER_PART", PART):
         assert launch.sample_parts(IN_PARTS.shape[0]) == 2
@@ -172,10 +163,10 @@ def main() -> int:
             with patch.object(launch, "MANY_SAMPLES", many):
                 check_kernels(IN_PARTS)
     second_derivatives()
-    of_the_input_alone()
-    scattered_weights()
+    gradient_of_input_only()
+    strided_weights()
     compiled()
-    return len(CASES) + len(HELD)
+    return len(CASES) + len(IN_REGISTERS)
 
 
 if __name__ == "__main__":

@@ -1,7 +1,4 @@
-"""Switchable normalization's kernels in Triton's interpreter; a process of its own: it is chosen at import.
-
-Prints how many cases were compared.
-"""
+"""Compare the kernels of switchable normalization with the reference, in Triton's interpreter."""
 
 import copy
 import sys
@@ -10,8 +7,8 @@ import torch
 from torch import Tensor
 
 from asrnorm import ops
-from asrnorm.norms import SwitchNormInLn, dispatch
-from helpers.kernel_case import KernelCase, check
+from asrnorm.norms import SwitchNormInLn
+from helpers.kernel_case import KernelCase, check, run_kernels_on_cpu
 
 CASES = tuple(
     KernelCase(shape, "sn_in_ln", dtype=dtype, layout=layout, shift=shift)
@@ -28,7 +25,7 @@ CASES = tuple(
 
 
 def outcome(case: KernelCase, backend: str, activation: str | None, device: str = "cpu", double: bool = False):
-    """Return output and gradients with a ReLU or without."""
+    """Return output and gradients, with a ReLU or without."""
     layer, (x, dy) = case.layer(device), case.tensors(device)
     if double:
         layer, x, dy = copy.deepcopy(layer).double(), x.double(), dy.double()
@@ -40,14 +37,14 @@ def outcome(case: KernelCase, backend: str, activation: str | None, device: str 
 
 
 def compare(case: KernelCase, activation: str | None, device: str = "cpu") -> None:
-    """Hold the kernels to the reference in float64."""
+    """Compare the kernels with the reference in float64."""
     truth = outcome(case, "reference", activation, device, double=True)
     fast = outcome(case, "triton", activation, device)
     check(case, fast, outcome(case, "reference", activation, device), truth)
 
 
 def frozen(device: str = "cpu") -> None:
-    """Check that the gradient of the input alone is the same, and that frozen parameters are given none."""
+    """Check that frozen parameters get no gradient, and leave that of the input unchanged."""
     layer, (x, dy) = CASES[1].layer(device), CASES[1].tensors(device)
     x.requires_grad_()
     with ops.use_backend("triton"):
@@ -56,13 +53,13 @@ def frozen(device: str = "cpu") -> None:
         y = layer(x)
         y.backward(dy)
     assert isinstance(x.grad, Tensor)
-    # Without the parameters' part a compiler fuses other products and sums.
+    # Without the parameters' part a compiler fuses products and sums differently.
     torch.testing.assert_close(before, x.grad, rtol=1e-5, atol=1e-6)
     assert all(parameter.grad is None for parameter in layer.parameters())
 
 
 def second_derivatives(device: str = "cpu") -> None:
-    """Check that they flow through the reference, with a ReLU too, and are not silently zero."""
+    """Check that second derivatives, through a ReLU too, are those of the reference, and not zero."""
     found = []
     for backend in ("reference", "triton"):
         layer, (x, dy) = CASES[1].layer(device), CASES[1].tensors(device)
@@ -77,8 +74,8 @@ def second_derivatives(device: str = "cpu") -> None:
     assert found[1][0].abs().max() > 0
 
 
-def scattered_parameters(device: str = "cpu") -> None:
-    """Check that parameters which do not lie one after the other are read as they are."""
+def strided_parameters(device: str = "cpu") -> None:
+    """Check parameters that are not contiguous."""
     layer = SwitchNormInLn(4, device=device)
     for name, parameter in list(layer.named_parameters()):
         setattr(layer, name, torch.nn.Parameter(torch.randn(2 * len(parameter), device=device)[::2]))
@@ -101,16 +98,14 @@ def half_parameters(device: str = "cpu") -> None:
 
 def main() -> int:
     """Compare all."""
-    dispatch.load_problem()
-    dispatch._why_reference = lambda x: None if x.dtype in dispatch._DTYPES else "float64"  # type: ignore[assignment]
-    dispatch.kernel_problem = lambda index=0: None  # type: ignore[assignment]
+    run_kernels_on_cpu()
     for case in CASES:
         for activation in (None, "relu"):
             compare(case, activation)
     frozen()
     second_derivatives()
     half_parameters()
-    scattered_parameters()
+    strided_parameters()
     return 2 * len(CASES)
 
 
