@@ -326,11 +326,11 @@ def _attack(
     loaded: "LoadedRun", suite: "Suite", clean: "DomainScore", seed: int, limit: int, form: dict[str, Any]
 ) -> dict[str, float]:
     from asrnorm.evaluation import ATTACKS, score_attacks
-    from asrnorm.evaluation.score import thin
+    from asrnorm.evaluation.score import subsample
 
     typer.echo(f"attacking {clean.num_samples:,} images in {len(ATTACKS)} ways", err=True)
     attacks: dict[str, float] = score_attacks(
-        loaded.model, thin(suite.source_test, limit), name=clean.name, seed=seed, **form
+        loaded.model, subsample(suite.source_test, limit), name=clean.name, seed=seed, **form
     )
     print_attacks(attacks, clean)
     return attacks

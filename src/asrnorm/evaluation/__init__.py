@@ -1,4 +1,4 @@
-"""What a model is worth: scores by domain, accuracy under attack, single predictions, and the lambdas it learned."""
+"""Evaluation of a model: scores by domain, accuracy under attack, predictions, and learned statistics."""
 
 from asrnorm.evaluation.attacks import ATTACKS as ATTACKS
 from asrnorm.evaluation.attacks import Attack as Attack

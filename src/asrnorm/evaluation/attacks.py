@@ -1,11 +1,7 @@
-"""Attacks that a model is scored under: FGSM and PGD of several strengths, and the ascent of ADA.
+"""Accuracy under attack by FGSM (Goodfellow et al., 2015), PGD (Madry et al., 2018) and ADA (Volpi et al., 2018).
 
-Goodfellow et al., 2015; Madry et al., 2018; Volpi et al., 2018. The ASR-Norm paper reports accuracy after "several
-adversarial updates" and says no more, so there is a grid of weak and strong ones.
-
-One model under many attacks, batch after batch: on a GPU their steps are replayed from CUDA graphs.
-
-Accuracy under attack.
+The ASR-Norm paper reports accuracy after "several adversarial updates" without details, so `ATTACKS` is a grid of weak
+and strong ones.
 """
 
 from collections.abc import Sequence
@@ -20,7 +16,7 @@ from asrnorm.core.errors import InputError
 from asrnorm.core.precision import Precision
 from asrnorm.data import FileSet, ImageSet
 from asrnorm.evaluation.inference import Inference, can_be_captured
-from asrnorm.evaluation.score import check_labels, iterate_batches, thin
+from asrnorm.evaluation.score import check_labels, iterate_batches, subsample
 from asrnorm.methods import keyed_generator
 from asrnorm.methods.ascent import AscendBatch, Ascent
 from asrnorm.methods.attacks import AttackGraph, Ball, perturb
@@ -28,16 +24,16 @@ from asrnorm.methods.frozen_eval import evaluating
 from asrnorm.models.base import PARTS, Classifier
 
 _LEVELS = 255  # of a pixel
-_REACH = 2.5  # PGD may walk this many times the radius: Madry et al.'s rule, 2/255 at radius 8/255 in ten steps
+_REACH = 2.5  # total length of PGD's steps over the radius, as Madry et al.: ten steps of 2/255 at radius 8/255
 _ADA_BATCH = 32  # the public codes of ADA ascend the mean over such a batch, which divides the step
 
 
 class Attack(Protocol):
-    """A way to make images harder for a model."""
+    """A change of images that raises a model's loss."""
 
     @property
     def name(self) -> str:
-        """What the attack is called in results."""
+        """The key of the attack in results."""
 
     def apply(self, model: Classifier, images: Tensor, labels: Tensor, generator: torch.Generator) -> Tensor:
         """Return the attacked images, float in [0, 1]."""
@@ -45,11 +41,11 @@ class Attack(Protocol):
 
 @dataclass(frozen=True)
 class SignedSteps:
-    """Signed gradient steps within an L-infinity ball: FGSM where there is one step, else PGD from a random start.
+    """Signed gradient steps in an L-infinity ball: FGSM with one step, PGD from a random start with several.
 
     Args:
-        level: radius of the ball in levels of a pixel, so that 8 is 8/255.
-        steps: how many.
+        level: radius of the ball in pixel levels; 8 is 8/255.
+        steps: their number.
 
     Example:
         >>> SignedSteps(0.5, 1).name, SignedSteps(8, 10).name, round(SignedSteps(8, 10).step_size * 255, 6)
@@ -66,12 +62,12 @@ class SignedSteps:
 
     @property
     def epsilon(self) -> float:
-        """The radius of the ball, of images in [0, 1]."""
+        """The radius of the ball for images in [0, 1]."""
         return self.level / _LEVELS
 
     @property
     def step_size(self) -> float:
-        """The whole radius at once, or 2.5 times the radius over the number of steps."""
+        """The radius for one step, else 2.5 times the radius over the number of steps."""
         return self.epsilon if self.steps == 1 else _REACH * self.epsilon / self.steps
 
     def apply(self, model: Classifier, images: Tensor, labels: Tensor, generator: torch.Generator) -> Tensor:
@@ -96,7 +92,7 @@ class SemanticAscent:
     Args:
         lr: step size of the public codes, which ascend the mean over 32 images: one image moves by `lr / 32` times its
             own gradient.
-        steps: how many; 25 is what the ASR-Norm paper trains with on CIFAR-10.
+        steps: their number; 25 is the ASR-Norm paper's in training on CIFAR-10.
         penalty: on the distance.
 
     Example:
@@ -119,8 +115,8 @@ class SemanticAscent:
         return attacked
 
     def ascent(self, batch: int) -> Ascent:
-        """Return the settings for batches of a size."""
-        # By sample, and not by batch, so that the batch size of the evaluation does not change the step.
+        """Return the ascent for batches of a size."""
+        # Reduced per sample, so that the batch size of the evaluation does not change the step.
         return Ascent(
             penalty=self.penalty,
             steps=self.steps,
@@ -139,14 +135,10 @@ ATTACKS: tuple[Attack, ...] = (
 
 
 class Attacker:
-    """Applies attacks to batches, with the numbers of `Attack.apply`.
+    """Applies attacks to batches as `Attack.apply` does, on a GPU by replaying CUDA graphs of their steps.
 
-    A step of signed gradients is captured once for all radii; ADA's ascent once for each attack. Batches of another
-    size than the first, and attacks of other kinds, are done without.
-
-    Args:
-        model: in evaluation mode, its weights as they stay.
-        inference: the same model with the form of its input; attacks are applied in its autocast.
+    One graph of a signed gradient step serves all radii; every ADA ascent has its own. Batches of another size than the
+    first and other attacks run without graphs. The model is in eval mode and its weights do not change.
     """
 
     def __init__(self, model: Classifier, inference: Inference) -> None:
@@ -192,33 +184,33 @@ def score_attacks(
 ) -> dict[str, float]:
     """Return the accuracy of a model on a domain under each attack, by the attack's name.
 
-    The model is attacked in evaluation mode and left as it was. The number of processes does not change the result;
-    random starts are drawn a batch at a time, so there the batch size does.
+    The model is attacked in eval mode and then returns to its mode. The number of processes does not change the result;
+    the batch size does, because random starts are drawn batch by batch.
 
     Args:
         model: takes float images in [0, 1], returns logits.
-        data: images and labels, as a rule the source's test images.
-        attacks: which; by default FGSM and PGD with 10 steps at .5, 1, 2 and 8 levels, and, of a model with the parts
-            that it measures a distance in, ADA's ascent at two rates.
-        name: of the domain, for error lines.
+        data: images and labels, usually the source's test images.
+        attacks: default is `ATTACKS`: FGSM and PGD with 10 steps at .5, 1, 2 and 8 levels, and ADA's ascent at two
+            rates if the model has the parts of a `Classifier`.
+        name: of the domain, for error messages.
         batch_size: the most images in a batch.
-        device: where the model lies; found from its parameters where `None`.
+        device: of the model; `None` takes that of its parameters.
         precision: `bfloat16` computes under autocast.
         resize: height and width to which images are resized first.
         seed: of the random starts.
         world: the processes that share the work; all of them must call this.
 
     Raises:
-        InputError: no images, labels that the model does not know, or an ascent in a model without those parts.
+        InputError: no images, labels without a logit, or an ascent on a model without those parts.
     """
     inference = Inference.of(model, device=device, precision=precision, size=resize)
     if len(data) == 0:
         raise InputError(f"domain {name!r} has no images to score")
     attacks = _choose(attacks, model)
-    num_right = torch.zeros(len(attacks), dtype=torch.int64, device=inference.device)
+    num_correct = torch.zeros(len(attacks), dtype=torch.int64, device=inference.device)
     with evaluating(model):
         check_labels(data.labels, _count_classes(inference, data), name)
-        attacker = Attacker(cast(Classifier, model), inference)  # attacks that need its parts were chosen by them
+        attacker = Attacker(cast(Classifier, model), inference)  # `_choose` checks the parts that attacks need
         for batch, images, labels in iterate_batches(data, batch_size, world):
             images_nchw = inference.to_input(images)
             labels_n = torch.from_numpy(labels.copy()).to(inference.device)
@@ -227,9 +219,9 @@ def score_attacks(
                 with inference.autocast():
                     attacked = attacker.apply(attack, images_nchw, labels_n, generator)
                 with torch.inference_mode():
-                    guess_n = inference.logits(attacked).argmax(1)
-                num_right[row] += (guess_n == labels_n).sum()
-    counts = world.sum(num_right).tolist()
+                    prediction_n = inference.logits(attacked).argmax(1)
+                num_correct[row] += (prediction_n == labels_n).sum()
+    counts = world.sum(num_correct).tolist()
     return {attack.name: count / len(data) for attack, count in zip(attacks, counts, strict=True)}
 
 
@@ -239,13 +231,13 @@ def _choose(attacks: Sequence[Attack] | None, model: nn.Module) -> Sequence[Atta
         return [attack for attack in ATTACKS if not (lacking and isinstance(attack, SemanticAscent))]
     if lacking and (ascents := [attack.name for attack in attacks if isinstance(attack, SemanticAscent)]):
         raise InputError(
-            f"attack {ascents[0]!r} looks inside the network, and {type(model).__name__} has no {', '.join(lacking)}; "
+            f"attack {ascents[0]!r} needs parts that {type(model).__name__} lacks: {', '.join(lacking)}; "
             "leave it out, or derive the network from asrnorm.models.Classifier"
         )
     return attacks
 
 
 def _count_classes(inference: Inference, data: ImageSet | FileSet) -> int:
-    _, images, _ = next(iter(iterate_batches(thin(data, 2), 2)))  # `bn_test` has no statistics of one
+    _, images, _ = next(iter(iterate_batches(subsample(data, 2), 2)))  # `bn_test` needs more than one
     with torch.inference_mode():
         return int(inference.logits(inference.to_input(images)).shape[-1])

@@ -1,11 +1,4 @@
-"""How images reach a model that is evaluated: device, size, range and precision, the same for every measurement.
-
-Many small batches in one call, for networks whose norms look at the batch.
-
-Called batch by batch, BN-Test at a batch of 16 leaves a GPU waiting for the host.
-
-A model called on batch after batch, of few shapes: on a GPU, as a CUDA graph for each that is seen often enough.
-"""
+"""Calls of a model under evaluation: its input, its precision, several batches at once, and replayed CUDA graphs."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -23,17 +16,21 @@ from asrnorm.core.precision import Precision, autocast, products, weight_dtype
 from asrnorm.data.augment import resize, to_float
 from asrnorm.methods.frozen_eval import looks_at_batch
 
+_MIN_CALLS = 8  # of one shape before it is captured; a capture costs about three calls
+_MAX_SHAPES = 4  # a domain has batches of up to three shapes, and every graph has its own memory
+_MAX_PIXELS = 512 * 32 * 32  # of the images in one call with several batches
+_BUNDLE_DEVICES = ("cuda",)  # bundles are no faster on a CPU
+
 
 @dataclass(frozen=True)
 class Inference:
-    """A model with the form of its input; made by `Inference.of`.
+    """A model with the format of its input; created by `Inference.of`.
 
     Attributes:
         model: takes float images `(n, 3, h, w)` in [0, 1], returns logits.
-        device: where it lies.
-        dtype: of its parameters, and so of its input.
-        precision: `bfloat16` computes under autocast, `tf32` in products of fewer digits; the others are what `dtype`
-            says.
+        device: of the model.
+        dtype: of its parameters and its input.
+        precision: `bfloat16` computes under autocast and `tf32` in TF32 products; the others are those of `dtype`.
         size: height and width to which images are resized; `None` leaves them.
 
     Example:
@@ -57,17 +54,17 @@ class Inference:
         precision: Precision = "float32",
         size: tuple[int, int] | None = None,
     ) -> Self:
-        """Look at the model and settle what is not given.
+        """Return the inference for a model; device and dtype come from its parameters.
 
         Args:
-            model: lies on `device` already.
-            device: that of the model's parameters where `None`.
-            precision: all but `bfloat16` must be the model's own; `tf32` is for a model in float32.
+            model: on `device` already.
+            device: `None` takes that of the parameters.
+            precision: must be the model's own, except `bfloat16`; `tf32` needs a float32 model.
             size: see the class.
 
         Raises:
             UnknownNameError: no such precision.
-            InputError: a precision that the model does not have.
+            InputError: the model has another precision.
         """
         if precision not in get_args(Precision):
             raise UnknownNameError(describe_unknown("precision", precision, get_args(Precision)))
@@ -82,11 +79,11 @@ class Inference:
         return cls(model, torch.device(device), dtype, precision, size)
 
     def to_input(self, images: NDArray[np.uint8]) -> Tensor:
-        """Return uint8 images `(n, h, w, 3)` as the model takes them; they travel to the device as uint8."""
+        """Return uint8 images `(n, h, w, 3)` as the model takes them; they are copied to the device as uint8."""
         if images.ndim != 4 or images.shape[3] != 3:
             hint = "; for a single image add the batch axis with images[None]" if images.ndim == 3 else ""
             raise InputError(f"expected images (n, h, w, 3), got shape {images.shape}{hint}")
-        images_nhwc = torch.from_numpy(np.array(images, order="C"))  # a copy: torch takes no read-only memory
+        images_nhwc = torch.from_numpy(np.array(images, order="C"))  # a copy, because torch warns of read-only memory
         if self.device.type == "cuda":
             images_nhwc = images_nhwc.pin_memory()
         images_nchw = images_nhwc.to(self.device, non_blocking=True).permute(0, 3, 1, 2)
@@ -95,10 +92,10 @@ class Inference:
         return to_float(images_nchw, exact=True).to(self.dtype)
 
     def logits(self, images: Tensor) -> Tensor:
-        """Return the model's logits in its precision; gradients are the caller's business.
+        """Return the model's logits in its precision, with gradients if the caller enables them.
 
         Raises:
-            InputError: the model returns anything else.
+            InputError: the model returns something else.
         """
         with self.autocast():
             logits = self.model(images)
@@ -111,43 +108,94 @@ class Inference:
 
     @contextmanager
     def autocast(self) -> Iterator[None]:
-        """Return the context in which the model is to be called."""
+        """Return the context for calls of the model."""
         with products(self.precision, self.device), autocast(self.precision, self.device):
             yield
 
 
-_PIXELS = 512 * 32 * 32  # of the images in one call
-_DEVICES = ("cuda",)  # a CPU gains nothing by it
+@dataclass(slots=True)
+class _Shape:
+    """Inputs of one shape: the number of calls, and the graph for further ones."""
+
+    calls: int = 0
+    images: Tensor | None = None
+    graph: Graph[Tensor] | None = None
+
+
+class Forward:
+    """Computes logits without gradients; on a GPU it replays a CUDA graph from the ninth batch of a shape on.
+
+    Without graphs the GPU waits for the host to launch the kernels of a deep network. The weights may change in place
+    between calls; the model must be in eval mode at every call.
+    """
+
+    def __init__(self, inference: Inference) -> None:
+        self._inference = inference
+        self._shapes: dict[tuple[object, ...], _Shape] = {}
+        self._is_eager = not can_be_captured(inference)
+
+    def __call__(self, images: Tensor, batches: int = 1) -> Tensor:
+        """Return the logits of images from `Inference.to_input`.
+
+        Args:
+            images: one batch, or several batches of one size.
+            batches: their number; `bn_test` normalizes each by itself.
+        """
+        with separating_batches(self._inference.model, batches):
+            if self._is_eager:
+                with torch.inference_mode():
+                    return self._inference.logits(images)
+            with torch.no_grad():
+                return self._replay(self._find(images.shape, images.stride(), images.dtype, batches), images)
+
+    def _find(self, *key: object) -> _Shape:
+        shape = self._shapes[key] = self._shapes.pop(key, _Shape())  # the least recently used comes first
+        if len(self._shapes) > _MAX_SHAPES:
+            del self._shapes[next(iter(self._shapes))]
+        return shape
+
+    def _replay(self, shape: _Shape, images: Tensor) -> Tensor:
+        shape.calls += 1
+        if shape.graph is None and shape.calls > _MIN_CALLS:
+            buffer = shape.images = images.clone()
+            shape.graph = capture(lambda: self._inference.logits(buffer), images.device, what="the evaluation")
+            self._is_eager = shape.graph is None
+        if shape.graph is None or shape.images is None:
+            return self._inference.logits(images)
+        shape.images.copy_(images)
+        shape.graph.replay()
+        return shape.graph.output.clone()
+
+
+def can_be_captured(inference: Inference) -> bool:
+    """Return whether a CUDA graph can replace calls of a model; a replay runs no Python and so no forward hooks."""
+    hooks = (module._forward_hooks or module._forward_pre_hooks for module in inference.model.modules())
+    return inference.device.type == "cuda" and not any(hooks)
 
 
 def count_together(inference: Inference, batch_size: int, image_size: tuple[int, int]) -> int:
-    """Return how many batches a model, in evaluation mode, is to be given at once.
+    """Return how many batches to pass to a model in eval mode at once.
 
-    More than one only where every layer that looks at the batch can keep several apart, as `bn_test` does: one with an
-    attribute `batches`.
-
-    Args:
-        inference: the model.
-        batch_size: images in a batch.
-        image_size: their height and width.
+    It is more than one only if every layer that normalizes by the batch has an attribute `batches`, as `bn_test` has:
+    small batches one by one would leave a GPU waiting for the host.
     """
-    mixing = [module for module in inference.model.modules() if looks_at_batch(module)]
-    if inference.device.type not in _DEVICES or not mixing:
+    layers = [module for module in inference.model.modules() if looks_at_batch(module)]
+    if inference.device.type not in _BUNDLE_DEVICES or not layers:
         return 1
-    if not all(hasattr(module, "batches") for module in mixing):
+    if not all(hasattr(layer, "batches") for layer in layers):
         return 1
     height, width = image_size
-    return max(1, _PIXELS // (batch_size * height * width))
+    return max(1, _MAX_PIXELS // (batch_size * height * width))
 
 
 @contextmanager
-def keeping_apart(model: nn.Module, batches: int) -> Iterator[None]:
-    """Let every layer that can take its input for so many batches, within the block.
+def separating_batches(model: nn.Module, batches: int) -> Iterator[None]:
+    """Make the layers that normalize by the batch split their input into `batches` batches within the block.
 
     Example:
         >>> from asrnorm.norms import BatchNormTest
         >>> layer = BatchNormTest(3).eval()
-        >>> with keeping_apart(layer, 2):
+        >>> with separating_batches(layer, 2):
         ...     layer.batches
         2
         >>> layer.batches
@@ -161,74 +209,3 @@ def keeping_apart(model: nn.Module, batches: int) -> Iterator[None]:
     finally:
         for layer in layers:
             setattr(layer, "batches", 1)  # noqa: B010
-
-
-_ENOUGH = 8  # calls of one shape after which a graph, which takes three more to make, pays for itself
-_SHAPES = 4  # that are remembered: a domain's batches have up to three, and every graph has memory of its own
-
-
-@dataclass(slots=True)
-class _Shape:
-    """Input of one shape: how often it came, and the graph that stands for further calls."""
-
-    calls: int = 0
-    images: Tensor | None = None
-    graph: Graph[Tensor] | None = None
-
-
-class Forward:
-    """Gives the logits of a model, faster from the ninth batch of a shape on.
-
-    Called one by one, the kernels of a deep network wait for the host. The model may be trained further in between, in
-    place; it must be in evaluation mode whenever it is called.
-
-    Args:
-        inference: the model with the form of its input.
-    """
-
-    def __init__(self, inference: Inference) -> None:
-        self._inference = inference
-        self._shapes: dict[tuple[object, ...], _Shape] = {}
-        self._is_refused = not can_be_captured(inference)
-
-    def __call__(self, images: Tensor, batches: int = 1) -> Tensor:
-        """Return the logits of images as `Inference.to_input` gives them, without gradients.
-
-        Args:
-            images: one batch, or several of one size.
-            batches: how many; a `bn_test` keeps them apart.
-        """
-        with keeping_apart(self._inference.model, batches):
-            return self._logits(images, batches)
-
-    def _logits(self, images: Tensor, batches: int) -> Tensor:
-        if self._is_refused:
-            with torch.inference_mode():
-                return self._inference.logits(images)
-        with torch.no_grad():
-            shape = self._remember(images.shape, images.stride(), images.dtype, batches)
-            shape.calls += 1
-            if shape.graph is None and shape.calls > _ENOUGH:
-                self._capture(shape, images)
-            if shape.graph is None or shape.images is None:
-                return self._inference.logits(images)
-            shape.images.copy_(images)
-            shape.graph.replay()
-            return shape.graph.output.clone()
-
-    def _remember(self, *form: object) -> _Shape:
-        shape = self._shapes[form] = self._shapes.pop(form, _Shape())  # to the end: the first goes first
-        if len(self._shapes) > _SHAPES:
-            del self._shapes[next(iter(self._shapes))]
-        return shape
-
-    def _capture(self, shape: _Shape, images: Tensor) -> None:
-        held = shape.images = images.clone()
-        shape.graph = capture(lambda: self._inference.logits(held), images.device, what="the evaluation")
-        self._is_refused = shape.graph is None
-
-
-def can_be_captured(inference: Inference) -> bool:
-    """Tell whether a graph may stand for calls of a model: it runs no Python again, so none of a user's hooks."""
-    hooks = (module._forward_hooks or module._forward_pre_hooks for module in inference.model.modules())
-    return inference.device.type == "cuda" and not any(hooks)

@@ -1,8 +1,6 @@
-"""The lambdas of a network's ASR layers: how far each has moved from the native statistics to the learned ones.
+"""What ASR-Norm has learned: its lambdas, and `mu_stan` and `sigma_stan` of single images, domain by domain.
 
-What ASR-Norm has learned to standardize by: `mu_stan` and `sigma_stan` of single images, domain by domain.
-
-Fan et al., CVPR 2021: the t-SNE figure shows them for the first and the last layer, colored by domain.
+Fan et al., CVPR 2021; the t-SNE figure shows the statistics of the first and the last layer, colored by domain.
 """
 
 from contextlib import ExitStack
@@ -17,14 +15,18 @@ from asrnorm.core.errors import InputError
 from asrnorm.core.precision import Precision
 from asrnorm.data import Suite
 from asrnorm.evaluation.inference import Inference
-from asrnorm.evaluation.score import evaluation_size, iterate_batches, thin
+from asrnorm.evaluation.score import evaluation_size, iterate_batches, iterate_domains, subsample
 from asrnorm.methods.frozen_eval import evaluating
+
+PER_DOMAIN = 200
+
+Arrays = dict[str, NDArray[Any]]
 
 
 def collect_lambdas(model: nn.Module) -> dict[str, dict[str, float]]:
-    """Return the squashed lambdas of every layer that has some, by module name; the mean where they are per channel.
+    """Return the lambdas after the sigmoid, by module name; per-channel lambdas are averaged.
 
-    A layer is known by its method `lambdas()`, so that a user's own layers are found too.
+    Every module with a method `lambdas()` counts, so users' own layers do too.
 
     Example:
         >>> from asrnorm.models import create_model
@@ -32,25 +34,17 @@ def collect_lambdas(model: nn.Module) -> dict[str, dict[str, float]]:
         >>> sorted(found), round(found["norm1"]["lambda_mu"], 4)
         (['norm1', 'norm2'], 0.0474)
     """
-    names: list[tuple[str, str]] = []
-    means = []
-    for layer_name, module in model.named_modules():
-        lambdas = getattr(module, "lambdas", None)
-        if not callable(lambdas):
-            continue
-        for name, value in lambdas().items():
-            names.append((layer_name, name))
-            means.append(value.detach().float().mean())
+    means = {
+        (layer, name): value.detach().float().mean()
+        for layer, module in model.named_modules()
+        if callable(lambdas := getattr(module, "lambdas", None))
+        for name, value in lambdas().items()
+    }
     found: dict[str, dict[str, float]] = {}
     if means:  # one copy from the device for all layers
-        for (layer_name, name), value in zip(names, torch.stack(means).tolist(), strict=True):
-            found.setdefault(layer_name, {})[name] = value
+        for (layer, name), value in zip(means, torch.stack(list(means.values())).tolist(), strict=True):
+            found.setdefault(layer, {})[name] = value
     return found
-
-
-PER_DOMAIN = 200
-
-Arrays = dict[str, NDArray[Any]]
 
 
 def learned_statistics(
@@ -63,77 +57,73 @@ def learned_statistics(
     precision: Precision = "float32",
     resize: tuple[int, int] | None = None,
 ) -> Arrays:
-    """Return the learned statistics of the first and the last layer that has some, image by image.
+    """Return the learned statistics of every image in the first and the last layer that has some.
 
-    First and last are by the order in which a forward pass meets them. A layer is known by its method
-    `learned_statistics`, so that a user's own layers are found too.
+    First and last refer to the order of the forward pass. Every module with a method `learned_statistics` counts, so
+    users' own layers do too.
 
     Args:
         model: takes float images in [0, 1], returns logits.
         suite: its source test images come first, then its targets.
-        per_domain: the most images of a domain, spread evenly over it.
+        per_domain: the most images per domain, spread evenly over it.
         batch_size: the most images in a batch.
-        device: where the model lies; found from its parameters where `None`.
+        device: of the model; `None` takes that of its parameters.
         precision: `bfloat16` computes under autocast.
-        resize: height and width to which images are resized first; the suite's own for evaluation where `None`.
+        resize: height and width to which images are resized first; `None` is `evaluation_size`.
 
     Returns:
-        `domain`, the name of each image's, and float32 `mu_first`, `sigma_first`, `mu_last`, `sigma_last`,
-        `(images, channels)` each.
+        `domain`, the name for each image, and float32 `mu_first`, `sigma_first`, `mu_last`, `sigma_last`, each
+        `(images, channels)`.
 
     Raises:
         InputError: no layer of the model learns its standardization.
     """
     inference = Inference.of(model, device=device, precision=precision, size=resize or evaluation_size(suite))
-    domains = [("+".join(suite.sources), lambda: suite.source_test)]
-    domains += [(name, lambda name=name: suite.targets[name]) for name in suite.target_names]  # type: ignore[misc]
     names: list[str] = []
-    with evaluating(model):
-        layers = _outermost(inference, thin(suite.source_test, 1))
-        found = {part: _Recorder() for part in layers}
+    with evaluating(model), torch.inference_mode():
+        layers = _find_layers(inference, suite)
+        recorders = {position: _Recorder() for position in layers}
         with ExitStack() as hooks:
-            for part, layer in layers.items():
-                hooks.enter_context(layer.register_forward_pre_hook(found[part]))
-            for name, load in domains:
-                for _, images, _ in iterate_batches(thin(load(), per_domain), batch_size):
-                    with torch.inference_mode():
-                        inference.logits(inference.to_input(images))
+            for position, layer in layers.items():
+                hooks.enter_context(layer.register_forward_pre_hook(recorders[position]))
+            for name, data in iterate_domains(suite):
+                for _, images, _ in iterate_batches(subsample(data, per_domain), batch_size):
+                    inference.logits(inference.to_input(images))
                     names += [name] * len(images)
     arrays: Arrays = {"domain": np.array(names)}
-    for part, recorder in found.items():
-        arrays[f"mu_{part}"], arrays[f"sigma_{part}"] = recorder.arrays()
+    for position, recorder in recorders.items():
+        arrays[f"mu_{position}"], arrays[f"sigma_{position}"] = recorder.arrays()
     return arrays
 
 
 class _Recorder:
-    """A hook that keeps what a layer has learned of each of its inputs."""
+    """A forward pre-hook that stores the learned statistics of a layer's inputs."""
 
     def __init__(self) -> None:
-        self._kept: list[tuple[NDArray[np.float32], ...]] = []
+        self._pairs: list[tuple[NDArray[np.float32], ...]] = []
 
     def __call__(self, layer: nn.Module, inputs: tuple[Tensor, ...]) -> None:
         pair = layer.learned_statistics(inputs[0])  # type: ignore[operator]
-        self._kept.append(tuple(value.float().cpu().numpy() for value in pair))
+        self._pairs.append(tuple(value.float().cpu().numpy() for value in pair))
 
     def arrays(self) -> list[NDArray[np.float32]]:
-        return [np.concatenate(values) for values in zip(*self._kept, strict=True)]
+        return [np.concatenate(values) for values in zip(*self._pairs, strict=True)]
 
 
-def _outermost(inference: Inference, data: Any) -> dict[str, nn.Module]:
-    """Return the first and the last layer with learned statistics, as one image meets them."""
-    met: list[nn.Module] = []
+def _find_layers(inference: Inference, suite: Suite) -> dict[str, nn.Module]:
+    """Return the first and the last layer with learned statistics in a forward pass of one image."""
+    called: list[nn.Module] = []
 
-    def note(layer: nn.Module, inputs: tuple[Tensor, ...]) -> None:
+    def append(layer: nn.Module, inputs: tuple[Tensor, ...]) -> None:
         if layer.learned_statistics(inputs[0]) is not None:  # type: ignore[operator]
-            met.append(layer)
+            called.append(layer)
 
     with ExitStack() as hooks:
         for module in inference.model.modules():
             if callable(getattr(module, "learned_statistics", None)):
-                hooks.enter_context(module.register_forward_pre_hook(note))
-        _, images, _ = next(iterate_batches(data, 1))
-        with torch.inference_mode():
-            inference.logits(inference.to_input(images))
-    if not met:
+                hooks.enter_context(module.register_forward_pre_hook(append))
+        _, images, _ = next(iterate_batches(subsample(suite.source_test, 1), 1))
+        inference.logits(inference.to_input(images))
+    if not called:
         raise InputError("no layer of this model learns its standardization; take a run with norm asr or as")
-    return {"first": met[0], "last": met[-1]}
+    return {"first": called[0], "last": called[-1]}

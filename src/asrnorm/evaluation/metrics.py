@@ -1,7 +1,7 @@
 """Accuracy, Brier score, NLL and calibration error of logits, summed exactly.
 
-Every sample's numbers are computed in float64 and added as whole multiples of $2^{-40}$, which no order of addition
-rounds: any cut into batches and any number of processes give the same result to the bit.
+The values of every sample are computed in float64 and added as integer multiples of $2^{-40}$, which is exact in any
+order: every split into batches and every number of processes gives the same bits.
 """
 
 import torch
@@ -14,27 +14,27 @@ from asrnorm.core.results import DomainScore
 NUM_BINS = 15
 _FRACTION_BITS = 40
 _UNIT = 1 << _FRACTION_BITS
-_LARGEST = 2.0**40  # of one sample's NLL: a diverged network must not overflow the sum
-_NUM_SUMS = NUM_BINS + 3  # the confidence in each bin, then brier, brier_sum and nll
+_MAX_VALUE = 2.0**40  # of one sample's NLL, so that a diverged network does not overflow the sum
+_NUM_SUMS = NUM_BINS + 3  # confidence per bin, then brier, brier_sum and nll
 
 
 def bin_edges() -> Tensor:
-    """Return where one bin of confidence ends and the next begins, for `torch.bucketize`."""
+    """Return the inner edges of the confidence bins, for `torch.bucketize`."""
     return torch.linspace(0, 1, NUM_BINS + 1, dtype=torch.float64)[1:-1]
 
 
 class Tally:
-    r"""Running metrics of a domain, fed with batches of logits.
+    r"""Running metrics of a domain, updated with batches of logits.
 
     With $p$ the softmax of a sample's logits, $y$ its label as a unit vector and $K$ classes, the means over samples of
     $[\arg\max p = y]$ (accuracy), $\sum_k (p_k - y_k)^2$ (`brier_sum`), that over $K$ (`brier`, the paper's form),
     $-\log p_y$ (`nll`); and $\sum_b \frac{|B_b|}{n} |\mathrm{acc}(B_b) - \mathrm{conf}(B_b)|$ (`ece`) over 15 bins
     $(\frac{b}{15}, \frac{b+1}{15}]$ of the largest probability.
 
-    Nothing waits for the device before `result`.
+    Only `result` waits for the device.
 
     Args:
-        device: where the sums are kept; logits are moved there.
+        device: of the sums; logits are moved there.
 
     Example:
         >>> tally = Tally()
@@ -46,20 +46,20 @@ class Tally:
 
     def __init__(self, device: torch.device | str = "cpu") -> None:
         self.device = torch.device(device)
-        self._counts = torch.zeros((NUM_BINS, 2), dtype=torch.int64, device=self.device)  # samples, right ones
-        self._sums = torch.zeros((_NUM_SUMS, 2), dtype=torch.int64, device=self.device)  # whole, fraction
-        self._num_refused = torch.zeros(1, dtype=torch.int64, device=self.device)
+        self._counts = torch.zeros((NUM_BINS, 2), dtype=torch.int64, device=self.device)  # samples, correct ones
+        self._sums = torch.zeros((_NUM_SUMS, 2), dtype=torch.int64, device=self.device)  # integer part, fraction
+        self._num_nonfinite = torch.zeros(1, dtype=torch.int64, device=self.device)
         self._edges = bin_edges().to(self.device)
 
     def update(self, logits: Tensor, labels: Tensor) -> None:
-        """Count a batch.
+        """Add a batch.
 
         Args:
             logits: `(n, K)`, any floating dtype.
             labels: int64 `(n,)`, below K.
 
         Raises:
-            InputError: shapes that do not fit.
+            InputError: the shapes do not match.
         """
         if logits.ndim != 2 or labels.shape != logits.shape[:1]:
             shapes = f"{tuple(logits.shape)} and {tuple(labels.shape)}"
@@ -67,26 +67,26 @@ class Tally:
         logits_nk = logits.detach().to(self.device).double()
         labels_n = labels.to(self.device)
         finite_n = logits_nk.isfinite().all(1)
-        self._num_refused += (~finite_n).sum()
-        logits_nk = logits_nk.where(finite_n[:, None], 0.0)  # `result` refuses them; here they must not break the sums
+        self._num_nonfinite += (~finite_n).sum()
+        logits_nk = logits_nk.where(finite_n[:, None], 0.0)  # `result` raises; the sums stay valid
 
         probability_nk = logits_nk.softmax(1)
-        confidence_n, guess_n = probability_nk.max(1)
+        confidence_n, prediction_n = probability_nk.max(1)
         label_nk = torch.zeros_like(probability_nk).scatter_(1, labels_n[:, None], 1.0)
         brier_n = (probability_nk - label_nk).square().sum(1)
         nll_n = -logits_nk.log_softmax(1).gather(1, labels_n[:, None])[:, 0]
 
         bin_n = torch.bucketize(confidence_n, self._edges)
         in_bin_nb = bin_n[:, None] == torch.arange(NUM_BINS, device=self.device)
-        right_n = guess_n == labels_n
+        correct_n = prediction_n == labels_n
         self._counts[:, 0] += in_bin_nb.sum(0)
-        self._counts[:, 1] += (in_bin_nb & right_n[:, None]).sum(0)
+        self._counts[:, 1] += (in_bin_nb & correct_n[:, None]).sum(0)
         confidence_nb = torch.where(in_bin_nb, confidence_n[:, None], 0.0)
         others_n3 = torch.stack([brier_n / logits.shape[1], brier_n, nll_n], 1)
         self._add(torch.cat([confidence_nb, others_n3], 1))
 
     def _add(self, values_ns: Tensor) -> None:
-        values_ns = values_ns.clamp(0.0, _LARGEST)
+        values_ns = values_ns.clamp(0.0, _MAX_VALUE)
         whole_ns = values_ns.floor()
         fraction_ns = ((values_ns - whole_ns) * _UNIT).floor()
         self._sums[:, 0] += whole_ns.long().sum(0)
@@ -99,29 +99,29 @@ class Tally:
 
         Args:
             name: of the domain.
-            world: the processes that have a part of its samples each.
+            world: the processes that share its samples.
 
         Raises:
-            InputError: no sample was counted, or logits were NaN or infinite.
+            InputError: no sample was added, or logits were NaN or infinite.
         """
-        state = world.sum(torch.cat([self._num_refused, self._counts.flatten(), self._sums.flatten()])).tolist()
-        refused, counts, sums = state[0], state[1 : 1 + 2 * NUM_BINS], state[1 + 2 * NUM_BINS :]
-        num_samples, num_right = sum(counts[::2]), sum(counts[1::2])
+        state = world.sum(torch.cat([self._num_nonfinite, self._counts.flatten(), self._sums.flatten()])).tolist()
+        nonfinite, counts, sums = state[0], state[1 : 1 + 2 * NUM_BINS], state[1 + 2 * NUM_BINS :]
+        num_samples, num_correct = sum(counts[::2]), sum(counts[1::2])
         if num_samples == 0:
             raise InputError(f"domain {name!r} has no images to score")
-        if refused:
+        if nonfinite:
             raise InputError(
-                f"domain {name!r}: NaN or infinite logits for {refused:,} of {num_samples:,} images; "
+                f"domain {name!r}: NaN or infinite logits for {nonfinite:,} of {num_samples:,} images; "
                 "the network has diverged, or its weights are damaged"
             )
-        # Python's whole numbers have no limit, and their quotient is rounded once.
+        # Python's integers are unbounded, and their quotient is rounded once.
         units = [whole * _UNIT + fraction for whole, fraction in zip(sums[::2], sums[1::2], strict=True)]
         gap = sum(abs(units[b] - counts[2 * b + 1] * _UNIT) for b in range(NUM_BINS))
         total = num_samples * _UNIT
         brier, brier_sum, nll = (units[row] / total for row in range(NUM_BINS, _NUM_SUMS))
         return DomainScore(
             name=name,
-            accuracy=num_right / num_samples,
+            accuracy=num_correct / num_samples,
             brier=brier,
             brier_sum=brier_sum,
             nll=nll,

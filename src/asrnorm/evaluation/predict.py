@@ -1,4 +1,4 @@
-"""Class and probability of single images: arrays, or files of any format."""
+"""Class and probability of single images, from arrays or from files of any format."""
 
 from collections.abc import Iterator, Sequence
 from pathlib import Path
@@ -17,7 +17,7 @@ from asrnorm.methods.frozen_eval import evaluating
 
 
 class Prediction(NamedTuple):
-    """The likeliest class of an image and how likely the model holds it."""
+    """The most probable class of an image, and its probability."""
 
     label: str
     probability: float
@@ -32,18 +32,18 @@ def predict(
     precision: Precision = "float32",
     resize: tuple[int, int] | None = None,
 ) -> list[Prediction]:
-    """Return the prediction for each image, as `score` would count it.
+    """Return the prediction for each image, the one that `score` counts.
 
     Args:
         model: takes float images in [0, 1], returns logits.
         images: uint8 `(n, h, w, 3)`, one batch.
         classes: names in the order of the logits.
-        device: where the model lies; found from its parameters where `None`.
+        device: of the model; `None` takes that of its parameters.
         precision: `bfloat16` computes under autocast.
         resize: height and width to which images are resized first.
 
     Raises:
-        InputError: another number of logits than of classes, or NaN logits.
+        InputError: the numbers of logits and classes differ, or logits are not finite.
 
     Example:
         >>> model = nn.Sequential(nn.Flatten(), nn.Linear(12, 2))
@@ -54,15 +54,13 @@ def predict(
     if len(images) == 0:
         return []
     inference = Inference.of(model, device=device, precision=precision, size=resize)
-    with evaluating(model):
-        images_nchw = inference.to_input(images)
-        with torch.inference_mode():
-            logits_nk = inference.logits(images_nchw).cpu().double()
+    with evaluating(model), torch.inference_mode():
+        logits_nk = inference.logits(inference.to_input(images)).cpu().double()
     if logits_nk.shape[1:] != (len(classes),):
         raise InputError(f"the model returns logits {tuple(logits_nk.shape)} for {len(classes)} classes")
     bad = (~logits_nk.isfinite().all(1)).nonzero().flatten().tolist()
     if bad:
-        raise InputError(f"NaN or infinite logits for image {bad[0]}; the weights are damaged, or the image is extreme")
+        raise InputError(f"image {bad[0]} gives non-finite logits; check the weights file and the image")
     probability_n, label_n = logits_nk.softmax(1).max(1)
     return [Prediction(classes[k], p) for k, p in zip(label_n.tolist(), probability_n.tolist(), strict=True)]
 
@@ -78,31 +76,18 @@ def predict_files(
     precision: Precision = "float32",
     resize: tuple[int, int] | None = None,
 ) -> Iterator[tuple[Path, Prediction | InputError]]:
-    """Yield each file with its prediction, in order; a file that is no image comes with its error, and the rest go on.
+    """Yield each file with its prediction, in order; a file that is not an image comes with its error.
 
-    Args:
-        model: as for `predict`.
-        paths: image files.
-        classes: names in the order of the logits.
-        image_size: height and width at which the suite of the run keeps its images; files are read at that size.
-        batch_size: files decoded and predicted at a time.
-        device: where the model lies; found from its parameters where `None`.
-        precision: `bfloat16` computes under autocast.
-        resize: as for `predict`, after reading.
-
-    Raises:
-        InputError: as `predict`.
+    Files are read at `image_size`, the height and width of the suite's images, `batch_size` at a time; the other
+    arguments and errors are those of `predict`.
     """
     for start in range(0, len(paths), batch_size):
-        part = paths[start : start + batch_size]
-        found = [_read(path, image_size) for path in part]
-        images = [image for image in found if not isinstance(image, InputError)]
-        predictions = iter(
-            predict(model, np.stack(images), classes, device=device, precision=precision, resize=resize)
-            if images
-            else ()
-        )
-        for path, image in zip(part, found, strict=True):
+        batch = paths[start : start + batch_size]
+        read = [_read(path, image_size) for path in batch]
+        images = [image for image in read if not isinstance(image, InputError)]
+        stacked = np.stack(images) if images else np.zeros((0, *image_size, 3), np.uint8)
+        predictions = iter(predict(model, stacked, classes, device=device, precision=precision, resize=resize))
+        for path, image in zip(batch, read, strict=True):
             yield path, image if isinstance(image, InputError) else next(predictions)
 
 

@@ -1,8 +1,7 @@
-"""Synthetic shifts of the source's validation images, to choose a checkpoint by without looking at any target.
+"""Synthetic shifts of the source's validation images, for model selection without target images.
 
-The choice is honest only where the shifts are neither trained on nor tested on. So all three kinds are named here, by
-what they do, and are disjoint: what training applies, what sets the targets apart, and what the choice is made by. A
-test holds the three apart; the code itself reads the last alone.
+Selection is fair only if its shifts occur neither in training nor in the targets. This module lists all three kinds by
+name, and a test checks that they are disjoint; the code uses the selection shifts only.
 Shape legend: n images, h rows, w columns, k uniform numbers of an image.
 """
 
@@ -29,7 +28,7 @@ TRAINING_TRANSFORMS = frozenset(
         *("resized_crop", "hue"),  # PACS's, whose others are among RSDA's
     }
 )
-"""What any recipe or method does to images in training."""
+"""Transformations that a recipe or method applies to images in training."""
 
 _DIGIT_TARGETS = frozenset(
     {
@@ -52,7 +51,7 @@ TARGET_SHIFTS = {
     "pacs": frozenset({"photograph", "painting", "cartoon", "sketch"}),
     "folder": frozenset(),  # the user's own
 }
-"""What sets each suite's targets apart from its source."""
+"""Differences between each suite's targets and its source."""
 
 _COLOR_SHIFTS = (
     *("gamma", "color_cast", "channel_swap", "illumination", "posterize"),
@@ -68,19 +67,19 @@ SELECTION_SHIFTS = {
     "pacs": _COLOR_SHIFTS,
     "folder": _COLOR_SHIFTS,
 }
-"""What `shifted-val` applies to the validation images of each suite."""
+"""Shifts that `shifted-val` applies to the validation images of each suite."""
 
-_NUM_UNIFORM = 4  # as many as the shift that draws most of an image
-_PIECE = 1 << 22  # values worked on at a time: about 50 MB with the intermediates
+_NUM_UNIFORM = 4  # random numbers per image; no shift uses more
+_CHUNK_VALUES = 1 << 22  # processed at a time: about 50 MB with the intermediates
 
 
 def shift_images(images: NDArray[np.uint8], suite_name: str, seed: int = 0) -> dict[str, NDArray[np.uint8]]:
-    """Return the images under every shift that a suite's choice is made by.
+    """Return the images under every selection shift of a suite.
 
     Args:
         images: uint8 `(n, h, w, 3)`, of any size.
-        suite_name: a registry name; it decides which shifts.
-        seed: decides their parameters, an image's own in each shift.
+        suite_name: a registry name.
+        seed: of the parameters, which are drawn per image and shift.
 
     Raises:
         UnknownNameError: no such suite.
@@ -95,19 +94,19 @@ def shift_images(images: NDArray[np.uint8], suite_name: str, seed: int = 0) -> d
 
 
 def apply_shift(images: NDArray[np.uint8], name: str, seed: int = 0) -> NDArray[np.uint8]:
-    """Return the images under one shift, for sets too large to hold under all of them at once.
+    """Return the images under one shift, for sets too large to hold in memory under all shifts.
 
-    What is drawn for an image depends on the seed, the shift and the image's place, not on how many there are.
+    The parameters of an image depend on the seed, the shift and the index of the image.
 
     Args:
         images: uint8 `(n, h, w, 3)`, of any size.
         name: of the shift.
-        seed: decides its parameters.
+        seed: of its parameters.
 
     Raises:
         UnknownNameError: no such shift.
-        InputTypeError: not uint8.
-        InputError: not of that shape.
+        InputTypeError: images are not uint8.
+        InputError: images have another shape.
 
     Example:
         >>> apply_shift(np.full((1, 1, 1, 3), (10, 20, 30), np.uint8), "channel_swap").flatten().tolist()
@@ -123,12 +122,12 @@ def apply_shift(images: NDArray[np.uint8], name: str, seed: int = 0) -> NDArray[
     generator = keyed_generator(seed, "shifted-val", name)
     uniform_nk = torch.rand((n, _NUM_UNIFORM), generator=generator, dtype=torch.float64).float()
     out = np.empty_like(images)
-    step = max(1, _PIECE // max(1, 3 * h * w))
+    step = max(1, _CHUNK_VALUES // max(1, 3 * h * w))
     for start in range(0, n, step):
-        part = slice(start, start + step)
-        x_nchw = to_float(torch.from_numpy(np.array(images[part])).permute(0, 3, 1, 2))
-        y_nchw = _SHIFTS[name](x_nchw, uniform_nk[part])
-        out[part] = (y_nchw * 255).round().clamp(0, 255).to(torch.uint8).permute(0, 2, 3, 1).numpy()
+        chunk = slice(start, start + step)
+        x_nchw = to_float(torch.from_numpy(np.array(images[chunk])).permute(0, 3, 1, 2))
+        y_nchw = _SHIFTS[name](x_nchw, uniform_nk[chunk])
+        out[chunk] = (y_nchw * 255).round().clamp(0, 255).to(torch.uint8).permute(0, 2, 3, 1).numpy()
     return out
 
 
@@ -136,7 +135,7 @@ def _between(uniform_n: Tensor, low: float, high: float) -> Tensor:
     return (low + (high - low) * uniform_n)[:, None, None, None]
 
 
-def _plane(x_nchw: Tensor) -> tuple[Tensor, Tensor]:
+def _coordinates(x_nchw: Tensor) -> tuple[Tensor, Tensor]:
     """Row and column of each pixel's center in -1..1, `(1, 1, h, 1)` and `(1, 1, 1, w)`."""
     h, w = x_nchw.shape[2:]
     rows = (torch.arange(h) + 0.5) * (2 / h) - 1
@@ -145,12 +144,12 @@ def _plane(x_nchw: Tensor) -> tuple[Tensor, Tensor]:
 
 
 def _gamma(x_nchw: Tensor, u_nk: Tensor) -> Tensor:
-    """A power well below one, or well above."""
+    """A power well below or well above one."""
     power = torch.where(u_nk[:, 0] < 0.5, 0.35 + 0.2 * u_nk[:, 1], 1.8 + u_nk[:, 1])
     return x_nchw ** power[:, None, None, None]
 
 
-def _permuted(values: list[list[Any]], u_n: Tensor) -> Tensor:
+def _choose(values: list[list[Any]], u_n: Tensor) -> Tensor:
     """One of the lists for each image, uniformly."""
     return torch.tensor(values)[(u_n * len(values)).long().clamp_(max=len(values) - 1)]
 
@@ -158,26 +157,26 @@ def _permuted(values: list[list[Any]], u_n: Tensor) -> Tensor:
 def _color_cast(x_nchw: Tensor, u_nk: Tensor) -> Tensor:
     """A colored lamp: one channel weaker, one stronger, by factors."""
     gains = [[0.5, 1.0, 1.4], [0.5, 1.4, 1.0], [1.0, 0.5, 1.4], [1.0, 1.4, 0.5], [1.4, 0.5, 1.0], [1.4, 1.0, 0.5]]
-    return x_nchw * _permuted(gains, u_nk[:, 0])[:, :, None, None]
+    return x_nchw * _choose(gains, u_nk[:, 0])[:, :, None, None]
 
 
 def _channel_swap(x_nchw: Tensor, u_nk: Tensor) -> Tensor:
-    """Two channels exchanged: it mirrors the circle of hues, while moving all three round would turn it."""
-    order = _permuted([[1, 0, 2], [2, 1, 0], [0, 2, 1]], u_nk[:, 0])
+    """Two channels exchanged, which mirrors the hue circle; a cyclic shift of all three would rotate it."""
+    order = _choose([[1, 0, 2], [2, 1, 0], [0, 2, 1]], u_nk[:, 0])
     return x_nchw.gather(1, order[:, :, None, None].expand_as(x_nchw))
 
 
 def _illumination(x_nchw: Tensor, u_nk: Tensor) -> Tensor:
-    """Light from one side: a factor that falls off across the image."""
-    row, column = _plane(x_nchw)
+    """Light from one side: a factor that decreases across the image."""
+    row, column = _coordinates(x_nchw)
     angle = _between(u_nk[:, 0], 0, 2 * math.pi)
     across = (angle.cos() * column + angle.sin() * row) / (angle.cos().abs() + angle.sin().abs())
     return x_nchw * (_between(u_nk[:, 1], 0.6, 1.0) * across).exp()
 
 
 def _glow(x_nchw: Tensor, u_nk: Tensor) -> Tensor:
-    """A soft gray light somewhere on the ground, over which strokes stay visible."""
-    row, column = _plane(x_nchw)
+    """A soft gray light on the background, with the strokes still visible."""
+    row, column = _coordinates(x_nchw)
     distance = (row - _between(u_nk[:, 0], -0.8, 0.8)) ** 2 + (column - _between(u_nk[:, 1], -0.8, 0.8)) ** 2
     width = _between(u_nk[:, 2], 0.5, 0.9)
     light = _between(u_nk[:, 3], 0.4, 0.6) * (-distance / (2 * width**2)).exp()
@@ -185,13 +184,13 @@ def _glow(x_nchw: Tensor, u_nk: Tensor) -> Tensor:
 
 
 def _posterize(x_nchw: Tensor, u_nk: Tensor) -> Tensor:
-    """Four or five values a channel."""
+    """Four or five values per channel."""
     count = 4 + (_between(u_nk[:, 0], 0, 1) < 0.5).float()
     return (x_nchw * count).floor().minimum(count - 1) / (count - 1)
 
 
 def _dither(x_nchw: Tensor, u_nk: Tensor) -> Tensor:
-    """Three or four values a channel, the rest as a pattern of dots."""
+    """Three or four values per channel, with ordered dithering in between."""
     quad = torch.tensor([[0.0, 2.0], [3.0, 1.0]])
     tile = 4 * quad.repeat(2, 2) + quad.repeat_interleave(2, 0).repeat_interleave(2, 1)
     h, w = x_nchw.shape[2:]
@@ -201,8 +200,8 @@ def _dither(x_nchw: Tensor, u_nk: Tensor) -> Tensor:
 
 
 def _grating(x_nchw: Tensor, u_nk: Tensor) -> Tensor:
-    """Stripes laid over the image: a sine of some direction, width and phase, lighter and darker in turn."""
-    row, column = _plane(x_nchw)
+    """Stripes over the image: a sine of random direction, width and phase, added to the pixels."""
+    row, column = _coordinates(x_nchw)
     angle = _between(u_nk[:, 0], 0, math.pi)
     wave = angle.cos() * column + angle.sin() * row
     phase = math.pi * _between(u_nk[:, 1], 3, 6) * wave + _between(u_nk[:, 2], 0, 2 * math.pi)
@@ -210,8 +209,8 @@ def _grating(x_nchw: Tensor, u_nk: Tensor) -> Tensor:
 
 
 def _lens(x_nchw: Tensor, u_nk: Tensor) -> Tensor:
-    """Barrel or pincushion: points move along the radius, more the farther out, the middles of the sides not."""
-    row, column = _plane(x_nchw)
+    """Barrel or pincushion distortion that leaves the middle of each side fixed."""
+    row, column = _coordinates(x_nchw)
     strength = torch.where(u_nk[:, 0] < 0.5, 0.25 + 0.2 * u_nk[:, 1], -0.3 + 0.1 * u_nk[:, 1])[:, None, None, None]
     factor = (1 + strength * (row**2 + column**2)) / (1 + strength)
     grid = torch.cat([column * factor, row * factor], 1).permute(0, 2, 3, 1)
@@ -219,8 +218,8 @@ def _lens(x_nchw: Tensor, u_nk: Tensor) -> Tensor:
 
 
 def _occlusion(x_nchw: Tensor, u_nk: Tensor) -> Tensor:
-    """A gray square of about a third of the side."""
-    row, column = _plane(x_nchw)
+    """A gray square with about a third of the image's side."""
+    row, column = _coordinates(x_nchw)
     half = _between(u_nk[:, 2], 0.28, 0.38)
     inside_rows = (row - _between(u_nk[:, 0], -0.7, 0.7)).abs() <= half
     inside_columns = (column - _between(u_nk[:, 1], -0.7, 0.7)).abs() <= half

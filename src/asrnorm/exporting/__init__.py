@@ -1,8 +1,8 @@
-"""A trained model in a file of its own: ONNX, torch.export or weights; checked, and described beside it."""
+"""Export of a trained model to ONNX, torch.export or weights, compared with the model and described in a card."""
 
 from asrnorm.exporting.base import FORMATS as FORMATS
+from asrnorm.exporting.base import ExportRequest as ExportRequest
 from asrnorm.exporting.base import FileFormat as FileFormat
-from asrnorm.exporting.base import Subject as Subject
 from asrnorm.exporting.export import Export as Export
 from asrnorm.exporting.export import Verdict as Verdict
 from asrnorm.exporting.export import export_run as export_run

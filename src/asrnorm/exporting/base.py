@@ -1,11 +1,7 @@
-"""What is exported, and what a file format must be able to do with it.
-
-A model as a graph of PyTorch's own operators, along the plain reference path.
-"""
+"""The interface of a file format, and the tracing of a model into a graph of PyTorch's own operators."""
 
 import abc
 from collections.abc import Callable
-from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from importlib import import_module
 from pathlib import Path
@@ -26,17 +22,22 @@ FORMATS: Registry[Callable[[], "FileFormat"]] = Registry("format")
 Network = Callable[[Tensor], Tensor]
 """Images `(n, 3, h, w)` in [0, 1] to logits."""
 
+INPUT = "images"
+_TRACED_BATCH = 2  # for a dynamic batch; tracing specializes on a batch of one
+# Namespaces of operators that every build of PyTorch has.
+_PLAIN = frozenset({"aten", "prim", "prims", "higher_order", "_operator", "math", "builtins"})
+
 
 @dataclass(frozen=True, kw_only=True)
-class Subject:
-    """A model on its way into a file.
+class ExportRequest:
+    """A model to export, and the input that its file takes.
 
     Attributes:
-        run: where it comes from.
-        model: in evaluation mode on the CPU, in the precision of the file.
+        run: the run of the model.
+        model: in eval mode on the CPU, in the precision of the file.
         size: height and width of the images.
         batch: images at a time; `None` is any number.
-        opset: version of the ONNX operators; `None` is the exporter's own.
+        opset: version of the ONNX operators; `None` is the exporter's default.
     """
 
     run: LoadedRun
@@ -47,13 +48,13 @@ class Subject:
 
 
 class FileFormat(abc.ABC):
-    """One kind of file.
+    """A file format.
 
     Attributes:
-        suffix: that its files end in.
-        is_traced: it holds the computation, in float32, and needs nothing of this package; else weights alone.
-        has_opset: `Subject.opset` means something to it.
-        libraries: of the extra `onnx` that it needs.
+        suffix: of its files.
+        is_traced: whether it holds the computation, in float32, and runs without this package; else weights only.
+        has_opset: whether it uses `ExportRequest.opset`.
+        libraries: that it needs, from the extra `onnx`.
     """
 
     suffix: ClassVar[str]
@@ -61,12 +62,8 @@ class FileFormat(abc.ABC):
     has_opset: ClassVar[bool] = False
     libraries: ClassVar[tuple[str, ...]] = ()
 
-    def require(self) -> None:
-        """Refuse before any work where a library is missing.
-
-        Raises:
-            MissingDependencyError: with what to install.
-        """
+    def require_libraries(self) -> None:
+        """Raise `MissingDependencyError` if a library is missing."""
         for name in self.libraries:
             try:
                 import_module(name)
@@ -76,23 +73,41 @@ class FileFormat(abc.ABC):
                 ) from None
 
     @abc.abstractmethod
-    def encode(self, subject: Subject) -> tuple[bytes, dict[str, Any]]:
-        """Return the content of the file, and what its card should say beyond the common facts."""
+    def encode(self, request: ExportRequest) -> tuple[bytes, dict[str, Any]]:
+        """Return the content of the file, and additional entries of its card."""
 
     @abc.abstractmethod
-    def open(self, path: Path, subject: Subject) -> Network:
-        """Return what the file computes, read back from it."""
+    def open(self, path: Path, request: ExportRequest) -> Network:
+        """Return the network that the file holds."""
 
-    def sidecars(self, subject: Subject) -> dict[str, bytes]:  # noqa: ARG002
-        """Return further files by what is added to the file's name."""
+    def sidecars(self, request: ExportRequest) -> dict[str, bytes]:  # noqa: ARG002
+        """Return the content of additional files by the ending that is appended to the file's name."""
         return {}
 
 
-INPUT = "images"
-# Two, where the batch is left open: tracing takes a batch of one for a constant.
-_TRACED_BATCH = 2
-# Namespaces of operators that every build of PyTorch has.
-_PLAIN = frozenset({"aten", "prim", "prims", "higher_order", "_operator", "math", "builtins"})
+def trace(request: ExportRequest) -> ExportedProgram:
+    """Return the graph of a model on the reference path, without paths of this machine.
+
+    Raises:
+        InputError: the network does not take images of that size, or uses an operator from outside PyTorch.
+    """
+    height, width = request.size
+    images = torch.rand((request.batch or _TRACED_BATCH, 3, height, width))
+    with ops.use_backend("reference"), torch.no_grad():
+        try:
+            request.model(images)
+        except RuntimeError as error:
+            own = "x".join(map(str, request.run.suite.image_size))
+            raise InputError(
+                f"the network takes no images of {height}x{width}; it was trained on {own} ({first_line(error)})"
+            ) from error
+        program = torch.export.export(_Named(request.model).eval(), (images,), dynamic_shapes=dynamic_axes(request))
+    check_operators(program)
+    for module in program.graph_module.modules():
+        if isinstance(module, torch.fx.GraphModule):
+            for node in module.graph.nodes:
+                node.meta.pop("stack_trace", None)  # lines of source with their paths
+    return program
 
 
 class _Named(nn.Module):
@@ -107,56 +122,16 @@ class _Named(nn.Module):
         return logits
 
 
-def reference_path() -> AbstractContextManager[object]:
-    """Return the context in which no fused kernel is chosen."""
-    return ops.use_backend("reference")
+def dynamic_axes(request: ExportRequest) -> dict[str, dict[int, Dim]] | None:
+    """Return the dynamic axes of the input, by name."""
+    return {INPUT: {0: Dim("batch")}} if request.batch is None else None
 
 
-def open_axes(subject: Subject) -> dict[str, dict[int, Dim]] | None:
-    """Return the axes of the input whose length the file leaves open, by name."""
-    return {INPUT: {0: Dim("batch")}} if subject.batch is None else None
-
-
-def trace(subject: Subject) -> ExportedProgram:
-    """Return the graph of a model, without a word of where it was traced.
-
-    Raises:
-        InputError: the network does not take images of that size, or computes with an operator that a process without
-            this package would not have.
-    """
-    height, width = subject.size
-    images = torch.rand((subject.batch or _TRACED_BATCH, 3, height, width))
-    with reference_path(), torch.no_grad():
-        try:
-            subject.model(images)
-        except RuntimeError as error:
-            own = "x".join(map(str, subject.run.suite.image_size))
-            raise InputError(
-                f"the network takes no images of {height}x{width}; it was trained on {own} ({first_line(error)})"
-            ) from error
-        program = torch.export.export(_Named(subject.model).eval(), (images,), dynamic_shapes=open_axes(subject))
-    refuse_foreign_operators(program)
-    _forget_origin(program)
-    return program
-
-
-def refuse_foreign_operators(program: ExportedProgram) -> None:
-    """Refuse a graph that calls operators registered by anyone but PyTorch.
-
-    Raises:
-        InputError: with the operator's name.
-    """
+def check_operators(program: ExportedProgram) -> None:
+    """Raise `InputError` if a graph calls an operator that PyTorch itself does not define."""
     for node in program.graph.nodes:
         if node.op != "call_function":
             continue
         namespace = getattr(node.target, "namespace", None) or getattr(node.target, "__module__", "")
         if namespace not in _PLAIN and not str(namespace).startswith("torch."):
             raise InputError(f"the file would need the custom operator {node.target}; export traces plain ones only")
-
-
-def _forget_origin(program: ExportedProgram) -> None:
-    """Drop the lines of source that tracing keeps at every node: paths of this machine."""
-    for module in program.graph_module.modules():
-        if isinstance(module, torch.fx.GraphModule):
-            for node in module.graph.nodes:
-                node.meta.pop("stack_trace", None)

@@ -1,44 +1,43 @@
-"""Whether a file computes what the model does.
-
-The card of an exported file, `<file>.json`: what to feed it, what comes out, and where it comes from.
-
-A finished run to a file that was read back and compared before it got its name.
-"""
+"""Export of a finished run: the file is compared with the model before it gets its name, and described in a card."""
 
 import copy
 import hashlib
 import json
 import math
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 
 import asrnorm
+from asrnorm import ops
 from asrnorm.core.config import content_hash
 from asrnorm.core.errors import InputError, StorageError, WrongCallError
 from asrnorm.core.files import describe_failure, remove_leftovers, replacing, sync_file, write_whole
-from asrnorm.exporting.base import FORMATS, INPUT, FileFormat, Network, Subject, reference_path
+from asrnorm.exporting.base import FORMATS, INPUT, ExportRequest, FileFormat, Network
 from asrnorm.exporting.formats import CARD, OUTPUT
 from asrnorm.training import LoadedRun
 
-# Of the largest logit. Another order of additions moves float32 logits by some 1e-7 a layer.
+SCHEMA = 1
+# Relative to the largest logit. Another order of additions changes float32 logits by about 1e-7 per layer.
 TOLERANCE = 1e-5
-# A deep network enlarges rounding errors: the file may be this many times as far off as the model itself is.
-_OWN_ERRORS = 4.0
-_BATCHES = (1, 3, 8)  # that an open batch is tried with; tracing had two
+# Deep networks amplify rounding errors: the file may differ by this multiple of the model's own rounding error.
+_MODEL_ERRORS = 4.0
+_BATCHES = (1, 3, 8)  # compared for a dynamic batch; tracing uses two
+# Norms that normalize by the batch in eval mode, too.
+_BATCH_NORMS = frozenset({"bn_test"})
 
 
 @dataclass(frozen=True)
 class Verdict:
-    """How a file was tried.
+    """The difference between a file and its model on random images.
 
     Attributes:
         relative_error: the largest difference of a logit, over the largest logit.
-        tolerance: what was allowed.
-        batches: numbers of images it was tried with.
+        tolerance: the largest error allowed.
+        batches: batch sizes compared.
     """
 
     relative_error: float
@@ -46,119 +45,14 @@ class Verdict:
     batches: tuple[int, ...]
 
 
-def verify(network: Network, subject: Subject, name: str) -> Verdict:
-    """Compare a file with the model on random images.
-
-    Args:
-        network: what the file computes.
-        subject: the model, and the shape of its images.
-        name: of the file, for the message.
-
-    Raises:
-        InputError: they differ by more than rounding explains, or the model's own logits are not finite.
-    """
-    batches = _BATCHES if subject.batch is None else (subject.batch,)
-    dtype = next(subject.model.parameters()).dtype
-    generator = torch.Generator().manual_seed(0)
-    exact_model = copy.deepcopy(subject.model).double()
-    errors, roundings = [], []
-    with reference_path(), torch.no_grad():
-        for count in batches:
-            images = torch.rand((count, 3, *subject.size), generator=generator).to(dtype)
-            expected = subject.model(images)
-            if not expected.isfinite().all():
-                raise InputError(f"{name}: the model itself computes NaN or infinity; its weights may be damaged")
-            roundings.append(relative_error(expected, exact_model(images.double())))
-            errors.append(relative_error(network(images), expected))
-    tolerance = max(TOLERANCE, _OWN_ERRORS * max(roundings))
-    worst = next((error for error in errors if math.isnan(error)), max(errors))  # max() may pass NaN over
-    if not worst <= tolerance:
-        raise InputError(f"{name}: its logits are off by {worst:.1e} of the largest, {tolerance:.1e} would be rounding")
-    return Verdict(worst, tolerance, batches)
-
-
-def relative_error(found: Tensor, expected: Tensor) -> float:
-    """Return the largest difference over the largest expected value.
-
-    Example:
-        >>> relative_error(torch.tensor([1.0, 3.0]), torch.tensor([1.0, 4.0]))
-        0.25
-    """
-    if found.shape != expected.shape:
-        return float("inf")
-    scale = expected.abs().max().clamp_min(torch.finfo(torch.float32).tiny)
-    return float((found.double() - expected.double()).abs().max() / scale.double())
-
-
-def count_parameters(model: nn.Module) -> int:
-    """Return the number of weights.
-
-    Example:
-        >>> count_parameters(nn.Linear(3, 2))
-        8
-    """
-    return sum(parameter.numel() for parameter in model.parameters())
-
-
-SCHEMA = 1
-# Norms that compute with the statistics of the batch at hand when they are used, too.
-_BATCH_NORMS = frozenset({"bn_test"})
-
-
-def describe_file(subject: Subject, file_format: str, name: str, content: bytes, verdict: Verdict) -> dict[str, Any]:
-    """Return the card of a file.
-
-    Args:
-        subject: what it holds.
-        file_format: its name in the registry.
-        name: of the file.
-        content: of the file, to be hashed.
-        verdict: how it was tried.
-    """
-    run, batch = subject.run, subject.batch or "batch"
-    dtype = str(next(subject.model.parameters()).dtype).removeprefix("torch.")
-    return {
-        "schema": SCHEMA,
-        "format": file_format,
-        "file": name,
-        "sha256": hashlib.sha256(content).hexdigest(),
-        "classes": list(run.classes),
-        "input": {
-            "name": INPUT,
-            "shape": [batch, 3, *subject.size],
-            "layout": "NCHW",
-            "dtype": dtype,
-            "color": "RGB",
-            "range": [0.0, 1.0],
-            "normalization": "inside",
-            "resize": "bilinear",
-        },
-        "output": {"name": OUTPUT, "shape": [batch, len(run.classes)], "dtype": dtype, "kind": "logits"},
-        "looks_at_other_images": run.config.norm.name in _BATCH_NORMS,
-        "num_parameters": count_parameters(subject.model),
-        "run": {
-            "recipe": run.config.recipe,
-            "scale": run.config.scale,
-            "seed": run.config.seed,
-            "config_hash": content_hash(run.config),
-        },
-        "verified": {
-            "relative_error": verdict.relative_error,
-            "tolerance": verdict.tolerance,
-            "batches": list(verdict.batches),
-        },
-        "made_by": {"asrnorm": asrnorm.__version__, "torch": torch.__version__},
-    }
-
-
 @dataclass(frozen=True)
 class Export:
-    """A file that was written.
+    """An exported file.
 
     Attributes:
         path: of the file.
-        sidecars: the files beside it, its card first.
-        verdict: how it was compared with the model.
+        sidecars: the files beside it, the card first.
+        verdict: how far the file is from the model.
     """
 
     path: Path
@@ -175,39 +69,39 @@ def export_run(
     batch: int | None = None,
     opset: int | None = None,
 ) -> Export:
-    """Write a finished run to a file, read it back, compare it with the model, and only then give it its name.
+    """Write a finished run to a temporary file, compare it with the model, and rename it if they agree.
 
     Args:
         run: `asrnorm.training.load_run(folder, device="cpu")`.
         file_format: `onnx`, `torch-export` or `safetensors`.
-        out: the file; an earlier one of that name is replaced.
-        size: height and width of its images; those the run is evaluated at where `None`.
-        batch: images at a time; any number where `None`.
-        opset: version of the ONNX operators; PyTorch's choice where `None`.
+        out: the file; an existing one is replaced.
+        size: height and width of its images; `None` is the size the run is evaluated at.
+        batch: images at a time; `None` is any number.
+        opset: version of the ONNX operators; `None` is PyTorch's default.
 
     Raises:
         UnknownNameError: no such format.
-        WrongCallError: options that do not go together.
-        MissingDependencyError: the libraries of the format are not installed.
-        InputError: the network does not take such images, or the file does not compute what the model does.
+        WrongCallError: the options contradict each other.
+        MissingDependencyError: a library of the format is not installed.
+        InputError: the network does not take such images, or the file does not compute the model's logits.
         StorageError: the file cannot be written.
     """
     chosen, path = FORMATS[file_format](), Path(out)
-    _refuse(chosen, file_format, path, size=size, batch=batch, opset=opset)
-    chosen.require()
+    _check_options(chosen, file_format, path, size=size, batch=batch, opset=opset)
+    chosen.require_libraries()
     model = run.model if run.device.type == "cpu" else copy.deepcopy(run.model).cpu()
-    if chosen.is_traced:
-        model = model if run.config.precision != "float64" else copy.deepcopy(model).to(torch.float32)
-    subject = Subject(run=run, model=model, size=run.input_size if size is None else size, batch=batch, opset=opset)
-    content, facts = chosen.encode(subject)
+    if chosen.is_traced and run.config.precision == "float64":
+        model = copy.deepcopy(model).to(torch.float32)
+    request = ExportRequest(run=run, model=model, size=size or run.input_size, batch=batch, opset=opset)
+    content, entries = chosen.encode(request)
     try:
         remove_leftovers(path)
         with replacing(path) as temporary:
             temporary.write_bytes(content)
-            sync_file(temporary)  # a full disk is found before the files beside it change
-            verdict = verify(chosen.open(temporary, subject), subject, path.name)
-            card = {**describe_file(subject, file_format, path.name, content, verdict), **facts}
-            sidecars = {CARD: (json.dumps(card, indent=2) + "\n").encode(), **chosen.sidecars(subject)}
+            sync_file(temporary)  # a full disk raises before the sidecars change
+            verdict = verify(chosen.open(temporary, request), request, path.name)
+            card = {**describe_file(request, file_format, path.name, content, verdict), **entries}
+            sidecars = {CARD: (json.dumps(card, indent=2) + "\n").encode(), **chosen.sidecars(request)}
             for ending, text in sidecars.items():
                 write_whole(path.with_name(path.name + ending), text)
     except StorageError:
@@ -217,7 +111,7 @@ def export_run(
     return Export(path, tuple(path.with_name(path.name + ending) for ending in sidecars), verdict)
 
 
-def _refuse(
+def _check_options(
     chosen: FileFormat,
     file_format: str,
     path: Path,
@@ -233,8 +127,83 @@ def _refuse(
     if opset is not None and not chosen.has_opset:
         raise WrongCallError(f"opset is for ONNX; format {file_format!r} has none")
     if not chosen.is_traced and (size is not None or batch is not None):
-        raise WrongCallError(f"format {file_format!r} holds weights alone, which fix neither size nor batch")
+        raise WrongCallError(f"format {file_format!r} holds weights only: leave out size and batch")
     if size is not None and min(size) < 1:
         raise WrongCallError(f"size {size[0]}x{size[1]}: both sides must be positive")
     if batch is not None and batch < 1:
         raise WrongCallError(f"batch {batch}: must be positive, or dynamic")
+
+
+def verify(network: Network, request: ExportRequest, name: str) -> Verdict:
+    """Compare the network of the file `name` with the model on random images.
+
+    Raises:
+        InputError: they differ by more than rounding explains, or the model's own logits are not finite.
+    """
+    batches = _BATCHES if request.batch is None else (request.batch,)
+    dtype = next(request.model.parameters()).dtype
+    generator = torch.Generator().manual_seed(0)
+    exact_model = copy.deepcopy(request.model).double()
+    errors, model_errors = [], []
+    with ops.use_backend("reference"), torch.no_grad():
+        for count in batches:
+            images = torch.rand((count, 3, *request.size), generator=generator).to(dtype)
+            expected = request.model(images)
+            if not expected.isfinite().all():
+                raise InputError(f"{name}: the model itself computes NaN or infinity; its weights may be damaged")
+            model_errors.append(relative_error(expected, exact_model(images.double())))
+            errors.append(relative_error(network(images), expected))
+    tolerance = max(TOLERANCE, _MODEL_ERRORS * max(model_errors))
+    worst = math.nan if any(map(math.isnan, errors)) else max(errors)  # max() ignores NaN unless it comes first
+    if not worst <= tolerance:
+        raise InputError(f"{name}: its logits differ by {worst:.1e} of the largest; rounding explains {tolerance:.1e}")
+    return Verdict(worst, tolerance, batches)
+
+
+def relative_error(found: Tensor, expected: Tensor) -> float:
+    """Return the largest difference over the largest expected value.
+
+    Example:
+        >>> relative_error(torch.tensor([1.0, 3.0]), torch.tensor([1.0, 4.0]))
+        0.25
+    """
+    if found.shape != expected.shape:
+        return math.inf
+    scale = expected.abs().max().clamp_min(torch.finfo(torch.float32).tiny)
+    return float((found.double() - expected.double()).abs().max() / scale.double())
+
+
+def describe_file(
+    request: ExportRequest, file_format: str, name: str, content: bytes, verdict: Verdict
+) -> dict[str, Any]:
+    """Return the card of a file, `<file>.json`: its input, its output, and the run it comes from."""
+    run, batch = request.run, request.batch or "batch"
+    dtype = str(next(request.model.parameters()).dtype).removeprefix("torch.")
+    return {
+        "schema": SCHEMA,
+        "format": file_format,
+        "file": name,
+        "sha256": hashlib.sha256(content).hexdigest(),
+        "classes": list(run.classes),
+        "input": {
+            "name": INPUT,
+            "shape": [batch, 3, *request.size],
+            "layout": "NCHW",
+            "dtype": dtype,
+            "color": "RGB",
+            "range": [0.0, 1.0],
+            "normalization": "inside",
+            "resize": "bilinear",
+        },
+        "output": {"name": OUTPUT, "shape": [batch, len(run.classes)], "dtype": dtype, "kind": "logits"},
+        "looks_at_other_images": run.config.norm.name in _BATCH_NORMS,
+        "num_parameters": sum(parameter.numel() for parameter in request.model.parameters()),
+        "run": {
+            "recipe": run.config.recipe,
+            "scale": run.config.scale,
+            "seed": run.config.seed,
+            "config_hash": content_hash(run.config),
+        },
+        "verified": asdict(verdict),
+        "made_by": {"asrnorm": asrnorm.__version__, "torch": torch.__version__},
+    }

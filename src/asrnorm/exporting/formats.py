@@ -1,9 +1,4 @@
-"""ONNX: one file that any ONNX runtime opens.
-
-`torch.export`: a file that PyTorch runs without the code of the model.
-
-safetensors: the weights alone, beside the config that builds the network for them.
-"""
+"""The file formats: ONNX, `torch.export`, and safetensors with the config that builds the network."""
 
 import io
 import json
@@ -20,42 +15,43 @@ from torch.export import ExportedProgram
 from asrnorm.core.config import RunConfig, dump_config, load_config
 from asrnorm.core.errors import InputError, WrongCallError, first_line
 from asrnorm.data import create_suite
-from asrnorm.exporting.base import FORMATS, INPUT, FileFormat, Network, Subject, open_axes, trace
+from asrnorm.exporting.base import FORMATS, INPUT, ExportRequest, FileFormat, Network, dynamic_axes, trace
 from asrnorm.models import Classifier
 from asrnorm.models.weights import pack_state, read_state
 from asrnorm.training.assembly import build_like
 
 OUTPUT = "logits"
-OLDEST_OPSET = 18  # what PyTorch's exporter is written in; older ones are conversions that may fail
+CONFIG, CARD = ".yaml", ".json"
+MIN_OPSET = 18  # PyTorch's exporter emits it; a conversion to an older one may fail
 
 
 @FORMATS.register("onnx")
 class OnnxFile(FileFormat):
-    """ONNX, with open batch; runs in onnxruntime and the like."""
+    """ONNX with a dynamic batch, for onnxruntime and other runtimes."""
 
     suffix = ".onnx"
     has_opset = True
-    libraries = ("onnx", "onnxscript", "onnxruntime")  # the last to check the file
+    libraries = ("onnx", "onnxscript", "onnxruntime")  # the last runs the file for the comparison
 
-    def encode(self, subject: Subject) -> tuple[bytes, dict[str, Any]]:
-        """Trace and translate."""
+    def encode(self, request: ExportRequest) -> tuple[bytes, dict[str, Any]]:
+        """Trace the model and convert the graph to ONNX."""
         newest = import_module("onnx").defs.onnx_opset_version()
-        if subject.opset is not None and not OLDEST_OPSET <= subject.opset <= newest:
-            raise WrongCallError(f"opset {subject.opset}: PyTorch and this onnx have {OLDEST_OPSET} to {newest}")
-        translated = _translate(trace(subject), subject)
-        model = translated.model
+        if request.opset is not None and not MIN_OPSET <= request.opset <= newest:
+            raise WrongCallError(f"opset {request.opset}: PyTorch and this onnx have {MIN_OPSET} to {newest}")
+        converted = _convert(trace(request), request)
+        model = converted.model
         written = model.opset_imports.get("", 0)
-        if subject.opset not in (None, written):
-            raise InputError(f"this network cannot be written in opset {subject.opset}; {written} can be had")
+        if request.opset not in (None, written):
+            raise InputError(f"this network cannot be written in opset {request.opset}; opset {written} works")
         for graph in (model.graph, *(function.graph for function in model.functions.values())):
             for node in graph:
-                node.metadata_props.clear()  # names of modules, and lines of source with paths of this machine
+                node.metadata_props.clear()  # names of modules, and lines of source with their paths
         buffer = io.BytesIO()
-        translated.save(buffer)
+        converted.save(buffer)
         return buffer.getvalue(), {"opset": written}
 
-    def open(self, path: Path, subject: Subject) -> Network:  # noqa: ARG002
-        """Return what onnxruntime makes of the file."""
+    def open(self, path: Path, request: ExportRequest) -> Network:  # noqa: ARG002
+        """Return the network as onnxruntime runs it."""
         session = import_module("onnxruntime").InferenceSession(str(path), providers=["CPUExecutionProvider"])
 
         def run(images: Tensor) -> Tensor:
@@ -65,12 +61,12 @@ class OnnxFile(FileFormat):
         return run
 
 
-def _translate(program: ExportedProgram, subject: Subject) -> Any:
-    """Return PyTorch's ONNX program; it says much while it works, and none of it concerns the user."""
-    talkers = [logging.getLogger(name) for name in ("torch.onnx", "onnxscript")]
-    levels = [talker.level for talker in talkers]
-    for talker in talkers:
-        talker.setLevel(logging.CRITICAL)
+def _convert(program: ExportedProgram, request: ExportRequest) -> Any:
+    """Return PyTorch's ONNX program, without the log lines and warnings of the exporter."""
+    loggers = [logging.getLogger(name) for name in ("torch.onnx", "onnxscript")]
+    levels = [logger.level for logger in loggers]
+    for logger in loggers:
+        logger.setLevel(logging.CRITICAL)
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # the exporter's own deprecations
@@ -80,29 +76,29 @@ def _translate(program: ExportedProgram, subject: Subject) -> Any:
                 verbose=False,
                 input_names=[INPUT],
                 output_names=[OUTPUT],
-                opset_version=subject.opset,
-                dynamic_shapes=open_axes(subject),  # known to the program, but not by name
+                opset_version=request.opset,
+                dynamic_shapes=dynamic_axes(request),  # the program has the axis, this is its name
             )
     except (RuntimeError, ValueError) as error:
         raise InputError(f"PyTorch's exporter failed: {first_line(error)}") from error
     finally:
-        for talker, level in zip(talkers, levels, strict=True):
-            talker.setLevel(level)
+        for logger, level in zip(loggers, levels, strict=True):
+            logger.setLevel(level)
 
 
 @FORMATS.register("torch-export")
 class ProgramFile(FileFormat):
-    """A `.pt2` file; `torch.export.load(file).module()` runs it, compiles it, and has its gradients."""
+    """A `.pt2` file; `torch.export.load(file).module()` is a differentiable module."""
 
     suffix = ".pt2"
 
-    def encode(self, subject: Subject) -> tuple[bytes, dict[str, Any]]:
-        """Trace and serialize."""
+    def encode(self, request: ExportRequest) -> tuple[bytes, dict[str, Any]]:
+        """Trace the model and serialize the graph."""
         buffer = io.BytesIO()
-        torch.export.save(trace(subject), buffer)
+        torch.export.save(trace(request), buffer)
         return buffer.getvalue(), {}
 
-    def open(self, path: Path, subject: Subject) -> Network:  # noqa: ARG002
+    def open(self, path: Path, request: ExportRequest) -> Network:  # noqa: ARG002
         """Return the program of the file."""
         program = torch.export.load(path).module()
 
@@ -113,37 +109,34 @@ class ProgramFile(FileFormat):
         return run
 
 
-CONFIG, CARD = ".yaml", ".json"
-
-
 @FORMATS.register("safetensors")
 class WeightFile(FileFormat):
-    """Weights in a `.safetensors` file and the config in `<file>.yaml`; `load_weight_file` makes the model of them."""
+    """Weights in a `.safetensors` file and the config in `<file>.yaml`; `load_weight_file` builds the model."""
 
     suffix = ".safetensors"
     is_traced = False
 
-    def encode(self, subject: Subject) -> tuple[bytes, dict[str, Any]]:
-        """Return the tensors by name."""
-        return pack_state(subject.model.state_dict()), {}
+    def encode(self, request: ExportRequest) -> tuple[bytes, dict[str, Any]]:
+        """Return the state dict in safetensors format."""
+        return pack_state(request.model.state_dict()), {}
 
-    def open(self, path: Path, subject: Subject) -> Network:
-        """Build the network anew and give it the weights of the file."""
-        return _build(path, subject.run.config, len(subject.run.classes))
+    def open(self, path: Path, request: ExportRequest) -> Network:
+        """Build the network from the config and load the weights of the file."""
+        return _build(path, request.run.config, len(request.run.classes))
 
-    def sidecars(self, subject: Subject) -> dict[str, bytes]:
+    def sidecars(self, request: ExportRequest) -> dict[str, bytes]:
         """Return the config."""
-        return {CONFIG: dump_config(subject.run.config).encode()}
+        return {CONFIG: dump_config(request.run.config).encode()}
 
 
 def load_weight_file(path: str | Path) -> Classifier:
-    """Return the model of an exported `.safetensors` file, in evaluation mode on the CPU.
+    """Return the model of an exported `.safetensors` file, in eval mode on the CPU.
 
     Args:
-        path: the file; `<path>.yaml` and `<path>.json` lie beside it.
+        path: the file, beside `<path>.yaml` and `<path>.json`.
 
     Raises:
-        InputError: a file is missing or damaged, or they do not belong together.
+        InputError: a file is missing or damaged, or the files do not match.
     """
     path = Path(path)
     config = load_config(path.with_name(path.name + CONFIG))

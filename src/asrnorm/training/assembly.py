@@ -271,10 +271,10 @@ def confine_to_source(model: Classifier, suite: Suite, config: RunConfig, world:
         ConversionError: the model learns no standardization.
     """
     from asrnorm.evaluation.inference import Inference
-    from asrnorm.evaluation.score import evaluation_size, iterate_batches, thin
+    from asrnorm.evaluation.score import evaluation_size, iterate_batches, subsample
 
     inference = Inference.of(model, precision=config.precision, size=evaluation_size(suite, config.augment))
-    images = thin(suite.train, config.confine)
+    images = subsample(suite.train, config.confine)
     batches = (inference.to_input(batch) for _, batch, _ in iterate_batches(images, config.evaluate_batch))
     with inference.autocast():
         count = confine(model, batches)

@@ -262,11 +262,11 @@ def _evaluate(config: RunConfig, suite: Suite, model: Classifier, site: _Site, *
     adversarial: dict[str, float] = {}
     if config.adversarial:
         from asrnorm.evaluation.attacks import score_attacks
-        from asrnorm.evaluation.score import thin
+        from asrnorm.evaluation.score import subsample
 
         adversarial = score_attacks(
             model,
-            thin(suite.source_test, config.evaluate_limit),
+            subsample(suite.source_test, config.evaluate_limit),
             batch_size=config.evaluate_batch,
             device=site.device,
             precision=config.precision,

@@ -96,7 +96,7 @@ def create_measure(
         device: where the model lies.
         world: the processes.
     """
-    from asrnorm.evaluation.score import evaluation_size, score, score_suite, thin
+    from asrnorm.evaluation.score import evaluation_size, score, score_suite, subsample
 
     settings: dict[str, Any] = {
         "batch_size": config.evaluate_batch,
@@ -112,7 +112,7 @@ def create_measure(
         return lambda model: float(score_suite(model, suite, limit=limit, **settings).average_accuracy)
     if images is None:
         raise InputError(f"suite {suite.name!r} has no validation images for selection={rule}")
-    images = thin(images, config.evaluate_limit)
+    images = subsample(images, config.evaluate_limit)
     domains = _shift(images, suite.name) if rule == "shifted-val" else {"validation": images}
     return lambda model: (
         sum(score(model, data, name=name, **settings).accuracy for name, data in domains.items()) / len(domains)
@@ -136,10 +136,10 @@ def validate(model: nn.Module, suite: Suite, config: RunConfig, device: torch.de
 
 
 def _shift(data: Data, suite_name: str) -> dict[str, Data]:
-    from asrnorm.evaluation.score import iterate_batches, thin
+    from asrnorm.evaluation.score import iterate_batches, subsample
     from asrnorm.evaluation.shift import shift_images
 
-    few = thin(data, _SHIFTED_IMAGES)  # as many of files as of images in memory: the machine must not choose
+    few = subsample(data, _SHIFTED_IMAGES)  # as many of files as of images in memory: the machine must not choose
     if isinstance(few, FileSet):
         _, images, _ = next(iterate_batches(few, len(few)))
         few = ImageSet(images, few.labels)

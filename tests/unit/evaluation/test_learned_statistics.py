@@ -1,3 +1,5 @@
+"""The lambdas of every layer, and the learned statistics of every image."""
+
 import numpy as np
 import pytest
 import torch
@@ -5,10 +7,33 @@ from torch import nn
 
 from asrnorm import ops
 from asrnorm.core.errors import InputError
-from asrnorm.evaluation import learned_statistics
-from asrnorm.evaluation.score import thin
-from asrnorm.norms import create_norm
+from asrnorm.evaluation import collect_lambdas, learned_statistics
+from asrnorm.evaluation.score import subsample
+from asrnorm.models import create_model
+from asrnorm.norms import ASRNorm2d, create_norm
 from helpers.toy_suite import ToySuite
+
+
+def test_every_asr_layer_is_found_by_its_name():
+    model = create_model("wrn_16_4", norm="asr")
+    found = collect_lambdas(model)
+    assert set(found) == {name for name, module in model.named_modules() if isinstance(module, ASRNorm2d)}
+    assert all(set(values) == {"lambda_mu", "lambda_sigma"} for values in found.values())
+    assert all(value == pytest.approx(0.04743, abs=1e-5) for values in found.values() for value in values.values())
+
+
+def test_per_channel_lambdas_are_averaged_and_gates_included():
+    layer = ASRNorm2d(4, per_channel_lambda=True, gated_rescale=True)
+    with torch.no_grad():
+        layer.lambda_mu.copy_(torch.tensor([-20.0, -20.0, 20.0, 20.0]))
+    found = collect_lambdas(nn.ModuleDict({"norm": layer}))["norm"]
+    assert found["lambda_mu"] == pytest.approx(0.5, abs=1e-6)
+    assert found["lambda_gamma"] == pytest.approx(torch.tensor(-5.0).sigmoid().item())
+    assert set(found) == {"lambda_mu", "lambda_sigma", "lambda_beta", "lambda_gamma"}
+
+
+def test_other_networks_have_none():
+    assert collect_lambdas(create_model("digits_convnet", norm="bn")) == {}
 
 
 class TwoNorms(nn.Module):
@@ -41,7 +66,7 @@ def test_the_arrays_are_what_the_equations_give(norm):
     assert arrays["domain"][0] == "home"
     data = {"home": suite.source_test, "bright": suite.targets["bright"], "dark": suite.targets["dark"]}
     for name, images in data.items():
-        x = torch.from_numpy(thin(images, 12).images).permute(0, 3, 1, 2) / 255
+        x = torch.from_numpy(subsample(images, 12).images).permute(0, 3, 1, 2) / 255
         with torch.no_grad():
             first = model.one(x)
             last = model.three(model.middle(model.two(model.early(first).relu())))

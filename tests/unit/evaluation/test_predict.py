@@ -83,5 +83,5 @@ def test_what_cannot_be_predicted_is_one_line(net):
     with pytest.raises(InputError, match=r"returns logits \(2, 4\) for 3 classes"):
         predict(net, images, CLASSES[:3])
     net[1].bias.data.fill_(math.nan)
-    with pytest.raises(InputError, match="NaN or infinite logits for image 0"):
+    with pytest.raises(InputError, match="image 0 gives non-finite logits"):
         predict(net, images, CLASSES)

@@ -125,7 +125,7 @@ def test_a_shift_depends_on_seed_and_place_alone(name):
 def test_pieces_of_a_set_join_without_a_seam(name, monkeypatch):
     images = smooth_images(5)
     whole = apply_shift(images, name)
-    monkeypatch.setattr("asrnorm.evaluation.shift._PIECE", 3 * 32 * 32 * 2)
+    monkeypatch.setattr("asrnorm.evaluation.shift._CHUNK_VALUES", 3 * 32 * 32 * 2)
     assert np.array_equal(apply_shift(images, name), whole)
 
 

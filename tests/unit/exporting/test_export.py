@@ -1,18 +1,22 @@
-"""An exported file computes what the run does, says how to use it, and exists whole or not at all."""
+"""An exported file computes what the run does, describes itself, and exists whole or not at all."""
 
 import dataclasses
 import errno
 import json
+import math
 import subprocess
 import sys
 
 import numpy as np
 import pytest
 import torch
+from torch import nn
 
-from asrnorm.core import files as storage
+from asrnorm import ops
+from asrnorm.core import files
 from asrnorm.core.errors import InputError, MissingDependencyError, StorageError, UnknownNameError, WrongCallError
-from asrnorm.exporting import FORMATS, OnnxFile, ProgramFile, export_run, load_weight_file
+from asrnorm.exporting import FORMATS, ExportRequest, OnnxFile, ProgramFile, export_run, load_weight_file
+from asrnorm.exporting.export import relative_error, verify
 from asrnorm.training import load_run
 
 SIZE = 8  # of the toys
@@ -140,28 +144,28 @@ def test_the_batch_of_an_onnx_file_has_a_name_and_its_opset_is_the_one_asked_for
 def test_a_file_that_computes_something_else_gets_no_name(finished, tmp_path, monkeypatch):
     true = ProgramFile.open
     monkeypatch.setattr(
-        ProgramFile, "open", lambda self, path, subject: lambda images: true(self, path, subject)(images) + 1e-3
+        ProgramFile, "open", lambda self, path, request: lambda images: true(self, path, request)(images) + 1e-3
     )
     out = tmp_path / "model.pt2"
     out.write_bytes(b"an earlier file")
-    with pytest.raises(InputError, match=r"model\.pt2: its logits are off by"):
+    with pytest.raises(InputError, match=r"^model\.pt2: "):
         export_run(finished, "torch-export", out)
     assert out.read_bytes() == b"an earlier file"
     assert [path.name for path in tmp_path.glob("*model*")] == ["model.pt2"]
     assert not list(tmp_path.glob(".*"))
 
 
-def test_what_is_asked_for_must_make_sense(finished, tmp_path):
+def test_contradicting_options_raise(finished, tmp_path):
     with pytest.raises(UnknownNameError, match="did you mean 'onnx'"):
         export_run(finished, "onxx", tmp_path / "m.onnx")
-    for name, file, options, message in (
-        ("torch-export", "m.onnx", {}, r"ends in \.pt2"),
-        ("torch-export", "m.pt2", {"opset": 18}, "opset is for ONNX"),
-        ("torch-export", "m.pt2", {"batch": 0}, "batch 0"),
-        ("torch-export", "m.pt2", {"size": (0, 8)}, "size 0x8"),
-        ("safetensors", "m.safetensors", {"batch": 2}, "weights alone"),
+    for name, file, options in (
+        ("torch-export", "m.onnx", {}),
+        ("torch-export", "m.pt2", {"opset": 18}),
+        ("torch-export", "m.pt2", {"batch": 0}),
+        ("torch-export", "m.pt2", {"size": (0, 8)}),
+        ("safetensors", "m.safetensors", {"batch": 2}),
     ):
-        with pytest.raises(WrongCallError, match=message):
+        with pytest.raises(WrongCallError):
             export_run(finished, name, tmp_path / file, **options)
     with pytest.raises(InputError, match="takes no images of 11x8; it was trained on 8x8"):
         export_run(finished, "torch-export", tmp_path / "m.pt2", size=(11, 8))
@@ -195,7 +199,7 @@ def test_a_full_disk_leaves_the_earlier_file_and_its_card(finished, tmp_path, mo
     def full(handle):
         raise OSError(errno.ENOSPC, "No space left on device")
 
-    monkeypatch.setattr(storage.os, "fsync", full)
+    monkeypatch.setattr(files.os, "fsync", full)
     with pytest.raises(StorageError, match=r"m\.pt2: No space left on device; choose another --out$"):
         export_run(finished, "torch-export", out / "m.pt2", batch=4)
     assert {path.name: path.read_bytes() for path in out.iterdir()} == before
@@ -207,3 +211,76 @@ def test_the_run_is_not_changed_by_its_export(finished, tmp_path):
     assert all(torch.equal(value, before[name]) for name, value in finished.model.state_dict().items())
     assert not finished.model.training
     assert dataclasses.is_dataclass(finished)
+
+
+def test_tracing_takes_the_reference_backend(finished, tmp_path, monkeypatch):
+    chosen, use_backend = [], ops.use_backend
+    monkeypatch.setattr(ops, "use_backend", lambda name: chosen.append(name) or use_backend(name))
+    export_run(finished, "torch-export", tmp_path / "m.pt2")
+    assert chosen == ["reference", "reference"]  # to trace, and to compare
+
+
+def test_a_custom_operator_is_refused_by_name(finished, tmp_path):
+    name = "asrnorm_test::halve"
+
+    @torch.library.custom_op(name, mutates_args=())
+    def halve(x: torch.Tensor) -> torch.Tensor:
+        return x / 2
+
+    halve.register_fake(torch.empty_like)
+    finished.model.backbone.norm.register_forward_hook(lambda module, inputs, output: halve(output))
+    with pytest.raises(InputError, match=r"custom operator asrnorm_test\.halve"):
+        export_run(finished, "torch-export", tmp_path / "m.pt2")
+    assert not list(tmp_path.glob("*.pt2*"))
+
+
+def test_the_error_is_relative_to_the_largest_logit():
+    assert relative_error(torch.tensor([[100.0, 1.0]]), torch.tensor([[100.0, 2.0]])) == 0.01
+    assert relative_error(torch.zeros(2, 3), torch.zeros(3, 2)) == math.inf
+    assert math.isnan(relative_error(torch.tensor([math.nan]), torch.tensor([1.0])))
+
+
+class MeanColor(nn.Module):
+    """Two logits that are the mean color; an offset adds the rounding errors of numbers that large."""
+
+    def __init__(self, offset=0):
+        super().__init__()
+        self.linear, self.offset = nn.Linear(48, 2, bias=False), offset
+        nn.init.constant_(self.linear.weight, 1 / 48)
+
+    def forward(self, images):
+        return (self.linear(images.flatten(1)) + self.offset) - self.offset
+
+
+def verify_changed(model, change):
+    request = ExportRequest(run=None, model=model.eval(), size=(4, 4), batch=None)
+    return verify(lambda images: change(images, model(images)), request, "file")
+
+
+@pytest.mark.parametrize("broken", [(1,), (3,), (8,), (1, 3, 8)])
+def test_a_file_that_computes_nan_for_any_batch_is_refused(broken):
+    with pytest.raises(InputError, match=r"^file: "):
+        verify_changed(MeanColor(), lambda images, logits: logits * (math.nan if len(images) in broken else 1.0))
+
+
+def test_a_model_that_computes_nan_is_refused():
+    model = MeanColor()
+    with torch.no_grad():
+        model.linear.weight[0, 0] = math.nan
+    with pytest.raises(InputError, match="the model itself computes NaN"):
+        verify_changed(model, lambda images, logits: logits)
+
+
+def test_the_rounding_error_of_the_model_is_tolerated_in_the_file():
+    model = MeanColor(offset=1000)  # rounds by about 5e-5 of a logit
+    assert 1e-5 < verify_changed(model, lambda images, logits: logits * (1 + 2e-5)).tolerance < 5e-4
+    with pytest.raises(InputError):
+        verify_changed(model, lambda images, logits: logits * (1 + 2e-3))
+
+
+def test_a_difference_larger_than_rounding_is_refused():
+    verdict = verify_changed(MeanColor(), lambda images, logits: logits * (1 + 3e-6))
+    assert (verdict.tolerance, verdict.batches) == (1e-5, (1, 3, 8))
+    assert verdict.relative_error == pytest.approx(3e-6, rel=0.2)
+    with pytest.raises(InputError, match=r"3\.0e-05 .* 1\.0e-05"):
+        verify_changed(MeanColor(), lambda images, logits: logits * (1 + 3e-5))

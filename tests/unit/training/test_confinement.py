@@ -10,7 +10,7 @@ from asrnorm import recipe
 from asrnorm.core.config import Choice, content_hash
 from asrnorm.core.errors import InputError
 from asrnorm.evaluation.inference import Inference
-from asrnorm.evaluation.score import thin
+from asrnorm.evaluation.score import subsample
 from asrnorm.norms import NORMS, ASRNorm2d
 from asrnorm.training.assembly import check_config
 from asrnorm.training.run import load_run, run
@@ -33,7 +33,7 @@ def test_limits_are_those_of_the_training_images_and_lie_with_the_weights(config
     assert all(layer.limits is None for layer in norms_of(free.model))
     assert not any("shift" in name for name in load_file(tmp_path / "free" / "model.safetensors"))
     # The same training, then a pass over twenty images that are spread over the set.
-    images = torch.from_numpy(thin(free.suite.train, 20).images.copy()).permute(0, 3, 1, 2).float() / 255
+    images = torch.from_numpy(subsample(free.suite.train, 20).images.copy()).permute(0, 3, 1, 2).float() / 255
     first = norms_of(free.model)[0]
     with torch.no_grad():
         shift = first.learned_shift(free.model.conv1(images))
@@ -77,7 +77,7 @@ def test_limits_are_found_in_the_precision_that_they_are_used_in(config, tmp_pat
     run(config, tmp_path / "run")
     loaded = load_run(tmp_path / "run")
     inference = Inference.of(loaded.model, precision="bfloat16")
-    images = inference.to_input(thin(loaded.suite.train, 20).images)
+    images = inference.to_input(subsample(loaded.suite.train, 20).images)
     with torch.no_grad():
         confined = inference.logits(images)
         for layer in norms_of(loaded.model):
