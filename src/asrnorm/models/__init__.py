@@ -1,4 +1,4 @@
-"""Backbones: one line a file, which exports and registers its networks."""
+"""Backbones: importing a module here exports and registers its networks."""
 
 from collections.abc import Collection, Mapping
 from functools import partial
@@ -23,7 +23,7 @@ from asrnorm.models.weights import load_weights as load_weights
 from asrnorm.models.wideresnet import WideResNet as WideResNet
 from asrnorm.norms import NORMS, BatchNorm
 
-# Norms after dense layers stay, but where none is wanted: most of the others cannot take their place.
+# Norms after dense layers are only ever removed: most other norms cannot replace them.
 _SPATIAL = tuple(kind for kind in KINDS if kind != "batch1d")
 
 
@@ -49,14 +49,14 @@ def create_model(
     """Return a backbone by its registry name.
 
     Args:
-        name: of the backbone.
-        norm: name of the norm in all its norm layers; the network's own (none for the ConvNet, BN elsewhere) where
-            `None`. A network that takes no `norm_layer` is converted to it.
+        name: registry name of the backbone.
+        norm: registry name of its norm layers; `None` keeps the network's default (none for the ConvNet, BN
+            elsewhere). A network without a `norm_layer` option is converted.
         norm_options: options of the norm.
         weights: a file of pretrained weights. They are loaded into the network with BN, whose norms are then converted
-            as `asrnorm.convert` does, so that trained values are kept.
-        layers: which layers that conversion takes; only with `weights`.
-        **options: of the backbone, such as `num_classes`.
+            by `asrnorm.convert`, which keeps trained values.
+        layers: the layers to convert; only with `weights`.
+        **options: options of the backbone, such as `num_classes`.
 
     Example:
         >>> model = create_model("wrn_16_4", norm="asr", num_classes=10)
@@ -72,7 +72,7 @@ def create_model(
     if norm is not None and weights is None and "norm_layer" in MODELS.options(name):
         model = MODELS[name](norm_layer=partial(NORMS[norm], **norm_options), **options)
         check_parts(name, model)
-        _refuse_ignored(name, model, norm)
+        _check_norm_is_used(name, model, norm)
         return model
     model = MODELS[name](**options)
     check_parts(name, model)
@@ -81,12 +81,12 @@ def create_model(
         if norm is not None and replaces_norms(model, norm, norm_options):
             convert(model, norm, layers=layers, **norm_options)
     elif norm is not None:
-        _convert_whole(model, norm, norm_options)
+        _convert_all(model, norm, norm_options)
     return model
 
 
 def replaces_norms(model: nn.Module, norm: str, norm_options: Mapping[str, Any]) -> bool:
-    """Tell whether a trained network has to be converted to a norm: not to BN, nor to none, where that is its own.
+    """Return whether a trained network needs conversion to a norm: not if it already has BN, or has no norms.
 
     Example:
         >>> model = create_model("wrn_16_4")
@@ -98,13 +98,13 @@ def replaces_norms(model: nn.Module, norm: str, norm_options: Mapping[str, Any])
     return bool(norm_options) or norm != "bn" or not _has(model, nn.modules.batchnorm._BatchNorm)
 
 
-def _convert_whole(model: nn.Module, norm: str, norm_options: Mapping[str, Any]) -> None:
-    """Convert all norms of a network that takes no `norm_layer`, whatever they are, where they are not that already."""
+def _convert_all(model: nn.Module, norm: str, norm_options: Mapping[str, Any]) -> None:
+    """Convert all norms of a network without a `norm_layer` option, unless they are the wanted ones."""
     kinds = KINDS if norm == "none" else _SPATIAL
     norms = _norms_of(model, kinds)
     if norm == "none" and not norms:
         return
-    # PyTorch's own BN too: processes do not share its statistics.
+    # PyTorch's own BN is converted too, because processes cannot share its statistics.
     if norm == "bn" and not norm_options and norms and all(isinstance(layer, BatchNorm) for layer in norms):
         return
     convert(model, norm, layers="all", kinds=kinds, **norm_options)
@@ -115,12 +115,12 @@ def _norms_of(model: nn.Module, kinds: Collection[str]) -> list[nn.Module]:
     return [site.module for site in sites if isinstance(site.what, Recognized) and site.what.kind in kinds]
 
 
-def _refuse_ignored(name: str, model: Classifier, norm: str) -> None:
+def _check_norm_is_used(name: str, model: Classifier, norm: str) -> None:
     kind = nn.modules.batchnorm._BatchNorm if norm == "bn" else NORMS[norm]
     if norm != "none" and isinstance(kind, type) and not _has(model, kind):
         raise InputError(
-            f"model {name!r} has no {norm!r} layer: it does not use the norm_layer it takes; make its norms with it, "
-            "or leave that argument out, so that they are converted"
+            f"model {name!r} has no {norm!r} layer: it ignores its norm_layer argument; build its norms with "
+            "norm_layer, or remove the argument, and they are converted"
         )
 
 

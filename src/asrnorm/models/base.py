@@ -1,7 +1,4 @@
-"""The registry of backbones and the three parts that training methods reach into.
-
-Networks that take images in [0, 1] and normalize them themselves.
-"""
+"""The registry of backbones, their base class, and input normalization as a part of the network."""
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
@@ -15,7 +12,7 @@ from asrnorm.norms import NormLayer
 
 NormFactory = Callable[[int], nn.Module]
 
-PARTS = ("features", "embed", "classify")  # what methods call of a model
+PARTS = ("features", "embed", "classify")  # the methods of a model that training methods call
 
 MODELS: Registry[Callable[..., "Classifier"]] = Registry("model")
 
@@ -26,7 +23,7 @@ class Classifier(nn.Module, ABC):
     num_classes: int
 
     def loadable(self) -> tuple[nn.Module, str]:
-        """Return the module whose keys a file of pretrained weights has, and the name of its classifier there."""
+        """Return the module that pretrained weights are loaded into, and the name of its classifier."""
         return self, "fc"
 
     @abstractmethod
@@ -47,20 +44,16 @@ class Classifier(nn.Module, ABC):
 
 
 def check_parts(name: str, model: nn.Module) -> None:
-    """Refuse a backbone without what the package calls of it.
-
-    Raises:
-        InputError: a part or the number of classes is missing.
-    """
+    """Raise `InputError` if a backbone lacks one of `PARTS` or `num_classes`."""
     missing = [part for part in PARTS if not callable(getattr(model, part, None))]
     if missing:
         raise InputError(f"model {name!r} has no {', '.join(missing)}: derive it from asrnorm.models.Classifier")
     if not isinstance(getattr(model, "num_classes", None), int):
-        raise InputError(f"model {name!r} does not say its number of classes: set self.num_classes in its constructor")
+        raise InputError(f"model {name!r} has no num_classes: set self.num_classes in its constructor")
 
 
 def classifier_head(model: nn.Module) -> nn.Linear | None:
-    """Return the layer that gives the logits: the last linear one with an output for each class, outside of norms.
+    """Return the layer that computes the logits: the last linear layer outside norms with one output per class.
 
     Example:
         >>> from asrnorm.models import create_model
@@ -74,11 +67,11 @@ def classifier_head(model: nn.Module) -> nn.Linear | None:
 
 
 class Normalize(nn.Module):
-    """Mean and deviation of a data set as the first layer of any network, so that methods and attacks work on [0, 1].
+    """Input normalization as the first layer of any network, so that methods and attacks work on images in [0, 1].
 
     Args:
-        mean: of each channel.
-        std: of each channel.
+        mean: mean of each channel.
+        std: standard deviation of each channel.
 
     Example:
         >>> network = nn.Sequential(Normalize((0.5, 0.5, 0.5), (0.25, 0.25, 0.25)), nn.Conv2d(3, 8, 3))
@@ -100,12 +93,12 @@ class Normalize(nn.Module):
 
 
 class NormalizedInput(Classifier):
-    """Mean and deviation of the data set in front of a backbone, so that methods and attacks work on [0, 1].
+    """A backbone with input normalization, so that methods and attacks work on images in [0, 1].
 
     Args:
-        backbone: any classifier; before a network without its parts, put `Normalize` in an `nn.Sequential`.
-        mean: of each channel.
-        std: of each channel.
+        backbone: any classifier; for other networks put `Normalize` before them in an `nn.Sequential`.
+        mean: mean of each channel.
+        std: standard deviation of each channel.
 
     Example:
         >>> from asrnorm.models import create_model

@@ -6,46 +6,43 @@ padding, two hidden layers of 1,024.
 
 from typing import Literal, get_args
 
+import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
 from asrnorm.core.errors import InputError, UnknownNameError, describe_unknown
 from asrnorm.models.base import MODELS, Classifier, NormFactory
-from asrnorm.models.max_pool import max_pool_2x2
-from asrnorm.models.small_convolution import convolve_small
 from asrnorm.norms import NoNorm
 from asrnorm.norms.base import norm_relu
+from asrnorm.norms.dispatch import takes_kernels
 
 Initialization = Literal["xavier", "torch"]
 
 _IMAGE_SIZE = 32
 _MAP_SIZE = 5  # 32 -> 28 -> 14 -> 10 -> 5
+_FEW_TERMS = 128  # of an output: channels times the area of the kernel
+_MAX_CHANNELS = 128  # of the output, all of which a program computes
 
 
-class SmallConv2d(nn.Conv2d):
-    """A convolution with a stride of 1 and no padding, by kernels where they are faster."""
-
-    def __init__(self, in_channels: int, out_channels: int, kernel_size: int) -> None:
-        super().__init__(in_channels, out_channels, kernel_size)
-
-    def _conv_forward(self, input: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:  # noqa: A002
-        return convolve_small(input, weight, bias)
-
-
+@MODELS.register("digits_convnet")
 class DigitsConvNet(Classifier):
-    """Two convolutions and three fully-connected layers, for images of 32x32.
+    """ConvNet of the Digits benchmark, for images of 32x32.
 
     Args:
-        norm_layer: makes a norm from a number of channels; it stands after each convolution, before the ReLU.
-        num_classes: outputs.
-        channels: of the two convolutions.
+        norm_layer: makes a norm from a number of channels; it follows each convolution, before the ReLU.
+        num_classes: number of outputs.
+        channels: output channels of the two convolutions.
         hidden: width of the two hidden layers.
-        init: `xavier`, uniform and without biases, as in the TF-slim of Volpi's programs; or `torch`, PyTorch's own, as
-            in the programs of M-ADA and ME-ADA. Norms keep theirs.
+        init: `xavier`, uniform with zero biases, as TF-slim initializes Volpi's networks; or `torch`, PyTorch's
+            default, as in the code of M-ADA and ME-ADA. Norms keep their own initialization.
 
     Raises:
         InputError: a size below 1.
-        UnknownNameError: another initialization.
+        UnknownNameError: an unknown initialization.
+
+    Example:
+        >>> DigitsConvNet(channels=(8, 16), hidden=32)(torch.zeros(2, 3, 32, 32)).shape
+        torch.Size([2, 10])
     """
 
     def __init__(
@@ -61,8 +58,7 @@ class DigitsConvNet(Classifier):
         if min(num_classes, hidden, *channels) < 1:
             given = f"num_classes={num_classes}, channels={list(channels)}, hidden={hidden}"
             raise InputError(f"digits_convnet: sizes must be at least 1, not {given}")
-        if init not in get_args(Initialization):
-            known = get_args(Initialization)
+        if init not in (known := get_args(Initialization)):
             raise UnknownNameError(describe_unknown("initialization of digits_convnet,", str(init), known))
         self.num_classes = num_classes
         self.conv1 = SmallConv2d(3, channels[0], 5)
@@ -73,13 +69,10 @@ class DigitsConvNet(Classifier):
         self.fc2 = nn.Linear(hidden, hidden)
         self.fc3 = nn.Linear(hidden, num_classes)
         if init == "xavier":
-            self._initialize()
-
-    def _initialize(self) -> None:
-        for layer in (self.conv1, self.conv2, self.fc1, self.fc2, self.fc3):
-            nn.init.xavier_uniform_(layer.weight)
-            assert layer.bias is not None
-            nn.init.zeros_(layer.bias)
+            for layer in (self.conv1, self.conv2, self.fc1, self.fc2, self.fc3):
+                nn.init.xavier_uniform_(layer.weight)
+                assert layer.bias is not None
+                nn.init.zeros_(layer.bias)
 
     def features(self, x: Tensor) -> Tensor:
         """Return the second pooled map, `(n, 128, 5, 5)`."""
@@ -97,20 +90,73 @@ class DigitsConvNet(Classifier):
         return self.fc3(embedding)
 
 
-@MODELS.register("digits_convnet")
-def digits_convnet(
-    *,
-    norm_layer: NormFactory = NoNorm,
-    num_classes: int = 10,
-    channels: tuple[int, int] = (64, 128),
-    hidden: int = 1024,
-    init: Initialization = "xavier",
-) -> DigitsConvNet:
-    """ConvNet of the Digits benchmark, for images of 32x32.
+class SmallConv2d(nn.Conv2d):
+    """A convolution with stride 1 and no padding that uses `convolve_small`."""
+
+    def _conv_forward(self, input: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:  # noqa: A002
+        return convolve_small(input, weight, bias)
+
+
+def convolve_small(x: Tensor, weight: Tensor, bias: Tensor | None = None) -> Tensor:
+    """Return `F.conv2d(x, weight, bias)`; on a GPU by kernels where its sums are short.
+
+    cuDNN is made for many channels: on the 75 terms of a 5x5 square of colors it takes several times as long as memory
+    traffic would, forward and backward. The kernels take float32 in channels-last, where TF32 products are allowed.
+
+    Args:
+        x: maps, `(n, c, h, w)`.
+        weight: `(out, c, height, width)`.
+        bias: `(out,)`.
 
     Example:
-        >>> import torch
-        >>> digits_convnet(channels=(8, 16), hidden=32)(torch.zeros(2, 3, 32, 32)).shape
-        torch.Size([2, 10])
+        >>> convolve_small(torch.ones(1, 3, 6, 6), torch.ones(2, 3, 5, 5)).shape
+        torch.Size([1, 2, 2, 2])
     """
-    return DigitsConvNet(norm_layer=norm_layer, num_classes=num_classes, channels=channels, hidden=hidden, init=init)
+    if not (_fits(x, weight) and takes_kernels(x)):
+        return F.conv2d(x, weight, bias)
+    from asrnorm.kernels import launch
+
+    if launch.memory_format(weight) is None or launch.is_traced(x):
+        return F.conv2d(x, weight, bias)
+    from asrnorm.kernels.convolve import convolve
+
+    return convolve(x, weight, bias)
+
+
+def _fits(x: Tensor, weight: Tensor) -> bool:
+    if x.device.type != "cuda" or torch.compiler.is_compiling():
+        return False
+    if torch.is_autocast_enabled("cuda") or not torch.backends.cudnn.allow_tf32:
+        return False
+    if x.dtype != torch.float32 or weight.dtype != torch.float32 or x.ndim != 4 or not x.numel():
+        return False
+    height, width = x.shape[2] - weight.shape[2] + 1, x.shape[3] - weight.shape[3] + 1
+    if x.shape[1] != weight.shape[1] or min(height, width) < 1:
+        return False  # PyTorch raises the error
+    if len(weight) > _MAX_CHANNELS or not (_is_channels_last(x) or _is_channels_last(weight)):
+        return False
+    return weight[0].numel() <= _FEW_TERMS
+
+
+def _is_channels_last(x: Tensor) -> bool:
+    return not x.is_contiguous() and x.is_contiguous(memory_format=torch.channels_last)
+
+
+def max_pool_2x2(x: Tensor) -> Tensor:
+    """Return `F.max_pool2d(x, 2)`; on a GPU by a kernel for maps with even sides.
+
+    Args:
+        x: `(n, c, h, w)`.
+
+    Example:
+        >>> max_pool_2x2(torch.arange(16.0).reshape(1, 1, 4, 4)).flatten().tolist()
+        [5.0, 7.0, 13.0, 15.0]
+    """
+    if x.device.type == "cuda" and x.ndim == 4 and not (x.shape[2] % 2 or x.shape[3] % 2) and takes_kernels(x):
+        from asrnorm.kernels import launch
+
+        if not launch.is_traced(x):
+            from asrnorm.kernels.pool import max_pool
+
+            return max_pool(x)
+    return F.max_pool2d(x, 2)

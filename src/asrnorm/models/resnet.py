@@ -61,10 +61,10 @@ class ResNet(Classifier):
     """A residual network for images of about 224x224.
 
     Args:
-        block: the kind of block.
-        depths: blocks in each of the four stages.
+        block: class of the blocks.
+        depths: number of blocks in each of the four stages.
         norm_layer: makes a norm from a number of channels.
-        num_classes: outputs.
+        num_classes: number of outputs.
     """
 
     def __init__(
@@ -96,7 +96,7 @@ class ResNet(Classifier):
         return self.layer4(self.layer3(self.layer2(self.layer1(x))))
 
     def embed(self, maps: Tensor) -> Tensor:
-        """Return the mean of the map over its positions."""
+        """Return the map averaged over its positions."""
         return maps.mean((2, 3))
 
     def classify(self, embedding: Tensor) -> Tensor:

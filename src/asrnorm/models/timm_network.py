@@ -1,4 +1,4 @@
-"""Networks of timm in three parts: any of them whose features are maps `(n, c, h, w)`."""
+"""timm networks whose features are maps `(n, c, h, w)`, as classifiers in three parts."""
 
 from typing import Any
 
@@ -10,11 +10,11 @@ from asrnorm.models.base import MODELS, Classifier, NormFactory
 
 
 class TimmNetwork(Classifier):
-    """A network that timm knows by name.
+    """A timm network by name.
 
     Args:
         architecture: timm's name, such as `resnet50` or `tf_efficientnet_lite0`.
-        num_classes: outputs.
+        num_classes: number of outputs.
 
     Raises:
         MissingDependencyError: timm is not installed.
@@ -27,7 +27,7 @@ class TimmNetwork(Classifier):
         self.network = _create(architecture, num_classes)
 
     def loadable(self) -> tuple[nn.Module, str]:
-        """Return timm's network and what it calls its classifier."""
+        """Return timm's network and the name of its classifier."""
         classifier = self.network.get_classifier()
         return self.network, next(name for name, module in self.network.named_modules() if module is classifier)
 
@@ -65,7 +65,7 @@ def _create(architecture: str, num_classes: int) -> Any:
         import timm
     except ImportError:
         raise MissingDependencyError("model 'timm' needs timm: pip install 'asrnorm[vision]'") from None
-    except Exception as error:  # beside a torchvision for another torch it fails in any way
+    except Exception as error:  # with a torchvision for another torch it fails in many ways
         raise MissingDependencyError(
             f"model 'timm' needs timm, which fails here ({first_line(error)}); see asrnorm doctor"
         ) from error

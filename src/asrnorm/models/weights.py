@@ -1,4 +1,4 @@
-"""Pretrained weights from a file: torchvision's `.pth`, safetensors, with or without head and running statistics."""
+"""Read and write weights files: safetensors and `torch.save`, with or without head and running statistics."""
 
 import hashlib
 import io
@@ -24,18 +24,19 @@ logger = logging.getLogger("asrnorm")
 _CHECKSUM = "sha256"
 _LONGEST_HEADER = 100_000_000  # bytes, as in the format's own reader
 _RUNNING = ("running_mean", "running_var", "num_batches_tracked")
-_STATES = ("state_dict", "model_state_dict", "model")  # what training scripts keep a network's under, beside others
-# Before every key: of DataParallel, DDP and averaged models; of torch.compile; of a run that normalizes its images.
-_WRAPPERS = ("module.", "_orig_mod.", "backbone.")
+_STATES = ("state_dict", "model_state_dict", "model")  # keys of the network in checkpoints of training scripts
+# Prefixes of DataParallel, DDP and averaged models; of torch.compile; of `NormalizedInput`.
+_PREFIXES = ("module.", "_orig_mod.", "backbone.")
 
 
 @dataclass(frozen=True)
 class WeightReport:
-    """What a file of weights did not hold.
+    """What a weights file lacked.
 
     Attributes:
-        fresh_head: the classifier kept its fresh initialization (absent, or for another number of classes).
-        fresh_statistics: how many norm layers kept running mean 0 and variance 1, to be estimated by training.
+        path: the file.
+        fresh_head: the classifier kept its initialization (absent, or for another number of classes).
+        fresh_statistics: number of norm layers that kept running mean 0 and variance 1, to be estimated by training.
     """
 
     path: str
@@ -52,17 +53,17 @@ class WeightReport:
 
 
 def load_weights(model: nn.Module, path: str | Path) -> WeightReport:
-    """Load a backbone's weights into a model with BatchNorm, and say what the file lacked.
+    """Load pretrained weights into a model with BatchNorm.
 
-    Half-precision files are widened to the model's dtype. Pickles are loaded with `weights_only`, so that a hostile
+    Half-precision values are converted to the model's dtype. Pickles are loaded with `weights_only`, so that a hostile
     file cannot run code.
 
     Args:
-        model: a network whose keys the file has, torchvision's for the ResNets here.
+        model: a network with the file's keys; the ResNets here have torchvision's.
         path: a `.safetensors` file, or one of `torch.save`.
 
     Returns:
-        What was not in the file.
+        What the file lacked.
 
     Raises:
         InputError: the file is missing, damaged, or for another network.
@@ -83,14 +84,16 @@ def load_weights(model: nn.Module, path: str | Path) -> WeightReport:
         if any(isinstance(layer, NormLayer) and not isinstance(layer, BatchNorm) for layer in network.modules()):
             advice = "load into a model built with norm='bn', then convert it"
         if strange == set(wrong) and len(layers) == 1:
-            advice = f"if {layers.pop()} is the classifier, let the model's loadable() say so, and it starts anew"
+            advice = f"if {layers.pop()} is the classifier, return its name from the model's loadable()"
         raise InputError(
             f"{path}: not the weights of this {type(network).__name__}: {len(strange)} keys differ, such as "
             f"{', '.join(sorted(strange)[:3])}; {advice}"
         )
     bad = sorted(key for key, value in state.items() if value.is_floating_point() and not bool(value.isfinite().all()))
     if bad:
-        raise InputError(f"{path}: values that are not finite, such as in {bad[0]}; the file is of a failed training")
+        raise InputError(
+            f"{path}: {bad[0]} has values that are not finite; the training that wrote the file has failed"
+        )
     network.load_state_dict(state, strict=False)
     means = sum(key.endswith("running_mean") for key in absent_statistics)
     report = WeightReport(str(path), bool(head), means)
@@ -99,9 +102,9 @@ def load_weights(model: nn.Module, path: str | Path) -> WeightReport:
 
 
 def pack_state(state: Mapping[str, Tensor]) -> bytes:
-    """Return tensors as the bytes of a `.safetensors` file, with a checksum of them in its metadata.
+    """Return tensors as the bytes of a `.safetensors` file with a checksum in its metadata.
 
-    The format has none of its own: a flipped bit would be another weight. Equal tensors give equal bytes.
+    The format itself has no checksum, so a flipped bit would go unnoticed. Equal tensors give equal bytes.
 
     Example:
         >>> pack_state({"weight": torch.ones(2)}) == pack_state({"weight": torch.ones(2)})
@@ -114,12 +117,12 @@ def pack_state(state: Mapping[str, Tensor]) -> bytes:
     return bytes(save(tensors, metadata={_CHECKSUM: _checksum(_read_header(plain), plain)}))
 
 
-def _refuse_damaged(path: Path) -> None:
+def _verify_checksum(path: Path) -> None:
     with path.open("rb") as file:
         header = _read_header(file)
         named = header.pop("__metadata__", {}).get(_CHECKSUM)
         if named is not None and named != _checksum(header, file):
-            raise InputError(f"{path}: damaged, its checksum does not fit")
+            raise InputError(f"{path}: damaged, its checksum does not match")
 
 
 def _read_header(file: BinaryIO) -> dict[str, Any]:
@@ -129,7 +132,7 @@ def _read_header(file: BinaryIO) -> dict[str, Any]:
 
 
 def _checksum(header: dict[str, Any], rest: BinaryIO) -> str:
-    """Of names, types and shapes of tensors, and of the tensors that follow."""
+    """Hash the names, dtypes and shapes in the header, and the tensors that follow it."""
     found = hashlib.sha256(json.dumps(header, sort_keys=True).encode())
     while block := rest.read(1 << 20):
         found.update(block)
@@ -139,35 +142,36 @@ def _checksum(header: dict[str, Any], rest: BinaryIO) -> str:
 def read_state(path: Path) -> dict[str, Tensor]:
     """Return the tensors of a `.safetensors` or `torch.save` file by name."""
     if not path.is_file():
-        raise InputError(f"{path}: no such file of weights")
+        raise InputError(f"{path}: no such weights file")
     try:
         if path.suffix == ".safetensors":
             from safetensors.torch import load_file
 
-            _refuse_damaged(path)
+            _verify_checksum(path)
             return load_file(path)
-        with warnings.catch_warnings(action="ignore"):  # on pickle protocols and the like, of files that are refused
+        with warnings.catch_warnings(action="ignore"):  # about pickle protocols and the like, before it fails
             content = torch.load(path, map_location="cpu", weights_only=True)
     except (ImportError, InputError):
         raise
-    except Exception as error:  # damage shows anywhere in the readers, and safetensors has an error class of its own
-        if is_pickle_refusal(error):
-            raise InputError(f"{path}: holds more than tensors, or is no weights file; it is not loaded") from error
-        kind = "safetensors file" if path.suffix == ".safetensors" else "file of weights"
+    except Exception as error:  # damage surfaces anywhere in the readers; safetensors has its own error class
+        # torch refused to unpickle it; its message, which advises unsafe loading, is not passed on.
+        if isinstance(error, pickle.UnpicklingError) or "weights_only" in str(error):
+            raise InputError(f"{path}: more than tensors, or not a weights file; it is not loaded") from error
+        kind = "safetensors file" if path.suffix == ".safetensors" else "weights file"
         raise InputError(f"{path}: damaged, or not a {kind} ({first_line(error)})") from error
     if isinstance(content, dict):
         content = next((content[key] for key in _STATES if isinstance(content.get(key), dict)), content)
     if not isinstance(content, dict) or not all(isinstance(value, Tensor) for value in content.values()):
-        raise InputError(f"{path}: holds no state dict")
+        raise InputError(f"{path}: contains no state dict")
     return {str(key): value for key, value in content.items()}
 
 
 def unwrap_state(state: dict[str, Tensor], own: Collection[str]) -> dict[str, Tensor]:
-    """Return a state without what a wrapper around the network put before every name.
+    """Return a state dict without the prefix of a wrapper around the network.
 
     Args:
-        state: as it was saved.
-        own: the names that the network has; where one of them is in the state, nothing is taken off.
+        state: the saved state.
+        own: the network's keys; if the state has one of them, its keys are left alone.
 
     Example:
         >>> unwrap_state({"n_averaged": torch.tensor(3), "module.weight": torch.ones(1)}, ["weight"])
@@ -179,13 +183,8 @@ def unwrap_state(state: dict[str, Tensor], own: Collection[str]) -> dict[str, Te
     if len(of_run) == len(state) - 2 and all(key.startswith("backbone.") for key in of_run):
         state = of_run
     while state and not state.keys() & set(own):
-        prefix = next((one for one in _WRAPPERS if all(key.startswith(one) for key in state)), None)
+        prefix = next((one for one in _PREFIXES if all(key.startswith(one) for key in state)), None)
         if prefix is None:
             break
         state = {key.removeprefix(prefix): value for key, value in state.items()}
     return state
-
-
-def is_pickle_refusal(error: Exception) -> bool:
-    """Whether torch refused to unpickle: its message then advises to load the file unsafely, and is not passed on."""
-    return isinstance(error, pickle.UnpicklingError) or "weights_only" in str(error)

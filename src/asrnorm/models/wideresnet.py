@@ -39,7 +39,7 @@ class WideResNet(Classifier):
         depth: 6n + 4.
         widen: the factor k.
         norm_layer: makes a norm from a number of channels.
-        num_classes: outputs.
+        num_classes: number of outputs.
     """
 
     def __init__(self, depth: int, widen: int, *, norm_layer: NormFactory = BatchNorm, num_classes: int = 10) -> None:
@@ -66,7 +66,7 @@ class WideResNet(Classifier):
         return norm_relu(self.norm, x)
 
     def embed(self, maps: Tensor) -> Tensor:
-        """Return the mean of the map over its positions."""
+        """Return the map averaged over its positions."""
         return maps.mean((2, 3))
 
     def classify(self, embedding: Tensor) -> Tensor:

@@ -101,7 +101,7 @@ class Hostile:
 def test_a_hostile_pickle_runs_nothing(file, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     (tmp_path / "w.pth").write_bytes(pickle.dumps(Hostile()))
-    with pytest.raises(InputError, match=r"w.pth: holds more than tensors, or is no weights file; it is not loaded$"):
+    with pytest.raises(InputError, match=r"it is not loaded$"):
         load(f"{file}:net", weights="w.pth")
     assert not (tmp_path / "pwned").exists()
 

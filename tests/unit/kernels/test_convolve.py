@@ -5,7 +5,7 @@ import torch
 import torch.nn.functional as F
 
 from asrnorm import create_model, ops
-from asrnorm.models.small_convolution import convolve_small
+from asrnorm.models.digits_convnet import convolve_small
 from helpers.interpreted_convolve import LAYOUTS, SHAPES, compare, second_derivative
 from helpers.interpreter import interpret
 

@@ -3,7 +3,7 @@ import torch
 import torch.nn.functional as F
 
 from asrnorm import create_model, ops
-from asrnorm.models.max_pool import max_pool_2x2
+from asrnorm.models.digits_convnet import max_pool_2x2
 from helpers.interpreted_pool import DTYPES, LAYOUTS, SHAPES, compare, second_derivative
 from helpers.interpreter import interpret
 

@@ -7,7 +7,7 @@ import torch
 from torch import nn
 
 from asrnorm.core.distributed import World
-from asrnorm.core.errors import InputError, UnknownNameError
+from asrnorm.core.errors import ConversionError, InputError, UnknownNameError
 from asrnorm.models import MODELS, Classifier, create_model
 from asrnorm.norms import ASRNorm2d, BatchNorm, NoNorm
 from asrnorm.training.distributed import synchronize
@@ -65,7 +65,7 @@ def test_a_norm_after_a_dense_layer_is_removed_and_else_left_alone(own, norm, ki
 def test_a_network_without_norms_is_one_of_norm_none(own):
     own(lambda *, num_classes=5: OwnNetwork(num_classes, nn.Identity))
     assert type(create_model("own", norm="none").norm) is nn.Identity
-    with pytest.raises(ValueError, match="no norm layer to convert"):
+    with pytest.raises(ConversionError):
         create_model("own", norm="asr")
 
 
@@ -82,7 +82,7 @@ def test_options_of_bn_reach_a_network_without_norm_layer(own):
 
 def test_a_network_that_ignores_its_norm_layer_is_refused(own):
     own(lambda *, num_classes=5, norm_layer=None: OwnNetwork(num_classes))
-    with pytest.raises(InputError, match="model 'own' has no 'asr' layer: it does not use the norm_layer it takes"):
+    with pytest.raises(InputError):
         create_model("own", norm="asr")
     create_model("own", norm="bn")  # which is what it has
     own(lambda *, num_classes=5, norm_layer=None: OwnNetwork(num_classes, norm_layer))
@@ -91,15 +91,13 @@ def test_a_network_that_ignores_its_norm_layer_is_refused(own):
 
 def test_an_option_that_is_not_keyword_only_is_named(own):
     own(lambda num_classes=5: OwnNetwork(num_classes))
-    with pytest.raises(
-        UnknownNameError, match="option 'num_classes' of model 'own' must be keyword-only: put \\* befo"
-    ):
+    with pytest.raises(UnknownNameError, match="keyword-only"):
         create_model("own", num_classes=2)
 
 
 def test_a_network_without_parts_or_classes_is_refused(own):
     own(lambda: nn.Linear(2, 2))
-    with pytest.raises(InputError, match=r"no features, embed, classify: derive it from asrnorm\.models\.Classifier"):
+    with pytest.raises(InputError, match=r"asrnorm\.models\.Classifier"):
         create_model("own")
 
     class Forgetful(OwnNetwork):
@@ -108,14 +106,14 @@ def test_a_network_without_parts_or_classes_is_refused(own):
             del self.num_classes
 
     own(Forgetful)
-    with pytest.raises(InputError, match=r"set self\.num_classes in its constructor"):
+    with pytest.raises(InputError, match=r"set self\.num_classes"):
         create_model("own")
 
 
 def test_a_classifier_of_another_name_is_asked_for(own, tmp_path):
     own(plain)
     torch.save(OwnNetwork(9).state_dict(), tmp_path / "own.pt")
-    with pytest.raises(InputError, match=r"head\.weight; if head is the classifier, let the model's loadable\(\) say"):
+    with pytest.raises(InputError, match=r"if head is the classifier.*loadable\(\)"):
         create_model("own", weights=tmp_path / "own.pt")
 
     class Telling(OwnNetwork):
@@ -129,5 +127,5 @@ def test_a_classifier_of_another_name_is_asked_for(own, tmp_path):
 def test_weights_of_a_network_without_norms_are_not_called_bn(tmp_path):
     torch.save(create_model("digits_convnet").state_dict(), tmp_path / "digits.pt")
     assert create_model("digits_convnet", norm="none", weights=tmp_path / "digits.pt").num_classes == 10
-    with pytest.raises(ValueError, match="no norm layer to convert"):
+    with pytest.raises(ConversionError):
         create_model("digits_convnet", norm="bn", weights=tmp_path / "digits.pt")
