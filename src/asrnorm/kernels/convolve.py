@@ -1,7 +1,7 @@
-"""Convolutions with short sums: each output position's square as a row of a matrix product.
+"""Convolutions with short sums as matrix products, with one row per output position.
 
-The rows are gathered from the maps, which a cache holds, and never written. The gradient of the weights is summed in
-parts, a program a part, and then over the parts: in the same order each time.
+The rows are gathered from the input, which the cache holds, and never stored. The gradient of the weights is summed in
+parts, one program per part, and then over the parts, in a fixed order.
 """
 
 from typing import Any
@@ -23,14 +23,14 @@ _SUMMED = 4096  # values that a program sums over the parts
 
 @triton.jit
 def square_of(p, OH, OW, stride_n, stride_h, stride_w):
-    """Where the square of an output position begins in the images."""
+    """Offset of the square of an output position in the input."""
     row = p // OW
     return (row // OH).to(tl.int64) * stride_n + (row % OH) * stride_h + (p % OW) * stride_w
 
 
 @triton.jit
 def term_of(k, stride_c, stride_h, stride_w, C: tl.constexpr, KH: tl.constexpr, KW: tl.constexpr, LAST: tl.constexpr):
-    """Where a term lies in its square; terms are in the order in which the weights of an output lie."""
+    """Offset of a term in its square; terms have the order of the weights of an output."""
     if LAST:
         return k // (KW * C) * stride_h + k // C % KW * stride_w + k % C * stride_c
     else:
@@ -68,7 +68,7 @@ def part_kernel(
     C: tl.constexpr, KH: tl.constexpr, KW: tl.constexpr, LAST: tl.constexpr,
     BLOCK_P: tl.constexpr, BLOCK_O: tl.constexpr, BLOCK_K: tl.constexpr,
 ):  # fmt: skip
-    """Write what some positions add to the gradients of weights and bias."""
+    """Write the partial gradients of weights and bias from some positions."""
     K: tl.constexpr = C * KH * KW
     part = tl.program_id(0)
     k = tl.arange(0, BLOCK_K)
@@ -92,7 +92,7 @@ def part_kernel(
 
 @triton.jit
 def total_kernel(parts, d_weight, d_bias, count, O, K, BLOCK_N: tl.constexpr, BLOCK: tl.constexpr):
-    """Write the gradients: sums over the parts."""
+    """Write the gradients, summed over the parts."""
     e = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
     n = tl.arange(0, BLOCK_N)
     size = (K + 1) * O
@@ -117,7 +117,7 @@ def _shape(x: Tensor, weight: Tensor) -> dict[str, Any]:
 
 
 class Convolve(torch.autograd.Function):
-    """A convolution with dense weights, channels-last."""
+    """A convolution with dense weights, whose output is channels-last."""
 
     @staticmethod
     @launch.on_tensor_device
@@ -136,7 +136,7 @@ class Convolve(torch.autograd.Function):
 
     @staticmethod
     def backward(ctx: Any, dy: Tensor) -> tuple[Tensor | None, Tensor | None, Tensor | None]:
-        """Return the gradients; those of the maps, and all that are to be differentiated again, are PyTorch's."""
+        """Return the gradients; PyTorch computes that of the input, and all that are differentiated again."""
         x, weight = ctx.saved_tensors
         wanted = [*ctx.needs_input_grad[:2], ctx.has_bias and ctx.needs_input_grad[2]]
         if torch.is_grad_enabled():

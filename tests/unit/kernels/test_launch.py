@@ -76,7 +76,7 @@ def test_kernels_are_launched_on_the_device_of_their_tensors(launches, monkeypat
         moments_rescale.rescale_backward(x, x, empty(4, 8, 64), 0.0, False)
         switchable.switch_norm(x, empty(2), empty(2), empty(64), empty(64), 1e-5, False)
         pool.max_pool(x)
-        pool.Spread.apply(x, empty(8, 64, 8, 8, dtype=torch.int8), torch.contiguous_format)
+        pool.PoolBackward.apply(x, empty(8, 64, 8, 8, dtype=torch.int8), torch.contiguous_format)
         convolve.convolve(empty(8, 3, 32, 32), empty(64, 3, 5, 5), empty(64))
         images, rows = empty(4, 3, 32, 32, dtype=torch.uint8), empty(3, dtype=torch.int64)
         rsda.apply_fused(images, rows, rows, empty(10, 30))
