@@ -10,15 +10,15 @@ PACKAGE = Path(__file__).parents[1] / "src" / "asrnorm"
 # Every package may import `core`; the entries are what else it may import.
 MAY_IMPORT = {
     "core": set(),
-    "kernels": {"norms"},  # the reference alone, for second derivatives
+    "kernels": {"norms", "data"},  # the reference, for second derivatives; what images are augmented with
     "norms": {"kernels"},  # inside functions
     "ops": {"norms"},
     "conversion": {"norms"},
     "models": {"kernels", "norms", "conversion"},
-    "data": set(),
+    "data": {"kernels"},  # inside functions
     "methods": {"models", "data"},
     "evaluation": {"models", "data", "methods"},
-    "training": {"norms", "conversion", "models", "data", "methods", "evaluation"},
+    "training": {"kernels", "norms", "conversion", "models", "data", "methods", "evaluation"},
     "exporting": {"ops", "norms", "models", "data", "evaluation", "training"},
     "recipes": set(),
     "studies": {"recipes"},
@@ -36,9 +36,8 @@ CORE_WITH_TORCH = {"cuda_graph", "distributed", "precision"}
 CORE_LIBRARIES = {"rich", "yaml"}
 WITHOUT_TORCH = {"recipes", "studies", "reporting", "launch"}
 
-# Imported where they are used, never by importing the package. Modules in these folders hold kernels, which are
-# compiled from their source and so import Triton at the top; only functions import them.
-KERNEL_FOLDERS = {"kernels", "triton"}
+# Imported where they are used, never by importing the package. Modules of `kernels` are compiled from their source and
+# so import Triton at the top; only functions import them.
 OPTIONAL = {
     *("torchvision", "timm", "triton", "ray", "submitit", "onnx", "onnxscript", "onnxruntime", "safetensors"),
     *("yaml", "matplotlib", "jinja2", "pooch"),
@@ -100,13 +99,12 @@ def test_what_plans_and_shows_needs_no_torch():
 def test_optional_libraries_and_kernels_are_imported_inside_functions():
     for path, tree in FILES.items():
         modules = imported_at_once(tree)
-        if path.parent.name in KERNEL_FOLDERS:
+        if package_of(path) == "kernels":
             assert not libraries(modules) & OPTIONAL - {"triton"}, path.relative_to(PACKAGE)
         else:
             assert not libraries(modules) & OPTIONAL, path.relative_to(PACKAGE)
-            assert not {name for name in modules if KERNEL_FOLDERS & set(name.split(".")[1:-1])}, path.relative_to(
-                PACKAGE
-            )
+            kernels = {name for name in modules if name.startswith("asrnorm.kernels.")}
+            assert not kernels, path.relative_to(PACKAGE)
 
 
 def test_kernels_know_the_reference_and_nothing_else_of_the_norms():

@@ -13,7 +13,7 @@ import torch
 def main() -> str:
     """Do 100 steps of both, on three tensors."""
     torch.cuda.device = lambda device: contextlib.nullcontext()  # type: ignore[assignment,misc]
-    from asrnorm.training.triton.adam import adam_steps
+    from asrnorm.kernels.adam import adam_steps
 
     generator = torch.Generator().manual_seed(0)
     mine = [torch.randn(size, generator=generator) for size in (1500, 7, 1024)]

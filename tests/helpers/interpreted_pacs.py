@@ -10,7 +10,7 @@ import torch
 from asrnorm.data.augment import to_float
 from asrnorm.data.augment.base import byte_values
 from asrnorm.data.augment.pacs import PacsDraw, apply_unfused, draw_pacs
-from asrnorm.data.augment.triton.pacs import apply_fused
+from asrnorm.kernels.pacs_augment import apply_fused
 from helpers.pictures import pictures
 
 ORDERS = torch.tensor(list(itertools.permutations(range(4))))

@@ -6,7 +6,7 @@ import sys
 import torch
 
 from asrnorm.data.augment.geometry import resize
-from asrnorm.data.augment.triton.resize import resize_fused
+from asrnorm.kernels.pacs_augment import resize_fused
 from helpers.pictures import pictures
 
 SHAPES = (

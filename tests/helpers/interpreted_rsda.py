@@ -8,7 +8,7 @@ import torch
 from asrnorm.data.augment import IDENTITY, RSDA_OPERATIONS, draw_tuples
 from asrnorm.data.augment.base import byte_values, to_bytes, to_float
 from asrnorm.data.augment.rsda import apply_unread, level_values
-from asrnorm.data.augment.triton.rsda import apply_fused
+from asrnorm.kernels.rsda import apply_fused
 from helpers.pictures import pictures
 
 

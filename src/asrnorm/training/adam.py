@@ -68,7 +68,7 @@ def _find_kernel(device: torch.device) -> Callable[..., None] | None:
     if os.environ.get(BACKEND_VARIABLE) == "reference" or torch.cuda.get_device_capability(device) < OLDEST:
         return None
     try:
-        from asrnorm.training.triton.adam import adam_steps
+        from asrnorm.kernels.adam import adam_steps
     except Exception:  # a broken binary wheel may raise anything
         return None
     return adam_steps

@@ -144,7 +144,7 @@ def test_rsda_without_triton_is_said_with_the_remedy(machine_with_gpu, monkeypat
 
 def test_the_size_that_the_doctor_names_is_the_kernels():
     pytest.importorskip("triton", reason="Triton is not installed")
-    from asrnorm.data.augment.triton.rsda import MOST_PIXELS
+    from asrnorm.kernels.rsda import MOST_PIXELS
 
     assert MOST_PIXELS == 64 * 64
 

@@ -12,7 +12,7 @@ pytest.importorskip("triton")
 KERNELS = ("asr_forward", "asr_backward", "moments_rescale", "switchable", "pool", "convolve")
 MODULES = (
     *(f"kernels.{name}" for name in KERNELS),
-    *("data.augment.triton.rsda", "data.augment.triton.resize", "training.triton.adam"),
+    *("kernels.rsda", "kernels.pacs_augment", "kernels.adam"),
 )
 
 
@@ -59,9 +59,8 @@ def empty(*shape, dtype=torch.float32):
 
 
 def test_kernels_are_launched_on_the_device_of_their_tensors(launches, monkeypatch):
-    from asrnorm.data.augment.triton import resize, rsda
-    from asrnorm.kernels import autograd, convolve, flat_params, moments_rescale, pool, switchable
-    from asrnorm.training.triton import adam
+    from asrnorm.kernels import adam, autograd, convolve, flat_params, moments_rescale, pool, rsda, switchable
+    from asrnorm.kernels import pacs_augment as resize
 
     nothing = [None] * 18
     with FakeTensorMode():

@@ -89,12 +89,12 @@ def _load(device: torch.device) -> _Kernels | None:
         _warn(f"compute capability {capability[0]}.{capability[1]} is too old for Triton")
         return None
     try:
-        from asrnorm.data.augment.triton import pacs, resize, rsda
+        from asrnorm.kernels import pacs_augment, rsda
     except Exception as error:  # a broken binary wheel may raise anything
         _warn(f"Triton cannot be imported ({error})")
         return None
-    fused_pacs = pacs.apply_fused, pacs.MOST_PIXELS, pacs.MOST_TAPS
-    return _Kernels(rsda.apply_fused, rsda.MOST_PIXELS, *fused_pacs, resize.resize_fused)
+    fused_pacs = pacs_augment.apply_fused, pacs_augment.MOST_PIXELS, pacs_augment.MOST_TAPS
+    return _Kernels(rsda.apply_fused, rsda.MOST_PIXELS, *fused_pacs, pacs_augment.resize_fused)
 
 
 def _warn(reason: str) -> None:

@@ -1,7 +1,7 @@
 """The augmentation that PACS is trained with: resized crop, flip, torchvision's `ColorJitter` and grayscale.
 
 The pixels equal Pillow's to the bit. What is drawn follows torchvision's rules, not its stream of random numbers. On a
-GPU with Triton three kernels compute the same bits (`triton/pacs.py`).
+GPU with Triton three kernels compute the same bits (`kernels/pacs_augment.py`).
 """
 
 from typing import NamedTuple

@@ -10,8 +10,7 @@ import triton
 import triton.language as tl
 from torch import Tensor
 
-from asrnorm.data.augment.triton.byte import read_byte, write_byte
-from asrnorm.data.augment.triton.enhance import blend, gray_of
+from asrnorm.kernels.pixels import blend, gray_of, read_byte, write_byte
 
 # Three channels of so many pixels fit into the registers of one block.
 MOST_PIXELS = 64 * 64

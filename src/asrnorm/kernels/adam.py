@@ -1,4 +1,4 @@
-"""Adam's step on several tensors in one launch: one pass over memory, a program for every few values."""
+"""One Adam step on several tensors in one launch, one pass over memory."""
 
 import math
 from collections.abc import Sequence

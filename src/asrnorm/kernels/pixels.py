@@ -1,12 +1,48 @@
-"""`hue.py` inside kernels: there and back through Pillow's HSV, equal to the bit where fp fusion is off.
+"""Pixel functions for kernels: reading and writing bytes, gray, blend and hue, bit-identical to `data/augment/color.py`.
 
-Each line has the precision of the tensor operation it stands for. Two quotients that are float64 rounded to float32
-there are divided in float32 here, which rounds to the same: float64 has more than twice the digits. Numbers are never
-negative where they are truncated, so that this is their floor.
+Kernels that use them must turn floating-point fusion off. Pixels are bytes, or float32 values in [0, 1] that are
+rounded to bytes when read; inside they are int32. Each line has the precision of the tensor operation it mirrors. Two
+quotients that are float64 rounded to float32 there are divided in float32 here, which rounds to the same, because
+float64 has more than twice the digits. Truncated numbers are never negative, so truncation is floor.
 """
 
 import triton
 import triton.language as tl
+
+
+@triton.jit
+def read_byte(source, inside, UNIT: tl.constexpr):
+    """Bytes as int32, or the nearest bytes of values in [0, 1]."""
+    if UNIT:
+        # Adding 1.5 * 2**23 leaves no bits for a fraction, half to even.
+        scaled = tl.load(source, mask=inside, other=0.0) * 255.0
+        value = (tl.minimum(tl.maximum(scaled, 0.0), 255.0) + 12582912.0) - 12582912.0
+    else:
+        value = tl.load(source, mask=inside, other=0)
+    return value.to(tl.int32)
+
+
+@triton.jit
+def write_byte(target, x, inside, units, UNIT: tl.constexpr):
+    """Bytes, or what a table says each becomes: whoever made it divided as its device divides."""
+    if UNIT:
+        tl.store(target, tl.load(units + x, mask=inside), mask=inside)
+    else:
+        tl.store(target, x.to(tl.uint8), mask=inside)
+
+
+@triton.jit
+def gray_of(red, green, blue):
+    """`(19595 R + 38470 G + 7471 B + 32768) >> 16`."""
+    return (19595 * red + 38470 * green + 7471 * blue + 32768) >> 16
+
+
+@triton.jit
+def blend(degenerate, x, factor):
+    """`d + f (x - d)` in float32, clipped and truncated."""
+    low = degenerate.to(tl.float32)
+    mixed = (x.to(tl.float32) - low) * factor + low
+    return tl.minimum(tl.maximum(mixed, 0.0), 255.0).to(tl.int32)
 
 
 @triton.jit

@@ -1,22 +1,183 @@
-"""PACS's training set in three launches: resized crop, flip, color jitter and gray, equal to the bit.
+"""The PACS augmentation in three launches, and resizing in one; bit-identical to `data/augment`.
 
-The mean gray that a contrast blends with is known only when the whole image has gone through what comes before it. So
-the first kernel finds the taps of every box, the second resamples, adjusts up to the contrast and sums the gray of
-each image in whole numbers, whose order does not matter, and the third blends, adjusts further and writes. A program
-takes a tile of one image, so that its branches on the order drawn are the same for all its pixels.
+`find_taps` writes, for each image and axis, the first input of every output and the weights of its taps in 1/2**22.
+`weigh` applies them to a tile of outputs: along the rows with rounding to bytes, then along the columns. In `resize`,
+whole images of one size share their taps.
+
+A contrast blends with the mean gray of the whole image, which is known only after all earlier adjustments. So the first
+kernel computes the taps of every box; the second resamples, adjusts up to the contrast and sums the gray of each image
+in integers, whose order does not matter; the third blends, applies the other adjustments and writes. A program handles
+a tile of one image, so all its pixels take the same branches.
 """
+
+from functools import lru_cache
 
 import torch
 import triton
 import triton.language as tl
 from torch import Tensor
 
-from asrnorm.data.augment.geometry import num_taps
+from asrnorm.data.augment.geometry import num_taps, shared_taps
 from asrnorm.data.augment.pacs import PacsDraw
-from asrnorm.data.augment.triton.byte import write_byte
-from asrnorm.data.augment.triton.enhance import blend, gray_of
-from asrnorm.data.augment.triton.hue import turn_hue
-from asrnorm.data.augment.triton.resample import find_taps, locate_tile, weigh
+from asrnorm.kernels.pixels import blend, gray_of, read_byte, turn_hue, write_byte
+
+
+@triton.jit
+def find_taps(
+    taps,
+    start,
+    length,
+    OUT: tl.constexpr,
+    COUNT: tl.constexpr,
+    SPAN: tl.constexpr,
+    TAPS: tl.constexpr,
+    BLOCK: tl.constexpr,
+):
+    """The taps of one box on one axis: COUNT an output, the rest of TAPS and those outside the box with weight 0.
+
+    A row of the table holds SPAN outputs, those of the longer axis.
+    """
+    position = tl.arange(0, BLOCK)
+    inside = position < OUT
+    scale = length.to(tl.float64) / OUT
+    support = tl.maximum(scale, 1.0)
+    sharpness = tl.full((), 1.0, tl.float64) / support
+    center = (position.to(tl.float64) + 0.5) * scale
+    first = tl.maximum(center - support + 0.5, 0.0).to(tl.int32)
+    last = tl.minimum(tl.minimum((center + support + 0.5).to(tl.int32), length), first + COUNT)
+    # One after the other, as Pillow does: the order of a sum rounds.
+    total = tl.zeros((BLOCK,), tl.float64)
+    for k in tl.static_range(TAPS):
+        total = total + _triangle(first + k, last, center, sharpness)
+    tl.store(taps + position, first + start, mask=inside)
+    for k in tl.static_range(TAPS):
+        # What lies beyond the last output has no taps, and is not stored.
+        weight = _triangle(first + k, last, center, sharpness) / tl.where(inside, total, 1.0)
+        tl.store(taps + (k + 1) * SPAN + position, (weight * 4194304.0 + 0.5).to(tl.int32), mask=inside)
+
+
+@triton.jit
+def _triangle(index, last, center, sharpness):
+    height = tl.maximum(1.0 - tl.abs((index.to(tl.float64) - center + 0.5) * sharpness), 0.0)
+    return tl.where(index < last, height, 0.0)
+
+
+@triton.jit
+def locate_tile(OUT_H: tl.constexpr, OUT_W: tl.constexpr, ROWS: tl.constexpr, COLUMNS: tl.constexpr):
+    """The sample of a program, the rows `(r, 1)` and columns `(1, c)` of its tile, and which of them lie inside."""
+    ACROSS: tl.constexpr = (OUT_W + COLUMNS - 1) // COLUMNS
+    TILES: tl.constexpr = ACROSS * ((OUT_H + ROWS - 1) // ROWS)
+    sample = (tl.program_id(0) // TILES).to(tl.int64)
+    tile = tl.program_id(0) % TILES
+    row = (tile // ACROSS) * ROWS + tl.arange(0, ROWS)[:, None]
+    column = (tile % ACROSS) * COLUMNS + tl.arange(0, COLUMNS)[None, :]
+    return sample, row, column, (row < OUT_H) & (column < OUT_W)
+
+
+@triton.jit
+def weigh(
+    image,
+    row_taps,
+    column_taps,
+    row,
+    column,
+    inside,
+    row_count,
+    image_c,
+    image_h,
+    image_w,
+    IMAGE_H: tl.constexpr,
+    IMAGE_W: tl.constexpr,
+    SPAN: tl.constexpr,
+    ROW_TAPS: tl.constexpr,
+    COLUMN_TAPS: tl.constexpr,
+    UNIT: tl.constexpr,
+):
+    """A tile of the resized box: rows `(r, 1)` and columns `(1, c)` of the output, both within it.
+
+    Along the columns the first `row_count` taps are summed; the rest have weight 0, as have all beyond the image.
+    """
+    first_row = tl.load(row_taps + row)
+    first_column = tl.load(column_taps + column)
+    half = tl.zeros(inside.shape, tl.int32) + 2097152
+    red, green, blue = half, half, half
+    for i in range(ROW_TAPS):
+        if i < row_count:
+            row_weight = tl.load(row_taps + (i + 1) * SPAN + row)
+            line = image + tl.minimum(first_row + i, IMAGE_H - 1) * image_h
+            line_red, line_green, line_blue = half, half, half
+            for j in tl.static_range(COLUMN_TAPS):
+                weight = tl.load(column_taps + (j + 1) * SPAN + column)
+                source = line + tl.minimum(first_column + j, IMAGE_W - 1) * image_w
+                line_red += read_byte(source, inside, UNIT) * weight
+                line_green += read_byte(source + image_c, inside, UNIT) * weight
+                line_blue += read_byte(source + 2 * image_c, inside, UNIT) * weight
+            red += (line_red >> 22) * row_weight
+            green += (line_green >> 22) * row_weight
+            blue += (line_blue >> 22) * row_weight
+    return red >> 22, green >> 22, blue >> 22
+
+
+_TILE, _WARPS = 1024, 8  # pixels and warps a program, as in `pacs.py`
+
+
+@triton.jit
+def _resize(
+    images, out, taps, image_n, image_c, image_h, image_w,
+    IMAGE_H: tl.constexpr, IMAGE_W: tl.constexpr, OUT_H: tl.constexpr, OUT_W: tl.constexpr, SPAN: tl.constexpr,
+    TAPS: tl.constexpr, ROW_TAPS: tl.constexpr, COLUMN_TAPS: tl.constexpr, ROWS: tl.constexpr, COLUMNS: tl.constexpr,
+):  # fmt: skip
+    sample, row, column, inside = locate_tile(OUT_H, OUT_W, ROWS, COLUMNS)
+    red, green, blue = weigh(
+        images + sample * image_n, taps, taps + (TAPS + 1) * SPAN,
+        tl.minimum(row, OUT_H - 1), tl.minimum(column, OUT_W - 1), inside, ROW_TAPS,
+        image_c, image_h, image_w, IMAGE_H, IMAGE_W, SPAN, ROW_TAPS, COLUMN_TAPS, False,
+    )  # fmt: skip
+    # Channels-last, as networks on a GPU take them.
+    target = out + ((sample * OUT_H + row) * OUT_W + column) * 3
+    tl.store(target, red.to(tl.uint8), mask=inside)
+    tl.store(target + 1, green.to(tl.uint8), mask=inside)
+    tl.store(target + 2, blue.to(tl.uint8), mask=inside)
+
+
+def resize_fused(images: Tensor, size: tuple[int, int]) -> Tensor:
+    """`resize` in one launch; the result is channels-last.
+
+    Args:
+        images: uint8 `(n, 3, h, w)` in any memory order.
+        size: height and width of the result, which `find_fused_resize` has allowed.
+    """
+    count, _, image_h, image_w = images.shape
+    out_h, out_w = size
+    out = torch.empty(
+        (count, 3, out_h, out_w), dtype=torch.uint8, device=images.device, memory_format=torch.channels_last
+    )
+    if count == 0:
+        return out
+    row_taps, column_taps = num_taps(image_h, out_h), num_taps(image_w, out_w)
+    columns = min(256, triton.next_power_of_2(out_w))
+    rows = _TILE // columns
+    with torch.cuda.device_of(images):
+        _resize[(count * triton.cdiv(out_h, rows) * triton.cdiv(out_w, columns),)](
+            images, out, _tabulate(image_h, image_w, size, images.device), *images.stride(),
+            IMAGE_H=image_h, IMAGE_W=image_w, OUT_H=out_h, OUT_W=out_w, SPAN=max(size),
+            TAPS=max(row_taps, column_taps), ROW_TAPS=row_taps, COLUMN_TAPS=column_taps, ROWS=rows, COLUMNS=columns,
+            num_warps=_WARPS,
+        )  # fmt: skip
+    return out
+
+
+@lru_cache(maxsize=32)
+def _tabulate(height: int, width: int, size: tuple[int, int], device: torch.device) -> Tensor:
+    """The taps of rows and columns as `weigh` reads them: first input, then a row of weights a tap."""
+    pairs = [shared_taps(length, out) for length, out in zip((height, width), size, strict=True)]
+    most = max(weights.shape[1] for _, weights in pairs)
+    table = torch.zeros((2, most + 1, max(size)), dtype=torch.int32)
+    for axis, (first, weights) in zip(table, pairs, strict=True):
+        axis[0, : len(first)] = first
+        axis[1 : 1 + weights.shape[1], : len(first)] = weights.T
+    return table.to(device)
+
 
 # Twice the sum of so many bytes fits into 32 bits.
 MOST_PIXELS = 1 << 22
