@@ -1,4 +1,4 @@
-"""Pixel functions for kernels: reading and writing bytes, gray, blend and hue, bit-identical to `data/augment/color.py`.
+"""Pixel functions for kernels: bytes in and out, gray, blend and hue, bit-identical to `data/augment/color.py`.
 
 Kernels that use them must turn floating-point fusion off. Pixels are bytes, or float32 values in [0, 1] that are
 rounded to bytes when read; inside they are int32. Each line has the precision of the tensor operation it mirrors. Two
