@@ -19,10 +19,9 @@ from typing import Any
 from asrnorm.core.config import Scale
 from asrnorm.core.files import write_whole
 from asrnorm.core.results import to_plain
-from asrnorm.reporting.figure import ANY_GROUND, for_image, to_svg
 from asrnorm.reporting.figures import FIGURES, NothingToDrawError
-from asrnorm.reporting.figures.base import diverged_folders, records_of
-from asrnorm.reporting.provenance import show_seeds
+from asrnorm.reporting.figures.base import ANY_BACKGROUND, diverged_folders, for_image, records_of, to_svg
+from asrnorm.reporting.text import format_seeds
 from asrnorm.studies import Collected, Study, collect, get_study, list_studies
 from asrnorm.studies.plan import iterate_specs
 from asrnorm.studies.store import find_details
@@ -139,7 +138,7 @@ def _tell_seeds(found: Collected, scale: Scale, kept: Path) -> str:
     records = [record for row in found.study.rows for record in records_of(drawn, row)]
     if {record.seed for record in records if record.folder is not None} == table:
         return ""
-    return f" The figure shows the seeds named in it; the table shows {show_seeds(table)}."
+    return f" The figure shows the seeds named in it; the table shows {format_seeds(table)}."
 
 
 def lighten(figure: Any) -> Any:
@@ -148,7 +147,7 @@ def lighten(figure: Any) -> Any:
     for dots in figure.findobj(import_module("matplotlib.collections").PathCollection):
         if len(dots.get_offsets()) > _MOST_DOTS:
             color = to_hex(dots.get_facecolor()[0])
-            dots.set_facecolor(ANY_GROUND.get(color, color))
+            dots.set_facecolor(ANY_BACKGROUND.get(color, color))
             dots.set_rasterized(True)
     return figure
 

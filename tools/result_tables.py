@@ -23,9 +23,8 @@ from typing import Any, cast, get_args
 
 from asrnorm.core.config import Scale
 from asrnorm.core.errors import UnknownNameError, describe_unknown
-from asrnorm.reporting.comparison import compare_in_markdown, compared
-from asrnorm.reporting.entry import Sheet, lay_out
-from asrnorm.reporting.table import legend, overview
+from asrnorm.reporting.markdown import comparisons, legend, overview
+from asrnorm.reporting.sheet import Sheet, build_sheet
 from asrnorm.studies import Collected, collect, get_study, list_studies
 from asrnorm.studies.store import find_results
 
@@ -102,9 +101,9 @@ def render_study(name: str, folder: Path, scale: str = "paper", page: Path | Non
     if not found.cells and not found.diverged:
         asked = f"`asrnorm reproduce {name}`, then `asrnorm report {name} --keep`"
         return f"No results are kept at the paper's scale yet; run {asked}." if scale == "paper" else ""
-    sheet = _lay_out(found)
+    sheet = _build_sheet(found)
     parts = [] if scale == "paper" else [f"### At {scale} scale"]
-    parts += [overview(sheet, counts=True), legend(found, sheet, compared(found))]
+    parts += [overview(sheet, counts=True), legend(sheet, with_tests=True)]
     parts += [link_sources(found, folder, page)] if page is not None and found.cells else []
     parts += [f"**Warning:** {text}." for text in found.warnings]
     if page is not None:
@@ -112,7 +111,7 @@ def render_study(name: str, folder: Path, scale: str = "paper", page: Path | Non
 
         parts += show_figures(found, scale, folder, page)
     if found.tests:
-        parts.append(compare_in_markdown(found, sheet))
+        parts.append(comparisons(sheet))
     return "\n\n".join(parts)
 
 
@@ -127,11 +126,13 @@ def render_overview(name: str, folder: Path, page: Path | None = None) -> str:
         page: the file that it is for, from which links start; without it they are left out.
     """
     found = _collect_kept(name, folder, "paper")
-    sheet = _lay_out(found).only(row for row in found.study.rows if any(label == row.label for label, _ in found.cells))
+    sheet = _build_sheet(found).only(
+        row for row in found.study.rows if any(label == row.label for label, _ in found.cells)
+    )
     # Where all cells have as many seeds, the last line says it of all.
     counts = len({cell.n for cell in found.cells.values()}) > 1
     links = f"\n\n{link_sources(found, folder, page)}" if page is not None and found.cells else ""
-    return f"{overview(sheet, counts=counts)}\n\n{legend(found, sheet)}{links}"
+    return f"{overview(sheet, counts=counts)}\n\n{legend(sheet)}{links}"
 
 
 def _collect_kept(name: str, folder: Path, scale: Scale) -> Collected:
@@ -139,9 +140,9 @@ def _collect_kept(name: str, folder: Path, scale: Scale) -> Collected:
     return collect(get_study(name), runs=folder / "no-runs", kept=folder, scale=scale)
 
 
-def _lay_out(found: Collected) -> Sheet:
+def _build_sheet(found: Collected) -> Sheet:
     """The study's cells without its own notes, which stand on its page."""
-    sheet = lay_out(found)
+    sheet = build_sheet(found)
     return replace(sheet, notes=tuple(note for note in sheet.notes if note not in found.study.footnotes))
 
 

@@ -5,8 +5,7 @@ import re
 import pytest
 
 from asrnorm.reporting.folder import collect_folder
-from asrnorm.reporting.page import write_page
-from asrnorm.reporting.sorting import SCRIPT
+from asrnorm.reporting.page import render_page
 from asrnorm.reporting.study import write_report
 from asrnorm.studies import collect, get_study
 from helpers.browser import CHROMIUM, open_browser
@@ -171,7 +170,8 @@ def test_markup_that_was_not_escaped_still_runs_no_script(tab, tmp_path):
     attack = "<script>document.title = 'OWNED'</script><img src=data:, onerror=\"document.title = 'OWNED'\">"
     link = "<a id=link href=\"javascript:document.title = 'OWNED'\">x</a>"
     table = "<table class=sortable><thead><tr><th>a</th></tr></thead><tbody></tbody></table>"
-    write_page(tmp_path / "page.html", "page", [attack, link, table], "", scripts=[SCRIPT])
+    text = render_page("base.html", title="page", footer="", scripts=["sorting.js"])
+    (tmp_path / "page.html").write_text(text.replace("<footer>", f"{attack}{link}{table}<footer>"))
     tab.open(tmp_path / "page.html")
     tab.run("document.getElementById('link').click()")
     tab.run("new Promise(done => setTimeout(done, 100))")

@@ -1,6 +1,6 @@
 import pytest
 
-from asrnorm.reporting import figure
+from asrnorm.reporting.figures import base
 from asrnorm.studies import archive, get_study
 from helpers.made_up_run import make_up_runs
 from tools import result_figures
@@ -27,7 +27,7 @@ def test_a_picture_says_what_it_was_drawn_from_and_reads_on_any_ground(tmp_path)
     assert path.name == "table8--complexity.svg"
     text = path.read_text()
     assert text.startswith(f"<!-- drawn from {fingerprint_of('table8', kept)} -->\n<svg ")
-    assert figure.INK not in text
+    assert base.INK not in text
     assert "#808080" in text
     assert result_figures.draw("table8", kept, tmp_path / "again")[0].read_text() == text
 
@@ -129,9 +129,9 @@ def test_where_a_picture_is_of_other_seeds_than_the_table_it_is_said(seeds, said
 
 
 def test_dots_in_hundreds_are_pixels_in_the_colors_of_images():
-    with figure.canvas(3, 2) as (drawing, axes):
-        few, many = (axes.scatter(range(n), range(n), c=figure.PALETTE[0]) for n in (10, 500))
-        text = figure.to_svg(result_figures.lighten(drawing))
+    with base.canvas(3, 2) as (drawing, axes):
+        few, many = (axes.scatter(range(n), range(n), c=base.PALETTE[0]) for n in (10, 500))
+        text = base.to_svg(result_figures.lighten(drawing))
     assert many.get_rasterized()
     assert not few.get_rasterized()
     assert text.count("<image") == 1

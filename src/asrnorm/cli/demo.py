@@ -71,9 +71,9 @@ def _print(results: dict[str, RunResult]) -> None:
 def _write_report(page: Path, results: dict[str, RunResult], folders: dict[str, Path], suite: object) -> None:
     from asrnorm.cli.data_show import SuiteDomains
     from asrnorm.data.contact_sheet import contact_sheet
-    from asrnorm.reporting import figure
-    from asrnorm.reporting.log import curve
+    from asrnorm.reporting.figures.base import bar_chart, line_chart
     from asrnorm.reporting.page import render_page
+    from asrnorm.reporting.runs import curve
 
     first = next(iter(results.values()))
     names = columns(first)
@@ -91,9 +91,9 @@ def _write_report(page: Path, results: dict[str, RunResult], folders: dict[str, 
         gains=[f"{_gain(results[best], results[row])} {row}" for row in results if row != best],
         columns=names,
         rows=[(row, values(result)) for row, result in results.items()],
-        bars=figure.bar_chart(names[1:], series, "accuracy"),
+        bars=bar_chart(names[1:], series, "accuracy"),
         overview=overview.read_bytes(),
-        losses=figure.line_chart(losses, "step", "loss"),
+        losses=line_chart(losses, "step", "loss"),
         footer=f"commit {first.commit}; {configs}",
     )
     write_whole(page, text)

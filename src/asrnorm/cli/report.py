@@ -173,10 +173,10 @@ def _keep(what: str, scale: str, runs: Path, seeds: int | None, *, renew: bool) 
 
 
 def _print(found: "Collected") -> None:
-    from asrnorm.reporting.entry import lay_out, show_measured, show_printed
     from asrnorm.reporting.folder import DASHED
+    from asrnorm.reporting.sheet import build_sheet
 
-    sheet = lay_out(found)
+    sheet = build_sheet(found)
     if not sheet.rows:
         return
     table = Table(box=None, pad_edge=False, title=escape(printable(found.study.title)), title_justify="left")
@@ -187,10 +187,9 @@ def _print(found: "Collected") -> None:
         )  # as Text: rich would take brackets in a string for markup
     for row in sheet.rows:
         words = []
-        for entry in sheet.of(row):
-            ours = show_measured(entry.measured, entry.own_decimals) if entry.measured else entry.state
-            ours = ours.replace("absent", "-")
-            words.append(f"{ours}\n({show_printed(entry.printed, entry.decimals)})" if entry.printed else ours)
+        for cell in sheet.in_row(row):
+            ours = cell.ours or ("-" if cell.state == "absent" else cell.state)
+            words.append(f"{ours}\n({cell.paper})" if cell.paper else ours)
         table.add_row(Text(printable(row.label)), *(Text(word) for word in words))
     _print_uncut(table)
     typer.echo("mean ± standard deviation (n - 1)" + ("; in brackets the paper's numbers" if found.printed else ""))
@@ -212,23 +211,23 @@ def _print_uncut(table: Table) -> None:
 
 
 def _describe(found: "Collected", files: list[Path]) -> dict[str, Any]:
-    from asrnorm.reporting.entry import lay_out
+    from asrnorm.reporting.sheet import build_sheet
 
-    sheet = lay_out(found)
+    sheet = build_sheet(found)
     cells = [
         {
-            "row": entry.row,
-            "column": entry.column,
-            "state": entry.state,
-            "ours": entry.measured.mean if entry.measured else None,
-            "deviation": entry.measured.deviation if entry.measured else None,
-            "n": entry.measured.n if entry.measured else 0,
-            "paper": entry.printed.value if entry.printed else None,
-            "difference": entry.difference,
-            "p": {test.against: test.pooled for test in entry.tests},
+            "row": row.label,
+            "column": cell.column,
+            "state": cell.state,
+            "ours": cell.measured.mean if cell.measured else None,
+            "deviation": cell.measured.deviation if cell.measured else None,
+            "n": cell.measured.n if cell.measured else 0,
+            "paper": cell.printed.value if cell.printed else None,
+            "difference": cell.gap,
+            "p": {test.result.against: test.result.pooled for test in cell.tests},
         }
         for row in sheet.rows
-        for entry in sheet.of(row)
+        for cell in sheet.in_row(row)
     ]
     return {
         "schema": 1,

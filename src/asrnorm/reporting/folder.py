@@ -1,18 +1,20 @@
-"""A folder of runs as a study of its own: what is in it, recipe by domain, without the paper's numbers."""
+"""A folder of runs as a study of its own: a row for each recipe and its settings, a column for each domain."""
 
 import glob
+import json
 import re
 import shlex
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Any
 
 from asrnorm.core.commit import shorten_commit
-from asrnorm.core.config import RunConfig, content_hash, load_config
+from asrnorm.core.config import RunConfig, content_hash, load_config, to_mapping
 from asrnorm.core.errors import AsrnormError, InputError
+from asrnorm.core.hashing import decisive
 from asrnorm.core.results import RunResult, read_result
-from asrnorm.reporting.row_label import label_rows
 from asrnorm.studies import DIVERGENCE_FILE, Cell, Measure, Row, RunSpec, Study
 from asrnorm.studies.collect import CellKey, Collected, Measured, RunRecord, warn_of_scales
 from asrnorm.studies.measure import describe_missing, find_missing, read_measure
@@ -23,20 +25,29 @@ AVERAGE, SOURCE = "unseen, average", "source"
 DASHED = "A dash: not among the domains that the runs of the row are scored on."
 _MOST_COLUMNS = 30  # domains beyond these are shown by their average and in the list of runs
 _MOST_NAMES = 5  # in a line on what is left out
+_MOST_FIELDS = 3  # in a label; one with more is harder to read than a hash
+_ABSENT = object()
+
+Fields = dict[str, Any]
 
 
 @dataclass(frozen=True)
-class _Found:
+class _Run:
     folder: Path
     config: RunConfig
     result: RunResult
 
+    @property
+    def row_key(self) -> str:
+        """The hash of all that runs of one row share: everything but the seed."""
+        return str(content_hash(replace(self.config, seed=0)))
+
 
 def collect_folder(folder: Path) -> Collected:
-    """Return the finished runs of a folder, or the one run that it is, as a table of recipe by domain.
+    """Return the finished runs in a folder, or of one run's folder, as a table of recipe by domain.
 
-    Runs that differ in nothing but the seed share a row. CIFAR-10-C is shown by level. Runs that are not done, have
-    diverged or lie deeper are left out, with a warning.
+    Runs that differ only in the seed share a row. CIFAR-10-C is shown by level. Runs that are not done, have diverged
+    or lie deeper are left out, with a warning.
 
     Raises:
         InputError: no such folder, or no finished run in it.
@@ -48,38 +59,37 @@ def collect_folder(folder: Path) -> Collected:
     for path in folders:
         try:
             result = replace(read_result(path / "result.json"), origin=read_origin(path / "env.json"))
-            found.append(_Found(path, load_config(path / "config.yaml"), result))
+            found.append(_Run(path, load_config(path / "config.yaml"), result))
         except AsrnormError as error:
             problems.append(str(error))
     if not found:
         reason = f" ({problems[0]})" if problems else ""
         advice = "; ".join(left_out) or "asrnorm train makes one"
         raise InputError(f"{folder}: no finished run is in it{reason}; {advice}")
-    found, twice = _drop_duplicates(found)
-    problems += twice
-    groups: dict[str, list[_Found]] = {}
-    for one in found:
-        groups.setdefault(content_hash(replace(one.config, seed=0)), []).append(one)
-    measures = _measures([one.result for one in found])
-    gone = {
-        column: frozenset[str]().union(*(find_missing(measure, one.result) for one in found))
+    runs, duplicates = _drop_duplicates(found)
+    groups: dict[str, list[_Run]] = {}
+    for run in runs:
+        groups.setdefault(run.row_key, []).append(run)
+    measures = _choose_measures(run.result for run in runs)
+    absent = {
+        column: frozenset[str]().union(*(find_missing(measure, run.result) for run in runs))
         for column, measure in measures.items()
     }
     labels = label_rows({key: members[0].config for key, members in groups.items()})
-    rows, cells, no_data = _fill({labels[key]: members for key, members in groups.items()}, measures, gone)
-    scales = list(dict.fromkeys(one.result.scale for one in found))
-    selections = dict.fromkeys(one.result.selection for one in found)
-    count = len(found)
-    has_dash = any(len(row.cells) < len(measures) for row in rows)
+    rows, cells, no_data = _fill({labels[key]: members for key, members in groups.items()}, measures, absent)
+    scales = list(dict.fromkeys(run.result.scale for run in runs))
+    selections = list(dict.fromkeys(run.result.selection for run in runs))
+    warnings = [*warn_of_scales(scales), *_warn(runs, groups, scales, selections, absent[AVERAGE])]
     study = Study(
         name="report",
         title=f"Runs in {folder.resolve().name}",
-        caption=f"{count} finished run{'s' * (count != 1)}; accuracy in %, selection {', '.join(selections)}.",
+        caption=f"{len(runs)} finished run{'s' * (len(runs) != 1)}; accuracy in %, selection {', '.join(selections)}.",
         columns=tuple(measures),
         rows=rows,
-        suite=found[0].config.suite.name,
+        suite=runs[0].config.suite.name,
         figures=("levels",) if "Level 1" in measures else (),
     )
+    has_dash = any(len(row.cells) < len(measures) for row in rows)
     return Collected(
         study=study,
         scale=", ".join(scales),
@@ -87,8 +97,8 @@ def collect_folder(folder: Path) -> Collected:
         printed={},
         tests=(),
         missing=(),
-        warnings=(*_warn(found, scales, gone[AVERAGE]), *left_out, *problems),
-        footnotes=(*describe_missing(study, gone), *([DASHED] if has_dash else [])),
+        warnings=(*warnings, *left_out, *problems, *duplicates),
+        footnotes=(*describe_missing(study, absent), *([DASHED] if has_dash else [])),
         runs=folder,
         no_data=no_data,
     )
@@ -103,58 +113,50 @@ def _find_runs(folder: Path) -> tuple[list[Path], list[str]]:
     )
     nested = Counter(path.parent.parent for path in folder.glob("*/*/result.json"))
     deeper = {path: count for path, count in nested.items() if path not in done | lost | begun}
-    return sorted(done), [*_tell_left_out(sorted(begun - lost - done), sorted(lost - done), deeper)]
+    return sorted(done), [*_describe_left_out(sorted(begun - lost - done), sorted(lost - done), deeper)]
 
 
-def _tell_left_out(begun: Sequence[Path], lost: Sequence[Path], deeper: Mapping[Path, int]) -> Iterator[str]:
+def _describe_left_out(begun: Sequence[Path], lost: Sequence[Path], deeper: Mapping[Path, int]) -> Iterator[str]:
     if begun:
         words, them = ("run is", "it") if len(begun) == 1 else ("runs are", "them")
-        names = ", ".join(_cut([path.resolve().name for path in begun]))
+        names = _list_some([path.resolve().name for path in begun])
         yield f"{len(begun)} {words} not done and left out: {names}; asrnorm train goes on with {them}"
     if lost:
         words = "run diverged and is" if len(lost) == 1 else "runs diverged and are"
-        names = ", ".join(_cut([path.resolve().name for path in lost]))
-        yield f"{len(lost)} {words} left out: {names}"
+        yield f"{len(lost)} {words} left out: {_list_some([path.resolve().name for path in lost])}"
     if deeper:
         count = sum(deeper.values())
         words, them = ("run lies", "it") if count == 1 else ("runs lie", "them")
-        places = [shlex.quote(str(path)) for path in sorted(deeper)]
-        several = "report these folders on their own"
-        advice = several if len(places) > _MOST_NAMES else f"asrnorm report {' '.join(places)} shows {them}"
-        yield f"{count} {words} deeper, in {', '.join(_cut(places))}: {advice}"
+        folders = [shlex.quote(str(path)) for path in sorted(deeper)]
+        command = f"asrnorm report {' '.join(folders)} shows {them}"
+        advice = "report these folders on their own" if len(folders) > _MOST_NAMES else command
+        yield f"{count} {words} deeper, in {_list_some(folders)}: {advice}"
 
 
-def _cut(names: list[str]) -> list[str]:
-    return names if len(names) <= _MOST_NAMES else [*names[:_MOST_NAMES], "..."]
+def _list_some(names: list[str]) -> str:
+    return ", ".join(names if len(names) <= _MOST_NAMES else [*names[:_MOST_NAMES], "..."])
 
 
-def _drop_duplicates(found: Sequence[_Found]) -> tuple[list[_Found], list[str]]:
+def _drop_duplicates(found: Sequence[_Run]) -> tuple[list[_Run], list[str]]:
     """Return one run of each config and seed, the first by name, and a line on every other."""
-    kept: dict[str, _Found] = {}
+    kept: dict[str, _Run] = {}
     lines = []
-    for one in found:
-        first = kept.setdefault(content_hash(one.config), one)
-        if first is not one:
-            numbers = "the same numbers" if has_same_numbers(first.result, one.result) else "other numbers"
-            names = f"{one.folder.name}: the config and seed of {first.folder.name}, with {numbers}"
-            lines.append(f"{names}; left out")
+    for run in found:
+        first = kept.setdefault(content_hash(run.config), run)
+        if first is not run:
+            numbers = "the same numbers" if has_same_numbers(first.result, run.result) else "other numbers"
+            lines.append(f"{run.folder.name}: the config and seed of {first.folder.name}, with {numbers}; left out")
     return list(kept.values()), lines
 
 
-def _specify(config: RunConfig) -> RunSpec:
-    options = {key: value for key, value in config.suite.args.items() if key in ("source", "target") and value}
-    overrides = {"config": content_hash(replace(config, seed=0)), "norm": config.norm.name}
-    return RunSpec(recipe=config.recipe, options=options, overrides=overrides)
-
-
-def _measures(results: Iterable[RunResult]) -> dict[str, Measure]:
+def _choose_measures(results: Iterable[RunResult]) -> dict[str, Measure]:
     names = list(dict.fromkeys(domain.name for result in results for domain in result.domains))
-    levels = sorted({name.partition("/")[2] for name in names})
     if names and all(re.fullmatch(r".+/[1-5]", name) for name in names):
+        levels = sorted({name.rpartition("/")[2] for name in names})
         columns = {f"Level {level}": Measure(quantity="accuracy", domains=(f"*/{level}",)) for level in levels}
     else:
         columns = {
-            # A folder of one's own may be called `a*`, which as a pattern is many.
+            # A folder of one's own may be called `a*`, which as a pattern matches many.
             f"{name} (domain)" if name in (SOURCE, AVERAGE) else name: Measure(
                 quantity="accuracy", domains=(glob.escape(name),)
             )
@@ -164,19 +166,19 @@ def _measures(results: Iterable[RunResult]) -> dict[str, Measure]:
 
 
 def _fill(
-    groups: Mapping[str, Sequence[_Found]], measures: Mapping[str, Measure], gone: Mapping[str, frozenset[str]]
+    groups: Mapping[str, Sequence[_Run]], measures: Mapping[str, Measure], absent: Mapping[str, frozenset[str]]
 ) -> tuple[tuple[Row, ...], dict[CellKey, Measured], frozenset[CellKey]]:
-    """Return the rows, what was measured, and where there were no images; a row has no cell for domains of others."""
+    """Return rows, measured cells, and cells without images; a row has no cell for the domains of other suites."""
     rows: list[Row] = []
     found: dict[CellKey, Measured] = {}
     no_data: set[CellKey] = set()
     for label, members in groups.items():
-        spec, cells = _specify(members[0].config), {}
+        spec, cells = _specify(members[0]), {}
         for column, measure in measures.items():
-            measured = _measure(measure, members, spec, gone[column])
+            measured = _measure(measure, members, spec, absent[column])
             if measured is not None:
                 found[label, column] = measured
-            elif any(find_missing(measure, one.result) for one in members):
+            elif any(find_missing(measure, run.result) for run in members):
                 no_data.add((label, column))
             else:
                 continue
@@ -185,13 +187,30 @@ def _fill(
     return tuple(rows), found, frozenset(no_data)
 
 
-def _measure(measure: Measure, members: Sequence[_Found], spec: RunSpec, without: frozenset[str]) -> Measured | None:
+def _specify(run: _Run) -> RunSpec:
+    options = {key: value for key, value in run.config.suite.args.items() if key in ("source", "target") and value}
+    overrides = {"config": run.row_key, "norm": run.config.norm.name}
+    return RunSpec(recipe=run.config.recipe, options=options, overrides=overrides)
+
+
+def _measure(measure: Measure, members: Sequence[_Run], spec: RunSpec, without: frozenset[str]) -> Measured | None:
     values, records = {}, []
-    for one in sorted(members, key=lambda member: member.result.seed):
-        value = read_measure(measure, one.result, without)
+    for run in sorted(members, key=lambda member: member.result.seed):
+        result = run.result
+        value = read_measure(measure, result, without)
         if value is not None:
-            values[one.result.seed] = value
-            records.append(_record(one, spec))
+            values[result.seed] = value
+            records.append(
+                RunRecord(
+                    spec=spec,
+                    seed=result.seed,
+                    scale=result.scale,
+                    config_hash=result.config_hash,
+                    commit=result.commit,
+                    result=result,
+                    folder=run.folder,
+                )
+            )
     if not values:
         return None
     summary = summarize(list(values.values()))
@@ -205,35 +224,98 @@ def _measure(measure: Measure, members: Sequence[_Found], spec: RunSpec, without
     )
 
 
-def _record(one: _Found, spec: RunSpec) -> RunRecord:
-    result = one.result
-    return RunRecord(
-        spec=spec,
-        seed=result.seed,
-        scale=result.scale,
-        config_hash=result.config_hash,
-        commit=result.commit,
-        result=result,
-        folder=one.folder,
-    )
-
-
-def _warn(found: Sequence[_Found], scales: Sequence[str], gone: frozenset[str]) -> list[str]:
-    commits = list(dict.fromkeys(commit for one in found for commit in one.result.commits))
-    warnings = list(warn_of_scales(scales))
-    if len({frozenset(domain.name for domain in one.result.domains) - gone for one in found}) > 1:
-        warnings.append("runs were scored on different domains, so their averages cannot be compared")
+def _warn(
+    runs: Sequence[_Run],
+    groups: Mapping[str, Sequence[_Run]],
+    scales: Sequence[str],
+    selections: Sequence[str],
+    absent: frozenset[str],
+) -> Iterator[str]:
+    if len({frozenset(domain.name for domain in run.result.domains) - absent for run in runs}) > 1:
+        yield "runs were scored on different domains, so their averages cannot be compared"
     if len(scales) > 1:
-        warnings.append(f"the table mixes runs of {len(scales)} scales: {', '.join(scales)}")
-    selections = list(dict.fromkeys(one.result.selection for one in found))
+        yield f"the table mixes runs of {len(scales)} scales: {', '.join(scales)}"
     if len(selections) > 1:
-        warnings.append(f"the table mixes runs selected by {len(selections)} rules: {', '.join(selections)}")
+        yield f"the table mixes runs selected by {len(selections)} rules: {', '.join(selections)}"
+    commits = list(dict.fromkeys(commit for run in runs for commit in run.result.commits))
     if len(commits) > 1:
-        names = ", ".join(map(shorten_commit, commits))
-        warnings.append(f"the table mixes runs of {len(commits)} commits: {names}")
-    seeds: dict[str, set[int]] = {}
-    for one in found:
-        seeds.setdefault(content_hash(replace(one.config, seed=0)), set()).add(one.result.seed)
-    if min(len(some) for some in seeds.values()) < FEWEST:
-        warnings.append(f"some rows have fewer than {FEWEST} seeds: an illustration, not a result")
-    return warnings
+        yield f"the table mixes runs of {len(commits)} commits: {', '.join(map(shorten_commit, commits))}"
+    if min(len({run.result.seed for run in members}) for members in groups.values()) < FEWEST:
+        yield f"some rows have fewer than {FEWEST} seeds: an illustration, not a result"
+
+
+def label_rows(configs: Mapping[str, RunConfig]) -> dict[str, str]:
+    """Return a label for each config, by its hash: recipe and source, scale where it varies, what tells rows apart.
+
+    Runs whose epochs are chosen on the targets are always called oracle.
+
+    Rows of one recipe and source name the fields in which they differ, as `--set` writes them; where those are many,
+    only the fields in which they differ from most; and where those are many too, their hash.
+    """
+    mixed = len({config.scale for config in configs.values()}) > 1
+    texts = {key: _describe(config, with_scale=mixed) for key, config in configs.items()}
+    clashes: dict[str, list[str]] = {}
+    for key, text in texts.items():
+        clashes.setdefault(text, []).append(key)
+    labels = dict(texts)
+    for text, keys in clashes.items():
+        if len(keys) > 1:
+            rows = [_flatten(configs[key]) for key in keys]
+            settings = _find_differences(rows)
+            if any(len(words) > _MOST_FIELDS for words in settings):
+                settings = _find_differences(rows, from_most=True)
+            for key, words in zip(keys, settings, strict=True):
+                named = len(words) <= _MOST_FIELDS and settings.count(words) == 1
+                labels[key] = ", ".join([text, *words]) if named else f"{text} [{key}]"
+    return labels
+
+
+def _describe(config: RunConfig, *, with_scale: bool) -> str:
+    source = config.suite.args.get("source")
+    names = source if isinstance(source, str) else ", ".join(map(str, source or ()))
+    words = [config.recipe, f"from {names}" if names else "", f"({config.scale})" if with_scale else ""]
+    words += ["(oracle)"] if config.selection == "oracle" else []  # never to be taken for an honest row
+    return " ".join(word for word in words if word)
+
+
+def _flatten(config: RunConfig) -> Fields:
+    """Return what changes numbers by the names that `--set` takes: `method`, `method.interval`, `optim.lr`."""
+    fields: Fields = {}
+    for name, value in decisive(to_mapping(replace(config, seed=0))).items():
+        if not isinstance(value, dict):
+            fields[name] = value
+        elif set(value) == {"name", "args"}:
+            fields[name] = value["name"]
+            fields |= {f"{name}.{option}": part for option, part in value["args"].items()}
+        else:
+            fields |= {f"{name}.{part}": one for part, one in value.items()}
+    return fields
+
+
+def _find_differences(rows: Sequence[Fields], *, from_most: bool = False) -> list[list[str]]:
+    """Return for each row the settings in which it differs from another; options of a choice among equal choices.
+
+    Args:
+        rows: the settings of each.
+        from_most: leave out a value that more rows have than any other.
+    """
+    names = list(dict.fromkeys(name for row in rows for name in row))
+    differences = []
+    for row in rows:
+        words = []
+        for name in names:
+            choice = name.partition(".")[0]
+            peers = [other for other in rows if other.get(choice) == row.get(choice)] if choice != name else rows
+            value = _write(row.get(name, _ABSENT))
+            (commonest, most), *others = Counter(_write(other.get(name, _ABSENT)) for other in peers).most_common(2)
+            is_usual = from_most and value == commonest and others and others[0][1] < most
+            if others and not is_usual:
+                words.append(f"{name}={value}")
+        differences.append(words)
+    return differences
+
+
+def _write(value: Any) -> str:
+    if value is _ABSENT:
+        return "default"
+    return value if isinstance(value, str) else json.dumps(value)

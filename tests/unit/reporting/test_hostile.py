@@ -4,15 +4,17 @@ import csv
 import io
 import json
 import re
+from dataclasses import replace
 from html.parser import HTMLParser
 
 import pytest
 
 from asrnorm.cli.main import main
 from asrnorm.core.errors import InputError
-from asrnorm.core.results import read_result
+from asrnorm.core.results import read_result, write_result
 from asrnorm.reporting.folder import collect_folder
-from asrnorm.reporting.study import write_report
+from asrnorm.reporting.sheet import build_sheet
+from asrnorm.reporting.study import render_study, write_report
 from asrnorm.studies import collect
 from helpers.hostile_run import SCRIPT, make_hostile_runs
 from helpers.made_up_run import make_up_runs
@@ -50,6 +52,28 @@ def test_html_has_no_tag_attribute_or_link_of_a_run(texts):
     assert not [name for name in attributes if name.startswith("on")]
     links = [attributes["href"] for _, attributes in tags if "href" in attributes]
     assert all(link.startswith(("#", "data:,")) for link in links)
+
+
+def test_a_record_made_by_hand_cannot_add_a_tag_either(small):
+    def attack(record):
+        return replace(record, config_hash=SCRIPT, commit=SCRIPT)
+
+    cells = {key: replace(cell, records=tuple(map(attack, cell.records))) for key, cell in small.cells.items()}
+    tags = Tags(render_study(build_sheet(replace(small, cells=cells)), {}, {SCRIPT: SCRIPT}, [SCRIPT])).found
+    assert [tag for tag, _ in tags].count("script") == 1
+    assert not [tag for tag, _ in tags if tag == "img"]
+
+
+def test_a_figure_draws_labels_as_they_are(tmp_path):
+    runs = make_hostile_runs(tmp_path / "runs")
+    for folder in runs.iterdir():
+        result = read_result(folder / "result.json")
+        domains = [replace(domain, name=f"{SCRIPT}/{i}") for i, domain in enumerate(result.domains, start=1)]
+        write_result(folder / "result.json", replace(result, domains=tuple(domains)))
+    files = write_report(collect_folder(runs), tmp_path / "out")
+    drawn = next(path for path in files if path.suffix == ".svg").read_text()
+    assert "OWNED" not in re.sub("<!--.*?-->", "", drawn, flags=re.DOTALL)
+    assert [tag for tag, _ in Tags(files[-1].read_text()).found].count("script") == 1
 
 
 def test_only_the_script_of_the_page_itself_may_run(texts):

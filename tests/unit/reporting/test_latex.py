@@ -6,11 +6,21 @@ from pathlib import Path
 
 import pytest
 
-from asrnorm.reporting.latex import _join, escape, to_latex, to_latex_table
+from asrnorm.reporting import latex
+from asrnorm.reporting.latex import _join, escape
+from asrnorm.reporting.sheet import build_sheet
 from asrnorm.studies import collect, get_study, list_studies
 from helpers.made_up_run import make_up_runs
 
 TEX = shutil.which("pdflatex") or shutil.which("tectonic")
+
+
+def to_latex(collected):
+    return latex.to_latex(build_sheet(collected))
+
+
+def to_latex_table(collected):
+    return latex.to_latex_table(build_sheet(collected))
 
 
 def check_structure(text):

@@ -9,28 +9,46 @@ from jinja2 import UndefinedError
 
 from asrnorm.reporting import page
 from asrnorm.reporting.page import render_page
+from asrnorm.reporting.text import DASH
+from helpers.html_table import read_tables
+
+MACROS = '{% from "macros.html" import percent_table, picture %}'
 
 
-def test_a_page_is_whole_self_contained_and_escaped(tmp_path):
-    parts = [page.heading("a < b"), page.paragraph("x & y"), page.picture(b"png", 'a "picture"')]
-    page.write_page(tmp_path / "deep" / "page.html", "T & T", parts, "made <here>")
-    text = (tmp_path / "deep" / "page.html").read_text()
-    assert "<h2>a &lt; b</h2>" in text
-    assert "<title>T &amp; T</title>" in text
-    assert "made &lt;here&gt;" in text
+def render_source(source, **values):
+    return page._environment().from_string(MACROS + source).render(values)
+
+
+def test_a_page_asks_for_nothing():
+    text = render_page("base.html", title="T & T", footer="made <here>")
+    assert text.startswith("<!doctype html>")
+    assert "default-src 'none'" in text
     assert all(target.startswith("data:") for target in re.findall(r'(?:src|href)="([^"]*)', text))
     assert "<script" not in text
-    assert [file.name for file in (tmp_path / "deep").iterdir()] == ["page.html"]
+
+
+def test_a_picture_is_inside_the_page_with_its_description():
+    text = render_source('{{ picture(png, "a \\"b\\"") }}', png=b"png")
+    assert '<img src="data:image/png;base64,cG5n" alt="a &#34;b&#34;">' in text
+
+
+def percents(columns, rows, mark_best=True):
+    text = render_source(
+        "{{ percent_table(columns, rows, mark_best) }}", columns=columns, rows=rows, mark_best=mark_best
+    )
+    (table,) = read_tables(text)
+    return [[(cell.text, cell.attributes.get("class")) for cell in line[1:]] for line in table.lines[1:]]
 
 
 def test_the_best_of_each_column_is_marked_and_the_absent_is_a_dash():
-    table = page.percent_table(["a", "b"], [("x", [0.5, None]), ("y", [0.25, 0.125])])
-    assert '<td class="best">50.0</td><td>&ndash;</td>' in table
-    assert '<td>25.0</td><td class="best">12.5</td>' in table
+    rows = [("x", [0.5, None]), ("y", [0.25, 0.125])]
+    assert percents(["a", "b"], rows) == [[("50.0", "best"), (DASH, None)], [("25.0", None), ("12.5", "best")]]
+    assert percents(["a", "b"], rows, mark_best=False)[0][0] == ("50.0", None)
 
 
-def test_a_single_row_has_no_best():
-    assert "best" not in page.percent_table(["a"], [("x", [0.5])])
+def test_a_single_row_and_a_column_without_numbers_have_no_best():
+    assert percents(["a"], [("x", [0.5])]) == [[("50.0", None)]]
+    assert percents(["a"], [("x", [None]), ("y", [None])]) == [[(DASH, None)], [(DASH, None)]]
 
 
 def test_every_value_of_a_template_is_escaped():

@@ -1,11 +1,8 @@
-"""The paper's figures, one file per kind; a study names the ones it has."""
+"""The paper's figures, by the names that studies give them."""
 
 from asrnorm.reporting.figures import complexity as complexity
 from asrnorm.reporting.figures import corruptions as corruptions
-from asrnorm.reporting.figures import lambdas as lambdas
-from asrnorm.reporting.figures import levels as levels
-from asrnorm.reporting.figures import residual as residual
-from asrnorm.reporting.figures import samples as samples
-from asrnorm.reporting.figures import tsne as tsne
+from asrnorm.reporting.figures import curves as curves
+from asrnorm.reporting.figures import domains as domains
 from asrnorm.reporting.figures.base import FIGURES as FIGURES
 from asrnorm.reporting.figures.base import NothingToDrawError as NothingToDrawError

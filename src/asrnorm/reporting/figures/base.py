@@ -1,29 +1,62 @@
-"""The registry of figures, and what they share: a look for each row, the paper's numbers apart from ours."""
+"""The registry of figures and what they share: one look for print and screen, safe for color-blind readers."""
 
-from collections.abc import Callable, Iterator
+import io
+import re
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from importlib import import_module
 from pathlib import Path
 from typing import Any
 
 from asrnorm.core.config import content_hash, run_name
-from asrnorm.core.errors import AsrnormError
+from asrnorm.core.errors import AsrnormError, MissingDependencyError, printable
+from asrnorm.core.files import write_whole
 from asrnorm.core.registry import Registry
-from asrnorm.reporting.figure import MARKERS, PALETTE
 from asrnorm.studies import Row
 from asrnorm.studies.collect import Collected, RunRecord
 
-# From what was collected and the folder of the report, which only `samples` looks into, to a matplotlib figure.
+# A figure takes a collected study and the folder of its report, and returns a matplotlib figure.
 FIGURES: Registry[Callable[[Collected, Path], Any]] = Registry("figure")
-# The paper's numbers everywhere: hollow markers on a dashed line.
+# The paper's numbers, in every figure: hollow markers on a dashed line.
 PAPER_LINE: dict[str, Any] = {"linestyle": (0, (3, 2)), "linewidth": 1.0, "markerfacecolor": "none", "alpha": 0.9}
+# Okabe and Ito's palette, without the yellow that is lost on paper; markers and dashes tell lines apart without color.
+PALETTE = ("#0072B2", "#E69F00", "#009E73", "#D55E00", "#CC79A7", "#56B4E9", "#8C8C8C")
+MARKERS = ("o", "s", "^", "D", "v", "P", "X")
+DASHES: tuple[Any, ...] = ("-", (0, (6, 2)), (0, (4, 1, 1, 1)), (0, (8, 2, 2, 2)), (0, (2, 1)))
+INK = "#1b1b1c"  # color of axes and letters that nothing else has, so that a page can replace it by its own
+_BLUE = PALETTE[0].lower()  # too dark on a dark page, which has a lighter one
+# Colors that are legible on white and on black, for those that are not.
+ANY_BACKGROUND = {INK: "#808080", "#6b6b6b": "#808080", _BLUE: "#2c88c8"}
+FORMATS = ("svg", "pdf", "png")
+_LONGEST_LABEL = 60
+_STYLE = {
+    "font.size": 10,
+    "axes.spines.top": False,
+    "axes.spines.right": False,
+    "axes.edgecolor": INK,
+    "axes.labelcolor": INK,
+    "axes.titlecolor": INK,
+    "axes.titlesize": 10,
+    "text.color": INK,
+    "xtick.color": INK,
+    "ytick.color": INK,
+    "legend.frameon": False,
+    "grid.color": "#8C8C8C",
+    "grid.alpha": 0.3,
+    "grid.linewidth": 0.6,
+    "svg.fonttype": "path",
+    "svg.hashsalt": "asrnorm",  # the same figure is the same text
+    "pdf.fonttype": 42,  # letters stay letters, as journals ask
+    "figure.constrained_layout.use": True,
+}
 
 
 class NothingToDrawError(AsrnormError):
-    """A figure whose numbers are not there yet; the line says which."""
+    """A figure lacks the numbers to draw; the message says which."""
 
 
 def look(index: int) -> tuple[str, str]:
-    """Return color and marker of a row, a pair that does not come again before the fiftieth.
+    """Return color and marker of a row; the first 49 rows have different pairs.
 
     Example:
         >>> look(0), look(7)
@@ -44,7 +77,7 @@ def records_of(collected: Collected, row: Row) -> Iterator[RunRecord]:
 
 
 def diverged_folders(collected: Collected, row: Row) -> Iterator[Path]:
-    """Yield the folders of the runs of a row that broke, or of what is kept of them."""
+    """Yield the folders of the diverged runs of a row, or of what is kept of them."""
     for column, cell in row.cells.items():
         for seed in collected.diverged.get((row.label, column), ()):
             for spec in cell.runs:
@@ -53,6 +86,18 @@ def diverged_folders(collected: Collected, row: Row) -> Iterator[Path]:
                 kept = collected.details.get(content_hash(config))
                 if folder := here if here and here.is_dir() else kept:
                     yield folder
+
+
+def literal(text: str) -> str:
+    r"""Return a label for matplotlib that is drawn as it is, without formulas, and shortened to fit a legend.
+
+    Example:
+        >>> literal("a$b$")
+        'a\\$b\\$'
+    """
+    text = printable(text)
+    short = text if len(text) <= _LONGEST_LABEL else f"{text[: _LONGEST_LABEL - 1]}\N{HORIZONTAL ELLIPSIS}"
+    return short.replace("$", r"\$")
 
 
 def legend_beside(figure: Any, handles: list[Any], marker_scale: float = 1.0) -> None:
@@ -71,3 +116,125 @@ def origin_handles(ours: bool = True, paper: bool = True) -> list[Any]:
     if paper:
         handles.append(line([], [], color=gray, marker="o", markersize=5, label="paper", **PAPER_LINE))
     return handles
+
+
+@contextmanager
+def canvas(width: float, height: float, **grid: Any) -> Iterator[tuple[Any, Any]]:
+    """Yield a figure and its axes in the style of all figures; draw and save inside the block.
+
+    Args:
+        width: in inches.
+        height: in inches.
+        **grid: as `matplotlib.figure.Figure.subplots` takes it: `nrows`, `ncols`, `sharey`.
+    """
+    matplotlib = _matplotlib()
+    with matplotlib.rc_context(_STYLE):
+        figure = import_module("matplotlib.figure").Figure(figsize=(width, height))
+        yield figure, figure.subplots(**grid)
+
+
+def to_svg(figure: Any, dpi: float = 100) -> str:
+    """Return a matplotlib figure as an SVG element with a transparent background.
+
+    Args:
+        figure: of matplotlib.
+        dpi: of the parts that are rasterized.
+    """
+    buffer = io.StringIO()
+    with _matplotlib().rc_context(_STYLE):
+        figure.savefig(buffer, format="svg", dpi=dpi, transparent=True, metadata={"Date": None})
+    text = buffer.getvalue()
+    return text[text.index("<svg") :].rstrip()
+
+
+def for_page(svg: str, prefix: str) -> str:
+    """Return an SVG to put into a page: letters in the page's color, ids prefixed so that figures do not clash.
+
+    Example:
+        >>> for_page('<path id="a" style="fill: #1b1b1c"/><use href="#a"/>', "f1")
+        '<path id="f1-a" style="fill: currentColor"/><use href="#f1-a"/>'
+    """
+    svg = svg.replace(INK, "currentColor").replace(_BLUE, f"var(--blue, {_BLUE})")
+    svg = re.sub(r'\bid="', f'id="{prefix}-', svg)
+    return re.sub(r'(href="#|url\(#)', rf"\g<1>{prefix}-", svg)
+
+
+def for_image(svg: str) -> str:
+    """Return an SVG for a file shown by `<img>`, which cannot use the page's colors: legible on white and black.
+
+    Coordinates are rounded to a hundredth of a point.
+
+    Example:
+        >>> for_image('<path d="M 1.23456 7" style="stroke: #1b1b1c"/>')
+        '<path d="M 1.23 7" style="stroke: #808080"/>'
+    """
+    for color, other in ANY_BACKGROUND.items():
+        svg = svg.replace(color, other)
+    coordinates = re.compile(r'(?<= )(?:d|x|y)="[^"]*"')
+    return coordinates.sub(lambda match: re.sub(r"(\.\d\d)\d+", r"\1", match.group()), svg)
+
+
+def save(figure: Any, folder: Path, name: str) -> list[Path]:
+    """Write a figure as SVG, PDF and PNG and return the files; the same figure gives the same bytes."""
+    folder.mkdir(parents=True, exist_ok=True)
+    paths = []
+    for form in FORMATS:
+        buffer = io.BytesIO()
+        # By default PDF and PNG carry a date or the version of matplotlib.
+        metadata = {"svg": {"Date": None}, "pdf": {"CreationDate": None, "Producer": None}, "png": {"Software": None}}
+        with _matplotlib().rc_context(_STYLE):
+            figure.savefig(buffer, format=form, dpi=200, facecolor="white", metadata=metadata[form])
+        paths.append(folder / f"{name}.{form}")
+        write_whole(paths[-1], buffer.getvalue())
+    return paths
+
+
+def _matplotlib() -> Any:
+    try:
+        matplotlib = import_module("matplotlib")
+    except ImportError:
+        raise MissingDependencyError("figures need matplotlib: pip install 'asrnorm[data]'") from None
+    matplotlib.use("Agg")
+    return matplotlib
+
+
+def bar_chart(groups: Sequence[str], series: Mapping[str, Sequence[float]], label: str) -> str:
+    """Return an SVG of bars in groups, with the values above them.
+
+    Args:
+        groups: names along the axis.
+        series: name to a fraction for each group.
+        label: of the vertical axis, in percent.
+
+    Example:
+        >>> bar_chart(["a"], {"x": [0.5]}, "accuracy").lstrip().startswith("<svg")
+        True
+    """
+    with canvas(max(6.0, 1.1 * len(groups) * len(series) ** 0.5 + 2), 3.4) as (figure, axes):
+        width = 0.8 / len(series)
+        for index, (name, values) in enumerate(series.items()):
+            positions = [group + (index - (len(series) - 1) / 2) * width for group in range(len(groups))]
+            percent = [100 * value for value in values]
+            bars = axes.bar(positions, percent, width * 0.94, color=PALETTE[index % len(PALETTE)], label=name)
+            axes.bar_label(bars, fmt="%.0f", fontsize=8, padding=1)
+        axes.set_xticks(range(len(groups)), groups)
+        axes.set_ylim(0, 108)
+        axes.set_ylabel(f"{label} (%)")
+        axes.legend(ncols=len(series), loc="lower center", bbox_to_anchor=(0.5, 1.0))
+        return for_page(to_svg(figure), "bars")
+
+
+def line_chart(lines: Mapping[str, Sequence[tuple[float, float]]], x_label: str, y_label: str) -> str:
+    """Return an SVG of one curve per name.
+
+    Example:
+        >>> line_chart({"run": [(0, 1.0), (1, 0.5)]}, "step", "loss").lstrip().startswith("<svg")
+        True
+    """
+    with canvas(6.4, 3.0) as (figure, axes):
+        for index, (name, points) in enumerate(lines.items()):
+            axes.plot(*zip(*points, strict=True), color=PALETTE[index % len(PALETTE)], label=name, linewidth=1.6)
+        axes.set_xlabel(x_label)
+        axes.set_ylabel(y_label)
+        axes.legend()
+        return for_page(to_svg(figure), "lines")

@@ -1,15 +1,83 @@
-"""Accuracy by type of corruption, in the four groups of Hendrycks and Dietterich: a dot plot."""
+"""Accuracy under corruptions: by level, and by type in the four groups of Hendrycks and Dietterich."""
 
+import re
 from collections.abc import Iterable
 from pathlib import Path
 from statistics import mean
 from typing import Any
 
 from asrnorm.core.results import RunResult
-from asrnorm.reporting.figure import canvas
-from asrnorm.reporting.figures.base import FIGURES, NothingToDrawError, legend_beside, look, records_of
-from asrnorm.studies import Study
+from asrnorm.reporting.figures.base import (
+    FIGURES,
+    PAPER_LINE,
+    NothingToDrawError,
+    canvas,
+    legend_beside,
+    literal,
+    look,
+    origin_handles,
+    records_of,
+)
+from asrnorm.studies import Cell, Row, Study
 from asrnorm.studies.collect import Collected
+
+_AXIS = {"accuracy": "accuracy (%)", "brier": "Brier score", "ece": "expected calibration error", "nll": "NLL"}
+
+
+@FIGURES.register("levels")
+def levels(collected: Collected, _out: Path) -> Any:
+    """By level of corruption: ours with a band of one deviation, the paper's dashed and hollow."""
+    columns = {column: level for row in collected.study.rows for column, level in _levels(row).items()}
+    if not columns:
+        raise NothingToDrawError("no column of this study is a level of corruption")
+    rows = [row for row in collected.study.rows if _ours(collected, row, columns) or _paper(row, columns)]
+    if not rows:
+        raise NothingToDrawError("no run is finished, and the paper prints no number")
+    with canvas(8.6, max(4.0, 0.25 * len(rows) + 1.2)) as (figure, axes):
+        handles, with_ours, with_paper = [], False, False
+        for index, row in enumerate(rows):
+            color, marker = look(index)
+            ours = _ours(collected, row, columns)
+            label = literal(row.label)
+            paper = _paper(row, columns)
+            if paper:
+                (line,) = axes.plot(
+                    *zip(*paper, strict=True), color=color, marker=marker, markersize=7, label=label, **PAPER_LINE
+                )
+                with_paper = True
+            if ours:
+                x, middle, spread = zip(*ours, strict=True)
+                low, high = ([m + sign * s for m, s in zip(middle, spread, strict=True)] for sign in (-1, 1))
+                axes.fill_between(x, low, high, color=color, alpha=0.18, linewidth=0)
+                (line,) = axes.plot(x, middle, color=color, marker=marker, markersize=5, linewidth=1.7, label=label)
+                with_ours = True
+            handles.append(line)
+        quantity = next(cell.measure.quantity for row in rows for cell in row.cells.values())
+        axes.set_xticks(sorted(set(columns.values())))
+        axes.set_xlabel("level of corruption")
+        axes.set_ylabel(_AXIS.get(quantity, quantity))
+        axes.grid(axis="y")
+        legend_beside(figure, [*handles, *origin_handles(with_ours and with_paper, with_paper)])
+        return figure
+
+
+def _levels(row: Row) -> dict[str, int]:
+    return {column: level for column, cell in row.cells.items() if (level := _level(cell)) is not None}
+
+
+def _level(cell: Cell) -> int | None:
+    found = [re.fullmatch(r"\*/(\d)", pattern) for pattern in cell.measure.domains]
+    return int(found[0].group(1)) if len(found) == 1 and found[0] else None
+
+
+def _paper(row: Row, columns: dict[str, int]) -> list[tuple[int, float]]:
+    cells = [(level, row.cells.get(column)) for column, level in columns.items()]
+    return [(level, cell.printed.value) for level, cell in cells if cell is not None and cell.printed is not None]
+
+
+def _ours(collected: Collected, row: Row, columns: dict[str, int]) -> list[tuple[int, float, float]]:
+    found = [(level, collected.cells.get((row.label, column))) for column, level in columns.items()]
+    return [(level, measured.mean, measured.deviation or 0.0) for level, measured in found if measured is not None]
 
 
 @FIGURES.register("corruptions")
@@ -26,23 +94,23 @@ def corruptions(collected: Collected, _out: Path) -> Any:
         for index, (label, values) in enumerate(scores.items()):
             color, marker = look(index)
             shift = (index - (len(scores) - 1) / 2) * 0.5 / len(scores)
-            places, dots = [], []
-            for place, (group, name) in enumerate(lines):
+            heights, dots = [], []
+            for height, (group, name) in enumerate(lines):
                 names = groups[group] if name is None else (name,)
                 found = [values[one] for one in names if one in values]
                 if found:
-                    places.append(place + shift)
+                    heights.append(height + shift)
                     dots.append(100 * mean(found))
             handles.append(
-                axes.plot(dots, places, color=color, marker=marker, markersize=5.5, linestyle="", label=label)[0]
+                axes.plot(dots, heights, color=color, marker=marker, markersize=5.5, linestyle="", label=label)[0]
             )
         axes.set_yticks(range(len(lines)), [name.replace("_", " ") if name else group for group, name in lines])
         for tick, (_, name) in zip(axes.get_yticklabels(), lines, strict=True):
             tick.set_fontweight("normal" if name else "bold")
-        for place, (_, name) in enumerate(lines):
+        for height, (_, name) in enumerate(lines):
             if name is None:
-                axes.axhspan(place - 0.5, place + 0.5, color="#8C8C8C", alpha=0.16, linewidth=0)
-            axes.axhline(place + 0.5, color="#8C8C8C", linewidth=0.5, alpha=0.3)
+                axes.axhspan(height - 0.5, height + 0.5, color="#8C8C8C", alpha=0.16, linewidth=0)
+            axes.axhline(height + 0.5, color="#8C8C8C", linewidth=0.5, alpha=0.3)
         axes.set_ylim(len(lines) - 0.5, -0.5)
         axes.set_xlabel("accuracy (%), mean over levels and seeds; shaded lines are the means of the groups")
         axes.grid(axis="x")

@@ -1,12 +1,66 @@
+import re
+import sys
 from dataclasses import replace
 
 import pytest
 
-from asrnorm.reporting.figures import FIGURES, NothingToDrawError
-from asrnorm.reporting.figures.base import look
+from asrnorm.core.errors import MissingDependencyError
+from asrnorm.reporting.figures import FIGURES, NothingToDrawError, base
 from asrnorm.studies import collect, get_study, list_studies
 
 pytest.importorskip("matplotlib", reason="matplotlib is not installed: pip install 'asrnorm[data]'")
+
+
+def test_figures_are_svg_and_the_same_every_time():
+    bars = [base.bar_chart(["a", "b"], {"x": [0.5, 0.6], "y": [0.1, 0.2]}, "accuracy") for _ in range(2)]
+    assert bars[0] == bars[1]
+    assert bars[0].startswith("<svg")
+    assert all(color.lower() in bars[0].lower() for color in base.PALETTE[:2])
+    lines = base.line_chart({"run": [(0, 1.0), (1, 0.5)]}, "step", "loss")
+    assert lines.startswith("<svg")
+
+
+def test_without_matplotlib_the_line_says_what_to_install(monkeypatch):
+    monkeypatch.setitem(sys.modules, "matplotlib", None)
+    with pytest.raises(MissingDependencyError, match=r"pip install 'asrnorm\[data\]'"):
+        base.bar_chart(["a"], {"x": [0.5]}, "accuracy")
+
+
+def test_a_figure_is_saved_in_three_forms_the_same_every_time(tmp_path):
+    files = []
+    for folder in ("a", "b"):
+        with base.canvas(3, 2) as (drawing, axes):
+            axes.plot([0, 1], [0, 1], color=base.PALETTE[0])
+            files.append(base.save(drawing, tmp_path / folder, "line"))
+    assert [path.suffix for path in files[0]] == [".svg", ".pdf", ".png"]
+    for first, second in zip(*files, strict=True):
+        assert first.read_bytes() == second.read_bytes()
+    assert files[0][1].read_bytes().startswith(b"%PDF")
+    assert files[0][2].read_bytes().startswith(b"\x89PNG")
+
+
+def test_on_a_page_letters_take_the_pages_color_and_names_do_not_clash():
+    with base.canvas(3, 2) as (drawing, axes):
+        axes.plot([0, 1], [0, 1])
+        svg = base.to_svg(drawing)
+    assert base.INK in svg
+    shown = base.for_page(svg, "f1")
+    assert base.INK not in shown
+    assert "currentColor" in shown
+    assert all(name.startswith("f1-") for name in re.findall(r'\bid="([^"]+)', shown))
+
+
+def test_the_palette_is_told_apart_in_gray_by_markers():
+    assert len(base.MARKERS) == len(base.PALETTE) == len(set(base.MARKERS))
+
+
+def test_in_an_image_letters_read_on_white_and_on_black():
+    with base.canvas(3, 2) as (drawing, axes):
+        axes.plot([0, 1, 3], [0, 1.23456, 2], color=base.PALETTE[0])
+        svg = base.for_image(base.to_svg(drawing))
+    assert not any(color in svg for color in base.ANY_BACKGROUND)
+    assert not re.search(r' d="[^"]*\.\d{3}', svg)
+    assert re.search(r"scale\(0\.\d{3}", svg)  # of letters, left as it was
 
 
 def test_every_figure_that_a_study_names_is_there():
@@ -15,7 +69,7 @@ def test_every_figure_that_a_study_names_is_there():
 
 
 def test_fifty_rows_look_different():
-    assert len({look(index) for index in range(49)}) == 49
+    assert len({base.look(index) for index in range(49)}) == 49
 
 
 def test_figures_without_runs_say_so(tmp_path):

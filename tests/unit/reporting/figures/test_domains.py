@@ -1,8 +1,10 @@
 import numpy as np
 import pytest
+from PIL import Image
 
 from asrnorm.reporting.figures import FIGURES, NothingToDrawError
-from asrnorm.reporting.figures.tsne import embed
+from asrnorm.reporting.figures.domains import embed
+from asrnorm.studies import collect, get_study
 from asrnorm.studies.plan import iterate_specs
 from helpers.figure_case import found, legend_texts
 from helpers.made_up_run import make_up_statistics
@@ -29,3 +31,12 @@ def test_tsne_is_the_same_every_time():
 def test_tsne_without_its_analysis_says_what_makes_it(tmp_path):
     with pytest.raises(NothingToDrawError, match="asrnorm reproduce fig-tsne"):
         FIGURES["tsne"](found("fig-tsne", tmp_path, seeds=(0,)), tmp_path)
+
+
+def test_samples_are_shown_pixel_for_pixel(tmp_path):
+    collected = collect(get_study("fig-samples"), runs=tmp_path, scale="smoke")
+    with pytest.raises(NothingToDrawError, match=r"samples\.png is not there"):
+        FIGURES["samples"](collected, tmp_path)
+    Image.new("RGB", (60, 40), "red").save(tmp_path / "samples.png")
+    figure = FIGURES["samples"](collected, tmp_path)
+    assert tuple(figure.get_size_inches() * 200) == (60, 40)

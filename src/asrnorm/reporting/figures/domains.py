@@ -1,4 +1,4 @@
-"""t-SNE of the learned statistics: do domains part, and where in the network?"""
+"""What tells domains apart: their images, and t-SNE of the statistics that ASR-Norm learns on them."""
 
 from importlib import import_module
 from pathlib import Path
@@ -7,11 +7,11 @@ from typing import Any
 import numpy as np
 
 from asrnorm.core.errors import MissingDependencyError
-from asrnorm.reporting.figure import canvas
-from asrnorm.reporting.figures.base import FIGURES, NothingToDrawError, legend_beside, look, records_of
+from asrnorm.reporting.figures.base import FIGURES, NothingToDrawError, canvas, legend_beside, look, records_of
 from asrnorm.studies import ANALYSIS_FILES
 from asrnorm.studies.collect import Collected, RunRecord
 
+_SAMPLES_DPI = 200
 MOST = 1000  # samples drawn; more take minutes and say no more
 _PANELS = {
     "mu_first": r"$\mu_\mathrm{stan}$, first layer",
@@ -19,6 +19,22 @@ _PANELS = {
     "mu_last": r"$\mu_\mathrm{stan}$, last layer",
     "sigma_last": r"$\sigma_\mathrm{stan}$, last layer",
 }
+
+
+@FIGURES.register("samples")
+def samples(collected: Collected, out: Path) -> Any:
+    """Images of every domain, from `samples.png` in the folder of the report, pixel for pixel."""
+    path = out / "samples.png"
+    if not path.is_file():
+        raise NothingToDrawError(f"{path} is not there: asrnorm reproduce {collected.study.name} makes it")
+    image = import_module("matplotlib.image").imread(path)
+    height, width = image.shape[:2]
+    with canvas(width / _SAMPLES_DPI, height / _SAMPLES_DPI) as (figure, axes):
+        figure.set_layout_engine("none")
+        axes.set_position((0, 0, 1, 1))
+        axes.imshow(image, interpolation="none")
+        axes.set_axis_off()
+        return figure
 
 
 @FIGURES.register("tsne")

@@ -1,15 +1,25 @@
-"""The lambdas of ASR-Norm over training, beside what weight decay alone would make of them."""
+"""Curves over training: the lambdas of ASR-Norm beside weight decay alone, and losses that end in NaN."""
 
+import math
 import textwrap
 from collections.abc import Sequence
+from importlib import import_module
+from itertools import takewhile
 from pathlib import Path
 from statistics import mean
 from typing import Any
 
-from asrnorm.reporting.figure import DASHES, INK, canvas
-from asrnorm.reporting.figures.base import FIGURES, NothingToDrawError, look, records_of
-from asrnorm.reporting.log import Points, lambda_curves, thin
-from asrnorm.reporting.run_section import identify
+from asrnorm.reporting.figures.base import (
+    DASHES,
+    FIGURES,
+    INK,
+    NothingToDrawError,
+    canvas,
+    diverged_folders,
+    look,
+    records_of,
+)
+from asrnorm.reporting.runs import Points, curve, identify, lambda_curves, subsample
 from asrnorm.studies import Row
 from asrnorm.studies.collect import Collected, RunRecord
 from asrnorm.studies.decay import START, decay_curve
@@ -39,7 +49,7 @@ def lambdas(collected: Collected, _out: Path) -> Any:
         handles: dict[str, Any] = {}
         for line, (label, runs) in zip(panels, chosen.items(), strict=True):
             for axes, name in zip(line, names, strict=True):
-                handles |= _draw(axes, curves[label].get(name, {}), _decay(runs[0][0], name))
+                handles |= _draw_lambdas(axes, curves[label].get(name, {}), _decay(runs[0][0], name))
                 axes.grid(axis="y")
             line[0].set_ylabel(f"{_wrap(label)}\n{_describe([record for record, _ in runs])}", fontsize=9)
         for column, name in zip(panels.T, names, strict=True):
@@ -58,7 +68,7 @@ def _is_still(column: Sequence[Any]) -> bool:
     return bool(max(values) - min(values) < _SEEN)
 
 
-def _draw(axes: Any, layers: dict[str, Points], decay: Points) -> dict[str, Any]:
+def _draw_lambdas(axes: Any, layers: dict[str, Points], decay: Points) -> dict[str, Any]:
     names = list(layers)
     if not names:
         return {}
@@ -121,7 +131,7 @@ def _mean_curve(curves: Sequence[Points]) -> Points:
 
 
 def _columns(points: Points, most: int = _POINTS) -> tuple[tuple[float, ...], tuple[float, ...]]:
-    steps, values = zip(*thin(points, most), strict=True)
+    steps, values = zip(*subsample(points, most), strict=True)
     return steps, values
 
 
@@ -134,3 +144,80 @@ def _describe(records: Sequence[RunRecord]) -> str:
 
 def _wrap(text: str) -> str:
     return "\n".join(textwrap.wrap(text, 26))
+
+
+@FIGURES.register("residual")
+def residual(collected: Collected, _out: Path) -> Any:
+    """Loss over the steps, one panel per comparison, one line per seed; a cross marks a loss that is no longer finite.
+
+    A comparison with one of its sides alone has no panel.
+    """
+    rows = {row.label: row for row in collected.study.rows}
+    pairs: list[tuple[str, ...]] = [(pair.row, pair.against) for pair in collected.study.comparisons] or [tuple(rows)]
+    losses = {label: _losses(collected, row) for label, row in rows.items()}
+    pairs = [pair for pair in pairs if all(losses[label] for label in pair)]
+    if not pairs:
+        raise NothingToDrawError("no comparison has runs with logs on both sides")
+    with canvas(3.5 * len(pairs) + 0.6, 3.4, ncols=len(pairs), squeeze=False) as (figure, panels):
+        for axes, pair in zip(panels[0], pairs, strict=True):
+            title = _shared(pair)
+            _draw_losses(axes, {label.removeprefix(title).strip(", ") or "as it is": losses[label] for label in pair})
+            axes.set_title(title, fontsize=9)
+        panels[0][0].set_ylabel("loss")
+        return figure
+
+
+def _draw_losses(axes: Any, lines: dict[str, list[tuple[Points, bool]]]) -> None:
+    for index, (label, seeds) in enumerate(lines.items()):
+        color, _ = look((0, 3, 2, 1, 4, 5, 6)[index % 7])
+        for number, (points, broken) in enumerate(seeds):
+            finite = subsample([point for point in points if math.isfinite(point[1]) and point[1] > 0], 300)
+            if not finite:
+                if broken and number == 0:
+                    axes.plot([], [], color=color, marker="X", linestyle="", label=f"{label}: NaN at once")
+                continue
+            x, y = zip(*finite, strict=True)
+            name = label if number == 0 else None
+            axes.plot(x, y, color=color, linestyle=DASHES[index % 2], linewidth=1.2, alpha=0.85, label=name)
+            if broken:
+                axes.plot(x[-1], y[-1], color=color, marker="X", markersize=10, markeredgecolor="white", linestyle="")
+                if name:
+                    axes.annotate("NaN", (x[-1], y[-1]), (7, 7), textcoords="offset points", color=color)
+    axes.set_yscale("log")
+    ticker = import_module("matplotlib.ticker")
+    axes.xaxis.set_major_locator(ticker.MaxNLocator(4, integer=True))
+    low, high = axes.get_ylim()
+    if high < 5 * low:
+        axes.yaxis.set_major_locator(ticker.MaxNLocator(4))
+    elif high < 1000 * low:
+        axes.yaxis.set_major_locator(ticker.LogLocator(subs=(1, 2, 5)))
+    else:
+        axes.yaxis.set_major_locator(ticker.LogLocator(numticks=6))
+    axes.yaxis.set_major_formatter(ticker.FormatStrFormatter("%g"))
+    axes.yaxis.set_minor_locator(ticker.NullLocator())
+    axes.set_xlabel("step")
+    axes.grid(axis="y")
+    axes.legend(fontsize=8, ncols=2, loc="upper center", bbox_to_anchor=(0.5, -0.18))
+
+
+def _losses(collected: Collected, row: Row) -> list[tuple[Points, bool]]:
+    """Curve of every seed, and whether it broke."""
+    folders: dict[Path, bool] = {}
+    for record in records_of(collected, row):
+        if record.folder is not None:
+            folders[record.folder] = False
+    folders |= dict.fromkeys(diverged_folders(collected, row), True)
+    found = [(curve(read_log(folder), "loss"), broken) for folder, broken in folders.items()]
+    kept = [(points, broken) for points, broken in found if points or broken]
+    return [(points, broken or not math.isfinite(points[-1][1])) for points, broken in kept]
+
+
+def _shared(labels: Sequence[str]) -> str:
+    """What the labels of a panel begin with.
+
+    Example:
+        >>> _shared(["Digits, ASR", "Digits, ASR, no residual"])
+        'Digits, ASR'
+    """
+    same = takewhile(lambda letters: len(set(letters)) == 1, zip(*labels, strict=False))
+    return "".join(letters[0] for letters in same).rstrip(", ") or labels[0]
