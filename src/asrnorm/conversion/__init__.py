@@ -1,9 +1,9 @@
-"""Exchange the norm layers of any network, keep what they learned, and undo it."""
+"""Replace the norm layers of any network, keep their trained values, and undo it."""
 
 from asrnorm.conversion.calibration import CalibrationReport as CalibrationReport
 from asrnorm.conversion.calibration import calibrate as calibrate
+from asrnorm.conversion.calibration import confine as confine
 from asrnorm.conversion.calibration import reestimate as reestimate
-from asrnorm.conversion.confinement import confine as confine
 from asrnorm.conversion.select import PRESETS as PRESETS
 from asrnorm.conversion.swap import ConversionSummary as ConversionSummary
 from asrnorm.conversion.swap import conversion_summary as conversion_summary

@@ -1,6 +1,6 @@
-"""Recognize the norm layers of a network and read what a replacement must inherit from them.
+"""Recognize the norm layers of a network and read the values that a replacement inherits.
 
-Layers of torchvision and timm are known by class name and attributes, so that neither library need be installed.
+Layers of torchvision and timm are recognized by class name and attributes, so that neither needs to be installed.
 """
 
 from dataclasses import dataclass
@@ -34,7 +34,7 @@ _KIND_OF_TYPE: dict[type[nn.Module], str] = {
     nn.InstanceNorm2d: "instance",
     nn.InstanceNorm3d: "instance",
 }
-# torchvision's, timm's and detectron2's own classes.
+# Classes of torchvision, timm and detectron2.
 _KIND_OF_FOREIGN_NAME = {
     "BatchNormAct2d": "batch",
     "SyncBatchNormAct": "batch",
@@ -47,16 +47,16 @@ _KIND_OF_FOREIGN_NAME = {
     "LayerNorm2d": "layer2d",
     "LayerNormAct2d": "layer2d",
 }
-# Axes of a batch; others than these the layer refuses, or takes for a single image.
+# Number of axes of a batch; the layer rejects inputs with another, or takes them for a single image.
 _RANK_OF_TYPE: dict[type, int] = {
     **dict.fromkeys((nn.BatchNorm2d, nn.InstanceNorm2d), 4),
     **dict.fromkeys((nn.BatchNorm3d, nn.InstanceNorm3d), 5),
 }
 _TORCH_NORMS = (_BatchNorm, _InstanceNorm, nn.GroupNorm, nn.LayerNorm)
-_FOREIGN_HOMES = ("timm.", "torchvision.", "detectron2.")
+_FOREIGN_MODULES = ("timm.", "torchvision.", "detectron2.")
 
-# What a subclass may override and still compute what its base does: how it starts, is shown, saved and loaded.
-_NOT_COMPUTED = {
+# Overriding these changes how a subclass is initialized, printed, saved or loaded, and not what it computes.
+_HARMLESS = {
     "extra_repr",
     "reset_parameters",
     "reset_running_stats",
@@ -67,14 +67,14 @@ _NOT_COMPUTED = {
     "get_extra_state",
     "set_extra_state",
 }
-# Special methods that a call goes through, and values that may be computed by a property instead of kept.
+# Special methods that a call uses, and values that a property may compute.
 _CALLED = {"__call__", "__getattr__", "__getattribute__"}
 _VALUES = {"weight", "bias", "running_mean", "running_var", "num_batches_tracked", "eps", "momentum", "training"}
 
 
 @dataclass(frozen=True)
-class Recognized:
-    """A norm layer that can be replaced: what it is, and what it learned."""
+class NormSpec:
+    """Kind, settings and values of a norm layer that can be replaced."""
 
     kind: str
     num_features: int
@@ -91,18 +91,18 @@ class Recognized:
     input_rank: int | None = None
     is_synchronized: bool = False
 
-    def factory(self, fallback: dict[str, Any]) -> dict[str, Any]:
-        """Return the device and dtype that a replacement should have."""
+    def factory_kwargs(self, fallback: dict[str, Any]) -> dict[str, Any]:
+        """Return device and dtype of the layer, `fallback` if it has no tensors."""
         for tensor in (self.weight, self.running_mean):
             if tensor is not None:
                 return {"device": tensor.device, "dtype": tensor.dtype}
         return fallback
 
     def is_trained(self) -> bool:
-        """Tell whether the layer has seen training: its affine or running values are not those of a fresh one."""
+        """Return whether the layer has been trained: its values differ from those of a new one."""
         if _is_readable(self.num_batches_tracked) and int(self.num_batches_tracked) > 0:
             return True
-        # A constant gain (ones, or zeros for the last norm of a block) is an initialization.
+        # A constant gain is an initialization: ones, or zeros in the last norm of a block.
         if _is_readable(self.weight) and bool((self.weight != self.weight.flatten()[0]).any()):
             return True
         if _is_readable(self.bias) and bool(self.bias.any()):
@@ -115,13 +115,13 @@ class Recognized:
 
 @dataclass(frozen=True)
 class Unsupported:
-    """A layer that looks like a norm and is left alone."""
+    """Why a layer that looks like a norm cannot be replaced."""
 
     reason: str
 
 
-def recognize(module: nn.Module) -> Recognized | Unsupported | None:
-    """Say what norm layer a module is; `None` where it is none at all.
+def recognize(module: nn.Module) -> NormSpec | Unsupported | None:
+    """Return the description of a norm layer; `None` if a module is no norm.
 
     Example:
         >>> recognize(nn.BatchNorm2d(8)).kind
@@ -137,16 +137,16 @@ def recognize(module: nn.Module) -> Recognized | Unsupported | None:
         return None
     if parametrize.is_parametrized(module) and isinstance(module, _TORCH_NORMS):
         return Unsupported("parametrized; remove the parametrization first")
-    base = _nearest_known(type(module))
+    base = next((c for c in type(module).__mro__ if _kind(c) is not None), None)
     if base is None or _changed(module, base):
         return _why_not(module)
     if any(isinstance(hook, WEIGHT_HOOKS) for hook in module._forward_pre_hooks.values()):
-        return Unsupported("pruned, or its weight is renewed at every call; make that permanent first")
+        return Unsupported("a hook computes its weight, as pruning does; make that permanent first")
     return _read(module, base)
 
 
 def _why_not(module: nn.Module) -> Unsupported | None:
-    """Why a layer that looks like a norm is left alone; `None` where it does not look like one."""
+    """Return why a layer cannot be replaced; `None` if it does not look like a norm."""
     own = type(module)
     if isinstance(module, NormLayer):
         return Unsupported(f"is {own.__name__} already")
@@ -155,7 +155,7 @@ def _why_not(module: nn.Module) -> Unsupported | None:
         if changed := _changed(module, base):
             return Unsupported(
                 f"an unknown subclass of {base.__name__} that overrides {', '.join(changed)}, which a conversion would "
-                "lose; exchange it yourself for a layer from asrnorm.create_norm"
+                "lose; replace it yourself with a layer from asrnorm.create_norm"
             )
         if base is nn.LayerNorm:
             return Unsupported("normalizes the last axis, not the channels of (N, C, ...)")
@@ -165,37 +165,31 @@ def _why_not(module: nn.Module) -> Unsupported | None:
     return None
 
 
-def _nearest_known(own: type) -> type | None:
-    """The first known norm among a class and those it derives from."""
-    return next((c for c in own.__mro__ if _kind(c) is not None), None)
-
-
 def _kind(own: type) -> str | None:
-    exact = _KIND_OF_TYPE.get(own)
-    return _KIND_OF_FOREIGN_NAME.get(own.__name__) if exact is None and _is_foreign(own) else exact
+    return _KIND_OF_TYPE.get(own) or (_KIND_OF_FOREIGN_NAME.get(own.__name__) if _is_foreign(own) else None)
 
 
 def _is_foreign(own: type) -> bool:
-    return own.__module__.startswith(_FOREIGN_HOMES)
+    return own.__module__.startswith(_FOREIGN_MODULES)
 
 
 def _changed(module: nn.Module, base: type) -> list[str]:
-    """What a layer, or the subclass that it is of, has in another form than its base and may compute otherwise."""
+    """Return the attributes that a layer or its class overrides and that may change what `base` computes."""
     own = type(module)
     methods = {name for name in dir(base) if not name.startswith("__") and callable(getattr_static(base, name))}
-    itself = sorted(methods & vars(module).keys() - _NOT_COMPUTED)
+    itself = sorted(methods & vars(module).keys() - _HARMLESS)
     if own is base:
         return itself
     names = {name for name in dir(base) if not name.startswith("__")} | _CALLED | _VALUES
     overridden = [
         name
-        for name in sorted(names - _NOT_COMPUTED)
+        for name in sorted(names - _HARMLESS)
         if getattr_static(own, name, None) is not getattr_static(base, name, None)
     ]
     return list(dict.fromkeys([*overridden, *itself]))
 
 
-def _read(module: nn.Module, base: type) -> Recognized | Unsupported:
+def _read(module: nn.Module, base: type) -> NormSpec | Unsupported:
     kind = _kind(base)
     assert kind is not None
     parts = {name: getattr(module, name, None) if _is_foreign(base) else None for name in ("drop", "act")}
@@ -203,7 +197,7 @@ def _read(module: nn.Module, base: type) -> Recognized | Unsupported:
     num_features = _num_features(module, tensors["weight"])
     if num_features is None:
         return Unsupported("without a number of channels")
-    return Recognized(
+    return NormSpec(
         kind=kind,
         num_features=num_features,
         eps=float(getattr(module, "eps", 1e-5)),
@@ -236,8 +230,8 @@ def _unless_identity(module: Any) -> nn.Module | None:
     return module if isinstance(module, nn.Module) and not isinstance(module, nn.Identity) else None
 
 
-def default_factory(model: nn.Module) -> dict[str, Any]:
-    """Return device and dtype of the first floating-point parameter of a model."""
+def factory_kwargs(model: nn.Module) -> dict[str, Any]:
+    """Return device and dtype of the first floating-point parameter of a model, otherwise PyTorch's defaults."""
     for parameter in model.parameters():
         if parameter.is_floating_point():
             return {"device": parameter.device, "dtype": parameter.dtype}

@@ -1,4 +1,4 @@
-"""Let an optimizer that was made before a conversion train the new layers and forget the old ones."""
+"""Exchange the parameters of converted layers in an optimizer that was made before the conversion."""
 
 import copy
 from collections.abc import Sequence
@@ -8,166 +8,174 @@ from uuid import uuid4
 from torch import Tensor, nn
 from torch.optim import LBFGS, Optimizer
 
+from asrnorm.conversion.replace import Membership, Positions, first_original, original_of
 from asrnorm.norms import NormLayer
 
-Homes = dict[str, tuple[int, int]]
-"""Group, and place in it, of each parameter of a layer by its name; those that the optimizer does not know are left
-out."""
+Exchange = tuple[str, nn.Module, nn.Module]
+"""Name of a layer, the layer that leaves, the layer that replaces it."""
 
 
-def mark(optimizer: Optimizer) -> str:
-    """Return what this optimizer, and no other, is known by; its `id` may be another's once it is gone."""
+def replace_parameters(optimizer: Optimizer, exchanges: Sequence[Exchange]) -> list[str]:
+    """Put the parameters of new layers where the optimizer had those of the old ones; `restore_parameters` undoes it.
+
+    Gain and bias take the position, the group and the optimizer state (momentum and the like) of the values they
+    inherit, for every domain of a layer with one pair each. The other new parameters join the first of the two. Within
+    a group they follow the order of the layer if the old ones did, so that the state loads into an optimizer that is
+    made for the converted network.
+
+    Args:
+        optimizer: changed in place.
+        exchanges: names, old layers, and their replacements from `build_replacement`.
+
+    Returns:
+        Notes on layers whose old parameters the optimizer does not have.
+    """
+    turn: int = vars(optimizer).get("_asrnorm_turns", 0)
+    vars(optimizer)["_asrnorm_turns"] = turn + 1
+    for _, old, new in exchanges:
+        if (original := original_of(new)) is not None:
+            original.membership = Membership(_identify(optimizer), turn, _find_positions(optimizer, old))
+    return _exchange(optimizer, exchanges, [None] * len(exchanges))
+
+
+def restore_parameters(optimizer: Optimizer, exchanges: Sequence[Exchange]) -> None:
+    """Put the parameters of original layers back to the positions they had before their conversion.
+
+    Args:
+        optimizer: changed in place.
+        exchanges: names, replacements, and the original layers.
+    """
+    found: list[tuple[int, Exchange, Positions | None]] = []
+    for exchange in {id(layer): (name, layer, old) for name, layer, old in exchanges}.values():
+        original = first_original(exchange[1])
+        membership = None if original is None else original.membership
+        if membership is None:
+            found.append((0, exchange, None))
+        else:
+            is_same = membership.optimizer == _identify(optimizer)
+            found.append((membership.turn, exchange, membership.positions if is_same else None))
+    # Last conversion first, so that each finds the groups as it left them.
+    for turn in sorted({turn for turn, _, _ in found}, reverse=True):
+        rows = [row for row in found if row[0] == turn]
+        _exchange(optimizer, [exchange for _, exchange, _ in rows], [positions for _, _, positions in rows])
+
+
+def _identify(optimizer: Optimizer) -> str:
+    """Return an identifier that copies share; an `id` may be reused once an optimizer is gone."""
     found: str = vars(optimizer).setdefault("_asrnorm_mark", uuid4().hex)
     return found
 
 
-def next_turn(optimizer: Optimizer) -> int:
-    """Return how many conversions this optimizer was given to before, and count one more."""
-    turn: int = vars(optimizer).get("_asrnorm_turns", 0)
-    vars(optimizer)["_asrnorm_turns"] = turn + 1
-    return turn
-
-
-def find_homes(optimizer: Optimizer, layer: nn.Module) -> Homes:
-    """Return in which groups the parameters of a layer are, and where in them."""
-    places = {
-        id(parameter): (index, place)
+def _find_positions(optimizer: Optimizer, layer: nn.Module) -> Positions:
+    found = {
+        id(parameter): (index, position)
         for index, group in enumerate(optimizer.param_groups)
-        for place, parameter in enumerate(group["params"])
+        for position, parameter in enumerate(group["params"])
     }
-    return {key: places[id(p)] for key, p in layer.named_parameters() if id(p) in places}
+    return {key: found[id(p)] for key, p in layer.named_parameters() if id(p) in found}
 
 
-def exchange(
-    optimizer: Optimizer,
-    pairs: Sequence[tuple[str, nn.Module, nn.Module]],
-    homes: Sequence[Homes | None] | None = None,
-) -> list[str]:
-    """Put the parameters of each new layer where those of the old one stood.
-
-    Gain and bias take the place, the group and the optimizer state (momentum and the like) of the values they
-    inherit, for every domain where a layer has one pair for each; the other new parameters are put beside the first of
-    the two. In a group they are in the order of the layer, as those of the old one were; what comes back, in its own.
-
-    Args:
-        optimizer: changed in place.
-        pairs: name, old layer, new layer.
-        homes: where the parameters of each new layer were before, if it was there before.
-
-    Returns:
-        Notes on layers whose predecessor the optimizer did not know.
-    """
+def _exchange(optimizer: Optimizer, exchanges: Sequence[Exchange], before: Sequence[Positions | None]) -> list[str]:
+    """Exchange parameters and their state; `before` has the positions of new layers that return to the optimizer."""
     notes = []
     returning: list[tuple[tuple[int, int], str, nn.Parameter]] = []
-    for (name, old, new), home in zip(pairs, homes or [None] * len(pairs), strict=True):
-        was_out = home is not None and not home  # of the optimizer, before the conversion
-        successors = {} if was_out else _successors(old, new)
-        heirs = {id(heir) for found in successors.values() for heir in found}
-        rest = {key: p for key, p in new.named_parameters() if id(p) not in heirs}
-        known = _replace_in_groups(optimizer, name, old, new, successors, {} if was_out else rest, home or {})
+    for (name, old, new), positions in zip(exchanges, before, strict=True):
+        was_outside = positions is not None and not positions
+        arriving = {} if was_outside else dict(new.named_parameters())
+        successors = {} if was_outside else _find_successors(old, new)
+        is_known = _exchange_in_groups(optimizer, name, old, arriving, successors, positions)
         for parameter in old.parameters():
             state = optimizer.state.pop(parameter, None)
             if state is not None:
-                for heir in successors.get(parameter, ()):
-                    optimizer.state[heir] = copy.deepcopy(state)
+                for successor in successors.get(parameter, ()):
+                    optimizer.state[successor] = copy.deepcopy(state)
         trainable = {key: p for key, p in new.named_parameters() if p.requires_grad}
-        if known or was_out or not trainable:
+        if is_known or was_outside or not trainable:
             continue
-        if home is not None:
-            returning += [(place, _full_name(name, key), new.get_parameter(key)) for key, place in home.items()]
+        if positions is not None:  # the layer that leaves has no parameters
+            returning += [(where, _join(name, key), new.get_parameter(key)) for key, where in positions.items()]
         else:
-            _append(optimizer.param_groups[0], name, trainable)
+            first = optimizer.param_groups[0]
+            _write(first, _read(first) + [(p, _join(name, key)) for key, p in trainable.items()])
             notes.append(f"{name}: its predecessor was not in the optimizer; added to the first parameter group")
-    # Those whose successor had no parameters; from the front, so that each finds the place it had.
-    for (index, place), full_name, parameter in sorted(returning, key=lambda one: one[0]):
+    for (index, position), full_name, parameter in sorted(returning, key=lambda row: row[0]):  # from the front
         group = optimizer.param_groups[min(index, len(optimizer.param_groups) - 1)]
-        group["params"].insert(place, parameter)
-        if "param_names" in group:
-            group["param_names"].insert(place, full_name)
-    if isinstance(optimizer, LBFGS):  # its state is of all parameters in one vector, whose length has changed
+        entries = _read(group)
+        _write(group, [*entries[:position], (parameter, full_name), *entries[position:]])
+    if isinstance(optimizer, LBFGS):  # its state is one vector of all parameters, whose length has changed
         optimizer.state.clear()
         optimizer._numel_cache = None
     return notes
 
 
-def _replace_in_groups(
+def _exchange_in_groups(
     optimizer: Optimizer,
     name: str,
     old: nn.Module,
-    new: nn.Module,
+    new: dict[str, nn.Parameter],
     successors: dict[Tensor, tuple[Tensor, ...]],
-    rest: dict[str, nn.Parameter],
-    home: Homes,
+    positions: Positions | None,
 ) -> bool:
-    gone = {id(parameter): rank for rank, parameter in enumerate(old.parameters())}
-    key_of = {id(parameter): key for key, parameter in new.named_parameters()}
-    before = {id(p): home.get(key, (len(home), 0)) for key, p in new.named_parameters()}
-    waiting = dict(rest)
-    known = False
+    """Put new parameters in place of those of `old`; return whether the optimizer had any of these."""
+    leaving = {id(parameter): rank for rank, parameter in enumerate(old.parameters())}
+    inheriting = {id(p) for found in successors.values() for p in found}
+    entry_of = {id(p): (p, _join(name, key)) for key, p in new.items()}
+    waiting = [entry for identity, entry in entry_of.items() if identity not in inheriting]
+    is_known = False
     for group in optimizer.param_groups:
-        names = list(group["param_names"]) if "param_names" in group else None
-        parameters = list(group["params"])
-        group["params"].clear()  # the list itself stays: L-BFGS keeps hold of it
-        if names is not None:
-            group["param_names"].clear()
-        for index, parameter in enumerate(parameters):
-            if id(parameter) not in gone:
-                group["params"].append(parameter)
-                if names is not None:
-                    group["param_names"].append(names[index])
+        entries: list[tuple[Tensor, str]] = []
+        ranks = []
+        for entry in _read(group):
+            if id(entry[0]) not in leaving:
+                entries.append(entry)
                 continue
-            known = True
-            own = {key_of[id(heir)]: heir for heir in successors.get(parameter, ())}
-            _append(group, name, {**own, **waiting})
-            waiting = {}
-        stood = [gone[id(parameter)] for parameter in parameters if id(parameter) in gone]
-        if home:
-            _put_in_order(group, sorted(before, key=lambda identity: before[identity]))
-        elif stood == sorted(stood):  # as in the layer: not in an optimizer that was given them otherwise
-            _put_in_order(group, list(key_of))
-    return known
+            is_known = True
+            ranks.append(leaving[id(entry[0])])
+            entries += [entry_of[id(p)] for p in successors.get(entry[0], ())] + waiting
+            waiting = []
+        if positions:
+            last = (len(optimizer.param_groups), 0)
+            entries = _sort_some(entries, {id(p): positions.get(key, last) for key, p in new.items()})
+        elif ranks == sorted(ranks):  # the optimizer had the old ones in the order of the layer
+            entries = _sort_some(entries, {identity: (0, rank) for rank, identity in enumerate(entry_of)})
+        _write(group, entries)
+    return is_known
 
 
-def _put_in_order(group: dict[str, Any], layer: list[int]) -> None:
-    """Let a layer's parameters, by `id`, follow each other as in `layer`, in the places that they have together.
-
-    An optimizer that is made anew for the converted network has them so, and its state is loaded by place.
-    """
-    order = {identity: rank for rank, identity in enumerate(layer)}
-    places = [place for place, parameter in enumerate(group["params"]) if id(parameter) in order]
-    ranked = sorted(places, key=lambda place: order[id(group["params"][place])])
-    for values in (group[key] for key in ("params", "param_names") if key in group):
-        for place, value in zip(places, [values[place] for place in ranked], strict=True):
-            values[place] = value
+def _sort_some(entries: list[tuple[Tensor, str]], rank: dict[int, tuple[int, int]]) -> list[tuple[Tensor, str]]:
+    """Sort the entries of parameters in `rank`, by `id`, among the positions that they have."""
+    ordered = iter(sorted((e for e in entries if id(e[0]) in rank), key=lambda entry: rank[id(entry[0])]))
+    return [next(ordered) if id(entry[0]) in rank else entry for entry in entries]
 
 
-def _append(group: dict[str, Any], name: str, parameters: dict[str, Any]) -> None:
-    group["params"].extend(parameters.values())
+def _read(group: dict[str, Any]) -> list[tuple[Tensor, str]]:
+    return list(zip(group["params"], group.get("param_names", [""] * len(group["params"])), strict=True))
+
+
+def _write(group: dict[str, Any], entries: list[tuple[Tensor, str]]) -> None:
+    group["params"][:] = [parameter for parameter, _ in entries]  # in place: L-BFGS keeps the list
     if "param_names" in group:
-        group["param_names"].extend(_full_name(name, key) for key in parameters)
+        group["param_names"][:] = [name for _, name in entries]
 
 
-def _full_name(name: str, key: str) -> str:
+def _join(name: str, key: str) -> str:
     return f"{name}.{key}" if name else key
 
 
-def _successors(old: nn.Module, new: nn.Module) -> dict[Tensor, tuple[Tensor, ...]]:
-    """Which new parameters inherit the value of which old one; of several old ones, the first hands on."""
-    pairs = zip(_affine(old), _affine(new), strict=True)
+def _find_successors(old: nn.Module, new: nn.Module) -> dict[Tensor, tuple[Tensor, ...]]:
+    """Return the new parameters that inherit each old one's value; of several old ones the first hands on."""
+    pairs = zip(_affine_parameters(old), _affine_parameters(new), strict=True)
     return {before[0]: after for before, after in pairs if before and after}
 
 
-def _affine(module: nn.Module) -> tuple[tuple[Tensor, ...], tuple[Tensor, ...]]:
+def _affine_parameters(module: nn.Module) -> list[tuple[Tensor, ...]]:
     """Return the gains and the biases of a layer: one of each, or one of each for every domain."""
-    parameters = {id(parameter) for parameter in module.parameters()}
-    gains, biases = zip(*_affine_pairs(module), strict=True)
-    first, second = (tuple(t for t in kind if t is not None and id(t) in parameters) for kind in (gains, biases))
-    return first, second
-
-
-def _affine_pairs(module: nn.Module) -> list[tuple[Tensor | None, Tensor | None]]:
     layers = [inner for inner in module.modules() if isinstance(inner, NormLayer)]
     if not layers:
-        return [(getattr(module, "weight", None), getattr(module, "bias", None))]
-    own = layers[0].affine_pair()
-    return [own] if any(value is not None for value in own) else [layer.affine_pair() for layer in layers]
+        pairs = [(getattr(module, "weight", None), getattr(module, "bias", None))]
+    elif any(value is not None for value in layers[0].affine_pair()):
+        pairs = [layers[0].affine_pair()]
+    else:
+        pairs = [layer.affine_pair() for layer in layers]
+    own = {id(parameter) for parameter in module.parameters()}
+    return [tuple(t for t in kind if t is not None and id(t) in own) for kind in zip(*pairs, strict=True)]

@@ -1,20 +1,23 @@
-"""Build the layer that takes another's place, and keep the old one out of sight so that it can come back."""
+"""Build the layer that replaces another, keep the original with it, and restore it."""
 
 import copy
 import inspect
-from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
 from typing import Any
 
 import torch
 from torch import Tensor, nn
 
-from asrnorm.conversion.layer_kind import Recognized
+from asrnorm.conversion.layer_kind import NormSpec
 from asrnorm.core.errors import ConversionError
 from asrnorm.norms import NORMS, NoNorm, NormLayer
 
+Positions = dict[str, tuple[int, int]]
+"""Index of the parameter group, and index in it, of each parameter of a layer by name."""
+
 _ORIGINAL = "_asrnorm_original"
-# Shared with the layer that is replaced, so that a handle's remove() still works.
+# Shared with the replaced layer, so that the remove() of a handle still works.
 _HOOKS = (
     "_forward_hooks",
     "_forward_hooks_with_kwargs",
@@ -30,10 +33,11 @@ _STATE_HOOKS = (
     "_load_state_dict_pre_hooks",
     "_load_state_dict_post_hooks",
 )
+_MODULE_ATTRIBUTES = frozenset(vars(nn.Module()))  # PyTorch's registries and hooks
 
 
 class NormAct(nn.Module):
-    """A norm with the dropout and activation that its predecessor had in itself (timm's `BatchNormAct2d`).
+    """A norm with the dropout and activation that the replaced layer had built in (timm's `BatchNormAct2d`).
 
     Example:
         >>> NormAct(nn.BatchNorm2d(8), None, nn.ReLU())(torch.randn(2, 8, 4, 4)).min().item()
@@ -51,51 +55,68 @@ class NormAct(nn.Module):
         return self.act(self.drop(self.norm(x)))
 
 
+@dataclass(frozen=True)
+class Membership:
+    """Where an optimizer had the parameters of a layer before its conversion.
+
+    Attributes:
+        optimizer: identifier of the optimizer; one that is made later has groups of its own.
+        turn: number of earlier conversions with this optimizer.
+        positions: of the parameters that the optimizer had.
+    """
+
+    optimizer: str
+    turn: int
+    positions: Positions
+
+
 @dataclass
 class Original:
-    """The layer that was replaced. Not a module, so that parameters(), state_dict() and DDP do not see inside.
+    """A replaced layer. Not a module, so that parameters(), state_dict() and DDP do not see inside.
 
     Attributes:
         module: the layer.
-        dtype: of its replacement when that was made; where the replacement has no values, of the model.
-        optimizer: the mark of the one that the conversion was told of; another, made later, has groups of its own.
-        homes: that optimizer's group of each of its parameters, and its place there, by name.
-        turn: number of the conversion among those that this optimizer was given to.
+        dtype: of its replacement when that was built; of the model if the replacement has no values.
+        membership: of the optimizer that the conversion was given.
     """
 
     module: nn.Module
     dtype: torch.dtype
-    optimizer: str | None = None
-    homes: dict[str, tuple[int, int]] = field(default_factory=dict)
-    turn: int = 0
+    membership: Membership | None = None
 
 
 def build_replacement(
     old: nn.Module,
-    what: Recognized,
-    factory: str | Callable[..., nn.Module],
+    spec: NormSpec,
+    norm: str | Callable[..., nn.Module],
     options: dict[str, Any],
     like: dict[str, Any],
 ) -> nn.Module:
-    """Return a new layer with the old one's values, device, dtype, training flag and hooks."""
-    settings = {"eps": what.eps, "num_groups": what.num_groups}
-    takes = options_of(factory)
-    kept = {name: value for name, value in settings.items() if value is not None and name in takes}
-    arguments = {**kept, **what.factory(like), **options}
-    make = NORMS[factory] if isinstance(factory, str) else factory
-    norm = make(what.num_features, **arguments)
-    inherit_values(norm, what)
-    if isinstance(norm, NormLayer):
-        norm.input_rank = what.input_rank
-    if isinstance(norm, NoNorm):
-        norm.copies = True
-    if what.running_mean is not None and hasattr(old, "momentum") and "momentum" not in options:
-        for module in norm.modules():
+    """Return a new layer with the old one's values, device, dtype, training flag and hooks.
+
+    Args:
+        old: the layer to replace.
+        spec: what `recognize` found out about it.
+        norm: registry name or factory of the new layer.
+        options: options of the new layer.
+        like: device and dtype to use if the old layer has no tensors.
+    """
+    accepted = options_of(norm)
+    inherited = {"eps": spec.eps, "num_groups": spec.num_groups}
+    inherited = {name: value for name, value in inherited.items() if value is not None and name in accepted}
+    make = NORMS[norm] if isinstance(norm, str) else norm
+    new = make(spec.num_features, **{**inherited, **spec.factory_kwargs(like), **options})
+    _copy_values(new, spec)
+    if isinstance(new, NormLayer):
+        new.input_rank = spec.input_rank
+    if isinstance(new, NoNorm):
+        new.copies = True
+    if spec.running_mean is not None and hasattr(old, "momentum") and "momentum" not in options:
+        for module in new.modules():
             if getattr(module, "running_mean", None) is not None and hasattr(module, "momentum"):
-                module.momentum = what.momentum  # type: ignore[assignment]
-    new = norm
-    if what.drop is not None or what.act is not None:
-        new = NormAct(norm, _own(what.drop), _own(what.act))
+                module.momentum = spec.momentum  # type: ignore[assignment]
+    if spec.drop is not None or spec.act is not None:
+        new = NormAct(new, _copy_if_trained(spec.drop), _copy_if_trained(spec.act))
     new.train(old.training)
     for name in _HOOKS:
         new.__dict__[name] = old.__dict__[name]
@@ -104,30 +125,31 @@ def build_replacement(
     return new
 
 
-def options_of(factory: str | Callable[..., nn.Module]) -> set[str]:
-    """Return the names of the options that a norm takes, registered or not; none where Python cannot tell.
+def options_of(norm: str | Callable[..., nn.Module]) -> set[str]:
+    """Return the names of the options of a norm or factory; none if Python cannot inspect it.
 
     Example:
         >>> sorted(options_of(nn.GroupNorm))
         ['affine', 'bias', 'device', 'dtype', 'eps', 'num_channels', 'num_groups']
     """
-    if isinstance(factory, str):
-        return set(NORMS.options(factory))
+    if isinstance(norm, str):
+        return set(NORMS.options(norm))
     try:
-        return set(inspect.signature(factory).parameters)
+        return set(inspect.signature(norm).parameters)
     except (TypeError, ValueError):
         return set()
 
 
-def inherit_values(norm: nn.Module, what: Recognized) -> None:
-    """Give a new layer what the old one learned, as far as it has places for it."""
-    values = (what.weight, what.bias, what.running_mean, what.running_var, what.num_batches_tracked)
+def _copy_values(norm: nn.Module, spec: NormSpec) -> None:
+    """Copy affine parameters and running statistics to the new layer where it has matching attributes."""
+    values = {
+        name: getattr(spec, name) for name in ("weight", "bias", "running_mean", "running_var", "num_batches_tracked")
+    }
     if isinstance(norm, NormLayer):
-        norm.inherit(*values)
+        norm.inherit(*values.values())
         return
-    names = ("weight", "bias", "running_mean", "running_var", "num_batches_tracked")
     with torch.no_grad():
-        for name, value in zip(names, values, strict=True):
+        for name, value in values.items():
             own = getattr(norm, name, None)
             if isinstance(own, Tensor) and value is not None and own.numel() == value.numel():
                 own.copy_(value.reshape(own.shape))
@@ -135,69 +157,114 @@ def inherit_values(norm: nn.Module, what: Recognized) -> None:
                     own.requires_grad_(value.requires_grad)
 
 
+def _copy_if_trained(module: nn.Module | None) -> nn.Module | None:
+    # Training the copy of an activation with parameters does not change the original's state.
+    return copy.deepcopy(module) if module is not None and any(True for _ in module.parameters()) else module
+
+
 def has_affine(norm: nn.Module) -> bool:
-    """Tell whether a layer has places for the gain and bias of another."""
+    """Return whether a layer can take the gain and bias of another."""
     if isinstance(norm, NormLayer):
         inner = [module for module in norm.modules() if isinstance(module, NormLayer)]
         return any(value is not None for module in inner for value in module.affine_pair())
     return any(isinstance(getattr(norm, name, None), nn.Parameter) for name in ("weight", "bias"))
 
 
+def has_state_hooks(module: nn.Module) -> bool:
+    """Return whether a layer has hooks on its state dict; they depend on its keys and are not carried over."""
+    return any(module.__dict__.get(name) for name in _STATE_HOOKS)
+
+
 def original_of(module: nn.Module) -> Original | None:
-    """Return what a layer replaced, `None` where it replaced nothing."""
+    """Return the layer that a layer replaced, `None` if it replaced none."""
     found = module.__dict__.get(_ORIGINAL)
     return found if isinstance(found, Original) else None
 
 
 def first_original(replacement: nn.Module) -> Original | None:
-    """Return what stood in a layer's place before any conversion, `None` where it replaced nothing."""
+    """Return the layer that a layer replaced in the first of several conversions, `None` if it replaced none."""
     *_, last = [None, *(original for _, original in _links(replacement))]
     return last
 
 
 def restore_original(replacement: nn.Module, like: Tensor | None) -> nn.Module:
-    """Return the oldest layer on the device, in the mode, and in the dtype the model has been moved to since.
+    """Return the first original on the device, in the mode and in the dtype that the model has now.
 
     Args:
-        replacement: what stands in its place.
-        like: of the model; where the replacement has no values, they tell where the model is.
+        replacement: the layer that replaced it.
+        like: a tensor of the model, to find its device and dtype if the replacement has no tensors.
 
     Raises:
-        ConversionError: the old layer never had values.
+        ConversionError: the original never had values.
     """
     links = list(_links(replacement))
     old = links[-1][1].module
-    now = next((t for t in (*replacement.parameters(), *replacement.buffers()) if t.is_floating_point()), like)
+    now = next((t for t in _tensors(replacement) if t.is_floating_point()), like)
     if now is not None:
-        # Values are those of the conversion; a cast happens only where the user cast the whole model.
-        was_cast = any((_floating_dtype(layer) or now.dtype) != original.dtype for layer, original in links)
-        if not now.is_meta and any(t.is_meta for t in (*old.parameters(), *old.buffers())):
+        if not now.is_meta and any(t.is_meta for t in _tensors(old)):
             raise ConversionError(
                 "the original layers were converted on the meta device and never had values: "
-                "build the model anew, without converting it, and load its weights"
+                "build the model again, without converting it, and load its weights"
             )
+        # The original keeps its own dtype unless the user has cast the model since the conversion.
+        was_cast = any((_floating_dtype(layer) or now.dtype) != original.dtype for layer, original in links)
         old.to(device=now.device, dtype=now.dtype if was_cast else None)
     old._is_full_backward_hook = replacement._is_full_backward_hook
     return old.train(replacement.training)
 
 
 def _links(replacement: nn.Module) -> Iterator[tuple[nn.Module, Original]]:
-    """Each layer that stood there, from the last on, with what it replaced: more than one if converted again."""
+    """Yield each layer with the one it replaced, the last conversion first."""
     layer = replacement
     while (original := original_of(layer)) is not None:
         yield layer, original
         layer = original.module
 
 
-def has_state_hooks(module: nn.Module) -> bool:
-    """Tell whether hooks on its state dict would be lost; they are written for the old layer's keys."""
-    return any(module.__dict__.get(name) for name in _STATE_HOOKS)
+def _tensors(module: nn.Module) -> list[Tensor]:
+    return [*module.parameters(), *module.buffers()]
 
 
 def _floating_dtype(module: nn.Module) -> torch.dtype | None:
-    return next((t.dtype for t in (*module.parameters(), *module.buffers()) if t.is_floating_point()), None)
+    return next((t.dtype for t in _tensors(module) if t.is_floating_point()), None)
 
 
-def _own(module: nn.Module | None) -> nn.Module | None:
-    # An activation with parameters is copied, so that training does not reach the original's state.
-    return copy.deepcopy(module) if module is not None and any(True for _ in module.parameters()) else module
+def replace_references(model: nn.Module, successors: Mapping[nn.Module, nn.Module]) -> None:
+    """Replace layers that attributes of the network hold in a list, tuple or dict.
+
+    A network may register its norms one by one and call them through a list: replaced in the registry alone, the new
+    layers would never run.
+
+    Args:
+        model: its registered modules are left alone.
+        successors: the new layer for each old one.
+
+    Example:
+        >>> model, old, new = nn.Module(), nn.BatchNorm2d(3), nn.Identity()
+        >>> model.blocks = {"norms": [old]}
+        >>> replace_references(model, {old: new})
+        >>> model.blocks
+        {'norms': [Identity()]}
+    """
+    seen: set[int] = set()
+
+    def replaced(value: Any) -> Any:
+        if isinstance(value, nn.Module):
+            return successors.get(value, value)
+        if id(value) in seen:
+            return value
+        if isinstance(value, list | dict):
+            seen.add(id(value))
+            for key, part in list(value.items() if isinstance(value, dict) else enumerate(value)):
+                if (new := replaced(part)) is not part:
+                    value[key] = new
+        elif isinstance(value, tuple):
+            parts = [replaced(part) for part in value]
+            if any(new is not old for new, old in zip(parts, value, strict=True)):
+                return type(value)._make(parts) if hasattr(value, "_make") else tuple(parts)
+        return value
+
+    for module in list(model.modules()):
+        for name, value in list(vars(module).items()):
+            if name not in _MODULE_ATTRIBUTES and (new := replaced(value)) is not value:
+                vars(module)[name] = new

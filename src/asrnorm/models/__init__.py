@@ -8,7 +8,7 @@ from typing import Any
 from torch import nn
 
 from asrnorm.conversion import convert
-from asrnorm.conversion.layer_kind import KINDS, Recognized
+from asrnorm.conversion.layer_kind import KINDS
 from asrnorm.conversion.select import Layers, find_sites
 from asrnorm.core.errors import InputError
 from asrnorm.models.base import MODELS as MODELS
@@ -112,7 +112,7 @@ def _convert_all(model: nn.Module, norm: str, norm_options: Mapping[str, Any]) -
 
 def _norms_of(model: nn.Module, kinds: Collection[str]) -> list[nn.Module]:
     sites = find_sites(model)
-    return [site.module for site in sites if isinstance(site.what, Recognized) and site.what.kind in kinds]
+    return [site.module for site in sites if site.is_kind(kinds)]
 
 
 def _check_norm_is_used(name: str, model: Classifier, norm: str) -> None:

