@@ -26,17 +26,17 @@ from asrnorm.studies import Collected, Study, collect, get_study, list_studies
 from asrnorm.studies.plan import iterate_specs
 from asrnorm.studies.store import find_details
 
-SCALES: tuple[Scale, ...] = ("paper", "short")  # that pages have results of
+SCALES: tuple[Scale, ...] = ("paper", "short")  # those that pages show results of
 FOLDER = Path("docs", "assets", "studies")  # from the root of the source tree
 _SEED = re.compile(r"--s(\d+)--")  # in the name of a run
-_DPI = 144  # of what is pixels
-_MOST_DOTS = 100  # of one kind; more are pixels: a line of text for each would make some hundred kilobytes
+_DPI = 144  # of what is rasterized
+_MOST_DOTS = 100  # of one kind; more are rasterized, since as text they would take hundreds of kilobytes
 
 
 def draw(name: str, kept: Path, out: Path) -> list[Path]:
     """Draw the figures of a study, for each scale of which results are kept, and return the files.
 
-    A file of a figure for which there is nothing to draw is removed.
+    The file of a figure that can no longer be drawn is removed.
 
     Args:
         name: of the study.
@@ -56,14 +56,14 @@ def draw(name: str, kept: Path, out: Path) -> list[Path]:
         if figure is None:
             path.unlink(missing_ok=True)
             continue
-        svg = for_image(to_svg(lighten(figure), dpi=_DPI))
+        svg = for_image(to_svg(rasterize_dots(figure), dpi=_DPI))
         write_whole(path, f"<!-- drawn from {fingerprint(found)} -->\n{svg}\n")
         paths.append(path)
     return paths
 
 
 def try_figure(name: str, found: Collected) -> Any | None:
-    """Return a figure, or `None` where what is kept does not suffice for it."""
+    """Return a figure, or `None` if the kept results do not suffice for it."""
     if not found.cells and not found.diverged:
         return None  # the paper's numbers alone are no result
     try:
@@ -141,8 +141,8 @@ def _tell_seeds(found: Collected, scale: Scale, kept: Path) -> str:
     return f" The figure shows the seeds named in it; the table shows {format_seeds(table)}."
 
 
-def lighten(figure: Any) -> Any:
-    """Let dots in hundreds be pixels, in the colors of images, and return the figure; the rest stays lines."""
+def rasterize_dots(figure: Any) -> Any:
+    """Rasterize the dots of a figure that has hundreds of them, in the colors of images, and return the figure."""
     to_hex = import_module("matplotlib.colors").to_hex
     for dots in figure.findobj(import_module("matplotlib.collections").PathCollection):
         if len(dots.get_offsets()) > _MOST_DOTS:

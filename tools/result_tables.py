@@ -86,13 +86,13 @@ def _joined(results: list[dict[str, Any]], key: str, most: int | None = None) ->
 def render_study(name: str, folder: Path, scale: str = "paper", page: Path | None = None) -> str:
     """Return a study from kept results alone: the table, the paper's numbers in brackets, the tests with n and p.
 
-    Where nothing is kept, a line says so at the paper's scale, and there is nothing at others, which have a heading.
+    Without kept results, the text says so at the paper's scale and is empty at others.
 
     Args:
         name: of the study.
         folder: of the kept results.
         scale: of the runs.
-        page: the file that it is for, from which links start, to pictures too; without it they are left out.
+        page: the file that shows it, from which links to sources and figures start; without it there are none.
     """
     if scale not in get_args(Scale):
         raise UnknownNameError(describe_unknown("scale", scale, get_args(Scale)))
@@ -116,32 +116,31 @@ def render_study(name: str, folder: Path, scale: str = "paper", page: Path | Non
 
 
 def render_overview(name: str, folder: Path, page: Path | None = None) -> str:
-    """Return a study's table at the paper's scale and where its numbers come from, for a page that says more itself.
-
-    Rows without a number of ours stand on the study's own page alone.
+    """Return a study's table at the paper's scale and where its numbers come from, without the rows that lack ours.
 
     Args:
         name: of the study.
         folder: of the kept results.
-        page: the file that it is for, from which links start; without it they are left out.
+        page: the file that shows it, from which links start; without it there are none.
     """
     found = _collect_kept(name, folder, "paper")
-    sheet = _build_sheet(found).only(
-        row for row in found.study.rows if any(label == row.label for label, _ in found.cells)
-    )
-    # Where all cells have as many seeds, the last line says it of all.
+    measured = {label for label, _ in found.cells}
+    sheet = _build_sheet(found)
+    cells = {key: cell for key, cell in sheet.cells.items() if cell.row.label in measured}
+    sheet = replace(sheet, rows=tuple(row for row in sheet.rows if row.label in measured), cells=cells)
+    # If all cells have the same number of seeds, the line on provenance says it.
     counts = len({cell.n for cell in found.cells.values()}) > 1
     links = f"\n\n{link_sources(found, folder, page)}" if page is not None and found.cells else ""
     return f"{overview(sheet, counts=counts)}\n\n{legend(sheet)}{links}"
 
 
 def _collect_kept(name: str, folder: Path, scale: Scale) -> Collected:
-    # A folder that is not there: what lies about in `runs/` has no place in the docs.
+    # A folder that does not exist: the docs show kept results alone, not what is in `runs/`.
     return collect(get_study(name), runs=folder / "no-runs", kept=folder, scale=scale)
 
 
 def _build_sheet(found: Collected) -> Sheet:
-    """The study's cells without its own notes, which stand on its page."""
+    """Return the sheet without the study's own notes, which are on its page already."""
     sheet = build_sheet(found)
     return replace(sheet, notes=tuple(note for note in sheet.notes if note not in found.study.footnotes))
 
@@ -204,12 +203,12 @@ def _describe(found: Collected, run: int) -> str:
 
 
 def rewrite(text: str, folder: Path, page: Path | None = None) -> str:
-    """Return a page with every table written anew from the files in `folder`.
+    """Return the text of a page with every table rewritten from the kept results.
 
     Args:
         text: of the page.
         folder: of the kept results.
-        page: where it lies, for links to pictures.
+        page: its file, from which links start.
     """
 
     def block(match: re.Match[str]) -> str:

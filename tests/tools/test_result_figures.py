@@ -131,7 +131,7 @@ def test_where_a_picture_is_of_other_seeds_than_the_table_it_is_said(seeds, said
 def test_dots_in_hundreds_are_pixels_in_the_colors_of_images():
     with base.canvas(3, 2) as (drawing, axes):
         few, many = (axes.scatter(range(n), range(n), c=base.PALETTE[0]) for n in (10, 500))
-        text = base.to_svg(result_figures.lighten(drawing))
+        text = base.to_svg(result_figures.rasterize_dots(drawing))
     assert many.get_rasterized()
     assert not few.get_rasterized()
     assert text.count("<image") == 1

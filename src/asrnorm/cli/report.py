@@ -167,7 +167,7 @@ def _keep(what: str, scale: str, runs: Path, seeds: int | None, *, renew: bool) 
     if done.differing:
         typer.echo(
             f"warning: {len(done.differing)} were kept with other numbers and stay as they were ({advice}), such as "
-            f"{done.differing[0]}",
+            f"{printable(str(done.differing[0]))}",
             err=True,
         )
 

@@ -168,13 +168,6 @@ class Sheet:
         """The paper's p-values of the comparisons."""
         return [test.printed for test in self.tests if test.printed is not None]
 
-    def only(self, rows: Iterable[Row]) -> "Sheet":
-        """Return a sheet of some rows; footnotes keep their numbers."""
-        kept = tuple(rows)
-        labels = {row.label for row in kept}
-        cells = {key: cell for key, cell in self.cells.items() if cell.row.label in labels}
-        return replace(self, rows=kept, cells=cells)
-
 
 def build_sheet(collected: Collected) -> Sheet:
     """Return every cell and comparison of a study with all that a report says of it."""
@@ -184,7 +177,7 @@ def build_sheet(collected: Collected) -> Sheet:
     remarks = [text for number in (*shown, *_printed_comparisons(collected)) for text in _remarks(number)]
     marks = {text: number for number, text in enumerate(dict.fromkeys(remarks), start=1)}
     tests = tuple(_build_test(collected, test, marks) for test in collected.tests)
-    best = {column: find_best(collected, column) for column in study.columns}
+    best = {column: _find_best(collected, column) for column in study.columns}
     cells = {}
     for row in study.rows:
         for column in study.columns:
@@ -280,7 +273,7 @@ def _remarks(printed: Printed | None) -> Iterator[str]:
         yield printed.note[0].upper() + printed.note[1:].rstrip(".") + "."
 
 
-def find_best(collected: Collected, column: str) -> set[str]:
+def _find_best(collected: Collected, column: str) -> set[str]:
     """Return the labels of the rows with our best number in a column; numbers that read alike are both best.
 
     Nothing is best where there is nothing to compare, or where rows differ in quantity or suite. Rows that see more

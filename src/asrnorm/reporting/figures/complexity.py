@@ -15,8 +15,8 @@ Point = tuple[float, float]
 Box = tuple[float, float, float, float]  # left, bottom, right, top
 
 _GAP = 8.0  # points between a marker and its label
-_LEADER = 20.0  # points from which on a line leads from the label to its marker
-_LOOKS = 50  # along such a line, for what it goes through
+_LEADER = 20.0  # points beyond which a line leads from the label to its marker
+_LINE_SAMPLES = 50  # points at which such a line is tested for crossing a label
 
 
 @FIGURES.register("complexity")
@@ -54,14 +54,14 @@ def complexity(collected: Collected, _out: Path) -> Any:
 
 
 def _extent(points: Sequence[Model]) -> Box:
-    """What the markers of a row, their bars and the line between them take up."""
+    """Return the box around the markers of a row, their bars and the line between them."""
     ends = [y + sign * deviation for _, y, deviation in points for sign in (-1, 1)]
     parameters = [x for x, _, _ in points]
     return min(parameters), min(ends), max(parameters), max(ends)
 
 
 def _columns(row: Row) -> tuple[str | None, str | None]:
-    """Columns of parameters (a count, not a share of the baseline's) and of accuracy."""
+    """Return the columns of parameters (as a count, not a share of the baseline's) and of accuracy."""
     kinds = {column: (cell.measure.quantity, cell.measure.unit) for column, cell in row.cells.items()}
     count = next((column for column, kind in kinds.items() if kind == ("parameters", "millions")), None)
     return count, next((column for column, (quantity, _) in kinds.items() if quantity == "accuracy"), None)
@@ -78,20 +78,19 @@ def _paper(row: Row) -> Model | None:
 
 
 def place_labels(axes: Any, anchors: Mapping[str, Point], colors: Mapping[str, str], obstacles: Sequence[Box]) -> None:
-    """Write a label at each anchor, as near as it finds room.
+    """Write each label near its anchor, where it covers neither an obstacle nor another label.
 
     Args:
-        axes: with their limits set; what is drawn on them later is not known here.
-        anchors: the place of each label's marker, in data coordinates.
-        colors: of the lines that lead to labels that had to go further away.
+        axes: with their limits set, and everything drawn that affects the layout.
+        anchors: the marker of each label, in data coordinates.
+        colors: of the lines that lead from distant labels to their markers.
         obstacles: what no label may cover, in data coordinates.
     """
     figure = axes.figure
-    figure.draw_without_rendering()  # settles the layout: only then is known where a point lies
+    figure.draw_without_rendering()  # runs the layout, which determines where points are on the canvas
     scale = figure.dpi / 72
     frame = axes.get_window_extent()
-    inside: Box = (frame.x0, frame.y0, frame.x1, frame.y1)
-    taken = [_on_screen(axes, box) for box in obstacles]
+    taken = [_to_pixels(axes, box) for box in obstacles]
     written: list[Box] = []
     for text, anchor in anchors.items():
         style = {"textcoords": "offset points", "fontsize": 8, "ha": "center", "va": "center", "linespacing": 1.05}
@@ -101,33 +100,25 @@ def place_labels(axes: Any, anchors: Mapping[str, Point], colors: Mapping[str, s
         half = (size.width / 2, size.height / 2)
         in_points = (half[0] / scale, half[1] / scale)
         x, y = axes.transData.transform(anchor)
-
-        def cost(move: Point, x: float = x, y: float = y, half: Point = half) -> float:
-            box = _around(x + move[0] * scale, y + move[1] * scale, half)
-            struck = sum(strikes((x, y), box, other) for other in written) * half[0] * half[1]
-            return _cost(box, taken, inside) + struck
-
-        # Of those that cover the least, the nearest; among these the first.
+        # Of the offsets that cover the least area the nearest, and of these the first.
         nearest = sorted(offsets(in_points), key=partial(_distance, half=in_points))
-        best = min(nearest, key=cost)
-        if _distance(best, in_points) > _LEADER:
-            style["arrowprops"] = {
-                "arrowstyle": "-",
-                "color": colors[text],
-                "linewidth": 0.7,
-                "shrinkA": 1,
-                "shrinkB": 4,
-            }
-        axes.annotate(text, anchor, best, **style)
-        written.append(_around(x + best[0] * scale, y + best[1] * scale, half))
-        taken.append(written[-1])
+        boxes = [_around(x + right * scale, y + up * scale, half) for right, up in nearest]
+        crossing = half[0] * half[1]  # costs as much as a quarter of the label
+        costs = [_cost(box, taken, frame.extents) + crossing * _crossings((x, y), box, written) for box in boxes]
+        best = costs.index(min(costs))
+        if _distance(nearest[best], in_points) > _LEADER:
+            line = {"arrowstyle": "-", "color": colors[text], "linewidth": 0.7, "shrinkA": 1, "shrinkB": 4}
+            style["arrowprops"] = line
+        axes.annotate(text, anchor, nearest[best], **style)
+        written.append(boxes[best])
+        taken.append(boxes[best])
 
 
 def offsets(half: Point) -> Iterator[Point]:
-    """Yield places of a label's middle around its marker, in points, the nearest first; the right side goes before.
+    """Yield offsets of a label's center from its marker, in points, in eight directions and growing distance.
 
     Args:
-        half: of its width and height.
+        half: half of its width and height.
 
     Example:
         >>> next(offsets((20.0, 5.0)))
@@ -152,27 +143,27 @@ def overlap(one: Box, other: Box) -> float:
     return max(0, width) * max(0, height)
 
 
-def _cost(box: Box, taken: Sequence[Box], inside: Box) -> float:
-    """Area that is covered or cut off."""
+def _cost(box: Box, taken: Sequence[Box], frame: Box) -> float:
+    """Return the area of a label that covers others or is outside the frame."""
     area = (box[2] - box[0]) * (box[3] - box[1])
-    return sum(overlap(box, other) for other in taken) + area - overlap(box, inside)
+    return sum(overlap(box, other) for other in taken) + area - overlap(box, frame)
 
 
-def strikes(point: Point, box: Box, other: Box) -> bool:
-    """Tell whether the line from a point to the middle of a label goes through another label.
+def _crossings(point: Point, box: Box, labels: Sequence[Box]) -> int:
+    """Return how many labels the line from a point to the center of a box crosses.
 
     Example:
-        >>> [strikes((0, 0), (8, 8, 10, 10), other) for other in ((4, 4, 5, 5), (4, 0, 5, 1))]
-        [True, False]
+        >>> _crossings((0, 0), (8, 8, 10, 10), [(4, 4, 5, 5), (4, 0, 5, 1)])
+        1
     """
-    middle = ((box[0] + box[2]) / 2, (box[1] + box[3]) / 2)
-    shares = [step / _LOOKS for step in range(_LOOKS + 1)]
-    line = [tuple(a + share * (b - a) for a, b in zip(point, middle, strict=True)) for share in shares]
-    return any(other[0] <= x <= other[2] and other[1] <= y <= other[3] for x, y in line)
+    center = ((box[0] + box[2]) / 2, (box[1] + box[3]) / 2)
+    shares = [step / _LINE_SAMPLES for step in range(_LINE_SAMPLES + 1)]
+    line = [tuple(a + share * (b - a) for a, b in zip(point, center, strict=True)) for share in shares]
+    return sum(any(left <= x <= right and low <= y <= high for x, y in line) for left, low, right, high in labels)
 
 
 def _distance(move: Point, half: Point) -> int:
-    """From the marker to the edge of the label, in whole points, so that equal gaps are equal."""
+    """Return the distance from a marker to the edge of its label, in whole points, so that equal gaps are equal."""
     return round(math.hypot(max(0.0, abs(move[0]) - half[0]), max(0.0, abs(move[1]) - half[1])))
 
 
@@ -180,8 +171,8 @@ def _around(x: float, y: float, half: Point) -> Box:
     return x - half[0], y - half[1], x + half[0], y + half[1]
 
 
-def _on_screen(axes: Any, box: Box) -> Box:
-    """A box of data as pixels, with half a marker around it."""
+def _to_pixels(axes: Any, box: Box) -> Box:
+    """Return a box of data coordinates in pixels, with half a marker around it."""
     (left, bottom), (right, top) = axes.transData.transform([box[:2], box[2:]])
     half = 5 * axes.figure.dpi / 72
     return left - half, bottom - half, right + half, top + half

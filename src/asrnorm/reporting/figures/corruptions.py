@@ -37,9 +37,7 @@ def levels(collected: Collected, _out: Path) -> Any:
         handles, with_ours, with_paper = [], False, False
         for index, row in enumerate(rows):
             color, marker = look(index)
-            ours = _ours(collected, row, columns)
-            label = literal(row.label)
-            paper = _paper(row, columns)
+            label, ours, paper = literal(row.label), _ours(collected, row, columns), _paper(row, columns)
             if paper:
                 (line,) = axes.plot(
                     *zip(*paper, strict=True), color=color, marker=marker, markersize=7, label=label, **PAPER_LINE

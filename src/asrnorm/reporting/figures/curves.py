@@ -36,8 +36,8 @@ Curves = dict[str, dict[str, Points]]  # by lambda and layer
 def lambdas(collected: Collected, _out: Path) -> Any:
     """Every lambda over the steps: first, middle and last layer, the mean of all, and the curve of weight decay alone.
 
-    The seeds of a run are averaged. A row with several runs, as one a source, shows the first that has curves. All rows
-    share the axis of a kind of lambda, from 0 to 1 unless it moves too little to be seen there.
+    The seeds of a run are averaged. A row with several runs, such as one per source, shows the first that has curves.
+    Rows share the axis of each kind of lambda, from 0 to 1 unless it moves too little to be seen there.
     """
     chosen = {row.label: runs for row in collected.study.rows if (runs := _first_run(collected, row))}
     if not chosen:
@@ -51,7 +51,7 @@ def lambdas(collected: Collected, _out: Path) -> Any:
             for axes, name in zip(line, names, strict=True):
                 handles |= _draw_lambdas(axes, curves[label].get(name, {}), _decay(runs[0][0], name))
                 axes.grid(axis="y")
-            line[0].set_ylabel(f"{_wrap(label)}\n{_describe([record for record, _ in runs])}", fontsize=9)
+            line[0].set_ylabel(f"{textwrap.fill(label, 26)}\n{_describe([record for record, _ in runs])}", fontsize=9)
         for column, name in zip(panels.T, names, strict=True):
             column[0].set_title(_TITLES.get(name, name) + ", axis enlarged" * _is_still(column))
             if not _is_still(column):
@@ -63,7 +63,7 @@ def lambdas(collected: Collected, _out: Path) -> Any:
 
 
 def _is_still(column: Sequence[Any]) -> bool:
-    """Whether all lines of the panels stay so near to each other that an axis from 0 to 1 would show one."""
+    """Return whether the lines of all panels would be one flat line on an axis from 0 to 1."""
     values = [value for axes in column for line in axes.get_lines() for value in line.get_ydata()]
     return bool(max(values) - min(values) < _SEEN)
 
@@ -88,12 +88,12 @@ def _draw_lambdas(axes: Any, layers: dict[str, Points], decay: Points) -> dict[s
         handles["decay"] = axes.plot(
             *_columns(decay), color="#CC79A7", linestyle=DASHES[1], linewidth=1.8, label="weight decay alone"
         )[0]
-    # The named lines first, then what stands behind them.
+    # In the order of the legend.
     return {key: handles[key] for key in (*named, "mean", "decay", "other") if key in handles}
 
 
 def _decay(record: RunRecord, name: str) -> Points:
-    """The curve without any gradient of the loss; none for a lambda of a layer of the user's own."""
+    """Return the curve without any gradient of the loss; empty for a lambda of the user's own layer."""
     config = record.spec.config(record.seed, record.scale)  # type: ignore[arg-type]
     if name not in START:
         return []
@@ -102,7 +102,7 @@ def _decay(record: RunRecord, name: str) -> Points:
 
 
 def _first_run(collected: Collected, row: Row) -> list[tuple[RunRecord, Curves]]:
-    """The seeds of one run, those with curves."""
+    """Return the seeds with curves of the first run of a row that has any."""
     chosen: list[tuple[RunRecord, Curves]] = []
     for record in records_of(collected, row):
         if chosen and identify(record.spec) != identify(chosen[0][0].spec):
@@ -136,21 +136,17 @@ def _columns(points: Points, most: int = _POINTS) -> tuple[tuple[float, ...], tu
 
 
 def _describe(records: Sequence[RunRecord]) -> str:
-    """Source and seeds: rows may have been kept of different ones."""
+    """Return source and seeds, in which rows may differ."""
     source = str(records[0].spec.options.get("source", "")).replace("_", " ")
     seeds = ", ".join(str(record.seed) for record in records)
     return f"{source}{', ' * bool(source)}{'seed' if len(records) == 1 else 'mean of seeds'} {seeds}"
-
-
-def _wrap(text: str) -> str:
-    return "\n".join(textwrap.wrap(text, 26))
 
 
 @FIGURES.register("residual")
 def residual(collected: Collected, _out: Path) -> Any:
     """Loss over the steps, one panel per comparison, one line per seed; a cross marks a loss that is no longer finite.
 
-    A comparison with one of its sides alone has no panel.
+    A comparison needs runs on both sides to have a panel.
     """
     rows = {row.label: row for row in collected.study.rows}
     pairs: list[tuple[str, ...]] = [(pair.row, pair.against) for pair in collected.study.comparisons] or [tuple(rows)]
@@ -201,7 +197,7 @@ def _draw_losses(axes: Any, lines: dict[str, list[tuple[Points, bool]]]) -> None
 
 
 def _losses(collected: Collected, row: Row) -> list[tuple[Points, bool]]:
-    """Curve of every seed, and whether it broke."""
+    """Return the curve of every seed, and whether it diverged."""
     folders: dict[Path, bool] = {}
     for record in records_of(collected, row):
         if record.folder is not None:
@@ -213,7 +209,7 @@ def _losses(collected: Collected, row: Row) -> list[tuple[Points, bool]]:
 
 
 def _shared(labels: Sequence[str]) -> str:
-    """What the labels of a panel begin with.
+    """Return what all labels of a panel begin with.
 
     Example:
         >>> _shared(["Digits, ASR", "Digits, ASR, no residual"])

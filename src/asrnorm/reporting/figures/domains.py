@@ -12,7 +12,7 @@ from asrnorm.studies import ANALYSIS_FILES
 from asrnorm.studies.collect import Collected, RunRecord
 
 _SAMPLES_DPI = 200
-MOST = 1000  # samples drawn; more take minutes and say no more
+_MOST_SAMPLES = 1000  # more take minutes and show nothing else
 _PANELS = {
     "mu_first": r"$\mu_\mathrm{stan}$, first layer",
     "sigma_first": r"$\sigma_\mathrm{stan}$, first layer",
@@ -44,19 +44,19 @@ def tsne(collected: Collected, _out: Path) -> Any:
     source = record.spec.options.get("source")
     sources = (source,) if isinstance(source, str) else tuple(source or ())
     with np.load(path) as arrays:
-        keep = np.unique(np.linspace(0, len(arrays["domain"]) - 1, MOST).round().astype(int))
-        domain = arrays["domain"][keep]
-        places = {name: embed(arrays[name][keep]) for name in _PANELS}
+        chosen = np.unique(np.linspace(0, len(arrays["domain"]) - 1, _MOST_SAMPLES).round().astype(int))
+        domain = arrays["domain"][chosen]
+        points = {name: embed(arrays[name][chosen]) for name in _PANELS}
     names = list(dict.fromkeys(domain.tolist()))
     with canvas(8.6, 6.2, nrows=2, ncols=2) as (figure, grid):
         for axes, (panel, title) in zip(grid.flat, _PANELS.items(), strict=True):
             handles = []
             for index, name in enumerate(names):
                 color, marker = look(index)
-                chosen = places[panel][domain == name]
+                dots = points[panel][domain == name]
                 label = name.replace("_", " ") + (" (source)" if name in sources else "")
                 handles.append(
-                    axes.scatter(*chosen.T, s=11, c=color, marker=marker, linewidths=0, alpha=0.75, label=label)
+                    axes.scatter(*dots.T, s=11, c=color, marker=marker, linewidths=0, alpha=0.75, label=label)
                 )
             axes.set_title(title)
             axes.set_xticks([])
@@ -79,7 +79,7 @@ def _find(collected: Collected) -> tuple[RunRecord, Path]:
 
 
 def embed(values: np.ndarray) -> np.ndarray:
-    """Return two coordinates per sample, the same for the same samples.
+    """Return two t-SNE coordinates per sample, the same on every call.
 
     Raises:
         MissingDependencyError: scikit-learn is not installed.
@@ -91,7 +91,7 @@ def embed(values: np.ndarray) -> np.ndarray:
     scaled = values.astype(np.float64) - values.mean(0)
     perplexity = min(30.0, (len(values) - 1) / 3)
     model = manifold.TSNE(perplexity=perplexity, init="pca", learning_rate="auto", random_state=0)
-    # One thread: two that wait for each other on a busy machine take fifteen times as long.
+    # One thread: on a busy machine two wait for each other and take fifteen times as long.
     with threads.threadpool_limits(1):
-        placed: np.ndarray = model.fit_transform(scaled / max(scaled.std(), 1e-12))
-    return placed
+        embedded: np.ndarray = model.fit_transform(scaled / max(scaled.std(), 1e-12))
+    return embedded
