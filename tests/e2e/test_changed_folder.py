@@ -78,7 +78,7 @@ def test_another_way_to_the_same_images_holds_out_no_others(photos, train, tmp_p
         there.symlink_to(photos)
     run = str(tmp_path / "runs/a")
     assert main(["evaluate", run, "--set", f"suite.root={there}", "--set", option]) == 2
-    assert "decides which images a run is trained on, so it stays as it was" in capsys.readouterr().err
+    assert "decides which images a run is trained on" in capsys.readouterr().err
     assert main(["evaluate", run, "--set", f"suite.root={there}"]) == 0
 
 
@@ -86,7 +86,8 @@ def test_images_that_are_gone_are_told_with_the_two_ways_on(photos, train, tmp_p
     photos.rename(tmp_path / "there")
     assert main(["evaluate", str(tmp_path / "runs/a")]) == 1
     error = capsys.readouterr().err
-    assert "no longer there; --set suite.root=DIR says where they are now, --data DIR scores others" in error
+    assert "--set suite.root=DIR" in error
+    assert "--data DIR" in error
 
 
 def test_a_run_without_its_classes_says_which_file_is_missing(photos, train, tmp_path, capsys):
@@ -138,7 +139,7 @@ def test_kept_results_of_ones_own_images_are_of_those_images(photos, train, tmp_
     assert "1 of them kept in results/" in capsys.readouterr().out
     grow(photos)
     assert main(words) == 1
-    assert "kept, of other images of the source than there are now; bring back" in capsys.readouterr().err
+    assert "the source images have changed since its result was kept; restore them" in capsys.readouterr().err
     assert main([*words, "--ignore-kept"]) == 0
     shutil.rmtree(photos)
     assert main(words) == 0

@@ -1,4 +1,4 @@
-"""`asrnorm bench`: speed, side by side with the baselines."""
+"""`asrnorm bench`: measure speed side by side with the baselines."""
 
 import logging
 from collections.abc import Iterable
@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING, Annotated, TypeVar
 
 import typer
 from rich.console import Console
-from rich.table import Table
 
 from asrnorm.cli.options import json_output
+from asrnorm.cli.table import make_table
 from asrnorm.core.errors import UnknownNameError
 
 if TYPE_CHECKING:
@@ -41,7 +41,7 @@ Repeats = Annotated[int, typer.Option(min=1, help="Number of timed rounds.")]
 def bench() -> None:
     """Measure speed, side by side with the baselines."""
     logger = logging.getLogger("asrnorm")
-    logger.setLevel(logging.INFO)  # what is ready to be timed, and what could not be made
+    logger.setLevel(logging.INFO)  # what is about to be timed, and what could not be built
     if not logger.handlers:
         logger.addHandler(logging.StreamHandler())
 
@@ -182,14 +182,14 @@ def _choose(device: str | None) -> str:
 
 
 def _matching(known: tuple[Named, ...], text: str) -> tuple[Named, ...]:
-    found = tuple(thing for thing in known if text in thing.label)
+    found = tuple(item for item in known if text in item.label)
     if not found:
-        raise UnknownNameError(f"--only {text!r} fits none of: {'; '.join(thing.label for thing in known)}")
+        raise UnknownNameError(f"--only {text!r} fits none of: {'; '.join(item.label for item in known)}")
     return found
 
 
 def _report(suite: str, parts: Iterable[list["Row"]], json_file: Path | None) -> None:
-    """Print each part as it comes; what has come is on the disk, should the rest never."""
+    """Print and write the rows of each part as soon as it is measured."""
     from asrnorm.bench import harness
 
     rows: list[Row] = []
@@ -208,14 +208,12 @@ def _report(suite: str, parts: Iterable[list["Row"]], json_file: Path | None) ->
 def _print(suite: str, rows: list["Row"]) -> None:
     from asrnorm.bench.column import COLUMNS
 
-    table = Table(title=rows[0].work, title_justify="left", box=None, pad_edge=False)
-    table.add_column("way", no_wrap=True)
     columns = COLUMNS[suite]
-    for column in columns:
-        table.add_column(column.heading, justify="right")
+    headings = [column.heading for column in columns]
+    table = make_table("way", *headings, wrap=headings, numbers=True, title=rows[0].work)
     for row in rows:
         values = asdict(row)
         table.add_row(row.path, *(column.show(values) for column in columns))
     console = Console()
-    # A pipe or a log has no width of its own, and rich would fold every cell to fit 80 columns.
+    # For a pipe or a log rich would wrap every cell to fit 80 columns.
     (console if console.is_terminal else Console(width=_LOG_WIDTH)).print(table)

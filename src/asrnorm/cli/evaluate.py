@@ -1,7 +1,4 @@
-"""What `asrnorm evaluate` leaves in the folder of the run itself: further results, and analyses of single images.
-
-`asrnorm evaluate`: what a finished run is worth on every domain of a suite.
-"""
+"""`asrnorm evaluate`: score a finished run on every domain of a suite, or on other labelled images."""
 
 import dataclasses
 import json
@@ -16,17 +13,9 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 from rich.console import Console
 
-from asrnorm.cli.evaluation_inputs import (
-    change_limits,
-    change_norm,
-    choose_suite,
-    describe_device,
-    find_own_suite,
-    score_places,
-    validate_limits,
-)
+from asrnorm.cli.evaluation_inputs import change_network, choose_suite, score_folders
 from asrnorm.cli.options import Modules, import_modules, json_output, open_run, read_assignments
-from asrnorm.cli.score_table import print_attacks, print_places, print_scores, print_validation
+from asrnorm.cli.table import print_attacks, print_domains, print_scores, print_validation
 from asrnorm.core.commit import find_commit, shorten_commit
 from asrnorm.core.config import RunConfig, content_hash, override
 from asrnorm.core.errors import InputError, StorageError, WrongCallError
@@ -34,132 +23,15 @@ from asrnorm.core.files import describe_failure, replacing
 from asrnorm.core.results import read_result, write_result
 
 if TYPE_CHECKING:
-    from asrnorm.core.precision import Precision
+    from torch import nn
+
     from asrnorm.core.results import DomainScore
     from asrnorm.data import Suite
     from asrnorm.evaluation import SuiteScore
     from asrnorm.training import LoadedRun
 
-
-def check_name(name: str) -> str:
-    """Return the name of an evaluation, which becomes that of a file.
-
-    Raises:
-        typer.BadParameter: it could not be one.
-
-    Example:
-        >>> check_name("bn_test-16")
-        'bn_test-16'
-    """
-    if not re.fullmatch(r"\w[\w.-]*", name):
-        raise typer.BadParameter(f"{name!r}: letters, digits, '-', '_' and '.' only", param_hint="--as")
-    return name
-
-
-def check_free(run: Path, name: str, config: RunConfig) -> None:
-    """Refuse a name under which a run's folder holds an evaluation with other settings; a damaged one may be replaced.
-
-    Args:
-        run: the folder of a finished run.
-        name: of the evaluation.
-        config: the run's, with what is to be changed.
-
-    Raises:
-        WrongCallError: it holds one.
-    """
-    path = _path_of(run, name)
-    try:
-        kept = read_result(path).config_hash
-    except InputError:
-        return
-    if kept != content_hash(config):
-        raise WrongCallError(f"--as {name}: {path} was made with other settings; choose another name, or --renew it")
-
-
-def keep_result(
-    run: Path,
-    name: str,
-    config: RunConfig,
-    scores: "SuiteScore",
-    attacks: Mapping[str, float],
-    seconds: float,
-    *,
-    edition: str = "",
-    validation: Mapping[str, float] | None = None,
-    device: str = "",
-) -> Path:
-    """Write scores as `<run>/evaluations/<name>.json`, a result under the hash of the config they were made with.
-
-    Args:
-        run: the folder of a finished run.
-        name: of the evaluation.
-        config: the run's, with what was changed.
-        scores: what came out.
-        attacks: accuracy under each, where asked for.
-        seconds: that it took.
-        edition: of the test images, as their suite tells it.
-        validation: accuracy on validation images of the source, where it was measured again.
-        device: on which it was scored.
-
-    Raises:
-        InputError: the run is not done.
-        StorageError: the file cannot be written.
-    """
-    # What is not measured again is the run's: recipe, seed, commit, parameters, steps, selection.
-    result = dataclasses.replace(
-        read_result(run / "result.json"),
-        config_hash=content_hash(config),
-        source=scores.source,
-        domains=tuple(scores.domains),
-        missing=tuple(scores.missing),
-        average_accuracy=scores.average_accuracy,
-        adversarial=dict(attacks),
-        validation=dict(validation or {}),  # the run's is of the model as it was trained
-        wall_seconds=round(seconds, 3),
-        # The commit above is that of the training; what scored it may be another.
-        origin={"scored": " on ".join(filter(None, (shorten_commit(find_commit()), device)))}
-        | ({"edition": edition} if edition else {}),
-    )
-    path = _path_of(run, name)
-    with _folder_of(path):
-        write_result(path, result)
-    return path
-
-
-def _path_of(run: Path, name: str) -> Path:
-    return run / "evaluations" / f"{name}.json"
-
-
-def keep_statistics(run: Path, arrays: Mapping[str, Any]) -> Path:
-    """Write arrays as `<run>/analyses/statistics.npz`, which numpy reads without unpickling anything.
-
-    Raises:
-        StorageError: the file cannot be written.
-    """
-    import numpy as np
-
-    path = run / "analyses" / "statistics.npz"
-    with _folder_of(path), replacing(path) as temporary:
-        np.savez_compressed(temporary, **arrays)
-    return path
-
-
-@contextmanager
-def _folder_of(path: Path) -> Iterator[None]:
-    """Make the folder of a file, free of what a killed process left of that file."""
-    try:
-        path.parent.mkdir(exist_ok=True)
-        for leftover in path.parent.glob(f".{path.name}.*"):
-            leftover.unlink(missing_ok=True)
-        yield
-    except StorageError:
-        raise
-    except OSError as error:
-        raise StorageError(describe_failure(error, path)) from None
-
-
 SCHEMA = 1
-# What may differ from training without making it another network.
+# Fields that may differ from training: the network stays the same.
 _CHANGEABLE = ("adversarial", "confine", "device", "evaluate_batch", "evaluate_limit", "norm", "precision", "suite")
 
 
@@ -171,7 +43,7 @@ def evaluate(
     data: Annotated[
         Path | None,
         typer.Option(
-            help="Score labelled images of new places instead: `CLASS/IMAGE` or `PLACE/CLASS/IMAGE`, or a table.",
+            help="Score labelled images of new domains instead: `CLASS/IMAGE` or `DOMAIN/CLASS/IMAGE`, or a table.",
             show_default=False,
         ),
     ] = None,
@@ -182,7 +54,7 @@ def evaluate(
         Path | None, typer.Option("--json", help="Also write all numbers to this file; - prints them alone.")
     ] = None,
     name: Annotated[
-        str | None, typer.Option("--as", help="Also keep them in the run's folder, as evaluations/NAME.json.")
+        str | None, typer.Option("--as", help="Also save them in the run's folder, as evaluations/NAME.json.")
     ] = None,
     renew: Annotated[
         bool, typer.Option("--renew", help="Let --as replace an evaluation of that name made with other settings.")
@@ -203,155 +75,140 @@ def evaluate(
     assignments = read_assignments(settings or [], _CHANGEABLE)
     if suite is not None:
         assignments = {"suite": suite, **assignments}
-    _refuse_mixtures(assignments, data, name, statistics)
+    _check_options(assignments, data, json_file, name, renew, statistics)
+    with json_output(json_file) as write_json:
+        import_modules(modules)
+        loaded = open_run(run)
+        if name is not None:
+            read_result(run / "result.json")  # `save_result` copies from it
+        try:
+            config = override(loaded.config, assignments)
+        except InputError as error:
+            raise WrongCallError(str(error)) from error
+        if name is not None and not renew:
+            check_free(run, name, config)
+        scored = loaded.suite if data is not None else choose_suite(run, loaded, config)
+        own = change_network(run, loaded, config, move="device" in assignments, scores_suite=data is None)
+        limit = config.evaluate_limit if name is not None or "evaluate_limit" in assignments else 0
+        if statistics:
+            _write_statistics(run, loaded, config, scored)
+        elif data is not None:
+            _score_data(run, loaded, config, data, limit, write_json)
+        else:
+            _score_suite(run, loaded, config, scored, own, limit, name, write_json)
+
+
+def _check_options(
+    assignments: Mapping[str, object],
+    data: Path | None,
+    json_file: Path | None,
+    name: str | None,
+    renew: bool,
+    statistics: bool,
+) -> None:
+    """Raise `typer.BadParameter` for options that exclude each other."""
+    if statistics and (name is not None or set(assignments) - {"device"}):
+        raise typer.BadParameter("--statistics uses the run as it was scored: leave out --as, --suite and --set")
+    of_suites = {"adversarial", "suite"} & {word.partition(".")[0] for word in assignments}
+    if data is not None and (statistics or name is not None or of_suites):
+        raise typer.BadParameter("--data only scores images: leave out --as, --statistics, --suite and adversarial")
     if statistics and json_file is not None:
         raise typer.BadParameter("--statistics writes analyses/statistics.npz and no scores: leave out --json")
     if name is not None:
         check_name(name)
     elif renew:
-        raise typer.BadParameter("--renew says how to keep an evaluation: give --as too")
-    with json_output(json_file) as write_numbers:
-        import_modules(modules)
-        _evaluate(run, assignments, data, name, renew, statistics, write_numbers)
+        raise typer.BadParameter("--renew needs --as, the evaluation to replace")
 
 
-def _evaluate(
-    run: Path,
-    assignments: dict[str, str],
-    data: Path | None,
-    name: str | None,
-    renew: bool,
-    statistics: bool,
-    write_numbers: Callable[[str], None],
-) -> None:
-    loaded = open_run(run)
-    if name is not None:
-        read_result(run / "result.json")  # of which what is kept takes what it does not measure again
-    config = _change_config(loaded.config, assignments)
-    if name is not None and not renew:
-        check_free(run, name, config)
-    chosen = loaded.suite if data is not None else choose_suite(run, loaded, config)
-    own = _change_network(run, loaded, config, of_suite=data is None, move="device" in assignments)
-    if statistics:
-        _analyze(run, loaded, config, chosen)
-        return
-
-    started = time.monotonic()
-    limit = config.evaluate_limit if name is not None or "evaluate_limit" in assignments else 0
-    if data is None and loaded.config.evaluate_limit and not limit:
-        typer.echo(f"all images are scored; result.json has at most {loaded.config.evaluate_limit} a domain", err=True)
-    form: dict[str, Any] = {
-        "batch_size": config.evaluate_batch,
-        "precision": config.precision,
-        "resize": loaded.input_size,  # whatever the other suite's is
-    }
-    if data is not None:
-        places = score_places(loaded, data, limit, form, _progress)
-        if places.scores:
-            print_places(places.scores)
-        described = _describe(run, loaded.config, config, places.scores, {}, data)
-        write_numbers(json.dumps(described | places.gaps(), indent=2))
-        places.refuse_gaps()
-        return
-    scores = _score_suite(loaded, chosen, limit, form)
-    attacks = _attack(loaded, chosen, scores.source, config.seed, limit, form) if config.adversarial else {}
-    validation = {} if own is None else validate_limits(loaded, config, own, limit)
-    print_validation(validation)
-    described = _describe(run, loaded.config, config, scores, attacks) | {"validation": validation}
-    write_numbers(json.dumps(described, indent=2))
-    if name is not None:
-        seconds = time.monotonic() - started
-        device = describe_device(loaded.model)
-        facts: dict[str, Any] = {"edition": chosen.edition, "validation": validation, "device": device}
-        keep_result(run, name, config, scores, attacks, seconds, **facts)
+def check_name(name: str) -> None:
+    """Raise `typer.BadParameter` if the name of an evaluation cannot be that of a file."""
+    if not re.fullmatch(r"\w[\w.-]*", name):
+        raise typer.BadParameter(f"{name!r}: letters, digits, '-', '_' and '.' only", param_hint="--as")
 
 
-def _change_network(run: Path, loaded: "LoadedRun", config: RunConfig, *, of_suite: bool, move: bool) -> "Suite | None":
-    """Let the network be what is to be scored; return the suite of its training where limits were set or lifted."""
-    change_norm(loaded, config)
-    if config.precision != loaded.config.precision:
-        _cast(loaded, config.precision)
-    if move:
-        _move(loaded, config.device)
-    if config.confine == loaded.config.confine:
-        return None
-    # Limits are lifted without any image; what that does on the source is told where it is scored too.
-    is_told = config.confine or (of_suite and config.suite.name == loaded.config.suite.name)
-    own = find_own_suite(run, loaded, config) if is_told else None
-    change_limits(loaded, config, own)
-    return own
-
-
-def _refuse_mixtures(assignments: Mapping[str, object], data: Path | None, name: str | None, statistics: bool) -> None:
-    if statistics and (name is not None or set(assignments) - {"device"}):
-        raise typer.BadParameter("--statistics is of the run as it was scored: leave out --as, --suite and --set")
-    refused = {"adversarial", "suite"} & {word.partition(".")[0] for word in assignments}
-    if data is not None and (statistics or name is not None or refused):
-        raise typer.BadParameter("--data scores images alone: leave out --as, --statistics, --suite and adversarial")
-
-
-def _change_config(trained: RunConfig, assignments: Mapping[str, object]) -> RunConfig:
+def check_free(run: Path, name: str, config: RunConfig) -> None:
+    """Raise `WrongCallError` if a run has an evaluation of that name with other settings; a damaged one is ignored."""
+    path = _evaluation_path(run, name)
     try:
-        return override(trained, assignments)
-    except InputError as error:
-        raise WrongCallError(str(error)) from error
+        saved = read_result(path).config_hash
+    except InputError:
+        return
+    if saved != content_hash(config):
+        raise WrongCallError(f"--as {name}: {path} was made with other settings; choose another name, or --renew it")
 
 
-def _analyze(run: Path, loaded: "LoadedRun", config: RunConfig, suite: "Suite") -> None:
-    from asrnorm.evaluation import learned_statistics
-    from asrnorm.evaluation.learned_statistics import PER_DOMAIN
-
-    arrays = learned_statistics(
-        loaded.model,
-        suite,
-        per_domain=min(config.evaluate_limit or PER_DOMAIN, PER_DOMAIN),
-        batch_size=min(config.evaluate_batch, 100),
-        precision=config.precision,
-        resize=loaded.input_size,
-    )
-    path = keep_statistics(run, arrays)
-    typer.echo(f"{path}: learned statistics of {len(arrays['domain']):,} images")
+def _score_data(
+    run: Path, loaded: "LoadedRun", config: RunConfig, data: Path, limit: int, write_json: Callable[[str], None]
+) -> None:
+    found = score_folders(loaded, data, limit, _input_options(loaded, config), _progress)
+    if found.scores:
+        print_domains(found.scores)
+    described = _describe(run, loaded.config, config, None, found.scores) | {"suite": None, "data": str(data)}
+    write_json(json.dumps(described | found.gaps(), indent=2))
+    found.require_all()
 
 
-def _score_suite(loaded: "LoadedRun", suite: "Suite", limit: int, form: dict[str, Any]) -> "SuiteScore":
+def _score_suite(
+    run: Path,
+    loaded: "LoadedRun",
+    config: RunConfig,
+    suite: "Suite",
+    own: "Suite | None",
+    limit: int,
+    name: str | None,
+    write_json: Callable[[str], None],
+) -> None:
     from asrnorm.evaluation import score_suite
 
+    started = time.monotonic()
+    if loaded.config.evaluate_limit and not limit:
+        typer.echo(f"scoring all images; result.json has at most {loaded.config.evaluate_limit} per domain", err=True)
+    options = _input_options(loaded, config)
     with _progress(1 + len(suite.target_names)) as report:
-        scores: SuiteScore = score_suite(loaded.model, suite, report=report, limit=limit, **form)
+        scores: SuiteScore = score_suite(loaded.model, suite, report=report, limit=limit, **options)
     print_scores(scores)
-    return scores
+    attacks = _attack(loaded, suite, scores.source, config.seed, limit, options) if config.adversarial else {}
+    validation = {} if own is None else _validate(loaded, own, dataclasses.replace(config, evaluate_limit=limit))
+    print_validation(validation)
+    described = _describe(run, loaded.config, config, scores.source, scores.domains)
+    described |= {"missing": list(scores.missing), "adversarial": attacks, "validation": validation}
+    write_json(json.dumps(described, indent=2))
+    if name is not None:
+        origin = {"scored": " on ".join(filter(None, (shorten_commit(find_commit()), _name_device(loaded.model))))}
+        if suite.edition:
+            origin["edition"] = suite.edition
+        save_result(run, name, config, scores, attacks, validation, origin=origin, seconds=time.monotonic() - started)
+
+
+def _input_options(loaded: "LoadedRun", config: RunConfig) -> dict[str, Any]:
+    """Return the options of `score_suite` and its neighbours; images of another suite get the run's size."""
+    return {"batch_size": config.evaluate_batch, "precision": config.precision, "resize": loaded.input_size}
 
 
 def _attack(
-    loaded: "LoadedRun", suite: "Suite", clean: "DomainScore", seed: int, limit: int, form: dict[str, Any]
+    loaded: "LoadedRun", suite: "Suite", clean: "DomainScore", seed: int, limit: int, options: dict[str, Any]
 ) -> dict[str, float]:
     from asrnorm.evaluation import ATTACKS, score_attacks
     from asrnorm.evaluation.score import subsample
 
     typer.echo(f"attacking {clean.num_samples:,} images in {len(ATTACKS)} ways", err=True)
-    attacks: dict[str, float] = score_attacks(
-        loaded.model, subsample(suite.source_test, limit), name=clean.name, seed=seed, **form
-    )
+    images = subsample(suite.source_test, limit)
+    attacks: dict[str, float] = score_attacks(loaded.model, images, name=clean.name, seed=seed, **options)
     print_attacks(attacks, clean)
     return attacks
 
 
-def _cast(loaded: "LoadedRun", precision: "Precision") -> None:
-    from asrnorm.core.precision import weight_dtype
+def _validate(loaded: "LoadedRun", own: "Suite", config: RunConfig) -> dict[str, float]:
+    """Return the accuracy on validation images of the source, to choose a confinement without target images."""
+    from asrnorm.core.distributed import ALONE
+    from asrnorm.training.selection import validate
 
-    loaded.model.to(weight_dtype(precision))
-
-
-def _move(loaded: "LoadedRun", device: str) -> None:
-    from asrnorm.training.distributed import choose_device
-
-    if device != "auto":
-        loaded.model.to(choose_device(device))
+    return validate(loaded.model, own, config, next(loaded.model.parameters()).device, ALONE)
 
 
 @contextmanager
 def _progress(total: int) -> Iterator[Callable[["DomainScore"], None]]:
-    """Give a function to be told of each score: a bar on a terminal, a line a domain elsewhere."""
+    """Yield a callback for each score, which advances a bar on a terminal and prints a line elsewhere."""
     console = Console(stderr=True, highlight=False)
     if not console.is_terminal:
         yield lambda domain: console.print(
@@ -370,29 +227,109 @@ def _describe(
     run: Path,
     trained: RunConfig,
     config: RunConfig,
-    scores: "SuiteScore | Sequence[DomainScore]",
-    attacks: dict[str, float],
-    data: Path | None = None,
+    source: "DomainScore | None",
+    domains: Sequence["DomainScore"],
 ) -> dict[str, Any]:
-    """Return what `--json` writes; scores of new places are a list, which has no source."""
-    source = None if isinstance(scores, Sequence) else scores.source
-    domains = scores if isinstance(scores, Sequence) else scores.domains
-    average = sum(domain.accuracy for domain in domains) / len(domains) if domains else None
+    """Return the content of the `--json` file, for a suite without missing domains and without attacks."""
     return {
         "schema": SCHEMA,
         "run": str(run),
         "recipe": trained.recipe,
         "seed": trained.seed,
         "config_hash": content_hash(trained),
-        "suite": None if data else config.suite.name,
-        "data": str(data) if data else None,
+        "suite": config.suite.name,
+        "data": None,
         "norm": config.norm.name,
         "evaluate_batch": config.evaluate_batch,
         "precision": config.precision,
         "confine": config.confine,
         "source": None if source is None else asdict(source),
         "domains": [asdict(domain) for domain in domains],
-        "missing": [] if isinstance(scores, Sequence) else list(scores.missing),
-        "average_accuracy": average,
-        "adversarial": attacks,
+        "missing": [],
+        "average_accuracy": sum(domain.accuracy for domain in domains) / len(domains) if domains else None,
+        "adversarial": {},
     }
+
+
+def save_result(
+    run: Path,
+    name: str,
+    config: RunConfig,
+    scores: "SuiteScore",
+    attacks: Mapping[str, float],
+    validation: Mapping[str, float],
+    *,
+    origin: dict[str, str],
+    seconds: float,
+) -> None:
+    """Write scores to `<run>/evaluations/<name>.json`, as a result with the hash of the config they were made with.
+
+    What is not measured again is copied from the run: recipe, seed, commit of the training, parameters, steps,
+    selection.
+    """
+    result = dataclasses.replace(
+        read_result(run / "result.json"),
+        config_hash=content_hash(config),
+        source=scores.source,
+        domains=tuple(scores.domains),
+        missing=tuple(scores.missing),
+        average_accuracy=scores.average_accuracy,
+        adversarial=dict(attacks),
+        validation=dict(validation),
+        wall_seconds=round(seconds, 3),
+        origin=origin,
+    )
+    path = _evaluation_path(run, name)
+    with _prepared_folder(path):
+        write_result(path, result)
+
+
+def _evaluation_path(run: Path, name: str) -> Path:
+    return run / "evaluations" / f"{name}.json"
+
+
+def _name_device(model: "nn.Module") -> str:
+    import torch
+
+    device = next(model.parameters()).device
+    return torch.cuda.get_device_name(device) if device.type == "cuda" else device.type
+
+
+def _write_statistics(run: Path, loaded: "LoadedRun", config: RunConfig, suite: "Suite") -> None:
+    from asrnorm.evaluation import learned_statistics
+    from asrnorm.evaluation.learned_statistics import PER_DOMAIN
+
+    arrays = learned_statistics(
+        loaded.model,
+        suite,
+        per_domain=min(config.evaluate_limit or PER_DOMAIN, PER_DOMAIN),
+        batch_size=min(config.evaluate_batch, 100),
+        precision=config.precision,
+        resize=loaded.input_size,
+    )
+    path = save_statistics(run, arrays)
+    typer.echo(f"{path}: learned statistics of {len(arrays['domain']):,} images")
+
+
+def save_statistics(run: Path, arrays: Mapping[str, Any]) -> Path:
+    """Write arrays to `<run>/analyses/statistics.npz`, which numpy reads without unpickling."""
+    import numpy as np
+
+    path = run / "analyses" / "statistics.npz"
+    with _prepared_folder(path), replacing(path) as temporary:
+        np.savez_compressed(temporary, **arrays)
+    return path
+
+
+@contextmanager
+def _prepared_folder(path: Path) -> Iterator[None]:
+    """Create the folder of a file without leftovers of killed processes; raise `StorageError` if the file fails."""
+    try:
+        path.parent.mkdir(exist_ok=True)
+        for leftover in path.parent.glob(f".{path.name}.*"):
+            leftover.unlink(missing_ok=True)
+        yield
+    except StorageError:
+        raise
+    except OSError as error:
+        raise StorageError(describe_failure(error, path)) from None

@@ -1,14 +1,8 @@
-"""What may be changed of a trained network before it is scored again, without training.
-
-Labelled images of new places, scored as far as they can be read.
-
-The images that a finished run is scored on, and whether they are those of its training.
-"""
+"""What `asrnorm evaluate` scores: the network with its changes, and the images of a suite or of `--data`."""
 
 import os
 from collections.abc import Callable
 from contextlib import AbstractContextManager
-from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -17,251 +11,227 @@ from asrnorm.core.errors import AsrnormError, InputError, WrongCallError
 from asrnorm.core.hashing import PUBLISHED
 
 if TYPE_CHECKING:
-    from torch import nn
-
     from asrnorm.core.results import DomainScore
     from asrnorm.data import Suite
     from asrnorm.training import LoadedRun
 
+# Options of a suite that decide which of its images are trained on.
+_SPLITTING = {
+    "digits_mini": ("seed",),
+    "folder": ("validation", "test", "seed"),
+}
 
-def change_norm(loaded: "LoadedRun", config: RunConfig) -> None:
-    """Let BN look at the test batch, where that is asked for."""
-    if config.norm == loaded.config.norm:
+Progress = Callable[[int], AbstractContextManager[Callable[["DomainScore"], None]]]
+"""From the number of domains to a context that yields a callback for each score."""
+
+
+def change_network(
+    run: Path, loaded: "LoadedRun", config: RunConfig, *, move: bool, scores_suite: bool
+) -> "Suite | None":
+    """Apply the norm, precision, device and confinement of a changed config to the network of a run.
+
+    Args:
+        run: its folder.
+        loaded: the run; its network is changed in place.
+        config: the run's with changes.
+        move: whether the device was set.
+        scores_suite: whether a suite is scored, and not images of `--data`.
+
+    Returns:
+        The suite of the training if the confinement changed and its effect on the source is to be shown.
+
+    Raises:
+        InputError: the network cannot have that norm, or its training images are missing or have changed.
+    """
+    _change_norm(loaded, config)
+    if config.precision != loaded.config.precision:
+        from asrnorm.core.precision import weight_dtype
+
+        loaded.model.to(weight_dtype(config.precision))
+    if move and config.device != "auto":
+        from asrnorm.training.distributed import choose_device
+
+        loaded.model.to(choose_device(config.device))
+    if config.confine == loaded.config.confine:
+        return None
+    # Only confining needs source images; releasing does not, so they are required only where the suite is scored too.
+    needs_source = config.confine or (scores_suite and config.suite.name == loaded.config.suite.name)
+    own = _find_own_suite(run, loaded, config) if needs_source else None
+    if config.confine and own is not None:
+        from asrnorm.training.assembly import confine_to_source
+
+        confine_to_source(loaded.model, own, config)
+    else:
+        from asrnorm.norms import ASRNorm2d
+
+        for layer in loaded.model.modules():
+            if isinstance(layer, ASRNorm2d):
+                layer.confine(None, None)
+    return own
+
+
+def _change_norm(loaded: "LoadedRun", config: RunConfig) -> None:
+    trained = loaded.config.norm
+    if config.norm == trained:
         return
-    if (loaded.config.norm.name, config.norm.name) != ("bn", "bn_test"):
+    if (trained.name, config.norm.name) != ("bn", "bn_test"):
         raise InputError(
-            f"a trained network keeps its norm: {loaded.config.norm.name!r} cannot become {config.norm.name!r}; "
+            f"a trained network keeps its norm: {trained.name!r} cannot become {config.norm.name!r}; "
             "only 'bn' can become 'bn_test'"
         )
-    if config.norm.args not in ({}, loaded.config.norm.args):
+    if config.norm.args not in ({}, trained.args):
         raise InputError("bn_test has the options that the run's bn was trained with: leave norm.OPTION out")
     from asrnorm.conversion import convert
 
-    convert(loaded.model, "bn_test", layers="all", **loaded.config.norm.args)
+    convert(loaded.model, "bn_test", layers="all", **trained.args)
 
 
-def change_limits(loaded: "LoadedRun", config: RunConfig, suite: "Suite | None") -> None:
-    """Confine the learned means to their range on the run's own training images, or set them free.
+def _find_own_suite(run: Path, loaded: "LoadedRun", config: RunConfig) -> "Suite":
+    """Return the suite of the training; raise `InputError` if its source is missing or has changed."""
+    from asrnorm.training.run_folder import refuse_other_source
 
-    Args:
-        loaded: the run; its network is changed.
-        config: with what was changed.
-        suite: that of the training; it is not needed where limits are lifted.
-    """
-    if config.confine and suite is not None:
-        from asrnorm.training.assembly import confine_to_source
-
-        confine_to_source(loaded.model, suite, config)
-        return
-    from asrnorm.norms import ASRNorm2d
-
-    for layer in loaded.model.modules():
-        if isinstance(layer, ASRNorm2d):
-            layer.confine(None, None)
+    suite = _locate_own_suite(loaded, config)
+    suite.require_source()
+    refuse_other_source(run / "env.json", suite)
+    return suite
 
 
-def validate_limits(loaded: "LoadedRun", config: RunConfig, suite: "Suite", limit: int) -> dict[str, float]:
-    """Return the accuracy on validation images of the source, once limits were set or lifted: what to choose them by.
-
-    Args:
-        loaded: the run, its network changed.
-        config: with what was changed.
-        suite: that of the training.
-        limit: images at most, 0 for all.
-    """
-    from asrnorm.core.distributed import ALONE
-    from asrnorm.training.selection import validate
-
-    device = next(loaded.model.parameters()).device
-    return validate(loaded.model, suite, replace(config, evaluate_limit=limit), device, ALONE)
-
-
-def describe_device(model: "nn.Module") -> str:
-    """Return where a model lies, a GPU by its name.
-
-    Example:
-        >>> from torch import nn
-        >>> describe_device(nn.Linear(1, 1))
-        'cpu'
-    """
-    import torch
-
-    device = next(model.parameters()).device
-    return torch.cuda.get_device_name(device) if device.type == "cuda" else device.type
-
-
-Report = Callable[["DomainScore"], None]
-Watched = Callable[[int], AbstractContextManager[Report]]
-"""From the number of places to a function that is told of each score."""
-
-
-class PlaceScores(NamedTuple):
-    """The scores, why other places have none, and the images that cannot be read."""
+class FolderScores(NamedTuple):
+    """Scores of the domains of `--data`, errors of the domains without a score, and unreadable images."""
 
     scores: list["DomainScore"]
     failed: dict[str, InputError]
     unreadable: list[Path]
 
     def gaps(self) -> dict[str, list[str]]:
-        """Return what was not scored, as `--json` names it."""
+        """Return what was not scored, by the keys of the `--json` file."""
         return {"missing": list(self.failed), "unreadable": list(map(str, self.unreadable))}
 
-    def refuse_gaps(self) -> None:
-        """End a command whose numbers are not of all that was asked for.
-
-        Raises:
-            InputError: a place or an image was not scored.
-        """
+    def require_all(self) -> None:
+        """Raise `InputError` if a domain or an image was not scored."""
         if self.failed:
             first, error = next(iter(self.failed.items()))
             count = len(self.failed)
-            rest = f" ({count} of {count + len(self.scores)} places)" if count > 1 else ""
+            rest = f" ({count} of {count + len(self.scores)} domains)" if count > 1 else ""
             raise InputError(f"{first} was not scored{rest}: {error}")
         if self.unreadable:
             rest = f" and {len(self.unreadable) - 1:,} more" if len(self.unreadable) > 1 else ""
-            raise InputError(f"scored without images that cannot be read: {self.unreadable[0]}{rest}; --json names all")
+            raise InputError(f"scored without unreadable images: {self.unreadable[0]}{rest}; --json lists all")
 
 
-def score_places(loaded: "LoadedRun", data: Path, limit: int, form: dict[str, Any], watched: Watched) -> PlaceScores:
-    """Score every place that can be, one by one.
+def score_folders(
+    loaded: "LoadedRun", data: Path, limit: int, options: dict[str, Any], progress: Progress
+) -> FolderScores:
+    """Score the domains in a folder or table one by one, without the images and domains that cannot be read.
 
     Args:
         loaded: the run.
-        data: a folder or table of images, see `open_places`.
-        limit: the most images of a place, 0 for all.
-        form: how images are given to the network, as `score_domains` takes it.
-        watched: tells how far it is.
+        data: see `open_places`.
+        limit: the most images per domain, 0 for all.
+        options: further options of `score_domains`.
+        progress: shows the scores as they come.
     """
     from asrnorm.data.labelled_folder import open_places, part_unreadable
     from asrnorm.evaluation import score_domains
 
-    places = open_places(data, loaded.classes, loaded.suite.image_size)
-    found = PlaceScores([], {}, [])
-    with watched(len(places)) as report:
-        options = {**form, "report": report, "limit": limit}
-        for name, images in places.items():
+    domains = open_places(data, loaded.classes, loaded.suite.image_size)
+    found = FolderScores([], {}, [])
+    with progress(len(domains)) as report:
+        options = {**options, "report": report, "limit": limit}
+        for name, images in domains.items():
             try:
                 try:
                     found.scores.extend(score_domains(loaded.model, {name: images}, **options))
                 except InputError:
-                    readable, lost = part_unreadable(images)
-                    if not lost or not len(readable):
+                    readable, unreadable = part_unreadable(images)
+                    if not unreadable or not len(readable):
                         raise
                     found.scores.extend(score_domains(loaded.model, {name: readable}, **options))
-                    found.unreadable.extend(lost)
+                    found.unreadable.extend(unreadable)
             except InputError as error:
                 found.failed[name] = error
     return found
-
-
-# Options by which a suite parts the images that are scored from those that are trained on.
-_SPLITTING = {
-    "digits_mini": ("seed",),
-    "folder": ("validation", "test", "seed"),
-}
-_OTHERWISE = "score the images as they are now with --data"
 
 
 def choose_suite(run: Path, loaded: "LoadedRun", config: RunConfig) -> "Suite":
     """Return the suite to score a run on: its own, or another with the same classes.
 
     Raises:
-        InputError: images that are gone, other classes, or images of the source that are not those of the training,
-            some of which would count as held out.
-        WrongCallError: an option that parts the images in another way than the run did.
+        InputError: the images are gone, the classes differ, or the source has changed since the training, so that
+            trained images could count as held out.
+        WrongCallError: an option splits the images differently from the training.
     """
     from asrnorm.data import SUITES, create_suite
     from asrnorm.data.image_table import to_nfc
 
-    theirs, mine = loaded.config.suite, config.suite
-    try:
-        if mine != theirs:
-            SUITES.check(mine.name, mine.args)
-    except InputError as error:
-        raise WrongCallError(str(error)) from error
-    own_root = str(theirs.args.get("root", ""))
-    if mine == theirs and mine.name not in PUBLISHED and own_root and not Path(own_root).exists():
-        raise InputError(
-            f"{own_root}: the images of the run are no longer there; --set suite.root=DIR says where they are now, "
-            "--data DIR scores others"
-        )
-    # Read at the size of the run: resized to it from another one, images are not what they were in training.
-    size = {"size": loaded.suite.image_size} if mine.name == "folder" else {}
-    suite: Suite = loaded.suite if mine == theirs else create_suite(mine.name, **{**size, **mine.args})
-    own = _at_its_place(loaded, config) if mine.name == theirs.name else None
-    if own is not None and _has_its_images(run, theirs, mine, own):
-        refuse_other_split(theirs, mine, own.sources, suite.sources)
+    trained, scored = loaded.config.suite, config.suite
+    if scored == trained:
+        root = str(trained.args.get("root", ""))
+        if trained.name not in PUBLISHED and root and not Path(root).exists():
+            raise InputError(
+                f"{root}: the images of the run are no longer there; give their new folder with --set suite.root=DIR, "
+                "or score others with --data DIR"
+            )
+        suite: Suite = loaded.suite
+    else:
+        try:
+            SUITES.check(scored.name, scored.args)
+        except InputError as error:
+            raise WrongCallError(str(error)) from error
+        # At the size of the run: images resized from another size would differ from those of the training.
+        size = {"size": loaded.suite.image_size} if scored.name == "folder" else {}
+        suite = create_suite(scored.name, **{**size, **scored.args})
+    own = _locate_own_suite(loaded, config) if scored.name == trained.name else None
+    if own is not None and _has_trained_images(run, trained, scored, own):
+        check_split(trained, scored, own.sources, suite.sources)
     if list(map(to_nfc, suite.classes)) != list(map(to_nfc, loaded.classes)):
         raise InputError(
             f"the run knows the classes {_shorten(loaded.classes)}, "
             f"suite {suite.name!r} has {_shorten(suite.classes)}; they must be the same"
         )
-    if own is not None and _is_same_root(theirs, mine) and own.source_listing():
+    if own is not None and _is_same_root(trained, scored) and own.source_listing():
         from asrnorm.training.run_folder import refuse_other_source
 
-        refuse_other_source(run / "env.json", own, _OTHERWISE)
+        refuse_other_source(run / "env.json", own, "score the images as they are now with --data")
     return suite
 
 
-def find_own_suite(run: Path, loaded: "LoadedRun", config: RunConfig) -> "Suite":
-    """Return the suite that a run was trained on, for what is measured on its source images.
-
-    Where the images lie somewhere else now, `suite.root` says where.
-
-    Raises:
-        InputError: the source is missing, or its images are not those of the training.
-    """
-    from asrnorm.training.run_folder import refuse_other_source
-
-    suite = _at_its_place(loaded, config)
-    suite.require_source()
-    refuse_other_source(run / "env.json", suite)
-    return suite
-
-
-def refuse_other_split(theirs: Choice, mine: Choice, trained: tuple[str, ...], sources: tuple[str, ...]) -> None:
-    """Refuse to hold out other images of a run's own suite than the run did: it was trained on them.
-
-    Args:
-        theirs: the suite of the training.
-        mine: the one to be scored, of the same images.
-        trained: domains that the run was trained on.
-        sources: those of the suite to be scored.
-    """
-    changed = [name for name in _SPLITTING.get(mine.name, ()) if _option(theirs, name) != _option(mine, name)]
-    changed += ["source"] if sources != trained else []
+def check_split(trained: Choice, scored: Choice, sources: tuple[str, ...], scored_sources: tuple[str, ...]) -> None:
+    """Raise `WrongCallError` if a suite with the images of the training would hold out others than the run did."""
+    changed = [name for name in _SPLITTING.get(scored.name, ()) if _option(trained, name) != _option(scored, name)]
+    changed += ["source"] if scored_sources != sources else []
     if changed:
         raise WrongCallError(
-            f"suite.{changed[0]} decides which images a run is trained on, so it stays as it was; other images are "
-            "scored with --data or another --suite"
+            f"suite.{changed[0]} decides which images a run is trained on and cannot change; score other images with "
+            "--data or another --suite"
         )
 
 
-def _at_its_place(loaded: "LoadedRun", config: RunConfig) -> "Suite":
-    """Return the suite of the training, where its images lie now."""
+def _locate_own_suite(loaded: "LoadedRun", config: RunConfig) -> "Suite":
+    """Return the suite of the training, at the `suite.root` of the config if its images have moved."""
     from asrnorm.data import create_suite
 
-    theirs, mine = loaded.config.suite, config.suite
-    if mine.name == theirs.name and "root" in mine.args and mine.args["root"] != theirs.args.get("root"):
-        return create_suite(theirs.name, **{**theirs.args, "root": mine.args["root"]})
+    trained, scored = loaded.config.suite, config.suite
+    if scored.name == trained.name and "root" in scored.args and scored.args["root"] != trained.args.get("root"):
+        return create_suite(trained.name, **{**trained.args, "root": scored.args["root"]})
     return loaded.suite
 
 
-def _has_its_images(run: Path, theirs: Choice, mine: Choice, own: "Suite") -> bool:
-    """Tell whether the images of the training lie where a suite looks for them."""
+def _has_trained_images(run: Path, trained: Choice, scored: Choice, own: "Suite") -> bool:
+    """Return whether the images of the training are at the root of the scored suite."""
     from asrnorm.training.run_folder import read_listing
 
-    if mine.name in PUBLISHED or _is_same_root(theirs, mine):
+    if scored.name in PUBLISHED or _is_same_root(trained, scored):
         return True
     try:
         return own.source_listing() == read_listing(run / "env.json")
-    except AsrnormError:  # other domains, for one
+    except AsrnormError:  # for example other domains
         return False
 
 
-def _is_same_root(theirs: Choice, mine: Choice) -> bool:
-    first, second = (one.args.get("root") for one in (theirs, mine))
-    return first == second or (bool(first and second) and os.path.realpath(str(first)) == os.path.realpath(str(second)))
+def _is_same_root(first: Choice, second: Choice) -> bool:
+    roots = [choice.args.get("root") for choice in (first, second)]
+    return roots[0] == roots[1] or (all(roots) and len({os.path.realpath(str(root)) for root in roots}) == 1)
 
 
 def _option(suite: Choice, name: str) -> object:

@@ -1,4 +1,4 @@
-"""`asrnorm export`: a finished run as a file that runs without this package."""
+"""`asrnorm export`: write the model of a finished run to a file that runs without this package."""
 
 from pathlib import Path
 from typing import Annotated
@@ -8,10 +8,10 @@ import typer
 from asrnorm.cli.options import Modules, import_modules, open_run
 from asrnorm.core.errors import UnknownNameError, WrongCallError, describe_unknown
 
-# Known without torch, so that a wrong word is answered at once; a test holds them to the registry.
+# A copy of the registry's, which needs torch to load; a test compares them.
 SUFFIXES = {"onnx": ".onnx", "safetensors": ".safetensors", "torch-export": ".pt2"}
-_ANY = "dynamic"
-_SHAKY = 1e-2  # an allowed error, of the largest logit, that is worth a warning
+_DYNAMIC = "dynamic"
+_WARNING_TOLERANCE = 1e-2  # relative to the largest logit
 
 
 def export(
@@ -26,13 +26,13 @@ def export(
         str | None,
         typer.Option(metavar="HxW", help="Size of the images that the file takes.", show_default="the run's"),
     ] = None,
-    batch: Annotated[str, typer.Option(metavar="N|dynamic", help="Number of images at a time.")] = _ANY,
+    batch: Annotated[str, typer.Option(metavar="N|dynamic", help="Number of images at a time.")] = _DYNAMIC,
     opset: Annotated[
         int | None, typer.Option(help="Version of the ONNX operators.", show_default="PyTorch's choice")
     ] = None,
     modules: Modules = None,
 ) -> None:
-    """Write the model of a run to a file, checked against the model on random images before it gets its name.
+    """Write the model of a run to a file, compared with the model on random images.
 
     Example: `asrnorm export runs/digits.rsda_asr--s0--0123456789 --format onnx`. Files of `onnx` and `torch-export` run
     in a process without this package; `<file>.json` beside each says what it takes and what its classes are.
@@ -52,16 +52,15 @@ def export(
         batch=chosen_batch,
         opset=opset,
     )
-    tried = ", ".join(map(str, done.verdict.batches))
     typer.echo(f"{done.path}: {done.path.stat().st_size:,} bytes")
     typer.echo(
         f"relative error {done.verdict.relative_error:.1e} against the model (allowed {done.verdict.tolerance:.1e}), "
-        f"on random images in batches of {tried}"
+        f"on random images in batches of {', '.join(map(str, done.verdict.batches))}"
     )
-    if done.verdict.tolerance > _SHAKY:
+    if done.verdict.tolerance > _WARNING_TOLERANCE:
         typer.echo(
-            "warning: rounding moves this model's own logits by as much, so that they differ from one machine to "
-            "another; maps of few pixels do that: larger images may help",
+            "warning: rounding alone changes this model's logits that much, so they differ between machines; feature "
+            "maps of few pixels are a common cause: larger images may help",
             err=True,
         )
     for path in done.sidecars:
@@ -78,8 +77,8 @@ def _read_size(text: str | None) -> tuple[int, int] | None:
 
 
 def _read_batch(text: str) -> int | None:
-    if text == _ANY:
+    if text == _DYNAMIC:
         return None
     if not text.isdecimal():
-        raise WrongCallError(f"--batch {text}: must be a number, or {_ANY}")
+        raise WrongCallError(f"--batch {text}: must be a number, or {_DYNAMIC}")
     return int(text)

@@ -1,4 +1,4 @@
-"""`asrnorm list`: what can be named in recipes and on the command line."""
+"""`asrnorm list`: the names that recipes and the command line take."""
 
 import json
 from fnmatch import fnmatchcase
@@ -8,13 +8,13 @@ from typing import Annotated, Any
 import typer
 from rich.console import Console
 from rich.markup import escape
-from rich.table import Table
 
 from asrnorm.cli.options import Modules, import_modules
+from asrnorm.cli.table import make_table
 from asrnorm.core.errors import UnknownNameError, describe_unknown
 from asrnorm.core.registry import Registry
 
-# Where each registry lives; imported when asked for, since most of them load torch.
+# Module and name of each registry; most of the modules load torch.
 REGISTRIES = {
     "methods": ("asrnorm.methods", "METHODS"),
     "models": ("asrnorm.models", "MODELS"),
@@ -42,11 +42,11 @@ def list_registry(
     if kind not in REGISTRIES:
         raise UnknownNameError(describe_unknown("registry", kind, REGISTRIES))
     import_modules(modules)
-    module, name = REGISTRIES[kind]
-    room = import_module(module)
-    rows = describe(getattr(room, name))
-    if kind == "studies":  # in the order of the paper, where table2 comes before table10
-        order = room.list_studies()
+    module_name, name = REGISTRIES[kind]
+    module = import_module(module_name)
+    rows = describe(getattr(module, name))
+    if kind == "studies":  # in the paper's order, with table2 before table10
+        order = module.list_studies()
         rows.sort(key=lambda row: order.index(row["name"]))
     known = [row["name"] for row in rows]
     rows = [row for row in rows if fnmatchcase(row["name"], pattern)]
@@ -55,9 +55,7 @@ def list_registry(
     if as_json:
         typer.echo(json.dumps(rows, indent=2))
         return
-    table = Table(box=None, pad_edge=False)
-    for heading in ("name", "what it is", "options"):
-        table.add_column(heading, no_wrap=heading == "name", overflow="fold")
+    table = make_table("name", "what it is", "options", wrap=["what it is", "options"])
     for row in rows:
         options = ", ".join(f"{option}={value}" for option, value in row["options"].items())
         table.add_row(row["name"], escape(row["summary"]), escape(options))
@@ -65,7 +63,7 @@ def list_registry(
 
 
 def describe(registry: Registry[Any]) -> list[dict[str, Any]]:
-    """Return name, summary and options with their defaults of every entry."""
+    """Return the name, summary and options with defaults of every entry."""
     return [
         {
             "name": name,
@@ -81,8 +79,6 @@ def describe(registry: Registry[Any]) -> list[dict[str, Any]]:
 
 
 def _default(value: object) -> object:
-    return (
-        value
-        if value is None or isinstance(value, bool | int | float | str)
-        else getattr(value, "__name__", str(value))
-    )
+    if value is None or isinstance(value, bool | int | float | str):
+        return value
+    return getattr(value, "__name__", str(value))

@@ -1,12 +1,6 @@
-"""SIGTERM, which Slurm, systemd and a launch send, as Ctrl-C: what was begun is left in order.
+"""`asrnorm COMMAND`: the application, its error messages and its exit status.
 
-Training does more, in `training/interruption.py`: it writes a checkpoint first.
-
-Options that are given twice where one value counts: the last would be taken in silence.
-
-`asrnorm VERB`: the application, its error lines and its exit status.
-
-Exit status 0: done. 1: the work failed. 2: the call was wrong. An error is one line; `--debug` shows the traceback.
+Exit status 0: done. 1: the command failed. 2: the call was wrong. An error is one line; `--debug` adds the traceback.
 """
 
 import io
@@ -15,7 +9,7 @@ import signal
 import sys
 import threading
 import traceback
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from types import FrameType
@@ -38,96 +32,9 @@ from asrnorm.cli.reproduce import reproduce
 from asrnorm.cli.train import train
 from asrnorm.core.errors import AsrnormError, UnknownNameError, WrongCallError, first_line, printable
 
-
-@contextmanager
-def terminating_in_order() -> Iterator[None]:
-    """Raise `KeyboardInterrupt` on SIGTERM within the block, and let the GPU finish what it was given before it ends.
-
-    A process that dies outright leaves temporary files, and under MPS can take down others that share its GPU.
-
-    Example:
-        >>> with terminating_in_order():
-        ...     signal.getsignal(signal.SIGTERM) is _interrupt
-        True
-    """
-    is_ours = threading.current_thread() is threading.main_thread() and _is_default()
-    if is_ours:
-        signal.signal(signal.SIGTERM, _interrupt)
-    try:
-        yield
-    finally:
-        _await_gpu()
-        if is_ours:
-            signal.signal(signal.SIGTERM, signal.SIG_DFL)
-
-
-def _is_default() -> bool:
-    return signal.getsignal(signal.SIGTERM) is signal.SIG_DFL
-
-
-def _interrupt(number: int, frame: FrameType | None) -> None:  # noqa: ARG001
-    raise KeyboardInterrupt
-
-
-def _await_gpu() -> None:
-    torch = sys.modules.get("torch")  # where it was not needed, it is not imported for this
-    if torch is not None and torch.cuda.is_initialized():
-        with suppress(RuntimeError):  # a GPU that has failed has nothing left to finish
-            torch.cuda.synchronize()
-
-
-def find_repeated(app: Any, words: Sequence[str]) -> str | None:
-    """Return the first option of a command line that is given again and takes one value; `None` where there is none.
-
-    Args:
-        app: the application that the words are for; of its commands, the one that they name is looked at.
-        words: as typed, without the program.
-
-    Example:
-        >>> app = typer.Typer()
-        >>> @app.command()
-        ... def look(seed: int = 0, names: list[str] = []) -> None: ...
-        >>> find_repeated(app, ["--seed", "1", "--names", "a", "--names", "b", "--seed=2"])
-        '--seed'
-    """
-    command: Any = typer.main.get_command(app) if isinstance(app, typer.Typer) else None
-    rest = list(words)
-    while commands := getattr(command, "commands", None):
-        name = next((word for word in rest if not word.startswith("-")), None)
-        if name is None or name not in commands:
-            return None
-        rest, command = rest[rest.index(name) + 1 :], commands[name]
-    return _find(_options(command), rest) if command is not None else None
-
-
-def _options(command: Any) -> Mapping[str, Any]:
-    options = (parameter for parameter in command.params if parameter.param_type_name == "option")
-    return {word: option for option in options for word in (*option.opts, *option.secondary_opts)}
-
-
-def _find(options: Mapping[str, Any], words: Sequence[str]) -> str | None:
-    seen: set[str] = set()
-    values_left = 0
-    for word in words:
-        if values_left:
-            values_left -= 1
-            continue
-        if word == "--":
-            return None
-        name, equals, _ = word.partition("=")
-        option = options.get(name)
-        if option is None or option.is_flag:
-            continue
-        values_left = 0 if equals else option.nargs
-        if option.name in seen and not option.multiple:
-            return str(option.opts[0])
-        seen.add(option.name)
-    return None
-
-
 OK, FAILED, WRONG_CALL = 0, 1, 2
-_INTERRUPTED = 130  # what typer makes of Ctrl-C
-_GONE = ("Connection closed by peer", "Connection reset by peer", "Broken pipe")  # as gloo and NCCL say it
+_INTERRUPTED = 130  # typer's status for Ctrl-C
+_DISCONNECTED = ("Connection closed by peer", "Connection reset by peer", "Broken pipe")  # messages of gloo and NCCL
 
 _HELP = """ASR-Norm and single domain generalization: train on one domain, hold up on others.
 
@@ -156,7 +63,7 @@ app.command("doctor")(doctor)
 app.add_typer(data_app, name="data")
 app.add_typer(bench_app, name="bench")
 
-# typer carries its own copy of click in some releases, so its exceptions are found by what typer exports.
+# Some releases of typer contain their own copy of click, so the exceptions are looked up in what typer exports.
 _ANCESTORS: dict[str, type[Exception]] = {c.__name__: c for c in typer.BadParameter.__mro__}
 _UsageError, _ClickException = _ANCESTORS["UsageError"], _ANCESTORS["ClickException"]
 
@@ -175,66 +82,123 @@ def common(
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run the command line and return the exit status.
 
-    `--debug` is accepted anywhere, since one adds it to the end of a line that has just failed.
+    `--debug` may stand anywhere, because users append it to a command that has just failed.
     """
     for stream in (sys.stdout, sys.stderr):
-        if isinstance(stream, io.TextIOWrapper):  # names of files may have letters that a terminal has not
+        if isinstance(stream, io.TextIOWrapper):  # file names may have characters that the terminal cannot encode
             stream.reconfigure(errors="backslashreplace")
     words = list(sys.argv[1:] if arguments is None else arguments)
     debug = "--debug" in words
     words = [_expand_home(word) for word in words if word != "--debug"]
     try:
-        Path.cwd()  # torch ends the process where the folder is gone
+        Path.cwd()  # torch aborts the process if the folder is gone
     except FileNotFoundError:
         return _say("the current folder has been removed; change to another", FAILED)
     if "--help" not in words and (repeated := find_repeated(app, words)):
         return _say(f"{repeated} is given more than once, and takes one value", WRONG_CALL)
     try:
-        with terminating_in_order():
+        with sigterm_as_interrupt():
             status = app(args=words, prog_name="asrnorm", standalone_mode=False)
-    except (_ClickException, AsrnormError, OSError, KeyboardInterrupt, typer.Abort) as error:
+    except (Exception, KeyboardInterrupt) as error:
         if debug:
             traceback.print_exc()
         return _report(error)
-    except Exception as error:
-        if debug:
-            traceback.print_exc()
-        return _say(_explain_unforeseen(error), FAILED)
     if status == _INTERRUPTED:
         return _say("interrupted", FAILED)
     return status if isinstance(status, int) else OK
 
 
 def _expand_home(word: str) -> str:
-    """Return `--out=~/runs` with the home in it, which a shell puts in only where `~` begins a word."""
+    """Expand `~/` in `--out=~/runs`; a shell does so only at the beginning of a word."""
     option, equals, value = word.partition("=")
-    meant = equals and option.startswith("--") and value.startswith("~/")
-    return f"{option}={Path(value).expanduser()}" if meant else word
+    expands = equals and option.startswith("--") and value.startswith("~/")
+    return f"{option}={Path(value).expanduser()}" if expands else word
+
+
+def find_repeated(app: typer.Typer, words: Sequence[str]) -> str | None:
+    """Return the first option of a command line that takes one value and is given twice, else `None`.
+
+    typer would silently take the last value.
+
+    Example:
+        >>> app = typer.Typer()
+        >>> @app.command()
+        ... def look(seed: int = 0, names: list[str] = []) -> None: ...
+        >>> find_repeated(app, ["--seed", "1", "--names", "a", "--names", "b", "--seed=2"])
+        '--seed'
+    """
+    command: Any = typer.main.get_command(app)
+    rest = list(words)
+    while commands := getattr(command, "commands", None):
+        name = next((word for word in rest if not word.startswith("-")), None)
+        if name is None or name not in commands:
+            return None
+        rest, command = rest[rest.index(name) + 1 :], commands[name]
+    with suppress(_UsageError):  # the command itself reports it
+        _, _, given = command.make_parser(command.context_class(command)).parse_args(rest)
+        for position, option in enumerate(given):
+            if option in given[:position] and not option.multiple and not option.is_flag:
+                return str(option.opts[0])
+    return None
+
+
+@contextmanager
+def sigterm_as_interrupt() -> Iterator[None]:
+    """Raise `KeyboardInterrupt` on SIGTERM in the block, and wait for the GPU at its end.
+
+    Slurm, systemd and launches send SIGTERM. A process that it kills at once leaves temporary files and can, under MPS,
+    take down others on the same GPU. Training additionally saves a checkpoint, see `training/interruption.py`.
+
+    Example:
+        >>> with sigterm_as_interrupt():
+        ...     signal.getsignal(signal.SIGTERM) is _interrupt
+        True
+    """
+    in_main_thread = threading.current_thread() is threading.main_thread()
+    installs = in_main_thread and signal.getsignal(signal.SIGTERM) is signal.SIG_DFL
+    if installs:
+        signal.signal(signal.SIGTERM, _interrupt)
+    try:
+        yield
+    finally:
+        torch = sys.modules.get("torch")  # not imported for this
+        if torch is not None and torch.cuda.is_initialized():
+            with suppress(RuntimeError):  # the GPU has failed
+                torch.cuda.synchronize()
+        if installs:
+            signal.signal(signal.SIGTERM, signal.SIG_DFL)
+
+
+def _interrupt(number: int, frame: FrameType | None) -> None:  # noqa: ARG001
+    raise KeyboardInterrupt
 
 
 def _report(error: BaseException) -> int:
+    """Print an error as one line and return the exit status."""
     if isinstance(error, KeyboardInterrupt | typer.Abort):
         return _say("interrupted", FAILED)
     if isinstance(error, _ClickException):
         message = error.format_message()  # type: ignore[attr-defined]
-        if not message:  # no command was given: typer has shown the help
+        if not message:  # no command: typer has shown the help
             return WRONG_CALL
-        context = getattr(error, "ctx", None)  # of the command that was called wrongly, where it got that far
+        context = getattr(error, "ctx", None)  # of the command, if typer got that far
         command = context.command_path if context else "asrnorm"
         hint = f"; see {command} --help" if isinstance(error, _UsageError) else ""
         return _say(message.rstrip(".") + hint, WRONG_CALL)
-    return _say(str(error), WRONG_CALL if isinstance(error, UnknownNameError | WrongCallError) else FAILED)
+    if isinstance(error, AsrnormError | OSError):
+        return _say(str(error), WRONG_CALL if isinstance(error, UnknownNameError | WrongCallError) else FAILED)
+    return _say(_explain_unexpected(error), FAILED)
 
 
-def _explain_unforeseen(error: Exception) -> str:
+def _explain_unexpected(error: BaseException) -> str:
     kind = type(error).__name__
-    # torch has an error of its own for a GPU's memory, and plain words for a machine's; it is not imported here.
+    # torch raises its own error for GPU memory and a RuntimeError for host memory.
     if kind in ("MemoryError", "OutOfMemoryError") or "can't allocate memory" in str(error):
-        return f"{kind}: the memory of this machine or of its GPU did not suffice"
-    if os.environ.get("RANK", "0") != "0" and any(words in str(error) for words in _GONE):
-        return "another process of this run ended before this one; what it said is the reason"
+        return f"{kind}: this machine or its GPU has not enough memory"
+    if os.environ.get("RANK", "0") != "0" and any(words in str(error) for words in _DISCONNECTED):
+        return "another process of this run ended before this one; its message is the reason"
     if "Could not determine home directory" in str(error):
-        return "a path begins with ~ and a name that no user here has, or HOME is not set: write the path out"
+        return "a path begins with ~ and the name of no user, or HOME is not set: write out the path"
     said = f" ({first_line(error)})" if str(error) else ""
     return f"{kind}{said}: a bug in asrnorm, or in a file of your own that it ran; --debug shows where, for a report"
 

@@ -1,9 +1,4 @@
-"""`--import MODULE`: what the user's own modules register is known before a command goes to work.
-
-`--json FILE`: numbers for programs, in a file or on the standard output.
-
-What the commands on finished runs share: opening a folder, kept results, `--set` options, a place for `--json`.
-"""
+"""Options and checks that several commands share: `--import`, `--json`, `--set`, run folders and data."""
 
 import os
 import sys
@@ -15,11 +10,21 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from asrnorm.core.errors import InputError, StorageError, UnknownNameError, WrongCallError, describe_unknown
+from asrnorm.core.config import RunConfig
+from asrnorm.core.errors import (
+    AsrnormError,
+    InputError,
+    StorageError,
+    UnknownNameError,
+    WrongCallError,
+    describe_unknown,
+)
 from asrnorm.core.files import describe_failure, write_whole
 
 if TYPE_CHECKING:
     from asrnorm.training import LoadedRun
+
+KEPT = Path("results")
 
 Modules = Annotated[
     list[str] | None,
@@ -28,110 +33,82 @@ Modules = Annotated[
 
 
 def import_modules(names: Iterable[str] | None) -> None:
-    """Import modules from the current folder or wherever Python looks.
-
-    Args:
-        names: with dots, as in an import statement.
+    """Import the modules of `--import`, from the current folder or `sys.path`.
 
     Raises:
         UnknownNameError: there is no such module.
-        InputError: it needs another that is not installed.
+        InputError: a module that it imports is not installed.
 
     Example:
         >>> import_modules(["json"])
     """
     for name in names or ():
-        _import(name)
-
-
-def _import(name: str) -> None:
-    if not all(part.isidentifier() for part in name.split(".")) or name.endswith(".py"):
-        raise UnknownNameError(
-            f"--import {name}: a module is named as in an import statement, my_norm for my_norm.py; its folder is the "
-            "current one or in PYTHONPATH"
-        )
-    if str(Path.cwd()) not in sys.path:  # the installed command, unlike `python -m`, does not look here
-        sys.path.insert(0, str(Path.cwd()))
-    try:
-        import_module(name)
-    except ModuleNotFoundError as error:
-        if error.name is None or not f"{name}.".startswith(f"{error.name}."):
-            raise InputError(f"--import {name}: it needs {error.name}, which is not installed") from error
-        raise UnknownNameError(f"--import {name}: no such module here or in PYTHONPATH") from error
-
-
-_STANDARD_OUTPUT = Path("-")
+        if not all(part.isidentifier() for part in name.split(".")) or name.endswith(".py"):
+            raise UnknownNameError(
+                f"--import {name}: write it as in an import statement, my_norm for my_norm.py; its folder must be the "
+                "current one or in PYTHONPATH"
+            )
+        if str(Path.cwd()) not in sys.path:  # unlike `python -m`, the installed command does not search it
+            sys.path.insert(0, str(Path.cwd()))
+        try:
+            import_module(name)
+        except ModuleNotFoundError as error:
+            if error.name is None or not f"{name}.".startswith(f"{error.name}."):
+                raise InputError(f"--import {name}: it needs {error.name}, which is not installed") from error
+            raise UnknownNameError(f"--import {name}: no such module here or in PYTHONPATH") from error
 
 
 @contextmanager
 def json_output(file: Path | None) -> Iterator[Callable[[str], None]]:
-    """Give a function that writes text where `--json` says: to no place, to a file, or to the standard output.
+    """Yield a function that writes text to the file of `--json`, or ignores it if `file` is `None`.
 
-    With `-`, what is printed meanwhile goes to the error output, and the last text written is printed at the end, also
-    of work that fails then: `asrnorm ... --json - | jq` sees the numbers alone.
-
-    Args:
-        file: as typed; `None` where the option is not given.
+    With `-`, all other output goes to standard error and the last text is printed to standard output at the end, even
+    if the command fails then: `asrnorm ... --json - | jq` reads nothing else.
 
     Raises:
-        InputError: a folder.
-        StorageError: a place where nothing can be written.
+        InputError: the file is a folder.
+        StorageError: the file cannot be written.
     """
     if file is None:
         yield lambda _text: None
-        return
-    if file != _STANDARD_OUTPUT:
-        check_place(file)
+    elif file != Path("-"):
+        _prepare_file(file)
         yield lambda text: write_whole(file, text)
-        return
-    texts: list[str] = []
+    else:
+        texts: list[str] = []
+        try:
+            with redirect_stdout(sys.stderr):
+                yield texts.append
+        finally:
+            if texts:
+                sys.stdout.write(texts[-1].rstrip("\n") + "\n")
+
+
+def _prepare_file(file: Path) -> None:
+    """Create the folder of a file; raise before the work begins if the file could not be written after it."""
+    if file.is_dir():
+        raise InputError(f"{file}: a folder; give --json a file, such as {file / 'scores.json'}")
     try:
-        with redirect_stdout(sys.stderr):
-            yield texts.append
-    finally:
-        if texts:
-            sys.stdout.write(texts[-1].rstrip("\n") + "\n")
+        file.parent.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise StorageError(describe_failure(error, file)) from None
+    if not os.access(file.parent, os.W_OK | os.X_OK):
+        raise StorageError(f"{file}: its folder is not writable; give --json another file")
 
 
-KEPT = Path("results")
-
-
-def open_run(folder: Path) -> "LoadedRun":
-    """Return the run in a folder.
-
-    Raises:
-        WrongCallError: no such folder, or not a run's.
-        InputError: of a run that is not done.
-        UnknownNameError: the run has a norm, method, ... that no registry holds.
-    """
-    if folder.is_file():
-        raise WrongCallError(f"{folder}: a file, not the folder of a run")
-    if not folder.is_dir():
-        raise WrongCallError(f"{folder}: no such run folder; asrnorm train makes one, as a rule under runs/")
-    if not (folder / "config.yaml").is_file():
-        raise WrongCallError(f"{folder}: not the folder of a run, it has no config.yaml")
-    if not (folder / "model.safetensors").is_file():
-        if (folder / "divergence.json").is_file():
-            raise InputError(f"{folder}: the run diverged, as divergence.json says, and has no model")
-        raise InputError(f"{folder}: the run is not done, it has no model.safetensors; asrnorm train goes on with it")
-    from asrnorm.training import load_run
-
-    try:
-        return load_run(folder)
-    except UnknownNameError as error:
-        raise UnknownNameError(f"{folder / 'config.yaml'}: {error}; what is your own needs --import MODULE") from error
-
-
-def read_assignments(words: Sequence[str], known: Collection[str]) -> dict[str, str]:
-    """Return `--set a.b=value` words as a mapping of dotted names to text.
+def read_assignments(
+    words: Iterable[str], known: Collection[str] | None = None, option: str = "--set"
+) -> dict[str, str]:
+    """Return `name=value` words as a mapping of names to text; the last value of a name counts.
 
     Args:
         words: as typed.
-        known: first parts that the command can change.
+        known: what a name, or its part before the first dot, may be; `None` allows all.
+        option: that the words belong to, for error messages.
 
     Raises:
-        typer.BadParameter: no equals sign.
-        UnknownNameError: a name that the command cannot change.
+        typer.BadParameter: a word has no name or no equals sign.
+        UnknownNameError: a name that is not in `known`.
 
     Example:
         >>> read_assignments(["suite.root=data"], known=["suite"])
@@ -141,36 +118,69 @@ def read_assignments(words: Sequence[str], known: Collection[str]) -> dict[str, 
     for word in words:
         name, equals, value = word.partition("=")
         if not equals or not name:
-            raise typer.BadParameter(f"{word!r} is not of the form name=value", param_hint="--set")
+            raise typer.BadParameter(f"{word!r} is not of the form name=value", param_hint=option)
         head = name.partition(".")[0]
-        if head not in known:
+        if known is not None and head not in known:
             raise UnknownNameError(describe_unknown("setting of this command", head, known))
-        assignments[name] = value
+        assignments[name.strip()] = value
     return assignments
 
 
+def open_run(folder: Path) -> "LoadedRun":
+    """Return the finished run in a folder.
+
+    Raises:
+        WrongCallError: there is no such folder, or it is not a run's.
+        InputError: the run is not finished.
+        UnknownNameError: the run's norm, method, ... is not registered.
+    """
+    if folder.is_file():
+        raise WrongCallError(f"{folder}: a file, not the folder of a run")
+    if not folder.is_dir():
+        raise WrongCallError(f"{folder}: no such run folder; asrnorm train creates one, by default in runs/")
+    if not (folder / "config.yaml").is_file():
+        raise WrongCallError(f"{folder}: not the folder of a run, it has no config.yaml")
+    if not (folder / "model.safetensors").is_file():
+        if (folder / "divergence.json").is_file():
+            raise InputError(f"{folder}: the run diverged, see divergence.json, and has no model")
+        raise InputError(f"{folder}: the run is not done, it has no model.safetensors; asrnorm train resumes it")
+    from asrnorm.training import load_run
+
+    try:
+        return load_run(folder)
+    except UnknownNameError as error:
+        raise UnknownNameError(f"{folder / 'config.yaml'}: {error}; your own code needs --import MODULE") from error
+
+
 def find_kept() -> Path | None:
-    """Return the folder of kept results, `results/` of the working directory; `None` where there is none."""
+    """Return the folder of kept results, `results/` in the working directory, or `None` if there is none."""
     return KEPT if KEPT.is_dir() else None
 
 
-def check_place(file: Path) -> None:
-    """Make the folder of a file, and refuse a place where it could not be written, before the work is done."""
-    if file.is_dir():
-        raise InputError(f"{file}: a folder; give --json a file, such as {file / 'scores.json'}")
-    try:
-        file.parent.mkdir(parents=True, exist_ok=True)
-    except OSError as error:
-        raise StorageError(describe_failure(error, file)) from None
-    if not os.access(file.parent, os.W_OK | os.X_OK):
-        raise StorageError(f"{file}: nothing can be written in its folder; give --json another place")
-
-
 def check_folder(folder: Path, option: str) -> None:
-    """Refuse a file where a folder is to be, before the work is done.
-
-    Raises:
-        WrongCallError: it is a file.
-    """
+    """Raise `WrongCallError` if the folder that an option names is a file."""
     if folder.exists() and not folder.is_dir():
         raise WrongCallError(f"{option} {folder}: a file; give a folder")
+
+
+def check_data(configs: Sequence[RunConfig], *, targets: bool = True) -> None:
+    """Raise `InputError` if the source, the weights or, with `targets`, every target of a run is missing."""
+    from asrnorm.data import create_suite
+    from asrnorm.data.download.verify import find_weights
+
+    for choice in {repr(config.suite): config.suite for config in configs}.values():
+        suite = create_suite(choice.name, **choice.args)
+        suite.require_source()
+        if targets and not suite.target_names and suite.missing:
+            part = suite.missing[0]
+            raise InputError(f"suite {choice.name!r} has no target, such as {part.name}: {part.detail}")
+    for name in {config.weights for config in configs if config.weights}:
+        find_weights(name)
+
+
+def note_missing_data(configs: Sequence[RunConfig], subject: str, *, targets: bool = True) -> None:
+    """Print what `check_data` raises as a note; a dry run needs no data."""
+    try:
+        check_data(configs, targets=targets)
+    except AsrnormError as error:
+        typer.echo(f"note: here {subject} would not start: {error}", err=True)

@@ -1,20 +1,19 @@
-"""`asrnorm train`: one run, from a recipe to its result; started again, it goes on."""
+"""`asrnorm train`: train one run, or resume it, and evaluate it on every domain."""
 
 import os
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, cast
+from typing import Annotated, cast
 
 import typer
 
-from asrnorm.cli.options import Modules, import_modules
+from asrnorm.cli.options import Modules, import_modules, note_missing_data, read_assignments
+from asrnorm.cli.table import print_attacks, print_scores
 from asrnorm.core.config import RunConfig, Scale, content_hash, dump_config, load_config, override, run_name
-from asrnorm.core.errors import AsrnormError, ConversionError, InputError, WrongCallError
+from asrnorm.core.errors import ConversionError, InputError, WrongCallError
+from asrnorm.core.results import RunResult
 
-if TYPE_CHECKING:
-    from asrnorm.core.results import RunResult
-
-# What `--set` does not take, and what says it instead.
-_ELSEWHERE = {
+# Fields that `--set` does not change, and the option that does.
+_OTHER_OPTIONS = {
     "seed": "--seed",
     "scale": "--scale",
     "source": "--source",
@@ -59,7 +58,7 @@ def train(
     `photos/DOMAIN/CLASS/`: `asrnorm train folder.rsda_asr --set suite.root=photos --source day`
     """
     import_modules(modules)
-    changes = dict(map(_split, assignments or ()))  # of a field that is set twice, the last counts
+    changes = read_assignments(assignments or ())
     from asrnorm.training.assembly import check_config, rehearse
 
     try:
@@ -71,35 +70,22 @@ def train(
         raise WrongCallError(str(error)) from error
     if dry_run:
         typer.echo(f"{dump_config(config)}# hash {content_hash(config)}")
-        _tell_missing_data(config)
+        note_missing_data([config], "the run", targets=False)
         return
     from asrnorm.training import run
 
     folder = out or Path("runs", run_name(config))
-    before = _time_of(folder / "result.json")
+    before = _read_time(folder / "result.json")
     result = run(config, out, fresh)
     if os.environ.get("RANK", "0") == "0":
-        _print(result)
+        print_result(result)
         typer.echo(f"run: {folder}")
-        if before == _time_of(folder / "result.json"):
-            typer.echo("it was done already, nothing was trained; --fresh starts over", err=True)
+        if before == _read_time(folder / "result.json"):
+            typer.echo("the run was done already, nothing was trained; --fresh starts over", err=True)
 
 
-def _time_of(file: Path) -> int | None:
+def _read_time(file: Path) -> int | None:
     return file.stat().st_mtime_ns if file.exists() else None
-
-
-def _tell_missing_data(config: RunConfig) -> None:
-    """Say on the side what a run would be refused for; a config may be looked at where its data is not."""
-    from asrnorm.data import create_suite
-    from asrnorm.data.download.verify import find_weights
-
-    try:
-        create_suite(config.suite.name, **config.suite.args).require_source()
-        if config.weights is not None:
-            find_weights(config.weights)
-    except AsrnormError as error:
-        typer.echo(f"note: here the run would not start: {error}", err=True)
 
 
 def _resolve(
@@ -111,18 +97,19 @@ def _resolve(
     target: list[str] | None,
     changes: dict[str, str],
 ) -> RunConfig:
+    """Return the config of the recipe or the file, with the changes of the options."""
     from asrnorm.recipes.base import join_names
 
     sources, targets = join_names(source), join_names(target)
-    for name, place in _ELSEWHERE.items():
+    for name, option in _OTHER_OPTIONS.items():
         if name in changes:
-            raise typer.BadParameter(f"--set {name}={changes[name]}: {place} says that")
+            raise typer.BadParameter(f"--set {name}={changes[name]}: use {option} instead")
     if config_file is None:
         if recipe is None:
             raise typer.BadParameter("give a recipe, such as digits.rsda_asr, or --config FILE")
         from asrnorm.recipes import recipe as make
 
-        # Through the recipe, so that what follows from a change, as PACS's steps from its source, follows.
+        # The recipe applies the changes, because other values follow from them, as PACS's steps from its source.
         return make(
             recipe, scale=cast(Scale, scale or "paper"), seed=seed or 0, source=sources, target=targets, **changes
         )
@@ -131,26 +118,19 @@ def _resolve(
     loaded = load_config(config_file)
     if scale not in (None, loaded.scale) or recipe not in (None, loaded.recipe):
         raise typer.BadParameter(
-            f"--config takes the place of a recipe and its scale, and {config_file} has {loaded.recipe} at scale "
+            f"--config replaces a recipe and its scale, and {config_file} has {loaded.recipe} at scale "
             f"{loaded.scale}: leave those out"
         )
     given = {"seed": seed, "suite.source": sources, "suite.target": targets}
     options = {name: value for name, value in given.items() if value is not None}
     for name in options.keys() & changes.keys():
-        raise typer.BadParameter(f"--set {name}={changes[name]}: --{name.removeprefix('suite.')} says that too")
+        option = name.removeprefix("suite.")
+        raise typer.BadParameter(f"--set {name}={changes[name]} contradicts --{option}: leave one out")
     return override(loaded, {**options, **changes})
 
 
-def _split(assignment: str) -> tuple[str, str]:
-    name, equals, value = assignment.partition("=")
-    if not equals or not name:
-        raise typer.BadParameter(f"--set {assignment}: write it as a.b=value")
-    return name, value
-
-
-def _print(result: "RunResult") -> None:
-    from asrnorm.cli.score_table import print_attacks, print_scores
-
+def print_result(result: RunResult) -> None:
+    """Print the scores of a run and the step that model selection chose."""
     print_scores(result)
     if result.adversarial:
         print_attacks(result.adversarial, result.source)

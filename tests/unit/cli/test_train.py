@@ -8,7 +8,7 @@ import typer
 import yaml
 from typer.testing import CliRunner
 
-from asrnorm.cli.train import _print, train
+from asrnorm.cli.train import print_result, train
 from asrnorm.core.config import content_hash, dump_config
 from asrnorm.core.errors import InputError, UnknownNameError, WrongCallError
 from helpers import tiny_run
@@ -49,7 +49,7 @@ def test_a_config_trains_and_the_table_has_every_domain(config_file, tmp_path):
     again = call("--config", str(tmp_path / "a" / "config.yaml"), "--out", str(tmp_path / "a"))
     assert again.stdout == done.stdout
     assert "nothing was trained" not in done.stderr
-    assert "it was done already, nothing was trained; --fresh starts over" in again.stderr
+    assert "nothing was trained; --fresh starts over" in again.stderr
 
 
 def test_a_recipe_beside_a_config_of_that_recipe_says_nothing_new(config_file):
@@ -104,20 +104,8 @@ def test_a_recipe_is_asked_for_with_scale_seed_and_domains(monkeypatch):
     module = types.ModuleType("asrnorm.recipes")
     module.recipe = recipe
     monkeypatch.setitem(sys.modules, "asrnorm.recipes", module)
-    call(
-        "pacs.rsc_asr",
-        "--scale",
-        "smoke",
-        "--seed",
-        "3",
-        "--source",
-        "photo,art",
-        "--target",
-        "a",
-        "--target",
-        "b",
-        "--dry-run",
-    )
+    words = ["pacs.rsc_asr", "--scale", "smoke", "--seed", "3", "--source", "photo,art"]
+    call(*words, "--target", "a", "--target", "b", "--dry-run")
     assert asked == {"name": "pacs.rsc_asr", "scale": "smoke", "seed": 3, "source": "photo,art", "target": "a,b"}
 
 
@@ -133,9 +121,9 @@ def test_modules_of_the_users_own_are_found_in_the_current_folder(config_file, t
     ("words", "message"),
     [
         ((), "give a recipe"),
-        (("x.y", "--config", "FILE"), "takes the place of a recipe"),
-        (("--config", "FILE", "--set", "steps"), "a.b=value"),
-        (("--config", "FILE", "--source", "a", "--set", "suite.source=b"), "--set suite.source=b: --source says that"),
+        (("x.y", "--config", "FILE"), "--config replaces a recipe"),
+        (("--config", "FILE", "--set", "steps"), "name=value"),
+        (("--config", "FILE", "--source", "a", "--set", "suite.source=b"), "--set suite.source=b contradicts --source"),
         (("--config", "."), "a folder; give config.yaml"),
     ],
 )
@@ -197,6 +185,6 @@ def test_what_has_an_option_of_its_own_is_not_set(field, place):
 
 @pytest.mark.parametrize(("selection", "said"), [("last", False), ("source-val", True)])
 def test_a_model_that_was_chosen_is_told_with_its_step(capsys, selection, said):
-    _print(dataclasses.replace(result(make_config()), selection=selection, steps=1200))
+    print_result(dataclasses.replace(result(make_config()), selection=selection, steps=1200))
     text = capsys.readouterr().out
     assert ("chosen" in text) == ("chosen by source-val at step 1,200" in text) == said

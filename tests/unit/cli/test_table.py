@@ -2,7 +2,7 @@
 
 import pytest
 
-from asrnorm.cli.score_table import print_attacks, print_places, print_scores
+from asrnorm.cli.table import print_attacks, print_domains, print_scores
 from asrnorm.core.results import DomainScore
 from asrnorm.evaluation import SuiteScore
 
@@ -22,17 +22,17 @@ def lines(capsys):
     return [line.split() for line in capsys.readouterr().out.splitlines() if line.strip()]
 
 
-def test_places_have_a_row_each_and_an_average_where_there_are_two(capsys):
-    print_places([domain("north", 0.5)])
+def test_domains_have_a_row_each_and_an_average_where_there_are_two(capsys):
+    print_domains([domain("north", 0.5)])
     assert lines(capsys)[1:] == [["north", "50.00", "0.1250", "1.2500", "0.5000", "0.0625", "1,000"]]
-    print_places([domain("north", 0.5), domain("south", 0.25, 9)])
+    print_domains([domain("north", 0.5), domain("south", 0.25, 9)])
     *rows, average = lines(capsys)[1:]
     assert [row[0] for row in rows] == ["north", "south"]
-    assert " ".join(average) == "average accuracy on 2 places: 37.50 %"
+    assert " ".join(average) == "average accuracy on 2 domains: 37.50 %"
 
 
 def test_a_name_in_brackets_is_a_name(capsys):
-    print_places([domain("[red]site[/red]", 1.0)])
+    print_domains([domain("[red]site[/red]", 1.0)])
     assert lines(capsys)[1][0] == "[red]site[/red]"
 
 
@@ -60,12 +60,12 @@ def test_attacks_stand_below_the_clean_accuracy(capsys):
     assert lines(capsys)[1:] == [["none", "99.00"], ["pgd", "8/255", "12.50"]]
 
 
-def test_a_corruption_that_lacks_a_severity_is_averaged_over_those_it_has(capsys, monkeypatch):
-    monkeypatch.setenv("COLUMNS", "140")
-    values = {"clean": 0.9, "fog/1": 0.9, "fog/2": 0.5, "snow/1": 0.7}
-    clean, *domains = (
-        DomainScore(name=name, accuracy=value, brier=0.1, brier_sum=1.0, nll=0.5, ece=0.1, num_samples=10)
-        for name, value in values.items()
-    )
-    print_scores(SuiteScore(source=clean, domains=tuple(domains), missing=()))
-    assert ["snow", "70.0", "70.0"] in [line.split() for line in capsys.readouterr().out.splitlines()]
+def test_a_corruption_that_lacks_a_severity_is_averaged_over_those_it_has(capsys):
+    domains = tuple(domain(name, value) for name, value in {"fog/1": 0.9, "fog/2": 0.5, "snow/1": 0.7}.items())
+    print_scores(SuiteScore(source=domain("clean", 0.9), domains=domains, missing=()))
+    assert ["snow", "70.0", "70.0"] in lines(capsys)
+
+
+def test_a_target_with_the_name_of_the_source_has_its_own_row(capsys):
+    print_scores(SuiteScore(source=domain("day", 0.5), domains=(domain("day", 0.25),), missing=()))
+    assert [row[:2] for row in lines(capsys)[1:3]] == [["day", "50.00"], ["day", "25.00"]]
