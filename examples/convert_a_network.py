@@ -1,4 +1,4 @@
-"""Replace the norms of a network you have, fine-tune it, and put the old norms back.
+"""Replace the norms of your own network, fine-tune it, and put the old norms back.
 
 python examples/convert_a_network.py
 """
@@ -13,13 +13,13 @@ def main() -> None:
     torch.manual_seed(0)
     images, labels = torch.rand(8, 3, 64, 64), torch.arange(8) % 4
 
-    # Stands for your own network, torchvision's or timm's. Trained gains and biases are kept, the outputs are not.
+    # Use your own network here. Conversion keeps trained gains and biases but changes the outputs.
     model = asrnorm.create_model("resnet18", num_classes=4)
     optimizer = torch.optim.SGD(model.parameters(), lr=0.01, momentum=0.9)
     before = model.eval()(images)
 
-    # "early", the first half of the stages, is the default for a trained network; this one is not, so it is named here.
-    # The optimizer now trains the new parameters.
+    # "early", the first half of the stages, is the default for a trained network; this one is untrained, so name it.
+    # `optimizer=` makes the optimizer train the new parameters.
     asrnorm.convert(model, "asr", layers="early", optimizer=optimizer)
     print(asrnorm.conversion_summary(model))
 
@@ -34,7 +34,7 @@ def main() -> None:
     changed = (model.eval()(images) - before).abs().max()
     asrnorm.revert(model)
     norms = {type(module).__name__ for module in model.modules() if "Norm" in type(module).__name__}
-    # Only the norms return to their old state: the other weights stay as trained.
+    # Only the norms return to their old state; the other weights stay as trained.
     print(f"the logits moved by up to {changed:.2f}; reverted, the norms are {', '.join(sorted(norms))} again")
 
 

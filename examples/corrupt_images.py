@@ -1,4 +1,4 @@
-"""Corrupt images as CIFAR-10-C and ImageNet-C do; a seed gives the same result on every machine.
+"""Corrupt images like CIFAR-10-C and ImageNet-C; the seed determines the result.
 
 python examples/corrupt_images.py [FOLDER]   (needs: pip install "asrnorm[data]")
 """
@@ -13,7 +13,7 @@ import asrnorm
 
 
 def draw_picture(side: int = 64) -> np.ndarray:
-    """A gradient with a disc in it, which shows what each corruption does."""
+    """Return a gradient with a disc in it, to show the effect of each corruption."""
     rows, columns = np.mgrid[:side, :side] / side
     picture = np.stack([rows, columns, 1 - rows], axis=-1)
     picture[(rows - 0.5) ** 2 + (columns - 0.5) ** 2 < 0.08] = (0.9, 0.8, 0.2)

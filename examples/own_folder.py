@@ -1,4 +1,4 @@
-"""Your own images: one folder per domain, one per class inside; train on one domain, test on the others.
+"""Train on one domain of your own images and test on the others: one folder per domain, one per class inside.
 
 python examples/own_folder.py FOLDER
 """

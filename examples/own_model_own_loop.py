@@ -1,4 +1,4 @@
-"""Your own network and your own loop: convert the norms, let a method of this package compute the loss.
+"""Convert the norms of your own network, and compute the loss of your own loop by a method of this package.
 
 python examples/own_model_own_loop.py
 """
@@ -10,7 +10,7 @@ import asrnorm
 
 
 class SmallNet(nn.Module):
-    """Any network with these three parts will do; RSC masks the first, ADA measures distances in the second."""
+    """A network in the three parts that methods call: RSC masks `features`, ADA measures distances in `embed`."""
 
     def __init__(self, num_classes: int) -> None:
         super().__init__()
