@@ -4,10 +4,10 @@
 `weigh` applies them to a tile of outputs: along the rows with rounding to bytes, then along the columns. In `resize`,
 whole images of one size share their taps.
 
-A contrast blends with the mean gray of the whole image, which is known only after all earlier adjustments. So the first
-kernel computes the taps of every box; the second resamples, adjusts up to the contrast and sums the gray of each image
-in integers, whose order does not matter; the third blends, applies the other adjustments and writes. A program handles
-a tile of one image, so all its pixels take the same branches.
+A contrast blends with the mean gray of the whole image, which depends on all earlier adjustments. So the first kernel
+computes the taps of every box; the second resamples, adjusts up to the contrast and sums the gray of each image in
+integers, whose order does not matter; the third blends, applies the other adjustments and writes. A program processes a
+tile of one image, so all its pixels take the same branches.
 """
 
 from functools import lru_cache
@@ -17,7 +17,8 @@ import triton
 import triton.language as tl
 from torch import Tensor
 
-from asrnorm.data.augment.geometry import num_taps, shared_taps
+from asrnorm.data.augment.base import num_taps
+from asrnorm.data.augment.geometry import shared_taps
 from asrnorm.data.augment.pacs import PacsDraw
 from asrnorm.kernels.pixels import blend, gray_of, read_byte, turn_hue, write_byte
 
@@ -33,9 +34,9 @@ def find_taps(
     TAPS: tl.constexpr,
     BLOCK: tl.constexpr,
 ):
-    """The taps of one box on one axis: COUNT an output, the rest of TAPS and those outside the box with weight 0.
+    """Compute the taps of one box on one axis: COUNT per output; the rest of TAPS and those outside the box weigh 0.
 
-    A row of the table holds SPAN outputs, those of the longer axis.
+    A row of the table has SPAN entries, the number of outputs of the longer axis.
     """
     position = tl.arange(0, BLOCK)
     inside = position < OUT
@@ -45,13 +46,13 @@ def find_taps(
     center = (position.to(tl.float64) + 0.5) * scale
     first = tl.maximum(center - support + 0.5, 0.0).to(tl.int32)
     last = tl.minimum(tl.minimum((center + support + 0.5).to(tl.int32), length), first + COUNT)
-    # One after the other, as Pillow does: the order of a sum rounds.
+    # In Pillow's order, since sums round.
     total = tl.zeros((BLOCK,), tl.float64)
     for k in tl.static_range(TAPS):
         total = total + _triangle(first + k, last, center, sharpness)
     tl.store(taps + position, first + start, mask=inside)
     for k in tl.static_range(TAPS):
-        # What lies beyond the last output has no taps, and is not stored.
+        # Positions beyond the last output have no taps, and are not stored.
         weight = _triangle(first + k, last, center, sharpness) / tl.where(inside, total, 1.0)
         tl.store(taps + (k + 1) * SPAN + position, (weight * 4194304.0 + 0.5).to(tl.int32), mask=inside)
 
@@ -64,7 +65,7 @@ def _triangle(index, last, center, sharpness):
 
 @triton.jit
 def locate_tile(OUT_H: tl.constexpr, OUT_W: tl.constexpr, ROWS: tl.constexpr, COLUMNS: tl.constexpr):
-    """The sample of a program, the rows `(r, 1)` and columns `(1, c)` of its tile, and which of them lie inside."""
+    """Return a program's sample, the rows `(r, 1)` and columns `(1, c)` of its tile, and which of them are inside."""
     ACROSS: tl.constexpr = (OUT_W + COLUMNS - 1) // COLUMNS
     TILES: tl.constexpr = ACROSS * ((OUT_H + ROWS - 1) // ROWS)
     sample = (tl.program_id(0) // TILES).to(tl.int64)
@@ -93,9 +94,9 @@ def weigh(
     COLUMN_TAPS: tl.constexpr,
     UNIT: tl.constexpr,
 ):
-    """A tile of the resized box: rows `(r, 1)` and columns `(1, c)` of the output, both within it.
+    """Return a tile of the resized box; rows `(r, 1)` and columns `(1, c)` of the output must lie within it.
 
-    Along the columns the first `row_count` taps are summed; the rest have weight 0, as have all beyond the image.
+    Along the columns the first `row_count` taps are summed; the others, and all beyond the image, have weight 0.
     """
     first_row = tl.load(row_taps + row)
     first_column = tl.load(column_taps + column)
@@ -118,7 +119,8 @@ def weigh(
     return red >> 22, green >> 22, blue >> 22
 
 
-_TILE, _WARPS = 1024, 8  # pixels and warps a program, as in `pacs.py`
+# Pixels and warps per program: four pixels per thread use few enough registers to hide the latency of loads.
+_TILE, _WARPS = 1024, 8
 
 
 @triton.jit
@@ -141,11 +143,11 @@ def _resize(
 
 
 def resize_fused(images: Tensor, size: tuple[int, int]) -> Tensor:
-    """`resize` in one launch; the result is channels-last.
+    """Compute `resize` in one launch; the result is channels-last.
 
     Args:
         images: uint8 `(n, 3, h, w)` in any memory order.
-        size: height and width of the result, which `find_fused_resize` has allowed.
+        size: height and width of the result, accepted by `find_fused_resize`.
     """
     count, _, image_h, image_w = images.shape
     out_h, out_w = size
@@ -169,7 +171,7 @@ def resize_fused(images: Tensor, size: tuple[int, int]) -> Tensor:
 
 @lru_cache(maxsize=32)
 def _tabulate(height: int, width: int, size: tuple[int, int], device: torch.device) -> Tensor:
-    """The taps of rows and columns as `weigh` reads them: first input, then a row of weights a tap."""
+    """Return the taps of rows and columns as `weigh` reads them: the first inputs, then one row of weights per tap."""
     pairs = [shared_taps(length, out) for length, out in zip((height, width), size, strict=True)]
     most = max(weights.shape[1] for _, weights in pairs)
     table = torch.zeros((2, most + 1, max(size)), dtype=torch.int32)
@@ -179,30 +181,24 @@ def _tabulate(height: int, width: int, size: tuple[int, int], device: torch.devi
     return table.to(device)
 
 
-# Twice the sum of so many bytes fits into 32 bits.
-MOST_PIXELS = 1 << 22
-
-# Shrinking by up to two; every tap of a row is code of its own in the second kernel.
-MOST_TAPS = 4
-
-# Pixels and warps a program: four pixels a thread keep the registers low enough to hide what loads wait for.
-_TILE, _WARPS = 1024, 8
+MOST_PIXELS = 1 << 22  # twice the sum of this many bytes fits into 32 bits
+MOST_TAPS = 4  # enough to halve a size; the second kernel unrolls the taps of a row
 
 
-# Below, 0 is brightness, 1 contrast, 2 saturation and 3 hue, as in `jitter.py`.
+# Below, 0 is brightness, 1 contrast, 2 saturation and 3 hue, as in `data/augment/pacs.py`.
 
 
 @triton.jit
 def _find_contrast(order):
-    place = 0
+    position = 0
     for step in range(4):
-        place = tl.where(tl.load(order + step) == 1, step, place)
-    return place
+        position = tl.where(tl.load(order + step) == 1, step, position)
+    return position
 
 
 @triton.jit
 def _adjust(red, green, blue, begin, end, factors, hue, order):
-    # The adjustments drawn from place `begin` until before `end`; a contrast is not among them.
+    # Apply the adjustments at positions `begin` to `end - 1` of the order; the contrast is not among them.
     for step in range(4):
         kind = tl.where((step >= begin) & (step < end), tl.load(order + step), -1)
         if kind == 3:
@@ -216,8 +212,8 @@ def _adjust(red, green, blue, begin, end, factors, hue, order):
     return red, green, blue
 
 
-# What is drawn lies in rows of larger tensors at any address: each alignment would be compiled anew, perhaps amid a
-# capture.
+# Drawn parameters are rows of larger tensors at any address: each alignment would be compiled separately, perhaps in
+# a capture.
 @triton.jit(do_not_specialize_on_alignment=["top", "left", "height", "width"])
 def _prepare(
     taps,
@@ -282,7 +278,7 @@ def _crop(
         tl.minimum(row, OUT_H - 1),
         tl.where(tl.load(flip + sample) != 0, OUT_W - 1 - near, near),
         inside,
-        tl.where(tl.load(height + sample) <= OUT_H, 2, ROW_TAPS),  # where nothing shrinks, two have weight
+        tl.where(tl.load(height + sample) <= OUT_H, 2, ROW_TAPS),  # without shrinking, two have weight
         image_c,
         image_h,
         image_w,
@@ -347,15 +343,14 @@ def _finish(
 
 
 def apply_fused(images: Tensor, drawn: PacsDraw, size: tuple[int, int], table: Tensor | None = None) -> Tensor:
-    """`apply_pacs` in three launches; nothing is read by the host.
+    """Compute `apply_pacs` in three launches; the host reads nothing.
 
     Args:
         images: `(n, 3, h, w)` in any memory order, uint8, or float32 in [0, 1], which is rounded to bytes first.
         drawn: on the same device.
-        size: height and width of the result, which `find_fused_pacs` has allowed.
-        table: what each byte becomes, float32 `(3, 256)`: the result then is float32 and channels-last, as networks on
-            a GPU take it. A table, so that the quotients are those of the caller's division, which a GPU rounds in its
-            own way.
+        size: height and width of the result, accepted by `find_fused_pacs`.
+        table: the float32 of each byte and channel, `(3, 256)`, for a float32 result in channels-last, as networks on a
+            GPU take it: a table, so that the quotients have the rounding of PyTorch's division on a GPU.
     """
     count, _, image_h, image_w = images.shape
     out_h, out_w = size
@@ -375,7 +370,7 @@ def apply_fused(images: Tensor, drawn: PacsDraw, size: tuple[int, int], table: T
     crops = torch.empty((count, 3, out_h, out_w), dtype=torch.uint8, device=images.device)
     columns = min(256, triton.next_power_of_2(out_w))
     rows = _TILE // columns
-    shared = {"OUT_H": out_h, "OUT_W": out_w, "enable_fp_fusion": False}  # Pillow rounds products and sums apart
+    shared = {"OUT_H": out_h, "OUT_W": out_w, "enable_fp_fusion": False}  # Pillow rounds products and sums separately
     resampling = {"SPAN": span, "TAPS": most, "ROW_TAPS": row_taps, "COLUMN_TAPS": column_taps}
     with torch.cuda.device_of(images):  # kernels are launched on the current device
         _prepare[(2 * count,)](

@@ -1,9 +1,10 @@
 """Pixel functions for kernels: bytes in and out, gray, blend and hue, bit-identical to `data/augment/color.py`.
 
 Kernels that use them must turn floating-point fusion off. Pixels are bytes, or float32 values in [0, 1] that are
-rounded to bytes when read; inside they are int32. Each line has the precision of the tensor operation it mirrors. Two
-quotients that are float64 rounded to float32 there are divided in float32 here, which rounds to the same, because
-float64 has more than twice the digits. Truncated numbers are never negative, so truncation is floor.
+rounded to bytes when read; kernels compute on them as int32. Each line has the precision of the tensor operation it
+mirrors. Two quotients that `color.py` computes in float64 and rounds to float32 are divided in float32 here, which
+rounds to the same, because float64 has more than twice the digits. Truncated numbers are never negative, so truncation
+is floor.
 """
 
 import triton
@@ -12,7 +13,7 @@ import triton.language as tl
 
 @triton.jit
 def read_byte(source, inside, UNIT: tl.constexpr):
-    """Bytes as int32, or the nearest bytes of values in [0, 1]."""
+    """Load bytes as int32; with UNIT, values in [0, 1] as the nearest bytes."""
     if UNIT:
         # Adding 1.5 * 2**23 leaves no bits for a fraction, half to even.
         scaled = tl.load(source, mask=inside, other=0.0) * 255.0
@@ -24,7 +25,7 @@ def read_byte(source, inside, UNIT: tl.constexpr):
 
 @triton.jit
 def write_byte(target, x, inside, units, UNIT: tl.constexpr):
-    """Bytes, or what a table says each becomes: whoever made it divided as its device divides."""
+    """Store bytes; with UNIT, the float32 that the table `units` has for each byte."""
     if UNIT:
         tl.store(target, tl.load(units + x, mask=inside), mask=inside)
     else:
@@ -33,13 +34,13 @@ def write_byte(target, x, inside, units, UNIT: tl.constexpr):
 
 @triton.jit
 def gray_of(red, green, blue):
-    """`(19595 R + 38470 G + 7471 B + 32768) >> 16`."""
+    """Return `(19595 R + 38470 G + 7471 B + 32768) >> 16`."""
     return (19595 * red + 38470 * green + 7471 * blue + 32768) >> 16
 
 
 @triton.jit
 def blend(degenerate, x, factor):
-    """`d + f (x - d)` in float32, clipped and truncated."""
+    """Return `d + f (x - d)` in float32, clipped and truncated."""
     low = degenerate.to(tl.float32)
     mixed = (x.to(tl.float32) - low) * factor + low
     return tl.minimum(tl.maximum(mixed, 0.0), 255.0).to(tl.int32)

@@ -1,8 +1,8 @@
-"""RSDA's tuples as one kernel: a program an image, which stays in registers from the first operation to the last.
+"""RSDA's tuples as one kernel: one program per image, which stays in registers from the first operation to the last.
 
-Where `apply_unread` computes what any operation could need, a program branches on its own operation. The arithmetic is
-that of `enhance.py` and `tone.py`, equal to the bit: whole numbers where those are exact, float32 and float64 with
-product and sum rounded apart where Pillow rounds twice.
+`apply_unread` of `data/augment/rsda.py` computes every operation and selects; here a program branches to its own. The
+results are bit-identical: integers where the tensor operations are exact, float32 and float64 with product and sum
+rounded separately where Pillow rounds twice.
 """
 
 import torch
@@ -12,7 +12,7 @@ from torch import Tensor
 
 from asrnorm.kernels.pixels import blend, gray_of, read_byte, write_byte
 
-# Three channels of so many pixels fit into the registers of one block.
+# Three channels of this many pixels fit into the registers of one block.
 MOST_PIXELS = 64 * 64
 
 
@@ -23,7 +23,7 @@ def _clip(x):
 
 @triton.jit
 def _stretch(x, inside, cut, PIXELS: tl.constexpr, BLOCK: tl.constexpr):
-    # Autocontrast of one channel. What pads the block is counted as black, and taken off again.
+    # Autocontrast of one channel. The block's padding is counted as black and subtracted again.
     cdf = tl.cumsum(tl.histogram(tl.where(inside, x, 0), 256), 0) - (BLOCK - PIXELS)
     # Both counts are at most 256: one reduction carries them.
     both = tl.sum((cdf <= cut).to(tl.int32) + ((cdf < PIXELS - cut).to(tl.int32) << 16), 0)
@@ -37,11 +37,11 @@ def _stretch(x, inside, cut, PIXELS: tl.constexpr, BLOCK: tl.constexpr):
 
 @triton.jit
 def _smooth(total, x, interior):
-    # Sixteen bits of the packed sum are a channel's; (S + 13/2) / 13 rounded down, in whole numbers.
+    # The low 16 bits of the packed sum are this channel's; floor((S + 13/2) / 13) in integers.
     return tl.where(interior, (2 * (total & 0xFFFF).to(tl.int32) + 13) // 26, x)
 
 
-# Tuples are rows of larger tensors at any address: each alignment would be compiled anew, perhaps amid a capture.
+# Tuples are rows of larger tensors at any address: each alignment would be compiled separately, perhaps in a capture.
 @triton.jit(do_not_specialize=["tuple_n"], do_not_specialize_on_alignment=["ops", "levels", "values", "units"])
 def _apply(
     images,
@@ -79,7 +79,7 @@ def _apply(
         op = tl.load(ops + sample * tuple_n + step).to(tl.int32)
         level = tl.load(levels + sample * tuple_n + step)
         level = tl.minimum(tl.maximum(level, 0), LEVELS - 1).to(tl.int32)
-        # Whatever is no operation, the identity's -1 among it, falls through all branches below.
+        # Any other number, such as the identity's -1, matches no branch below.
         value = tl.load(values + tl.minimum(tl.maximum(op, 0), 9) * LEVELS + level)
         if op == 0:
             cut = value.to(tl.int32)
@@ -98,7 +98,7 @@ def _apply(
             mean = (2 * total + HEIGHT * WIDTH) // (2 * HEIGHT * WIDTH)
             red, green, blue = blend(mean, red, value), blend(mean, green, value), blend(mean, blue, value)
         elif op == 4:
-            # Neighbors lie in other threads' registers: the channels travel together, rows first, then columns.
+            # Neighbors are in other threads' registers: the channels are exchanged packed, rows first, then columns.
             between_rows = (row > 0) & (row < HEIGHT - 1)
             between_columns = inside & (column > 0) & (column < WIDTH - 1)
             up, down = tl.where(between_rows, pixel - WIDTH, pixel), tl.where(between_rows, pixel + WIDTH, pixel)
@@ -132,17 +132,16 @@ def _apply(
 
 
 def apply_fused(images: Tensor, ops: Tensor, levels: Tensor, values: Tensor, units: Tensor | None = None) -> Tensor:
-    """`apply_tuple` in one launch, for tuples on the device of the images; nothing is read by the host.
+    """Compute `apply_tuple` in one launch, for tuples on the device of the images; the host reads nothing.
 
     Args:
         images: uint8 `(n, 3, h, w)` in any memory order, of at most `MOST_PIXELS` pixels; with `units` float32 in
             [0, 1], rounded to bytes first and returned as float32.
-        ops: operation indices, `(k,)` for the batch or `(n, k)` for each sample; what is no operation does nothing.
-        levels: indices into the grids, of the same shape; taken as the nearest of the grid where they lie outside.
-        values: what an operation at a level takes, float32 `(10, levels)`: for autocontrast the number of pixels that
-            are dropped at either end.
-        units: the float32 of each byte, `(256,)`. A table, so that the quotients are those of the caller's division,
-            which a GPU rounds in its own way.
+        ops: operation indices, `(k,)` for the batch or `(n, k)` for each sample; other numbers do nothing.
+        levels: indices into the grids, of the same shape; clamped to the grid.
+        values: parameter of each operation at each level, float32 `(10, levels)`; see `level_values`.
+        units: the float32 of each byte, `(256,)`: a table, so that the quotients have the rounding of PyTorch's
+            division on a GPU.
     """
     out = torch.empty_like(images)
     count, _, height, width = images.shape

@@ -1,40 +1,22 @@
 """Augmentation of whole batches of images on their device, with Pillow's arithmetic."""
 
-from asrnorm.data.augment.base import to_bytes, to_float
-from asrnorm.data.augment.color import (
-    autocontrast,
-    brightness,
-    color,
-    contrast,
-    grayscale,
-    sharpness,
-    shift_channel,
-    shift_hue,
-    solarize,
-)
-from asrnorm.data.augment.geometry import resize
-from asrnorm.data.augment.named import AUGMENTATIONS, Augmentation, create_augmentation
-from asrnorm.data.augment.rsda import IDENTITY, RSDA_OPERATIONS, apply_named, apply_tuple, draw_tuples
-
-__all__ = [
-    "AUGMENTATIONS",
-    "IDENTITY",
-    "RSDA_OPERATIONS",
-    "Augmentation",
-    "apply_named",
-    "apply_tuple",
-    "autocontrast",
-    "brightness",
-    "color",
-    "contrast",
-    "create_augmentation",
-    "draw_tuples",
-    "grayscale",
-    "resize",
-    "sharpness",
-    "shift_channel",
-    "shift_hue",
-    "solarize",
-    "to_bytes",
-    "to_float",
-]
+from asrnorm.data.augment.base import to_bytes as to_bytes
+from asrnorm.data.augment.base import to_float as to_float
+from asrnorm.data.augment.color import autocontrast as autocontrast
+from asrnorm.data.augment.color import brightness as brightness
+from asrnorm.data.augment.color import color as color
+from asrnorm.data.augment.color import contrast as contrast
+from asrnorm.data.augment.color import grayscale as grayscale
+from asrnorm.data.augment.color import sharpness as sharpness
+from asrnorm.data.augment.color import shift_channel as shift_channel
+from asrnorm.data.augment.color import shift_hue as shift_hue
+from asrnorm.data.augment.color import solarize as solarize
+from asrnorm.data.augment.geometry import resize as resize
+from asrnorm.data.augment.named import AUGMENTATIONS as AUGMENTATIONS
+from asrnorm.data.augment.named import Augmentation as Augmentation
+from asrnorm.data.augment.named import create_augmentation as create_augmentation
+from asrnorm.data.augment.rsda import IDENTITY as IDENTITY
+from asrnorm.data.augment.rsda import RSDA_OPERATIONS as RSDA_OPERATIONS
+from asrnorm.data.augment.rsda import apply_named as apply_named
+from asrnorm.data.augment.rsda import apply_tuple as apply_tuple
+from asrnorm.data.augment.rsda import draw_tuples as draw_tuples

@@ -7,72 +7,54 @@ import os
 import warnings
 from collections.abc import Callable
 from functools import lru_cache
+from types import ModuleType
 from typing import NamedTuple
 
 import torch
 from torch import Tensor
 
 from asrnorm.core.settings import BACKEND_VARIABLE, LEAST_FUSED_CAPABILITY
-from asrnorm.data.augment.geometry import num_taps
+from asrnorm.data.augment.base import num_taps
 
 Fused = Callable[..., Tensor]
-"""`apply_fused` of `triton/rsda.py`, which takes images, ops, levels, the values of the grids, and units for float
-images; or of `triton/pacs.py`, which takes images, what was drawn, the size, and a table for float results; or
-`resize_fused` of `triton/resize.py`, which takes images and the size."""
+"""A function of `kernels/rsda.py` or `kernels/pacs_augment.py` that launches kernels."""
 
 
 class _Kernels(NamedTuple):
-    """The launchers of the kernels, and the largest sizes they take."""
-
-    rsda: Fused
-    rsda_pixels: int
-    pacs: Fused
-    pacs_pixels: int
-    pacs_taps: int
-    resize: Fused
+    rsda: ModuleType
+    pacs: ModuleType
 
 
 def find_fused(images: Tensor) -> Fused | None:
-    """Return RSDA's kernel for images that fit it, or `None`.
-
-    Example:
-        >>> find_fused(torch.zeros(2, 3, 32, 32, dtype=torch.uint8)) is None  # no GPU
-        True
-    """
+    """Return `apply_fused` of `kernels/rsda.py` if it can process the images, else `None`."""
     kernels = _find(images)
-    if kernels is None or images.shape[2] * images.shape[3] > kernels.rsda_pixels:
+    if kernels is None or images.shape[2] * images.shape[3] > kernels.rsda.MOST_PIXELS:
         return None
-    return kernels.rsda
+    apply_fused: Fused = kernels.rsda.apply_fused
+    return apply_fused
 
 
 def find_fused_pacs(images: Tensor, size: tuple[int, int]) -> Fused | None:
-    """Return the kernels of PACS's augmentation for images and a result that fit them, or `None`.
-
-    Example:
-        >>> find_fused_pacs(torch.zeros(2, 3, 32, 32, dtype=torch.uint8), (30, 30)) is None  # no GPU
-        True
-    """
-    kernels = _find(images)
-    if kernels is None or images.dtype not in (torch.uint8, torch.float32):
+    """Return `apply_fused` of `kernels/pacs_augment.py` if it can process the images and the result, else `None`."""
+    kernels = _find_resizing(images, size)
+    if kernels is None or images.dtype not in (torch.uint8, torch.float32) or size[0] * size[1] > kernels.MOST_PIXELS:
         return None
-    if min(*size, *images.shape[2:]) < 1 or size[0] * size[1] > kernels.pacs_pixels:
-        return None
-    taps = max(num_taps(limit, out) for limit, out in zip(images.shape[2:], size, strict=True))
-    return kernels.pacs if taps <= kernels.pacs_taps else None
+    apply_fused: Fused = kernels.apply_fused
+    return apply_fused
 
 
 def find_fused_resize(images: Tensor, size: tuple[int, int]) -> Fused | None:
-    """Return the kernel that resizes whole images, or `None`.
+    """Return `resize_fused` of `kernels/pacs_augment.py` if it can resize the images to `size`, else `None`."""
+    kernels = _find_resizing(images, size)
+    return None if kernels is None else kernels.resize_fused
 
-    Example:
-        >>> find_fused_resize(torch.zeros(2, 3, 32, 32, dtype=torch.uint8), (30, 30)) is None  # no GPU
-        True
-    """
+
+def _find_resizing(images: Tensor, size: tuple[int, int]) -> ModuleType | None:
     kernels = _find(images)
     if kernels is None or min(*size, *images.shape[2:]) < 1:
         return None
     taps = max(num_taps(limit, out) for limit, out in zip(images.shape[2:], size, strict=True))
-    return kernels.resize if taps <= kernels.pacs_taps else None
+    return kernels.pacs if taps <= kernels.pacs.MOST_TAPS else None
 
 
 def _find(images: Tensor) -> _Kernels | None:
@@ -85,18 +67,12 @@ def _find(images: Tensor) -> _Kernels | None:
 def _load(device: torch.device) -> _Kernels | None:
     """Import the kernels once per device; warn once if that fails."""
     capability = torch.cuda.get_device_capability(device)
-    if capability < LEAST_FUSED_CAPABILITY:
-        _warn(f"compute capability {capability[0]}.{capability[1]} is too old for Triton")
-        return None
     try:
+        if capability < LEAST_FUSED_CAPABILITY:
+            raise RuntimeError(f"compute capability {capability[0]}.{capability[1]} is too old for Triton")
         from asrnorm.kernels import pacs_augment, rsda
     except Exception as error:  # a broken binary wheel may raise anything
-        _warn(f"Triton cannot be imported ({error})")
+        slower = "RSDA's transformations and PACS's augmentation run as tensor operations, slower"
+        warnings.warn(f"no Triton kernels ({error}); {slower}", RuntimeWarning, stacklevel=4)
         return None
-    fused_pacs = pacs_augment.apply_fused, pacs_augment.MOST_PIXELS, pacs_augment.MOST_TAPS
-    return _Kernels(rsda.apply_fused, rsda.MOST_PIXELS, *fused_pacs, pacs_augment.resize_fused)
-
-
-def _warn(reason: str) -> None:
-    lost = "RSDA's transformations and PACS's augmentation run as tensor operations, slower"
-    warnings.warn(f"{reason}; {lost}", RuntimeWarning, stacklevel=5)
+    return _Kernels(rsda, pacs_augment)

@@ -1,11 +1,11 @@
-"""What all augmentations share: checks of a batch of RGB images, conversion between bytes and floats, parameters.
+"""Functions that all augmentations share: checks of images and parameters, conversion between bytes and floats.
 
 Images are uint8 `(n, 3, h, w)` on any device. The memory order is free, so an NHWC cache is passed as
 `images.permute(0, 3, 1, 2)` without a copy. Shape legend: n samples, c channels, h rows, w columns.
 """
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from functools import lru_cache
 
 import torch
@@ -23,12 +23,6 @@ def check_images(images: Tensor) -> None:
     Raises:
         InputTypeError: not a uint8 tensor.
         InputError: not of shape `(n, 3, h, w)`.
-
-    Example:
-        >>> check_images(torch.zeros(2, 3, 4, 4, dtype=torch.uint8))
-        >>> check_images(torch.zeros(2, 4, 4, 3, dtype=torch.uint8))
-        Traceback (most recent call last):
-        asrnorm.core.errors.InputError: expected images (n, 3, h, w), got (2, 4, 4, 3); for NHWC: ...
     """
     if not isinstance(images, Tensor) or images.dtype != torch.uint8:
         found = images.dtype if isinstance(images, Tensor) else type(images).__name__
@@ -96,17 +90,23 @@ def per_sample(value: Parameter, images: Tensor, dtype: torch.dtype) -> Tensor:
     return value.to(dtype).reshape(-1, 1, 1, 1)
 
 
-def constant(values: Sequence[float], device: torch.device, dtype: torch.dtype = torch.float32) -> Tensor:
+@lru_cache(maxsize=64)
+def constant(values: tuple[float, ...], device: torch.device, dtype: torch.dtype = torch.float32) -> Tensor:
     """Return fixed numbers as a tensor on `device`, copied there by the first call and cached.
 
     A copy from the host synchronizes and is not allowed while a CUDA graph is captured: run a step before the capture.
     """
-    return _constant(tuple(values), device, dtype)
-
-
-@lru_cache(maxsize=64)
-def _constant(values: tuple[float, ...], device: torch.device, dtype: torch.dtype) -> Tensor:
     return torch.tensor(values, dtype=dtype, device=device)
+
+
+def num_taps(limit: int, out: int) -> int:
+    """Return the most inputs that a resize to `out` reads per output, for any box within `limit`.
+
+    Example:
+        >>> num_taps(227, 222), num_taps(32, 64)
+        (3, 2)
+    """
+    return math.ceil(2 * max(1.0, limit / out))
 
 
 _CHUNK_VALUES = 1 << 18  # with float32 and int32 intermediates about what a core's second-level cache holds

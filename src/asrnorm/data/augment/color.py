@@ -1,4 +1,7 @@
-"""Pillow's color operations on batches, equal to the bit: `ImageEnhance`, grayscale, hue, autocontrast, solarize.
+"""Pillow's color operations on batches: `ImageEnhance`, grayscale, hue, autocontrast, solarize.
+
+Every public function takes uint8 images `(n, 3, h, w)` and one parameter for the batch or a tensor with one per sample,
+and equals Pillow to the bit.
 
 `ImageEnhance` blends the image with a degenerate one, black, gray, flat or smoothed, in float32 with two roundings and
 a truncation; so product and sum are separate tensor operations here. Pillow computes HSV partly in float32 and partly
@@ -7,6 +10,7 @@ by the reciprocal of a plain number.
 """
 
 import math
+from collections.abc import Callable
 
 import torch
 from torch import Tensor
@@ -69,11 +73,7 @@ def blend(degenerate: Tensor, x_nchw: Tensor, factor: Tensor) -> Tensor:
 
 
 def brightness(images: Tensor, factor: Parameter) -> Tensor:
-    """Blend with black, as `ImageEnhance.Brightness`; equal to Pillow to the bit.
-
-    Args:
-        images: uint8 `(n, 3, h, w)`.
-        factor: 0 black, 1 unchanged, above 1 brighter.
+    """Blend with black, as `ImageEnhance.Brightness`: factor 0 black, 1 unchanged, above 1 brighter.
 
     Example:
         >>> brightness(torch.full((1, 3, 1, 1), 100, dtype=torch.uint8), 1.4).flatten().tolist()
@@ -84,56 +84,44 @@ def brightness(images: Tensor, factor: Parameter) -> Tensor:
 
 
 def color(images: Tensor, factor: Parameter) -> Tensor:
-    """Blend with the gray image, as `ImageEnhance.Color`; equal to Pillow to the bit.
-
-    Args:
-        images: uint8 `(n, 3, h, w)`.
-        factor: 0 gray, 1 unchanged, above 1 more saturated.
+    """Blend with the gray image, as `ImageEnhance.Color`: factor 0 gray, 1 unchanged, above 1 more saturated.
 
     Example:
         >>> color(torch.tensor([200, 100, 0], dtype=torch.uint8).view(1, 3, 1, 1), 0.5).flatten().tolist()
         [159, 109, 59]
     """
-    check_images(images)
-    x_nchw = images.float()
-    return blend(luma(x_nchw), x_nchw, per_sample(factor, images, torch.float32)).to(torch.uint8)
+    return _enhance(images, factor, luma)
 
 
 def contrast(images: Tensor, factor: Parameter) -> Tensor:
-    """Blend with the image's mean gray, as `ImageEnhance.Contrast`; equal to Pillow to the bit.
-
-    Args:
-        images: uint8 `(n, 3, h, w)`.
-        factor: 0 flat, 1 unchanged, above 1 more contrast.
+    """Blend with the image's mean gray, as `ImageEnhance.Contrast`: factor 0 flat, 1 unchanged, above 1 more contrast.
 
     Example:
         >>> contrast(torch.tensor([[[[0, 200]]] * 3], dtype=torch.uint8).view(1, 3, 1, 2), 1.2)[0, 0].tolist()
         [[0, 220]]
     """
-    check_images(images)
-    x_nchw = images.float()
-    return blend(mean_luma(luma(x_nchw)), x_nchw, per_sample(factor, images, torch.float32)).to(torch.uint8)
+    return _enhance(images, factor, lambda x_nchw: mean_luma(luma(x_nchw)))
 
 
 def sharpness(images: Tensor, factor: Parameter) -> Tensor:
-    """Blend with the smoothed image, as `ImageEnhance.Sharpness`; equal to Pillow to the bit.
-
-    Args:
-        images: uint8 `(n, 3, h, w)`.
-        factor: 0 smoothed, 1 unchanged, above 1 sharper.
+    """Blend with the smoothed image, as `ImageEnhance.Sharpness`: factor 0 smoothed, 1 unchanged, above 1 sharper.
 
     Example:
         >>> dot = torch.zeros(1, 3, 3, 3, dtype=torch.uint8); dot[..., 1, 1] = 130
         >>> sharpness(dot, 0.0)[0, 0, 1].tolist()
         [0, 50, 0]
     """
+    return _enhance(images, factor, smooth)
+
+
+def _enhance(images: Tensor, factor: Parameter, degenerate: Callable[[Tensor], Tensor]) -> Tensor:
     check_images(images)
     x_nchw = images.float()
-    return blend(smooth(x_nchw), x_nchw, per_sample(factor, images, torch.float32)).to(torch.uint8)
+    return blend(degenerate(x_nchw), x_nchw, per_sample(factor, images, torch.float32)).to(torch.uint8)
 
 
 def grayscale(images: Tensor) -> Tensor:
-    """Return gray in all three channels, as `ImageOps.grayscale` and back to RGB; equal to Pillow to the bit.
+    """Return gray in all three channels, as `ImageOps.grayscale` and back to RGB.
 
     Example:
         >>> grayscale(torch.tensor([200, 100, 0], dtype=torch.uint8).view(1, 3, 1, 1)).flatten().tolist()
@@ -152,18 +140,7 @@ _CHOICES = tuple(_RED[(math.floor(turn) + lag) % 6] for lag in (0, 4, 2) for tur
 
 
 def rgb_to_hsv(x_nchw: Tensor) -> Tensor:
-    """Convert to hue, saturation and value in 0..255, as `convert("HSV")`; equal to Pillow to the bit.
-
-    Args:
-        x_nchw: whole numbers 0 to 255 in float32.
-
-    Returns:
-        HSV in the same form.
-
-    Example:
-        >>> rgb_to_hsv(torch.tensor([0.0, 200, 100]).view(1, 3, 1, 1)).flatten().tolist()
-        [106.0, 255.0, 200.0]
-    """
+    """Convert RGB to HSV as `convert("HSV")` does, both as whole numbers 0 to 255 in float32."""
     value, low = x_nchw.amax(1), x_nchw.amin(1)
     spread = value - low
     # Where all channels are equal the numerators are zero, and so hue and saturation, whatever the divisor.
@@ -183,18 +160,7 @@ def rgb_to_hsv(x_nchw: Tensor) -> Tensor:
 
 
 def hsv_to_rgb(hsv_nchw: Tensor) -> Tensor:
-    """Convert back, as `convert("RGB")` from HSV; equal to Pillow to the bit.
-
-    Args:
-        hsv_nchw: whole numbers 0 to 255 in float32, as `rgb_to_hsv` gives them.
-
-    Returns:
-        RGB in the same form.
-
-    Example:
-        >>> hsv_to_rgb(torch.tensor([106.0, 255, 200]).view(1, 3, 1, 1)).flatten().tolist()
-        [0.0, 200.0, 99.0]
-    """
+    """Convert HSV to RGB as `convert("RGB")` does, both as whole numbers 0 to 255 in float32."""
     hue, saturation, value = hsv_nchw.unbind(1)
     hue_index = hue.flatten().long()
     part = constant(_PARTS, hsv_nchw.device).index_select(0, hue_index).view(hue.shape)
@@ -228,14 +194,10 @@ def hue_steps(amount: Tensor) -> Tensor:
 
 
 def shift_hue(images: Tensor, amount: Parameter) -> Tensor:
-    """Turn the hue by a fraction of the circle, as torchvision's `adjust_hue` does on Pillow images.
+    """Turn the hue by a fraction of the circle, -0.5 to 0.5, as torchvision's `adjust_hue` does on Pillow images.
 
-    `int(amount * 255)` is added to the hue byte. Equal to the bit, also for amount 0: the round trip through HSV is not
-    lossless.
-
-    Args:
-        images: uint8 `(n, 3, h, w)`.
-        amount: -0.5 to 0.5. A tensor should be float64: the product is truncated.
+    `int(amount * 255)` is added to the hue byte, so that a tensor should be float64. Amount 0 also changes the image:
+    the round trip through HSV is not lossless.
 
     Example:
         >>> shift_hue(torch.tensor([200, 0, 0], dtype=torch.uint8).view(1, 3, 1, 1), 1 / 3).flatten().tolist()
@@ -287,14 +249,10 @@ def stretch(images: Tensor, cutoff: Tensor) -> tuple[Tensor, Tensor]:
 
 
 def autocontrast(images: Tensor, cutoff: Parameter = 0.0) -> Tensor:
-    """Stretch each channel to 0..255, as `ImageOps.autocontrast`; equal to Pillow to the bit.
+    """Stretch each channel to 0..255, as `ImageOps.autocontrast`; by its roundings the lightest value may become 254.
 
-    Its roundings included: where scale and offset are not exact, the lightest value may become 254.
-
-    Args:
-        images: uint8 `(n, 3, h, w)`.
-        cutoff: percent of the pixels dropped at either end before the extremes are taken. A tensor should be
-            float64, since the number of dropped pixels is a floor.
+    Before the extremes are taken, `cutoff` percent of the pixels are dropped at either end. A tensor should be float64,
+    since the number of dropped pixels is a floor.
 
     Example:
         >>> autocontrast(torch.tensor([50, 60, 101], dtype=torch.uint8).expand(1, 3, 1, 3))[0, 0].tolist()
@@ -310,7 +268,7 @@ def autocontrast(images: Tensor, cutoff: Parameter = 0.0) -> Tensor:
 
 
 def solarize(images: Tensor, threshold: Parameter = 128.0) -> Tensor:
-    """Invert every value at or above the threshold, as `ImageOps.solarize`; equal to Pillow to the bit.
+    """Invert every value at or above the threshold, as `ImageOps.solarize`.
 
     Example:
         >>> solarize(torch.tensor([9, 10, 250], dtype=torch.uint8).view(1, 3, 1, 1), 10).flatten().tolist()
@@ -321,12 +279,7 @@ def solarize(images: Tensor, threshold: Parameter = 128.0) -> Tensor:
 
 
 def shift_channel(images: Tensor, amount: Parameter, channel: int) -> Tensor:
-    """Add a whole number to one channel and clip to 0..255; the others stay as they are.
-
-    Args:
-        images: uint8 `(n, 3, h, w)`.
-        amount: what is added, a whole number from -255 to 255.
-        channel: 0 red, 1 green, 2 blue.
+    """Add a whole number to one channel (0 red, 1 green, 2 blue) and clip to 0..255.
 
     Example:
         >>> shift_channel(torch.full((1, 3, 1, 1), 100, dtype=torch.uint8), -120, channel=0).flatten().tolist()

@@ -1,8 +1,8 @@
 """Crops, flips and Pillow's antialiased bilinear resize on batches; resizing equals Pillow to the bit.
 
 Pillow resizes along the rows, rounds to uint8, then along the columns. Each output value is a weighted mean of a few
-input values, the taps: the weights are a triangle as wide as the scale asks for, computed in float64 and rounded to 22
-binary digits, and the sum is in integers. Here the taps of all samples are gathered at once.
+input values, the taps: the weights form a triangle whose width depends on the scale, are computed in float64 and
+rounded to 22 binary digits, and the sum is in integers. Here the taps of all samples are gathered at once.
 
 Pillow 13 takes the columns first where an image loses much more of its height than of its width, which changes some
 pixels by one gray level. Here the rows always come first, as in every version before it.
@@ -15,7 +15,8 @@ import torch
 from torch import Tensor
 
 from asrnorm.core.errors import InputError
-from asrnorm.data.augment.base import check_images, in_chunks
+from asrnorm.data.augment.backend import find_fused_resize
+from asrnorm.data.augment.base import check_images, in_chunks, num_taps
 
 _WEIGHT_BITS = 22
 
@@ -36,8 +37,6 @@ def resize(images: Tensor, size: tuple[int, int]) -> Tensor:
         >>> resize(torch.tensor([0, 100], dtype=torch.uint8).expand(1, 3, 1, 2), (1, 4))[0, 0].tolist()
         [[0, 25, 75, 100]]
     """
-    from asrnorm.data.augment.backend import find_fused_resize  # which imports `num_taps`
-
     check_images(images)
     if (fused := find_fused_resize(images, size)) is not None:
         return fused(images, size)
@@ -66,16 +65,6 @@ def resize_boxes(images: Tensor, boxes: Boxes, size: tuple[int, int], flip: Tens
         column_k = torch.where(mirrored, column_k.flip(1), column_k)
         weight_k = torch.where(mirrored, weight_k.flip(1), weight_k)
     return in_chunks(_weigh_axes, images, column_k, weight_k, *_taps(boxes.top, boxes.height, h, size[0]))
-
-
-def num_taps(limit: int, out: int) -> int:
-    """Return the most taps that an output of any box within `limit` needs; boxes that need fewer give weight 0.
-
-    Example:
-        >>> num_taps(227, 222), num_taps(32, 64)
-        (3, 2)
-    """
-    return math.ceil(2 * max(1.0, limit / out))
 
 
 def shared_taps(length: int, out: int) -> tuple[Tensor, Tensor]:
@@ -140,40 +129,18 @@ def _weigh(images: Tensor, index_k: Tensor, weight_k: Tensor, axis: int) -> Tens
     return (total >> _WEIGHT_BITS).to(torch.uint8)
 
 
-_ATTEMPTS = 10
+# RandomResizedCrop of the training on PACS: share of the image's area, width over height, and attempts.
+SCALE, RATIO, _ATTEMPTS = (0.8, 1.0), (3 / 4, 4 / 3), 10
 
 
-def draw_boxes(
-    count: int,
-    height: int,
-    width: int,
-    generator: torch.Generator,
-    *,
-    scale: tuple[float, float] = (0.8, 1.0),
-    ratio: tuple[float, float] = (3 / 4, 4 / 3),
-) -> Boxes:
-    """Draw a box in each image as `RandomResizedCrop` does.
+def draw_boxes(count: int, height: int, width: int, generator: torch.Generator) -> Boxes:
+    """Draw a box in each of `count` images as torchvision's `RandomResizedCrop` does, on the generator's device.
 
-    An area, uniform in `scale` of the image's, and a log-uniform aspect ratio make a box; the first of ten that fits is
-    taken, at a uniform position. If none fits, the largest centered box with an aspect within `ratio` is taken. All ten
-    are drawn at once, so that nothing synchronizes; the rule is torchvision's, the stream of random numbers is not.
-
-    Args:
-        count: number of images.
-        height: of the images.
-        width: of the images.
-        generator: the boxes are made on its device.
-        scale: least and greatest share of the area.
-        ratio: least and greatest width over height.
-
-    Example:
-        >>> boxes = draw_boxes(100, 50, 40, torch.Generator().manual_seed(0))
-        >>> bool((boxes.top + boxes.height <= 50).all() and (boxes.left + boxes.width <= 40).all())
-        True
+    A uniform area within `SCALE` and a log-uniform aspect ratio within `RATIO` make a box; the first of ten that fits
+    is taken, at a uniform position. If none fits, the largest centered box with an aspect within `RATIO` is taken. All
+    ten are drawn at once, so that nothing synchronizes; the stream of random numbers is not torchvision's.
     """
-    if not (0 < scale[0] <= scale[1] and 0 < ratio[0] <= ratio[1]):
-        raise InputError(f"expected positive ranges (low, high), got scale {scale} and ratio {ratio}")
-    device = generator.device
+    scale, ratio, device = SCALE, RATIO, generator.device
     uniform = torch.rand((4, count, _ATTEMPTS), generator=generator, device=device, dtype=torch.float64)
     area = height * width * (scale[0] + (scale[1] - scale[0]) * uniform[0])
     aspect = torch.exp(math.log(ratio[0]) + (math.log(ratio[1]) - math.log(ratio[0])) * uniform[1])
@@ -184,7 +151,8 @@ def draw_boxes(
     found = fits.any(1)
     box_height = heights.gather(1, first).squeeze(1)
     box_width = widths.gather(1, first).squeeze(1)
-    whole_height, whole_width = _largest_box(height, width, ratio)
+    # The largest box within the aspect ratios, for images in which no drawn one fits.
+    whole_height, whole_width = min(height, round(width / ratio[0])), min(width, round(height * ratio[1]))
     box_height = torch.where(found, box_height, whole_height)
     box_width = torch.where(found, box_width, whole_width)
     top = torch.where(found, _draw_offset(uniform[2, :, 0], height - box_height), (height - whole_height) // 2)
@@ -196,22 +164,8 @@ def _draw_offset(uniform: Tensor, largest: Tensor) -> Tensor:
     return torch.minimum((uniform * (largest + 1)).long(), largest)
 
 
-def _largest_box(height: int, width: int, ratio: tuple[float, float]) -> tuple[int, int]:
-    """Return height and width of the box that is taken where no drawn one fits."""
-    if width / height < ratio[0]:
-        return min(height, round(width / ratio[0])), width
-    if width / height > ratio[1]:
-        return height, min(width, round(height * ratio[1]))
-    return height, width
-
-
 def reflect(index: Tensor, size: int) -> Tensor:
-    """Mirror indices that lie outside `0..size-1` at the first and last element, which are not repeated.
-
-    Example:
-        >>> reflect(torch.arange(-2, 6), 4).tolist()
-        [2, 1, 0, 1, 2, 3, 2, 1]
-    """
+    """Mirror indices outside `0..size-1` at the first and last element, which are not repeated."""
     return (size - 1) - ((size - 1) - index.abs()).abs()
 
 

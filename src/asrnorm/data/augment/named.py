@@ -62,7 +62,7 @@ class NoAugmentation(Augmentation):
     """Leave the images as they are."""
 
     def draw(self, count: int, image_size: Size, generator: torch.Generator) -> dict[str, Tensor]:  # noqa: ARG002
-        """Return nothing, and leave the generator as it is."""
+        """Draw nothing."""
         return {}
 
     def apply(self, images: Tensor, drawn: Mapping[str, Tensor]) -> Tensor:  # noqa: ARG002
@@ -74,7 +74,7 @@ class NoAugmentation(Augmentation):
 class CropFlip(Augmentation):
     """Shift each image by up to `padding` pixels with reflected borders, and mirror it with probability `flip`.
 
-    It only moves pixels, and so leaves generated images beyond [0, 1] as they are.
+    Pixels are only moved, so generated images may have values beyond [0, 1].
 
     Args:
         padding: less than height and width, since a border is mirrored once.
@@ -136,18 +136,13 @@ def create_augmentation(name: str, **options: object) -> Augmentation:
 
     Raises:
         UnknownNameError: no such augmentation or option; the message has the nearest one.
-
-    Example:
-        >>> images = torch.rand(2, 3, 32, 32)
-        >>> create_augmentation("cifar")(images, torch.Generator().manual_seed(0)).shape
-        torch.Size([2, 3, 32, 32])
     """
     AUGMENTATIONS.check(name, options)
     return AUGMENTATIONS[name](**options)
 
 
 def network_size(augment: str, image_size: Size) -> Size:
-    """Return the size of a network's input: what it is trained on under `augment`, and so what it is tested on.
+    """Return the size of a network's input in training with `augment`, at which it is also tested.
 
     Args:
         augment: name of an augmentation; any other name leaves the size as it is.

@@ -1,7 +1,7 @@
-"""The augmentation that PACS is trained with: resized crop, flip, torchvision's `ColorJitter` and grayscale.
+"""The augmentation of PACS in training: resized crop, flip, torchvision's `ColorJitter` and grayscale.
 
-The pixels equal Pillow's to the bit. What is drawn follows torchvision's rules, not its stream of random numbers. On a
-GPU with Triton three kernels compute the same bits (`kernels/pacs_augment.py`).
+The pixels equal Pillow's to the bit. Parameters are drawn by torchvision's rules, but not from its stream of random
+numbers. On a GPU with Triton three kernels compute the same bits (`kernels/pacs_augment.py`).
 """
 
 from typing import NamedTuple
@@ -16,10 +16,11 @@ from asrnorm.data.augment.geometry import Boxes, draw_boxes, resize_boxes
 
 BRIGHTNESS, CONTRAST, SATURATION, HUE = range(4)
 _FLIP, _GRAY = 0.5, 0.1  # probabilities
+_JITTER = 0.4  # factors lie in 1 - 0.4 .. 1 + 0.4, the hue in -0.4 .. 0.4 of the circle
 
 
 class PacsDraw(NamedTuple):
-    """What is drawn for each image: `Boxes`, whether it is mirrored, `Jitter`, and whether it becomes gray."""
+    """Parameters of each image: `Boxes`, whether it is mirrored, `Jitter`, and whether it becomes gray."""
 
     top: Tensor
     left: Tensor
@@ -33,13 +34,7 @@ class PacsDraw(NamedTuple):
 
 
 def draw_pacs(count: int, image_size: tuple[int, int], generator: torch.Generator) -> PacsDraw:
-    """Draw boxes, flips, jitter and grays in this order, on the generator's device.
-
-    Example:
-        >>> drawn = draw_pacs(2, (8, 8), torch.Generator().manual_seed(0))
-        >>> drawn.flip.dtype, drawn.order.shape
-        (torch.bool, torch.Size([2, 4]))
-    """
+    """Draw boxes, flips, jitter and grays in this order, on the generator's device."""
     boxes = draw_boxes(count, *image_size, generator)
     flip = torch.rand(count, generator=generator, device=generator.device) < _FLIP
     jitter = draw_jitter(count, generator)
@@ -73,7 +68,7 @@ def apply_pacs(images: Tensor, drawn: PacsDraw, size: tuple[int, int]) -> Tensor
 
 
 def apply_unfused(images: Tensor, drawn: PacsDraw, size: tuple[int, int]) -> Tensor:
-    """`apply_pacs` as tensor operations, to bytes: the reference of the kernels."""
+    """Compute `apply_pacs` by tensor operations and return bytes; the reference of the kernels."""
     pixels = images if images.dtype == torch.uint8 else to_bytes(images)
     pixels = resize_boxes(pixels, Boxes(*drawn[:4]), size, drawn.flip)
     pixels = jitter_colors(pixels, Jitter(drawn.factors, drawn.hue, drawn.order))
@@ -81,47 +76,27 @@ def apply_unfused(images: Tensor, drawn: PacsDraw, size: tuple[int, int]) -> Ten
 
 
 class Jitter(NamedTuple):
-    """What is drawn for each sample: three factors `(n, 3)`, the hue `(n,)`, and the order, a permutation `(n, 4)`."""
+    """Parameters of each sample: three factors `(n, 3)`, the hue `(n,)`, and the order, a permutation `(n, 4)`."""
 
     factors: Tensor
     hue: Tensor
     order: Tensor
 
 
-class JitterRange(NamedTuple):
-    """Ranges of the adjustments: factors from `1 - x` to `1 + x`, hue from `-x` to `x` of the circle."""
-
-    brightness: float = 0.4
-    contrast: float = 0.4
-    saturation: float = 0.4
-    hue: float = 0.4
-
-
-def draw_jitter(count: int, generator: torch.Generator, spread: JitterRange = JitterRange()) -> Jitter:  # noqa: B008
-    """Draw factors and hue uniformly, and the order of the four adjustments, for each sample.
-
-    Example:
-        >>> jitter = draw_jitter(2, torch.Generator().manual_seed(0))
-        >>> jitter.factors.shape, jitter.order.sort(1).values.tolist()
-        (torch.Size([2, 3]), [[0, 1, 2, 3], [0, 1, 2, 3]])
-    """
+def draw_jitter(count: int, generator: torch.Generator) -> Jitter:
+    """Draw factors and hue uniformly, and the order of the four adjustments, for each sample."""
     device = generator.device
-    uniform = torch.rand((4, count), generator=generator, device=device, dtype=torch.float64) * 2 - 1
-    factors = [(1 + width * u).clamp_(min=0) for width, u in zip(spread[:3], uniform[:3], strict=True)]
+    spread = (torch.rand((4, count), generator=generator, device=device, dtype=torch.float64) * 2 - 1) * _JITTER
     order = torch.rand((count, 4), generator=generator, device=device).argsort(1)
-    return Jitter(torch.stack(factors, 1), uniform[3] * spread.hue, order)
+    return Jitter((1 + spread[:3]).T.contiguous(), spread[3], order)
 
 
 def jitter_colors(images: Tensor, jitter: Jitter) -> Tensor:
     """Adjust brightness, contrast, saturation and hue of each image by its own factors, in its own order.
 
-    Shapes must not depend on the order, and the hue costs far more than the others, so it is computed once: the blends
-    that come before a sample's hue go into three slots before it, the others into three slots after it, and a slot
-    that is not a sample's leaves that sample as it is.
-
-    Args:
-        images: uint8 `(n, 3, h, w)`.
-        jitter: of as many samples.
+    Shapes must not depend on the order, and the hue costs far more than the others, so it is computed once: three slots
+    before it take the blends that precede a sample's hue, three slots after it the other blends. A sample skips the
+    slots that are not its own.
     """
     check_images(images)
     return in_chunks(_jitter, images, *jitter)

@@ -1,7 +1,4 @@
-"""The same operations with Pillow, one image at a time: the reference of the tests and the baseline of the bench.
-
-The functions take numbers where the batched ones take tensors; boxes are drawn by the loop of torchvision's rule.
-"""
+"""The same operations with Pillow, one image at a time: the reference of the tests and the baseline of the bench."""
 
 import math
 import random
@@ -10,6 +7,8 @@ from collections.abc import Callable, Sequence
 import numpy as np
 from PIL import Image, ImageEnhance, ImageOps
 from PIL.Image import Resampling, Transpose
+
+from asrnorm.data.augment.geometry import RATIO, SCALE
 
 PillowImage = Image.Image
 
@@ -45,17 +44,11 @@ OPERATIONS: dict[str, Callable[[PillowImage, float], PillowImage]] = {
     "shift_green": lambda image, amount: shift_channel(image, amount, 1),
     "shift_blue": lambda image, amount: shift_channel(image, amount, 2),
 }
-"""RSDA's operations by the names of `RSDA_OPERATIONS`, as functions of an image and a level's value."""
+"""RSDA's operations by the names of `RSDA_OPERATIONS`, as functions of an image and the value of a level."""
 
 
 def apply_named(image: PillowImage, steps: Sequence[tuple[str, float]]) -> PillowImage:
-    """Apply RSDA operations one after the other.
-
-    Example:
-        >>> image = Image.new("RGB", (2, 2), (100, 100, 100))
-        >>> apply_named(image, [("brightness", 1.4), ("shift_red", 20)]).getpixel((0, 0))
-        (160, 140, 140)
-    """
+    """Apply RSDA operations one after the other."""
     for name, level in steps:
         image = OPERATIONS[name](image, level)
     return image
@@ -69,25 +62,15 @@ def crop_flip(image: PillowImage, top: int, left: int, flip: bool, padding: int)
     return cut.transpose(Transpose.FLIP_LEFT_RIGHT) if flip else cut
 
 
-def draw_box(
-    rng: random.Random,
-    height: int,
-    width: int,
-    scale: tuple[float, float] = (0.8, 1.0),
-    ratio: tuple[float, float] = (3 / 4, 4 / 3),
-) -> tuple[int, int, int, int]:
+def draw_box(rng: random.Random, height: int, width: int) -> tuple[int, int, int, int]:
     """Draw `(top, left, height, width)` as `RandomResizedCrop` does: ten attempts, then the largest centered box."""
     for _ in range(10):
-        area = height * width * rng.uniform(*scale)
-        aspect = math.exp(rng.uniform(math.log(ratio[0]), math.log(ratio[1])))
+        area = height * width * rng.uniform(*SCALE)
+        aspect = math.exp(rng.uniform(math.log(RATIO[0]), math.log(RATIO[1])))
         w, h = round(math.sqrt(area * aspect)), round(math.sqrt(area / aspect))
         if 0 < w <= width and 0 < h <= height:
             return rng.randint(0, height - h), rng.randint(0, width - w), h, w
-    h, w = height, width
-    if width / height < ratio[0]:
-        h = round(width / ratio[0])
-    elif width / height > ratio[1]:
-        w = round(height * ratio[1])
+    h, w = min(height, round(width / RATIO[0])), min(width, round(height * RATIO[1]))
     return (height - h) // 2, (width - w) // 2, h, w
 
 

