@@ -3,6 +3,7 @@
 import time
 from collections.abc import Mapping, Sequence
 from functools import partial
+from itertools import chain
 from pathlib import Path
 
 import numpy as np
@@ -20,7 +21,7 @@ from asrnorm.core.progress import PartProgress
 from asrnorm.core.settings import count_cores
 from asrnorm.data.augment import RSDA_OPERATIONS, apply_named, apply_tuple
 from asrnorm.data.corruptions import corrupt
-from asrnorm.data.corruptions.worker_pool import Job, worker_pool
+from asrnorm.data.corruptions.worker_pool import corrupt_chunks, worker_pool
 from asrnorm.evaluation import SignedSteps
 from asrnorm.methods import keyed_generator
 from asrnorm.methods.rsda import RSDA
@@ -137,14 +138,10 @@ def _score_corruptions(
     images = sessions[0].images
     parts = {f"corruption/{name}/{level}": (name, level) for name in names for level in plan.severities}
     missing = [part for part in parts if not all(session.has(part) for session in sessions)]
-    jobs = (
-        Job(images.images[start : start + _CHUNK], *parts[part], start, plan.seed)
-        for part in missing
-        for start in range(0, len(images), _CHUNK)
-    )
+    calls = (corrupt_chunks(images.images, _CHUNK, *parts[part], seed=plan.seed) for part in missing)
     found: list[dict[str, dict[int, Scores]]] = [{name: {} for name in names} for _ in sessions]
     with worker_pool(workers if missing else 1) as run:
-        done = run(jobs)
+        done = run(chain.from_iterable(calls))
         for part, (name, level) in parts.items():
             corrupted = images.images[:0]
             if part in missing:

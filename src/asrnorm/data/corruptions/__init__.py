@@ -3,7 +3,7 @@
 Hendrycks and Dietterich, "Benchmarking Neural Network Robustness to Common Corruptions and Perturbations", ICLR 2019.
 """
 
-from asrnorm.data.corruptions import blur, digital, noise, weather
+from asrnorm.data.corruptions import blur, digital, weather
 from asrnorm.data.corruptions.base import CORRUPTIONS, corrupt, list_corruptions
 from asrnorm.data.corruptions.folder import corrupt_folder
 from asrnorm.data.corruptions.generation import GeneratedFile, generate_cifar10c, generate_corrupted

@@ -1,4 +1,4 @@
-"""The registry of corruptions, the random streams that they draw from, and `corrupt`, which applies one to images.
+"""The registry of corruptions, their random streams, and `corrupt`, which applies one to images.
 
 A corruption takes `n` images of one size as uint8 `nhwc` in RGB, one random stream per image, and keyword-only numbers
 that a severity fixes; it returns uint8 of the same shape. No value of one image may depend on another image, so that
@@ -52,7 +52,7 @@ def corrupt(
     """Return the images with one of the 19 corruptions of CIFAR-10-C and ImageNet-C.
 
     The result of an image depends only on its pixels, the corruption, the severity, the seed and its index: a part of a
-    data set, given with its `indices`, comes out as it does within the whole.
+    data set, given with its `indices`, gets the same corruption as within the whole.
 
     Args:
         images_nhwc_uint8: RGB images of one size; any size.
@@ -108,14 +108,8 @@ def _check_images(images: Any) -> Pixels:
 class Streams:
     """One counter-based random generator (Philox) for each of `n` images; every draw has the images first.
 
-    An image's key is made of the seed, the corruption, the severity and its index, so that the result is the same on
-    every run, in any order, for any chunk and on any number of workers.
-
-    Args:
-        seed: any integer.
-        name: the corruption.
-        severity: its severity.
-        indices: an integer that identifies each image, usually its position in the data set.
+    The key of an image consists of the seed, the corruption, the severity and the image's index, so that the result is
+    the same on every run, in any order, for any chunk and on any number of workers.
 
     Example:
         >>> whole = Streams(0, "fog", 3, range(4)).uniform(2)
@@ -139,52 +133,31 @@ class Streams:
 
     def normal(self, *shape: int) -> NDArray[np.float64]:
         """Draw from N(0, 1): `(n, *shape)`."""
-        drawn = np.empty((len(self), *shape))
-        for row, generator in zip(drawn, self, strict=True):
-            generator.standard_normal(out=row)
-        return drawn
+        return np.stack([generator.standard_normal(shape) for generator in self])
 
     def uniform(self, *shape: int, low: float = 0.0, high: float = 1.0) -> NDArray[np.float64]:
         """Draw from U(low, high): `(n, *shape)`."""
-        drawn = np.empty((len(self), *shape))
-        for row, generator in zip(drawn.reshape(len(self), -1), self, strict=True):
-            generator.random(out=row)
+        drawn = np.stack([generator.random(shape) for generator in self])
         drawn *= high - low
         drawn += low
         return drawn
 
     def integers(self, low: int, high: int, *shape: int) -> NDArray[np.int64]:
         """Draw integers uniformly from low to high - 1: `(n, *shape)`."""
-        drawn = np.empty((len(self), *shape), np.int64)
-        for position, generator in enumerate(self):
-            drawn[position] = generator.integers(low, high, size=shape)
-        return drawn
+        return np.stack([generator.integers(low, high, size=shape) for generator in self])
 
     def poisson(self, rate_n: NDArray[np.float64]) -> NDArray[np.int64]:
         """Draw Poisson counts with the given rates, images first."""
-        drawn = np.empty(rate_n.shape, np.int64)
-        for position, generator in enumerate(self):
-            drawn[position] = generator.poisson(rate_n[position])
-        return drawn
+        return np.stack([generator.poisson(rate) for generator, rate in zip(self, rate_n, strict=True)])
 
 
 def to_unit(images_nhwc: Pixels, dtype: type[np.floating[Any]] = np.float64) -> Floats:
-    """Return images scaled to 0..1; the division is in float64 whatever the dtype of the result.
-
-    Example:
-        >>> to_unit(np.array([0, 51, 255], np.uint8))
-        array([0. , 0.2, 1. ])
-    """
+    """Return images scaled to 0..1; the division is in float64 for every dtype of the result."""
     return (images_nhwc / 255.0).astype(dtype, copy=False)
 
 
 def to_pixels(x: Floats) -> Pixels:
-    """Return 0..1 clipped, times 255, truncated: the published arrays are truncated, not rounded.
-
-    Example:
-        >>> to_pixels(np.array([-0.5, 0.999, 2.0]))
-        array([  0, 254, 255], dtype=uint8)
-    """
+    """Return values clipped to 0..1, times 255, truncated as in the published arrays."""
     return (np.clip(x, 0, 1) * 255).astype(np.uint8)
 
 

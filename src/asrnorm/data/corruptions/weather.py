@@ -1,6 +1,6 @@
 """Snow, fog, frost and spatter.
 
-The photographs of frozen glass that frost needs are package data of three wheels on PyPI. They are recognized by
+Frost needs photographs of frozen glass, which are package data of three wheels on PyPI. They are recognized by
 checksum; the code of those wheels is never run.
 """
 
@@ -65,16 +65,8 @@ def fog(images_nhwc: Pixels, streams: Streams, *, density: float, decay: float) 
 def plasma(streams: Streams, side: int, decay: float) -> Floats:
     """Draw maps that wrap around at the borders by the diamond-square algorithm, scaled to 0..1.
 
-    Each new point is the mean of its four neighbors plus `w * U(-w, w)`, where w starts at 100 and falls by the
-    factor `decay` with each halving of the grid.
-
-    Args:
-        streams: one map for each.
-        side: a power of two.
-        decay: the larger, the smoother.
-
-    Returns:
-        `(n, side, side)`.
+    Each new point is the mean of its four neighbors plus `w * U(-w, w)`, where w starts at 100 and falls by the factor
+    `decay` with each halving of the grid. `side` is a power of two; the result is `(n, side, side)`.
     """
     height_nhw = np.zeros((len(streams), side, side))
     noise = streams.uniform(side * side, low=-1.0, high=1.0)
@@ -130,15 +122,10 @@ def frost(
     scale: float,
     source: str | os.PathLike[str] | None = None,
 ) -> Pixels:
-    """Add a random piece of one of five photographs of frost to the weighted image.
+    """Add a random piece of one of five photographs of frost, with weight `add`, to the image with weight `keep`.
 
-    Args:
-        images_nhwc: the images.
-        streams: their random streams.
-        keep: weight of the image.
-        add: weight of the frost.
-        scale: of the photograph before a piece is cut out; enlarged if the image would not fit.
-        source: folder or wheel with the photographs; `None` looks where `frost_pictures` does.
+    A photograph is scaled by `scale` before the piece is cut out, or by more if the image would not fit. `source` is
+    that of `frost_pictures`.
     """
     height, width = images_nhwc.shape[1:3]
     pictures = _scaled_pictures(str(source) if source is not None else None, scale, height, width)
@@ -216,16 +203,11 @@ def _read(source: Path) -> dict[str, bytes]:
 @lru_cache(maxsize=4)
 def _scaled_pictures(source: str | None, scale: float, height: int, width: int) -> tuple[Pixels, ...]:
     cv2 = import_opencv("frost")
-    return tuple(_scale(cv2, picture, scale, height, width) for picture in frost_pictures(source)[:_NUM_DRAWN])
-
-
-def _scale(cv2: Any, picture_hwc: Pixels, scale: float, height: int, width: int) -> Pixels:
-    fitting = max((height + 1) / picture_hwc.shape[0], (width + 1) / picture_hwc.shape[1])
-    if scale >= fitting and scale == 1.0:
-        return picture_hwc
-    factor = max(scale, fitting)
-    scaled: Pixels = cv2.resize(picture_hwc, (0, 0), fx=factor, fy=factor)
-    return scaled
+    scaled = []
+    for picture in frost_pictures(source)[:_NUM_DRAWN]:
+        factor = max(scale, (height + 1) / picture.shape[0], (width + 1) / picture.shape[1])
+        scaled.append(picture if factor == 1.0 else cv2.resize(picture, (0, 0), fx=factor, fy=factor))
+    return tuple(scaled)
 
 
 _WATER = np.array([175, 238, 238], np.float32) / 255
@@ -250,15 +232,8 @@ def spatter(
 ) -> Pixels:
     """Cover the image with drops of water or mud where a smooth random layer is above a threshold.
 
-    Args:
-        images_nhwc: the images.
-        streams: their random streams.
-        mean: of the normal layer.
-        sd: of the normal layer.
-        sigma: of the Gaussian that smooths it.
-        threshold: above which the layer counts.
-        strength: of the brightest drop of water; for mud, the sigma that softens its border.
-        mud: brown and opaque; water is pale and adds light.
+    The layer is normal with `mean` and `sd`, smoothed by `sigma`. Water is pale and adds light, at most `strength`; mud
+    is brown and opaque, and `strength` is the sigma that softens its border.
     """
     x = to_unit(images_nhwc, np.float32)
     layer = smooth(mean + sd * streams.normal(*images_nhwc.shape[1:3]), sigma)

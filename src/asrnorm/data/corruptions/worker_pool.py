@@ -1,55 +1,41 @@
-"""Worker processes that corrupt parts of a set of images and return them in order."""
+"""Worker processes that corrupt chunks of a set of images and return them in order."""
 
 import multiprocessing
 import os
 import signal
 import threading
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import Future, ProcessPoolExecutor
 from concurrent.futures.process import BrokenProcessPool
 from contextlib import contextmanager
-from typing import Any, NamedTuple
+from functools import partial
+from typing import Any
 
 from asrnorm.core.errors import InputError
 from asrnorm.data.corruptions.base import Pixels, corrupt
 
 _KILLED = (
-    'a worker process died: a script needs `if __name__ == "__main__":` around the call; otherwise memory was short, '
-    "and fewer workers need less; finished files are kept"
+    'a worker process died: a script needs `if __name__ == "__main__":` around the call; if it has that, memory ran '
+    "out, and fewer workers need less; finished files are kept"
 )
 
 
-class Job(NamedTuple):
-    """Images to corrupt; `start` is the index of the first, the other fields are arguments of `corrupt`."""
+Job = Callable[[], Pixels]
 
-    images_nhwc: Pixels
-    name: str
-    severity: int
-    start: int
-    seed: int = 0
-    preset: str | None = None
-    options: Mapping[str, Any] = {}
 
-    def run(self) -> Pixels:
-        """Return the corrupted images."""
-        indices = range(self.start, self.start + len(self.images_nhwc))
-        return corrupt(
-            self.images_nhwc,
-            self.name,
-            severity=self.severity,
-            seed=self.seed,
-            preset=self.preset,
-            indices=indices,
-            **self.options,
-        )
+def corrupt_chunks(images_nhwc: Pixels, chunk: int, name: str, severity: int, **arguments: Any) -> Iterator[Job]:
+    """Yield calls of `corrupt` for `chunk` images each; the index of an image is its position in the whole."""
+    for start in range(0, len(images_nhwc), chunk):
+        part = images_nhwc[start : start + chunk]
+        yield partial(corrupt, part, name, severity=severity, indices=range(start, start + len(part)), **arguments)
 
 
 @contextmanager
 def worker_pool(workers: int) -> Iterator[Callable[[Iterable[Job]], Iterator[Pixels]]]:
-    """Give a function that yields the result of each job, in order, while workers compute the next ones.
+    """Return a function that yields the result of each job, in order, while workers compute the next ones.
 
-    Workers end with this process, however it ends.
+    Workers end with this process, even if it is killed.
 
     Args:
         workers: number of processes; 1 computes in this process.
@@ -58,9 +44,9 @@ def worker_pool(workers: int) -> Iterator[Callable[[Iterable[Job]], Iterator[Pix
         InputError: a worker was killed.
     """
     if workers == 1:
-        yield lambda jobs: map(Job.run, jobs)
+        yield lambda jobs: (job() for job in jobs)
         return
-    # Forking a process that holds threads (torch, OpenCV) may hang, so workers are spawned.
+    # Forking a process with threads (torch, OpenCV) may hang, so workers are spawned.
     context = multiprocessing.get_context("spawn")
     pool = ProcessPoolExecutor(workers, context, _start_worker)
     try:
@@ -73,7 +59,7 @@ def _run_ahead(pool: ProcessPoolExecutor, jobs: Iterable[Job], ahead: int) -> It
     waiting: deque[Future[Pixels]] = deque()
     try:
         for job in jobs:
-            waiting.append(pool.submit(job.run))
+            waiting.append(pool.submit(job))
             if len(waiting) > ahead:  # more would only fill the memory
                 yield waiting.popleft().result()
         while waiting:
@@ -86,12 +72,12 @@ def _run_ahead(pool: ProcessPoolExecutor, jobs: Iterable[Job], ahead: int) -> It
 
 
 def _start_worker() -> None:
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # the parent alone answers Ctrl-C
-    parent = multiprocessing.parent_process()
-    if parent is not None:  # a parent that is killed cannot stop its workers, so they wait for its end
-        threading.Thread(target=_exit_after, args=(parent,), daemon=True).start()
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # only the parent reacts to Ctrl-C
+    parent: Any = multiprocessing.parent_process()
 
+    def exit_with_parent() -> None:
+        parent.join()
+        os._exit(1)
 
-def _exit_after(parent: Any) -> None:
-    parent.join()
-    os._exit(1)
+    # A parent that is killed cannot stop its workers, so each watches it.
+    threading.Thread(target=exit_with_parent, daemon=True).start()

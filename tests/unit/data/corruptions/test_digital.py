@@ -153,3 +153,48 @@ def test_an_image_that_is_not_square_moves_about_its_own_centre_by_parts_of_its_
     pixels = (image[0] / 255.0).astype(np.float32)
     moved = cv2.warpAffine(pixels, matrix, (64, 32), borderMode=cv2.BORDER_REFLECT_101)
     assert np.abs(ours + 0.5 - np.clip(moved, 0, 1) * 255).max() < 0.51
+
+
+# Moments of the noises, on flat gray where nothing is clipped.
+GRAY = 120
+FLAT = np.full((40, 32, 32, 3), GRAY, np.uint8)
+TRUNCATION = 0.5  # values are cut down to whole grey levels, half a level on average
+
+
+@pytest.mark.parametrize("severity", [1, 2, 3, 4, 5])
+def test_gaussian_noise_has_its_sd_and_no_bias(severity):
+    noise = corrupt(FLAT, "gaussian_noise", severity=severity).astype(float) - GRAY
+    sd = 255 * severity_options("gaussian_noise", severity, "cifar")["sd"]
+    assert noise.mean() == pytest.approx(-TRUNCATION, abs=0.3)
+    assert noise.std() == pytest.approx(sd, rel=0.02)
+    assert abs(np.corrcoef(noise[..., 0].ravel(), noise[..., 1].ravel())[0, 1]) < 0.02  # each channel its own
+
+
+@pytest.mark.parametrize("severity", [1, 3, 5])
+def test_shot_noise_has_the_variance_of_its_photons(severity):
+    noisy = corrupt(FLAT, "shot_noise", severity=severity).astype(float)
+    photons = severity_options("shot_noise", severity, "cifar")["photons"]
+    assert noisy.mean() == pytest.approx(GRAY - TRUNCATION, abs=0.5)
+    assert noisy.var() == pytest.approx(GRAY * 255 / photons, rel=0.03)
+
+
+@pytest.mark.parametrize("severity", [1, 3, 5])
+def test_impulse_noise_is_half_salt_half_pepper(severity):
+    noisy = corrupt(FLAT, "impulse_noise", severity=severity)
+    amount = severity_options("impulse_noise", severity, "cifar")["amount"]
+    assert set(np.unique(noisy)) == {0, GRAY, 255}
+    assert (noisy == 255).mean() == pytest.approx(amount / 2, rel=0.1)
+    assert (noisy == 0).mean() == pytest.approx(amount / 2, rel=0.1)
+
+
+@pytest.mark.parametrize("gray", [40, 120])
+def test_speckle_noise_grows_with_the_value(gray):
+    noisy = corrupt(np.full_like(FLAT, gray), "speckle_noise", severity=3).astype(float)
+    assert noisy.mean() == pytest.approx(gray - TRUNCATION, abs=0.2)
+    assert noisy.std() == pytest.approx(0.12 * gray, rel=0.03)
+
+
+def test_black_stays_black_under_shot_and_speckle_noise():
+    black = np.zeros_like(FLAT[:2])
+    for name in ("shot_noise", "speckle_noise"):
+        assert not corrupt(black, name, severity=5).any()
