@@ -45,7 +45,7 @@ def test_one_set_that_fails_does_not_stop_the_next(server, tmp_path, monkeypatch
     assert done.exit_code == 1
     lines = [line for line in done.output.splitlines() if line.startswith("asrnorm: ")]
     assert len(lines) == 1
-    assert lines[0].startswith("asrnorm: broken: no route worked")
+    assert lines[0].startswith("asrnorm: broken: ")
     assert (tmp_path / "toy" / "one.bin").exists()
 
 

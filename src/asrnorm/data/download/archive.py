@@ -1,7 +1,7 @@
 """Unpacking of untrusted archives: zip (and wheels), tar in any compression, and single compressed files.
 
 Only requested members are written, to names that the caller chooses, as new plain files below one folder. Links and
-devices are never created. `Limits` bounds what is decompressed and written, whatever the archive declares.
+devices are never created. `Limits` bounds the bytes decompressed and written, whatever the archive declares.
 """
 
 import bz2
@@ -19,9 +19,9 @@ from typing import IO, Any, cast
 from asrnorm.core.errors import AsrnormError, FetchError, InputError
 from asrnorm.data.download.catalog import path_inside
 
-# A tar header (long name, pax record) is read in one piece; the archives of data sets never need more than this.
+# A tar header (long name, pax record) is read in one piece; archives of data sets need less than this.
 MAX_READ = 8 << 20
-# Small archives may well expand a thousandfold (a blank image), so the ratio counts from this size on.
+# Small archives may expand a thousandfold (a blank image), so the ratio is checked from this size on.
 RATIO_FROM = 64 << 20
 _CHUNK = 1 << 20
 
@@ -66,22 +66,13 @@ def unpack(
     Raises:
         InputError: the file is not an archive, or is damaged or hostile.
         FetchError: the files could not be written, for example on a full disk.
-
-    Example:
-        >>> import tempfile
-        >>> with tempfile.TemporaryDirectory() as name:
-        ...     with zipfile.ZipFile(Path(name) / "a.zip", "w") as file:
-        ...         file.writestr("set/x.txt", "x")
-        ...     list(unpack(Path(name) / "a.zip", Path(name), lambda member: PurePosixPath(member).name))
-        ['x.txt']
     """
-    bounds = limits or Limits()
     written: dict[str, Path] = {}
-    budget = _Budget(archive, bounds)
+    budget = _Budget(archive, limits or Limits())
     try:
         for count, member in enumerate(_members(archive, budget), start=1):
-            if count > bounds.members:
-                raise InputError(f"{archive.name}: more than {bounds.members} members; not a data set's archive")
+            if count > budget.limits.members:
+                raise InputError(f"{archive.name}: more than {budget.limits.members} members; not a data set's archive")
             _check_name(archive, member.name)
             # Some zip files of Windows have backslashes.
             target = None if member.is_folder else select(member.name.replace("\\", "/"))
@@ -89,8 +80,6 @@ def unpack(
                 continue
             if not member.is_plain:
                 raise InputError(f"{archive.name}: {member.name!r} is a link or a device, not a file")
-            if target in written:
-                raise InputError(f"{archive.name}: {member.name!r} comes twice")
             written[target] = _write(archive, member, path_inside(folder, target), budget)
     except AsrnormError:
         raise
@@ -110,49 +99,49 @@ def is_archive(path: Path) -> bool:
     return _is_zip(head) or _opener(head) is not None or _is_tar(head)
 
 
+@dataclass(frozen=True)
 class _Budget:
     """Stops an archive that expands beyond its limits."""
 
-    def __init__(self, archive: Path, limits: Limits) -> None:
-        self.archive = archive
-        self.limits = limits
-        self.packed = max(1, archive.stat().st_size)
+    archive: Path
+    limits: Limits
 
     def check(self, expanded: int) -> None:
-        if expanded > self.limits.total or expanded > max(RATIO_FROM, self.packed * self.limits.ratio):
+        largest = max(RATIO_FROM, self.archive.stat().st_size * self.limits.ratio)
+        if expanded > min(self.limits.total, largest):
             raise InputError(
                 f"{self.archive.name}: expands beyond {expanded >> 20} MiB; refused as a decompression bomb"
             )
 
 
+@dataclass(frozen=True)
 class _Guard:
-    """A decompressed stream for `tarfile` that refuses huge reads and stops at the budget."""
+    """A decompressed stream for `tarfile` that rejects huge reads and stops at the budget."""
 
-    def __init__(self, inner: IO[bytes], budget: _Budget) -> None:
-        self._inner = inner
-        self._budget = budget
+    inner: IO[bytes]
+    budget: _Budget
 
     def read(self, count: int = -1) -> bytes:
         if not 0 <= count <= MAX_READ:
-            raise InputError(f"{self._budget.archive.name}: a header of {count} bytes; damaged or hostile")
-        data = self._inner.read(count)
-        self._budget.check(self._inner.tell())
+            raise InputError(f"{self.budget.archive.name}: a header of {count} bytes; damaged or hostile")
+        data = self.inner.read(count)
+        self.budget.check(self.inner.tell())
         return data
 
     def seek(self, position: int, whence: int = os.SEEK_SET) -> int:
         if whence != os.SEEK_SET:
-            raise InputError(f"{self._budget.archive.name}: unexpected seek")
-        self._budget.check(position)
-        return self._inner.seek(position)
+            raise InputError(f"{self.budget.archive.name}: unexpected seek")
+        self.budget.check(position)
+        return self.inner.seek(position)
 
     def tell(self) -> int:
-        return self._inner.tell()
+        return self.inner.tell()
 
     def __enter__(self) -> "_Guard":
         return self
 
     def __exit__(self, *_: object) -> None:
-        """Leave the inner stream open: whoever opened it closes it."""
+        """Leave the inner stream open; its owner closes it."""
 
 
 def _members(archive: Path, budget: _Budget) -> Iterator[_Member]:
@@ -207,11 +196,7 @@ def _is_zip(head: bytes) -> bool:
 
 
 def _opener(head: bytes) -> Callable[[Any], Any] | None:
-    openers: dict[bytes, Callable[[Any], Any]] = {
-        b"\x1f\x8b": gzip.open,
-        b"BZh": bz2.open,
-        b"\xfd7zXZ\x00": lzma.open,
-    }
+    openers: Any = {b"\x1f\x8b": gzip.open, b"BZh": bz2.open, b"\xfd7zXZ\x00": lzma.open}
     return next((opener for magic, opener in openers.items() if head.startswith(magic)), None)
 
 
@@ -234,7 +219,7 @@ def _write(archive: Path, member: _Member, target: Path, budget: _Budget) -> Pat
     target.parent.mkdir(parents=True, exist_ok=True)
     try:
         stream = target.open("xb")
-    except FileExistsError:  # a file system that ignores case, or a folder of that name
+    except FileExistsError:  # the same member again, one that differs in case only, or a folder of that name
         raise InputError(f"{archive.name}: {member.name!r} comes twice") from None
     done = 0
     with stream, member.open() as inner:

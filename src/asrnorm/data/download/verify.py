@@ -33,10 +33,6 @@ def check(root: Path, wanted: Iterable[str] = ()) -> list[Row]:
 
     Raises:
         UnknownNameError: a name is not in the catalog.
-
-    Example:
-        >>> [row.state for row in check(Path("nowhere"), ["usps"])]
-        ['missing', 'missing']
     """
     entries = [find_set(name) for name in (tuple(wanted) or CATALOG)]
     return [row for entry in entries for row in check_set(root, entry)]

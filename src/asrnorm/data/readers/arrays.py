@@ -21,7 +21,7 @@ _MAX_NPY_HEADER = 1 << 16
 
 
 def read_bytes(path: Path, limit: int) -> bytes:
-    """Return the content of a file, decompressed if its first bytes say gzip or bzip2.
+    """Return the content of a file, decompressed if its first bytes are those of gzip or bzip2.
 
     Args:
         path: the file; its extension does not matter.
@@ -29,14 +29,6 @@ def read_bytes(path: Path, limit: int) -> bytes:
 
     Raises:
         InputError: the file cannot be opened, is damaged, or holds more than `limit` bytes.
-
-    Example:
-        >>> from tempfile import TemporaryDirectory
-        >>> with TemporaryDirectory() as folder:
-        ...     path = Path(folder) / "text"
-        ...     _ = path.write_bytes(gzip.compress(b"abc"))
-        ...     read_bytes(path, 3)
-        b'abc'
     """
     data = bytearray()
     try:
@@ -67,14 +59,6 @@ def read_idx(path: Path, *, ndim: int) -> NDArray[np.uint8]:
 
     Raises:
         InputError: the file is not idx, has another dtype or number of axes, or its length does not match its header.
-
-    Example:
-        >>> from tempfile import TemporaryDirectory
-        >>> with TemporaryDirectory() as folder:
-        ...     path = Path(folder) / "labels-idx1-ubyte"
-        ...     _ = path.write_bytes(bytes([0, 0, 8, 1, 0, 0, 0, 2, 7, 9]))
-        ...     read_idx(path, ndim=1).tolist()
-        [7, 9]
     """
     data = read_bytes(path, MAX_IDX_BYTES)
     header = 4 + 4 * ndim
@@ -104,13 +88,6 @@ def open_npy(path: Path) -> NDArray[Any]:
 
     Raises:
         InputError: the file is not `.npy`, is truncated, or holds Python objects.
-
-    Example:
-        >>> from tempfile import TemporaryDirectory
-        >>> with TemporaryDirectory() as folder:
-        ...     np.save(f"{folder}/x.npy", np.arange(3))
-        ...     open_npy(Path(folder) / "x.npy").tolist()
-        [0, 1, 2]
     """
     try:
         with path.open("rb") as stream:

@@ -17,7 +17,7 @@ SIDE = 32
 _PIXELS = 3 * SIDE * SIDE
 MAX_BYTES = 1 << 28  # a published batch has 30,730,000
 
-# The opcodes of a pickled batch. The results of these are never tuples, so that a pickle may use them repeatedly.
+# The opcodes of a pickled batch. Those in _REUSABLE never create tuples, so a pickle may use their results repeatedly.
 _TEXT = "STRING BINSTRING SHORT_BINSTRING BINBYTES SHORT_BINBYTES BINBYTES8"
 _UNICODE = "UNICODE SHORT_BINUNICODE BINUNICODE BINUNICODE8"
 _OBJECTS = "EMPTY_LIST LIST EMPTY_DICT DICT GLOBAL STACK_GLOBAL REDUCE"
@@ -35,14 +35,6 @@ def read_cifar_binary(path: Path) -> tuple[NDArray[np.uint8], NDArray[np.int64]]
 
     Raises:
         InputError: the size is not a multiple of the record size, or a label is above 9.
-
-    Example:
-        >>> from tempfile import TemporaryDirectory
-        >>> with TemporaryDirectory() as folder:
-        ...     path = Path(folder) / "test_batch.bin"
-        ...     _ = path.write_bytes(bytes([6]) + bytes(3072))
-        ...     read_cifar_binary(path)[1].tolist()
-        [6]
     """
     data = read_bytes(path, MAX_BYTES)
     if not data or len(data) % (_PIXELS + 1):
@@ -58,15 +50,6 @@ def read_cifar_python(path: Path) -> tuple[NDArray[np.uint8], NDArray[np.int64]]
 
     Raises:
         InputError: the pickle holds more than numbers, text, lists and byte arrays, or is not a CIFAR-10 batch.
-
-    Example:
-        >>> from tempfile import TemporaryDirectory
-        >>> with TemporaryDirectory() as folder:
-        ...     path = Path(folder) / "test_batch"
-        ...     batch = {b"data": np.zeros((1, 3072), np.uint8), b"labels": [6]}
-        ...     _ = path.write_bytes(pickle.dumps(batch, protocol=2))
-        ...     read_cifar_python(path)[1].tolist()
-        [6]
     """
     pickled = read_bytes(path, MAX_BYTES)
     try:
@@ -115,14 +98,14 @@ def _check_opcodes(pickled: bytes) -> None:
             if not 0 <= index <= count:
                 raise ValueError("its memo is out of order")
             reusable[index] = previous in _REUSABLE
-        # A tuple of tuples that refer to each other takes exponential time to hash as the key of a dictionary.
+        # Nested tuples that are reused take exponential time to hash as the key of a dictionary.
         elif name in _MEMO_READS and not reusable.get(int(argument or 0)):
             raise ValueError("it uses a tuple twice")
         previous = name
 
 
 class _Array:
-    """Stands for the array that NumPy's `_reconstruct` returns, before and after its state is set."""
+    """Replaces the array that NumPy's `_reconstruct` returns, before and after its state is set."""
 
     state: Any = None
 
@@ -151,7 +134,7 @@ class _Dtype:
 
 
 class _Encoder:
-    """Stands for `_codecs.encode`, with which Python 3 writes bytes into pickles of protocol 2."""
+    """Replaces `_codecs.encode`, by which Python 3 writes bytes into pickles of protocol 2."""
 
     def __call__(self, text: Any, encoding: Any = None) -> bytes:
         if not isinstance(text, str) or encoding not in ("latin1", b"latin1"):

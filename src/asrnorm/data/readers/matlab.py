@@ -1,7 +1,7 @@
 """The MATLAB 5 files of SVHN and the synthetic digits.
 
 `scipy.io.loadmat` uses the value type that a file declares as an index without a check: one changed byte in a header
-crashes the process. A guard for it has to parse every header, after which only a copy of the values is left to do. A
+crashes the process. A guard for it has to parse every header, after which only the values remain to be copied. A
 checksum cannot be the guard, because re-saved copies of these files are accepted.
 
 Format, after MathWorks' description: a header of 128 bytes, then elements with a tag of type and length. A variable is
@@ -39,15 +39,6 @@ def read_digit_mat(path: Path) -> tuple[NDArray[np.uint8], NDArray[np.int64]]:
 
     Raises:
         InputError: the file has another format, is damaged, or holds other shapes, dtypes or labels.
-
-    Example:
-        >>> from tempfile import TemporaryDirectory
-        >>> from scipy.io import savemat
-        >>> with TemporaryDirectory() as folder:
-        ...     path = Path(folder) / "test_32x32.mat"
-        ...     savemat(path, {"X": np.zeros((32, 32, 3, 2), np.uint8), "y": np.array([[10], [3]], np.uint8)})
-        ...     read_digit_mat(path)[1].tolist()
-        [0, 3]
     """
     data = memoryview(read_bytes(path, MAX_BYTES))
     version, order = bytes(data[124:126]), bytes(data[126:128])
@@ -86,7 +77,7 @@ def _read_variables(data: memoryview, endian: str) -> dict[str, NDArray[Any]]:
 
 
 def _read_variable(body: memoryview, compressed: bool, endian: str) -> tuple[str, NDArray[Any]] | None:
-    """Return name and values of X or y in its expected form, None for any other variable."""
+    """Return name and values of X or y if they have the expected form, else None."""
     inflate = zlib.decompressobj()
     head = inflate.decompress(body, _VARIABLE_HEADER) if compressed else bytes(body[:_VARIABLE_HEADER])
     offset = 0

@@ -23,15 +23,6 @@ def read_usps(path: Path) -> tuple[NDArray[np.uint8], NDArray[np.int64]]:
 
     Raises:
         InputError: a line has another form, or its label or a value is out of range; the message has the line number.
-
-    Example:
-        >>> from tempfile import TemporaryDirectory
-        >>> with TemporaryDirectory() as folder:
-        ...     path = Path(folder) / "usps.t"
-        ...     _ = path.write_text("1 " + " ".join(f"{i}:-0.5" for i in range(1, 257)))
-        ...     images, labels = read_usps(path)
-        >>> images[0, 0, 0], labels[0]
-        (np.uint8(63), np.int64(0))
     """
     images, labels = [], []
     for number, line in enumerate(read_bytes(path, MAX_USPS_BYTES).split(b"\n"), 1):
@@ -79,14 +70,6 @@ def read_listing(path: Path, *, labels: range) -> list[tuple[str, int]]:
 
     Raises:
         InputError: a line is not a relative path and a label in range; the message has the line number.
-
-    Example:
-        >>> from tempfile import TemporaryDirectory
-        >>> with TemporaryDirectory() as folder:
-        ...     path = Path(folder) / "photo_train_kfold.txt"
-        ...     _ = path.write_text("photo/dog/056_0001.jpg 1\n")
-        ...     read_listing(path, labels=range(1, 8))
-        [('photo/dog/056_0001.jpg', 1)]
     """
     try:
         text = read_bytes(path, MAX_LISTING_BYTES).decode("utf-8-sig")

