@@ -1,9 +1,12 @@
-"""What every norm layer promises, whatever it computes."""
+"""The contract of every norm: shapes, dtypes, gradients, modes, state, options, errors, compile and export."""
 
 import copy
 import inspect
+import io
 import pickle
+import warnings
 
+import numpy as np
 import pytest
 import torch
 from hypothesis import given
@@ -260,3 +263,65 @@ def test_two_forwards_before_one_backward(name):
 def test_any_shape_gives_finite_values_or_a_named_refusal(name, n, h, w, c, seed):
     x = torch.randn(n, c, h, w, generator=torch.Generator().manual_seed(seed))
     assert_all_finite(*forward_backward(randomized(name, c), x))
+
+
+def loss_and_gradients(layer, x):
+    x = x.detach().clone().requires_grad_()
+    y = layer(x)
+    y.square().mean().backward()
+    return [y.detach(), x.grad, *(p.grad for p in layer.parameters() if p.grad is not None)]
+
+
+@pytest.mark.filterwarnings("ignore::DeprecationWarning")  # inside torch itself
+@pytest.mark.parametrize("name", sorted(set(ALL) - {"none"}))
+def test_compiled_training_step_agrees_with_eager(name):
+    torch._dynamo.reset()
+    layer = randomized(name, 16)
+    eager = copy.deepcopy(layer)
+    compiled = torch.compile(layer, fullgraph=True)
+    x = torch.randn(4, 16, 6, 6)
+    for got, expected in zip(loss_and_gradients(compiled, x), loss_and_gradients(eager, x), strict=True):
+        torch.testing.assert_close(got, expected, rtol=1e-4, atol=1e-5)
+    for got, expected in zip(layer.buffers(), eager.buffers(), strict=True):
+        torch.testing.assert_close(got, expected, rtol=1e-5, atol=1e-6)
+
+
+@pytest.mark.filterwarnings("ignore::DeprecationWarning")  # inside torch itself
+def test_compiled_asr_under_autocast_is_one_graph():
+    torch._dynamo.reset()
+    layer = randomized("asr", 16)
+    x = torch.randn(4, 16, 6, 6).bfloat16()
+    with torch.autocast("cpu", torch.bfloat16):
+        torch.testing.assert_close(torch.compile(layer, fullgraph=True)(x), layer(x), rtol=2e-2, atol=2e-2)
+
+
+DYNAMIC = {0: torch.export.Dim("n"), 2: torch.export.Dim("h"), 3: torch.export.Dim("w")}
+OTHER_SHAPES = [(2, 16, 6, 7), (5, 16, 9, 4)]
+
+
+@pytest.mark.parametrize("name", ALL)
+def test_exported_program_agrees_at_other_batches_and_sizes(name):
+    layer = randomized(name, 16).eval()
+    program = torch.export.export(layer, (torch.randn(3, 16, 8, 5),), dynamic_shapes=({**DYNAMIC},))
+    for shape in OTHER_SHAPES:
+        x = torch.randn(shape)
+        torch.testing.assert_close(program.module()(x), layer(x), rtol=1e-5, atol=1e-5)
+
+
+@pytest.mark.parametrize("name", sorted(set(ALL) - {"none"}))
+def test_onnxruntime_agrees_at_other_batches_and_sizes(name):
+    onnxruntime = pytest.importorskip("onnxruntime", reason="pip install 'asrnorm[onnx]'")
+    pytest.importorskip("onnxscript", reason="pip install 'asrnorm[onnx]'")
+    layer = randomized(name, 16).eval()
+    buffer = io.BytesIO()
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # the exporter's own deprecations
+        program = torch.onnx.export(
+            layer, (torch.randn(3, 16, 8, 5),), dynamic_shapes=({**DYNAMIC},), dynamo=True, verbose=False
+        )
+    program.save(buffer)
+    session = onnxruntime.InferenceSession(buffer.getvalue(), providers=["CPUExecutionProvider"])
+    for shape in OTHER_SHAPES:
+        x = torch.randn(shape)
+        (y,) = session.run(None, {session.get_inputs()[0].name: x.numpy()})
+        np.testing.assert_allclose(y, layer(x).detach().numpy(), rtol=1e-5, atol=1e-5)

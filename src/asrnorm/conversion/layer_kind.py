@@ -20,40 +20,25 @@ from asrnorm.norms.asr import WEIGHT_HOOKS
 KINDS = ("batch", "batch1d", "group", "instance", "layer2d")
 DEFAULT_KINDS = ("batch",)
 
-_KIND_OF_TYPE: dict[type[nn.Module], str] = {
-    nn.BatchNorm1d: "batch1d",
-    nn.BatchNorm2d: "batch",
-    nn.BatchNorm3d: "batch",
-    nn.SyncBatchNorm: "batch",
-    BatchNorm: "batch",
-    BatchNormTest: "batch",
-    nn.GroupNorm: "group",
-    GroupNorm: "group",
-    LayerNorm: "group",
-    InstanceNorm: "instance",
-    nn.InstanceNorm2d: "instance",
-    nn.InstanceNorm3d: "instance",
+_TYPES: dict[str, tuple[type[nn.Module], ...]] = {
+    "batch1d": (nn.BatchNorm1d,),
+    "batch": (nn.BatchNorm2d, nn.BatchNorm3d, nn.SyncBatchNorm, BatchNorm, BatchNormTest),
+    "group": (nn.GroupNorm, GroupNorm, LayerNorm),
+    "instance": (nn.InstanceNorm2d, nn.InstanceNorm3d, InstanceNorm),
 }
 # Classes of torchvision, timm and detectron2.
-_KIND_OF_FOREIGN_NAME = {
-    "BatchNormAct2d": "batch",
-    "SyncBatchNormAct": "batch",
-    "FrozenBatchNorm2d": "batch",
-    "FrozenBatchNormAct2d": "batch",
-    "GroupNorm": "group",
-    "GroupNorm1": "group",
-    "GroupNormAct": "group",
-    "GroupNorm1Act": "group",
-    "LayerNorm2d": "layer2d",
-    "LayerNormAct2d": "layer2d",
+_FOREIGN_NAMES = {
+    "batch": ("BatchNormAct2d", "SyncBatchNormAct", "FrozenBatchNorm2d", "FrozenBatchNormAct2d"),
+    "group": ("GroupNorm", "GroupNorm1", "GroupNormAct", "GroupNorm1Act"),
+    "layer2d": ("LayerNorm2d", "LayerNormAct2d"),
 }
+_FOREIGN_MODULES = ("timm.", "torchvision.", "detectron2.")
 # Number of axes of a batch; the layer rejects inputs with another, or takes them for a single image.
 _RANK_OF_TYPE: dict[type, int] = {
     **dict.fromkeys((nn.BatchNorm2d, nn.InstanceNorm2d), 4),
     **dict.fromkeys((nn.BatchNorm3d, nn.InstanceNorm3d), 5),
 }
 _TORCH_NORMS = (_BatchNorm, _InstanceNorm, nn.GroupNorm, nn.LayerNorm)
-_FOREIGN_MODULES = ("timm.", "torchvision.", "detectron2.")
 
 # Overriding these changes how a subclass is initialized, printed, saved or loaded, and not what it computes.
 _HARMLESS = {
@@ -166,7 +151,10 @@ def _why_not(module: nn.Module) -> Unsupported | None:
 
 
 def _kind(own: type) -> str | None:
-    return _KIND_OF_TYPE.get(own) or (_KIND_OF_FOREIGN_NAME.get(own.__name__) if _is_foreign(own) else None)
+    exact = next((kind for kind, types in _TYPES.items() if own in types), None)
+    if exact is None and _is_foreign(own):
+        return next((kind for kind, names in _FOREIGN_NAMES.items() if own.__name__ in names), None)
+    return exact
 
 
 def _is_foreign(own: type) -> bool:

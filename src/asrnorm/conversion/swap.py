@@ -124,13 +124,13 @@ def convert(
     before, like = _count(model), factory_kwargs(model)
     # All new layers are built before the first one is put in, so that an error leaves the model unchanged.
     new = [build_replacement(site.module, spec, norm, options, like) for site, spec in zip(chosen, specs, strict=True)]
+    exchanges = [(site.name, site.module, layer) for site, layer in zip(chosen, new, strict=True)]
     for site, layer in zip(chosen, new, strict=True):
         for parent, child_name in site.parents:
             parent._modules[child_name] = layer
-    replace_references(model, {site.module: layer for site, layer in zip(chosen, new, strict=True)})
+    replace_references(model, {old: layer for _, old, layer in exchanges})
     notes = [*_notes(chosen, specs, new, label), *_loading_note(preset, given, options)]
     if optimizer is not None:
-        exchanges = [(site.name, site.module, layer) for site, layer in zip(chosen, new, strict=True)]
         notes += replace_parameters(optimizer, exchanges)
     summary = ConversionSummary(
         norm=label,

@@ -139,6 +139,15 @@ def test_invalid_options_are_rejected(options):
         ASRNorm2d(**{"num_features": 8, **options})
 
 
+def test_the_halves_take_the_options_that_have_an_effect_on_them():
+    with pytest.raises(TypeError):
+        ASNorm2d(8, rescale_ratio=4)
+    with pytest.raises(TypeError):
+        ARNorm2d(8, standardize=True)
+    assert repr(ASNorm2d(8, residual=False)).startswith("ASNorm2d(\n  8, residual=False")
+    assert isinstance(ARNorm2d(8), ASRNorm2d)
+
+
 def test_repr_shows_what_differs_from_the_defaults():
     assert (
         ASRNorm2d(8, gated_rescale=True, activation="relu").extra_repr() == "8, gated_rescale=True, activation='relu'"
