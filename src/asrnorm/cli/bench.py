@@ -32,7 +32,7 @@ _LOG_WIDTH = 180
 JsonFile = Annotated[
     Path | None, typer.Option("--json", help="Also write rows and machine to this file; - prints them alone.")
 ]
-Device = Annotated[str | None, typer.Option(help="cpu or cuda; default: cuda if available.", show_default=False)]
+Device = Annotated[str | None, typer.Option(help="cpu or cuda; default: cuda if available.")]
 Quick = Annotated[bool, typer.Option("--quick", help="Do little work and few repeats, to see that everything runs.")]
 Repeats = Annotated[int, typer.Option(min=1, help="Number of timed rounds.")]
 
@@ -137,8 +137,7 @@ def bench_train(
         typer.Option(help="Only digits, cifar, pacs-photo or pacs-sketch; may be given several times."),
     ] = None,
     processes: Annotated[
-        int,
-        typer.Option(min=1, help="Also train this many Digits seeds side by side; under MPS unless ASRNORM_MPS=0."),
+        int, typer.Option(min=1, help="Also train this many Digits seeds side by side; under MPS unless ASRNORM_MPS=0.")
     ] = 1,
     made: Annotated[
         bool, typer.Option("--made", help="Use generated images, even if the real ones are available.")

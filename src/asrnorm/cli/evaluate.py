@@ -36,15 +36,14 @@ _CHANGEABLE = ("adversarial", "confine", "device", "evaluate_batch", "evaluate_l
 
 
 def evaluate(
-    run: Annotated[Path, typer.Argument(help="The folder of a finished run.", show_default=False)],
+    run: Annotated[Path, typer.Argument(help="The folder of a finished run.")],
     suite: Annotated[
         str | None, typer.Option(help="Another suite with the same classes.", show_default="the run's")
     ] = None,
     data: Annotated[
         Path | None,
         typer.Option(
-            help="Score labelled images of new domains instead: `CLASS/IMAGE` or `DOMAIN/CLASS/IMAGE`, or a table.",
-            show_default=False,
+            help="Score labelled images of new domains instead: `CLASS/IMAGE` or `DOMAIN/CLASS/IMAGE`, or a table."
         ),
     ] = None,
     settings: Annotated[
@@ -224,11 +223,7 @@ def _progress(total: int) -> Iterator[Callable[["DomainScore"], None]]:
 
 
 def _describe(
-    run: Path,
-    trained: RunConfig,
-    config: RunConfig,
-    source: "DomainScore | None",
-    domains: Sequence["DomainScore"],
+    run: Path, trained: RunConfig, config: RunConfig, source: "DomainScore | None", domains: Sequence["DomainScore"]
 ) -> dict[str, Any]:
     """Return the content of the `--json` file, for a suite without missing domains and without attacks."""
     return {

@@ -16,10 +16,7 @@ if TYPE_CHECKING:
     from asrnorm.training import LoadedRun
 
 # Options of a suite that decide which of its images are trained on.
-_SPLITTING = {
-    "digits_mini": ("seed",),
-    "folder": ("validation", "test", "seed"),
-}
+_SPLITTING = {"digits_mini": ("seed",), "folder": ("validation", "test", "seed")}
 
 Progress = Callable[[int], AbstractContextManager[Callable[["DomainScore"], None]]]
 """From the number of domains to a context that yields a callback for each score."""

@@ -15,10 +15,8 @@ _WARNING_TOLERANCE = 1e-2  # relative to the largest logit
 
 
 def export(
-    run: Annotated[Path, typer.Argument(help="The folder of a finished run.", show_default=False)],
-    file_format: Annotated[
-        str, typer.Option("--format", help=f"One of: {', '.join(SUFFIXES)}.", show_default=False, metavar="NAME")
-    ],
+    run: Annotated[Path, typer.Argument(help="The folder of a finished run.")],
+    file_format: Annotated[str, typer.Option("--format", help=f"One of: {', '.join(SUFFIXES)}.", metavar="NAME")],
     out: Annotated[
         Path | None, typer.Option(metavar="FILE", help="File to write.", show_default="RUN/export/model.<ending>")
     ] = None,

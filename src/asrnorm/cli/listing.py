@@ -28,7 +28,7 @@ _KINDS = ", ".join(sorted(REGISTRIES))
 
 
 def list_registry(
-    kind: Annotated[str, typer.Argument(help=f"One of: {_KINDS}.", show_default=False)],
+    kind: Annotated[str, typer.Argument(help=f"One of: {_KINDS}.")],
     pattern: Annotated[
         str, typer.Argument(help="Only names of this form; * matches any text.", show_default="all")
     ] = "*",

@@ -15,10 +15,8 @@ from asrnorm.core.errors import InputError
 
 
 def predict(
-    run: Annotated[Path, typer.Argument(help="The folder of a finished run.", show_default=False)],
-    images: Annotated[
-        list[Path], typer.Argument(help="Image files of any format, or folders of them.", show_default=False)
-    ],
+    run: Annotated[Path, typer.Argument(help="The folder of a finished run.")],
+    images: Annotated[list[Path], typer.Argument(help="Image files of any format, or folders of them.")],
     as_json: Annotated[
         bool, typer.Option("--json", help="Print a JSON line per image: image, class, probability.")
     ] = False,

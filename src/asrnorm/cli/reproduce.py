@@ -39,8 +39,7 @@ def reproduce(
     study: Annotated[
         list[str],
         typer.Argument(
-            help="Names of studies, see `asrnorm list studies`; paper: all tables and figures of the paper.",
-            show_default=False,
+            help="Names of studies, see `asrnorm list studies`; paper: all tables and figures of the paper."
         ),
     ],
     seeds: Annotated[int | None, typer.Option(min=1, help="Run seeds 0 to N-1.", show_default="each study's")] = None,
@@ -53,14 +52,9 @@ def reproduce(
             show_default="two a GPU, or one",
         ),
     ] = None,
-    ray: Annotated[
-        str | None, typer.Option(help="A Ray cluster to run on: auto, or its address.", show_default=False)
-    ] = None,
+    ray: Annotated[str | None, typer.Option(help="A Ray cluster to run on: auto, or its address.")] = None,
     slurm: Annotated[
-        str | None,
-        typer.Option(
-            help="Run through Slurm, with submitit's options: timeout_min=600,gpus_per_node=1,...", show_default=False
-        ),
+        str | None, typer.Option(help="Run through Slurm, with submitit's options: timeout_min=600,gpus_per_node=1,...")
     ] = None,
     runs: Annotated[Path, typer.Option(help="Folder that holds the run folders.")] = Path("runs"),
     out: Annotated[

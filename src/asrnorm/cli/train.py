@@ -24,30 +24,20 @@ _OTHER_OPTIONS = {
 
 
 def train(
-    recipe: Annotated[
-        str | None, typer.Argument(help="Name of a recipe; see `asrnorm list recipes`.", show_default=False)
-    ] = None,
+    recipe: Annotated[str | None, typer.Argument(help="Name of a recipe; see `asrnorm list recipes`.")] = None,
     scale: Annotated[
-        str | None, typer.Option("--scale", help="Size of the run: paper, short or smoke.", show_default="paper")
+        str | None, typer.Option(help="Size of the run: paper, short or smoke.", show_default="paper")
     ] = None,
     assignments: Annotated[
         list[str] | None, typer.Option("--set", help="Change a field: a.b=value; may be given again, the last counts.")
     ] = None,
-    config_file: Annotated[
-        Path | None, typer.Option("--config", help="A config.yaml instead of a recipe.", show_default=False)
-    ] = None,
+    config_file: Annotated[Path | None, typer.Option("--config", help="A config.yaml instead of a recipe.")] = None,
     out: Annotated[
-        Path | None,
-        typer.Option("--out", help="The run's folder.", show_default="runs/<recipe>--s<seed>--<hash>"),
+        Path | None, typer.Option(help="The run's folder.", show_default="runs/<recipe>--s<seed>--<hash>")
     ] = None,
-    seed: Annotated[int | None, typer.Option("--seed", min=0, help="Seed of the run.", show_default="0")] = None,
-    source: Annotated[
-        list[str] | None,
-        typer.Option("--source", help="Domains to train on, as A,B; may be given again.", show_default=False),
-    ] = None,
-    target: Annotated[
-        list[str] | None, typer.Option("--target", help="Domains to test on, as A,B; may be given again.")
-    ] = None,
+    seed: Annotated[int | None, typer.Option(min=0, help="Seed of the run.", show_default="0")] = None,
+    source: Annotated[list[str] | None, typer.Option(help="Domains to train on, as A,B; may be given again.")] = None,
+    target: Annotated[list[str] | None, typer.Option(help="Domains to test on, as A,B; may be given again.")] = None,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Print the config and its hash, and stop.")] = False,
     fresh: Annotated[bool, typer.Option("--fresh", help="Start over instead of resuming.")] = False,
     modules: Modules = None,

@@ -118,12 +118,7 @@ class SemanticAscent:
         """Return the ascent for batches of a size."""
         # Reduced per sample, so that the batch size of the evaluation does not change the step.
         return Ascent(
-            penalty=self.penalty,
-            steps=self.steps,
-            lr=self.lr / _ADA_BATCH,
-            batch=batch,
-            reduction="sample",
-            clip=True,
+            penalty=self.penalty, steps=self.steps, lr=self.lr / _ADA_BATCH, batch=batch, reduction="sample", clip=True
         )
 
 

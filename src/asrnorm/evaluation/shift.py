@@ -1,7 +1,7 @@
 """Synthetic shifts of the source's validation images, for model selection without target images.
 
-Selection is fair only if its shifts occur neither in training nor in the targets. This module lists all three kinds by
-name, and a test checks that they are disjoint; the code uses the selection shifts only.
+Selection is fair only if its shifts occur neither in training nor in the targets; `tests/unit/evaluation/test_shift.py`
+lists those and checks that they are disjoint.
 Shape legend: n images, h rows, w columns, k uniform numbers of an image.
 """
 
@@ -19,40 +19,6 @@ from asrnorm.core.errors import InputError, InputTypeError, UnknownNameError, de
 from asrnorm.data.augment import to_float
 from asrnorm.methods import keyed_generator
 
-TRAINING_TRANSFORMS = frozenset(
-    {
-        # RDA, RSDA and ESDA, on any suite
-        *("autocontrast", "brightness", "color", "contrast", "sharpness", "solarize", "grayscale"),
-        *("shift_red", "shift_green", "shift_blue"),
-        *("crop", "flip"),  # CIFAR's; RSC's third version flips too
-        *("resized_crop", "hue"),  # PACS's, whose others are among RSDA's
-    }
-)
-"""Transformations that a recipe or method applies to images in training."""
-
-_DIGIT_TARGETS = frozenset(
-    {
-        *("photograph_blend", "inversion", "colored_stroke", "colored_ground"),
-        *("font", "rotation", "neighboring_digit", "blur", "rescan"),
-    }
-)
-
-TARGET_SHIFTS = {
-    "digits": _DIGIT_TARGETS,
-    "digits_mini": _DIGIT_TARGETS,
-    "cifar10c": frozenset(
-        {
-            *("brightness", "contrast", "saturate", "fog", "frost", "snow", "spatter"),
-            *("gaussian_noise", "impulse_noise", "shot_noise", "speckle_noise"),
-            *("defocus_blur", "gaussian_blur", "glass_blur", "motion_blur", "zoom_blur"),
-            *("elastic_transform", "jpeg_compression", "pixelate"),
-        }
-    ),
-    "pacs": frozenset({"photograph", "painting", "cartoon", "sketch"}),
-    "folder": frozenset(),  # the user's own
-}
-"""Differences between each suite's targets and its source."""
-
 _COLOR_SHIFTS = (
     *("gamma", "color_cast", "channel_swap", "illumination", "posterize"),
     *("dither", "grating", "lens", "occlusion"),
@@ -61,11 +27,8 @@ _COLOR_SHIFTS = (
 _DIGIT_SHIFTS = ("gamma", "glow", "grating", "lens", "occlusion")
 
 SELECTION_SHIFTS = {
-    "digits": _DIGIT_SHIFTS,
-    "digits_mini": _DIGIT_SHIFTS,
-    "cifar10c": _COLOR_SHIFTS,
-    "pacs": _COLOR_SHIFTS,
-    "folder": _COLOR_SHIFTS,
+    **dict.fromkeys(("digits", "digits_mini"), _DIGIT_SHIFTS),
+    **dict.fromkeys(("cifar10c", "pacs", "folder"), _COLOR_SHIFTS),
 }
 """Shifts that `shifted-val` applies to the validation images of each suite."""
 
@@ -227,14 +190,9 @@ def _occlusion(x_nchw: Tensor, u_nk: Tensor) -> Tensor:
 
 
 _SHIFTS: dict[str, Callable[[Tensor, Tensor], Tensor]] = {
-    "gamma": _gamma,
-    "color_cast": _color_cast,
-    "channel_swap": _channel_swap,
-    "illumination": _illumination,
-    "glow": _glow,
-    "posterize": _posterize,
-    "dither": _dither,
-    "grating": _grating,
-    "lens": _lens,
-    "occlusion": _occlusion,
+    shift.__name__.removeprefix("_"): shift
+    for shift in (
+        *(_gamma, _color_cast, _channel_swap, _illumination, _glow),
+        *(_posterize, _dither, _grating, _lens, _occlusion),
+    )
 }

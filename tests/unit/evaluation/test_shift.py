@@ -7,12 +7,44 @@ from asrnorm.data import list_suites
 from asrnorm.data.augment import RSDA_OPERATIONS, apply_named, shift_hue
 from asrnorm.evaluation.shift import (
     SELECTION_SHIFTS,
-    TARGET_SHIFTS,
-    TRAINING_TRANSFORMS,
     _lens,
     apply_shift,
     shift_images,
 )
+
+# Transformations that a recipe or method applies to images in training.
+TRAINING_TRANSFORMS = frozenset(
+    {
+        # RDA, RSDA and ESDA, on any suite
+        *("autocontrast", "brightness", "color", "contrast", "sharpness", "solarize", "grayscale"),
+        *("shift_red", "shift_green", "shift_blue"),
+        *("crop", "flip"),  # CIFAR's; RSC's third version flips too
+        *("resized_crop", "hue"),  # PACS's, whose others are among RSDA's
+    }
+)
+
+_DIGIT_TARGETS = frozenset(
+    {
+        *("photograph_blend", "inversion", "colored_stroke", "colored_ground"),
+        *("font", "rotation", "neighboring_digit", "blur", "rescan"),
+    }
+)
+
+# Differences between each suite's targets and its source.
+TARGET_SHIFTS = {
+    "digits": _DIGIT_TARGETS,
+    "digits_mini": _DIGIT_TARGETS,
+    "cifar10c": frozenset(
+        {
+            *("brightness", "contrast", "saturate", "fog", "frost", "snow", "spatter"),
+            *("gaussian_noise", "impulse_noise", "shot_noise", "speckle_noise"),
+            *("defocus_blur", "gaussian_blur", "glass_blur", "motion_blur", "zoom_blur"),
+            *("elastic_transform", "jpeg_compression", "pixelate"),
+        }
+    ),
+    "pacs": frozenset({"photograph", "painting", "cartoon", "sketch"}),
+    "folder": frozenset(),  # the user's own
+}
 
 ALL_SHIFTS = sorted({name for names in SELECTION_SHIFTS.values() for name in names})
 GRAY_LEVELS = 3  # a mean difference that the eye sees; two operations that are one in other words stay far below
