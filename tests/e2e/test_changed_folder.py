@@ -51,7 +51,7 @@ def test_a_finished_run_is_no_answer_for_other_images(photos, train, capsys):
     grow(photos)
     capsys.readouterr()
     assert train("runs/a") == 1
-    assert "begun with 24 images of the source, there are 25 now" in capsys.readouterr().err
+    assert "started with 24 source images, now there are 25" in capsys.readouterr().err
     assert train("runs/a", "--fresh") == 0
     shutil.rmtree(photos)
     assert train("runs/a") == 0  # gone, they change nothing
@@ -63,7 +63,7 @@ def test_images_that_were_trained_on_are_never_scored_as_held_out(photos, train,
     grow(photos)
     capsys.readouterr()
     assert main(["evaluate", run, "--as", "later"]) == 1
-    assert "there are 25 now; bring back those that it was begun with, or score the images" in capsys.readouterr().err
+    assert "now there are 25; restore the original ones, or score the images" in capsys.readouterr().err
     assert not (tmp_path / "runs/a/evaluations").exists()
     assert main(["evaluate", run, "--data", str(photos / "factory_b")]) == 0
 
@@ -98,7 +98,7 @@ def test_a_run_without_its_classes_says_which_file_is_missing(photos, train, tmp
     shutil.rmtree(photos)
     capsys.readouterr()
     assert main(["predict", str(tmp_path / "runs/a"), str(picture)]) == 1
-    assert "runs/a/env.json: names the classes of the run, and cannot be read; nor " in capsys.readouterr().err
+    assert "runs/a/env.json: cannot be read for the classes of the run, and " in capsys.readouterr().err
 
 
 def test_a_report_names_a_run_that_it_leaves_out(photos, train, tmp_path, capsys):
@@ -124,7 +124,7 @@ def test_a_study_of_ones_own_shows_no_runs_on_other_images(photos, train, tmp_pa
     assert "1 of 1 runs are done" in capsys.readouterr().out
     grow(photos)
     assert main(words) == 1
-    assert "begun with 24 images of the source, there are 25 now" in capsys.readouterr().err
+    assert "started with 24 source images, now there are 25" in capsys.readouterr().err
 
 
 def test_kept_results_of_ones_own_images_are_of_those_images(photos, train, tmp_path, monkeypatch, capsys):

@@ -31,10 +31,10 @@ def test_a_source_that_gained_an_image_is_told_before_a_run_goes_on(photos, tmp_
     picture.with_name("late.png").write_bytes(picture.read_bytes())
     capsys.readouterr()
     assert main(train) == 1
-    assert "begun with 24 images of the source, there are 25 now" in capsys.readouterr().err
+    assert "started with 24 source images, now there are 25" in capsys.readouterr().err
     other = picture.rename(picture.with_name("other.png"))
     picture.with_name("late.png").unlink()
     assert main(train) == 1
-    assert "there are 24 as before, but not of the same names" in capsys.readouterr().err
+    assert "still 24, but with other names" in capsys.readouterr().err
     other.rename(picture)
     assert main(train) == 0, capsys.readouterr().err

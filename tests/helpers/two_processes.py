@@ -55,7 +55,7 @@ def main(folder):
     import torch
 
     from asrnorm.training import run
-    from asrnorm.training.distributed import join_world
+    from asrnorm.training.assembly import join_world
 
     with kept_pool(), join_world(torch.device("cpu")):  # one group for all of the runs
         for name, config in cases().items():

@@ -54,7 +54,7 @@ def load_model(
         InputError: the model cannot be loaded; one line says why.
         MissingDependencyError: a library is not installed.
     """
-    from asrnorm.training.distributed import choose_device
+    from asrnorm.training.assembly import choose_device
 
     chosen, input_spec = choose_device(device), input_spec or InputSpec()
     path = Path(word)

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from asrnorm.core.config import Choice, RunConfig
 from asrnorm.core.errors import AsrnormError, InputError, WrongCallError
 from asrnorm.core.hashing import PUBLISHED
+from asrnorm.core.results import read_environment
 
 if TYPE_CHECKING:
     from asrnorm.core.results import DomainScore
@@ -46,7 +47,7 @@ def change_network(
 
         loaded.model.to(weight_dtype(config.precision))
     if move and config.device != "auto":
-        from asrnorm.training.distributed import choose_device
+        from asrnorm.training.assembly import choose_device
 
         loaded.model.to(choose_device(config.device))
     if config.confine == loaded.config.confine:
@@ -85,11 +86,11 @@ def _change_norm(loaded: "LoadedRun", config: RunConfig) -> None:
 
 def _find_own_suite(run: Path, loaded: "LoadedRun", config: RunConfig) -> "Suite":
     """Return the suite of the training; raise `InputError` if its source is missing or has changed."""
-    from asrnorm.training.run_folder import refuse_other_source
+    from asrnorm.training.environment import check_source
 
     suite = _locate_own_suite(loaded, config)
     suite.require_source()
-    refuse_other_source(run / "env.json", suite)
+    check_source(run / "env.json", suite)
     return suite
 
 
@@ -187,9 +188,9 @@ def choose_suite(run: Path, loaded: "LoadedRun", config: RunConfig) -> "Suite":
             f"suite {suite.name!r} has {_shorten(suite.classes)}; they must be the same"
         )
     if own is not None and _is_same_root(trained, scored) and own.source_listing():
-        from asrnorm.training.run_folder import refuse_other_source
+        from asrnorm.training.environment import check_source
 
-        refuse_other_source(run / "env.json", own, "score the images as they are now with --data")
+        check_source(run / "env.json", own, "score the images as they are now with --data")
     return suite
 
 
@@ -216,12 +217,10 @@ def _locate_own_suite(loaded: "LoadedRun", config: RunConfig) -> "Suite":
 
 def _has_trained_images(run: Path, trained: Choice, scored: Choice, own: "Suite") -> bool:
     """Return whether the images of the training are at the root of the scored suite."""
-    from asrnorm.training.run_folder import read_listing
-
     if scored.name in PUBLISHED or _is_same_root(trained, scored):
         return True
     try:
-        return own.source_listing() == read_listing(run / "env.json")
+        return own.source_listing() == (read_environment(run / "env.json").get("listing") or None)
     except AsrnormError:  # for example other domains
         return False
 

@@ -155,12 +155,12 @@ def _check_images(jobs: Sequence["Job"], runs: Path, kept: Path | None) -> None:
     if not own:
         return
     from asrnorm.studies.store import find_results
-    from asrnorm.training.run_folder import has_other_images, refuse_changed_images
+    from asrnorm.training.environment import check_finished, has_other_images
 
     results = find_results(runs, kept).results if any(job.is_kept for job in own) else {}
     for job in own:
         if not job.is_kept:
-            refuse_changed_images(job.folder / "env.json", job.config)
+            check_finished(job.folder / "env.json", job.config)
         elif has_other_images(job.config, results[content_hash(job.config)].result.origin.get("listing", "")):
             raise InputError(
                 f"{job.name}: the source images have changed since its result was kept; restore them, or train it "

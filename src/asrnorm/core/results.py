@@ -176,3 +176,17 @@ def read_log_rows(path: Path) -> list[dict[str, Any]]:
             break
         rows.append(row)
     return rows
+
+
+def read_environment(path: Path) -> dict[str, Any]:
+    """Return what an `env.json` says of a run when it was last resumed; empty if it cannot be read.
+
+    The file holds the environment at the start, and under `resumed` what had changed at each resume.
+    """
+    try:
+        first = json.loads(path.read_text(encoding="utf-8"))
+    except (OSError, ValueError, RecursionError):
+        return {}
+    resumed = first.get("resumed") if isinstance(first, dict) else None
+    parts = [first, *(resumed if isinstance(resumed, list) else [])]
+    return {key: value for part in parts if isinstance(part, dict) for key, value in part.items()}

@@ -1,4 +1,4 @@
-"""One run, from config to result, that survives anything."""
+"""One run, from config to result, that resumes after any interruption."""
 
 from pathlib import Path
 
@@ -10,12 +10,12 @@ from asrnorm.training.run import run as run
 
 
 def train(config: RunConfig, *, out: str | Path | None = None, fresh: bool = False) -> RunResult:
-    """Train one run, evaluate it on every domain and return the result; started again, it goes on where it stopped.
+    """Train one run, evaluate it on every domain and return the result; a run that was stopped resumes.
 
     Args:
         config: a recipe's, such as `asrnorm.recipe("pacs.rsc_asr", source="photo", seed=3)`.
-        out: the run's folder; `runs/<recipe>--s<seed>--<hash>` where `None`.
-        fresh: start over, whatever the folder holds of an earlier try.
+        out: the run's folder; `runs/<recipe>--s<seed>--<hash>` if `None`.
+        fresh: start over, and remove what an earlier attempt left in the folder.
 
     Example:
         >>> from asrnorm.recipes import recipe

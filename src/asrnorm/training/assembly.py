@@ -1,22 +1,23 @@
-"""From a config to the things it names: checked first, then made, on the device and in the precision of the run.
-
-What is done to a pretrained network on source images before the first step.
-
-What is done to a trained network on source images before it is scored.
-"""
+"""From a config to what it names: checked first, then built on the device and in the precision of the run."""
 
 import logging
-from contextlib import suppress
-from typing import Any
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from typing import Any, TypeVar
 
 import torch
+import torch.distributed as distributed
+from torch import Tensor, nn
+from torch.nn.modules.batchnorm import _BatchNorm
 
 from asrnorm.conversion import calibrate, confine, convert, reestimate
 from asrnorm.conversion.select import BATCH_NORMS, Layers
 from asrnorm.core.config import RunConfig
-from asrnorm.core.distributed import ALONE, World
-from asrnorm.core.errors import AsrnormError, InputError, MissingDependencyError
+from asrnorm.core.distributed import ALONE, World, sum_over_processes
+from asrnorm.core.errors import AsrnormError, InputError, MissingDependencyError, WrongCallError
 from asrnorm.core.precision import weight_dtype
+from asrnorm.core.settings import DEVICE_VARIABLE
 from asrnorm.data import SUITES, Suite, create_suite
 from asrnorm.data.download.verify import find_weights
 from asrnorm.data.pool import Pool
@@ -24,41 +25,48 @@ from asrnorm.methods import METHODS, Method, keyed_generator
 from asrnorm.models import MODELS, Classifier, create_model, replaces_norms
 from asrnorm.models.base import PARTS, NormalizedInput
 from asrnorm.norms import NORMS, ARNorm2d, ASRNorm2d
+from asrnorm.norms.base import NormLayer
 from asrnorm.training.batches import Batches
-from asrnorm.training.distributed import from_first
 
-_MADE_HERE = frozenset({"device", "dtype", "norm_layer"})  # options of constructors that a run fills in itself
+T = TypeVar("T")
+
+logger = logging.getLogger("asrnorm")
+
+_DEVICES = ("cpu", "cuda", "mps")
+_SET_BY_RUN = frozenset({"device", "dtype", "norm_layer"})  # options of constructors that a run fills in itself
 _NOTHING_TO_CONFINE = "confine is for norms that learn their standardization, asr and as, not {!r}"
 
 
 def check_names(config: RunConfig) -> None:
-    """Refuse names and options that no registry knows.
+    """Raise if a registry does not know a name or an option.
 
     Raises:
-        UnknownNameError: with the nearest name that is known.
-        InputError: text where a number is wanted, and the like.
+        UnknownNameError: with the nearest known name.
+        InputError: text instead of a number, and the like.
     """
     SUITES.check(config.suite.name, config.suite.args)
     MODELS.check(config.model.name, config.model.args)
     NORMS.check(config.norm.name, config.norm.args)
     METHODS.check(config.method.name, config.method.args)
     for field, choice in (("model", config.model), ("norm", config.norm)):
-        for option in _MADE_HERE.intersection(choice.args):
+        for option in _SET_BY_RUN.intersection(choice.args):
             raise InputError(f"{field}.{option} follows from device, precision and norm: leave it out")
 
 
 def check_config(config: RunConfig) -> None:
-    """Refuse what no run is started with, before any data is touched; finished ones of earlier versions may have it.
+    """Raise if a run cannot be started with a config, before any data is read; loading a finished run allows more.
 
     Raises:
-        UnknownNameError: with the nearest name that is known.
+        UnknownNameError: with the nearest known name.
         InputError: values that do not go together.
     """
     check_names(config)
     if config.seed < 0:
         raise InputError(f"seed must be at least 0, not {config.seed}")
     if config.calibrate and (config.weights is None or config.norm.name == "bn"):
-        raise InputError("calibrate needs a pretrained network whose norms are converted: weights, and a norm but bn")
+        raise InputError(
+            "calibrate needs a pretrained network with converted norms: set weights, and another norm than bn"
+        )
     if config.confine and config.norm.name in NORMS and not _may_learn_standardization(config):
         raise InputError(_NOTHING_TO_CONFINE.format(config.norm.name))
     if config.confine and config.compile:
@@ -66,7 +74,7 @@ def check_config(config: RunConfig) -> None:
             "confine cannot look into compiled layers: leave out compile, or use evaluate --set confine=N afterwards"
         )
     if config.optim.norm_warmup_steps and config.weights is None:
-        raise InputError("optim.norm_warmup_steps lets a pretrained network wait: it needs weights")
+        raise InputError("optim.norm_warmup_steps freezes a pretrained network at first: it needs weights")
     if config.layers != "auto" and config.weights is None:
         raise InputError(
             f"layers={config.layers} chooses norms of a pretrained network: it needs weights; without them every norm "
@@ -83,7 +91,7 @@ def check_config(config: RunConfig) -> None:
 
 
 def _may_learn_standardization(config: RunConfig) -> bool:
-    """Tell by the norm's class; what a function makes is seen when the model is built."""
+    """Tell by the norm's class; the result of a factory function is checked once the model is built."""
     factory = NORMS[config.norm.name]
     if not isinstance(factory, type):
         return True
@@ -92,12 +100,12 @@ def _may_learn_standardization(config: RunConfig) -> bool:
 
 
 def rehearse(config: RunConfig) -> None:
-    """Make the suite and the model of a run on paper, so that values which they refuse show before it is started.
+    """Build the suite and the model of a run without memory, so that bad values show before it is started.
 
-    No file of data is read, so that a suite's classes may be unknown: the model is made with two.
+    No data file is read, so the classes of the suite may be unknown: the model is built with two.
 
     Raises:
-        InputError: what a constructor refuses.
+        InputError: a constructor rejects a value.
     """
     create_suite(config.suite.name, **config.suite.args)
     with suppress(MissingDependencyError):
@@ -107,7 +115,7 @@ def rehearse(config: RunConfig) -> None:
         except AsrnormError:
             raise
         except (RuntimeError, TypeError, NotImplementedError):
-            # A constructor that reads values, which tensors on paper do not have.
+            # A constructor that reads values, which tensors on the meta device do not have.
             with torch.random.fork_rng(devices=[]):
                 _rehearse_model(config)
 
@@ -118,9 +126,86 @@ def _rehearse_model(config: RunConfig) -> None:
         create_model(config.model.name, norm=config.norm.name, norm_options=config.norm.args, **options)
         return
     model = create_model(config.model.name, **options)
-    # What `auto` picks depends on the weights, which are not read here.
+    # The choice of `auto` depends on the weights, which are not read here.
     if config.layers != "auto" and replaces_norms(model, config.norm.name, config.norm.args):
         convert(model, config.norm.name, layers=config.layers, **config.norm.args)
+
+
+def choose_device(name: str) -> torch.device:
+    """Return the device of this process: `auto` is a GPU if there is one, under `torchrun` the process's own.
+
+    The environment variable `ASRNORM_DEVICE` overrides `auto`.
+
+    Raises:
+        WrongCallError: a kind of device that is not supported.
+        InputError: a device that this machine does not have.
+
+    Example:
+        >>> choose_device("cpu")
+        device(type='cpu')
+    """
+    setting = "device"
+    if name == "auto" and os.environ.get(DEVICE_VARIABLE):
+        name, setting = os.environ[DEVICE_VARIABLE], DEVICE_VARIABLE
+    elif name == "auto":
+        name = "cuda" if torch.cuda.is_available() else "cpu"
+    kinds = f"one of {', '.join((('auto',) if setting == 'device' else ()) + _DEVICES)}"
+    try:
+        device = torch.device(name)
+    except RuntimeError:  # torch would list some twenty kinds
+        raise WrongCallError(f"{setting} {name!r}: no such device; it must be {kinds}") from None
+    if device.type not in _DEVICES:
+        raise WrongCallError(f"{setting} {name!r} cannot be used: it must be {kinds}")
+    if device.type == "cuda":
+        if not torch.cuda.is_available():
+            raise InputError(
+                f"{setting} {name!r}: this machine has no CUDA device that torch can use; set {setting}=cpu"
+            )
+        if device.index is None:
+            device = torch.device("cuda", int(os.environ.get("LOCAL_RANK", "0")))
+    return device
+
+
+@contextmanager
+def join_world(device: torch.device) -> Iterator[World]:
+    """Yield the processes of this run: those that `torchrun` started (gloo on CPUs, NCCL on GPUs), or this one alone.
+
+    An existing process group is used and left open.
+
+    Example:
+        >>> with join_world(torch.device("cpu")) as world:
+        ...     world.size
+        1
+    """
+    if distributed.is_available() and distributed.is_initialized():
+        yield World(distributed.get_rank(), distributed.get_world_size())
+        return
+    if int(os.environ.get("WORLD_SIZE", "1")) == 1:
+        yield ALONE
+        return
+    if device.type == "cuda":
+        torch.cuda.set_device(device)
+    distributed.init_process_group("nccl" if device.type == "cuda" else "gloo")
+    try:
+        yield World(distributed.get_rank(), distributed.get_world_size())
+        distributed.barrier()  # no process closes the group while another still uses it
+    finally:
+        distributed.destroy_process_group()
+
+
+def from_first(value: T, world: World) -> T:
+    """Return the first process's value on all of them.
+
+    Example:
+        >>> from_first("last.pt", ALONE)
+        'last.pt'
+    """
+    if world.size == 1:
+        return value
+    box: list[Any] = [value if world.rank == 0 else None]
+    distributed.broadcast_object_list(box, src=0)
+    received: T = box[0]
+    return received
 
 
 def build_model(config: RunConfig, suite: Suite, num_classes: int, device: torch.device) -> Classifier:
@@ -147,13 +232,13 @@ def build_model(config: RunConfig, suite: Suite, num_classes: int, device: torch
         )
     if config.confine and not any(isinstance(layer, ASRNorm2d) and layer.standardize for layer in model.modules()):
         raise InputError(_NOTHING_TO_CONFINE.format(config.norm.name))
-    return _place(model, config, suite, device)
+    return _finish_model(model, config, suite, device)
 
 
 def build_like(
-    config: RunConfig, suite: Suite, num_classes: int, device: torch.device, state: dict[str, torch.Tensor]
+    config: RunConfig, suite: Suite, num_classes: int, device: torch.device, state: dict[str, Tensor]
 ) -> Classifier:
-    """Return the model of a run with the given weights; the file it was started from is not needed."""
+    """Return the model of a run with the given weights; the file it started from is not needed."""
     options = _model_options(config, num_classes)
     if config.weights is None:
         model = create_model(config.model.name, norm=config.norm.name, norm_options=config.norm.args, **options)
@@ -162,25 +247,40 @@ def build_like(
     if config.weights is not None and replaces_norms(model, config.norm.name, config.norm.args):
         norm_options = dict(config.norm.args)
         if "gated_rescale" in NORMS.options(config.norm.name):
-            # Decided at the start by whether the norms it replaced were trained, which these are not.
+            # The conversion decided it by whether the old norms were trained, which those of a new model are not.
             norm_options.setdefault("gated_rescale", any(name.endswith("lambda_beta") for name in state))
         convert(model, config.norm.name, layers=_converted_layers(config, state), **norm_options)
-    placed = _place(model, config, suite, device)
-    placed.load_state_dict(state)
-    return placed
+    model = _finish_model(model, config, suite, device)
+    model.load_state_dict(state)
+    return model
 
 
-def _converted_layers(config: RunConfig, state: dict[str, torch.Tensor]) -> Layers:
-    """Which layers a run had converted; `auto` chose among trained norms, which those of a new model are not."""
+def _converted_layers(config: RunConfig, state: dict[str, Tensor]) -> Layers:
+    """The layers that a run converted; `auto` chose among trained norms, which those of a new model are not."""
     if config.layers != "auto" or config.norm.name in BATCH_NORMS:
         return config.layers
 
-    def is_converted(name: str, norm: torch.nn.Module) -> bool:
-        places = (f"{name}.", f"backbone.{name}.")  # the second in a model that normalizes its input
-        found = {key.removeprefix(place) for place in places for key in state if key.startswith(place)}
+    def is_converted(name: str, norm: nn.Module) -> bool:
+        prefixes = (f"{name}.", f"backbone.{name}.")  # the second in a model that normalizes its input
+        found = {key.removeprefix(prefix) for prefix in prefixes for key in state if key.startswith(prefix)}
         return found != norm.state_dict().keys()
 
     return is_converted
+
+
+def _model_options(config: RunConfig, num_classes: int) -> dict[str, Any]:
+    takes_classes = "num_classes" in MODELS.options(config.model.name)
+    return {**({"num_classes": num_classes} if takes_classes else {}), **config.model.args}
+
+
+def _finish_model(model: Classifier, config: RunConfig, suite: Suite, device: torch.device) -> Classifier:
+    """Add the normalization of the input, and move the model to the device."""
+    if suite.mean is not None and suite.std is not None:
+        model = NormalizedInput(model, suite.mean, suite.std)
+    model.to(device, run_dtype(config))
+    if device.type == "cuda":
+        model.to(memory_format=torch.channels_last)  # type: ignore[call-overload]
+    return model
 
 
 def build_method(config: RunConfig, device: torch.device, world: World) -> Method:
@@ -203,28 +303,40 @@ def compile_parts(model: Classifier) -> None:
         setattr(model, part, torch.compile(getattr(model, part)))
 
 
-def _model_options(config: RunConfig, num_classes: int) -> dict[str, Any]:
-    takes_classes = "num_classes" in MODELS.options(config.model.name)
-    return {**({"num_classes": num_classes} if takes_classes else {}), **config.model.args}
+def synchronize(model: nn.Module, world: World) -> int:
+    """Let the norms of a model that use batch statistics take them over the batch of all processes.
 
+    The layers get a differentiable sum over the processes: forward and backward pass and running statistics are those
+    of a single process.
 
-def _place(model: Classifier, config: RunConfig, suite: Suite, device: torch.device) -> Classifier:
-    if suite.mean is not None and suite.std is not None:
-        model = NormalizedInput(model, suite.mean, suite.std)
-    model.to(device, run_dtype(config))
-    if device.type == "cuda":
-        model.to(memory_format=torch.channels_last)  # type: ignore[call-overload]
-    return model
+    Args:
+        model: changed in place; with one process nothing is changed.
+        world: the processes.
 
-
-logger = logging.getLogger("asrnorm")
+    Returns:
+        The number of layers that were changed.
+    """
+    if world.size == 1:
+        return 0
+    layers = [module for module in model.modules() if isinstance(module, NormLayer) and hasattr(module, "running_mean")]
+    for layer in layers:
+        layer.process_sum = sum_over_processes
+    known = (NormLayer, nn.SyncBatchNorm)
+    foreign = [module for module in model.modules() if isinstance(module, _BatchNorm) and not isinstance(module, known)]
+    if foreign and world.rank == 0:
+        logger.warning(
+            "%d batch norms are not this package's: each process uses the statistics of its own part of the batch, and "
+            "those of the first process are saved",
+            len(foreign),
+        )
+    return len(layers)
 
 
 def prepare_model(model: Classifier, config: RunConfig, pool: Pool, world: World = ALONE) -> None:
-    """Calibrate converted norms, then estimate running statistics anew, as far as the config asks for it.
+    """Calibrate converted norms, then estimate running statistics again, as far as the config asks for it.
 
     The batches are the first of a shuffled training run, augmented as in training; every process takes them whole, and
-    all of them go on with what the first has found.
+    all continue with the result of the first.
 
     Args:
         model: at its start, on the device of the pool; changed in place.
@@ -248,22 +360,20 @@ def prepare_model(model: Classifier, config: RunConfig, pool: Pool, world: World
         report = calibrate(model, (batches.fetch(step).images for step in range(config.calibrate)))
         logger.info("on %d batches: %s", config.calibrate, report)
     if config.reestimate:
-        # After the calibration, which changes what the norms that keep statistics get to see.
+        # After the calibration, which changes the input of the norms that keep statistics.
         count = reestimate(model, (batches.fetch(step).images for step in range(config.reestimate)))
         logger.info("running statistics of %d norms estimated on %d batches", count, config.reestimate)
-    if world.size > 1:
-        own: dict[str, torch.Tensor] = {name: value.cpu() for name, value in model.state_dict().items()}
-        model.load_state_dict(from_first(own if world.rank == 0 else {}, world))
+    _copy_from_first(model, world)
 
 
 def confine_to_source(model: Classifier, suite: Suite, config: RunConfig, world: World = ALONE) -> None:
-    """Confine the learned means of a model to their range on training images, which are not augmented for it.
+    """Clamp the learned means of a trained model to their range on training images, without augmentation.
 
-    Every process takes all of the images, and all go on with what the first has found.
+    Every process takes all of the images, and all continue with the result of the first.
 
     Args:
         model: trained, on its device; changed in place.
-        suite: whose training images, `config.confine` of them at most, spread evenly over the set.
+        suite: its training images are used, at most `config.confine` of them, evenly spaced.
         config: of the run.
         world: the processes.
 
@@ -279,6 +389,10 @@ def confine_to_source(model: Classifier, suite: Suite, config: RunConfig, world:
     with inference.autocast():
         count = confine(model, batches)
     logger.info("learned means of %d layers confined to their range on %d source images", count, len(images))
+    _copy_from_first(model, world)
+
+
+def _copy_from_first(model: nn.Module, world: World) -> None:
     if world.size > 1:
-        own: dict[str, torch.Tensor] = {name: value.cpu() for name, value in model.state_dict().items()}
+        own: dict[str, Tensor] = {name: value.cpu() for name, value in model.state_dict().items()}
         model.load_state_dict(from_first(own if world.rank == 0 else {}, world))

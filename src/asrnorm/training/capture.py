@@ -1,10 +1,13 @@
-"""Whole training steps as a CUDA graph: what a step draws is data on the device, and a replay is all a step takes.
+"""Whole training steps as a CUDA graph, replayed in windows of many steps.
 
-Batch, augmentation, losses, gradients, rates and optimizer are inside. The host draws for a window of steps at once,
-uploads that, and replays the graph as often; the graph itself counts which row of the window it is at.
+Batch, augmentation, loss, gradients, learning rates and optimizer are inside the graph. The host draws for a window of
+steps at once, uploads the draws as one table, and replays the graph once per step; the graph itself counts the row of
+the table that it reads.
 """
 
+import math
 from collections.abc import Callable, Mapping, Sequence
+from typing import NamedTuple
 
 import torch
 from torch import Tensor
@@ -13,30 +16,32 @@ from asrnorm.core.config import RunConfig
 from asrnorm.core.cuda_graph import Graph, capture
 from asrnorm.methods import Batch, Method
 from asrnorm.models import Classifier
-from asrnorm.training.batches import Batches, DrawTable
+from asrnorm.training.batches import Batches
 from asrnorm.training.optim import copy_rates, draw_rates
 
 Draw = Callable[[int], dict[str, Tensor]]
-Do = Callable[[Mapping[str, Tensor]], Batch]
+Compute = Callable[[Mapping[str, Tensor]], Batch]
+Seed = Callable[[int], None]
 
 _METHOD = "method."
 _MOST_STEPS = 128  # in a window
-_FIRST_STEPS = 8  # in one that the device waits for, as after a row of the log; then twice as many each time
-_SECONDS = 0.2  # that a window should take: two may be under way when an interruption is noticed
+_FIRST_STEPS = 8  # in the window after the device was idle, as after a row of the log; then twice as many each time
+_SECONDS = 0.2  # duration of a window: two may be in progress when an interruption is noticed
+_ALIGNMENT = 8  # bytes of the widest number
 
 
 class CapturedSteps:
-    """The steps of a run, captured with the pool as it is and again whenever it has grown.
+    """The steps of a run, captured with the current pool and again whenever it has grown.
 
     Args:
         config: of the run.
         model: in training mode when `run` is called.
-        method: one that is `capturable`.
+        method: one whose `loss` is capturable.
         optimizer: from `create_optimizer`, on a CUDA device.
         batches: of a pool in memory.
-        update: does a step on a batch and returns its loss.
+        update: takes a training step on a batch and returns its loss.
         loss_sum: the losses are added to it.
-        seed: seeds the global generators for a step; called where layers draw from them.
+        seed: seeds the global generators for a step; called if layers draw from them.
     """
 
     def __init__(
@@ -48,45 +53,44 @@ class CapturedSteps:
         batches: Batches,
         update: Callable[[Batch], Tensor],
         loss_sum: Tensor,
-        seed: Callable[[int], None],
+        seed: Seed,
     ) -> None:
         self._config, self._model, self._method, self._optimizer = config, model, method, optimizer
         self._batches, self._update, self._loss_sum, self._seed = batches, update, loss_sum, seed
-        self._refused = False
+        self._failed = False
         self._step: CapturedStep | None = None
         self._labels: Tensor | None = None
 
     def run(self, step: int, stop: int) -> tuple[Batch, int] | None:
-        """Do steps up to `stop`, or to the next that something else follows, or as many as a window holds.
+        """Take steps up to `stop`, up to the next event, or as many as fit in a window.
 
         Returns:
-            The batch of the last and how many they were; `None` where steps cannot be captured.
+            The last batch and the number of steps; `None` if steps cannot be captured.
         """
-        if self._refused:
+        if self._failed:
             return None
-        # A pool that has grown has other labels.
-        if self._step is None or self._labels is not self._batches.pool.labels:
+        if self._step is None or self._labels is not self._batches.pool.labels:  # a pool that has grown has new labels
             self.forget()
             state = [value for values in self._optimizer.state.values() for value in values.values()]
             changed = [*self._model.parameters(), *self._model.buffers(), *state, self._loss_sum]
-            self._step = CapturedStep.begin(self._draw, self._do, step, changed=changed, seed=self._seed)
+            self._step = CapturedStep.begin(self._draw, self._compute, step, changed=changed, seed=self._seed)
             self._labels = self._batches.pool.labels
-            self._refused = self._step is None
-        return None if self._step is None else self._step.run(step, self._until_event(step, stop))
+            self._failed = self._step is None
+        return None if self._step is None else self._step.run(step, self._count_until_event(step, stop))
 
-    def _until_event(self, step: int, stop: int) -> int:
-        """Steps up to the next row, checkpoint, evaluation or growing."""
+    def forget(self) -> None:
+        """Release the graph and its memory, as after the optimizer's state was replaced."""
+        self._step = self._labels = None
+
+    def _count_until_event(self, step: int, stop: int) -> int:
+        """Number of steps up to the next row, checkpoint, evaluation or grow phase."""
         config = self._config
         periods = (config.log_every, config.lambda_every, config.evaluate_every, config.checkpoint_every)
         count = min(stop - step, _MOST_STEPS, *(every - step % every for every in periods if every))
         return next((ahead for ahead in range(1, count) if self._method.is_growing(step + ahead)), count)
 
-    def forget(self) -> None:
-        """Let go of the graph and its memory, as when the optimizer's state has been replaced."""
-        self._step = self._labels = None
-
     def _draw(self, step: int) -> dict[str, Tensor]:
-        """All that a step draws; what the method does is under `method.`."""
+        """All that a step draws; the method's part has the prefix `method.`."""
         own = self._method.draw(step, self._batches.size)
         return {
             **self._batches.draw(step),
@@ -94,8 +98,8 @@ class CapturedSteps:
             "rates": draw_rates(self._optimizer, self._config.optim, step, self._config.steps),
         }
 
-    def _do(self, drawn: Mapping[str, Tensor]) -> Batch:
-        """The step that was drawn; its batch."""
+    def _compute(self, drawn: Mapping[str, Tensor]) -> Batch:
+        """Take the step that was drawn, and return its batch."""
         own = {name.removeprefix(_METHOD): value for name, value in drawn.items() if name.startswith(_METHOD)}
         batch = self._batches.make(drawn)._replace(drawn=own)
         copy_rates(self._optimizer, drawn["rates"])
@@ -104,59 +108,48 @@ class CapturedSteps:
 
 
 class CapturedStep:
-    """One step as a graph, replayed in windows; `begin` makes it."""
+    """One step as a graph, replayed in windows; `begin` creates it."""
 
-    def __init__(self, graph: Graph[Batch], draw: Draw, table: DrawTable, index: Tensor) -> None:
-        self._graph, self._draw, self._table, self._index = graph, draw, table, index
-        self._seed: Callable[[int], None] | None = None
-        self._seconds = _SECONDS / _FIRST_STEPS
+    def __init__(self, graph: Graph[Batch], draw: Draw, table: "DrawTable", index: Tensor, seed: Seed | None) -> None:
+        self._graph, self._draw, self._table, self._index, self._seed = graph, draw, table, index, seed
+        self._seconds = _SECONDS / _FIRST_STEPS  # of a step
         self._windows: list[tuple[torch.cuda.Event, torch.cuda.Event, int]] = []
 
     @classmethod
     def begin(
-        cls,
-        draw: Draw,
-        do: Do,
-        step: int,
-        *,
-        changed: Sequence[Tensor],
-        seed: Callable[[int], None],
+        cls, draw: Draw, compute: Compute, step: int, *, changed: Sequence[Tensor], seed: Seed
     ) -> "CapturedStep | None":
-        """Capture a step; `None` where that cannot be done, which the log then says.
+        """Capture a step; `None`, with a line in the log, if that is not possible.
 
         Args:
             draw: returns what a step draws, tensors on the CPU.
-            do: does the step that was drawn, on tensors on the device, and returns its batch.
+            compute: takes the step that was drawn, from tensors on the device, and returns its batch.
             step: the one to capture with.
             changed: all tensors that a step changes.
-            seed: seeds the global generators for a step; called where the layers draw from them.
+            seed: seeds the global generators for a step; called before each step if the layers draw from them.
         """
         device = changed[0].device
         drawn = draw(step)
         table = DrawTable(drawn, _MOST_STEPS, device)
-        table.write([drawn] * 2)  # as many as the calls before the capture read
+        table.write([drawn] * 2)  # `capture` calls the function twice before the capture
         index = torch.zeros(1, dtype=torch.int64, device=device)
 
-        def whole() -> Batch:
+        def whole_step() -> Batch:
             row = table.read(index)
             index.add_(1)
-            return do(row)
+            return compute(row)
 
         seed(step)
         generator = torch.cuda.default_generators[device.index]
-        graph = capture(whole, device, changed=[index, *changed], what="the training step")
+        graph = capture(whole_step, device, changed=[index, *changed], what="the training step")
         layers_draw = generator.get_offset() > 0
-        seed(step)  # as if nothing had been drawn yet, for a step that is not captured after all
-        if graph is None:
-            return None
-        captured = cls(graph, draw, table, index)
-        captured._seed = seed if layers_draw else None
-        return captured
+        seed(step)  # as if nothing had been drawn yet, in case the step is not captured after all
+        return None if graph is None else cls(graph, draw, table, index, seed if layers_draw else None)
 
     def run(self, step: int, count: int) -> tuple[Batch, int]:
-        """Do up to `count` steps, as many as a window holds; return the batch of the last, and how many.
+        """Take up to `count` steps, as many as fit in a window; return the last batch and their number.
 
-        The device is not waited for, but where it is two windows behind.
+        Waits for the device only if it is two windows behind.
         """
         self._wait()
         is_idle = not self._windows or self._windows[-1][1].query()
@@ -181,3 +174,67 @@ class CapturedStep:
         start, stop, count = self._windows.pop(0)
         stop.synchronize()
         self._seconds = max(start.elapsed_time(stop) / 1000 / count, 1e-6)
+
+
+class _Field(NamedTuple):
+    start: int
+    stop: int
+    dtype: torch.dtype
+    shape: torch.Size
+
+
+class DrawTable:
+    """Rows of named tensors of fixed shapes, packed as bytes: uploaded at once, read row by row.
+
+    The host writes to two buffers of pinned memory in turn, so that it fills one while the other is being copied.
+
+    Args:
+        example: the tensors of one row, on the CPU.
+        rows: capacity.
+        device: where the rows are read.
+
+    Example:
+        >>> table = DrawTable({"rows": torch.tensor([4, 2]), "flip": torch.tensor(True)}, 2, torch.device("cpu"))
+        >>> table.write([{"rows": torch.tensor([1, 3]), "flip": torch.tensor(False)}])
+        >>> {name: value.tolist() for name, value in table.read(torch.tensor([0])).items()}
+        {'rows': [1, 3], 'flip': False}
+    """
+
+    def __init__(self, example: Mapping[str, Tensor], rows: int, device: torch.device) -> None:
+        self._fields: dict[str, _Field] = {}
+        end = 0
+        for name, value in example.items():
+            stop = end + value.numel() * value.element_size()
+            self._fields[name] = _Field(end, stop, value.dtype, value.shape)
+            end = math.ceil(stop / _ALIGNMENT) * _ALIGNMENT
+        on_gpu = device.type == "cuda"
+        self._table = torch.zeros((rows, max(end, _ALIGNMENT)), dtype=torch.uint8, device=device)
+        self._staged = [torch.zeros(self._table.shape, dtype=torch.uint8, pin_memory=on_gpu) for _ in range(2)]
+        self._copied = [torch.cuda.Event() if on_gpu else None for _ in range(2)]
+        self._turn = 0
+
+    def __len__(self) -> int:
+        """Return the capacity."""
+        return len(self._table)
+
+    def write(self, rows: list[dict[str, Tensor]]) -> None:
+        """Fill the table from its first row on, without waiting for the copy to the device."""
+        self._turn = 1 - self._turn
+        staged, copied = self._staged[self._turn], self._copied[self._turn]
+        if copied is not None:
+            copied.synchronize()
+        for name, field in self._fields.items():
+            if field.stop > field.start:
+                values = torch.stack([row[name] for row in rows]).view(len(rows), -1)
+                staged[: len(rows), field.start : field.stop].copy_(values.view(torch.uint8))
+        self._table[: len(rows)].copy_(staged[: len(rows)], non_blocking=True)
+        if copied is not None:
+            copied.record(torch.cuda.current_stream(self._table.device))
+
+    def read(self, index: Tensor) -> dict[str, Tensor]:
+        """Return the row of an index, an int64 tensor of one element on the device, which the host does not read."""
+        row = self._table.index_select(0, index)[0]
+        return {
+            name: row[field.start : field.stop].view(field.dtype).view(field.shape)
+            for name, field in self._fields.items()
+        }

@@ -1,12 +1,10 @@
-"""The grown parts of a pool on the disk: one immutable file each, named by what it holds.
-
-A checkpoint names the parts it needs with their SHA-256 and stays small; a part is written once, however many
-checkpoints need it.
-
-Checkpoints: everything a run is, written whole, the last two kept, and nothing executed on reading.
+"""Checkpoints: the complete state of a run, written atomically, the last two kept, and read without running code.
 
 A file is what `torch.save` writes, followed by the SHA-256 of that: torch does not check what it reads, and a flipped
-bit would go on training unseen. `torch.load` ignores the tail, so that the files open as any other.
+bit would silently change the run. `torch.load` ignores the tail, so that the files open as any other.
+
+Generated images are stored apart, one immutable file per part of the pool. A checkpoint names the parts it needs with
+their SHA-256, so that it stays small and a part is written once.
 """
 
 import hashlib
@@ -26,11 +24,164 @@ from asrnorm.core.config import RunConfig, from_mapping, to_mapping
 from asrnorm.core.errors import AsrnormError, InputError
 from asrnorm.core.files import replacing, sync_file
 from asrnorm.data.pool import Pool
-from asrnorm.training.run_folder import advising, refuse_other, write_run_file
+from asrnorm.training.run_folder import advising, require_same_run, write_run_file
+
+logger = logging.getLogger("asrnorm")
+
+SCHEMA = 1
+NAMES = ("last.pt", "previous.pt")
+_MOST_LOST = 300.0  # seconds of work that a crash may cost, if the steps between checkpoints take longer
+_DIGITS = 64  # of a SHA-256 in hex
+_PLAIN = (int, float, bool, str, type(None))  # exactly these types: NumPy's numbers inherit from some of them
 
 
 class DamagedError(AsrnormError, ValueError):
-    """A file of a run that is missing or not as it was written; an older checkpoint may need it not."""
+    """A file of a run is missing or damaged; an older checkpoint may not need it."""
+
+
+class Loaded(NamedTuple):
+    """A checkpoint and the parts of the pool that it names."""
+
+    name: str
+    state: dict[str, Any]
+    parts: list[tuple[Tensor, Tensor]]
+
+
+class CheckpointStore:
+    """The checkpoints of one run.
+
+    Args:
+        folder: of `last.pt` and `previous.pt`.
+        pool_folder: of the parts of the pool.
+        config: of the run; a checkpoint of another run is an error.
+    """
+
+    def __init__(self, folder: Path, pool_folder: Path, config: RunConfig) -> None:
+        self._last, self._previous = (folder / name for name in NAMES)
+        self._config = config
+        self._parts = PartStore(pool_folder)
+        self._named: dict[str, list[str]] = {}  # the parts that each readable checkpoint needs
+        self._saved = time.monotonic()
+
+    @property
+    def is_old(self) -> bool:
+        """Tell whether the last checkpoint was so long ago that a crash would lose much work."""
+        return time.monotonic() - self._saved > _MOST_LOST
+
+    def is_empty(self) -> bool:
+        """Tell whether the run has no checkpoint yet, readable or not."""
+        return not (self._last.exists() or self._previous.exists())
+
+    def save(self, state: dict[str, Any], pool: Pool) -> None:
+        """Make `state` the last checkpoint and the last one the previous.
+
+        Raises:
+            StorageError: it cannot be written; the old checkpoints stay as they were.
+        """
+        parts = self._parts.save(pool)
+        whole = {"schema": SCHEMA, "config": to_mapping(self._config), "parts": parts, **state}
+        with advising(self._last), replacing(self._last) as temporary:
+            data = pack(whole)
+            require_loadable(whole, data)
+            temporary.write_bytes(data)
+            sync_file(temporary)  # on the disk before the last one gives up its name
+            if "last.pt" in self._named:  # a damaged one must not replace the good previous one
+                self._last.replace(self._previous)
+                self._named["previous.pt"] = self._named["last.pt"]
+        self._named["last.pt"] = [part["name"] for part in parts]
+        self._parts.prune(name for names in self._named.values() for name in names)
+        self._saved = time.monotonic()
+
+    def load(self, *, stop: int | None = None, only: str | None = None) -> Loaded | None:
+        """Return the newest readable checkpoint, `None` if there is none.
+
+        Args:
+            stop: last step of the training: a checkpoint of that step needs no parts, which may be gone.
+            only: read this file and no other, as all processes but the first do.
+
+        Raises:
+            InputError: it belongs to another run, or none of the files can be read.
+        """
+        problems = []
+        for path in (self._last, self._previous):
+            if not path.exists() or only not in (None, path.name):
+                continue
+            try:
+                state = unpack(path)
+                require_same_run(self._config, from_mapping(state["config"], str(path)), path)
+                parts = self._parts.load(state["parts"]) if state["step"] != stop else []
+            except DamagedError as error:
+                problems.append(str(error))
+                continue
+            self._named = {path.name: [part["name"] for part in state["parts"]]}
+            if problems:
+                logger.warning("%s; resuming from %s at step %s", problems[0], path.name, state["step"])
+            return Loaded(path.name, state, parts)
+        self._parts.forget()
+        if problems:
+            raise InputError(f"{problems[0]}; no other checkpoint can be read, start over with --fresh")
+        return None
+
+
+def pack(state: dict[str, Any]) -> bytes:
+    """Return a state as the bytes of a checkpoint file."""
+    buffer = io.BytesIO()
+    torch.save(state, buffer)
+    data = buffer.getvalue()
+    return data + hashlib.sha256(data).hexdigest().encode()
+
+
+def unpack(path: Path) -> dict[str, Any]:
+    """Return the state in a checkpoint file, on the CPU; nothing in the file is executed.
+
+    Raises:
+        DamagedError: the file is not what `pack` made.
+    """
+    data = _read(path)
+    content, digest = data[:-_DIGITS], data[-_DIGITS:]
+    if hashlib.sha256(content).hexdigest().encode() != digest:
+        raise DamagedError(f"{path}: damaged, its checksum does not match")
+    try:
+        with warnings.catch_warnings(action="ignore"):  # torch's advice on how to load it anyway
+            state = torch.load(io.BytesIO(content), map_location="cpu", weights_only=True)
+    except Exception:  # torch's reader raises RuntimeError, EOFError, IndexError, ...
+        raise DamagedError(f"{path}: damaged, or it holds more than tensors and plain values") from None
+    if not isinstance(state, dict) or state.get("schema") != SCHEMA:
+        raise DamagedError(f"{path}: not a checkpoint of schema {SCHEMA}")
+    kinds = {"config": dict, "parts": list, "step": int}
+    if wrong := [name for name, kind in kinds.items() if not isinstance(state.get(name), kind)]:
+        raise DamagedError(f"{path}: damaged, without {', '.join(wrong)}")
+    return state
+
+
+def require_loadable(state: dict[str, Any], data: bytes) -> None:
+    """Raise if `unpack` could not read a state: when it is written, not when it is needed.
+
+    Raises:
+        InputError: names the first value that is neither tensor nor number, text, list or dict.
+    """
+    foreign = next(_find_foreign(state, ""), None)
+    if foreign is None:
+        return
+    try:
+        torch.load(io.BytesIO(data[:-_DIGITS]), map_location="cpu", weights_only=True)
+    except pickle.UnpicklingError:
+        key, kind = foreign
+        raise InputError(
+            f"the state of the run has {kind.__module__}.{kind.__qualname__} at {key}, which a checkpoint cannot hold: "
+            "return tensors, numbers, text, and lists and dicts of them from state_dict()"
+        ) from None
+
+
+def _find_foreign(value: object, key: str) -> Iterator[tuple[str, type]]:
+    if isinstance(value, dict):
+        for name, part in value.items():
+            yield from _find_foreign(part, f"{key}.{name}" if key else str(name))
+    elif isinstance(value, list | tuple):
+        for index, part in enumerate(value):
+            yield from _find_foreign(part, f"{key}[{index}]")
+    elif not isinstance(value, Tensor) and type(value) not in _PLAIN:
+        yield key, type(value)
 
 
 class PartName(TypedDict):
@@ -41,10 +192,10 @@ class PartName(TypedDict):
 
 
 class PartStore:
-    """The part files of one run.
+    """The generated parts of a pool, one file each.
 
     Args:
-        folder: where they lie.
+        folder: of the files.
     """
 
     def __init__(self, folder: Path) -> None:
@@ -52,7 +203,7 @@ class PartStore:
         self._stored: list[PartName] = []
 
     def save(self, pool: Pool) -> list[PartName]:
-        """Write the parts that are not on the disk yet and return the names of all, in order."""
+        """Write the parts that are not on the disk yet, and return the names of all, in order."""
         from safetensors.torch import save
 
         for index in range(len(self._stored), len(pool.parts)):
@@ -76,180 +227,27 @@ class PartStore:
         parts = []
         for part in self._stored:
             path = self._folder / part["name"]
-            try:
-                data = path.read_bytes()
-            except OSError as error:
-                raise DamagedError(f"{path}: {error.strerror}") from None
+            data = _read(path)
             if hashlib.sha256(data).hexdigest() != part["sha256"]:
-                raise DamagedError(f"{path}: damaged, its SHA-256 is not the one that was written")
+                raise DamagedError(f"{path}: damaged, its checksum does not match")
             tensors = load(data)
             parts.append((tensors["images"], tensors["labels"]))
         return parts
 
     def forget(self) -> None:
-        """Take no part for stored: the next `save` writes them all."""
+        """Assume that no part is stored: the next `save` writes them all."""
         self._stored = []
 
     def prune(self, kept: Iterable[str]) -> None:
-        """Remove part files that no checkpoint names any more."""
+        """Remove the files of parts that no checkpoint names any more."""
         keep = set(kept)
         for path in self._folder.glob("part-*.safetensors"):
             if path.name not in keep:
                 path.unlink(missing_ok=True)
 
 
-logger = logging.getLogger("asrnorm")
-
-SCHEMA = 1
-_MOST_LOST = 300.0  # seconds of work that a crash may cost, where the steps between checkpoints take longer
-NAMES = ("last.pt", "previous.pt")
-_DIGITS = 64  # of a SHA-256 in hex
-_PLAIN = (int, float, bool, str, type(None))  # exactly these: numpy's numbers are some of them by inheritance
-
-
-class Loaded(NamedTuple):
-    """A checkpoint and the grown parts of the pool that it names."""
-
-    name: str
-    state: dict[str, Any]
-    parts: list[tuple[Tensor, Tensor]]
-
-
-class CheckpointStore:
-    """The checkpoints of one run.
-
-    Args:
-        folder: where `last.pt` and `previous.pt` lie.
-        pool_folder: where the grown parts lie.
-        config: of the run; a checkpoint of another is refused.
-    """
-
-    def __init__(self, folder: Path, pool_folder: Path, config: RunConfig) -> None:
-        self._last, self._previous = (folder / name for name in NAMES)
-        self._config = config
-        self._parts = PartStore(pool_folder)
-        self._named: dict[str, list[str]] = {}  # the parts that each readable checkpoint needs
-        self._saved = time.monotonic()
-
-    @property
-    def is_old(self) -> bool:
-        """Whether so much was done since the last checkpoint, by the clock, that a crash would be dear."""
-        return time.monotonic() - self._saved > _MOST_LOST
-
-    def is_empty(self) -> bool:
-        """Tell whether the run has no checkpoint yet, readable or not: it starts afresh."""
-        return not (self._last.exists() or self._previous.exists())
-
-    def save(self, state: dict[str, Any], pool: Pool) -> None:
-        """Make `state` the last checkpoint and the last one the previous.
-
-        Raises:
-            StorageError: it cannot be written; the checkpoints that were there stay as they were.
-        """
-        parts = self._parts.save(pool)
-        whole = {"schema": SCHEMA, "config": to_mapping(self._config), "parts": parts, **state}
-        with advising(self._last), replacing(self._last) as temporary:
-            data = pack(whole)
-            refuse_unreadable(whole, data)
-            temporary.write_bytes(data)
-            sync_file(temporary)  # on the disk before the one that was last gives up its name
-            if "last.pt" in self._named:  # a damaged one must not take the place of the good previous one
-                self._last.replace(self._previous)
-                self._named["previous.pt"] = self._named["last.pt"]
-        self._named["last.pt"] = [part["name"] for part in parts]
-        self._parts.prune(name for names in self._named.values() for name in names)
-        self._saved = time.monotonic()
-
-    def load(self, *, stop: int | None = None, only: str | None = None) -> Loaded | None:
-        """Return the newest checkpoint that can be read, `None` where there is none.
-
-        Args:
-            stop: where the training ends: a checkpoint of that step needs no grown parts, which may be gone.
-            only: read this one and no other, as the further processes of a run do.
-
-        Raises:
-            InputError: it is another run's, or none of those that are there can be read.
-        """
-        problems = []
-        for path in (self._last, self._previous):
-            if not path.exists() or only not in (None, path.name):
-                continue
-            try:
-                state = unpack(path)
-                refuse_other(self._config, from_mapping(state["config"], str(path)), path)
-                parts = self._parts.load(state["parts"]) if state["step"] != stop else []
-            except DamagedError as error:
-                problems.append(str(error))
-                continue
-            self._named = {path.name: [part["name"] for part in state["parts"]]}
-            if problems:
-                logger.warning("%s; going on from %s at step %s", problems[0], path.name, state["step"])
-            return Loaded(path.name, state, parts)
-        self._parts.forget()
-        if problems:
-            raise InputError(f"{problems[0]}; no other checkpoint can be read, start over with --fresh")
-        return None
-
-
-def pack(state: dict[str, Any]) -> bytes:
-    """Return a state as the bytes of a checkpoint file."""
-    buffer = io.BytesIO()
-    torch.save(state, buffer)
-    data = buffer.getvalue()
-    return data + hashlib.sha256(data).hexdigest().encode()
-
-
-def refuse_unreadable(state: dict[str, Any], data: bytes) -> None:
-    """Refuse a state that `unpack` would not read, when it is written and not when it is needed.
-
-    Raises:
-        InputError: names the first thing in it that is neither tensor nor number, text, list or dict.
-    """
-    foreign = next(_foreign(state, ""), None)
-    if foreign is None:
-        return
+def _read(path: Path) -> bytes:
     try:
-        torch.load(io.BytesIO(data[:-_DIGITS]), map_location="cpu", weights_only=True)
-    except pickle.UnpicklingError:
-        place, kind = foreign
-        raise InputError(
-            f"the state of the run has {kind.__module__}.{kind.__qualname__} at {place}, which no checkpoint may hold: "
-            "return tensors, numbers, text, and lists and dicts of them from state_dict()"
-        ) from None
-
-
-def _foreign(value: object, place: str) -> Iterator[tuple[str, type]]:
-    if isinstance(value, dict):
-        for key, part in value.items():
-            yield from _foreign(part, f"{place}.{key}" if place else str(key))
-    elif isinstance(value, list | tuple):
-        for index, part in enumerate(value):
-            yield from _foreign(part, f"{place}[{index}]")
-    elif not isinstance(value, Tensor) and type(value) not in _PLAIN:
-        yield place, type(value)
-
-
-def unpack(path: Path) -> dict[str, Any]:
-    """Return the state that a checkpoint file holds, on the CPU; nothing in the file is executed.
-
-    Raises:
-        DamagedError: the file is not what `pack` made.
-    """
-    try:
-        data = path.read_bytes()
+        return path.read_bytes()
     except OSError as error:
         raise DamagedError(f"{path}: {error.strerror}") from None
-    content, digest = data[:-_DIGITS], data[-_DIGITS:]
-    if hashlib.sha256(content).hexdigest().encode() != digest:
-        raise DamagedError(f"{path}: damaged, its checksum does not fit")
-    try:
-        with warnings.catch_warnings(action="ignore"):  # torch's advice on loading what is refused here
-            state = torch.load(io.BytesIO(content), map_location="cpu", weights_only=True)
-    except Exception:  # torch's reader ends in whatever its parts do: RuntimeError, EOFError, IndexError, ...
-        raise DamagedError(f"{path}: damaged, or it holds other things than tensors and numbers") from None
-    if not isinstance(state, dict) or state.get("schema") != SCHEMA:
-        raise DamagedError(f"{path}: not a checkpoint of schema {SCHEMA}")
-    kinds = {"config": dict, "parts": list, "step": int}
-    if wrong := [name for name, kind in kinds.items() if not isinstance(state.get(name), kind)]:
-        raise DamagedError(f"{path}: damaged, without {', '.join(wrong)}")
-    return state

@@ -1,45 +1,41 @@
-"""The log of a run: `log.jsonl`, one row a step that has something to say, and the same numbers for TensorBoard.
-
-How far a run is: a bar on a terminal, plain lines elsewhere.
-
-Where and when a run was made: commit, day, versions, machine. Kept in `env.json`, which no number depends on.
-"""
+"""What a run says and hears: `log.jsonl` with TensorBoard events, the progress display, and signals to stop."""
 
 import json
 import logging
 import os
-import platform
+import signal
 import threading
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
-from datetime import UTC, datetime
 from functools import cache
 from pathlib import Path
+from types import FrameType
 from typing import Any, Self
 
-import numpy
 import torch
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, TextColumn
 
-import asrnorm
-from asrnorm.core.commit import find_commit
 from asrnorm.core.distributed import World
 from asrnorm.core.files import describe_failure
 from asrnorm.core.progress import Progress
 from asrnorm.core.results import read_log_rows
+from asrnorm.methods import Method
 from asrnorm.training.run_folder import advising, write_run_file
 
 logger = logging.getLogger("asrnorm")
 
+_SIGNALS = (signal.SIGINT, signal.SIGTERM)
+_AGREE_EVERY = 10  # steps after which processes ask each other whether to stop
+
 
 class RunLog:
-    """Rows of numbers by step; a step has one row at most, however often the run was killed.
+    """Rows of numbers by step; a step has at most one row, however often the run was killed.
 
     Args:
-        path: of `log.jsonl`; `None` writes nothing, as all processes but one do.
+        path: of `log.jsonl`; `None` writes nothing, as in all processes but the first.
         events: folder for TensorBoard; `None` writes none.
-        step: where the run goes on; later rows, of a process that was killed before its next checkpoint, are cut.
+        step: at which the run resumes; later rows, of a process killed before its next checkpoint, are removed.
 
     Raises:
         StorageError: the file cannot be written.
@@ -49,29 +45,29 @@ class RunLog:
         self._path, self._events, self._step = path, events, step
         self._file: Any = None
         self._writer: Any = None
-        self._before: Callable[[threading.ExceptHookArgs], object] | None = None
+        self._excepthook: Callable[[threading.ExceptHookArgs], object] | None = None
 
     def __enter__(self) -> "RunLog":
         self.cut(self._step)
         if self._path is not None and self._events is not None:
-            self._before = threading.excepthook
-            threading.excepthook = self._hear_of_thread
-            with self._doing_without():
+            self._excepthook = threading.excepthook
+            threading.excepthook = self._ignore_events_thread
+            with self._tolerating_events():
                 self._writer = _open_writer(self._events, self._step)
         return self
 
     def __exit__(self, *exception: object) -> None:
-        if self._before is not None:
-            threading.excepthook = self._before
-        for thing in (self._file, self._writer):
+        if self._excepthook is not None:
+            threading.excepthook = self._excepthook
+        for output in (self._file, self._writer):
             try:
-                if thing is not None:
-                    thing.close()
-            except OSError:  # a full disk, which has been spoken of; the rows come again on resume
+                if output is not None:
+                    output.close()
+            except OSError:  # a full disk, which was reported before; a resumed run writes the rows again
                 logger.debug("%s: not closed", self._path)
 
     def cut(self, step: int) -> None:
-        """Leave out the rows after a step, and the rest of a line that a kill cut short."""
+        """Remove the rows after a step, and a line that a kill cut short."""
         if self._path is None:
             return
         if self._file is not None:
@@ -89,21 +85,20 @@ class RunLog:
         with advising(self._path):
             self._file.write(f"{json.dumps(row)}\n")
             self._file.flush()
-        with self._doing_without():
+        with self._tolerating_events():
             for name, value in flatten(row) if self._writer is not None else ():
                 if name != "step":
                     self._writer.add_scalar(name, value, row["step"])
 
     def sync(self) -> None:
-        """Bring the rows to the disk; a checkpoint of their step may then be written."""
-        if self._path is None:
-            return
-        with advising(self._path):
-            os.fsync(self._file.fileno())
+        """Flush the rows to the disk, before a checkpoint of their step is written."""
+        if self._path is not None:
+            with advising(self._path):
+                os.fsync(self._file.fileno())
 
     @contextmanager
-    def _doing_without(self) -> Iterator[None]:
-        """Go on without TensorBoard's events where they cannot be written: all they hold is in the log."""
+    def _tolerating_events(self) -> Iterator[None]:
+        """Continue without TensorBoard events if they cannot be written: the log has the same numbers."""
         try:
             yield
         except OSError as error:
@@ -111,15 +106,15 @@ class RunLog:
             where = describe_failure(error, self._events or Path("events"))
             logger.warning("%s; no more TensorBoard events are written", where)
 
-    def _hear_of_thread(self, failure: threading.ExceptHookArgs) -> None:
-        """Leave out what the events' own thread fails with: the next row meets it again, and says so in a line."""
+    def _ignore_events_thread(self, failure: threading.ExceptHookArgs) -> None:
+        """Show no traceback of TensorBoard's writer thread: the next row meets the same error and reports it."""
         is_theirs = type(failure.thread).__module__.startswith("tensorboard.")
-        if not (is_theirs and issubclass(failure.exc_type, OSError)) and self._before is not None:
-            self._before(failure)
+        if not (is_theirs and issubclass(failure.exc_type, OSError)) and self._excepthook is not None:
+            self._excepthook(failure)
 
 
 def flatten(values: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, float]]:
-    """Yield the numbers of nested dicts and lists, each under a path.
+    """Yield the numbers of nested dicts and lists, each with its path.
 
     Example:
         >>> list(flatten({"loss": 1.5, "lambdas": {"norm1": {"mu": [0.1, 0.2]}}}))
@@ -138,26 +133,25 @@ def _open_writer(folder: Path, step: int) -> Any:
     try:
         from torch.utils.tensorboard import SummaryWriter
     except ImportError:
-        _say_absent()
+        _warn_without_tensorboard()
         return None
-    # Later events, of a process that was killed, are hidden.
-    return SummaryWriter(str(folder), purge_step=step + 1)
+    return SummaryWriter(str(folder), purge_step=step + 1)  # hides later events of a process that was killed
 
 
 @cache
-def _say_absent() -> None:
-    logger.warning("no TensorBoard events are written; pip install tensorboard for them")  # once a process
+def _warn_without_tensorboard() -> None:
+    logger.warning("no TensorBoard events are written; pip install tensorboard for them")  # once per process
 
 
 class RunProgress(Progress):
-    """Counts steps on standard error, with loss, accuracy, rate and time left; a context manager.
+    """Steps, loss, accuracy, rate and time left on standard error; a context manager.
 
     Args:
-        label: what is running.
-        steps: how many there are.
-        step: how many are done already.
-        shown: false says nothing at all, as all processes but one do.
-        console: where to write; standard error by default.
+        label: name of the run.
+        steps: total number of steps.
+        step: steps done before.
+        shown: `False` prints nothing, as in all processes but the first.
+        console: standard error by default.
     """
 
     def __init__(
@@ -171,11 +165,11 @@ class RunProgress(Progress):
     def __enter__(self) -> Self:
         super().__enter__()
         if self.done:
-            self.say(f"{self._label}: going on from step {self.done:,} of {self.total:,}")
+            self.say(f"{self._label}: resuming from step {self.done:,} of {self.total:,}")
         return self
 
     def advance(self, step: int, row: dict[str, Any] | None = None) -> None:
-        """Note that a step is done; `row` is what its row of the log says."""
+        """Show that a step is done; `row` is its row in the log."""
         self.done = step
         numbers = f"loss {row['loss']:.4f}, accuracy {row['accuracy']:.3f}" if row and "loss" in row else ""
         if numbers:
@@ -185,55 +179,69 @@ class RunProgress(Progress):
             self.say(f"{self._label}: step {step:,} of {self.total:,}, {numbers}, {self.pace()}")
 
     def grow(self, done: float) -> None:
-        """Note that a part of a grow phase is done, 0 to 1."""
+        """Show which fraction of a grow phase is done, 0 to 1."""
         self.show(description=f"{self._label}  growing, {100 * done:.0f} %")
         if self.is_due():
             self.say(f"{self._label}: step {self.done:,} of {self.total:,}, growing, {100 * done:.0f} % done")
 
 
-def describe_environment(device: torch.device, world: World) -> dict[str, Any]:
-    """Return commit, day, versions and machine as JSON values.
+class Interruption:
+    """Turns Ctrl-C and SIGTERM into a flag for the length of a `with` block; a second Ctrl-C stops at once.
 
     Example:
-        >>> describe_environment(torch.device("cpu"), World())["device"]
-        'cpu'
+        >>> with Interruption() as interruption:
+        ...     interruption.requested
+        False
     """
-    gpu = torch.cuda.get_device_name(device) if device.type == "cuda" else None
-    return {
-        "commit": find_commit(),
-        "day": datetime.now(UTC).date().isoformat(),
-        "asrnorm": asrnorm.__version__,
-        "python": platform.python_version(),
-        "torch": torch.__version__,
-        "numpy": numpy.__version__,
-        "system": f"{platform.system()} {platform.release()} {platform.machine()}",
-        "device": device.type,
-        "gpu": gpu,
-        "cuda": torch.version.cuda,
-        "cores": os.cpu_count(),
-        "threads": torch.get_num_threads(),
-        "processes": world.size,
-    }
+
+    def __init__(self) -> None:
+        self.requested = False
+        self._handlers: dict[int, Any] = {}
+
+    def __enter__(self) -> "Interruption":
+        if threading.current_thread() is threading.main_thread():  # Python delivers signals to no other
+            self._handlers = {number: signal.signal(number, self._note) for number in _SIGNALS}
+        return self
+
+    def __exit__(self, *exception: object) -> None:
+        for number, handler in self._handlers.items():
+            signal.signal(number, handler)
+
+    def is_agreed(self, world: World, step: int, device: torch.device) -> bool:
+        """Tell whether the run stops after a step; several processes ask each other now and then, and agree."""
+        if world.size == 1:
+            return self.requested
+        if step % _AGREE_EVERY:
+            return False
+        return bool(world.sum(torch.tensor(int(self.requested), device=device)))
+
+    def _note(self, number: int, frame: FrameType | None) -> None:  # noqa: ARG002
+        if self.requested and number == signal.SIGINT:
+            raise KeyboardInterrupt
+        self.requested = True
 
 
-def record_environment(path: Path, now: dict[str, Any]) -> dict[str, Any]:
-    """Write `env.json` at the start of a run; where it is resumed elsewhere, add what it was resumed on.
+class PhaseInterrupted(Exception):  # noqa: N818
+    """A grow phase was interrupted; it has made no lasting change, and is due again."""
 
-    Returns:
-        What was recorded at the start.
+
+@contextmanager
+def reporting_progress(method: Method, progress: RunProgress, interruption: Interruption) -> Iterator[None]:
+    """Show the progress of the method's grow phases, and interrupt a phase if the run is to stop.
+
+    With several processes a phase runs to its end: each does a part of the work, and they would wait for each other.
+
+    Raises:
+        PhaseInterrupted: from within a phase.
     """
+
+    def on_progress(done: float) -> None:
+        progress.grow(done)
+        if interruption.requested and method.world.size == 1:
+            raise PhaseInterrupted
+
+    method.on_progress = on_progress
     try:
-        first: dict[str, Any] = json.loads(path.read_text())
-    except (OSError, ValueError, RecursionError):
-        first = {}
-    if not isinstance(first, dict) or "commit" not in first:
-        first = dict(now)
-    if not isinstance(first.get("resumed"), list) or not all(isinstance(part, dict) for part in first["resumed"]):
-        first["resumed"] = []
-    resumed = first["resumed"]
-    latest = first | {key: value for part in resumed for key, value in part.items()}
-    difference = {key: value for key, value in now.items() if latest.get(key) != value}
-    if difference:
-        resumed.append(difference)
-    write_run_file(path, json.dumps(first, indent=2).encode())
-    return first
+        yield
+    finally:
+        del method.on_progress

@@ -1,4 +1,4 @@
-"""Optimizer of a run: parameter groups, and the learning rate of each step."""
+"""Optimizer of a run: parameter groups, learning rates of each step, and state that moves between devices."""
 
 from typing import Any, NamedTuple
 
@@ -8,26 +8,21 @@ from torch import Tensor, nn
 from asrnorm.conversion.replace import original_of
 from asrnorm.core.config import OptimConfig
 from asrnorm.core.errors import InputError
-from asrnorm.core.schedule import rate_factor as rate_factor
+from asrnorm.core.schedule import rate_factor
 from asrnorm.models.base import classifier_head
 from asrnorm.norms import ASRNorm2d, BatchInstanceNorm
 from asrnorm.training.adam import LargeAdam
 
 _LAMBDA = "lambda_"
 _STATIC = ("gamma_bias", "beta_bias")
-_OWN = ("fused", "capturable", "scale", "waits")  # of a group: the device's and the config's, not the checkpoint's
+_NOT_RESTORED = ("fused", "capturable", "scale", "waits")  # of a group: set by device and config, not by a checkpoint
 
 
 def create_optimizer(model: nn.Module, config: OptimConfig) -> torch.optim.Optimizer:
-    """Return the optimizer of a model's trainable parameters.
-
-    The lambdas of ASR-Norm are a group of their own where `decay_lambdas` is off, which spares them the weight decay;
-    the gates of BIN always are one, with a learning rate of `gate_lr` times the others' and no decay. Likewise, where
-    these are set, the small networks (`norm_lr`, `decay_networks`), the classifier (`head_lr`), and all that
-    `norm_warmup_steps` lets wait.
+    """Return the optimizer of a model's trainable parameters, in the groups of `parameter_groups`.
 
     Raises:
-        InputError: `head_lr` is set, and the model has no classifier that could be told from the rest.
+        InputError: `head_lr` is set, and the model has no recognizable classifier.
 
     Example:
         >>> from asrnorm.models import create_model
@@ -49,49 +44,8 @@ def create_optimizer(model: nn.Module, config: OptimConfig) -> torch.optim.Optim
     return optimizer
 
 
-def _keep_on_device(optimizer: torch.optim.Optimizer) -> None:
-    """Let the rates and all state be tensors on the device from the start, so that a step can be captured.
-
-    A state of zeros is what the first step would begin with.
-    """
-    for group in optimizer.param_groups:
-        if not isinstance(group["lr"], Tensor):
-            group["lr"] = torch.full((), group["lr"], dtype=torch.float32, device=group["params"][0].device)
-        for parameter in group["params"]:
-            state = optimizer.state[parameter]
-            names = ("exp_avg", "exp_avg_sq") if isinstance(optimizer, torch.optim.Adam) else ("momentum_buffer",)
-            for name in names if group.get("momentum", True) else ():
-                value = torch.zeros_like(parameter)  # in its memory format, which fused steps ask for
-                state[name] = value.copy_(state[name]) if state.get(name) is not None else value
-            if isinstance(optimizer, torch.optim.Adam) and "step" not in state:
-                state["step"] = torch.zeros((), dtype=torch.float32, device=parameter.device)
-
-
-def optimizer_state(optimizer: torch.optim.Optimizer) -> dict[str, Any]:
-    """Return the state to save: the same whatever the device."""
-    state: dict[str, Any] = optimizer.state_dict()
-    for group in state["param_groups"]:
-        if isinstance(group["lr"], Tensor):
-            group["lr"] = float(group["lr"])
-    return state
-
-
-def load_optimizer(optimizer: torch.optim.Optimizer, state: dict[str, Any]) -> None:
-    """Take up what `optimizer_state` returned, also from another device; the rates are the schedule's to set."""
-    groups = [
-        {**theirs, **{name: mine[name] for name in _OWN if name in mine}}
-        for mine, theirs in zip(optimizer.param_groups, state["param_groups"], strict=True)
-    ]
-    rates = [group["lr"] for group in optimizer.param_groups]
-    optimizer.load_state_dict({**state, "param_groups": groups})
-    if isinstance(rates[0], Tensor):
-        for group, rate in zip(optimizer.param_groups, rates, strict=True):
-            group["lr"] = rate
-        _keep_on_device(optimizer)
-
-
 class _Treatment(NamedTuple):
-    """What a parameter gets: its learning rate over the run's, weight decay or none, and whether it waits."""
+    """How a parameter is trained: its learning rate relative to the run's, with weight decay, with a late start."""
 
     scale: float
     decays: bool
@@ -99,10 +53,15 @@ class _Treatment(NamedTuple):
 
 
 def parameter_groups(model: nn.Module, config: OptimConfig) -> list[dict[str, object]]:
-    """Return the groups that an optimizer takes, parameters of one treatment in each.
+    """Return the groups for an optimizer, one for each treatment.
 
-    `scale` is a group's learning rate over the run's; a group that `waits` has a rate of 0 for `norm_warmup_steps`, and
-    its gradients are taken all the same, so that steps that were captured before stay right after.
+    The lambdas of ASR-Norm are a group of their own, without weight decay, if `decay_lambdas` is off; the gates of BIN
+    always are one, with `gate_lr` times the learning rate and no decay. So are, if these options are set, the small
+    networks (`norm_lr`, `decay_networks`), the classifier (`head_lr`), and the parameters that `norm_warmup_steps`
+    freezes at first.
+
+    `scale` is a group's learning rate relative to the run's. A group that `waits` has a rate of 0 for
+    `norm_warmup_steps`; its gradients are computed all the same, so that captured steps stay valid.
     """
     plain = _Treatment(1.0, True, config.norm_warmup_steps > 0)
     special = _special_treatments(model, config)
@@ -118,7 +77,7 @@ def parameter_groups(model: nn.Module, config: OptimConfig) -> list[dict[str, ob
 
 
 def _special_treatments(model: nn.Module, config: OptimConfig) -> dict[int, _Treatment]:
-    """The treatment of parameters in norms and in the classifier, by identity."""
+    """The treatment of parameters in norms and in the classifier, by `id`."""
     found: dict[int, _Treatment] = {}
     head = classifier_head(model)
     if head is None and config.head_lr != 1:
@@ -152,12 +111,12 @@ def set_rate(optimizer: torch.optim.Optimizer, config: OptimConfig, step: int, s
 
 
 def draw_rates(optimizer: torch.optim.Optimizer, config: OptimConfig, step: int, steps: int) -> Tensor:
-    """Return the learning rates of a step, one a group, on the CPU."""
+    """Return the learning rates of a step, one per group, on the CPU."""
     return torch.tensor(_rates(optimizer, config, step, steps), dtype=torch.float32)
 
 
 def copy_rates(optimizer: torch.optim.Optimizer, rates: Tensor) -> None:
-    """Set the learning rates from a tensor on the device, without reading it."""
+    """Set the learning rates from a tensor on the device, which the host does not read."""
     torch._foreach_copy_([group["lr"] for group in optimizer.param_groups], list(rates.unbind()))
 
 
@@ -166,3 +125,44 @@ def _rates(optimizer: torch.optim.Optimizer, config: OptimConfig, step: int, ste
         config.lr * rate_factor(config, step, steps, waits=group["waits"]) * group["scale"]
         for group in optimizer.param_groups
     ]
+
+
+def optimizer_state(optimizer: torch.optim.Optimizer) -> dict[str, Any]:
+    """Return the state to save, the same for every device."""
+    state: dict[str, Any] = optimizer.state_dict()
+    for group in state["param_groups"]:
+        if isinstance(group["lr"], Tensor):
+            group["lr"] = float(group["lr"])
+    return state
+
+
+def load_optimizer(optimizer: torch.optim.Optimizer, state: dict[str, Any]) -> None:
+    """Restore what `optimizer_state` returned, on any device; the schedule sets the rates."""
+    groups = [
+        {**theirs, **{name: mine[name] for name in _NOT_RESTORED if name in mine}}
+        for mine, theirs in zip(optimizer.param_groups, state["param_groups"], strict=True)
+    ]
+    rates = [group["lr"] for group in optimizer.param_groups]
+    optimizer.load_state_dict({**state, "param_groups": groups})
+    if isinstance(rates[0], Tensor):
+        for group, rate in zip(optimizer.param_groups, rates, strict=True):
+            group["lr"] = rate
+        _keep_on_device(optimizer)
+
+
+def _keep_on_device(optimizer: torch.optim.Optimizer) -> None:
+    """Make rates and state tensors on the device from the start, so that a step can be captured.
+
+    A state of zeros is what the first step would begin with.
+    """
+    is_adam = isinstance(optimizer, torch.optim.Adam)
+    for group in optimizer.param_groups:
+        if not isinstance(group["lr"], Tensor):
+            group["lr"] = torch.full((), group["lr"], dtype=torch.float32, device=group["params"][0].device)
+        for parameter in group["params"]:
+            state = optimizer.state[parameter]
+            for name in ("exp_avg", "exp_avg_sq") if is_adam else ("momentum_buffer",) if group["momentum"] else ():
+                value = torch.zeros_like(parameter)  # in its memory format, which fused steps require
+                state[name] = value.copy_(state[name]) if state.get(name) is not None else value
+            if is_adam and "step" not in state:
+                state["step"] = torch.zeros((), dtype=torch.float32, device=parameter.device)

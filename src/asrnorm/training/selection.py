@@ -1,4 +1,4 @@
-"""Which weights of a run are reported: the last, or the best by a measure that is taken while it trains."""
+"""Which weights of a run are reported: the last, or the best by a measure taken during training."""
 
 from collections.abc import Callable
 from typing import Any
@@ -15,8 +15,8 @@ from asrnorm.data.image_set import split_stratified
 from asrnorm.data.suites.base import Data
 
 HELD_OUT_IMAGES, HELD_OUT_SHARE = 5_000, 0.1
-_SHIFTED_IMAGES = 5_000  # decoded at most for `shifted-val`, where the validation images are files
-_HOLD_OUT_SEED = 0  # not the run's: all seeds of a table choose by the same images, as with a published split
+_SHIFTED_IMAGES = 5_000  # at most, for `shifted-val`
+_HOLD_OUT_SEED = 0  # not the run's: all seeds of a table select by the same images, as with a published split
 
 Measure = Callable[[nn.Module], float]
 
@@ -25,7 +25,7 @@ class Selector:
     """Keeps the best weights so far; of equally good ones the earliest.
 
     Args:
-        measure: of a model; more is better.
+        measure: of a model; higher is better.
 
     Example:
         >>> model, scores = nn.Linear(1, 1), iter([0.5, 0.9, 0.9])
@@ -41,7 +41,7 @@ class Selector:
         self.weights: dict[str, Tensor] = {}
 
     def consider(self, model: nn.Module, step: int) -> float:
-        """Measure the model as it is after `step` updates, and keep its weights where it is the best so far."""
+        """Measure the model after `step` updates, and keep its weights if it is the best so far."""
         score = self._measure(model)
         if score > self.score:
             self.step, self.score = step, score
@@ -53,17 +53,20 @@ class Selector:
         return {"step": self.step, "score": self.score, "weights": self.weights}
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
-        """Take up what `state_dict` returned."""
+        """Restore what `state_dict` returned."""
         self.step, self.score, self.weights = state["step"], state["score"], state["weights"]
 
 
 def needs_hold_out(config: RunConfig, suite: Suite) -> bool:
-    """Tell whether images to choose by must be taken from the training images, since the suite has no others."""
+    """Tell whether images to select by must be held out from the training images: the suite has no others."""
     return config.selection in ("source-val", "shifted-val") and config.evaluate_every > 0 and suite.validation is None
 
 
 def hold_out(data: Data) -> tuple[Data, Data]:
-    """Return the training images less 5,000 of them, or a tenth where that is fewer, and those, classes in balance.
+    """Split training images into those kept and 5,000 held out, or a tenth if that is fewer, balanced over classes.
+
+    Raises:
+        InputError: too few images.
 
     Example:
         >>> data = ImageSet(np.zeros((40, 2, 2, 3), np.uint8), np.arange(40) % 2)
@@ -81,33 +84,43 @@ def hold_out(data: Data) -> tuple[Data, Data]:
     return data.take(kept), data.take(held)
 
 
-def create_measure(
-    rule: Selection, suite: Suite, images: Data | None, config: RunConfig, device: torch.device, world: World
-) -> Measure:
-    """Return what a rule measures.
+def score_settings(config: RunConfig, suite: Suite, device: torch.device, world: World) -> dict[str, Any]:
+    """Return the arguments that every scoring of a run shares."""
+    from asrnorm.evaluation.score import evaluation_size
 
-    Args:
-        rule: `source-val` is accuracy on held-out images of the source; `shifted-val` the mean accuracy on them under
-            synthetic shifts that neither training nor any target uses; `oracle` the mean accuracy on the targets
-            themselves, which no honest rule may look at.
-        suite: of the run.
-        images: the held-out images.
-        config: batch size, precision, and how many images of a domain are scored at most.
-        device: where the model lies.
-        world: the processes.
-    """
-    from asrnorm.evaluation.score import evaluation_size, score, score_suite, subsample
-
-    settings: dict[str, Any] = {
+    return {
         "batch_size": config.evaluate_batch,
         "device": device,
         "precision": config.precision,
         "world": world,
         "resize": evaluation_size(suite, config.augment),
     }
+
+
+def create_measure(
+    rule: Selection, suite: Suite, images: Data | None, config: RunConfig, device: torch.device, world: World
+) -> Measure:
+    """Return the measure of a rule.
+
+    Args:
+        rule: `source-val` is accuracy on held-out images of the source; `shifted-val` the mean accuracy on them under
+            synthetic shifts that neither training nor any target uses; `oracle` the mean accuracy on the targets
+            themselves, which uses the test data.
+        suite: of the run.
+        images: the held-out images.
+        config: batch size, precision, and how many images of a domain are scored at most.
+        device: of the model.
+        world: the processes.
+
+    Raises:
+        InputError: the suite has no images for the rule.
+    """
+    from asrnorm.evaluation.score import score, score_suite, subsample
+
+    settings = score_settings(config, suite, device, world)
     if rule == "oracle":
         if not suite.target_names:
-            raise InputError(f"suite {suite.name!r} has no target for selection=oracle to look at")
+            raise InputError(f"suite {suite.name!r} has no target for selection=oracle")
         limit = config.evaluate_limit
         return lambda model: float(score_suite(model, suite, limit=limit, **settings).average_accuracy)
     if images is None:
@@ -120,10 +133,10 @@ def create_measure(
 
 
 def validate(model: nn.Module, suite: Suite, config: RunConfig, device: torch.device, world: World) -> dict[str, float]:
-    """Return the accuracy on validation images of the source, as they are and shifted; empty where there are none.
+    """Return the accuracy on validation images of the source, plain and shifted; empty if there are none.
 
-    Shifted where the suite has an entry in `SELECTION_SHIFTS`, as all that come with the package have. Of a suite that
-    a user registered it is not known which shifts no target has.
+    Shifted only for suites in `SELECTION_SHIFTS`, as all of this package are: which shifts the targets of a user's own
+    suite have is unknown.
     """
     from asrnorm.evaluation.shift import SELECTION_SHIFTS
 
@@ -139,7 +152,7 @@ def _shift(data: Data, suite_name: str) -> dict[str, Data]:
     from asrnorm.evaluation.score import iterate_batches, subsample
     from asrnorm.evaluation.shift import shift_images
 
-    few = subsample(data, _SHIFTED_IMAGES)  # as many of files as of images in memory: the machine must not choose
+    few = subsample(data, _SHIFTED_IMAGES)  # the same number from files and from memory: the machine must not matter
     if isinstance(few, FileSet):
         _, images, _ = next(iterate_batches(few, len(few)))
         few = ImageSet(images, few.labels)

@@ -1,7 +1,4 @@
-"""When a loss is no longer finite: which layer went first.
-
-The loop of a run: grow where the method says so, take a batch, update; log, evaluate and checkpoint on schedule.
-"""
+"""The training loop: grow where the method says so, take a step; log, evaluate and checkpoint on schedule."""
 
 import time
 from collections.abc import Callable
@@ -16,106 +13,27 @@ from asrnorm.core.config import RunConfig
 from asrnorm.core.distributed import World
 from asrnorm.core.errors import DivergenceError, InterruptedRunError
 from asrnorm.core.precision import autocast, products
+from asrnorm.core.schedule import rate_factor
 from asrnorm.data.pool import Pool
 from asrnorm.methods import Batch, Method, keyed_generator
 from asrnorm.methods.base import is_capturable
 from asrnorm.models import Classifier
 from asrnorm.norms import ASRNorm2d
-from asrnorm.training.assembly import run_dtype
+from asrnorm.training.assembly import from_first, run_dtype, synchronize
 from asrnorm.training.batches import Batches
 from asrnorm.training.capture import CapturedSteps
 from asrnorm.training.checkpoint import CheckpointStore
-from asrnorm.training.distributed import from_first, synchronize
-from asrnorm.training.interruption import Interruption, PhaseInterrupted, reporting_progress
-from asrnorm.training.log import RunLog, RunProgress
-from asrnorm.training.optim import create_optimizer, load_optimizer, optimizer_state, rate_factor, set_rate
+from asrnorm.training.log import Interruption, PhaseInterrupted, RunLog, RunProgress, reporting_progress
+from asrnorm.training.optim import create_optimizer, load_optimizer, optimizer_state, set_rate
 from asrnorm.training.selection import Selector
-
-
-def find_not_finite(model: nn.Module) -> str | None:
-    """Return in words which parameter or buffer of a model is the first that is not finite, `None` where all are.
-
-    Example:
-        >>> model = nn.Linear(2, 2)
-        >>> find_not_finite(model) is None
-        True
-        >>> _ = model.weight.data.fill_(float("nan"))
-        >>> find_not_finite(model)
-        "the weights 'weight' are"
-    """
-    named: list[tuple[str, Tensor]] = []
-    named += [(f"the weights {name!r} are", parameter) for name, parameter in model.named_parameters()]
-    named += [(f"the running statistics {name!r} are", buffer) for name, buffer in model.named_buffers()]
-    named = [(words, tensor.detach()) for words, tensor in named if tensor.is_floating_point()]
-    # Of all of them in a few launches, with one answer: a sum of magnitudes is finite only where each of them is.
-    if not named or bool(torch.isfinite(get_total_norm([tensor for _, tensor in named], 1.0))):
-        return None
-    return next((words for words, tensor in named if not _is_finite(tensor)), None)  # a sum alone may overflow
-
-
-def describe_origin(model: nn.Module, batch: Batch, compute: Callable[[], object]) -> str:
-    """Return in words what is the first thing that is not finite: images, weights, or the output of a layer.
-
-    Args:
-        model: as it was before the loss was computed.
-        batch: what it was computed from.
-        compute: computes it once more; the layers are watched meanwhile.
-
-    Example:
-        >>> model = nn.Sequential(nn.Linear(1, 1), nn.ReLU())
-        >>> x = torch.full((1, 1), 1e38)
-        >>> _ = model[0].weight.data.fill_(1e38)
-        >>> describe_origin(model, Batch(x, torch.zeros(1)), lambda: model(x))
-        "the output of layer '0' (Linear) went first"
-    """
-    if not _is_finite(batch.images):
-        return "the images of the batch are not finite"
-    if before := find_not_finite(model):
-        return f"{before} not finite already, from the step before"
-    found: list[str] = []
-    points: list[str] = []
-    handles = [module.register_forward_hook(_watch(name, found)) for name, module in model.named_modules() if name]
-    for name, module in model.named_modules():
-        if isinstance(module, ASRNorm2d) and module.statistics == "instance":
-            handles.append(module.register_forward_hook(_watch_size(name, points)))
-    try:
-        compute()
-    finally:
-        for handle in handles:
-            handle.remove()
-    origin = f"the output of layer {found[0]} went first" if found else "every layer is finite, the loss alone is not"
-    if points:
-        origin += f"; norm layers with maps of 1x1: {len(points)}, the first {points[0]!r}; use larger images"
-    return origin
-
-
-def _watch(name: str, found: list[str]) -> Callable[..., None]:
-    def note(module: nn.Module, inputs: Any, output: Any) -> None:  # noqa: ARG001
-        if not found and isinstance(output, Tensor) and not _is_finite(output):
-            found.append(f"{name!r} ({type(module).__name__})")
-
-    return note
-
-
-def _watch_size(name: str, points: list[str]) -> Callable[..., None]:
-    def note(module: nn.Module, inputs: tuple[Tensor, ...], output: Any) -> None:  # noqa: ARG001
-        if inputs[0].shape[2:].numel() == 1 and name not in points:
-            points.append(name)
-
-    return note
-
-
-def _is_finite(tensor: Tensor) -> bool:
-    return not tensor.is_floating_point() or bool(torch.isfinite(tensor).all())
-
-
-_ADVICE = "the last good checkpoint is kept, try a lower optim.lr"
 
 Row = dict[str, Any]
 
+_ADVICE = "the last good checkpoint is kept, try a lower optim.lr"
+
 
 class Trainer:
-    """A model, a method and a pool on one device, and the step they have come to.
+    """A model, a method and a pool on one device, and the current step.
 
     Args:
         config: of the run.
@@ -123,8 +41,13 @@ class Trainer:
         method: its networks on `device` too.
         pool: the images, on `device`.
         world: the processes.
-        stop: steps to do; fewer than the schedule's where a hold-out has chosen so.
-        selector: keeps the best weights; `None` where the last are wanted.
+        stop: number of steps; fewer than the schedule's if a first pass has selected an earlier step.
+        selector: keeps the best weights; `None` reports the last.
+
+    Attributes:
+        step: number of updates so far.
+        elapsed: seconds of training, those before a resume included.
+        told_to_stop: a signal arrived during the last step.
     """
 
     def __init__(
@@ -152,17 +75,17 @@ class Trainer:
             world=world,
             dtype=run_dtype(config),
         )
-        self.step, self.elapsed, self.told_to_stop = 0, 0.0, False  # the last: by a signal in the last step
+        self.step, self.elapsed, self.told_to_stop = 0, 0.0, False
         self._started = time.monotonic()
-        # Where a look at the loss costs nothing, it is looked at before every update. A GPU would have to be waited
-        # for: there it is looked at now and then, and the way to a bad one is gone again, carefully.
+        # On a CPU the loss is checked before every update. On a GPU that would mean waiting for the device: there it is
+        # checked now and then, and the steps that led to a bad loss are repeated one at a time.
         self._careful_until = stop if self.device.type == "cpu" else 0
         self._loss_sum = torch.zeros((), dtype=torch.float64, device=self.device)
-        self._global_generators = [torch.default_generator]  # `torch.manual_seed` costs a millisecond
+        self._num_losses = 0
+        self._global_generators = [torch.default_generator]  # `torch.manual_seed` takes a millisecond
         if self.device.type == "cuda":
             index = torch.cuda.current_device() if self.device.index is None else self.device.index
             self._global_generators.append(torch.cuda.default_generators[index])
-        self._num_losses = 0
         method.capture = config.capture and self.device.type == "cuda"
         self._captured: CapturedSteps | None = None
         if method.capture and world.size == 1 and is_capturable(method) and pool.is_in_memory:
@@ -170,12 +93,12 @@ class Trainer:
             self._captured = CapturedSteps(*parts, self.update, self._loss_sum, self._seed_layers)
 
     def fit(self, store: CheckpointStore, log: Callable[[int], RunLog], label: str) -> None:
-        """Train up to `stop`, from the last checkpoint where there is one.
+        """Train up to `stop`, from the last checkpoint if there is one.
 
         Args:
             store: of the checkpoints.
             log: opens the log at a step.
-            label: names the run on the screen.
+            label: name of the run on the screen.
 
         Raises:
             DivergenceError: a loss is not finite.
@@ -194,21 +117,21 @@ class Trainer:
         ):
             while self.step < self.stop:
                 try:
-                    grown, batch, rate = self._advance()
+                    grow_log, batch, rate = self._advance()
                 except PhaseInterrupted:
-                    if not self._went_wrong():
+                    if not self._is_diverged():
                         rows.sync()
                         self._save(store)
                     raise self._interrupted() from None
                 stopping = interruption.is_agreed(self.world, self.step, self.device)
-                kept = grown is not None and self.method.checkpoint_after_grow
-                # Processes, whose clocks differ, keep to the schedule.
-                late = self.world.size == 1 and self._has_row() and store.is_old
-                saving = kept or late or stopping or self._is_due(self.config.checkpoint_every)
-                if (saving or self._has_row()) and self._went_wrong():
+                after_grow = grow_log is not None and self.method.checkpoint_after_grow
+                # Several processes, whose clocks differ, keep to the schedule.
+                overdue = self.world.size == 1 and self._has_row() and store.is_old
+                saving = after_grow or overdue or stopping or self._is_due(self.config.checkpoint_every)
+                if (saving or self._has_row()) and self._is_diverged():
                     self._go_back(store, rows)
                     continue
-                row = self._describe(grown, batch, rate)
+                row = self._describe(grow_log, batch, rate)
                 if row:
                     rows.write(row)
                 progress.advance(self.step, row)
@@ -221,17 +144,17 @@ class Trainer:
         self._clock()
 
     def update(self, batch: Batch) -> Tensor:
-        """Do one step of training and return its loss, this process's share of the global mean.
+        """Take one training step and return its loss, this process's share of the global mean.
 
-        Everything that is done on the device in a step is done here, on tensors of fixed shapes, and nothing is read
-        back from it: on a GPU it is captured as a graph.
+        All work of a step on the device happens here, on tensors of fixed shapes, and nothing is read back: on a GPU it
+        is captured as a graph.
         """
         share = len(batch.labels) / batch.global_size
         with self.autocast():
-            # Weighed before the backward pass: batch statistics carry gradients from one process to the others.
+            # Weighted before the backward pass: batch statistics carry gradients from one process to the others.
             loss = self.method.loss(self.model, batch) * share
         if self.step < self._careful_until:
-            self._refuse_bad(loss, batch)
+            self._require_finite(loss, batch)
         loss.backward()
         self.world.sum_gradients([parameter for parameter in self.model.parameters() if parameter.requires_grad])
         self.optimizer.step()
@@ -239,11 +162,11 @@ class Trainer:
         return loss.detach()
 
     def autocast(self) -> AbstractContextManager[object]:
-        """Return the precision in which the model is called."""
+        """Return the precision context in which the model is called."""
         return autocast(self.config.precision, self.device)
 
     def resume(self, store: CheckpointStore) -> bool:
-        """Take up the last checkpoint, the same on every process; `False` where there is none."""
+        """Restore the last checkpoint, the same on every process; `False` if there is none."""
         loaded = store.load(stop=self.stop) if self.world.rank == 0 else None
         name = from_first(loaded.name if loaded else None, self.world)
         if name is None:
@@ -264,12 +187,15 @@ class Trainer:
             module.to(self.device, run_dtype(self.config))
         if self.selector is not None:
             self.selector.load_state_dict(state["selection"])
-        self._loss_sum.copy_(state["loss_sum"] * (self.world.rank == 0))  # that of all processes
+        self._loss_sum.copy_(state["loss_sum"] * (self.world.rank == 0))  # the sum over all processes
         self._num_losses = state["num_losses"]
         return True
 
-    def _state(self, loss_sum: Tensor) -> dict[str, Any]:
-        return {
+    def _save(self, store: CheckpointStore) -> None:
+        loss_sum = self.world.sum(self._loss_sum)
+        if self.world.rank != 0:
+            return
+        state = {
             "step": self.step,
             "elapsed": self._clock(),
             "model": self.model.state_dict(),
@@ -279,11 +205,7 @@ class Trainer:
             "loss_sum": loss_sum.cpu(),
             "num_losses": self._num_losses,
         }
-
-    def _save(self, store: CheckpointStore) -> None:
-        loss_sum = self.world.sum(self._loss_sum)
-        if self.world.rank == 0:
-            store.save(self._state(loss_sum), self.pool)
+        store.save(state, self.pool)
 
     def _clock(self) -> float:
         now = time.monotonic()
@@ -292,20 +214,21 @@ class Trainer:
         return self.elapsed
 
     def _advance(self) -> tuple[Row | None, Batch, float]:
-        """Do a step, or captured some up to the next event; return what growing says, last batch, its learning rate."""
+        """Take a step, or captured ones up to the next event; return the grow phase's log, the last batch, its rate."""
         self._seed_layers(self.step)
-        grown: Row | None = None
+        grow_log: Row | None = None
         if self.method.is_growing(self.step):
             with self.autocast():
-                grown = dict(self.method.grow(self.model, self.pool, self.step))
+                grow_log = dict(self.method.grow(self.model, self.pool, self.step))
             self.model.train()
-        # A row of the log tells of the step after growing alone, and a checkpoint may follow it.
-        stop = self.stop if grown is None else self.step + 1
+        # After a grow phase a single step, which has a row of its own and maybe a checkpoint.
+        stop = self.stop if grow_log is None else self.step + 1
         captured = self._captured if self.step >= self._careful_until else None
         batch, count = (captured and captured.run(self.step, stop)) or (self._take_step(), 1)
         self._num_losses += count
         self.step += count
-        return grown, batch, self.config.optim.lr * rate_factor(self.config.optim, self.step - 1, self.config.steps)
+        rate = self.config.optim.lr * rate_factor(self.config.optim, self.step - 1, self.config.steps)
+        return grow_log, batch, rate
 
     def _take_step(self) -> Batch:
         batch = self.batches.fetch(self.step)
@@ -314,7 +237,7 @@ class Trainer:
         return batch
 
     def _seed_layers(self, step: int) -> None:
-        # Layers that draw from the global generator, as dropout does, draw the same in a resumed run.
+        # Layers that draw from the global generators, such as dropout, draw the same in a resumed run.
         seed = keyed_generator(self.config.seed, step, "layers", self.world.rank).initial_seed()
         for generator in self._global_generators:
             generator.manual_seed(seed)
@@ -326,9 +249,9 @@ class Trainer:
         config = self.config
         return any(map(self._is_due, (config.log_every, config.lambda_every, config.evaluate_every)))
 
-    def _describe(self, grown: Row | None, batch: Batch, rate: float) -> Row:
-        """Return the row of the step that was done last, empty where none is due."""
-        row: Row = {} if grown is None else {"grow": grown}
+    def _describe(self, grow_log: Row | None, batch: Batch, rate: float) -> Row:
+        """Return the row of the last step, empty if none is due."""
+        row: Row = {} if grow_log is None else {"grow": grow_log}
         if self._is_due(self.config.log_every):
             row |= self._describe_training(batch, rate)
         if self._is_due(self.config.lambda_every):
@@ -342,7 +265,7 @@ class Trainer:
         return {"step": self.step, **row} if row else {}
 
     def _describe_training(self, batch: Batch, rate: float) -> Row:
-        """Mean loss since the last row; accuracy on the batch, as the model in use would classify it."""
+        """Mean loss since the last row; accuracy on the batch with the model in evaluation mode."""
         loss = float(self.world.sum(self._loss_sum)) / self._num_losses
         self._loss_sum.zero_()
         self._num_losses = 0
@@ -350,19 +273,23 @@ class Trainer:
         with torch.no_grad(), self.autocast():
             correct = (self.model(batch.images).argmax(1) == batch.labels).sum()
         self.model.train()
-        right = int(self.world.sum(correct)) / batch.global_size
-        return {"loss": loss, "accuracy": right, "lr": rate, "pool": len(self.pool), "seconds": round(self._clock(), 3)}
+        accuracy = int(self.world.sum(correct)) / batch.global_size
+        return {
+            "loss": loss,
+            "accuracy": accuracy,
+            "lr": rate,
+            "pool": len(self.pool),
+            "seconds": round(self._clock(), 3),
+        }
 
     def _interrupted(self) -> InterruptedRunError:
-        return InterruptedRunError(
-            f"interrupted at step {self.step:,} of {self.stop:,}; started again, the run goes on from there"
-        )
+        return InterruptedRunError(f"interrupted at step {self.step:,} of {self.stop:,}; start the run again to resume")
 
-    def _went_wrong(self) -> bool:
+    def _is_diverged(self) -> bool:
         bad = find_not_finite(self.model) is not None or not bool(torch.isfinite(self._loss_sum))
         return bool(self.world.sum(torch.tensor(int(bad), device=self.device)))
 
-    def _refuse_bad(self, loss: Tensor, batch: Batch) -> None:
+    def _require_finite(self, loss: Tensor, batch: Batch) -> None:
         if not int(self.world.sum((~torch.isfinite(loss.detach())).int())):
             return
         with self.autocast():
@@ -370,7 +297,7 @@ class Trainer:
         raise DivergenceError(f"step {self.step + 1:,}: the loss is {float(loss.detach())}; {origin}; {_ADVICE}")
 
     def _go_back(self, store: CheckpointStore, rows: RunLog) -> None:
-        """Go back to the last checkpoint, and look at every loss from there to here."""
+        """Return to the last checkpoint, and check every loss from there to the current step."""
         if self.step <= self._careful_until:
             what = find_not_finite(self.model) or "the loss is"
             raise DivergenceError(f"step {self.step:,}: {what} not finite after it; {_ADVICE}")
@@ -378,3 +305,73 @@ class Trainer:
         self.resume(store)
         rows.cut(self.step)
         self.model.train()
+
+
+def find_not_finite(model: nn.Module) -> str | None:
+    """Return words for the first parameter or buffer of a model that is not finite, `None` if all are.
+
+    Example:
+        >>> model = nn.Linear(2, 2)
+        >>> find_not_finite(model) is None
+        True
+        >>> _ = model.weight.data.fill_(float("nan"))
+        >>> find_not_finite(model)
+        "the weights 'weight' are"
+    """
+    named: list[tuple[str, Tensor]] = []
+    named += [(f"the weights {name!r} are", parameter) for name, parameter in model.named_parameters()]
+    named += [(f"the running statistics {name!r} are", buffer) for name, buffer in model.named_buffers()]
+    named = [(words, tensor.detach()) for words, tensor in named if tensor.is_floating_point()]
+    # All in a few launches with one result: a sum of magnitudes is finite only if each of them is.
+    if not named or bool(torch.isfinite(get_total_norm([tensor for _, tensor in named], 1.0))):
+        return None
+    return next((words for words, tensor in named if not _is_finite(tensor)), None)  # the sum alone may overflow
+
+
+def describe_origin(model: nn.Module, batch: Batch, compute: Callable[[], object]) -> str:
+    """Return in words what is not finite first: images, weights, or the output of a layer.
+
+    Args:
+        model: as it was before the loss was computed.
+        batch: what it was computed from.
+        compute: computes it again, while hooks check every layer.
+
+    Example:
+        >>> model = nn.Sequential(nn.Linear(1, 1), nn.ReLU())
+        >>> x = torch.full((1, 1), 1e38)
+        >>> _ = model[0].weight.data.fill_(1e38)
+        >>> describe_origin(model, Batch(x, torch.zeros(1)), lambda: model(x))
+        "the output of layer '0' (Linear) is the first that is not finite"
+    """
+    if not _is_finite(batch.images):
+        return "the images of the batch are not finite"
+    if before := find_not_finite(model):
+        return f"{before} not finite since the step before"
+    names = {module: name for name, module in model.named_modules() if name}
+    not_finite: dict[str, None] = {}
+    single_pixel: dict[str, None] = {}
+
+    def check(module: nn.Module, inputs: tuple[Any, ...], output: Any) -> None:
+        if isinstance(output, Tensor) and not _is_finite(output):
+            not_finite[f"{names[module]!r} ({type(module).__name__})"] = None
+        is_instance_norm = isinstance(module, ASRNorm2d) and module.statistics == "instance"
+        if is_instance_norm and inputs[0].shape[2:].numel() == 1:
+            single_pixel[names[module]] = None
+
+    handles = [module.register_forward_hook(check) for module in names]
+    try:
+        compute()
+    finally:
+        for handle in handles:
+            handle.remove()
+    origin = "every layer is finite, only the loss is not"
+    if not_finite:
+        origin = f"the output of layer {next(iter(not_finite))} is the first that is not finite"
+    if single_pixel:
+        first = next(iter(single_pixel))
+        origin += f"; norm layers with maps of 1x1: {len(single_pixel)}, the first {first!r}; use larger images"
+    return origin
+
+
+def _is_finite(tensor: Tensor) -> bool:
+    return not tensor.is_floating_point() or bool(torch.isfinite(tensor).all())

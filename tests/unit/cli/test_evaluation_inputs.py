@@ -275,7 +275,7 @@ def test_source_images_may_have_moved_but_not_changed(tmp_path):
     next((moved / "day").rglob("*.png")).unlink()
     result = call(tmp_path / "run", *words)
     assert isinstance(result.exception, InputError)
-    assert "images of the source" in str(result.exception)
+    assert "source images" in str(result.exception)
 
 
 def test_limits_are_lifted_for_new_domains_without_the_source(tmp_path):

@@ -91,7 +91,7 @@ def test_killed_at_any_moment_and_started_again_a_launch_ends_as_if_undisturbed(
     out, said = last.communicate(timeout=180)
     assert (out, last.returncode) == ("asr bn", 0), said
     assert all(path.stat().st_mtime_ns == when for path, when in finished.items())  # nothing finished runs again
-    assert any("going on from step" in (broken / name / "launch.log").read_text() for name in NAMES)
+    assert any("resuming from step" in (broken / name / "launch.log").read_text() for name in NAMES)
     assert everything(broken) == everything(whole)
     assert outcome(broken / "bn")["logs"]["log.jsonl"][-1]["step"] == 30
 

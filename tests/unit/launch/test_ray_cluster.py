@@ -139,7 +139,7 @@ def test_runs_of_a_node_that_is_killed_go_on_from_their_checkpoints_on_another(t
     for name, config in configs().items():
         log = (tmp_path / "runs" / name / "launch.log").read_text()
         assert log.count(": train\n") == (2 if name == victim else 1)
-        resumed = re.search("going on from step ([123]0) of 40", log)
+        resumed = re.search("resuming from step ([123]0) of 40", log)
         assert bool(resumed) == (name == victim)
         assert resumed is None or int(resumed[1]) >= report["killed_at"] // 10 * 10
         assert logged_steps(tmp_path / "runs" / name) == list(range(1, 41))

@@ -10,7 +10,7 @@ from asrnorm.core.distributed import World
 from asrnorm.core.errors import ConversionError, InputError, UnknownNameError
 from asrnorm.models import MODELS, Classifier, create_model
 from asrnorm.norms import ASRNorm2d, BatchNorm, NoNorm
-from asrnorm.training.distributed import synchronize
+from asrnorm.training.assembly import synchronize
 
 
 class OwnNetwork(Classifier):

@@ -1,11 +1,9 @@
-"""Captured steps on the CPU, with a stand-in for the graph, which calls the function."""
-
 import pytest
 import torch
 
 from asrnorm.core.config import OptimConfig
 from asrnorm.training import capture as capture_module
-from asrnorm.training.capture import CapturedSteps
+from asrnorm.training.capture import CapturedSteps, DrawTable
 from asrnorm.training.optim import _keep_on_device
 from helpers.captured_run import STEPS, assert_equal, fit, make, outcome
 from helpers.tiny_run import Choice, pretrained_config, small_method, tiny_config, write_weights
@@ -98,15 +96,15 @@ def test_after_a_bad_loss_that_does_not_come_again_steps_are_captured_again(stan
     config = plain_config("erm")
     plain = outcome(fit(make(config), tmp_path / "plain"), tmp_path / "plain")
     trainer, bad = captured(make(config)), []
-    went_wrong = trainer._went_wrong
+    is_diverged = trainer._is_diverged
 
     def once():
         if trainer.step < 10 or bad:
-            return went_wrong()
+            return is_diverged()
         bad.append(trainer.step)
         return True
 
-    monkeypatch.setattr(trainer, "_went_wrong", once)
+    monkeypatch.setattr(trainer, "_is_diverged", once)
     assert_equal(outcome(fit(trainer, tmp_path / "window"), tmp_path / "window"), plain)
     first, again = [step for step, _ in stand_in if step < bad[0]], [step for step, _ in stand_in if step >= bad[0]]
     assert bad == [10]
@@ -159,3 +157,36 @@ def test_nothing_is_captured_without_a_gpu():
     trainer = make(tiny_config())
     assert trainer._captured is None
     assert not trainer.method.capture
+
+
+CPU = torch.device("cpu")
+
+
+def row(number):
+    return {
+        "rows": torch.arange(5) + number,
+        "flip": torch.arange(3) == number,
+        "factors": torch.full((2, 3), number / 3, dtype=torch.float64),
+        "rate": torch.tensor(number / 7, dtype=torch.float32),
+        "nothing": torch.zeros(0, 2),
+    }
+
+
+def test_every_row_comes_back_as_it_was_window_after_window():
+    table = DrawTable(row(0), 4, CPU)
+    for first, count in ((0, 4), (4, 2), (6, 4), (10, 1)):
+        rows = [row(first + number) for number in range(count)]
+        table.write(rows)
+        for number, expected in enumerate(rows):
+            found = table.read(torch.tensor([number]))
+            assert list(found) == list(expected)
+            for name, value in expected.items():
+                assert found[name].dtype == value.dtype
+                assert torch.equal(found[name], value), name
+
+
+def test_a_step_that_draws_nothing_has_an_empty_row():
+    table = DrawTable({}, 2, CPU)
+    table.write([{}, {}])
+    assert len(table) == 2
+    assert table.read(torch.tensor([1])) == {}

@@ -6,6 +6,7 @@ import torch
 from asrnorm.conversion import convert
 from asrnorm.core.config import OptimConfig
 from asrnorm.core.errors import InputError
+from asrnorm.core.schedule import rate_factor
 from asrnorm.norms import ASRNorm2d, BatchInstanceNorm, BatchNorm
 from asrnorm.training.optim import (
     _keep_on_device,
@@ -14,7 +15,6 @@ from asrnorm.training.optim import (
     draw_rates,
     load_optimizer,
     optimizer_state,
-    rate_factor,
     set_rate,
 )
 from helpers.tiny_run import ToyNet

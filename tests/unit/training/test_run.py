@@ -220,4 +220,3 @@ def test_what_is_no_config_is_one_line():
 def test_a_batch_larger_than_the_source_is_told_of(tmp_path, caplog):
     run(tiny_config(steps=1, batch_size=10_000), tmp_path / "a")
     assert "batch_size is 10000" in caplog.text
-    assert "a batch is all of them" in caplog.text

@@ -1,11 +1,12 @@
-"""Runs that are stopped: by a signal, a lost file, a bad loss or a full disk; what is kept, and how they go on."""
-
 import errno
 import json
 import os
 import signal
+import subprocess
+import sys
 import threading
 from importlib import import_module
+from pathlib import Path
 
 import pytest
 import torch
@@ -55,7 +56,7 @@ def test_a_signal_in_the_last_step_of_the_choice_stops_before_the_second_trainin
 
     with monkeypatch.context() as patch:
         patch.setattr(tiny_run.Method, "loss", interrupted)
-        with pytest.raises(InterruptedRunError, match="was chosen; started again, the run goes on"):
+        with pytest.raises(InterruptedRunError, match="was chosen"):
             run(config, tmp_path / "a")
     assert not (tmp_path / "a" / "log.jsonl").exists()
     run(config, tmp_path / "a")
@@ -159,3 +160,21 @@ def test_a_disk_that_is_full_at_the_result_says_so_once(tmp_path, monkeypatch):
     assert str(caught.value).startswith(f"{tmp_path / 'a' / 'result.json'}: the disk is full; free some space")
     assert str(caught.value).count("result.json") == 1
     assert not (tmp_path / "a" / "result.json").exists()
+
+
+TESTS = Path(__file__).parents[2]
+
+
+def test_a_run_that_is_killed_again_and_again_ends_as_one_that_never_was(tmp_path):
+    command = [sys.executable, "-m", "helpers.kill_run", str(tmp_path), "40", "75", "0"]
+    environment = {
+        **os.environ,
+        "PYTHONPATH": f"{TESTS.parent / 'src'}:{TESTS}",
+        "OMP_NUM_THREADS": "1",
+    }
+    done = subprocess.run(command, capture_output=True, text=True, env=environment, timeout=170, check=False)
+    assert done.returncode == 0, done.stderr
+    report = json.loads(done.stdout)
+    assert report["differing"] == []
+    assert sum(report["kills"].values()) >= 20
+    assert all(report["kills"].values()), report["kills"]

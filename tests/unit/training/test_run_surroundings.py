@@ -119,7 +119,7 @@ def test_images_put_in_place_of_those_a_run_was_begun_with_are_refused(tmp_path)
     run(tiny_config(suite=suite, steps=2), tmp_path / "a")
     (tmp_path / "a" / "result.json").unlink()
     Image.new("RGB", (9, 7)).save(tmp_path / "own" / "day" / "cat" / "0.png")
-    with pytest.raises(InputError, match="of the same names, but other files"):
+    with pytest.raises(InputError, match="with the same names, but other files"):
         run(tiny_config(suite=suite, steps=2), tmp_path / "a")
 
 

@@ -7,7 +7,7 @@ import pytest
 
 from asrnorm.core import files as storage
 from asrnorm.core.errors import InputError, StorageError
-from asrnorm.training.run_folder import RunFolder, refuse_other, write_run_file
+from asrnorm.training.run_folder import RunFolder, require_same_run, write_run_file
 from helpers.tiny_run import Choice, tiny_config
 
 
@@ -38,9 +38,9 @@ def test_what_a_killed_process_left_is_removed(tmp_path):
 
 def test_lists_and_tuples_are_one_thing():
     mine, theirs = (tiny_config(steps=3, model=Choice(name="toy_net", args={"width": w})) for w in ((1, 2), [1, 2]))
-    refuse_other(mine, theirs, "a")
+    require_same_run(mine, theirs, "a")
     with pytest.raises(InputError, match="differs in steps: 3 here, 4 there"):
-        refuse_other(mine, tiny_config(steps=4, model=theirs.model), "a")
+        require_same_run(mine, tiny_config(steps=4, model=theirs.model), "a")
 
 
 def take(path, **options):

@@ -15,7 +15,7 @@ from asrnorm.core.distributed import World
 from asrnorm.models import create_model
 from asrnorm.norms import create_norm
 from asrnorm.training import run
-from asrnorm.training.distributed import synchronize
+from asrnorm.training.assembly import synchronize
 from helpers.tiny_run import logged_losses, logged_steps, write_weights
 from helpers.two_processes import RESUMED, WEIGHTS, cases, take_back
 

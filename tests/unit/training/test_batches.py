@@ -51,7 +51,7 @@ def test_a_source_smaller_than_a_batch_is_one_batch():
 
 
 def test_a_batch_with_fewer_images_than_processes_is_refused():
-    with pytest.raises(InputError, match="each of 4 processes"):
+    with pytest.raises(InputError, match="3 images is too small for 4 processes"):
         Batches(make_pool(), batch_size=3, world=World(0, 4))
 
 
