@@ -19,6 +19,7 @@ from asrnorm.core.errors import InputError
 from asrnorm.core.settings import data_folder
 from asrnorm.data.corruptions.base import CORRUPTIONS, Floats, Pixels, Streams, import_opencv, to_pixels, to_unit
 from asrnorm.data.corruptions.blur import smear, smooth, zoom_in
+from asrnorm.data.download.catalog import find_set
 
 _GRAY = np.array([0.299, 0.587, 0.114], np.float32)  # luma of ITU-R BT.601
 _FIRST_AMPLITUDE = 100.0
@@ -96,15 +97,8 @@ def plasma(streams: Streams, side: int, decay: float) -> Floats:
     return height_nhw
 
 
-# SHA-256 of the files `<package>/frost/<name>`, the same in all three wheels.
-FROST_FILES = {
-    "frost1.png": "ff9f907860bd7a835d459e32f9d588062b7f61ee267343cc7222b56753a14755",
-    "frost2.png": "fe211a89b336999c207a852ce05818d4545d0b57c5beadd824b4cc9d9a9b6137",
-    "frost3.png": "2d0d50b4a9bb213f38b024ef7768731bb83cc08d2f26b5766bbc167cdfa0e504",
-    "frost4.jpg": "3f8b91ca1a9fa7167b09e773da53f5ae60d0a1fd88f02a783f6e328a72887f6e",
-    "frost5.jpg": "5fc6a19df4a429ba68abdcc8f8a4278d4c9f81c9ccafd2c92ab0c8cf8992ebd2",
-    "frost6.jpg": "1f92b2f48408748085b68dd81d816ef239f42cef3029c25d041fcb6760fb4f25",
-}
+# SHA-256 of the six photographs by name.
+FROST_FILES = {file.name: file.digest.removeprefix("sha256:") for file in find_set("frost").files()}
 FROST_PACKAGES = ("imagecorruptions", "imgcorr")  # what the wheels install
 FROST_FOLDER = "frost"  # below ASRNORM_DATA
 # Paper: the script draws from the first five of its six pictures.
@@ -136,7 +130,8 @@ def frost(
         top = int(generator.integers(max(1, picture.shape[0] - height)))
         left = int(generator.integers(max(1, picture.shape[1] - width)))
         piece[:] = picture[top : top + height, left : left + width]
-    return np.clip(keep * images_nhwc + add * pieces, 0, 255).astype(np.uint8)
+    # As floats: an integer weight would multiply in 8 bits and wrap around.
+    return np.clip(float(keep) * images_nhwc + float(add) * pieces, 0, 255).astype(np.uint8)
 
 
 def frost_pictures(source: str | os.PathLike[str] | None = None) -> tuple[Pixels, ...]:

@@ -13,8 +13,7 @@ from asrnorm.core.errors import InputError, InputTypeError, MissingDependencyErr
 from asrnorm.data.corruptions import CORRUPTIONS, base, corrupt, list_corruptions, weather
 from asrnorm.data.corruptions.base import Streams
 from asrnorm.data.corruptions.severity import (
-    _LIMITS,
-    _NARROWER,
+    LIMITS,
     PRESETS,
     PUBLISHED_MD5,
     RANDOM,
@@ -210,7 +209,7 @@ def test_the_severities_are_the_published_ones_to_the_last_digit(preset, digest)
 
 
 def limits(name, option):
-    return _NARROWER.get((name, option)) or _LIMITS[option]
+    return LIMITS.get(f"{name}.{option}") or LIMITS[option]
 
 
 @pytest.mark.parametrize(("name", "option"), NUMBERS)
@@ -242,9 +241,9 @@ def test_the_published_numbers_lie_within(preset):
 
 def test_every_limit_is_of_an_option_there_is():
     options = {option for name in list_corruptions() for option in CORRUPTIONS.options(name)}
-    assert set(_LIMITS) <= options
-    assert all(option in CORRUPTIONS.options(name) for name, option in _NARROWER)
-    assert all(isinstance(bound, Real) and bound == bound for bounds in _LIMITS.values() for bound in bounds)
+    own = {f"{name}.{option}" for name in list_corruptions() for option in CORRUPTIONS.options(name)}
+    assert set(LIMITS) <= options | own
+    assert all(isinstance(bound, Real) and bound == bound for bounds in LIMITS.values() for bound in bounds)
 
 
 @pytest.mark.parametrize("number", [np.float32(-0.5), np.int64(-1)], ids=str)

@@ -181,6 +181,14 @@ def test_frost_is_a_weighted_sum_at_any_size(pictures, size):
     assert np.abs(frosty[..., 2].astype(float) - min(255, keep * 100 + add * 255)).max() <= 2
 
 
+@pytest.mark.parametrize("weights", [{"keep": 2, "add": 0}, {"keep": 0, "add": 3}, {"keep": 1, "add": -1}], ids=str)
+def test_whole_weights_of_frost_do_not_wrap_around(pictures, weights):
+    image = np.full((4, 32, 32, 3), 200, np.uint8)
+    as_floats = {name: float(weight) for name, weight in weights.items()}
+    frosty = corrupt(image, "frost", source=pictures, **weights)
+    np.testing.assert_array_equal(frosty, corrupt(image, "frost", source=pictures, **as_floats))
+
+
 def test_pieces_are_cut_at_many_places(monkeypatch):
     picture = np.random.default_rng(0).integers(0, 256, (100, 120, 3), dtype=np.uint8)
     monkeypatch.setattr(weather, "_scaled_pictures", lambda *_: (picture,) * 5)
