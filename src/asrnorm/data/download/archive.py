@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 from typing import IO, Any, cast
 
-from asrnorm.core.errors import AsrnormError, FetchError, InputError
+from asrnorm.core.errors import AsrnormError, FetchError, InputError, first_line
 from asrnorm.data.download.catalog import path_inside
 
 # A tar header (long name, pax record) is read in one piece; archives of data sets need less than this.
@@ -83,12 +83,10 @@ def unpack(
             written[target] = _write(archive, member, path_inside(folder, target), budget)
     except AsrnormError:
         raise
-    except OSError as error:
-        if error.errno is None:  # gzip and bz2 report damaged streams as OSError without a number
-            raise _damaged(archive, error) from error
-        raise FetchError(f"{archive.name}: cannot be unpacked into {folder}: {error.strerror}") from error
     except Exception as error:  # the parsers of the standard library raise anything on damaged input
-        raise _damaged(archive, error) from error
+        if isinstance(error, OSError) and error.errno is not None:  # gzip and bz2 raise it without a number
+            raise FetchError(f"{archive.name}: cannot be unpacked into {folder}: {error.strerror}") from error
+        raise InputError(f"{archive.name}: damaged or cut short ({first_line(error)}); download it again") from error
     return written
 
 
@@ -228,8 +226,3 @@ def _write(archive: Path, member: _Member, target: Path, budget: _Budget) -> Pat
             budget.check(done)
             stream.write(chunk)
     return target
-
-
-def _damaged(archive: Path, error: Exception) -> InputError:
-    reason = " ".join(str(error).split()) or type(error).__name__
-    return InputError(f"{archive.name}: damaged or cut short ({reason}); download it again")

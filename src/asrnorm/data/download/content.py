@@ -61,7 +61,7 @@ def mnist_m_labels(path: Path, *, images: int) -> str:
 
 def mnist_m_folder(path: Path, *, images: int) -> str:
     """Check that the folder of one MNIST-M split holds the images in the list of labels next to it."""
-    listing = path.with_name(path.name + "_labels.txt")
+    listing = path.with_name(f"{path.name}_labels.txt")
     mnist_m_labels(listing, images=images)
     _check_images(path, {name for name, _ in read_listing(listing, labels=range(10))})
     return f"{images} images"

@@ -325,5 +325,5 @@ def _read(response: Any) -> bytes:
 def _host(url: str) -> str:
     try:
         return urlsplit(url).hostname or url
-    except ValueError:
+    except ValueError:  # a malformed address
         return url
