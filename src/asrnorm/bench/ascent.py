@@ -21,13 +21,7 @@ _STEPS = 5  # of an ascent; its setup takes a sixth of the time or less
 
 
 def run(device: str = "cpu", *, quick: bool = False, repeats: int = 10) -> Iterator[list[Row]]:
-    """Measure the ascent on one network; yield its rows.
-
-    Args:
-        device: `cpu` or `cuda`.
-        quick: a small network and few repeats, to see that everything runs.
-        repeats: timed rounds.
-    """
+    """Measure the ascent on one network; yield its rows."""
     target = require(device)
     net = QUICK_NETS[0] if quick else GPU_NETS[1] if is_cuda(target) else CPU_NETS[0]
     yield measure(net, target, 2 if quick else repeats)
@@ -37,18 +31,17 @@ def measure(net: Net, device: torch.device, repeats: int) -> list[Row]:
     """Return the rows of one network, against the fastest ascent with BatchNorm."""
     forget_compiled()
     cuda = is_cuda(device)
-    fused = cuda and has_fused()
-    norms: dict[str, tuple[str | None, Backend]] = {"bn": (None, "auto")}
-    norms |= {"asr, fused": ("all", "auto")} if fused else {}
-    norms |= {"asr, reference": ("all", "reference")}
+    norms: list[tuple[str, str | None, Backend]] = [("bn", None, "auto"), ("asr, reference", "all", "reference")]
+    if has_fused(device):
+        norms.insert(1, ("asr, fused", "all", "auto"))
     cases: dict[str, Case] = {}
-    for name, (layers, backend) in norms.items():
+    for name, layers, backend in norms:
         for way in ("CUDA graph", "eager") if cuda else ("eager",):
             make = partial(_make, net, layers, device, backend, captured=way == "CUDA graph")
             cases |= attempt(f"{name}, {way}", make)
     rows = compare(f"step of an ascent, {net.label}", cases, baseline=next(iter(cases)), repeats=repeats, warmup=2)
     rows = rebase(rows, [name for name in cases if name.startswith("bn, ")])
-    return [replace(row, extra={"ms": row.milliseconds(net.batch), "times_baseline": 1 / row.ratio}) for row in rows]
+    return [replace(row, extra=row.times(net.batch)) for row in rows]
 
 
 def _make(net: Net, layers: str | None, device: torch.device, backend: Backend, *, captured: bool) -> Case:
@@ -56,8 +49,7 @@ def _make(net: Net, layers: str | None, device: torch.device, backend: Backend, 
     ascend = Ascent(steps=_STEPS, batch=net.batch).prepare(part.model, captured=captured)
 
     def ascend_once() -> Tensor:
-        cuda = is_cuda(device)
-        with on_backend(backend), torch.autocast(device.type, torch.bfloat16, enabled=cuda):
+        with on_backend(backend), torch.autocast(device.type, torch.bfloat16, enabled=is_cuda(device)):
             return ascend(part.images, part.labels)
 
     return Case(ascend_once, net.batch * _STEPS, str(device))

@@ -16,12 +16,11 @@ from PIL import Image
 from torch import Tensor
 from torch.utils.data import DataLoader, Dataset
 
-from asrnorm.bench.device import on_backend, require
+from asrnorm.bench.device import capture, is_cuda, on_backend, require
 from asrnorm.bench.harness import Case, Row, compare
 from asrnorm.data.augment import RSDA_OPERATIONS, apply_tuple, create_augmentation, draw_tuples, pillow, to_float
 
 BASELINE = "pillow, one by one"
-_NO_KERNEL = "tensors, GPU, CUDA graph, no fused kernel"
 
 PillowStep = Callable[[Image.Image, random.Random], Image.Image]
 BatchStep = Callable[[Tensor, torch.Generator], Tensor]
@@ -102,20 +101,19 @@ def natural_like(count: int, side: int) -> Tensor:
 def run(
     device: str = "cpu", *, quick: bool = False, workers: int = 2, works: Sequence[Work] = WORKS
 ) -> Iterator[list[Row]]:
-    """Measure every work and yield its rows, the baseline first.
+    """Measure every work and yield its rows, the baseline first; `cuda` adds rows for the GPU to those of the CPU.
 
     Args:
-        device: `cuda` adds rows for the GPU to those of the CPU.
-        quick: fewer images and repeats, to see that everything runs.
+        device: `cpu` or `cuda`.
+        quick: fewer images and repeats.
         workers: worker processes of the `DataLoader`.
         works: augmentations to measure.
     """
     require(device)
-    repeats = 3 if quick else 10
     for work in works:
         batch = max(2, work.batch // 8) if quick else work.batch
         cases = _cases(work, natural_like(batch, work.side), device, workers, quick)
-        yield compare(work.name, cases, baseline=BASELINE, repeats=repeats, warmup=1 if quick else 3)
+        yield compare(work.name, cases, baseline=BASELINE, repeats=3 if quick else 10, warmup=1 if quick else 3)
 
 
 def _cases(work: Work, images: Tensor, device: str, workers: int, quick: bool) -> dict[str, Case]:
@@ -131,29 +129,20 @@ def _cases(work: Work, images: Tensor, device: str, workers: int, quick: bool) -
         f"pillow, DataLoader with {workers} workers": Case(lambda: [to_float(part) for part in loader], len(epoch)),
         "tensors, CPU": Case(lambda: work.batched(images, generator), batch),
     }
-    if torch.device(device).type == "cuda":
+    if is_cuda(device):
         cases |= _gpu_cases(work, images.to(device), device)
     return cases
 
 
 def _gpu_cases(work: Work, images: Tensor, device: str) -> dict[str, Case]:
     eager = torch.Generator(device).manual_seed(0)
-    count = images.shape[0]
-    cases = {"tensors, GPU": Case(lambda: work.batched(images, eager), count, device)}
+    cases = {"tensors, GPU": Case(lambda: work.batched(images, eager), len(images), device)}
     if work.name.startswith(("rsda", "pacs")):  # the same without their Triton kernels
         with on_backend("reference"):
-            cases[_NO_KERNEL] = Case(_graph(work, images, device), count, device)
-    return cases | {"tensors, GPU, CUDA graph": Case(_graph(work, images, device), count, device)}
+            cases["tensors, GPU, CUDA graph, no fused kernel"] = _capture(work, images, device)
+    return cases | {"tensors, GPU, CUDA graph": _capture(work, images, device)}
 
 
-def _graph(work: Work, images: Tensor, device: str) -> Callable[[], None]:
+def _capture(work: Work, images: Tensor, device: str) -> Case:
     generator = torch.Generator(device).manual_seed(0)
-    side = torch.cuda.Stream(device)
-    with torch.cuda.stream(side):  # constants and workspaces must exist before the capture
-        work.batched(images, generator)
-    torch.cuda.current_stream(device).wait_stream(side)
-    graph = torch.cuda.CUDAGraph()
-    graph.register_generator_state(generator)
-    with torch.cuda.graph(graph):
-        work.batched(images, generator)
-    return graph.replay
+    return Case(capture(lambda: work.batched(images, generator), generator), len(images), device)

@@ -5,7 +5,7 @@ import logging
 import os
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 
 import torch
@@ -20,7 +20,6 @@ from asrnorm.norms.dispatch import Backend, kernel_problem
 logger = logging.getLogger("asrnorm")
 
 _WARMUP = 3  # calls before a capture: workspaces, kernels and the optimizer's state must exist
-_COPY_BYTES = 1 << 30
 
 
 def require(device: str) -> torch.device:
@@ -29,10 +28,6 @@ def require(device: str) -> torch.device:
     Raises:
         WrongCallError: neither `cpu` nor `cuda`.
         InputError: this machine has no such device.
-
-    Example:
-        >>> require("cpu")
-        device(type='cpu')
     """
     try:
         chosen = torch.device(device)
@@ -54,33 +49,35 @@ def is_cuda(device: torch.device | str) -> bool:
 
 @contextmanager
 def on_backend(name: Backend) -> Iterator[None]:
-    """Choose the backend of norm layers and augmentations: `auto`, or `reference` for plain tensor operations.
+    """Choose the backend of norm layers and augmentations: `auto`, or `reference` for plain tensor operations."""
+    with environment({BACKEND_VARIABLE: name} if name == "reference" else {}), ops.use_backend(name):
+        yield
 
-    Example:
-        >>> with on_backend("reference"):
-        ...     os.environ["ASRNORM_BACKEND"]
-        'reference'
-    """
-    before = os.environ.get(BACKEND_VARIABLE)
-    if name == "reference":
-        os.environ[BACKEND_VARIABLE] = name
+
+@contextmanager
+def environment(variables: Mapping[str, str]) -> Iterator[None]:
+    """Set environment variables during a block."""
+    before = {name: os.environ.get(name) for name in variables}
+    os.environ.update(variables)
     try:
-        with ops.use_backend(name):
-            yield
+        yield
     finally:
-        if before is not None:
-            os.environ[BACKEND_VARIABLE] = before
-        elif name == "reference":
-            del os.environ[BACKEND_VARIABLE]
+        for name, value in before.items():
+            if value is None:
+                del os.environ[name]
+            else:
+                os.environ[name] = value
 
 
-def has_fused() -> bool:
-    """Tell whether norm layers run as Triton kernels on this GPU, so that a row may be called fused."""
-    return torch.cuda.is_available() and kernel_problem(torch.cuda.current_device()) is None
+def has_fused(device: torch.device) -> bool:
+    """Tell whether norm layers run as Triton kernels on the device, so that a row may be called fused."""
+    return is_cuda(device) and kernel_problem(torch.cuda.current_device()) is None
 
 
-def capture(function: Callable[[], object]) -> Callable[[], None]:
+def capture(function: Callable[[], object], generator: torch.Generator | None = None) -> Callable[[], None]:
     """Return the replay of a CUDA graph of `function`, which must not read results back to the host.
+
+    A generator of the device that the function draws from advances with every replay.
 
     The outputs of the captured call and everything the function refers to live as long as the graph, which reads their
     addresses.
@@ -92,6 +89,8 @@ def capture(function: Callable[[], object]) -> Callable[[], None]:
             function()
     torch.cuda.current_stream().wait_stream(side)
     graph = torch.cuda.CUDAGraph()
+    if generator is not None:
+        graph.register_generator_state(generator)
     with torch.cuda.graph(graph, stream=side):  # autograd runs on the stream of the first call
         kept = function()
 
@@ -127,17 +126,13 @@ def forget_compiled() -> None:
         torch.cuda.empty_cache()
 
 
-def copy_bandwidth(device: torch.device, repeats: int = 10, size: int = _COPY_BYTES) -> float:
-    """Return the bandwidth of a large copy on the device, in bytes read plus bytes written per second.
-
-    Example:
-        >>> copy_bandwidth(torch.device("cpu"), repeats=1, size=1 << 16) > 0
-        True
-    """
+def copy_bandwidth(device: torch.device, *, quick: bool = False) -> float:
+    """Return the bandwidth of a large copy on the device, in bytes read plus bytes written per second."""
+    size = 1 << (20 if quick else 30 if is_cuda(device) else 26)
     source = torch.randn(size // 4, device=device)
     target = torch.empty_like(source)
     case = Case(lambda: target.copy_(source), 2 * size, str(device))
-    (row,) = compare("copy", {"copy": case}, baseline="copy", repeats=repeats)
+    (row,) = compare("copy", {"copy": case}, baseline="copy", repeats=2 if quick else 10)
     return row.per_second
 
 

@@ -5,6 +5,7 @@ A share of them is timed and scaled, on generated images, since the content does
 
 from collections.abc import Iterator
 from dataclasses import replace
+from functools import partial
 from typing import NamedTuple
 
 import torch
@@ -38,14 +39,7 @@ QUICK = Share(8, 4, "wrn_16_4")
 def run(
     device: str = "cpu", *, quick: bool = False, share: Share | None = None, repeats: int = 5
 ) -> Iterator[list[Row]]:
-    """Measure evaluation with BatchNorm and ASR-Norm and yield the rows.
-
-    Args:
-        device: `cpu` or `cuda`; a GPU computes in bfloat16.
-        quick: a few images and a smaller network, to see that everything runs.
-        share: what is timed.
-        repeats: timed rounds.
-    """
+    """Measure evaluation with BatchNorm and ASR-Norm, on a GPU in bfloat16, and yield the rows."""
     target = require(device)
     part = share or (QUICK if quick or not is_cuda(target) else Share())
     data = make_images(min(part.images, _FROM_MEMORY), (32, 32), CLASSES)
@@ -57,8 +51,7 @@ def run(
         if is_cuda(target):
             model = model.to(memory_format=torch.channels_last)  # type: ignore[call-overload]
         cases |= _cases(norm, model, data, part, target)
-    work = f"CIFAR-10-C, {ALL_IMAGES:,} images"
-    baseline = next(iter(cases))
+    work, baseline = f"CIFAR-10-C, {ALL_IMAGES:,} images", next(iter(cases))
     rows = compare(work, cases, baseline=baseline, repeats=1 if quick else repeats, warmup=1)
     yield [replace(row, extra=_describe(row, cases[row.path].items, part.model)) for row in rows]
 
@@ -78,29 +71,20 @@ def _cases(norm: str, model: nn.Module, data: ImageSet, part: Share, device: tor
     turns = torch.arange(part.images, device=device) % len(data)
     images = torch.from_numpy(data.images).permute(0, 3, 1, 2).to(device)[turns]
     labels = torch.from_numpy(data.labels).to(device)[turns]
-    counter = Counter(model, part.batch, cuda)
-
-    def on_device() -> Tensor:
-        return counter.count(images, labels)
+    count = partial(Counter(model, part.batch, cuda).count, images, labels)
 
     def from_memory() -> object:
         return score(model, data, name="made", batch_size=part.batch, precision="bfloat16" if cuda else "float32")
 
     way = "on the device, CUDA graph" if cuda else "on the device"
     return {
-        f"{norm}, {way}": Case(on_device, part.images // part.batch * part.batch, str(device)),
+        f"{norm}, {way}": Case(count, part.images // part.batch * part.batch, str(device)),
         f"{norm}, asrnorm.evaluation from memory": Case(from_memory, len(data), str(device)),
     }
 
 
 class Counter:
-    """Counts correct predictions on images on the device, batch by batch; on a GPU as a CUDA graph.
-
-    Args:
-        model: in evaluation mode.
-        batch: batch size.
-        cuda: capture the batch as a graph.
-    """
+    """Counts correct predictions on images on the device, batch by batch; on a GPU as a CUDA graph."""
 
     def __init__(self, model: nn.Module, batch: int, cuda: bool) -> None:
         device = next(model.parameters()).device

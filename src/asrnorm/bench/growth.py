@@ -11,11 +11,10 @@ import torch
 from asrnorm.bench import layer as layers
 from asrnorm.bench import step
 from asrnorm.bench.device import capture, copy_bandwidth, has_fused, is_cuda, require
-from asrnorm.bench.harness import Case, Row, compare
+from asrnorm.bench.harness import Case, Row, compare, megabytes
 from asrnorm.bench.layer import Shape, Way
 from asrnorm.conversion import convert
 from asrnorm.core.errors import UnknownNameError, describe_unknown
-from asrnorm.models import create_model
 
 MIDDLE = Shape("growth", 128, 128, 32, 32)
 AXES: dict[str, tuple[int, ...]] = {
@@ -33,21 +32,14 @@ _KEEP = ("asr, fused", "asr, reference", layers.BASELINE, layers.GROUP_NORM)
 def run(device: str = "cpu", *, quick: bool = False, only: str = "", repeats: int = 10) -> Iterator[list[Row]]:
     """Measure one layer along every axis, then a WRN-40-4 step with more and more ASR layers; yield rows by point.
 
-    Args:
-        device: `cpu` or `cuda`.
-        quick: small shapes, few values.
-        only: one axis, `C`, `HW`, `N` or `layers`; all by default.
-        repeats: timed rounds.
-
     Raises:
-        UnknownNameError: unknown axis.
+        UnknownNameError: `only` is none of the axes `C`, `HW`, `N` and `layers`.
     """
     if only and only not in (known := (*AXES, NETWORK_AXIS)):
         raise UnknownNameError(describe_unknown("axis", only, known))
     target = require(device)
-    cuda = is_cuda(target)
-    bandwidth = copy_bandwidth(target, 2 if quick else 10, 1 << (20 if quick else 30 if cuda else 26))
-    ways = tuple(way for way in layers.ways(cuda, has_fused()) if way.name in _KEEP)
+    bandwidth = copy_bandwidth(target, quick=quick)
+    ways = tuple(way for way in layers.ways(is_cuda(target), has_fused(target)) if way.name in _KEEP)
     for axis, values in (QUICK_AXES if quick else AXES).items():
         for value in values if only in ("", axis) else ():
             yield _point(axis, value, target, bandwidth, ways, quick, repeats)
@@ -56,12 +48,7 @@ def run(device: str = "cpu", *, quick: bool = False, only: str = "", repeats: in
 
 
 def shape_at(axis: str, value: int, middle: Shape = MIDDLE) -> Shape:
-    """Return the middle shape with one size changed; HW is a square number.
-
-    Example:
-        >>> shape_at("HW", 49)[1:5]
-        (128, 128, 7, 7)
-    """
+    """Return the middle shape with one size changed; HW is a square number."""
     if axis == "HW":
         side = round(value**0.5)
         return middle._replace(h=side, w=side)
@@ -79,12 +66,7 @@ def _point(
 
 
 def norm_names(model: torch.nn.Module, count: int) -> list[str]:
-    """Return the names of a network's first norm layers.
-
-    Example:
-        >>> norm_names(create_model("wrn_16_4"), 2)
-        ['group1.0.norm1', 'group1.0.norm2']
-    """
+    """Return the names of a network's first norm layers."""
     names = [name for name, module in model.named_modules() if isinstance(module, torch.nn.BatchNorm2d)]
     return names[:count]
 
@@ -92,30 +74,18 @@ def norm_names(model: torch.nn.Module, count: int) -> list[str]:
 def _network(count: int, device: torch.device, quick: bool, repeats: int) -> list[Row]:
     """Compare a training step of WRN-40-4 whose first `count` norms are ASR-Norm with one of BatchNorm alone."""
     net = step.Net("WRN-40-4", "wrn_16_4" if quick else "wrn_40_4", 2 if quick else 128, 32, 10)
-    chosen = norm_names(create_model(net.model), count)
-    cuda = is_cuda(device)
+    cases: dict[str, Case] = {}
     memory: dict[str, int | None] = {}
-
-    def make(name: str, names: list[str]) -> Case:
+    for name, converted in (("bn", 0), ("asr", count)):
         part = step.Part(net, None, device)
-        if names:
-            convert(part.model, "asr", layers=names, gated_rescale=False)
+        if converted:
+            convert(part.model, "asr", layers=norm_names(part.model, count), gated_rescale=False)
             part.rebuild_optimizer()
         part.model.train()
-        memory[name] = part.activations() if cuda else None
-        return Case(capture(part.step) if cuda else part.step, net.batch, str(device))
-
-    cases = {"bn": make("bn", []), "asr": make("asr", chosen)}
+        memory[name] = part.activations() if part.cuda else None
+        cases[name] = Case(capture(part.step) if part.cuda else part.step, net.batch, str(device))
     rows = compare(f"ASR layers = {count}", cases, baseline="bn", repeats=2 if quick else repeats, warmup=1)
-    result = []
-    for row in rows:
-        peak = memory[row.path]
-        extra = {
-            "axis": NETWORK_AXIS,
-            "value": count,
-            "ms": row.milliseconds(net.batch),
-            "times_baseline": 1 / row.ratio,
-            "peak_mb": None if peak is None else peak / 1e6,
-        }
-        result.append(replace(row, extra=extra))
-    return result
+    point = {"axis": NETWORK_AXIS, "value": count}
+    return [
+        replace(row, extra={**point, **row.times(net.batch), "peak_mb": megabytes(memory[row.path])}) for row in rows
+    ]

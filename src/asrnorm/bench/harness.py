@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import PIL
 import torch
 
 from asrnorm import __version__
@@ -61,6 +62,10 @@ class Row:
         """Return the time for this many items."""
         return 1e3 * items / self.per_second
 
+    def times(self, items: int) -> dict[str, float | None]:
+        """Return the time for this many items, alone and as a multiple of the baseline's."""
+        return {"ms": self.milliseconds(items), "times_baseline": 1 / self.ratio}
+
 
 def compare(
     work: str, cases: Mapping[str, Case], *, baseline: str, repeats: int = 10, warmup: int = 2, least_s: float = 0.05
@@ -76,11 +81,6 @@ def compare(
         repeats: timed rounds; each case is timed once per round.
         warmup: calls of each case before the first round.
         least_s: minimum duration of a repeat in seconds.
-
-    Example:
-        >>> rows = compare("sum", {"a": Case(lambda: sum(range(9)), 9)}, baseline="a", repeats=3, least_s=0.0)
-        >>> rows[0].work, rows[0].path, rows[0].ratio
-        ('sum', 'a', 1.0)
     """
     if baseline not in cases:
         raise InputError(f"{work}: the baseline {baseline!r} is not among the cases {', '.join(cases)}")
@@ -92,7 +92,7 @@ def compare(
     reference = cases[baseline].items / statistics.median(seconds[baseline])
     rows = []
     for name, case in cases.items():
-        slow, median, fast = (case.items / quantile(seconds[name], q) for q in (0.8, 0.5, 0.2))
+        slow, median, fast = rates(seconds[name], case.items)
         rows.append(Row(work, name, median, slow, fast, median / reference, baseline, repeats))
     return rows
 
@@ -122,15 +122,11 @@ def _calibrate(case: Case, warmup: int, least_s: float) -> int:
 
 def _time(case: Case, calls: int) -> float:
     """Return the seconds that `calls` runs take."""
-    if torch.device(case.device).type == "cuda":
-        return _time_on_gpu(case, calls)
-    start = time.perf_counter()
-    for _ in range(calls):
-        case.run()
-    return time.perf_counter() - start
-
-
-def _time_on_gpu(case: Case, calls: int) -> float:
+    if torch.device(case.device).type != "cuda":
+        began = time.perf_counter()
+        for _ in range(calls):
+            case.run()
+        return time.perf_counter() - began
     start, end = torch.cuda.Event(enable_timing=True), torch.cuda.Event(enable_timing=True)
     torch.cuda.synchronize()
     start.record()
@@ -141,23 +137,18 @@ def _time_on_gpu(case: Case, calls: int) -> float:
     return start.elapsed_time(end) / 1e3
 
 
-def quantile(values: Sequence[float], share: float) -> float:
-    """Return a quantile, interpolated linearly.
+def rates(seconds: Sequence[float], items: int = 1) -> list[float]:
+    """Return the rates p20, p50 and p80 of calls that took these seconds."""
+    return [items / float(np.quantile(seconds, share)) for share in (0.8, 0.5, 0.2)]
 
-    Example:
-        >>> quantile([3.0, 1.0], 0.5)
-        2.0
-    """
-    return float(np.quantile(values, share))
+
+def megabytes(size: int | None) -> float | None:
+    """Return bytes in MB, or `None` where they were not measured."""
+    return None if size is None else size / 1e6
 
 
 def metadata() -> dict[str, Any]:
-    """Return versions, processors, threads, load, commit and time of a measurement.
-
-    Example:
-        >>> sorted(metadata())[:4]
-        ['asrnorm', 'commit', 'cores', 'cpu']
-    """
+    """Return versions, processors, threads, load, commit and time of a measurement."""
     cuda = torch.cuda.is_available()
     return {
         "asrnorm": __version__,
@@ -165,7 +156,7 @@ def metadata() -> dict[str, Any]:
         "time": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()),
         "python": platform.python_version(),
         "torch": torch.__version__,
-        "pillow": _version_of("PIL"),
+        "pillow": PIL.__version__,
         "platform": platform.platform(),
         "cpu": _cpu_name(),
         "cores": os.cpu_count(),
@@ -174,13 +165,6 @@ def metadata() -> dict[str, Any]:
         "gpu": torch.cuda.get_device_name() if cuda else None,
         "cuda": torch.version.cuda if cuda else None,
     }
-
-
-def _version_of(module: str) -> str | None:
-    try:
-        return str(__import__(module).__version__)
-    except ImportError:
-        return None
 
 
 def _cpu_name() -> str:
@@ -193,11 +177,6 @@ def _cpu_name() -> str:
 
 
 def describe(suite: str, rows: Sequence[Row]) -> str:
-    """Return rows and metadata as JSON.
-
-    Example:
-        >>> sorted(json.loads(describe("data", [])))
-        ['machine', 'rows', 'schema', 'suite']
-    """
+    """Return rows and metadata as JSON."""
     content = {"schema": SCHEMA, "suite": suite, "machine": metadata(), "rows": [asdict(row) for row in rows]}
     return json.dumps(content, indent=2) + "\n"

@@ -26,7 +26,7 @@ from asrnorm.bench.device import (
     require,
     saved_bytes,
 )
-from asrnorm.bench.harness import Case, Row, compare
+from asrnorm.bench.harness import Case, Row, compare, megabytes
 from asrnorm.norms import NORMS
 from asrnorm.norms.dispatch import Backend
 
@@ -96,8 +96,8 @@ def _registered(name: str, shape: Shape, **options: str) -> nn.Module:
     return NORMS[name](shape.c, **options)
 
 
-def _norm_relu(name: str, shape: Shape) -> nn.Module:
-    return nn.Sequential(_registered(name, shape), nn.ReLU())
+def _batch_norm_relu(shape: Shape) -> nn.Module:
+    return nn.Sequential(_registered(BASELINE, shape), nn.ReLU())
 
 
 def _torch_group_norm(shape: Shape) -> nn.Module:
@@ -116,7 +116,7 @@ def ways(cuda: bool, fused: bool) -> tuple[Way, ...]:
     kin = ("as", "ar", "in", "gn", "ilm", "sn_in_ln") if cuda else ("in", "gn")
     return (
         Way(BASELINE, partial(_registered, "bn")),
-        Way("bn, then relu", partial(_norm_relu, "bn")),
+        Way("bn, then relu", _batch_norm_relu),
         *asr,
         Way(GROUP_NORM, _torch_group_norm),
         *(Way(name, partial(_registered, name)) for name in kin),
@@ -128,23 +128,17 @@ def run(
 ) -> Iterator[list[Row]]:
     """Measure every layer on every shape and yield the rows of a shape, BatchNorm first.
 
-    On CUDA each layer's passes are captured in a graph; on the CPU they run eagerly.
-
-    Args:
-        device: `cpu` or `cuda`.
-        quick: small shapes, few repeats and nothing compiled, to see that everything runs.
-        shapes: the inputs; by default those of the networks and of the demo.
-        repeats: timed rounds.
+    On CUDA each layer's passes are captured in a graph; on the CPU they run eagerly. The inputs are by default those of
+    the networks and of the demo.
     """
     target = require(device)
     cuda = is_cuda(target)
     chosen = tuple(shapes) or (GPU_SHAPES if cuda else CPU_SHAPES)
     if quick:
         chosen = tuple(s._replace(n=2, h=min(s.h, 8), w=min(s.w, 8)) for s in chosen[-2:])
-    size = 1 << (20 if quick else 30 if cuda else 26)
-    bandwidth = copy_bandwidth(target, 2 if quick else 10, size)
+    bandwidth = copy_bandwidth(target, quick=quick)
     for shape in chosen:
-        yield measure(shape, target, bandwidth, ways(cuda, has_fused()), quick=quick, repeats=repeats)
+        yield measure(shape, target, bandwidth, ways(cuda, has_fused(target)), quick=quick, repeats=repeats)
 
 
 def measure(
@@ -158,32 +152,28 @@ def measure(
     cases: dict[str, Case] = {}
     memory: dict[str, tuple[int, int | None]] = {}
     for way in layers:
-        if quick and way.compiled:
-            continue
-        cases |= attempt(way.name, partial(_case, way, shape, pairs, device, memory))
+        if not (quick and way.compiled):
+            cases |= attempt(way.name, partial(_case, way, shape, pairs, device, memory))
     rows = compare(shape.label, cases, baseline=BASELINE, repeats=3 if quick else repeats, warmup=1 if quick else 3)
-    floor = 1e3 * TRAFFIC * shape.bytes / bandwidth
-    by_path = {row.path: row for row in rows}
-    return [replace(row, extra=_extra(row, by_path, shape, floor, memory)) for row in rows]
+    floor_ms = 1e3 * TRAFFIC * shape.bytes / bandwidth
+    group_ms = next((row.milliseconds(shape.n) for row in rows if row.path == GROUP_NORM), None)
+    base_saved, base_peak = memory[BASELINE]
 
+    def describe(row: Row) -> dict[str, float | None]:
+        ms = row.milliseconds(shape.n)
+        saved, peak = memory[row.path]
+        return {
+            "ms": ms,
+            "floor_ms": floor_ms,
+            "times_floor": ms / floor_ms,
+            "times_baseline": 1 / row.ratio,
+            "times_group_norm": ms / group_ms if group_ms else None,
+            "saved_mb": saved / 1e6,
+            "peak_mb": megabytes(peak),
+            "memory_ratio": saved / base_saved if peak is None or not base_peak else peak / base_peak,
+        }
 
-def _extra(
-    row: Row, rows: dict[str, Row], shape: Shape, floor_ms: float, memory: dict[str, tuple[int, int | None]]
-) -> dict[str, float | None]:
-    ms = row.milliseconds(shape.n)
-    saved, peak = memory[row.path]
-    base_saved, base_peak = memory[row.baseline]
-    group = rows.get(GROUP_NORM)
-    return {
-        "ms": ms,
-        "floor_ms": floor_ms,
-        "times_floor": ms / floor_ms,
-        "times_baseline": 1 / row.ratio,
-        "times_group_norm": None if group is None else ms / group.milliseconds(shape.n),
-        "saved_mb": saved / 1e6,
-        "peak_mb": None if peak is None else peak / 1e6,
-        "memory_ratio": saved / base_saved if peak is None or not base_peak else peak / base_peak,
-    }
+    return [replace(row, extra=describe(row)) for row in rows]
 
 
 def _draw(shape: Shape, device: torch.device, seed: int) -> Tensor:
@@ -210,10 +200,9 @@ def _case(
     memory[way.name] = _memory(way.make(shape).to(device).train(), way, pairs[0], device)
     layer = way.make(shape).to(device).train()
     called = torch.compile(layer) if way.compiled else layer
-    backend = partial(on_backend, way.backend)
 
     def run_all() -> None:
-        with backend():
+        with on_backend(way.backend):
             for x, dy in pairs:
                 passes(called, x, dy)  # type: ignore[arg-type]
 

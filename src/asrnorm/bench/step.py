@@ -14,7 +14,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from asrnorm.bench.device import attempt, capture, forget_compiled, has_fused, is_cuda, on_backend, peak_bytes, require
-from asrnorm.bench.harness import Case, Row, compare, rebase
+from asrnorm.bench.harness import Case, Row, compare, megabytes, rebase
 from asrnorm.conversion import convert
 from asrnorm.models import create_model
 from asrnorm.norms.dispatch import Backend
@@ -47,20 +47,13 @@ _OPTIONS: dict[str, dict[str, Any]] = {"digits_convnet": {"channels": (24, 48), 
 
 
 def build_model(net: Net, layers: str | None) -> nn.Module:
-    """Return the network with BatchNorm, or with ASR-Norm in the named layers, as the recipes build it.
-
-    Example:
-        >>> net = Net("small", "wrn_16_4", 2, 32, 10)
-        >>> type(build_model(net, "all").norm).__name__, type(build_model(net, None).norm).__name__
-        ('ASRNorm2d', 'BatchNorm')
-    """
+    """Return the network with BatchNorm, or with ASR-Norm in the named layers, as the recipes build it."""
     options: dict[str, Any] = {"num_classes": net.classes, **_OPTIONS.get(net.model, {})}
-    norm_options: dict[str, Any] = {"gated_rescale": net.gated}
     if layers == "all":
-        return create_model(net.model, norm="asr", norm_options=norm_options, **options)
+        return create_model(net.model, norm="asr", norm_options={"gated_rescale": net.gated}, **options)
     model = create_model(net.model, norm="bn", **options)
     if layers is not None:
-        convert(model, "asr", layers=layers, **norm_options)
+        convert(model, "asr", layers=layers, gated_rescale=net.gated)
     return model
 
 
@@ -77,12 +70,9 @@ class Part:
     def __init__(self, net: Net, layers: str | None, device: torch.device, compiled: bool = False) -> None:
         torch.manual_seed(0)
         self.cuda = is_cuda(device)
-        model = build_model(net, layers)
         order = torch.channels_last if self.cuda else torch.contiguous_format
-        self.model = model.to(device).to(memory_format=order)  # type: ignore[call-overload]
-        self.called: Callable[[Tensor], Tensor] = self.model
-        if compiled:
-            self.called = torch.compile(self.model)
+        self.model = build_model(net, layers).to(device).to(memory_format=order)  # type: ignore[call-overload]
+        self.called: Callable[[Tensor], Tensor] = torch.compile(self.model) if compiled else self.model
         self.rebuild_optimizer()
         images = torch.rand(net.batch, 3, net.side, net.side, device=device)
         self.images = images.contiguous(memory_format=order)
@@ -94,15 +84,27 @@ class Part:
             self.model.parameters(), lr=0.01, momentum=0.9, nesterov=True, weight_decay=5e-4, fused=self.cuda or None
         )
 
+    def case(self, function: Callable[[], object], backend: Backend, *, captured: bool) -> Case:
+        """Return the case of `step` or `forward`, in a CUDA graph if captured."""
+
+        def run() -> object:
+            with on_backend(backend):
+                return function()
+
+        return Case(capture(run) if captured else run, len(self.labels), str(self.labels.device))
+
     def _logits(self) -> Tensor:
         # A graph replays the casts, so cached casts would be those of the weights at capture.
         with torch.autocast(self.images.device.type, torch.bfloat16, enabled=self.cuda, cache_enabled=False):
             return self.called(self.images)
 
+    def _backward(self) -> None:
+        F.cross_entropy(self._logits().float(), self.labels).backward()
+
     def step(self) -> None:
         """Do one update."""
         self.optimizer.zero_grad(set_to_none=True)
-        F.cross_entropy(self._logits().float(), self.labels).backward()
+        self._backward()
         self.optimizer.step()
 
     def forward(self) -> Tensor:
@@ -112,13 +114,8 @@ class Part:
 
     def activations(self) -> int | None:
         """Return the peak memory of a step without parameters, gradients and the optimizer's state."""
-        self.step()
-
-        def again() -> None:
-            # The gradients of the previous step stay allocated, so they are not counted.
-            F.cross_entropy(self._logits().float(), self.labels).backward()
-
-        return peak_bytes(again, self.images.device)
+        self.step()  # its gradients stay allocated, so they are not counted
+        return peak_bytes(self._backward, self.images.device)
 
 
 def run(
@@ -126,16 +123,10 @@ def run(
 ) -> Iterator[list[Row]]:
     """Measure the training step of every network and the forward pass of the first model; yield rows by work.
 
-    Args:
-        device: `cpu` or `cuda`.
-        quick: small networks, few repeats and nothing compiled, to see that everything runs.
-        nets: the networks; by default those of the targets.
-        repeats: timed rounds.
-        compiled: also measure with `torch.compile`, which takes minutes to compile.
+    The networks are by default those of the targets. `compiled` adds rows with `torch.compile`, which take minutes.
     """
     target = require(device)
-    cuda = is_cuda(target)
-    chosen = tuple(nets) or (QUICK_NETS if quick else GPU_NETS if cuda else CPU_NETS)
+    chosen = tuple(nets) or (QUICK_NETS if quick else GPU_NETS if is_cuda(target) else CPU_NETS)
     rounds = 2 if quick else repeats
     for net in chosen:
         yield measure(net, target, rounds, compiled and not quick)
@@ -150,13 +141,13 @@ def measure(net: Net, device: torch.device, repeats: int, compiled: bool) -> lis
 
     def add(prefix: str, layers: str | None, backend: Backend, compile_too: bool) -> None:
         with on_backend(backend):
-            memory[prefix] = _activations(net, layers, device)
+            memory[prefix] = Part(net, layers, device).activations() if is_cuda(device) else None
             cases.update(_step_cases(prefix, net, layers, device, backend, compile_too and compiled))
 
     add("bn", None, "auto", True)
     names = list(cases)
     for layers in net.layers:
-        if has_fused() and is_cuda(device):
+        if has_fused(device):
             add(f"asr {layers}, fused", layers, "auto", True)
         add(f"asr {layers}, reference", layers, "reference", not is_cuda(device))
     rows = compare(f"training step, {net.label}", cases, baseline=names[0], repeats=repeats, warmup=3)
@@ -169,25 +160,20 @@ def measure_forward(net: Net, device: torch.device, repeats: int, compiled: bool
     forget_compiled()
     cuda = is_cuda(device)
     way = "CUDA graph" if cuda else "eager"
-    cases: dict[str, Case] = {}
 
-    def add(name: str, layers: str | None, backend: Backend, compile_too: bool = False) -> None:
-        def make() -> Case:
-            part = Part(net, layers, device, compile_too)
-            part.model.eval()
-            run = _on(backend, part.forward)
-            return Case(capture(run) if cuda else run, net.batch, str(device))
+    def make(layers: str | None, backend: Backend, compile_too: bool = False) -> Case:
+        part = Part(net, layers, device, compile_too)
+        part.model.eval()
+        return part.case(part.forward, backend, captured=cuda)
 
-        cases.update(attempt(name, make))
-
-    add(f"bn, {way}", None, "auto")
-    baseline = next(iter(cases))
-    if has_fused() and cuda:
-        add(f"asr {net.layers[0]}, fused, {way}", net.layers[0], "auto")
-    add(f"asr {net.layers[0]}, reference, {way}", net.layers[0], "reference")
+    asr = net.layers[0]
+    cases = attempt(f"bn, {way}", partial(make, None, "auto"))
+    if has_fused(device):
+        cases |= attempt(f"asr {asr}, fused, {way}", partial(make, asr, "auto"))
+    cases |= attempt(f"asr {asr}, reference, {way}", partial(make, asr, "reference"))
     if compiled:
-        add(f"bn, compiled, {way}" if cuda else "bn, compiled", None, "auto", compile_too=True)
-    rows = compare(f"forward in evaluation, {net.label}", cases, baseline=baseline, repeats=repeats, warmup=3)
+        cases |= attempt(f"bn, compiled, {way}" if cuda else "bn, compiled", partial(make, None, "auto", True))
+    rows = compare(f"forward in evaluation, {net.label}", cases, baseline=f"bn, {way}", repeats=repeats, warmup=3)
     return [replace(row, extra=_extra(row, net, {})) for row in rows]
 
 
@@ -199,8 +185,7 @@ def _step_cases(
     def make(compile_too: bool, graph: bool) -> Case:
         part = Part(net, layers, device, compile_too)
         part.model.train()
-        run = _on(backend, part.step)
-        return Case(capture(run) if graph else run, net.batch, str(device))
+        return part.case(part.step, backend, captured=graph)
 
     cases = attempt(f"{prefix}, eager", partial(make, False, False))
     if cuda:
@@ -211,24 +196,11 @@ def _step_cases(
     return cases
 
 
-def _on(backend: Backend, function: Callable[[], object]) -> Callable[[], object]:
-    def call() -> object:
-        with on_backend(backend):
-            return function()
-
-    return call
-
-
-def _activations(net: Net, layers: str | None, device: torch.device) -> int | None:
-    return Part(net, layers, device).activations() if is_cuda(device) else None
-
-
 def _extra(row: Row, net: Net, memory: dict[str, int | None]) -> dict[str, float | None]:
     own = next((memory[prefix] for prefix in memory if row.path.startswith(f"{prefix}, ")), None)
     base = memory.get("bn")
     return {
-        "ms": row.milliseconds(net.batch),
-        "times_baseline": 1 / row.ratio,
-        "activation_mb": None if own is None else own / 1e6,
+        **row.times(net.batch),
+        "activation_mb": megabytes(own),
         "memory_ratio": None if own is None or not base else own / base,
     }

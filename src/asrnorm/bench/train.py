@@ -6,12 +6,10 @@ the real data the images are generated, which costs the same.
 
 import itertools
 import multiprocessing
-import os
 import statistics
 import tempfile
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -21,8 +19,8 @@ import numpy as np
 import torch
 
 from asrnorm.bench.data import natural_like
-from asrnorm.bench.device import on_backend, require
-from asrnorm.bench.harness import Row, quantile
+from asrnorm.bench.device import environment, is_cuda, on_backend, require
+from asrnorm.bench.harness import Row, rates
 from asrnorm.conversion import convert
 from asrnorm.core.config import Choice, RunConfig
 from asrnorm.core.distributed import ALONE
@@ -33,6 +31,7 @@ from asrnorm.data.pool import Pool
 from asrnorm.data.suites.base import Data
 from asrnorm.launch.mps import share_gpus, visible_gpu
 from asrnorm.models import Classifier
+from asrnorm.norms.dispatch import Backend
 from asrnorm.recipes import recipe
 from asrnorm.training.assembly import build_method, build_model
 from asrnorm.training.checkpoint import CheckpointStore
@@ -60,12 +59,7 @@ class MarkingLog(RunLog):
 
 
 def make_images(count: int, size: tuple[int, int], num_classes: int) -> ImageSet:
-    """Return generated images with labels in turn; a training loop takes as long on them as on real ones.
-
-    Example:
-        >>> make_images(3, (8, 8), 2).labels.tolist()
-        [0, 1, 0]
-    """
+    """Return generated images with labels in turn; a training loop takes as long on them as on real ones."""
     images = natural_like(min(count, 512), max(size))[:, :, : size[0], : size[1]]
     images_nhwc = images.permute(0, 2, 3, 1).contiguous().numpy()
     tiled = np.resize(images_nhwc, (count, *size, 3))
@@ -98,19 +92,15 @@ def time_loop(config: RunConfig, data: Data, device: torch.device, *, captured: 
         device: device to train on.
         captured: `False` runs every step eagerly with the reference layers, as a baseline.
     """
-    if not captured:
-        config = replace(config, capture=False)
-    with (
-        tempfile.TemporaryDirectory(prefix="asrnorm-bench-") as folder,
-        on_backend("auto" if captured else "reference"),
-    ):
-        model = _model(config, device)
-        method = build_method(config, device, ALONE)
+    config = config if captured else replace(config, capture=False)
+    backend: Backend = "auto" if captured else "reference"
+    with tempfile.TemporaryDirectory(prefix="asrnorm-bench-") as folder, on_backend(backend):
+        model, method = _model(config, device), build_method(config, device, ALONE)
         trainer = Trainer(config, model, method, Pool(data, device), world=ALONE, stop=config.steps)
         marks = [Mark(0, time.perf_counter())]
         store = CheckpointStore(Path(folder) / "checkpoints", Path(folder) / "pool", config)
         trainer.fit(store, partial(MarkingLog, marks), config.recipe if captured else f"{config.recipe}, eager")
-        if device.type == "cuda":
+        if is_cuda(device):
             torch.cuda.synchronize(device)
         marks.append(Mark(config.steps, time.perf_counter()))
     return marks
@@ -157,7 +147,7 @@ def run(
 
     Args:
         device: `cpu` or `cuda`.
-        quick: a few steps of small networks, to see that everything runs.
+        quick: a few steps of small networks.
         only: names among `digits`, `cifar`, `pacs-photo`, `pacs-sketch`; all by default.
         processes: also train this many seeds of Digits side by side, one process each.
         made: generate the images even if the real ones are available.
@@ -170,19 +160,10 @@ def run(
 
 
 def windows(marks: Sequence[Mark], every: int, skip: int) -> list[float]:
-    """Return the seconds between marks `every` steps apart, without the first `skip` intervals.
-
-    Example:
-        >>> marks = [Mark(step, seconds) for step, seconds in ((0, 0.0), (2, 5.0), (4, 6.0), (5, 6.5), (6, 7.5))]
-        >>> windows(marks, 2, skip=1)
-        [1.0, 1.5]
-    """
-    times: dict[int, float] = {}
-    for mark in marks:
-        if mark.step % every == 0:
-            times.setdefault(mark.step, mark.seconds)  # the end of the loop is marked again after its last checkpoint
-    steps = sorted(times)
-    return [times[b] - times[a] for a, b in itertools.pairwise(steps)][skip:]
+    """Return the seconds between marks `every` steps apart, without the first `skip` intervals."""
+    # The end of the loop is marked again after its last checkpoint; the first mark of a step counts.
+    times = {mark.step: mark.seconds for mark in reversed(marks) if mark.step % every == 0}
+    return [after - before for before, after in itertools.pairwise(sorted(times.values()))][skip:]
 
 
 def _digits(settings: Settings) -> list[Row]:
@@ -194,24 +175,24 @@ def _digits(settings: Settings) -> list[Row]:
         config = _shrink(config, interval=2, candidates=2, search_images=8)
     work = f"Digits RSDA+ASR, {whole.steps:,} steps"
 
-    def plan(seed: int, stretches: int, captured: bool) -> tuple[Plan, list[Mark], str]:
+    def plan(stretches: int, captured: bool) -> tuple[Plan, str]:
         skip = warm if captured else 1
-        part = replace(config, seed=seed, steps=(skip + stretches) * interval)
-        data, kind = find_images(part, 64 if settings.quick else 55_000, settings.made)
+        part = replace(config, seed=0, steps=(skip + stretches) * interval)
+        data, kind = _find_digits(part, settings)
         marks = time_loop(part, data, settings.device, captured=captured)
         seconds = [window / interval for window in windows(marks, interval, skip)]
-        return Plan(seconds, 0.0, stretches * interval, stretches), marks, kind
+        return Plan(seconds, 0.0, stretches * interval, stretches), kind
 
-    base, _, kind = plan(0, 1, False)
-    rows = [_row(work, EAGER, EAGER, base, None, whole.steps, 0, config, kind)]
-    alone, _, kind = plan(0, count, True)
+    base, kind = plan(1, False)
+    rows = [_row(work, EAGER, EAGER, base, base, whole.steps, 0, config, kind)]
+    alone, kind = plan(count, True)
     rows.append(_row(work, TRAINER, EAGER, alone, base, whole.steps, 0, config, kind))
     if settings.seeds > 1:
         many, sharing = _side_by_side(config, settings, warm * interval, interval)
         path = f"{TRAINER}, {settings.seeds} seeds side by side"
         rows.append(_row(work, path, EAGER, many, base, whole.steps, 0, config, kind))
         rows[-1].extra["seeds"] = settings.seeds
-        if settings.device.type == "cuda":
+        if is_cuda(settings.device):
             rows[-1].extra["sharing"] = sharing
     return rows
 
@@ -219,12 +200,12 @@ def _digits(settings: Settings) -> list[Row]:
 def _side_by_side(config: RunConfig, settings: Settings, warm: int, interval: int) -> tuple[Plan, str]:
     """Train the seeds in separate processes; count only the time in which all of them run."""
     context = multiprocessing.get_context("spawn")
-    gpus = [visible_gpu(settings.device.index or 0)] if settings.device.type == "cuda" else []
+    gpus = [visible_gpu(settings.device.index or 0)] if is_cuda(settings.device) else []
     with share_gpus(gpus, settings.seeds) as sharing:
         variables = sharing.variables.get(gpus[0], {}) if gpus else {}
         if variables:  # they name one GPU, which the processes see as the first
             settings = settings._replace(device=torch.device("cuda"))
-        with _environment(variables), context.Pool(settings.seeds) as pool:
+        with environment(variables), context.Pool(settings.seeds) as pool:
             tasks = [(replace(config, seed=seed), settings) for seed in range(settings.seeds)]
             all_marks = pool.starmap(_child, tasks, chunksize=1)
             pool.close()
@@ -233,24 +214,13 @@ def _side_by_side(config: RunConfig, settings: Settings, warm: int, interval: in
     return plan, sharing.way
 
 
-@contextmanager
-def _environment(variables: Mapping[str, str]) -> Iterator[None]:
-    """Set environment variables during a block."""
-    before = {name: os.environ.get(name) for name in variables}
-    os.environ.update(variables)
-    try:
-        yield
-    finally:
-        for name, value in before.items():
-            if value is None:
-                del os.environ[name]
-            else:
-                os.environ[name] = value
-
-
 def _child(config: RunConfig, settings: Settings) -> list[Mark]:
-    data, _ = find_images(config, 64 if settings.quick else 55_000, settings.made)
+    data, _ = _find_digits(config, settings)
     return time_loop(config, data, settings.device)
+
+
+def _find_digits(config: RunConfig, settings: Settings) -> tuple[Data, str]:
+    return find_images(config, 64 if settings.quick else 55_000, settings.made)
 
 
 def joint_step(all_marks: Sequence[Sequence[Mark]], warm: int) -> float:
@@ -285,12 +255,9 @@ def _cifar(settings: Settings) -> list[Row]:
     rows: list[Row] = []
     base: Plan | None = None
     for norm in ("bn", "asr"):
-        config = recipe(f"cifar10c.ada_{norm}")
-        if settings.device.type == "cpu":
-            config = replace(config, precision="float32")
+        config = _fit_precision(recipe(f"cifar10c.ada_{norm}"), settings)
         # Two rounds, because the first includes compilation and capture.
-        options = {**config.method.args, "rounds": 2, "interval": 2 * every}
-        method = replace(config.method, args=options)
+        method = replace(config.method, args={**config.method.args, "rounds": 2, "interval": 2 * every})
         config = replace(config, method=method, steps=6 * every, log_every=every, adversarial=False)
         if settings.quick:
             config = replace(_shrink(config, ascent_steps=1, ascent_batch=8), model=Choice(name="wrn_16_4"))
@@ -312,9 +279,7 @@ def _pacs(source: str) -> Callable[[Settings], list[Row]]:
         rows: list[Row] = []
         base: Plan | None = None
         for norm in ("bn", "asr"):
-            config = recipe(f"pacs.rsc_{norm}", source=source)
-            if settings.device.type == "cpu":
-                config = replace(config, precision="float32")
+            config = _fit_precision(recipe(f"pacs.rsc_{norm}", source=source), settings)
             config = replace(config, selection="last", evaluate_every=0)
             if settings.quick:
                 config = replace(config, steps=2, batch_size=2, log_every=1)
@@ -334,6 +299,10 @@ def _pacs(source: str) -> Callable[[Settings], list[Row]]:
     return measure
 
 
+def _fit_precision(config: RunConfig, settings: Settings) -> RunConfig:
+    return config if is_cuda(settings.device) else replace(config, precision="float32")
+
+
 def _shrink(config: RunConfig, **options: Any) -> RunConfig:
     method = replace(config.method, args={**config.method.args, **options})
     model = _SMALL_NET if config.model.name == "digits_convnet" else config.model
@@ -345,14 +314,14 @@ def _row(
     path: str,
     baseline: str,
     plan: Plan,
-    base: Plan | None,
+    base: Plan,
     steps: int,
     grows: int,
     config: RunConfig,
     images: str,
 ) -> Row:
-    own, other = _seconds(plan, steps, grows), _seconds(base or plan, steps, grows)
-    slow, median, fast = (1 / quantile(plan.step_seconds, share) for share in (0.8, 0.5, 0.2))
+    own, other = (statistics.median(one.step_seconds) * steps + one.grow_seconds * grows for one in (plan, base))
+    slow, median, fast = rates(plan.step_seconds)
     tf32 = torch.backends.cudnn.allow_tf32 and config.precision == "float32" and torch.cuda.is_available()
     extra = {
         "seconds": own,
@@ -366,10 +335,6 @@ def _row(
         "images": images,
     }
     return Row(work, path, median, slow, fast, other / own, baseline, len(plan.step_seconds), extra)
-
-
-def _seconds(plan: Plan, steps: int, grows: int) -> float:
-    return statistics.median(plan.step_seconds) * steps + plan.grow_seconds * grows
 
 
 WORKS: dict[str, Callable[[Settings], list[Row]]] = {

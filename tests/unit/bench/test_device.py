@@ -56,11 +56,11 @@ def test_the_backend_is_chosen_for_a_while(monkeypatch):
 
 
 def test_no_row_is_called_fused_where_the_kernels_cannot_run(monkeypatch):
-    monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
     monkeypatch.setattr(torch.cuda, "current_device", lambda: 0)
     for problem, fused in (("no Triton", False), (None, True)):
         monkeypatch.setattr(device, "kernel_problem", lambda index, problem=problem: problem)
-        assert device.has_fused() is fused
+        assert device.has_fused(torch.device("cuda")) is fused
+        assert not device.has_fused(torch.device("cpu"))
 
 
 @pytest.mark.gpu
@@ -77,4 +77,4 @@ def test_a_replay_computes_anew_from_the_same_memory():
 
 @pytest.mark.gpu
 def test_a_copy_reaches_most_of_the_memory_bandwidth():
-    assert device.copy_bandwidth(torch.device("cuda"), repeats=3) > 1e11
+    assert device.copy_bandwidth(torch.device("cuda")) > 1e11

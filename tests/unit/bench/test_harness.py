@@ -69,13 +69,6 @@ def test_a_baseline_that_is_not_measured_is_refused():
         compare("work", {"a": Case(lambda: None, 1)}, baseline="x")
 
 
-@pytest.mark.parametrize(
-    ("values", "share", "expected"), [([3.0], 0.2, 3.0), ([1, 2, 3, 4, 5], 0.5, 3), ([0, 10], 0.2, 2)]
-)
-def testquantiles_are_linear_between_values(values, share, expected):
-    assert harness.quantile(values, share) == pytest.approx(expected)
-
-
 def test_metadata_says_what_was_measured_where():
     machine = metadata()
     assert {"python", "torch", "cpu", "cores", "threads", "gpu", "commit", "asrnorm", "load"} <= set(machine)
