@@ -1,7 +1,7 @@
 """Geometry of the charts of an audit; `audit.html` draws them in the colors of the page."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 _LEFT, _RIGHT, _TOP, _BOTTOM = 30, 12, 8, 34  # margins
 
@@ -23,7 +23,6 @@ class Line:
     dashed: bool = False
 
 
-@dataclass
 class Chart:
     """Shapes in pixels, counted from the top left.
 
@@ -36,18 +35,13 @@ class Chart:
         color: of the bars.
     """
 
-    width: int
-    height: int
-    description: str
-    rules: list[float] = field(default_factory=list)
-    texts: list[tuple[float, float, str, str]] = field(default_factory=list)
-    lines: list[tuple[int, bool, list[tuple[float, float, str]]]] = field(default_factory=list)
-    bars: list[tuple[float, float, float, float, float, str]] = field(default_factory=list)
-    color: int = 0
-
-    def __post_init__(self) -> None:
-        self.left, self.right, self.top, self.bottom = _LEFT, self.width - _RIGHT, _TOP, self.height - _BOTTOM
+    def __init__(self, width: int, height: int, description: str, color: int = 0) -> None:
+        self.width, self.height, self.description, self.color = width, height, description, color
+        self.left, self.right, self.top, self.bottom = _LEFT, width - _RIGHT, _TOP, height - _BOTTOM
+        self.lines: list[tuple[int, bool, list[tuple[float, float, str]]]] = []
+        self.bars: list[tuple[float, float, float, float, float, str]] = []
         self.rules = [self.to_y(share) for share in (0, 0.25, 0.5, 0.75, 1)]
+        self.texts: list[tuple[float, float, str, str]]
         self.texts = [(_LEFT - 5, self.to_y(share) + 4, "end", f"{100 * share:.0f}") for share in (0, 0.5, 1)]
 
     def to_x(self, share: float) -> float:
@@ -82,10 +76,6 @@ def curves(
         positions: of the ticks along the axis; evenly spaced if `None`.
         size: width and height; the drawing scales to the page.
         title: of the axis.
-
-    Example:
-        >>> [[point[2] for point in points] for _, _, points in curves([Line("a", [1.0, 0.5])], ["0", "1"], "").lines]
-        [['a, 0: 100.0 %', 'a, 1: 50.0 %']]
     """
     chart = Chart(*size, description)
     at = positions if positions is not None else range(len(ticks))
@@ -104,12 +94,9 @@ def curves(
 def reliability(bins: Sequence[Sequence[float]], description: str, color: int = 0) -> Chart:
     """Return accuracy against confidence, one bar per bin; the more images in a bin, the fuller its color.
 
-    Args:
-        bins: images, right ones and mean confidence of each bin.
-        description: for readers who cannot see the chart.
-        color: index of a color of the page.
+    A bin has its number of images, of right ones, and the mean confidence.
     """
-    chart = Chart(200, 190, description, color=color)
+    chart = Chart(200, 190, description, color)
     chart.label([(0, "0"), (0.5, "50"), (1, "100")], "confidence (%)")
     most = max(count for count, _, _ in bins) or 1
     width = (chart.right - chart.left) / len(bins)

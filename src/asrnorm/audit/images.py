@@ -112,10 +112,6 @@ def map_classes(
 
     Raises:
         InputError: a folder without an output, an output that does not exist, or numbers that differ.
-
-    Example:
-        >>> map_classes(["cat", "dog"], 2), map_classes(["dog"], 3, names=["bird", "cat", "dog"])
-        ({'cat': 0, 'dog': 1}, {'dog': 2})
     """
     if file is not None and not knows_classes(folders, names):
         outputs, source = _read_outputs(file), str(file)
@@ -152,12 +148,7 @@ def map_classes(
 
 
 def knows_classes(folders: Sequence[str], names: Sequence[str] | None) -> bool:
-    """Return whether the names of a model's outputs include all folders.
-
-    Example:
-        >>> knows_classes(["dog"], ["cat", "dog"]), knows_classes(["dog"], None)
-        (True, False)
-    """
+    """Return whether the names of a model's outputs include all folders."""
     return names is not None and set(map(to_nfc, folders)) <= set(map(to_nfc, names))
 
 
@@ -175,23 +166,21 @@ def _read_outputs(file: Path) -> dict[str, int]:
 
 
 def _to_outputs(content: Any) -> dict[str, int]:
-    if isinstance(content, list) and all(isinstance(name, str) for name in content):
-        return _mark_ambiguous((name, index) for index, name in enumerate(content))
-    if not isinstance(content, dict):
-        return {}
-    if all(type(index) is int for index in content.values()):
-        return _mark_ambiguous(content.items())
-    if all(key.isdecimal() and isinstance(value, str | list) for key, value in content.items()):
-        named = {int(key): [value] if isinstance(value, str) else value for key, value in content.items()}
-        return _mark_ambiguous((name, index) for index, names in named.items() for name in names if type(name) is str)
-    return {}
-
-
-def _mark_ambiguous(pairs: Iterable[tuple[str, int]]) -> dict[str, int]:
     """Return a mapping in which names of several outputs are marked: ImageNet calls a bird and a machine crane."""
+    pairs: Iterable[tuple[str, int]] = ()
+    if isinstance(content, list) and all(isinstance(name, str) for name in content):
+        pairs = ((name, index) for index, name in enumerate(content))
+    elif isinstance(content, dict) and all(type(index) is int for index in content.values()):
+        pairs = content.items()
+    elif isinstance(content, dict) and all(
+        key.isdecimal() and isinstance(value, str | list) for key, value in content.items()
+    ):
+        named = {int(key): [value] if isinstance(value, str) else value for key, value in content.items()}
+        pairs = ((name, index) for index, names in named.items() for name in names if type(name) is str)
     outputs: dict[str, int] = {}
-    for name, index in ((to_nfc(name), index) for name, index in pairs):
-        outputs[name] = index if outputs.get(name, index) == index else _AMBIGUOUS
+    for name, index in pairs:
+        known = outputs.setdefault(to_nfc(name), index)
+        outputs[to_nfc(name)] = index if known == index else _AMBIGUOUS
     return outputs
 
 

@@ -138,7 +138,11 @@ def _is_normalized(card: dict[str, Any]) -> bool:
 def _call_function(word: str, source: str, name: str) -> tuple[nn.Module, bytes]:
     """Return what a function returns, and its name followed by the code of its file."""
     try:
-        module = _import_file(Path(source)) if source.endswith(".py") else _import_module(source)
+        if source.endswith(".py"):
+            module = _import_file(Path(source))
+        else:
+            _add_to_path(Path.cwd())  # `python -m` looks there, the installed command does not
+            module = import_module(source)
     except InputError:
         raise
     except Exception as error:  # the user's code may raise anything
@@ -154,11 +158,6 @@ def _call_function(word: str, source: str, name: str) -> tuple[nn.Module, bytes]
         raise InputError(f"{word}: {name}() returned {type(network).__name__}, not an nn.Module")
     file = getattr(module, "__file__", None)
     return network, name.encode() + (Path(file).read_bytes() if file else b"")
-
-
-def _import_module(name: str) -> ModuleType:
-    _add_to_path(Path.cwd())  # `python -m` looks there, the installed command does not
-    return import_module(name)
 
 
 def _import_file(path: Path) -> ModuleType:
@@ -213,15 +212,12 @@ def _build_from_library(
     return network, replace(input_spec, mean=tuple(mean), std=tuple(std))
 
 
-def _build(library: str, models: Any, name: str, weights: str) -> nn.Module:
+def _build(library: str, models: Any, name: str, weights: str) -> Any:
     vision = library == "torchvision"
-    network: nn.Module
     if not Path(weights).is_file():
         if vision:
-            network = models.get_model(name, weights=weights)
-        else:
-            network = models.create_model(name if weights == "pretrained" else f"{name}.{weights}", pretrained=True)
-        return network
+            return models.get_model(name, weights=weights)
+        return models.create_model(name if weights == "pretrained" else f"{name}.{weights}", pretrained=True)
     make = partial(models.get_model, weights=None) if vision else models.create_model
     order = make(name).state_dict()  # the order of layers: some file formats sort tensors by name
     state = unwrap_state(_read_weights(weights), order)

@@ -279,12 +279,7 @@ def find_outputs(result: Any) -> Tensor:
 
 
 def are_probabilities(outputs_nk: Tensor) -> bool:
-    """Return whether rows lie in [0, 1] and sum to 1, up to the rounding of low precision.
-
-    Example:
-        >>> are_probabilities(torch.tensor([[0.2, 0.8]])), are_probabilities(torch.tensor([[0.2, 3.0]]))
-        (True, False)
-    """
+    """Return whether rows lie in [0, 1] and sum to 1, up to the rounding of low precision."""
     x = outputs_nk.detach().double()
     tolerance = min(max(_ROUNDING, _STEP * x.shape[1]), _MOST_OFF)
     within = bool(((x >= 0) & (x <= 1 + _ROUNDING)).all())

@@ -1,6 +1,7 @@
 """Write the page of an audit and its numbers; `reporting/templates/audit.html` has the words and the style."""
 
 import base64
+import json
 from collections.abc import Callable, Mapping, Sequence
 from io import BytesIO
 from pathlib import Path
@@ -13,7 +14,7 @@ from PIL import Image
 from asrnorm.audit import summary
 from asrnorm.audit.chart import Line, curves, reliability
 from asrnorm.audit.images import LabeledImages
-from asrnorm.audit.result import GROUPS, Audit, ModelAudit, Scores, write_json
+from asrnorm.audit.result import GROUPS, Audit, ModelAudit, Scores, to_json
 from asrnorm.audit.run import apply_operations
 from asrnorm.core.files import write_whole
 from asrnorm.data.corruptions import corrupt
@@ -61,16 +62,14 @@ def write_audit(audit: Audit, images: LabeledImages, out: Path) -> tuple[Path, P
         attacks=_attacks(audit),
         searches=[_search(audit, model, images) for model in audit.models],
         broken=[
-            _broken(audit, name, color, images) for name in audit.models[0].corruptions for color in _colors(audit)
+            _broken(audit, name, color, images)
+            for name in audit.models[0].corruptions
+            for color in range(len(audit.models))
         ],
     )
-    write_json(out / NUMBERS, audit)
+    write_whole(out / NUMBERS, json.dumps(to_json(audit), indent=1))
     write_whole(out / PAGE, text)
     return out / PAGE, out / NUMBERS
-
-
-def _colors(audit: Audit) -> range:
-    return range(len(audit.models))
 
 
 def _overview(model: ModelAudit, hardest: int) -> list[float | None]:
@@ -86,23 +85,20 @@ def _accuracy(scores: Scores | None) -> float | None:
 def _corruption_charts(audit: Audit) -> dict[str, Any]:
     ticks, positions = list(map(str, audit.severities)), (0, *audit.severities)
 
-    def draw_lines(find: Callable[[ModelAudit, int], Scores | None]) -> list[Line]:
-        return [
-            Line(
-                model.name,
-                [model.clean.accuracy, *(_accuracy(find(model, level)) for level in audit.severities)],
-                color,
-            )
-            for color, model in enumerate(audit.models)
-        ]
+    def draw_lines(names: Sequence[str] | None) -> list[Line]:
+        lines = []
+        for color, model in enumerate(audit.models):
+            values = [_accuracy(model.under(level, names)) for level in audit.severities]
+            lines.append(Line(model.name, [model.clean.accuracy, *values], color))
+        return lines
 
-    means = draw_lines(lambda model, level: model.under(level))
+    means = draw_lines(None)
     charts = []
     for name in audit.models[0].corruptions:
-        lines = draw_lines(lambda model, level, name=name: model.corruptions[name].get(level))  # type: ignore[misc]
         title = name.replace("_", " ")
         description = f"accuracy under {title} by severity"
-        charts.append((title, curves(lines, ["0", *ticks], description, positions=positions, size=(190, 130))))
+        chart = curves(draw_lines([name]), ["0", *ticks], description, positions=positions, size=(190, 130))
+        charts.append((title, chart))
     mean_chart = curves(means, ["clean", *ticks], "mean accuracy by severity", positions=positions, title="severity")
     return {"means": means, "mean_chart": mean_chart, "corruption_charts": charts}
 
@@ -135,12 +131,7 @@ def _rows(audit: Audit, names: Sequence[str] | None) -> list[dict[str, Any]]:
 
 
 def shade(value: float | None, clean: float) -> float:
-    """Return the opacity of a cell, in proportion to the share of the clean accuracy that is lost.
-
-    Example:
-        >>> shade(0.0, 0.5), shade(0.6, 0.5), shade(None, 0.5)
-        (0.55, 0.0, 0.0)
-    """
+    """Return the opacity of a cell, in proportion to the share of the clean accuracy that is lost."""
     return 0.0 if value is None else _DARKEST * max(0.0, clean - value) / max(clean, 1e-9)
 
 
@@ -187,38 +178,28 @@ def _radius(attack: str) -> float:
 def _search(audit: Audit, model: ModelAudit, images: LabeledImages) -> tuple[Any, ...]:
     rows = [(one.name, [one.clean.accuracy, model.search.accuracy[one.name]]) for one in audit.models]
 
-    def change(image: NDArray[np.uint8], row: int) -> NDArray[np.uint8]:  # noqa: ARG001
-        return apply_operations(image, model.search.operations)
-
-    tiles = _make_tiles(model.search.scores, images, model.classes, change, _SEARCH_TILES)
+    tiles = _make_tiles(
+        model.search.scores,
+        images,
+        model.classes,
+        lambda image, _: apply_operations(image, model.search.operations),
+        _SEARCH_TILES,
+    )
     return model, summary.describe_operations(model), rows, tiles
 
 
 def _broken(audit: Audit, name: str, color: int, images: LabeledImages) -> tuple[Any, ...]:
     model = audit.models[color]
-    level = choose_severity(model.corruptions[name])
-    if level is None:
-        return name.replace("_", " "), color, model.name, None, None, []
+    levels = model.corruptions[name]
+    # The mildest severity that breaks enough images to fill a row, or else the one that breaks most.
+    level = max(levels, key=lambda level: (min(levels[level].num_broken, _TILES), -level))
+    scores = levels[level]
 
     def change(image: NDArray[np.uint8], row: int) -> NDArray[np.uint8]:
         return corrupt(image, name, severity=level, seed=audit.seed, indices=[row])
 
-    scores = model.corruptions[name][level]
     tiles = _make_tiles(scores, images, model.classes, change, _TILES)
     return name.replace("_", " "), color, model.name, level, scores, tiles
-
-
-def choose_severity(levels: Mapping[int, Scores]) -> int | None:
-    """Return the mildest severity that breaks enough images to fill a row, or else the one that breaks most, if any.
-
-    Example:
-        >>> choose_severity({})
-    """
-    enough = [level for level in sorted(levels) if levels[level].num_broken >= _TILES]
-    if enough:
-        return enough[0]
-    worst = max(levels, key=lambda level: levels[level].num_broken, default=None)
-    return worst if worst is not None and levels[worst].num_broken else None
 
 
 def _make_tiles(
@@ -226,15 +207,15 @@ def _make_tiles(
 ) -> list[dict[str, Any]]:
     """Return pairs of images, clean and changed, with the wrong answer and its confidence."""
     tiles = []
-    for row, guess, confidence in scores.broken[:most]:
-        image = images.images[int(row)][None]
+    for row, guess, confidence in ((int(row), int(guess), one) for row, guess, one in scores.broken[:most]):
+        image = images.images[row][None]
         tiles.append(
             {
                 "before": _encode(image[0]),
-                "after": _encode(change(image, int(row))[0]),
+                "after": _encode(change(image, row)[0]),
                 "small": max(image.shape[1:3]) <= _SMALL,
-                "truth": images.classes[int(images.labels[int(row)])],
-                "answer": names.get(int(guess), f"output {int(guess)}"),
+                "truth": images.classes[int(images.labels[row])],
+                "answer": names.get(guess, f"output {guess}"),
                 "confidence": confidence,
             }
         )
@@ -244,12 +225,9 @@ def _make_tiles(
 def _encode(pixels: NDArray[np.uint8]) -> str:
     """Return an image as a data URI, small ones pixel by pixel."""
     picture = Image.fromarray(np.ascontiguousarray(pixels))
-    buffer = BytesIO()
-    if max(picture.size) <= _SMALL:
-        kind = "png"
-        picture.save(buffer, "PNG")
-    else:
-        kind = "jpeg"
+    kind = "png" if max(picture.size) <= _SMALL else "jpeg"
+    if kind == "jpeg":
         picture.thumbnail((_TILE_SIDE, _TILE_SIDE), Image.Resampling.LANCZOS)
-        picture.save(buffer, "JPEG", quality=82)
+    buffer = BytesIO()
+    picture.save(buffer, kind, quality=82)  # PNG takes no quality
     return f"data:image/{kind};base64,{base64.b64encode(buffer.getvalue()).decode()}"

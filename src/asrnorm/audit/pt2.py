@@ -19,6 +19,7 @@ import zipfile
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -226,10 +227,13 @@ def _clean_fields(kind: type, data: dict[str, Any]) -> dict[str, Any]:
     return cleaned
 
 
-def _require(pattern: re.Pattern[str], text: str, what: str) -> str:
+def _require(pattern: re.Pattern[str], text: str, what: str = "a name") -> str:
     if not pattern.fullmatch(text):
         raise _RefusedError(f"its program has {_shorten(text)} for {what}")
     return text
+
+
+_name, _path = partial(_require, _NAME), partial(_require, _PATH)
 
 
 def _check_expression(text: str) -> str:
@@ -302,18 +306,6 @@ def _refuse_object(value: Any) -> Any:
     return value
 
 
-def _drop(value: Any) -> Any:
-    return type(value)()
-
-
-def _name(text: str) -> str:
-    return _require(_NAME, text, "a name")
-
-
-def _path(text: str) -> str:
-    return _require(_PATH, text, "a name")
-
-
 def _named(values: dict[str, Any]) -> dict[str, Any]:
     return {_path(name): value for name, value in values.items()}
 
@@ -335,7 +327,7 @@ _RULES: dict[str, Callable[[Any], Any]] = {
     **dict.fromkeys(("sym_bool_values", "sym_float_values", "sym_int_values", "tensor_values"), _named),
     **dict.fromkeys(("as_string_to_argument", "opset_version", "PayloadConfig.config"), _named),
     **dict.fromkeys(("as_custom_obj", "custom_obj", "custom_obj_values"), _refuse_object),
-    **dict.fromkeys(("guards_code", "metadata", "treespec_namedtuple_fields"), _drop),
+    **dict.fromkeys(("guards_code", "metadata", "treespec_namedtuple_fields"), lambda value: type(value)()),
     **dict.fromkeys(("as_operator", "Node.target"), _check_operator),
     **dict.fromkeys(("in_spec", "out_spec"), _clean_tree),
     "forward_arg_names": lambda names: [_name(name) for name in names],

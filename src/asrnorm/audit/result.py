@@ -1,17 +1,12 @@
 """What an audit measures, and the numbers it finds."""
 
 import dataclasses
-import json
 from collections.abc import Sequence
-from pathlib import Path
 from typing import Any
 
-import torch
 from torch import Tensor
 
-from asrnorm.core.files import write_whole
 from asrnorm.evaluation import SignedSteps, Tally
-from asrnorm.evaluation.metrics import NUM_BINS, bin_edges
 
 SCHEMA = 1
 GROUPS = {
@@ -59,8 +54,8 @@ class Plan:
     @classmethod
     def quick(cls, *, limit: int | None = 100, seed: int = 0) -> "Plan":
         """Return a plan that takes minutes on two cores for a ResNet-18 at 224x224."""
-        short = {"severities": (1, 3, 5), "fgsm": (0.5, 1, 2), "pgd": (1,), "candidates": 30, "search_images": 50}
-        return cls(limit=limit, seed=seed, **short)  # type: ignore[arg-type]
+        severities, fgsm = (1, 3, 5), (0.5, 1, 2)
+        return cls(limit=limit, severities=severities, fgsm=fgsm, pgd=(1,), candidates=30, search_images=50, seed=seed)
 
     @property
     def attacks(self) -> tuple[SignedSteps, ...]:
@@ -185,49 +180,24 @@ def measure(logits_nk: Tensor, labels_n: Tensor, clean_n: Tensor | None = None) 
         logits_nk: of all images.
         labels_n: the right outputs.
         clean_n: bool, which images are right when clean; `None` if these are the clean ones.
-
-    Example:
-        >>> logits, labels = torch.tensor([[2.0, 0.0], [0.0, 3.0]]), torch.tensor([0, 0])
-        >>> scores = measure(logits, labels, clean_n=torch.tensor([True, True]))
-        >>> scores.accuracy, scores.num_broken, scores.broken
-        (0.5, 1, [[1, 1, 0.9526]])
     """
     tally = Tally()
     tally.update(logits_nk, labels_n)
     score = tally.result("images")
     confidence_n, guess_n = logits_nk.double().softmax(1).max(1)
-    right_n = guess_n == labels_n
-    broken = [] if clean_n is None else (clean_n & ~right_n).nonzero().flatten().tolist()
+    broken = [] if clean_n is None else (clean_n & (guess_n != labels_n)).nonzero().flatten().tolist()
     most_confident = sorted(broken, key=lambda row: -float(confidence_n[row]))[:_MOST_SHOWN]
     return Scores(
         **{name: getattr(score, name) for name in _MEANS},
         num_samples=score.num_samples,
-        bins=_count_bins(confidence_n, right_n),
+        bins=[[count, right, round(confidence, 6)] for count, right, confidence in tally.bins()],
         num_broken=len(broken),
         broken=[[row, int(guess_n[row]), round(float(confidence_n[row]), 4)] for row in most_confident],
     )
 
 
-def _count_bins(confidence_n: Tensor, right_n: Tensor) -> list[list[float]]:
-    bin_n = torch.bucketize(confidence_n, bin_edges())
-    rows: list[list[float]] = []
-    for index in range(NUM_BINS):
-        inside_n = bin_n == index
-        count = int(inside_n.sum())
-        mean = float(confidence_n[inside_n].mean()) if count else 0.0
-        rows.append([count, int((inside_n & right_n).sum()), round(mean, 6)])
-    return rows
-
-
 def average(scores: Sequence[Scores]) -> Scores:
-    """Return the mean of scores on equally many images, with their bins added up.
-
-    Example:
-        >>> bins = [[2, 1, 0.5]] + [[0, 0, 0.0]] * 14
-        >>> one = Scores(accuracy=0.5, brier=0.1, brier_sum=0.2, nll=1.0, ece=0.0, num_samples=2, bins=bins)
-        >>> average([one, one]).accuracy, average([one, one]).bins[0]
-        (0.5, [4, 2, 0.5])
-    """
+    """Return the mean of scores on equally many images, with their bins added up."""
     bins = []
     for rows in zip(*(one.bins for one in scores), strict=True):
         count, right = (sum(row[column] for row in rows) for column in (0, 1))
@@ -251,12 +221,3 @@ def to_json(audit: Audit) -> dict[str, Any]:
             level: {name: getattr(mean, name) for name in _MEANS} for level, mean in means.items() if mean
         }
     return {"schema": values.pop("schema"), **values}
-
-
-def write_json(path: Path, audit: Audit) -> None:
-    """Write an audit to a file that appears only when it is complete.
-
-    Raises:
-        StorageError: the disk is full or the file cannot be written; an older file stays.
-    """
-    write_whole(path, json.dumps(to_json(audit), indent=1))

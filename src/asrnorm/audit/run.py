@@ -222,12 +222,7 @@ def _search(session: ModelSession) -> tuple[list[tuple[str, float]], int, int]:
 
 
 def apply_operations(images: NDArray[np.uint8], operations: Operations) -> NDArray[np.uint8]:
-    """Return uint8 images `(n, h, w, 3)` under named operations, one after the other.
-
-    Example:
-        >>> apply_operations(np.full((1, 1, 1, 3), 100, np.uint8), [("shift_red", -120.0)]).flatten().tolist()
-        [0, 100, 100]
-    """
+    """Return uint8 images `(n, h, w, 3)` under named operations, one after the other."""
     return _to_nhwc(apply_named(to_nchw(images), operations))
 
 

@@ -17,9 +17,12 @@ def _summarize_model(model: ModelAudit) -> str:
     sentences = [f"{model.name} is right on {_percent(model.clean.accuracy)} of the clean images."]
     mean = model.under()
     if mean is not None:
-        name, level, worst = _worst_corruption(model)
+        every = [
+            (one.accuracy, name, level) for name, levels in model.corruptions.items() for level, one in levels.items()
+        ]
+        worst, name, level = min(every, key=lambda item: item[0])
         sentences.append(
-            f"Under corruption it is right on {_percent(mean.accuracy)} on average, and {_percent(worst.accuracy)} at "
+            f"Under corruption it is right on {_percent(mean.accuracy)} on average, and {_percent(worst)} at "
             f"worst ({name.replace('_', ' ')}, severity {level})."
         )
     left = _percent(model.search.scores.accuracy)
@@ -84,11 +87,6 @@ def margin(num_images: int) -> float:
     return 1.96 * math.sqrt(0.25 / num_images)
 
 
-def _worst_corruption(model: ModelAudit) -> tuple[str, int, Scores]:
-    every = [(name, level, one) for name, levels in model.corruptions.items() for level, one in levels.items()]
-    return min(every, key=lambda item: item[2].accuracy)
-
-
 def overconfidence(scores: Scores) -> float:
     """Return the mean confidence minus the accuracy."""
     total = sum(count for count, _, _ in scores.bins)
@@ -100,11 +98,10 @@ def describe_operations(model: ModelAudit) -> str:
 
     Levels are factors, thresholds, cut-offs or shifts, as in RSDA's set; grayscale has none.
     """
-    parts = (
+    return ", ".join(
         name.replace("_", " ") + ("" if name == "grayscale" else f" {level:.3g}")
         for name, level in model.search.operations
     )
-    return ", ".join(parts)
 
 
 def describe_attack(name: str) -> str:

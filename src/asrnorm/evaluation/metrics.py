@@ -18,11 +18,6 @@ _MAX_VALUE = 2.0**40  # of one sample's NLL, so that a diverged network does not
 _NUM_SUMS = NUM_BINS + 3  # confidence per bin, then brier, brier_sum and nll
 
 
-def bin_edges() -> Tensor:
-    """Return the inner edges of the confidence bins, for `torch.bucketize`."""
-    return torch.linspace(0, 1, NUM_BINS + 1, dtype=torch.float64)[1:-1]
-
-
 class Tally:
     r"""Running metrics of a domain, updated with batches of logits.
 
@@ -49,7 +44,7 @@ class Tally:
         self._counts = torch.zeros((NUM_BINS, 2), dtype=torch.int64, device=self.device)  # samples, correct ones
         self._sums = torch.zeros((_NUM_SUMS, 2), dtype=torch.int64, device=self.device)  # integer part, fraction
         self._num_nonfinite = torch.zeros(1, dtype=torch.int64, device=self.device)
-        self._edges = bin_edges().to(self.device)
+        self._edges = torch.linspace(0, 1, NUM_BINS + 1, dtype=torch.float64)[1:-1].to(self.device)
 
     def update(self, logits: Tensor, labels: Tensor) -> None:
         """Add a batch.
@@ -93,6 +88,11 @@ class Tally:
         self._sums[:, 1] += fraction_ns.long().sum(0)
         self._sums[:, 0] += self._sums[:, 1] >> _FRACTION_BITS
         self._sums[:, 1] &= _UNIT - 1
+
+    def bins(self) -> list[list[float]]:
+        """Return samples, correct ones and mean confidence of each bin, over the batches of this process."""
+        sums = (self._sums[:NUM_BINS, 0] + self._sums[:NUM_BINS, 1].double() / _UNIT).tolist()
+        return [[n, right, total / max(n, 1)] for (n, right), total in zip(self._counts.tolist(), sums, strict=True)]
 
     def result(self, name: str, world: World = ALONE) -> DomainScore:
         """Return the score over the batches of all processes; every process must call it.
