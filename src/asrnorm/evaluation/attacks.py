@@ -72,7 +72,7 @@ class SignedSteps:
 
     def apply(self, model: Classifier, images: Tensor, labels: Tensor, generator: torch.Generator) -> Tensor:
         """Return the attacked images."""
-        attacked: Tensor = perturb(
+        return perturb(
             model,
             images,
             labels,
@@ -82,7 +82,6 @@ class SignedSteps:
             random_start=self.steps > 1,
             generator=generator,
         )
-        return attacked
 
 
 @dataclass(frozen=True)
@@ -111,8 +110,7 @@ class SemanticAscent:
 
     def apply(self, model: Classifier, images: Tensor, labels: Tensor, generator: torch.Generator) -> Tensor:  # noqa: ARG002
         """Return the images at the end of the ascent; nothing is drawn from the generator."""
-        attacked: Tensor = self.ascent(len(images)).ascend(model, images, labels)
-        return attacked
+        return self.ascent(len(images)).ascend(model, images, labels)
 
     def ascent(self, batch: int) -> Ascent:
         """Return the ascent for batches of a size."""

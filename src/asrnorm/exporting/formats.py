@@ -63,10 +63,8 @@ class OnnxFile(FileFormat):
 
 def _convert(program: ExportedProgram, request: ExportRequest) -> Any:
     """Return PyTorch's ONNX program, without the log lines and warnings of the exporter."""
-    loggers = [logging.getLogger(name) for name in ("torch.onnx", "onnxscript")]
-    levels = [logger.level for logger in loggers]
-    for logger in loggers:
-        logger.setLevel(logging.CRITICAL)
+    level = logging.root.manager.disable
+    logging.disable(logging.CRITICAL)
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # the exporter's own deprecations
@@ -82,8 +80,7 @@ def _convert(program: ExportedProgram, request: ExportRequest) -> Any:
     except (RuntimeError, ValueError) as error:
         raise InputError(f"PyTorch's exporter failed: {first_line(error)}") from error
     finally:
-        for logger, level in zip(loggers, levels, strict=True):
-            logger.setLevel(level)
+        logging.disable(level)
 
 
 @FORMATS.register("torch-export")
@@ -100,13 +97,7 @@ class ProgramFile(FileFormat):
 
     def open(self, path: Path, request: ExportRequest) -> Network:  # noqa: ARG002
         """Return the program of the file."""
-        program = torch.export.load(path).module()
-
-        def run(images: Tensor) -> Tensor:
-            logits: Tensor = program(images)
-            return logits
-
-        return run
+        return torch.export.load(path).module()
 
 
 @FORMATS.register("safetensors")

@@ -352,7 +352,7 @@ def test_a_name_is_free_for_its_own_settings_alone(tmp_path, toys, capsys):
     assert main(["evaluate", str(tmp_path / "a"), "--as", "again"]) == 0
     check_free(tmp_path / "a", "again", override(config, {"device": "cpu"}))  # which changes no number
     check_free(tmp_path / "a", "other", override(config, {"evaluate_batch": 5}))
-    with pytest.raises(WrongCallError, match=r"^--as again: .*again\.json was made with other settings; "):
+    with pytest.raises(WrongCallError, match=r"^--as again: .*again\.json"):
         check_free(tmp_path / "a", "again", override(config, {"evaluate_batch": 5}))
 
 

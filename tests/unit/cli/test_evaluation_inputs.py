@@ -155,18 +155,15 @@ def test_images_of_another_suite_come_at_the_size_that_the_network_was_trained_f
     ],
 )
 def test_what_a_run_held_out_is_held_out_when_it_is_scored(name, trained_args, scored_args, refused):
-    with (
-        nullcontext()
-        if refused is None
-        else pytest.raises(WrongCallError, match=f"suite.{refused} decides which images")
-    ):
-        check_split(Choice(name=name, args=trained_args), Choice(name=name, args=scored_args), ("a",), ("a",))
+    trained, scored = Choice(name=name, args=trained_args), Choice(name=name, args=scored_args)
+    with pytest.raises(WrongCallError, match=rf"suite\.{refused}\b") if refused else nullcontext():
+        check_split(trained, scored, ("a",), ("a",))
 
 
 def test_another_source_of_the_same_images_is_refused():
-    trained_args, scored_args = (Choice(name="pacs", args={"source": name}) for name in ("photo", "sketch"))
-    with pytest.raises(WrongCallError, match=r"suite\.source decides which images a run is trained on"):
-        check_split(trained_args, scored_args, ("photo",), ("sketch",))
+    trained, scored = (Choice(name="pacs", args={"source": name}) for name in ("photo", "sketch"))
+    with pytest.raises(WrongCallError, match=r"suite\.source\b"):
+        check_split(trained, scored, ("photo",), ("sketch",))
 
 
 def scores(folder, *words):

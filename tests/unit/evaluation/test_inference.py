@@ -67,12 +67,12 @@ def test_bfloat16_computes_under_autocast_from_float32():
 def test_tf32_is_for_models_in_float32():
     probe, images = Probe(), torch.rand(2, 3, 8, 8)
     assert torch.equal(Inference.of(probe, precision="tf32").logits(images), Inference.of(probe).logits(images))
-    with pytest.raises(InputError, match=r"float64 model in tf32; convert it: model\.to\(torch\.float32\)"):
+    with pytest.raises(InputError, match=r"model\.to\(torch\.float32\)"):
         Inference.of(Probe().double(), precision="tf32")
 
 
 def test_a_precision_that_is_not_the_model_s_is_refused():
-    with pytest.raises(InputError, match=r"float32 model in float64; convert it: model\.to\(torch\.float64\)"):
+    with pytest.raises(InputError, match=r"model\.to\(torch\.float64\)"):
         Inference.of(Probe(), precision="float64")
     with pytest.raises(UnknownNameError, match="did you mean 'float32'"):
         Inference.of(Probe(), precision="float23")
@@ -81,9 +81,9 @@ def test_a_precision_that_is_not_the_model_s_is_refused():
 @pytest.mark.parametrize(
     ("answer", "line"),
     [
-        (lambda x: {"logits": x.mean((2, 3))}, "Answer returns dict, not logits"),
-        (lambda x: (x.mean((2, 3)), None), "Answer returns tuple, not logits"),
-        (lambda x: x.mean((2, 3), keepdim=True), r"Answer returns shape \(2, 3, 1, 1\), not logits"),
+        (lambda x: {"logits": x.mean((2, 3))}, "Answer .* dict"),
+        (lambda x: (x.mean((2, 3)), None), "Answer .* tuple"),
+        (lambda x: x.mean((2, 3), keepdim=True), r"Answer .* \(2, 3, 1, 1\)"),
     ],
 )
 def test_anything_but_logits_is_refused_in_one_line(answer, line):
@@ -100,11 +100,9 @@ def test_a_model_without_parameters_is_taken_to_be_on_the_cpu():
     assert Inference.of(nn.Flatten()).device.type == "cpu"
 
 
-@pytest.mark.parametrize(
-    ("shape", "line"), [((8, 8, 3), r"add the batch axis with images\[None\]"), ((2, 3, 8, 8), r"\(2, 3, 8, 8\)$")]
-)
+@pytest.mark.parametrize(("shape", "line"), [((8, 8, 3), r"images\[None\]"), ((2, 3, 8, 8), r"\(2, 3, 8, 8\)$")])
 def test_images_of_another_shape_are_refused_in_one_line(shape, line):
-    with pytest.raises(InputError, match=r"expected images \(n, h, w, 3\), got shape .*" + line):
+    with pytest.raises(InputError, match=line):
         Inference.of(Probe()).to_input(np.zeros(shape, np.uint8))
 
 
@@ -281,7 +279,7 @@ def test_each_batch_is_standardized_by_itself(shape):
 def test_batches_of_unequal_size_are_refused():
     layer = BatchNormTest(5).eval()
     layer.batches = 4
-    with pytest.raises(InputError, match=r"BatchNormTest\(5\): 6 samples are not 4 batches of one size"):
+    with pytest.raises(InputError, match=r"BatchNormTest\(5\)"):
         layer(torch.randn(6, 5, 2, 2))
 
 

@@ -80,8 +80,8 @@ def test_only_bad_files_and_no_files_at_all(net, tmp_path):
 
 def test_what_cannot_be_predicted_is_one_line(net):
     images = make_images(2).images
-    with pytest.raises(InputError, match=r"returns logits \(2, 4\) for 3 classes"):
+    with pytest.raises(InputError, match=r"\(2, 4\) .*\b3\b"):
         predict(net, images, CLASSES[:3])
     net[1].bias.data.fill_(math.nan)
-    with pytest.raises(InputError, match="image 0 gives non-finite logits"):
+    with pytest.raises(InputError, match="image 0"):
         predict(net, images, CLASSES)

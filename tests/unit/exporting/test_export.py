@@ -101,7 +101,7 @@ def test_weights_and_config_make_the_model_again(finished, tmp_path):
     with torch.no_grad():
         assert torch.equal(load_weight_file(done.path)(images), finished.model(images))
     done.sidecars[0].unlink()
-    with pytest.raises(InputError, match=r"w\.safetensors\.json: missing"):
+    with pytest.raises(InputError, match=r"^.*w\.safetensors\.json: "):
         load_weight_file(done.path)
 
 
@@ -167,7 +167,7 @@ def test_contradicting_options_raise(finished, tmp_path):
     ):
         with pytest.raises(WrongCallError):
             export_run(finished, name, tmp_path / file, **options)
-    with pytest.raises(InputError, match="takes no images of 11x8; it was trained on 8x8"):
+    with pytest.raises(InputError, match=r"11x8.* 8x8"):
         export_run(finished, "torch-export", tmp_path / "m.pt2", size=(11, 8))
     assert not list(tmp_path.glob("m.*"))
 
