@@ -83,7 +83,7 @@ def surroundings(monkeypatch, tmp_path):
     monkeypatch.setenv("ASRNORM_CACHE", str(tmp_path / "cache"))
     fake = types.SimpleNamespace(build_digits_mini=build_digits_mini)
     monkeypatch.setitem(sys.modules, "asrnorm.data.synthetic", fake)
-    monkeypatch.setattr("asrnorm.data.suites.digits_mini.list_absent", list)
+    monkeypatch.setattr("asrnorm.data.suites.digits_mini.missing_libraries", list)
 
 
 @pytest.fixture

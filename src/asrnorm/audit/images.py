@@ -12,9 +12,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from asrnorm.core.errors import InputError, first_line
-from asrnorm.data.folder_listing import list_labeled, order_classes, refuse_links_to_one
+from asrnorm.data.folder_listing import check_distinct_files, list_one_domain, order_classes
 from asrnorm.data.image import read_image
-from asrnorm.data.image_set import choose_evenly
+from asrnorm.data.image_set import balanced_subset
 from asrnorm.data.image_table import Sample, to_nfc
 
 _MOST_NAMED = 4
@@ -61,7 +61,7 @@ def read_images(
     Files that cannot be read are skipped and counted; empty class folders are skipped with a warning.
 
     Args:
-        folder: one subfolder per class, or a table, as `list_labeled` takes it.
+        folder: one subfolder per class, or a table, as `list_one_domain` takes it.
         size: height and width to which every image is resized.
         limit: maximum number of images; `None` reads all.
         known: names of classes whose folders may contain folders.
@@ -69,8 +69,8 @@ def read_images(
     Raises:
         InputError: no image, one class, an image under two names, or none that can be read.
     """
-    samples = list_labeled(folder, known=set(map(to_nfc, known)), skip_empty=True)
-    refuse_links_to_one(folder, samples)
+    samples = list_one_domain(folder, known=set(map(to_nfc, known)), skip_empty=True)
+    check_distinct_files(folder, samples)
     if len(domains := dict.fromkeys(sample.domain for sample in samples)) > 1:
         _log.warning("%s: images of several domains are audited together: %s", folder, ", ".join(domains))
     spelled = {to_nfc(sample.label): sample.label for sample in samples}  # a table may have several domains
@@ -79,7 +79,7 @@ def read_images(
         raise InputError(f"{folder}: one class ({classes[0]}); an audit needs at least two folders of images")
     labels = {to_nfc(name): index for index, name in enumerate(classes)}
     most = len(samples) if limit is None else limit
-    chosen = choose_evenly([labels[to_nfc(sample.label)] for sample in samples], most)
+    chosen = balanced_subset([labels[to_nfc(sample.label)] for sample in samples], most)
     images, read, skipped = [], list[Sample](), []
     for sample in (samples[row] for row in chosen):
         try:

@@ -14,10 +14,11 @@ from PIL import Image
 from asrnorm.audit import summary
 from asrnorm.audit.chart import Line, curves, reliability
 from asrnorm.audit.images import LabeledImages
-from asrnorm.audit.result import GROUPS, Audit, ModelAudit, Scores, to_json
+from asrnorm.audit.result import Audit, ModelAudit, Scores, to_json
 from asrnorm.audit.run import apply_operations
 from asrnorm.core.files import write_whole
 from asrnorm.data.corruptions import corrupt
+from asrnorm.data.suites.cifar10c import GROUPS
 from asrnorm.reporting.page import render_page
 
 PAGE, NUMBERS = "audit.html", "audit.json"

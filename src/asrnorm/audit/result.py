@@ -6,17 +6,10 @@ from typing import Any
 
 from torch import Tensor
 
+from asrnorm.data.suites.cifar10c import GROUPS
 from asrnorm.evaluation import SignedSteps, Tally
 
 SCHEMA = 1
-GROUPS = {
-    "noise": ("gaussian_noise", "shot_noise", "impulse_noise", "speckle_noise"),
-    "blur": ("defocus_blur", "gaussian_blur", "glass_blur", "motion_blur", "zoom_blur"),
-    "weather": ("snow", "frost", "fog", "brightness", "spatter"),
-    "digital": ("contrast", "elastic_transform", "jpeg_compression", "pixelate", "saturate"),
-}
-"""The 19 corruptions by kind: the 15 of the benchmark and its four extra ones."""
-
 CORRUPTIONS = tuple(name for names in GROUPS.values() for name in names)
 _PGD_STEPS = 10
 _MOST_SHOWN = 8  # broken images listed for the galleries

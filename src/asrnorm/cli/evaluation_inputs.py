@@ -124,15 +124,15 @@ def score_folders(
 
     Args:
         loaded: the run.
-        data: see `open_places`.
+        data: see `open_domains`.
         limit: the most images per domain, 0 for all.
         options: further options of `score_domains`.
         progress: shows the scores as they come.
     """
-    from asrnorm.data.labelled_folder import open_places, part_unreadable
+    from asrnorm.data.labelled_folder import open_domains, split_unreadable
     from asrnorm.evaluation import score_domains
 
-    domains = open_places(data, loaded.classes, loaded.suite.image_size)
+    domains = open_domains(data, loaded.classes, loaded.suite.image_size)
     found = FolderScores([], {}, [])
     with progress(len(domains)) as report:
         options = {**options, "report": report, "limit": limit}
@@ -141,7 +141,7 @@ def score_folders(
                 try:
                     found.scores.extend(score_domains(loaded.model, {name: images}, **options))
                 except InputError:
-                    readable, unreadable = part_unreadable(images)
+                    readable, unreadable = split_unreadable(images)
                     if not unreadable or not len(readable):
                         raise
                     found.scores.extend(score_domains(loaded.model, {name: readable}, **options))

@@ -1,6 +1,7 @@
-"""Suites of domains, one line a suite, which exports and registers it; their files, and what is done to images.
+"""Suites of domains, the files that they are read from, and what is done to their images.
 
-The loaders need torch and are imported when first asked for, so that `asrnorm data list` starts at once.
+The line that imports a suite registers it. Loaders need torch and are imported on first use, so that
+`asrnorm data list` starts at once.
 """
 
 from typing import TYPE_CHECKING, Any
@@ -20,11 +21,10 @@ from asrnorm.data.suites.pacs import PACS as PACS
 
 if TYPE_CHECKING:
     from asrnorm.data.loader import ByteBatch as ByteBatch
-    from asrnorm.data.loader import DeviceLoader as DeviceLoader
-    from asrnorm.data.loader import FileLoader as FileLoader
+    from asrnorm.data.loader import Loader as Loader
     from asrnorm.data.loader import create_loader as create_loader
 
-_LOADERS = ("ByteBatch", "DeviceLoader", "FileLoader", "create_loader")
+_LOADERS = ("ByteBatch", "Loader", "create_loader")
 
 
 def __getattr__(name: str) -> Any:

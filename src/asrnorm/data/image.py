@@ -1,8 +1,7 @@
-"""Image files to uint8 RGB arrays, whatever the file's ending, mode or orientation.
+"""Decoding of image files to uint8 RGB arrays, with Pillow.
 
-Pillow decodes; this file settles what a class label should not depend on: transparency is laid on white, 16-bit values
-keep their high byte (as Pillow does with 16-bit color), EXIF rotation is applied, and a file that claims more pixels
-than a camera makes is refused before they are allocated.
+Transparent images are put on white, 16-bit values keep their high byte (as Pillow does with 16-bit color), EXIF
+rotation is applied, and a file that declares too many pixels is rejected before they are allocated.
 """
 
 import warnings
@@ -19,32 +18,31 @@ from PIL import Image, ImageOps, UnidentifiedImageError
 from asrnorm.core.errors import InputError, first_line
 from asrnorm.core.settings import count_cores
 
-# A photograph of 89 megapixels fills 256 MiB; Pillow's own default limit.
-MOST_PIXELS = 89_478_485
-ENDINGS = frozenset(
+MAX_PIXELS = 89_478_485  # 256 MiB in RGB; Pillow's own limit
+EXTENSIONS = frozenset(
     ".jpg .jpeg .jpe .jfif .png .webp .bmp .tif .tiff .gif .ppm .pgm .pnm .pbm .jp2 .j2k .avif".split()  # noqa: SIM905
 )
-# Raster formats only: Pillow hands an EPS file to Ghostscript, and formats without a signature take anything.
+# Raster formats only: Pillow passes EPS files to Ghostscript, and formats without a signature accept anything.
 _FORMATS = ("JPEG", "MPO", "PNG", "WEBP", "BMP", "TIFF", "GIF", "PPM", "JPEG2000", "AVIF")
 _TRANSPARENT = frozenset({"LA", "La", "PA", "RGBA", "RGBa"})
-_BLOCK = 256  # images a step of read_images: enough to keep the threads busy, little memory
+_BLOCK = 256  # images per block of read_images: enough to keep the threads busy, little memory
 
 
 def read_image(path: str | Path, *, size: tuple[int, int] | None = None) -> NDArray[np.uint8]:
     """Return the image in a file as uint8 `(h, w, 3)`.
 
     Args:
-        path: any raster image; its content decides on the format, not its ending.
-        size: height and width to resize to, bilinearly; an image of that size is left as it is.
+        path: any raster image; its content decides the format, not its extension.
+        size: height and width to resize to, bilinearly.
 
     Raises:
-        InputError: not an image, truncated, too large, or with pixels that have no agreed meaning.
+        InputError: not an image, truncated, too large, or with 32-bit or out-of-range values.
 
     Example:
         >>> from tempfile import TemporaryDirectory
         >>> with TemporaryDirectory() as folder:
-        ...     Image.new("L", (4, 2), 7).save(f"{folder}/grey.png")
-        ...     read_image(f"{folder}/grey.png", size=(2, 2)).tolist()
+        ...     Image.new("L", (4, 2), 7).save(f"{folder}/gray.png")
+        ...     read_image(f"{folder}/gray.png", size=(2, 2)).tolist()
         [[[7, 7, 7], [7, 7, 7]], [[7, 7, 7], [7, 7, 7]]]
     """
     with _quiet():
@@ -70,10 +68,10 @@ def read_images(
 
 
 def resize_images(images: NDArray[np.uint8], size: tuple[int, int]) -> NDArray[np.uint8]:
-    """Return images `(n, h, w)` or `(n, h, w, 3)` resized on uint8, grey ones replicated to three channels.
+    """Return images `(n, h, w)` or `(n, h, w, 3)` resized on uint8, gray ones replicated to three channels.
 
-    Lanczos on uint8 and `/255` afterwards is what the Digits protocols did; resizing floats gives other pixels, since
-    the uint8 filter rounds and clips its overshoot.
+    The Digits protocols use Lanczos on uint8; resizing floats gives other pixels, since the uint8 filter rounds and
+    clips its overshoot.
 
     Example:
         >>> resize_images(np.full((2, 28, 28), 9, np.uint8), (32, 32)).shape
@@ -91,7 +89,7 @@ def resize_images(images: NDArray[np.uint8], size: tuple[int, int]) -> NDArray[n
 
 def _decode(path: Path, size: tuple[int, int] | None) -> NDArray[np.uint8]:
     try:
-        # By its path, Pillow maps an uncompressed TIFF that lies on its side into memory with its sides exchanged.
+        # Opened here: given a path, Pillow maps an uncompressed, rotated TIFF into memory with its sides exchanged.
         with path.open("rb") as file, Image.open(file, formats=_known_formats()) as image:
             rgb = _to_rgb(image, path)
     except InputError:
@@ -101,7 +99,7 @@ def _decode(path: Path, size: tuple[int, int] | None) -> NDArray[np.uint8]:
     except IsADirectoryError:
         raise InputError(f"{path}: a folder, not an image file") from None
     except UnidentifiedImageError:
-        raise InputError(f"{path}: cannot be read as an image: of no known format, or damaged at its start") from None
+        raise InputError(f"{path}: cannot be read as an image: unknown format, or damaged at its start") from None
     except Exception as error:  # decoders raise nearly anything on a broken file, SyntaxError and struct.error included
         raise InputError(f"{path}: cannot be read as an image: {_reason(error, path)}") from None
     if size is not None and (rgb.height, rgb.width) != size:
@@ -110,16 +108,16 @@ def _decode(path: Path, size: tuple[int, int] | None) -> NDArray[np.uint8]:
 
 
 def _to_rgb(image: Image.Image, path: Path) -> Image.Image:
-    if image.width * image.height > MOST_PIXELS:
-        raise InputError(f"{path}: {image.width}x{image.height} pixels, more than {MOST_PIXELS:,}; make it smaller")
+    if image.width * image.height > MAX_PIXELS:
+        raise InputError(f"{path}: {image.width}x{image.height} pixels, more than {MAX_PIXELS:,}; make it smaller")
     image.load()
     wide = image.mode == "I" and image.format == "TIFF"  # 32 bits; a PNG of 16 may come in this mode too
-    with suppress(Exception):  # a broken EXIF block is no reason to refuse the picture
+    with suppress(Exception):  # a broken EXIF block does not harm the pixels
         image = ImageOps.exif_transpose(image)
     if image.mode.startswith(("I", "F")):
         values = np.asarray(image)
         pixels = _to_eight_bits(values, path, wide=wide)
-        if isinstance(clear := image.info.get("transparency"), int):  # the gray that stands for none
+        if isinstance(clear := image.info.get("transparency"), int):  # the gray value that means transparent
             pixels = np.where(values == clear, np.uint8(255), pixels)
         return Image.fromarray(pixels).convert("RGB")
     if image.mode in _TRANSPARENT or "transparency" in image.info:
@@ -135,9 +133,7 @@ def _to_eight_bits(values: NDArray[np.generic], path: Path, *, wide: bool) -> ND
         return np.rint(values.astype(np.float32) * 255).astype(np.uint8)
     if values.dtype.kind in "iu" and low >= 0 and high <= 65535 and not wide:
         return (values.astype(np.uint32) >> 8).astype(np.uint8)
-    raise InputError(
-        f"{path}: pixel values from {low:g} to {high:g} have no agreed meaning; convert it to 8 or 16 bits"
-    )
+    raise InputError(f"{path}: pixel values from {low:g} to {high:g} cannot be interpreted; convert it to 8 or 16 bits")
 
 
 @cache
@@ -148,13 +144,13 @@ def _known_formats() -> tuple[str, ...]:
 
 @contextmanager
 def _quiet() -> Iterator[None]:
-    # Around whole batches and never in a worker thread: the filters of `warnings` are global to the process.
+    # Around whole batches, never in a thread: the filters of `warnings` are global to the process.
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # Pillow warns about odd metadata; what matters raises
+        warnings.simplefilter("ignore")  # Pillow warns about odd metadata
         yield
 
 
 def _reason(error: Exception, path: Path) -> str:
-    if isinstance(error, OSError) and error.strerror:  # the system's, which repeats the path
+    if isinstance(error, OSError) and error.strerror:  # the system's message, without the path
         return error.strerror
     return first_line(error).replace(repr(str(path)), "the file").replace(str(path), "the file")

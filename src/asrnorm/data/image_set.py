@@ -1,11 +1,4 @@
-"""A few rows of many: as many of each class, spread evenly.
-
-Splits that keep the balance of classes and stay put when a folder grows.
-
-Decoded images with their labels: the form in which every data set that fits in memory is handed on.
-
-Images that stay in their files and are decoded one by one: for folders that do not fit in memory.
-"""
+"""Labelled images of a domain, in memory or in files, and how to subsample and split them."""
 
 import hashlib
 from collections import defaultdict
@@ -18,79 +11,12 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from asrnorm.core.errors import InputError, InputTypeError
-from asrnorm.data.image import read_image
-
-
-def choose_evenly(labels: ArrayLike, limit: int) -> NDArray[np.int64]:
-    """Return `limit` rows, or all where there are no more, in order: as many of each class, evenly spaced within it.
-
-    Example:
-        >>> choose_evenly([0, 0, 0, 0, 1, 1], 4).tolist(), choose_evenly([0, 1, 2, 3], 2).tolist()
-        ([0, 2, 4, 5], [0, 2])
-    """
-    labels_n = np.asarray(labels)
-    if limit >= len(labels_n):
-        return np.arange(len(labels_n))
-    rows = [np.flatnonzero(labels_n == label) for label in np.unique(labels_n)]
-    # Where there are more classes than images, classes are spaced out too.
-    if limit < len(rows):
-        return np.sort(np.array([rows[step * len(rows) // limit][0] for step in range(limit)], np.int64))
-    quotas = np.zeros(len(rows), np.int64)
-    sizes = np.array([len(own) for own in rows])
-    while (left := limit - int(quotas.sum())) > 0:
-        open_to_more = np.flatnonzero(quotas < sizes)
-        quotas[open_to_more[:left]] += max(1, min(left // len(open_to_more), int((sizes - quotas)[open_to_more].min())))
-    chosen = [own[np.arange(quota) * len(own) // quota] for own, quota in zip(rows, quotas, strict=True)]
-    return np.sort(np.concatenate(chosen))
-
-
-def split_stratified(
-    keys: Sequence[str], strata: Sequence[Hashable], fractions: Sequence[float], *, seed: int
-) -> list[NDArray[np.int64]]:
-    """Return the rows of the held-out parts, then those of the rest, each in ascending order.
-
-    Within a stratum (a class, or a class of a domain) the images are ranked by a hash of the seed and their key, and
-    the parts are cut off the front. No random stream is involved: the split is the same on every machine and version,
-    and a file that is added moves few others.
-
-    Args:
-        keys: one a sample, distinct, such as its path relative to the root.
-        strata: what to keep in balance.
-        fractions: the share of each held-out part. A part with a share above zero gets at least one image of a
-            stratum that has enough of them, and the rest always keeps one.
-        seed: another seed gives another split.
-
-    Raises:
-        InputError: fractions that are negative or leave nothing.
-
-    Example:
-        >>> held, rest = split_stratified(list("abcdefgh"), [0, 1] * 4, [0.25], seed=0)
-        >>> len(held), len(rest), sorted(row % 2 for row in held.tolist())
-        (2, 6, [0, 1])
-    """
-    if any(not 0 <= fraction < 1 for fraction in fractions) or sum(fractions) >= 1:
-        raise InputError(f"held-out fractions {list(fractions)}: each must be at least 0, and their sum below 1")
-    groups: dict[Hashable, list[int]] = defaultdict(list)
-    for row, stratum in enumerate(strata):
-        groups[stratum].append(row)
-    parts: list[list[int]] = [[] for _ in range(len(fractions) + 1)]
-    for rows in groups.values():
-        ranked = sorted(rows, key=lambda row: (_rank(seed, keys[row]), keys[row]))
-        for part, fraction in enumerate(fractions):
-            size = min(max(round(fraction * len(rows)), 1), len(ranked) - 1) if fraction else 0
-            parts[part] += ranked[:size]
-            ranked = ranked[size:]
-        parts[-1] += ranked
-    return [np.array(sorted(part), np.int64) for part in parts]
-
-
-def _rank(seed: int, key: str) -> bytes:
-    return hashlib.sha256(f"{seed}\0{key}".encode("utf-8", "surrogatepass")).digest()
+from asrnorm.data.image import read_image, read_images
 
 
 @dataclass(frozen=True, eq=False)
 class ImageSet:
-    """Images and labels of one domain, or of several mixed.
+    """Decoded images and labels of one domain, or of several mixed.
 
     Args:
         images: uint8 `(n, h, w, 3)`; may be memory-mapped and read-only.
@@ -98,7 +24,7 @@ class ImageSet:
 
     Raises:
         InputTypeError: another dtype.
-        InputError: shapes that do not fit.
+        InputError: another shape.
 
     Example:
         >>> data = ImageSet(np.zeros((4, 8, 8, 3), np.uint8), np.array([0, 1, 1, 0]))
@@ -133,41 +59,16 @@ class ImageSet:
         return np.bincount(self.labels, minlength=num_classes).astype(np.int64)
 
     def take(self, rows: slice | NDArray[np.integer] | Sequence[int]) -> Self:
-        """Return some of the images: a view where the rows are a run of neighbors, else a copy."""
+        """Return some of the images: a view if the rows are consecutive, else a copy."""
         if not isinstance(rows, slice):
             rows = np.asarray(rows)
-            rows = np.arange(len(self))[rows] if rows.dtype == bool else as_run(rows.astype(np.int64))
+            rows = np.arange(len(self))[rows] if rows.dtype == bool else _as_slice(rows.astype(np.int64))
         return type(self)(self.images[rows], self.labels[rows])
-
-
-def concatenate(parts: Sequence[ImageSet]) -> ImageSet:
-    """Return the images of several sets as one, in order.
-
-    Example:
-        >>> one = ImageSet(np.zeros((1, 2, 2, 3), np.uint8), np.array([5]))
-        >>> concatenate([one, one]).labels.tolist()
-        [5, 5]
-    """
-    if len(parts) == 1:
-        return parts[0]
-    return ImageSet(np.concatenate([p.images for p in parts]), np.concatenate([p.labels for p in parts]))
-
-
-def as_run(rows: NDArray[np.int64]) -> slice | NDArray[np.int64]:
-    """Return the slice that selects the same rows where they are consecutive: slicing a memory map copies nothing.
-
-    Example:
-        >>> as_run(np.array([3, 4, 5])), as_run(np.array([5, 3]))
-        (slice(3, 6, None), array([5, 3]))
-    """
-    if len(rows) and rows[0] >= 0 and np.array_equal(rows, np.arange(rows[0], rows[0] + len(rows))):
-        return slice(int(rows[0]), int(rows[0]) + len(rows))
-    return rows
 
 
 @dataclass(frozen=True, eq=False)
 class FileSet:
-    """Paths and labels of one domain; the pixels equal those an `ImageSet` of the same files would hold.
+    """Image files and labels of one domain, decoded when asked for; pixels equal those of an `ImageSet` of these files.
 
     Args:
         paths: one image file each.
@@ -200,7 +101,98 @@ class FileSet:
         """Decode one image to uint8 `(h, w, 3)`."""
         return read_image(self.paths[row], size=self.image_size)
 
+    def read_rows(self, rows: Sequence[int]) -> NDArray[np.uint8]:
+        """Decode several images to uint8 `(n, h, w, 3)`, by several threads."""
+        blocks = list(read_images([self.paths[row] for row in rows], size=self.image_size))
+        return np.concatenate(blocks) if blocks else np.empty((0, *self.image_size, 3), np.uint8)
+
     def take(self, rows: slice | NDArray[np.integer] | Sequence[int]) -> Self:
         """Return some of the images."""
         chosen = np.arange(len(self))[rows]
         return type(self)(tuple(self.paths[row] for row in chosen), self.labels[chosen], self.image_size)
+
+
+def concatenate(parts: Sequence[ImageSet]) -> ImageSet:
+    """Return several sets as one, in order.
+
+    Example:
+        >>> one = ImageSet(np.zeros((1, 2, 2, 3), np.uint8), np.array([5]))
+        >>> concatenate([one, one]).labels.tolist()
+        [5, 5]
+    """
+    if len(parts) == 1:
+        return parts[0]
+    return ImageSet(np.concatenate([p.images for p in parts]), np.concatenate([p.labels for p in parts]))
+
+
+def _as_slice(rows: NDArray[np.int64]) -> slice | NDArray[np.int64]:
+    """Return consecutive rows as a slice, which copies nothing of a memory map."""
+    if len(rows) and rows[0] >= 0 and np.array_equal(rows, np.arange(rows[0], rows[0] + len(rows))):
+        return slice(int(rows[0]), int(rows[0]) + len(rows))
+    return rows
+
+
+def balanced_subset(labels: ArrayLike, limit: int) -> NDArray[np.int64]:
+    """Return at most `limit` rows in order, equally many of each class, evenly spaced within it.
+
+    Example:
+        >>> balanced_subset([0, 0, 0, 0, 1, 1], 4).tolist(), balanced_subset([0, 1, 2, 3], 2).tolist()
+        ([0, 2, 4, 5], [0, 2])
+    """
+    labels_n = np.asarray(labels)
+    if limit >= len(labels_n):
+        return np.arange(len(labels_n))
+    rows = [np.flatnonzero(labels_n == label) for label in np.unique(labels_n)]
+    if limit < len(rows):  # fewer images than classes: evenly spaced classes
+        return np.sort(np.array([rows[step * len(rows) // limit][0] for step in range(limit)], np.int64))
+    quotas = np.zeros(len(rows), np.int64)
+    sizes = np.array([len(own) for own in rows])
+    while (left := limit - int(quotas.sum())) > 0:
+        unfilled = np.flatnonzero(quotas < sizes)
+        quotas[unfilled[:left]] += max(1, min(left // len(unfilled), int((sizes - quotas)[unfilled].min())))
+    chosen = [own[np.arange(quota) * len(own) // quota] for own, quota in zip(rows, quotas, strict=True)]
+    return np.sort(np.concatenate(chosen))
+
+
+def split_stratified(
+    keys: Sequence[str], strata: Sequence[Hashable], fractions: Sequence[float], *, seed: int
+) -> list[NDArray[np.int64]]:
+    """Return the rows of each held-out part, then those of the rest, each in ascending order.
+
+    Within a stratum (a class, or a class of a domain) images are ranked by a hash of the seed and their key, and the
+    parts are taken from the front: the split is the same on every machine and version, and adding a file moves few
+    others.
+
+    Args:
+        keys: one per sample, distinct, such as its path relative to the root.
+        strata: one per sample; every part has the same balance of them.
+        fractions: of each held-out part. A part with a fraction above zero gets at least one image of a stratum that
+            has enough of them, and the rest always keeps one.
+        seed: of the split.
+
+    Raises:
+        InputError: fractions that are negative or leave nothing.
+
+    Example:
+        >>> held, rest = split_stratified(list("abcdefgh"), [0, 1] * 4, [0.25], seed=0)
+        >>> len(held), len(rest), sorted(row % 2 for row in held.tolist())
+        (2, 6, [0, 1])
+    """
+    if any(not 0 <= fraction < 1 for fraction in fractions) or sum(fractions) >= 1:
+        raise InputError(f"held-out fractions {list(fractions)}: each must be at least 0, and their sum below 1")
+    groups: dict[Hashable, list[int]] = defaultdict(list)
+    for row, stratum in enumerate(strata):
+        groups[stratum].append(row)
+    parts: list[list[int]] = [[] for _ in range(len(fractions) + 1)]
+    for rows in groups.values():
+        ranked = sorted(rows, key=lambda row: (_rank(seed, keys[row]), keys[row]))
+        for part, fraction in enumerate(fractions):
+            size = min(max(round(fraction * len(rows)), 1), len(ranked) - 1) if fraction else 0
+            parts[part] += ranked[:size]
+            ranked = ranked[size:]
+        parts[-1] += ranked
+    return [np.array(sorted(part), np.int64) for part in parts]
+
+
+def _rank(seed: int, key: str) -> bytes:
+    return hashlib.sha256(f"{seed}\0{key}".encode("utf-8", "surrogatepass")).digest()

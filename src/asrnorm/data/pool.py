@@ -1,4 +1,4 @@
-"""The images a run trains on: the source set, and the fictitious domains that a method grows from it."""
+"""The images that a run trains on: the source set, and the fictitious domains that a method generates from it."""
 
 from collections.abc import Sequence
 
@@ -8,18 +8,17 @@ from torch import Tensor
 
 from asrnorm.core.errors import InputError
 from asrnorm.data.augment.base import to_float
-from asrnorm.data.image import read_images
 from asrnorm.data.image_set import FileSet, ImageSet
 
-_COPY_ROWS = 2048  # images copied to the device at a time, so that a memory map never lies in memory as a whole
+_COPY_ROWS = 2048  # images copied to the device at a time, so that a memory map is never in memory as a whole
 
 
 class Pool:
-    """A growing set of labelled images on one device; the source is kept as uint8, grown parts as they were made.
+    """A growing set of labelled images on one device; the source is kept as uint8, generated parts in their dtype.
 
     Args:
-        source: the source set; files that do not fit in memory are decoded whenever a batch asks for them.
-        device: where the images are kept.
+        source: the source set; the files of a `FileSet` are decoded for every batch.
+        device: of the images.
 
     Example:
         >>> pool = Pool(ImageSet(np.zeros((5, 8, 8, 3), np.uint8), np.arange(5)))
@@ -38,7 +37,7 @@ class Pool:
         self._starts = [0, len(source)]
 
     def __len__(self) -> int:
-        """Return the number of images, grown ones included."""
+        """Return the number of images, generated ones included."""
         return self._starts[-1]
 
     def append(self, images: Tensor, labels: Tensor) -> None:
@@ -59,7 +58,7 @@ class Pool:
         self.labels = torch.cat([self.labels, labels])
 
     def restore(self, parts: Sequence[tuple[Tensor, Tensor]]) -> None:
-        """Put other grown parts in the place of those there are, as a resumed run does."""
+        """Replace the generated parts, as a resumed run does."""
         self.labels = self.labels[: self.num_source]
         self.parts = []
         self._starts = self._starts[:2]
@@ -67,10 +66,10 @@ class Pool:
             self.append(images, labels)
 
     def images(self, rows: Tensor) -> Tensor:
-        """Return images by row, float32 `(n, 3, h, w)`; the source's lie in [0, 1].
+        """Return images by row, float32 `(n, 3, h, w)`; those of the source are in [0, 1].
 
         Args:
-            rows: int64, on the CPU or on the device; no device is waited for, but to read files by rows that lie there.
+            rows: int64, on the CPU or on the device; nothing synchronizes, except to read files by rows on the device.
         """
         if not self.parts:
             return to_float(self._source[self._move(rows)])
@@ -85,8 +84,12 @@ class Pool:
                 out[self._move(inside)] = to_float(part[self._move(rows[inside] - start)])
         return out
 
+    def source_bytes(self, rows: Tensor) -> Tensor:
+        """Return images of the source by row, uint8 `(n, 3, h, w)`."""
+        return self._source[self._move(rows)]
+
     def _choose(self, rows: Tensor) -> Tensor:
-        """Every part gives an image for every row, and the row picks one: nothing is read, shapes are fixed."""
+        """Take an image of every part for every row and select one: the host reads nothing, and shapes are fixed."""
         out = to_float(self._source[rows.clamp(max=self.num_source - 1)])
         for start, (part, _) in zip(self._starts[1:], self.parts, strict=False):
             own = to_float(part[(rows - start).clamp(0, len(part) - 1)])
@@ -95,7 +98,7 @@ class Pool:
 
     @property
     def is_in_memory(self) -> bool:
-        """Tell whether all images lie on the device, and none is decoded when asked for."""
+        """Return whether all images are on the device, so that none is decoded from a file."""
         return isinstance(self._source, Tensor)
 
     def _move(self, rows: Tensor) -> Tensor:
@@ -103,17 +106,15 @@ class Pool:
 
 
 class _Files:
-    """Rows of files, decoded when asked for; indexed as a tensor of images is."""
+    """Files, decoded when indexed like a tensor of images."""
 
     def __init__(self, data: FileSet, device: torch.device) -> None:
         self._data, self._device = data, device
 
     def __getitem__(self, rows: Tensor) -> Tensor:
-        paths = [self._data.paths[row] for row in rows.tolist()]
-        blocks = list(read_images(paths, size=self._data.image_size))
-        stacked = np.concatenate(blocks) if blocks else np.empty((0, *self._data.image_size, 3), np.uint8)
-        # As images in memory lie: a network may round otherwise where its input lies otherwise.
-        return torch.from_numpy(stacked).permute(0, 3, 1, 2).contiguous().to(self._device)
+        images_nhwc = torch.from_numpy(self._data.read_rows(rows.tolist()))
+        # In the memory order of `_copy`: a network may round otherwise for another order.
+        return images_nhwc.permute(0, 3, 1, 2).contiguous().to(self._device)
 
 
 def _copy(source: ImageSet, device: torch.device) -> Tensor:

@@ -17,7 +17,7 @@ from asrnorm.core.results import DomainScore
 from asrnorm.data import FileSet, ImageSet, Suite
 from asrnorm.data.augment.named import network_size
 from asrnorm.data.image import read_images
-from asrnorm.data.image_set import choose_evenly
+from asrnorm.data.image_set import balanced_subset
 from asrnorm.evaluation.inference import Forward, Inference, count_together
 from asrnorm.evaluation.metrics import Tally
 from asrnorm.methods.frozen_eval import evaluating
@@ -189,7 +189,7 @@ def subsample(data: Images, limit: int) -> Images:
     """
     if limit <= 0 or len(data) <= limit:
         return data
-    return data.take(choose_evenly(data.labels, limit))
+    return data.take(balanced_subset(data.labels, limit))
 
 
 def iterate_batches(

@@ -28,6 +28,7 @@ def test_source_and_grown_images_come_back_by_row():
     assert float(images[3].max()) <= 1
     assert pool.labels.tolist() == [0, 1, 2, 3, 4, 7, 8, 9]
     assert (len(pool), pool.num_source) == (8, 5)
+    np.testing.assert_array_equal(pool.source_bytes(torch.tensor([4])).permute(0, 2, 3, 1).numpy()[0], data.images[4])
 
 
 def test_restore_puts_other_parts_in_place():
@@ -56,7 +57,7 @@ def test_files_are_decoded_when_asked_for(tmp_path):
 
 
 def test_images_of_another_size_are_refused():
-    with pytest.raises(InputError, match="cannot add"):
+    with pytest.raises(InputError):
         Pool(picture_set()).append(torch.ones(1, 3, 7, 7), torch.tensor([1]))
 
 

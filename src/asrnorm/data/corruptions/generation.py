@@ -10,6 +10,7 @@ import platform
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager, suppress
+from functools import cache
 from importlib import metadata
 from itertools import chain
 from pathlib import Path
@@ -23,12 +24,13 @@ from asrnorm.core.files import DISK_FULL, hold_lock, sync_folder, take_lock, wri
 from asrnorm.core.progress import PartProgress
 from asrnorm.core.settings import count_cores
 from asrnorm.data.corruptions.base import CORRUPTIONS, Pixels, corrupt, list_corruptions
-from asrnorm.data.corruptions.severity import PUBLISHED_MD5, RANDOM, SEVERITIES, choose_preset
+from asrnorm.data.corruptions.severity import RANDOM, SEVERITIES, choose_preset
 from asrnorm.data.corruptions.weather import FROST_FOLDER
 from asrnorm.data.corruptions.worker_pool import corrupt_chunks, worker_pool
+from asrnorm.data.download.catalog import find_set
+from asrnorm.data.download.content import GENERATED_RECORD
 from asrnorm.data.readers import open_npy, read_cifar_binary
 
-RECORD = "generated.json"
 NUM_IMAGES = 10_000  # of CIFAR-10's test set
 _CHUNK = 500  # images per job
 _LIBRARIES = ("numpy", "scipy", "Pillow", "opencv-python-headless")
@@ -128,7 +130,7 @@ def generate_corrupted(
         corrupt(images_nhwc[:1], name, preset=preset, **options.get(name, {}))
     folder = Path(out)
     folder.mkdir(parents=True, exist_ok=True)
-    record = _Record(folder / RECORD, seed, _digest(images_nhwc, labels_n, preset))
+    record = _Record(folder / GENERATED_RECORD, seed, _digest(images_nhwc, labels_n, preset))
     number = len(images_nhwc) * len(SEVERITIES)
     shapes = dict.fromkeys(names, (number, *images_nhwc.shape[1:])) | {"labels": (number,)}
     finished = {name for name, shape in shapes.items() if _is_finished(folder / f"{name}.npy", shape)}
@@ -294,7 +296,13 @@ class _Record:
                 write_whole(self.path, json.dumps({"schema": 1, "files": self.files}, indent=1) + "\n")
         elif self.files.get(name, {}).get("md5", md5) != md5:
             raise InputError(f"{path} has changed since it was generated: remove it, and run again")
-        return GeneratedFile(name, path, md5, seconds, skipped, md5 == PUBLISHED_MD5.get(name))
+        return GeneratedFile(name, path, md5, seconds, skipped, md5 == published_md5().get(name))
+
+
+@cache
+def published_md5() -> dict[str, str]:
+    """Return the MD5 of each file of the published CIFAR-10-C, from the catalog of downloads."""
+    return {Path(file.path).stem: file.digest.removeprefix("md5:") for file in find_set("cifar10c").files()}
 
 
 def _versions() -> dict[str, str]:

@@ -1,1 +1,1 @@
-"""Suites of domains: one benchmark, or the user's own folder, a file."""
+"""The suites, one per file."""

@@ -1,9 +1,7 @@
-"""Which domains are trained on and which are held out, from what the user names.
+"""The registry of suites, and what a suite is: a source domain with its splits, and named target domains.
 
-The registry of suites and what a suite is: a source domain, its splits, and named target domains.
-
-The contract: `Suite(*, root=None, ...)` stores its options and touches no file; `parts()` says what lies on the disk
-without decoding it; `train`, `validation`, `source_test` and `targets[name]` decode on first use and keep the result.
+`Suite(*, root=None, ...)` stores its options and touches no file; `parts()` says what is on the disk without decoding
+it; `train`, `validation`, `source_test` and `targets[name]` decode on first use and keep the result.
 """
 
 import abc
@@ -20,115 +18,33 @@ from asrnorm.core.settings import data_folder
 from asrnorm.data.image_set import FileSet, ImageSet
 
 Names = str | Sequence[str] | None
-
-
-def choose_domains(
-    known: Sequence[str], source: Names, target: Names, *, suite: str, needs_target: bool = True
-) -> tuple[tuple[str, ...], tuple[str, ...]]:
-    """Return the source and the target domains.
-
-    One source and no target: all others are targets (single source). One target and no source: all others are sources
-    (leave one out). Both: as named. Where there is a single domain and no target is needed, it is the source.
-
-    Args:
-        known: the domains there are, in order.
-        source: one name, several, or several with commas between.
-        target: likewise.
-        suite: the suite's name, for messages.
-        needs_target: refuse a choice that leaves no target.
-
-    Raises:
-        UnknownNameError: a domain that is not known.
-        WrongCallError: nothing is chosen, nothing is left, or a domain is on both sides.
-
-    Example:
-        >>> choose_domains(["art", "photo", "sketch"], None, "photo", suite="pacs")
-        (('art', 'sketch'), ('photo',))
-    """
-    sources, targets = split_names(source, known), split_names(target, known)
-    check_domains(known, (*sources, *targets), suite=suite)
-    if len(known) == 1 and not targets and not needs_target:
-        return tuple(known), ()
-    if not sources and not targets:
-        raise WrongCallError(
-            f"suite {suite!r}: choose what to train on among {', '.join(known)}: --source NAME (in Python source=)"
-        )
-    if both := sorted(set(sources) & set(targets)):
-        raise WrongCallError(f"suite {suite!r}: {', '.join(both)} cannot be source and target at once")
-    chosen_sources = sources or tuple(name for name in known if name not in targets)
-    chosen_targets = targets or tuple(name for name in known if name not in sources)
-    if not chosen_sources or (needs_target and not chosen_targets):
-        side = "source" if not chosen_sources else "target"
-        raise WrongCallError(f"suite {suite!r}: no {side} domain is left of {', '.join(known)}")
-    return chosen_sources, chosen_targets
-
-
-def check_domains(known: Iterable[str], names: Iterable[str], *, suite: str) -> None:
-    """Refuse names of domains that are not known.
-
-    Raises:
-        UnknownNameError: with the nearest known name and all of them.
-
-    Example:
-        >>> check_domains(["dawn", "dusk"], ["dsk"], suite="folder")
-        Traceback (most recent call last):
-        asrnorm.core.errors.UnknownNameError: unknown domain of suite 'folder', 'dsk'; did you mean 'dusk'? ...
-    """
-    there = tuple(known)
-    for name in names:
-        if name not in there:
-            raise UnknownNameError(describe_unknown(f"domain of suite {suite!r},", name, there))
-
-
-def split_names(names: Names, known: Collection[str] = ()) -> tuple[str, ...]:
-    """Return names as a tuple without repetitions, from one string with commas or from a sequence.
-
-    Args:
-        names: what the user wrote.
-        known: the domains there are; one whose own name has a comma, or a space at an end, is taken whole.
-
-    Example:
-        >>> split_names("photo, art,photo"), split_names(None), split_names("Bern, day", ["Bern, day", "dusk"])
-        (('photo', 'art'), (), ('Bern, day',))
-    """
-    if names is None:
-        return ()
-    words = ((names,) if names in known else names.split(",")) if isinstance(names, str) else names
-    return tuple(dict.fromkeys(word if word in known else word.strip() for word in words if word.strip()))
-
+Data = ImageSet | FileSet
 
 SUITES: Registry[Callable[..., "Suite"]] = Registry("suite")
 
-Data = ImageSet | FileSet
-
 IMAGENET_MEAN = (0.485, 0.456, 0.406)
 IMAGENET_STD = (0.229, 0.224, 0.225)
-
-
 _log = logging.getLogger(__name__)
 
 
 class Part(NamedTuple):
-    """One piece of a suite as it lies on the disk.
-
-    `role` is `source` or `target`; `detail` says where the piece was found or, where it is missing, how to get it.
-    """
+    """One domain of a suite on the disk; `detail` says where it was found or, if it is missing, how to get it."""
 
     name: str
-    role: str
+    role: str  # "source" or "target"
     present: bool
     detail: str
 
 
 class Suite(abc.ABC):
-    """A source domain with its splits and the unseen domains to hold up on.
+    """A source domain with its splits, and the unseen target domains.
 
     Args:
         root: the folder with the data sets in their published layouts; `None` is `ASRNORM_DATA`.
     """
 
     name: str
-    mean: tuple[float, float, float] | None = None  # recorded for the trainer; suites never apply them
+    mean: tuple[float, float, float] | None = None  # for the trainer; suites do not apply them
     std: tuple[float, float, float] | None = None
 
     def __init__(self, *, root: str | Path | None = None) -> None:
@@ -136,7 +52,7 @@ class Suite(abc.ABC):
 
     @property
     def root(self) -> Path:
-        """The folder in which the suite looks for its files."""
+        """The folder of the suite's files."""
         return data_folder() if self._root is None else Path(self._root).expanduser().absolute()
 
     @property
@@ -152,30 +68,30 @@ class Suite(abc.ABC):
     @property
     @abc.abstractmethod
     def sources(self) -> tuple[str, ...]:
-        """Names of the domains trained on, one unless several are mixed."""
+        """Names of the domains to train on, one unless several are mixed."""
 
     @property
     def target_names(self) -> tuple[str, ...]:
-        """Names of the target domains that are present, in reporting order: that of `parts()`, unless overridden."""
+        """Names of the target domains that are present, in the order of reports."""
         return tuple(part.name for part in self.parts() if part.role == "target" and part.present)
 
     @abc.abstractmethod
     def parts(self) -> tuple[Part, ...]:
-        """Return what is there and what is missing, from file names alone."""
+        """Return which domains are present and which are missing, from file names alone."""
 
     @property
     def missing(self) -> tuple[Part, ...]:
-        """The pieces that are not there, each with the reason."""
+        """The missing domains, each with the reason."""
         return tuple(part for part in self.parts() if not part.present)
 
     @property
     def missing_targets(self) -> tuple[str, ...]:
-        """The targets that are not there, by the names they would have."""
+        """Names of the missing target domains."""
         return tuple(part.name for part in self.missing if part.role == "target")
 
     @property
     def edition(self) -> str:
-        """Which of several editions of the test images is there, for the record; empty where there is but one."""
+        """Which edition of the test images is present, for the record; empty if there is only one."""
         return ""
 
     @cached_property
@@ -186,19 +102,19 @@ class Suite(abc.ABC):
 
     @cached_property
     def validation(self) -> Data | None:
-        """Held-out images of the source, for the choice of a checkpoint; `None` where the protocol has none."""
+        """Held-out images of the source to select a checkpoint by; `None` if the protocol has none."""
         self.require_source()
         return self.load_validation()
 
     @cached_property
     def source_test(self) -> Data:
-        """Images of the source domain that were not trained on."""
+        """Images of the source domain that are not trained on."""
         self.require_source()
         return self.load_source_test()
 
     @cached_property
     def targets(self) -> Mapping[str, Data]:
-        """Target domains by name, each decoded when first asked for."""
+        """Target domains by name, each decoded on first use."""
         return _Targets(self)
 
     @abc.abstractmethod
@@ -229,30 +145,30 @@ class Suite(abc.ABC):
         return self
 
     def check_files(self) -> None:  # noqa: B027
-        """Refuse, before a run starts, files that its evaluation could not read; nothing is done for published data.
+        """Raise, before a run starts, if its evaluation could not read a file; published data are not checked.
 
         Raises:
-            InputError: with the file.
+            InputError: with the name of the file.
         """
 
     def count_source(self) -> int:
-        """Return how many images of the source are trained on or held out for validation."""
+        """Return the number of source images that are trained on or held out for validation."""
         return len(self.train) + len(self.validation or ())
 
     def source_listing(self) -> str:
-        """Return a digest of the names of the source's images; empty where the data set is a published one."""
+        """Return a digest of the names of the source's images; empty for published data."""
         return ""
 
     def source_sizes(self) -> str:
-        """Return a digest of the sizes of the source's files, which tell images that were put in place of others."""
+        """Return a digest of the sizes of the source's files, which shows replaced images; empty for published data."""
         return ""
 
     def target_listing(self) -> str:
-        """Return a digest of the names and sizes of the targets' images; empty where the data set is published."""
+        """Return a digest of the names and sizes of the targets' images; empty for published data."""
         return ""
 
     def require_source(self) -> None:
-        """Refuse to go on without the source domain.
+        """Raise if the source domain is missing.
 
         Raises:
             InputError: with what is missing and how to get it.
@@ -281,7 +197,7 @@ class _Targets(Mapping[str, Data]):
     def __len__(self) -> int:
         return len(self._names)
 
-    def __contains__(self, name: object) -> bool:  # Mapping's own would decode the domain to find out
+    def __contains__(self, name: object) -> bool:  # Mapping's own would decode the domain
         return name in self._names
 
     def _explain(self, name: str) -> str:
@@ -292,7 +208,10 @@ class _Targets(Mapping[str, Data]):
 
 
 def create_suite(name: str, **options: Any) -> Suite:
-    """Return a suite by its registry name; a wrong name or option is answered with the nearest right one.
+    """Return a suite by its registry name.
+
+    Raises:
+        UnknownNameError: no such suite or option; the message has the nearest one.
 
     Example:
         >>> create_suite("digits", subset="ada").classes[:3]
@@ -312,23 +231,91 @@ def list_suites() -> tuple[str, ...]:
     return SUITES.names()
 
 
-def note_count(place: Path, found: int, published: int) -> None:
-    """Say where a published set is here with another number of images: cut short, say, which no reader can tell.
+def choose_domains(
+    known: Sequence[str], source: Names, target: Names, *, suite: str, needs_target: bool = True
+) -> tuple[tuple[str, ...], tuple[str, ...]]:
+    """Return the source and the target domains.
+
+    With sources alone, all other domains are targets (single source); with targets alone, all others are sources (leave
+    one out). A single domain is the source if no target is needed.
 
     Args:
-        place: its file.
-        found: images in it.
-        published: as many as there should be.
+        known: all domains, in order.
+        source: one name, several, or several separated by commas.
+        target: likewise.
+        suite: the suite's name, for messages.
+        needs_target: raise if no target is left.
+
+    Raises:
+        UnknownNameError: no such domain.
+        WrongCallError: nothing is chosen, nothing is left, or a domain is on both sides.
+
+    Example:
+        >>> choose_domains(["art", "photo", "sketch"], None, "photo", suite="pacs")
+        (('art', 'sketch'), ('photo',))
     """
+    sources, targets = split_names(source, known), split_names(target, known)
+    check_domains(known, (*sources, *targets), suite=suite)
+    if len(known) == 1 and not targets and not needs_target:
+        return tuple(known), ()
+    if not sources and not targets:
+        raise WrongCallError(
+            f"suite {suite!r}: choose what to train on among {', '.join(known)}: --source NAME (in Python source=)"
+        )
+    if both := sorted(set(sources) & set(targets)):
+        raise WrongCallError(f"suite {suite!r}: {', '.join(both)} cannot be source and target at once")
+    chosen_sources = sources or tuple(name for name in known if name not in targets)
+    chosen_targets = targets or tuple(name for name in known if name not in sources)
+    if not chosen_sources or (needs_target and not chosen_targets):
+        side = "source" if not chosen_sources else "target"
+        raise WrongCallError(f"suite {suite!r}: no {side} domain is left of {', '.join(known)}")
+    return chosen_sources, chosen_targets
+
+
+def check_domains(known: Iterable[str], names: Iterable[str], *, suite: str) -> None:
+    """Raise if a name is not one of the known domains.
+
+    Raises:
+        UnknownNameError: with the nearest known name and all of them.
+
+    Example:
+        >>> check_domains(["dawn", "dusk"], ["dsk"], suite="folder")
+        Traceback (most recent call last):
+        asrnorm.core.errors.UnknownNameError: unknown domain of suite 'folder', 'dsk'; did you mean 'dusk'? ...
+    """
+    known = tuple(known)
+    for name in names:
+        if name not in known:
+            raise UnknownNameError(describe_unknown(f"domain of suite {suite!r},", name, known))
+
+
+def split_names(names: Names, known: Collection[str] = ()) -> tuple[str, ...]:
+    """Return names as a tuple without repetitions, from one string with commas or from a sequence.
+
+    Args:
+        names: what the user wrote.
+        known: all domains; one whose own name has a comma, or a space at an end, is kept whole.
+
+    Example:
+        >>> split_names("photo, art,photo"), split_names(None), split_names("Bern, day", ["Bern, day", "dusk"])
+        (('photo', 'art'), (), ('Bern, day',))
+    """
+    if names is None:
+        return ()
+    words = ((names,) if names in known else names.split(",")) if isinstance(names, str) else names
+    return tuple(dict.fromkeys(word if word in known else word.strip() for word in words if word.strip()))
+
+
+def warn_of_count(path: Path, found: int, published: int) -> None:
+    """Warn if a copy of a published set has another number of images, for instance because it was truncated."""
     if found != published:
-        _log.warning("%s: %s images, %s are published; numbers will be of these", place, f"{found:,}", f"{published:,}")
+        _log.warning("%s: %s images, published are %s; results are for these", path, f"{found:,}", f"{published:,}")
 
 
 def find_first(root: Path, *candidates: str) -> Path | None:
     """Return the first of the relative paths that is a file under `root`, or `None`.
 
-    Public copies of one data set differ in folder names and compression; the published name comes first. Some unpack a
-    file into a folder of nearly its name.
+    Public copies of a data set differ in folder names and compression; give the published name first.
 
     Example:
         >>> find_first(Path("/"), "no-such-file", ".") is None

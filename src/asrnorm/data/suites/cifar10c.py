@@ -1,4 +1,4 @@
-"""CIFAR-10-C: train on CIFAR-10, hold up on 19 corruptions at 5 severities.
+"""CIFAR-10-C: train on CIFAR-10, test on 19 corruptions at 5 severities.
 
 Hendrycks and Dietterich, 2019. A target is called `<corruption>/<severity>`; the published arrays hold the 10,000 test
 images at severity 1, then at severity 2, and so on.
@@ -16,26 +16,17 @@ from asrnorm.data.download.content import GENERATED_RECORD, read_record
 from asrnorm.data.image_set import ImageSet, split_stratified
 from asrnorm.data.readers import CIFAR10_CLASSES, open_npy, read_cifar_binary, read_cifar_python
 from asrnorm.data.readers.cifar import SIDE
-from asrnorm.data.suites.base import SUITES, Part, Suite, find_first, note_count
+from asrnorm.data.suites.base import SUITES, Part, Suite, find_first, warn_of_count
 
-STANDARD = (
-    "gaussian_noise",
-    "shot_noise",
-    "impulse_noise",
-    "defocus_blur",
-    "glass_blur",
-    "motion_blur",
-    "zoom_blur",
-    "snow",
-    "frost",
-    "fog",
-    "brightness",
-    "contrast",
-    "elastic_transform",
-    "pixelate",
-    "jpeg_compression",
-)
-EXTRA = ("speckle_noise", "gaussian_blur", "spatter", "saturate")
+GROUPS = {
+    "noise": ("gaussian_noise", "shot_noise", "impulse_noise", "speckle_noise"),
+    "blur": ("defocus_blur", "glass_blur", "motion_blur", "zoom_blur", "gaussian_blur"),
+    "weather": ("snow", "frost", "fog", "brightness", "spatter"),
+    "digital": ("contrast", "elastic_transform", "pixelate", "jpeg_compression", "saturate"),
+}
+"""Hendrycks and Dietterich's four groups of corruptions; the last of each is one of the four extra ones."""
+STANDARD = tuple(name for names in GROUPS.values() for name in names[:-1])
+EXTRA = tuple(names[-1] for names in GROUPS.values())
 # The paper averages over all 19; AugMix, ME-ADA and TTT over the standard 15.
 CHOICES = {"all": STANDARD + EXTRA, "standard": STANDARD}
 NUM_SEVERITIES = 5
@@ -52,8 +43,8 @@ class CIFAR10C(Suite):
 
     Args:
         root: the data folder; `None` is `ASRNORM_DATA`.
-        corruptions: `all` (19) or `standard` (the 15 that some tables are restricted to).
-        held_out: so many training images, the classes in balance, are validation images instead, always the same ones.
+        corruptions: `all` (19) or `standard` (15).
+        held_out: number of training images, equally many of each class, that are validation images instead.
 
     Example:
         >>> CIFAR10C().classes[3], [round(value, 3) for value in CIFAR10C.mean]
@@ -61,6 +52,9 @@ class CIFAR10C(Suite):
     """
 
     name = "cifar10c"
+    classes = CIFAR10_CLASSES
+    image_size = (SIDE, SIDE)
+    sources = ("cifar10",)
     mean = (125.3 / 255, 123.0 / 255, 113.9 / 255)
     std = (63.0 / 255, 62.1 / 255, 66.7 / 255)
 
@@ -68,10 +62,9 @@ class CIFAR10C(Suite):
         super().__init__(root=root)
         if not 0 <= held_out <= NUM_TRAIN // 2:
             raise InputError(f"held_out of suite 'cifar10c' must be from 0 to {NUM_TRAIN // 2:,}, not {held_out:,}")
-        classes = len(CIFAR10_CLASSES)
-        if held_out % classes:
+        if held_out % len(self.classes):
             raise InputError(
-                f"held_out of suite 'cifar10c' must be as many of each of {classes} classes, not {held_out:,}"
+                f"held_out of suite 'cifar10c' must be a multiple of the {len(self.classes)} classes, not {held_out:,}"
             )
         if corruptions not in CHOICES:
             raise UnknownNameError(describe_unknown("corruptions of suite 'cifar10c',", corruptions, CHOICES))
@@ -79,54 +72,39 @@ class CIFAR10C(Suite):
         self.held_out = held_out
 
     @property
-    def classes(self) -> tuple[str, ...]:
-        """The ten classes in the published order."""
-        return CIFAR10_CLASSES
-
-    @property
-    def image_size(self) -> tuple[int, int]:
-        """32x32."""
-        return SIDE, SIDE
-
-    @property
-    def sources(self) -> tuple[str, ...]:
-        """CIFAR-10."""
-        return ("cifar10",)
-
-    @property
     def target_names(self) -> tuple[str, ...]:
-        """`<corruption>/<severity>` for every corruption that is there."""
+        """`<corruption>/<severity>` for every corruption that is present."""
         return self._severities(present=True)
 
     @property
     def missing_targets(self) -> tuple[str, ...]:
-        """`<corruption>/<severity>` for every corruption that is not there."""
+        """`<corruption>/<severity>` for every corruption that is missing."""
         return self._severities(present=False)
 
     @property
     def edition(self) -> str:
-        """How many of the arrays that are there were generated, and with which seed; the others are as they were found.
+        """How many of the present arrays were generated here, and with which seed.
 
         Example:
             >>> CIFAR10C(root="nowhere").edition
             ''
         """
-        there = [part.name for part in self.parts() if part.role == "target" and part.present]
+        present = [part.name for part in self.parts() if part.role == "target" and part.present]
         record = read_record(self._file(GENERATED_RECORD))
-        made = [record[name] for name in there if name in record]
-        seeds = sorted({str(entry.get("seed")) for entry in made})
-        told = f", seed {' and '.join(seeds)}" if seeds else ""
-        return f"{len(made)} of {len(there)} corruptions generated{told}" if there else ""
+        generated = [record[name] for name in present if name in record]
+        seeds = sorted({str(entry.get("seed")) for entry in generated})
+        with_seed = f", seed {' and '.join(seeds)}" if seeds else ""
+        return f"{len(generated)} of {len(present)} corruptions generated{with_seed}" if present else ""
 
     def parts(self) -> tuple[Part, ...]:
-        """Return what is there and what is missing, from file names alone."""
+        """Return which domains are present, from file names alone."""
         files = self._batch_files(_TRAIN + _TEST)
         detail = f"no cifar-10-batches-bin or cifar-10-batches-py in {self.root}; try: asrnorm data fetch cifar10"
         source = Part("cifar10", "source", bool(files), str(files[0].parent) if files else detail)
         return source, *(self._corruption_part(name) for name in self.corruptions)
 
     def load_train(self) -> ImageSet:
-        """Return the 50,000 training images, less those held out."""
+        """Return the 50,000 training images without those held out."""
         images = self._open_batches("train", _TRAIN)
         return images.take(self._split(images)[1]) if self.held_out else images
 
@@ -173,9 +151,9 @@ class CIFAR10C(Suite):
                 f"{path}: expected whole numbers, a multiple of {NUM_SEVERITIES} of them, "
                 f"found {labels.dtype} {labels.shape}"
             )
-        if labels.min() < 0 or labels.max() >= len(CIFAR10_CLASSES):
+        if labels.min() < 0 or labels.max() >= len(self.classes):
             raise InputError(f"{path}: labels from {labels.min()} to {labels.max()}; CIFAR-10 has 0 to 9")
-        note_count(path, len(labels), NUM_SEVERITIES * NUM_TEST)
+        warn_of_count(path, len(labels), NUM_SEVERITIES * NUM_TEST)
         return labels.astype(np.int64)
 
     def _corruption_part(self, name: str) -> Part:
@@ -205,14 +183,9 @@ class CIFAR10C(Suite):
             writer.stream("images", (len(labels), SIDE, SIDE, 3), np.uint8, (images for images, _ in batches))
             writer.add("labels", labels)
 
-        entry = open_entry(
-            f"cifar10-{split}",
-            fingerprint={"files": describe_files(files)},
-            build=build,
-            folder=cache_folder(self.root),
-        )
+        fingerprint = {"files": describe_files(files)}
+        entry = open_entry(f"cifar10-{split}", fingerprint=fingerprint, build=build, folder=cache_folder(self.root))
         data = ImageSet(entry["images"], np.asarray(entry["labels"]))
-        note_count(
-            files[0].parent if len(files) > 1 else files[0], len(data), NUM_TRAIN if split == "train" else NUM_TEST
-        )
+        path, published = (files[0].parent, NUM_TRAIN) if split == "train" else (files[0], NUM_TEST)
+        warn_of_count(path, len(data), published)
         return data

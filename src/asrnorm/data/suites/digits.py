@@ -1,7 +1,7 @@
-"""Digits: train on MNIST, hold up on SVHN, MNIST-M, SYN and USPS.
+"""Digits: train on MNIST, test on SVHN, MNIST-M, SYN and USPS.
 
-The protocol of Volpi et al. (ADA, 2018; RSDA, 2019): 32x32 RGB, resized with Lanczos on uint8, no mean and standard
-deviation. `docs/data/digits.md` has the sources of every choice.
+The protocol of Volpi et al. (ADA, 2018; RSDA, 2019): 32x32 RGB, resized with Lanczos on uint8, not normalized.
+`docs/data/digits.md` has the sources of every choice.
 """
 
 import hashlib
@@ -13,19 +13,30 @@ import numpy as np
 from numpy.typing import NDArray
 
 from asrnorm.core.errors import InputError, UnknownNameError, describe_unknown
-from asrnorm.data.cache import EntryWriter, cache_folder, describe_files, describe_makers, open_entry
-from asrnorm.data.image import read_images, resize_images
+from asrnorm.data.cache import EntryWriter, cache_folder, describe_files, open_entry
+from asrnorm.data.image import resize_images
 from asrnorm.data.image_set import ImageSet
 from asrnorm.data.readers import read_digit_mat, read_idx, read_listing, read_usps
-from asrnorm.data.suites.base import SUITES, Part, Suite, find_first, note_count
+from asrnorm.data.suites.base import SUITES, Part, Suite, find_first, warn_of_count
+from asrnorm.data.synthetic.sources import provenance
 
 SIZE = (32, 32)
-# Rows of the 60,000 published training images. TensorFlow's reader, which the originals used, kept the first 5,000 for
+# Rows of the 60,000 published training images. TensorFlow's reader, which the originals used, keeps the first 5,000 for
 # validation; RSDA trains on the other 55,000 and ADA on the first 10,000 of those.
 SUBSETS = {"rsda": slice(5_000, 60_000), "ada": slice(5_000, 15_000), "all": slice(0, None)}
 VALIDATION = slice(0, 5_000)
-NUM_SYN = 9_553  # images in the public SYN test file; the stand-in has as many
+NUM_SYN = 9_553  # images in the public SYN test file, and in its stand-in
+# Images of each set as published
+_PUBLISHED = {
+    "mnist-train": 60_000,
+    "mnist-t10k": 10_000,
+    "svhn": 26_032,
+    "mnist_m": 9_001,
+    "syn": NUM_SYN,
+    "usps": 2_007,
+}
 
+_MNIST_NAMES = tuple(f"{split}-{kind}-ubyte" for split in ("train", "t10k") for kind in ("images-idx3", "labels-idx1"))
 _MNIST_FOLDERS = ("MNIST/raw", "MNIST", "mnist", "mnist/raw")
 _MAT_FOLDERS = {
     "svhn": ("test_32x32.mat", ("svhn", "SVHN", ".")),
@@ -42,10 +53,10 @@ class Digits(Suite):
     Args:
         root: the data folder; `None` is `ASRNORM_DATA`.
         subset: `rsda` (55,000 training images), `ada` (10,000 of them) or `all` (60,000 and no validation set).
-        mnist_m: `published` reads the public test set; `generated` makes a like set from the MNIST test images and
-            photographs and calls it `mnist_m_like`, since its numbers do not compare with the published ones.
+        mnist_m: `published` reads the public test set; `generated` makes a similar set from the MNIST test images and
+            photographs, the target `mnist_m_like`, whose numbers do not compare with the published ones.
         syn_like: add a generated stand-in for SYN, whose public file is hard to get, as the target `syn_like`.
-        seed: of what is generated.
+        seed: of the generated images.
 
     Example:
         >>> Digits(subset="ada").sources
@@ -53,6 +64,9 @@ class Digits(Suite):
     """
 
     name = "digits"
+    classes = tuple("0123456789")
+    image_size = SIZE
+    sources = ("mnist",)
 
     def __init__(
         self,
@@ -68,50 +82,32 @@ class Digits(Suite):
             raise UnknownNameError(describe_unknown("subset of suite 'digits',", subset, SUBSETS))
         if mnist_m not in ("published", "generated"):
             raise UnknownNameError(describe_unknown("mnist_m of suite 'digits',", mnist_m, ("published", "generated")))
-        self.subset = subset
-        self.mnist_m = mnist_m
-        self.syn_like = syn_like
         if seed < 0:
             raise InputError(f"seed of suite 'digits' must be at least 0, not {seed}")
-        self.seed = seed
-
-    @property
-    def classes(self) -> tuple[str, ...]:
-        """The ten digits."""
-        return tuple("0123456789")
-
-    @property
-    def image_size(self) -> tuple[int, int]:
-        """32x32."""
-        return SIZE
-
-    @property
-    def sources(self) -> tuple[str, ...]:
-        """MNIST."""
-        return ("mnist",)
+        self.subset, self.mnist_m, self.syn_like, self.seed = subset, mnist_m, syn_like, seed
 
     @property
     def edition(self) -> str:
-        """What is generated, and by which code and libraries; empty where all is as published.
+        """Which targets are generated, and a digest of the code and libraries; empty if all are published.
 
         Example:
             >>> Digits(syn_like=True).edition.partition(" by ")[0]
             'syn_like generated, seed 0,'
         """
-        made = ["mnist_m_like"] * (self.mnist_m == "generated") + ["syn_like"] * self.syn_like
-        makers = hashlib.sha256("\n".join(describe_makers()).encode()).hexdigest()[:7]
-        return f"{' and '.join(made)} generated, seed {self.seed}, by {makers}" if made else ""
+        generated = ["mnist_m_like"] * (self.mnist_m == "generated") + ["syn_like"] * self.syn_like
+        digest = hashlib.sha256("\n".join(provenance()).encode()).hexdigest()[:7]
+        return f"{' and '.join(generated)} generated, seed {self.seed}, by {digest}" if generated else ""
 
     def parts(self) -> tuple[Part, ...]:
-        """Return what is there and what is missing, from file names alone; targets as in the paper's table."""
+        """Return which domains are present, from file names alone; targets in the order of the paper's table."""
         mnist = self._mnist_files()
         parts = [self._part("mnist", "source", mnist, "MNIST/raw/{train,t10k}-{images-idx3,labels-idx1}-ubyte")]
         parts.append(self._part("svhn", "target", self._mat_files("svhn"), "svhn/test_32x32.mat"))
         if self.mnist_m == "generated":
             parts.append(Part("mnist_m_like", "target", bool(mnist), "generated from the MNIST test images"))
         else:
-            pictures = "mnist_m/mnist_m_test and mnist_m/mnist_m_test_labels.txt"
-            parts.append(self._part("mnist_m", "target", self._mnist_m_files(), pictures))
+            published = "mnist_m/mnist_m_test and mnist_m/mnist_m_test_labels.txt"
+            parts.append(self._part("mnist_m", "target", self._mnist_m_files(), published))
         parts.append(self._part("syn", "target", self._mat_files("syn"), "syn/synth_test_32x32.mat"))
         if self.syn_like:
             parts.append(Part("syn_like", "target", True, "generated stand-in, not the published SYN"))
@@ -130,7 +126,7 @@ class Digits(Suite):
         return train.take(rows)
 
     def load_validation(self) -> ImageSet | None:
-        """Return the first 5,000 training images, except where all are trained on."""
+        """Return the first 5,000 training images, or nothing if all are trained on."""
         return None if self.subset == "all" else self._load_mnist("train").take(VALIDATION)
 
     def load_source_test(self) -> ImageSet:
@@ -146,10 +142,10 @@ class Digits(Suite):
             files = self._usps_files()
             return self._open(name, files, lambda: read_usps(files[0]))
         if name == "syn_like":
-            return self._open(f"syn_like-s{self.seed}", (), self._generate_syn, describe_makers())
+            return self._open(f"syn_like-s{self.seed}", (), self._generate_syn, provenance())
         if name == "mnist_m_like":
             files = self._mnist_files()[2:]
-            return self._open(f"mnist_m_like-s{self.seed}", files, self._generate_mnist_m, describe_makers())
+            return self._open(f"mnist_m_like-s{self.seed}", files, self._generate_mnist_m, provenance())
         return self._load_mnist_m()
 
     def _load_mnist(self, split: str) -> ImageSet:
@@ -162,7 +158,7 @@ class Digits(Suite):
         paths = [folder / name for name, _ in entries]
 
         def build(writer: EntryWriter) -> None:
-            writer.stream("images", (len(paths), *SIZE, 3), np.uint8, read_images(paths, size=SIZE))
+            writer.decode(paths, SIZE)
             writer.add("labels", np.array([label for _, label in entries], np.int64))
 
         return self._open_entry("mnist_m", [listing, *paths], build)
@@ -175,31 +171,26 @@ class Digits(Suite):
     def _generate_mnist_m(self) -> Arrays:
         from asrnorm.data.synthetic import build_mnist_m
 
-        images, labels = _read_mnist(*self._mnist_files()[2:])
-        return build_mnist_m(images, labels, self.seed)
+        return build_mnist_m(*_read_mnist(*self._mnist_files()[2:]), self.seed)
 
     def _open(
-        self, name: str, files: Sequence[Path], read: Callable[[], Arrays], makers: Sequence[str] = ()
+        self, name: str, files: Sequence[Path], read: Callable[[], Arrays], generator: Sequence[str] = ()
     ) -> ImageSet:
         def build(writer: EntryWriter) -> None:
             images, labels = read()
             writer.add("images", resize_images(images, SIZE))
             writer.add("labels", np.asarray(labels, np.int64))
 
-        return self._open_entry(name, files, build, makers)
+        return self._open_entry(name, files, build, generator)
 
     def _open_entry(
-        self, name: str, files: Sequence[Path], build: Callable[[EntryWriter], None], makers: Sequence[str] = ()
+        self, name: str, files: Sequence[Path], build: Callable[[EntryWriter], None], generator: Sequence[str] = ()
     ) -> ImageSet:
-        entry = open_entry(
-            f"digits-{name}",
-            fingerprint={"files": describe_files(files), "size": SIZE, "resample": "lanczos", "makers": list(makers)},
-            build=build,
-            folder=cache_folder(self.root),
-        )
+        fingerprint = {"files": describe_files(files), "size": SIZE, "resample": "lanczos", "makers": list(generator)}
+        entry = open_entry(f"digits-{name}", fingerprint=fingerprint, build=build, folder=cache_folder(self.root))
         data = ImageSet(entry["images"], np.asarray(entry["labels"]))
         if name in _PUBLISHED:
-            note_count(files[0], len(data), _PUBLISHED[name])
+            warn_of_count(files[0], len(data), _PUBLISHED[name])
         return data
 
     def _part(self, name: str, role: str, files: tuple[Path, ...], published: str) -> Part:
@@ -208,7 +199,7 @@ class Digits(Suite):
         return Part(name, role, False, f"no {published} in {self.root}; try: asrnorm data fetch {name}")
 
     def _mnist_files(self) -> tuple[Path, ...]:
-        """Training images and labels, test images and labels; nothing where one of the four is missing."""
+        """Return training images and labels, test images and labels; nothing if one of the four is missing."""
         for folder in _MNIST_FOLDERS:
             files = [find_first(self.root / folder, *_spellings(name)) for name in _MNIST_NAMES]
             if all(files):
@@ -227,22 +218,10 @@ class Digits(Suite):
 
     def _mnist_m_files(self) -> tuple[Path, ...]:
         for folder in (self.root / "mnist_m", self.root / "MNIST-M", self.root):
-            pictures, labels = folder / "mnist_m_test", folder / "mnist_m_test_labels.txt"
-            if pictures.is_dir() and labels.is_file():
-                return pictures, labels
+            images, labels = folder / "mnist_m_test", folder / "mnist_m_test_labels.txt"
+            if images.is_dir() and labels.is_file():
+                return images, labels
         return ()
-
-
-# Images of each set as published
-_PUBLISHED = {
-    "mnist-train": 60_000,
-    "mnist-t10k": 10_000,
-    "svhn": 26_032,
-    "mnist_m": 9_001,
-    "syn": NUM_SYN,
-    "usps": 2_007,
-}
-_MNIST_NAMES = tuple(f"{split}-{kind}-ubyte" for split in ("train", "t10k") for kind in ("images-idx3", "labels-idx1"))
 
 
 def _spellings(name: str) -> tuple[str, ...]:

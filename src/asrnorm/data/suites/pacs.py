@@ -1,8 +1,8 @@
 """PACS: photographs, art, cartoons and sketches of seven classes.
 
-Li et al., 2017. The published lists give each domain a train and a crossval part; its test list is all of it. One
-domain is trained on and the other three are targets (single source), or three are mixed and one is the target (leave
-one out).
+Li et al., 2017. The published lists split each domain into train and crossval; its test list names all of it. Either
+one domain is the source and the other three are targets (single source), or three are mixed and one is the target
+(leave one out).
 """
 
 from pathlib import Path
@@ -11,16 +11,32 @@ import numpy as np
 from numpy.typing import NDArray
 
 from asrnorm.core.errors import InputError
-from asrnorm.data.cache import EntryWriter, cache_folder, describe_files, open_entry
+from asrnorm.data.cache import cache_folder, describe_files, open_entry
 from asrnorm.data.download.content import PACS_CLASSES
-from asrnorm.data.image import read_images
 from asrnorm.data.image_set import ImageSet, concatenate
 from asrnorm.data.readers import read_listing
-from asrnorm.data.suites.base import IMAGENET_MEAN, IMAGENET_STD, SUITES, Names, Part, Suite, choose_domains, note_count
+from asrnorm.data.suites.base import (
+    IMAGENET_MEAN,
+    IMAGENET_STD,
+    SUITES,
+    Names,
+    Part,
+    Suite,
+    choose_domains,
+    warn_of_count,
+)
 
 DOMAINS = ("art_painting", "cartoon", "photo", "sketch")
 SIZE = (227, 227)
 SPLITS = ("train", "crossval", "test")
+
+# Images that the lists of a domain name, in the order of SPLITS
+_PUBLISHED = {
+    "photo": (1_499, 171, 1_670),
+    "art_painting": (1_840, 208, 2_048),
+    "cartoon": (2_107, 237, 2_344),
+    "sketch": (3_531, 398, 3_929),
+}
 
 _FOLDERS = ("PACS", "PACS/kfold", "pacs", "pacs/kfold", "kfold")
 _LISTS = ("splits", "../splits", "Train val splits and h5py files pre-read", ".", "..")
@@ -33,7 +49,7 @@ class PACS(Suite):
     Args:
         root: the data folder; `None` is `ASRNORM_DATA`.
         source: the domain to train on, `photo` unless `target` is given; several are mixed, without domain labels.
-        target: the domains to hold up on; by default all that are not trained on.
+        target: the domains to test on; by default all others.
 
     Example:
         >>> PACS(target="photo").sources
@@ -41,6 +57,8 @@ class PACS(Suite):
     """
 
     name = "pacs"
+    classes = PACS_CLASSES
+    image_size = SIZE
     mean = IMAGENET_MEAN
     std = IMAGENET_STD
 
@@ -52,22 +70,12 @@ class PACS(Suite):
         self._sets: dict[str, dict[str, ImageSet]] = {}
 
     @property
-    def classes(self) -> tuple[str, ...]:
-        """The seven classes in the order of the published labels."""
-        return PACS_CLASSES
-
-    @property
-    def image_size(self) -> tuple[int, int]:
-        """227x227, the published size."""
-        return SIZE
-
-    @property
     def sources(self) -> tuple[str, ...]:
-        """The domains trained on."""
+        """The domains to train on."""
         return self._sources
 
     def parts(self) -> tuple[Part, ...]:
-        """Return what is there and what is missing, from file names alone."""
+        """Return which domains are present, from file names alone."""
         roles = [(name, "source") for name in self._sources] + [(name, "target") for name in self._targets]
         return tuple(self._part(name, role) for name, role in roles)
 
@@ -90,14 +98,13 @@ class PACS(Suite):
         return self._open_domain(name)["test"]
 
     def _part(self, name: str, role: str) -> Part:
-        place = self._find(name)
-        if place is not None:
-            return Part(name, role, True, str(place[0] / name))
+        if (found := self._find(name)) is not None:
+            return Part(name, role, True, str(found[0] / name))
         detail = f"no PACS/{name} with PACS/splits/{name}_{{train,crossval,test}}_kfold.txt in {self.root}"
         return Part(name, role, False, f"{detail}; try: asrnorm data fetch pacs")
 
     def _find(self, domain: str) -> tuple[Path, Path] | None:
-        """The folder that the lists' paths start from, and the folder of the lists."""
+        """Return the folder that the lists' paths are relative to, and the folder of the lists."""
         for folder in (self.root / name for name in _FOLDERS):
             for lists in (folder / name for name in _LISTS):
                 if (folder / domain).is_dir() and all(
@@ -107,44 +114,31 @@ class PACS(Suite):
         return None
 
     def _open_domain(self, domain: str) -> dict[str, ImageSet]:
-        """The three lists of a domain. Train and crossval lie one after the other, so each is a view of one file."""
+        """Return the three lists of a domain; the cache has train and crossval in sequence, so each is a view of it."""
         if domain in self._sets:
             return self._sets[domain]
-        place = self._find(domain)
-        assert place is not None, "parts() has said that it is there"
-        folder, lists = place
+        found = self._find(domain)
+        assert found is not None, "a domain that parts() reports as present"
+        folder, lists = found
         entries = {split: read_listing(lists / _list_name(domain, split), labels=range(1, 8)) for split in SPLITS}
         for split, published in zip(SPLITS, _PUBLISHED[domain], strict=True):
-            note_count(lists / _list_name(domain, split), len(entries[split]), published)
+            warn_of_count(lists / _list_name(domain, split), len(entries[split]), published)
         named = [entry for split in SPLITS for entry in entries[split]]
         rows = {name: row for row, name in enumerate(dict.fromkeys(name for name, _ in named))}
         paths = [folder / name for name in rows]
-        _require(paths, lists / _list_name(domain, "test"))
-
-        def build(writer: EntryWriter) -> None:
-            writer.stream("images", (len(paths), *SIZE, 3), np.uint8, read_images(paths, size=SIZE))
+        _check_exist(paths, lists / _list_name(domain, "test"))
 
         entry = open_entry(
             f"pacs-{domain}",
             fingerprint={"files": describe_files(paths), "size": SIZE},
-            build=build,
+            build=lambda writer: writer.decode(paths, SIZE),
             folder=cache_folder(self.root),
         )
-        labels = _collect_labels(named, lists)
-        everything = ImageSet(entry["images"], labels)
+        images = ImageSet(entry["images"], _collect_labels(named, lists))
         picked = {split: [rows[name] for name, _ in entries[split]] for split in SPLITS}
-        picked["test"].sort()  # the order of a test set is of no consequence; sorted, it is the file as it lies
-        self._sets[domain] = {split: everything.take(picked[split]) for split in SPLITS}
+        picked["test"].sort()  # in the order of the cache, so that it is a view of it
+        self._sets[domain] = {split: images.take(picked[split]) for split in SPLITS}
         return self._sets[domain]
-
-
-# Images that the lists of a domain name, in the order of SPLITS
-_PUBLISHED = {
-    "photo": (1_499, 171, 1_670),
-    "art_painting": (1_840, 208, 2_048),
-    "cartoon": (2_107, 237, 2_344),
-    "sketch": (3_531, 398, 3_929),
-}
 
 
 def _list_name(domain: str, split: str) -> str:
@@ -159,10 +153,10 @@ def _collect_labels(named: list[tuple[str, int]], lists: Path) -> NDArray[np.int
     return np.array(list(labels.values()), np.int64) - 1
 
 
-def _require(paths: list[Path], listing: Path) -> None:
+def _check_exist(paths: list[Path], listing: Path) -> None:
     absent = [path for path in paths if not path.is_file()]
     if absent:
         raise InputError(
-            f"{listing}: {len(absent):,} of the {len(paths):,} images are not there, the first is {absent[0]}; "
+            f"{listing}: {len(absent):,} of the {len(paths):,} images are missing, the first is {absent[0]}; "
             "fetch PACS again"
         )

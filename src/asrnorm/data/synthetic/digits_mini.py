@@ -1,9 +1,4 @@
-"""MNIST-M from MNIST and photographs, by the rule that the published images follow.
-
-A stand-in for SYN, the synthetic digits of Ganin and Lempitsky, whose file can no longer be had everywhere.
-
-The embedded suite: MNIST as source and four other domains, from what lies inside wheels on PyPI.
-"""
+"""Generated digit domains: the suite `digits_mini`, MNIST-M from MNIST and photographs, and a stand-in for SYN."""
 
 import numpy as np
 from numpy.typing import NDArray
@@ -11,6 +6,7 @@ from numpy.typing import NDArray
 from asrnorm.core.errors import InputError
 from asrnorm.data.synthetic.render import RenderStyle, recolor_strokes, render_digits
 from asrnorm.data.synthetic.sources import (
+    SIZE,
     Digits,
     build_uci,
     enlarge,
@@ -21,91 +17,21 @@ from asrnorm.data.synthetic.sources import (
     to_rgb,
 )
 
-SIZE = 32
-_BORDER = 2
-
-
-def build_mnist_m(
-    mnist_images_28: NDArray[np.uint8], labels: NDArray[np.integer], seed: int = 0
-) -> tuple[NDArray[np.uint8], NDArray[np.int64]]:
-    """Blend MNIST digits on patches of photographs, as MNIST-M does.
-
-    Ganin and Lempitsky (2015) take the absolute difference of digit and patch, channel by channel. The published
-    images, compared with the MNIST digits that they were made of, show how: the digit keeps its 28x28 pixels inside a
-    border of two, and every pixel that is not zero counts as 255, so that strokes are the inverted patch with hard
-    edges. The photographs are other ones than theirs (BSDS500).
-
-    Args:
-        mnist_images_28: digits of shape `(n, 28, 28)`, white on black.
-        labels: their classes, returned unchanged as int64.
-        seed: chooses the patches.
-
-    Returns:
-        Images of shape `(n, 32, 32, 3)` and labels.
-
-    Raises:
-        InputError: the images are not `(n, 28, 28)` uint8, or the labels are not as many.
-        MissingDependencyError: scikit-image or scikit-learn is not installed.
-    """
-    generator = np.random.default_rng(seed)
-    _check(mnist_images_28, labels)
-    patches = sample_patches(load_photographs(), len(labels), generator, size=SIZE)
-    return blend(mnist_images_28, patches), np.asarray(labels, np.int64)
-
-
-def blend(digits_28: NDArray[np.uint8], patches: NDArray[np.uint8]) -> NDArray[np.uint8]:
-    """Return `|patch - 255 * (digit > 0)|`, the digit in the middle of the patch.
-
-    Example:
-        >>> digit = np.zeros((1, 28, 28), np.uint8); digit[0, 5, 5] = 1
-        >>> blended = blend(digit, np.full((1, 32, 32, 3), 55, np.uint8))
-        >>> blended[0, 7, 7].tolist(), blended[0, 5, 5].tolist()
-        ([200, 200, 200], [55, 55, 55])
-    """
-    stroke = np.pad(digits_28 > 0, ((0, 0), (_BORDER, _BORDER), (_BORDER, _BORDER)))
-    return np.where(stroke[..., None], 255 - patches, patches)
-
-
-def _check(images: NDArray[np.uint8], labels: NDArray[np.integer]) -> None:
-    if images.ndim != 3 or images.shape[1:] != (28, 28) or images.dtype != np.uint8:
-        raise InputError(f"MNIST images must be uint8 of shape (n, 28, 28), not {images.dtype} {images.shape}")
-    if np.shape(labels) != (len(images),):
-        raise InputError(f"{len(images)} images need as many labels, not shape {np.shape(labels)}")
-
-
-# What the paper names: one-, two- and three-digit numbers, position, orientation, colors of background and stroke,
-# amount of blur. It gives no ranges: these make a plain network lose about as much as is published for SYN.
-SYN_STYLE = RenderStyle(neighbor_chance=0.5, rotation=15.0)
-
-
-def build_syn_like(count: int, seed: int = 0) -> tuple[NDArray[np.uint8], NDArray[np.int64]]:
-    """Render digits as SYN describes them: it is not SYN, and results on it must not be named so.
-
-    Args:
-        count: how many images; the classes are as equal as it allows (SYN's test set has 9,553).
-        seed: chooses everything.
-
-    Returns:
-        Images of shape `(count, 32, 32, 3)` and labels, in random order.
-
-    Raises:
-        MissingDependencyError: matplotlib, whose fonts are used, is not installed.
-    """
-    generator = np.random.default_rng(seed)
-    labels = generator.permutation(np.arange(count) % 10)
-    return render_digits(labels, SYN_STYLE, generator), labels
-
-
 Domain = tuple[NDArray[np.uint8], NDArray[np.int64]]
 
-# Each has its own stream of random numbers, so that a change in one leaves the others as they were.
+# Each domain has its own random stream, so that a change in one leaves the others as they were.
 _STREAMS = ("split", "blended", "rendered", "inverted")
-_REPEATS = 4  # times each of the 500 test digits appears in a domain made of them
+_REPEATS = 4  # times that each of the 500 test digits appears in a domain
 _RENDERED = 2000
 
-# Hard enough that a network trained on MNIST alone loses half of its accuracy, easy enough that it is not at chance.
+# A network trained on MNIST alone loses about half of its accuracy, and stays well above chance.
 _RENDERED_STYLE = RenderStyle(contrast=130.0, light_share=0.75, gradient=30.0, blur=0.8, noise=3.0)
 _INK_CONTRAST, _INK_LIGHT_SHARE = 120.0, 0.5
+_BORDER = (SIZE - 28) // 2
+
+# Ganin and Lempitsky vary the number of digits (one to three), position, orientation, colors of background and stroke,
+# and blur, without giving ranges: with these a plain network loses about as much as is published for SYN.
+SYN_STYLE = RenderStyle(neighbor_chance=0.5, rotation=15.0)
 
 
 def build_digits_mini(seed: int = 0) -> dict[str, Domain]:
@@ -113,11 +39,11 @@ def build_digits_mini(seed: int = 0) -> dict[str, Domain]:
 
     `mnist_train`, `mnist_val`, `mnist_test` hold 4,000, 500 and 500 digits. Targets: `uci`, real digits of other
     writers; `blended`, test digits on photographs by the rule of MNIST-M; `rendered`, printed digits with distracting
-    neighbors; `inverted`, test digits in colored ink on a colored ground, half of them dark on light. No target holds a
-    training or validation digit.
+    neighbors; `inverted`, test digits in colored ink on a colored ground, half of them dark on light. No training or
+    validation digit is in a target.
 
     Args:
-        seed: chooses the split and everything that is random in the targets.
+        seed: of the split and of the targets.
 
     Returns:
         Part to images `(n, 32, 32, 3)` and labels, always in this order.
@@ -154,3 +80,68 @@ def _build_inverted(test: Digits, generator: np.random.Generator) -> Domain:
 
 def _repeat(digits: Digits, generator: np.random.Generator) -> NDArray[np.int64]:
     return generator.permutation(np.tile(np.arange(len(digits.labels)), _REPEATS))
+
+
+def build_mnist_m(
+    mnist_images_28: NDArray[np.uint8], labels: NDArray[np.integer], seed: int = 0
+) -> tuple[NDArray[np.uint8], NDArray[np.int64]]:
+    """Blend MNIST digits with patches of photographs, as MNIST-M does.
+
+    Ganin and Lempitsky (2015) take the absolute difference of digit and patch, channel by channel. In the published
+    images the digit keeps its 28x28 pixels inside a border of two, and every nonzero pixel counts as 255, so that
+    strokes are the inverted patch with hard edges. Their photographs are those of BSDS500, which differ from these.
+
+    Args:
+        mnist_images_28: digits of shape `(n, 28, 28)`, white on black.
+        labels: their classes, returned as int64.
+        seed: of the patches.
+
+    Returns:
+        Images of shape `(n, 32, 32, 3)` and labels.
+
+    Raises:
+        InputError: the images are not `(n, 28, 28)` uint8, or there are not as many labels.
+        MissingDependencyError: scikit-image or scikit-learn is not installed.
+    """
+    generator = np.random.default_rng(seed)
+    _check(mnist_images_28, labels)
+    patches = sample_patches(load_photographs(), len(labels), generator, size=SIZE)
+    return blend(mnist_images_28, patches), np.asarray(labels, np.int64)
+
+
+def blend(digits_28: NDArray[np.uint8], patches: NDArray[np.uint8]) -> NDArray[np.uint8]:
+    """Return `|patch - 255 * (digit > 0)|`, the digit in the center of the patch.
+
+    Example:
+        >>> digit = np.zeros((1, 28, 28), np.uint8); digit[0, 5, 5] = 1
+        >>> blended = blend(digit, np.full((1, 32, 32, 3), 55, np.uint8))
+        >>> blended[0, 7, 7].tolist(), blended[0, 5, 5].tolist()
+        ([200, 200, 200], [55, 55, 55])
+    """
+    stroke = np.pad(digits_28 > 0, ((0, 0), (_BORDER, _BORDER), (_BORDER, _BORDER)))
+    return np.where(stroke[..., None], 255 - patches, patches)
+
+
+def _check(images: NDArray[np.uint8], labels: NDArray[np.integer]) -> None:
+    if images.ndim != 3 or images.shape[1:] != (28, 28) or images.dtype != np.uint8:
+        raise InputError(f"MNIST images must be uint8 of shape (n, 28, 28), not {images.dtype} {images.shape}")
+    if np.shape(labels) != (len(images),):
+        raise InputError(f"{len(images)} images need as many labels, not shape {np.shape(labels)}")
+
+
+def build_syn_like(count: int, seed: int = 0) -> tuple[NDArray[np.uint8], NDArray[np.int64]]:
+    """Render digits like those of SYN, the synthetic digits of Ganin and Lempitsky; results must not be called SYN.
+
+    Args:
+        count: number of images; class sizes differ by at most one (SYN's test set has 9,553).
+        seed: of everything random.
+
+    Returns:
+        Images of shape `(count, 32, 32, 3)` and labels, in random order.
+
+    Raises:
+        MissingDependencyError: matplotlib, whose fonts are used, is not installed.
+    """
+    generator = np.random.default_rng(seed)
+    labels = generator.permutation(np.arange(count) % 10)
+    return render_digits(labels, SYN_STYLE, generator), labels

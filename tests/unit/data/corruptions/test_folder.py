@@ -6,7 +6,7 @@ from PIL import Image
 
 from asrnorm.core.errors import InputError, UnknownNameError
 from asrnorm.data.corruptions import corrupt, corrupt_folder
-from asrnorm.data.image import ENDINGS, read_image
+from asrnorm.data.image import EXTENSIONS, read_image
 
 PIXELS = np.random.default_rng(0).integers(0, 256, (40, 50, 3), dtype=np.uint8)
 
@@ -166,7 +166,7 @@ def test_a_file_in_place_of_the_folder_is_named(photos, tmp_path):
         corrupt_folder(photos, tmp_path / "out", "fog", progress=False)
 
 
-@pytest.mark.parametrize("ending", sorted(ENDINGS - {".avif"}))  # which not every Pillow writes
+@pytest.mark.parametrize("ending", sorted(EXTENSIONS - {".avif"}))  # which not every Pillow writes
 def test_every_kind_of_image_that_is_read_elsewhere_is_corrupted(tmp_path, ending):
     (tmp_path / "photos").mkdir()
     Image.fromarray(PIXELS).convert("L" if ending == ".pgm" else "RGB").save(tmp_path / "photos" / f"x{ending}")

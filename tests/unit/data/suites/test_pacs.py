@@ -75,7 +75,7 @@ def test_absent_domains_are_missing(tmp_path):
     suite = create_suite("pacs", root=tmp_path)
     assert suite.target_names == ("art_painting", "cartoon")
     assert [part.name for part in suite.missing] == ["sketch"]
-    with pytest.raises(InputError, match=r"lacks its source sketch: .*fetch pacs"):
+    with pytest.raises(InputError, match="fetch pacs"):
         _ = create_suite("pacs", root=tmp_path, source="sketch").train
 
 
@@ -83,7 +83,7 @@ def test_images_that_the_lists_name_must_be_there(tmp_path):
     write_pacs(tmp_path, per_class=2)
     for number in range(2):
         (tmp_path / "PACS" / "photo" / "dog" / f"pic_{number:03d}.jpg").unlink()
-    with pytest.raises(InputError, match=r"2 of the 14 images are not there, the first is .*pic_001\.jpg"):
+    with pytest.raises(InputError, match=r"2 of the 14 .*pic_001\.jpg"):
         _ = create_suite("pacs", root=tmp_path).train
 
 
@@ -91,7 +91,7 @@ def test_lists_that_disagree_on_a_label_are_refused(tmp_path):
     write_pacs(tmp_path, per_class=2)
     path = tmp_path / "PACS" / "splits" / "photo_test_kfold.txt"
     path.write_text(path.read_text().replace("photo/dog/pic_000.jpg 1", "photo/dog/pic_000.jpg 2"))
-    with pytest.raises(InputError, match=r"photo/dog/pic_000\.jpg has the labels 1 and 2"):
+    with pytest.raises(InputError, match=r"photo/dog/pic_000\.jpg .* 1 and 2"):
         _ = create_suite("pacs", root=tmp_path).train
 
 
