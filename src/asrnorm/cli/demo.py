@@ -1,7 +1,7 @@
 """`asrnorm demo`: one source domain, five trainings, four unseen domains, a table and a page."""
 
 from pathlib import Path
-from typing import Annotated, cast
+from typing import TYPE_CHECKING, Annotated, cast
 
 import typer
 from rich.console import Console
@@ -10,6 +10,9 @@ from rich.table import Table
 from asrnorm.core.config import Scale, run_name
 from asrnorm.core.files import write_whole
 from asrnorm.core.results import RunResult, read_log_rows
+
+if TYPE_CHECKING:
+    from asrnorm.data import Suite
 
 # Row of the table: recipe.
 ROWS = {
@@ -68,16 +71,15 @@ def _print(results: dict[str, RunResult]) -> None:
     Console().print(table)
 
 
-def _write_report(page: Path, results: dict[str, RunResult], folders: dict[str, Path], suite: object) -> None:
-    from asrnorm.cli.data_show import SuiteDomains
-    from asrnorm.data.contact_sheet import contact_sheet
+def _write_report(page: Path, results: dict[str, RunResult], folders: dict[str, Path], suite: "Suite") -> None:
+    from asrnorm.data.contact_sheet import SuiteDomains, contact_sheet
     from asrnorm.reporting.figures.base import bar_chart, line_chart
     from asrnorm.reporting.page import render_page
     from asrnorm.reporting.runs import curve
 
     first = next(iter(results.values()))
     names = columns(first)
-    sheets = contact_sheet(SuiteDomains(suite), suite.classes, page.parent / "samples", per_class=4)  # type: ignore[attr-defined]
+    sheets = contact_sheet(SuiteDomains(suite), suite.classes, page.parent / "samples", per_class=4)
     overview = next(sheet for sheet in sheets if sheet.stem == "overview")
     series = {row: values(result)[1:] for row, result in results.items()}
     losses = {row: curve(read_log_rows(folder / "log.jsonl"), "loss") for row, folder in folders.items()}

@@ -11,7 +11,6 @@ import typer
 from rich.console import Console
 from rich.text import Text
 
-from asrnorm.cli.data_show import SuiteDomains
 from asrnorm.cli.options import (
     Modules,
     check_data,
@@ -266,7 +265,7 @@ def draw_samples(path: Path, suites: Sequence[str] = _SAMPLE_SUITES) -> list[str
     from PIL import Image
 
     from asrnorm import data
-    from asrnorm.data.contact_sheet import contact_sheet
+    from asrnorm.data.contact_sheet import SuiteDomains, contact_sheet
 
     lines, sheets = [], []
     for name in suites:

@@ -1,8 +1,8 @@
-"""Contact sheets: what the images of each domain look like, one PNG a domain and one with all of them."""
+"""Contact sheets of the images of each domain, one PNG per domain and an overview."""
 
 import os
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -11,19 +11,21 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from PIL import Image, ImageDraw, ImageFont
 
-from asrnorm.core.errors import InputError
+from asrnorm.core.errors import InputError, UnknownNameError, describe_unknown
 from asrnorm.core.files import replacing
+from asrnorm.data.image_set import FileSet, ImageSet
+from asrnorm.data.suites.base import Suite
 
 OVERVIEW = "overview"
 
-_SMALL_TILE, _LARGE_TILE = 96, 128  # of images up to 96 pixels, enlarged by whole factors, and of larger ones
+_SMALL_TILE, _LARGE_TILE = 96, 128  # for images up to 96 pixels, enlarged by integer factors, and for larger ones
 _GAP, _MARGIN = 4, 16
 _TITLE, _LABEL, _SMALLEST = 20, 16, 11  # font sizes
-_WIDEST_LABEL = 240
-_MOST_CLASSES = 40
+_MAX_LABEL_WIDTH = 240
+_MAX_CLASSES = 40
 _PAPER, _INK, _BLANK, _FRAME = "#ffffff", "#1a1a1a", "#ececec", "#c8c8c8"
 
-# Anything that gives an image `(h, w, 3)` or `(h, w)` for a row number: an array, a memory map, a lazy reader.
+# Anything that returns an image `(h, w, 3)` or `(h, w)` for a row number: an array, a memory map, a lazy reader.
 Images = Any
 Domains = Mapping[str, tuple[Images, ArrayLike]]
 
@@ -31,16 +33,16 @@ Domains = Mapping[str, tuple[Images, ArrayLike]]
 def contact_sheet(
     domains: Domains, classes: Sequence[str], path: str | os.PathLike[str], *, per_class: int = 8
 ) -> list[Path]:
-    """Write `overview.png`, a row a domain and a column a class, and one sheet a domain, a row a class.
+    """Write `overview.png`, a row per domain and a column per class, and one sheet per domain, a row per class.
 
-    Images are spread evenly over each class, so the choice is the same every time, and the same for domains that show
-    the same pictures in the same order. Pixels of small images stay sharp squares. Domains are read one by one.
+    Images are evenly spaced within each class, so that the choice is always the same, also across domains with the same
+    pictures in the same order. Pixels of small images stay sharp squares. Domains are read one by one.
 
     Args:
         domains: name to images (uint8, indexed by row) and labels.
-        classes: names of the classes; labels index into them. Of more than 40, 40 are shown.
-        path: folder to write to; made where it is missing.
-        per_class: images of each class on the sheet of a domain.
+        classes: names of the classes, which labels index; of more than 40, 40 are shown.
+        path: folder to write to; created if missing.
+        per_class: number of images of each class on the sheet of a domain.
 
     Returns:
         The files written, the overview first.
@@ -59,7 +61,7 @@ def contact_sheet(
         raise InputError("a contact sheet needs at least one domain, one class and one image a class")
     folder = Path(path)
     files = _file_names(domains)
-    shown = _spread(len(classes), _MOST_CLASSES)
+    shown = _spread(len(classes), _MAX_CLASSES)
     names = [classes[index] for index in shown]
     overview_rows, written = [], []
     folder.mkdir(parents=True, exist_ok=True)
@@ -74,9 +76,66 @@ def contact_sheet(
     return [_save(grid.draw(), folder / f"{OVERVIEW}.png"), *written]
 
 
+class SuiteDomains(Mapping[str, tuple[Images, NDArray[np.int64]]]):
+    """The source and the targets of a suite as `contact_sheet` takes them, each decoded when it is read.
+
+    Args:
+        suite: whose domains.
+        chosen: names to keep; `None` is all, but of domains with levels (`fog/1` to `fog/5`) only the strongest.
+
+    Raises:
+        UnknownNameError: a chosen domain is not in the suite.
+    """
+
+    def __init__(self, suite: Suite, chosen: Sequence[str] | None = None) -> None:
+        self._suite = suite
+        self._source = "+".join(suite.sources)
+        known = tuple(dict.fromkeys((self._source, *suite.targets)))
+        for name in chosen or ():
+            if name not in known:
+                raise UnknownNameError(describe_unknown("domain", name, known))
+        self._names = tuple(dict.fromkeys(chosen)) if chosen else strongest_levels(known)
+
+    def __getitem__(self, name: str) -> tuple[Images, NDArray[np.int64]]:
+        # Of the source the test images: CIFAR-10-C's targets show the same pictures, so that a column is one picture.
+        data = self._suite.source_test if name == self._source else self._suite.targets[name]
+        return (data.images if isinstance(data, ImageSet) else _Rows(data)), data.labels
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._names)
+
+    def __len__(self) -> int:
+        return len(self._names)
+
+
+@dataclass(frozen=True)
+class _Rows:
+    """Images in files, indexed like an array."""
+
+    data: FileSet
+
+    def __getitem__(self, row: int) -> NDArray[np.uint8]:
+        return self.data.read(row)
+
+
+def strongest_levels(names: Sequence[str]) -> tuple[str, ...]:
+    """Return names without the weaker levels: of `fog/1` to `fog/5` only the last.
+
+    Example:
+        >>> strongest_levels(["cifar10", "fog/1", "fog/5", "fog/10", "snow/2"])
+        ('cifar10', 'fog/10', 'snow/2')
+    """
+    strongest: dict[str, tuple[int, str]] = {}
+    for name in names:
+        stem, _, level = name.rpartition("/")
+        key, rank = (stem, int(level)) if stem and level.isdecimal() else (name, 0)
+        strongest[key] = max(strongest.get(key, (rank, name)), (rank, name))
+    return tuple(name for _, name in strongest.values())
+
+
 @dataclass(frozen=True)
 class _Grid:
-    """Tiles in rows with a label each, and perhaps a label a column."""
+    """Labelled rows of tiles, optionally with column labels."""
 
     title: str
     row_labels: Sequence[str]
@@ -87,7 +146,7 @@ class _Grid:
     def draw(self) -> Image.Image:
         tile = self._tile_side()
         step = tile + _GAP
-        label_width = min(_WIDEST_LABEL, max(int(_font(_LABEL).getlength(label)) for label in self.row_labels) + 1)
+        label_width = min(_MAX_LABEL_WIDTH, max(int(_font(_LABEL).getlength(label)) for label in self.row_labels) + 1)
         left = _MARGIN + label_width + 3 * _GAP
         top = _MARGIN + _TITLE + 3 * _GAP + (_LABEL + 2 * _GAP if self.column_labels else 0)
         right = max(left + self.num_columns * step - _GAP, _MARGIN + int(_font(_TITLE).getlength(self.title)) + 1)
@@ -102,7 +161,7 @@ class _Grid:
             y = top + row * step
             draw.text((left - 3 * _GAP, y + tile / 2), text, _INK, font, anchor="rm")
             for column in range(self.num_columns):
-                _place(sheet, images[column] if column < len(images) else None, left + column * step, y, tile)
+                _paste(sheet, images[column] if column < len(images) else None, left + column * step, y, tile)
         return sheet
 
     def _tile_side(self) -> int:
@@ -110,7 +169,7 @@ class _Grid:
         return _SMALL_TILE if max(sides, default=0) <= _SMALL_TILE else _LARGE_TILE
 
 
-def _place(sheet: Image.Image, image: Image.Image | None, x: int, y: int, tile: int) -> None:
+def _paste(sheet: Image.Image, image: Image.Image | None, x: int, y: int, tile: int) -> None:
     if image is None:
         sheet.paste(_BLANK, (x, y, x + tile, y + tile))
         return
@@ -122,20 +181,20 @@ def _place(sheet: Image.Image, image: Image.Image | None, x: int, y: int, tile: 
         width, height = (max(1, round(length * tile / side)) for length in image.size)
         image = image.resize((width, height), Image.Resampling.LANCZOS)
     x, y = x + (tile - image.width) // 2, y + (tile - image.height) // 2
-    # Around the image, in the gap: sketches on white would run into the paper.
+    # A frame in the gap: sketches on white would run into the paper.
     ImageDraw.Draw(sheet).rectangle((x - 1, y - 1, x + image.width, y + image.height), outline=_FRAME)
     sheet.paste(image, (x, y))
 
 
 def _choose(images: Images, labels: NDArray[np.integer], index: int, count: int) -> list[Image.Image | None]:
     rows = np.flatnonzero(labels == index)
-    return [_to_image(images[int(rows[place])]) for place in _spread(len(rows), count)]
+    return [_to_image(images[int(rows[index])]) for index in _spread(len(rows), count)]
 
 
 def _spread(length: int, count: int) -> list[int]:
-    """At most `count` of the numbers below `length`, evenly spaced, each in the middle of its share."""
+    """Return at most `count` indices below `length`, evenly spaced, each in the middle of its interval."""
     count = min(length, count)
-    return [(2 * place + 1) * length // (2 * count) for place in range(count)]
+    return [(2 * index + 1) * length // (2 * count) for index in range(count)]
 
 
 def _to_image(pixels: ArrayLike) -> Image.Image:
@@ -161,7 +220,7 @@ def _file_names(domains: Domains) -> dict[str, str]:
     taken = {f"{OVERVIEW}.png": "the overview"}
     for domain in domains:
         name = (re.sub(r"[^\w.+-]+", "-", domain).strip("-.") or "domain") + ".png"
-        # Lower case, since some file systems know no other.
+        # Compared in lower case, since some file systems ignore case.
         if name.lower() in taken:
             raise InputError(f"domain {domain!r} and {taken[name.lower()]} would both be written to {name}; rename one")
         taken[name.lower()] = repr(domain)
@@ -178,7 +237,7 @@ def _font(size: int) -> ImageFont.FreeTypeFont | ImageFont.ImageFont:
 
 
 def _fit(text: str, width: int) -> tuple[str, ImageFont.FreeTypeFont | ImageFont.ImageFont]:
-    """The text and font that fit: a smaller font first, then fewer letters."""
+    """Return text and font that fit into `width`: first a smaller font, then fewer letters."""
     for size in range(_LABEL, _SMALLEST - 1, -1):
         font = _font(size)
         if font.getlength(text) <= width:

@@ -2,9 +2,11 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from asrnorm.core.errors import InputError
+from asrnorm.core.errors import InputError, UnknownNameError
+from asrnorm.data import FileSet, ImageSet, create_suite
 from asrnorm.data import contact_sheet as module
-from asrnorm.data.contact_sheet import contact_sheet
+from asrnorm.data.contact_sheet import SuiteDomains, contact_sheet
+from helpers.published import write_cifar10c, write_cifar_binary, write_folder
 
 CLASSES = ("cat", "dog", "automobile")
 BLANK = (0xEC, 0xEC, 0xEC)
@@ -144,3 +146,38 @@ def test_a_failed_write_leaves_the_old_sheet_and_nothing_else(tmp_path, monkeypa
     with pytest.raises(OSError, match="No space left"):
         contact_sheet({"a": domain(count=12)}, CLASSES, tmp_path)
     assert {file: file.read_bytes() for file in tmp_path.iterdir()} == before
+
+
+@pytest.fixture
+def cifar10c(tmp_path):
+    write_cifar_binary(tmp_path)
+    write_cifar10c(tmp_path, ["fog", "snow"])
+    return create_suite("cifar10c", root=tmp_path)
+
+
+def test_of_a_suite_only_the_strongest_levels_are_shown_and_domains_are_read_one_by_one(cifar10c, monkeypatch):
+    loaded = []
+    monkeypatch.setattr(type(cifar10c), "load_target", lambda _, name: loaded.append(name) or cifar10c.source_test)
+    domains = SuiteDomains(cifar10c)
+    assert list(domains) == ["cifar10", "snow/5", "fog/5"]
+    assert loaded == []
+    assert domains["cifar10"][0] is cifar10c.source_test.images
+    assert len(domains["fog/5"][1]) == len(cifar10c.source_test)
+    assert loaded == ["fog/5"]
+
+
+def test_an_unknown_domain_is_refused(cifar10c):
+    assert list(SuiteDomains(cifar10c, ["fog/1", "fog/1"])) == ["fog/1"]
+    with pytest.raises(UnknownNameError):
+        SuiteDomains(cifar10c, ["fog/6"])
+
+
+def test_images_in_files_are_read_row_by_row(tmp_path):
+    write_folder(tmp_path / "own", domains=("art", "photo"))
+    in_files, in_memory = (
+        create_suite("folder", root=tmp_path / "own", source="art", size=8, max_gigabytes=size) for size in (0, 1)
+    )
+    assert isinstance(in_files.targets["photo"], FileSet)
+    assert isinstance(in_memory.targets["photo"], ImageSet)
+    for name in ("art", "photo"):
+        np.testing.assert_array_equal(SuiteDomains(in_files)[name][0][1], SuiteDomains(in_memory)[name][0][1])
