@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from asrnorm.core.errors import InputError, UnknownNameError, describe_unknown
+from asrnorm.data.download.content import is_random
 
 SEVERITIES = (1, 2, 3, 4, 5)
 Table = Mapping[str, tuple[dict[str, Any], ...]]
@@ -81,9 +82,4 @@ def check_side(name: str, height: int, width: int) -> None:
 
 
 # The published script draws these without a seed, so that only their distribution can be reproduced.
-RANDOM = frozenset(
-    (
-        *("elastic_transform", "fog", "frost", "gaussian_noise", "glass_blur", "impulse_noise", "motion_blur"),
-        *("shot_noise", "snow", "spatter", "speckle_noise"),
-    )
-)
+RANDOM = frozenset(filter(is_random, PRESETS["cifar"]))

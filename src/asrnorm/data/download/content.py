@@ -157,17 +157,18 @@ def cifar10c_array(path: Path, *, digest: str, shape: tuple[int, ...]) -> tuple[
         return PRESENT, f"not the published array, nor recorded as generated here; {_distance(name)}"
     if not recorded:
         return DAMAGED, "changed since it was generated (MD5): remove it and generate it again"
-    how = f"generated with seed {record.get('seed')}" if _is_random(name) else "generated, deterministic"
+    how = f"generated with seed {record.get('seed')}" if is_random(name) else "generated, deterministic"
     return PRESENT, f"{how}; {_distance(name, str(record.get('machine') or ''))}"
 
 
-def _is_random(name: str) -> bool:
+def is_random(name: str) -> bool:
+    """Return whether a corruption draws random numbers, so that only its distribution can equal the published one."""
     return name not in EXACT_CORRUPTIONS and name != "jpeg_compression"
 
 
 def _distance(name: str, machine: str = "") -> str:
     machine = machine or platform.machine()
-    if _is_random(name):
+    if is_random(name):
         return "random, so like the published one in distribution only"
     if name == "jpeg_compression":
         return "libjpeg-turbo differs from the published array's libjpeg by about one grey level"
