@@ -32,7 +32,8 @@ def test_a_gpu_has_second_derivatives_of_it():
 
 
 @pytest.mark.gpu
-def test_the_convnet_is_the_same_by_kernels_and_by_pytorch():
+def test_the_convnet_is_the_same_by_kernels_and_by_pytorch(monkeypatch):
+    monkeypatch.setattr(torch.backends.cudnn, "allow_tf32", False)  # TF32 differs by more than pooling could
     net = create_model("digits_convnet", norm="none").cuda().to(memory_format=torch.channels_last)
     images = torch.rand(8, 3, 32, 32, device="cuda")
     found = []
