@@ -20,6 +20,8 @@ from asrnorm.data.readers import read_digit_mat, read_idx, read_listing, read_us
 from asrnorm.data.suites.base import SUITES, Part, Suite, find_first, warn_of_count
 from asrnorm.data.synthetic.sources import provenance
 
+Arrays = tuple[NDArray[np.uint8], NDArray[np.int64]]
+
 SIZE = (32, 32)
 # Rows of the 60,000 published training images. TensorFlow's reader, which the originals used, keeps the first 5,000 for
 # validation; RSDA trains on the other 55,000 and ADA on the first 10,000 of those.
@@ -38,12 +40,16 @@ _PUBLISHED = {
 
 _MNIST_NAMES = tuple(f"{split}-{kind}-ubyte" for split in ("train", "t10k") for kind in ("images-idx3", "labels-idx1"))
 _MNIST_FOLDERS = ("MNIST/raw", "MNIST", "mnist", "mnist/raw")
-_MAT_FOLDERS = {
-    "svhn": ("test_32x32.mat", ("svhn", "SVHN", ".")),
-    "syn": ("synth_test_32x32.mat", ("syn", "SYN", "synth", "synthetic_digits", "SynthDigits", ".")),
+# Targets of one file: its names, the published one first, the folders in which copies have it, and its reader
+_FILES: dict[str, tuple[tuple[str, ...], tuple[str, ...], Callable[[Path], Arrays]]] = {
+    "svhn": (("test_32x32.mat",), ("svhn", "SVHN", "."), read_digit_mat),
+    "syn": (
+        ("synth_test_32x32.mat",),
+        ("syn", "SYN", "synth", "synthetic_digits", "SynthDigits", "."),
+        read_digit_mat,
+    ),
+    "usps": (("usps.t.bz2", "usps.t"), ("usps", "USPS", "."), read_usps),
 }
-
-Arrays = tuple[NDArray[np.uint8], NDArray[np.int64]]
 
 
 @SUITES.register("digits")
@@ -102,17 +108,16 @@ class Digits(Suite):
         """Return which domains are present, from file names alone; targets in the order of the paper's table."""
         mnist = self._mnist_files()
         parts = [self._part("mnist", "source", mnist, "MNIST/raw/{train,t10k}-{images-idx3,labels-idx1}-ubyte")]
-        parts.append(self._part("svhn", "target", self._mat_files("svhn"), "svhn/test_32x32.mat"))
+        parts.append(self._file_part("svhn"))
         if self.mnist_m == "generated":
             parts.append(Part("mnist_m_like", "target", bool(mnist), "generated from the MNIST test images"))
         else:
             published = "mnist_m/mnist_m_test and mnist_m/mnist_m_test_labels.txt"
             parts.append(self._part("mnist_m", "target", self._mnist_m_files(), published))
-        parts.append(self._part("syn", "target", self._mat_files("syn"), "syn/synth_test_32x32.mat"))
+        parts.append(self._file_part("syn"))
         if self.syn_like:
             parts.append(Part("syn_like", "target", True, "generated stand-in, not the published SYN"))
-        parts.append(self._part("usps", "target", self._usps_files(), "usps/usps.t.bz2"))
-        return tuple(parts)
+        return (*parts, self._file_part("usps"))
 
     def load_train(self) -> ImageSet:
         """Return the chosen subset of the training images."""
@@ -135,12 +140,9 @@ class Digits(Suite):
 
     def load_target(self, name: str) -> ImageSet:
         """Return one target domain."""
-        if name in _MAT_FOLDERS:
-            files = self._mat_files(name)
-            return self._open(name, files, lambda: read_digit_mat(files[0]))
-        if name == "usps":
-            files = self._usps_files()
-            return self._open(name, files, lambda: read_usps(files[0]))
+        if name in _FILES:
+            (file,) = self._find_file(name)
+            return self._open(name, [file], lambda: _FILES[name][2](file))
         if name == "syn_like":
             return self._open(f"syn_like-s{self.seed}", (), self._generate_syn, provenance())
         if name == "mnist_m_like":
@@ -186,12 +188,16 @@ class Digits(Suite):
     def _open_entry(
         self, name: str, files: Sequence[Path], build: Callable[[EntryWriter], None], generator: Sequence[str] = ()
     ) -> ImageSet:
+        # "makers" is a name that existing caches have.
         fingerprint = {"files": describe_files(files), "size": SIZE, "resample": "lanczos", "makers": list(generator)}
         entry = open_entry(f"digits-{name}", fingerprint=fingerprint, build=build, folder=cache_folder(self.root))
         data = ImageSet(entry["images"], np.asarray(entry["labels"]))
         if name in _PUBLISHED:
             warn_of_count(files[0], len(data), _PUBLISHED[name])
         return data
+
+    def _file_part(self, name: str) -> Part:
+        return self._part(name, "target", self._find_file(name), f"{name}/{_FILES[name][0][0]}")
 
     def _part(self, name: str, role: str, files: tuple[Path, ...], published: str) -> Part:
         if files:
@@ -206,14 +212,9 @@ class Digits(Suite):
                 return tuple(path for path in files if path is not None)
         return ()
 
-    def _mat_files(self, name: str) -> tuple[Path, ...]:
-        file_name, folders = _MAT_FOLDERS[name]
-        found = find_first(self.root, *(f"{folder}/{file_name}" for folder in folders))
-        return () if found is None else (found,)
-
-    def _usps_files(self) -> tuple[Path, ...]:
-        names = (f"{folder}/{name}" for folder in ("usps", "USPS", ".") for name in ("usps.t.bz2", "usps.t"))
-        found = find_first(self.root, *names)
+    def _find_file(self, name: str) -> tuple[Path, ...]:
+        names, folders, _ = _FILES[name]
+        found = find_first(self.root, *(f"{folder}/{file}" for folder in folders for file in names))
         return () if found is None else (found,)
 
     def _mnist_m_files(self) -> tuple[Path, ...]:
