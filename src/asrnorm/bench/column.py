@@ -13,12 +13,12 @@ class Column(NamedTuple):
     show: Callable[[Values], str]
 
 
-def _number(value: Any, form: str) -> str:
-    return "" if value is None else format(value, form)
-
-
 def _extra(name: str, form: str) -> Callable[[Values], str]:
-    return lambda row: _number(row.get("extra", {}).get(name), form)
+    def show(row: Values) -> str:
+        value = row.get("extra", {}).get(name)
+        return "" if value is None else format(value, form)
+
+    return show
 
 
 def _spread_ms(row: Values) -> str:
@@ -50,30 +50,23 @@ def _counted(row: Values) -> str:
 _RATE = (Column("images/s", lambda row: f"{row['per_second']:,.0f}"), Column("p20 to p80", _spread))
 _MS = (Column("ms", _extra("ms", ".3f")), Column("p20 to p80", _spread_ms))
 _TIMES = Column("times the baseline's time", _extra("times_baseline", ".2f"))
+_FLOOR = Column("times the floor", _extra("times_floor", ".2f"))
+_PEAK = Column("peak, MB", _extra("peak_mb", ",.1f"))
+_MEMORY = Column("times BatchNorm's memory", _extra("memory_ratio", ".2f"))
 
 COLUMNS: dict[str, tuple[Column, ...]] = {
     "data": (*_RATE, Column("times the baseline", lambda row: f"{row['ratio']:.2f}")),
     "layers": (
         *_MS,
         Column("times BatchNorm's time", _extra("times_baseline", ".2f")),
-        Column("times the floor", _extra("times_floor", ".2f")),
+        _FLOOR,
         Column("times GroupNorm's time", _extra("times_group_norm", ".2f")),
         Column("kept for backward, MB", _extra("saved_mb", ",.2f")),
-        Column("peak, MB", _extra("peak_mb", ",.1f")),
-        Column("times BatchNorm's memory", _extra("memory_ratio", ".2f")),
+        _PEAK,
+        _MEMORY,
     ),
-    "growth": (
-        *_MS,
-        _TIMES,
-        Column("times the floor", _extra("times_floor", ".2f")),
-        Column("peak, MB", _extra("peak_mb", ",.1f")),
-    ),
-    "step": (
-        *_MS,
-        _TIMES,
-        Column("activations, MB", _extra("activation_mb", ",.0f")),
-        Column("times BatchNorm's memory", _extra("memory_ratio", ".2f")),
-    ),
+    "growth": (*_MS, _TIMES, _FLOOR, _PEAK),
+    "step": (*_MS, _TIMES, Column("activations, MB", _extra("activation_mb", ",.0f")), _MEMORY),
     "ascent": (*_MS, _TIMES),
     "train": (
         Column("steps/s", lambda row: f"{row['per_second']:,.1f}"),

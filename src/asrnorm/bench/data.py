@@ -103,11 +103,7 @@ def run(
 ) -> Iterator[list[Row]]:
     """Measure every work and yield its rows, the baseline first; `cuda` adds rows for the GPU to those of the CPU.
 
-    Args:
-        device: `cpu` or `cuda`.
-        quick: fewer images and repeats.
-        workers: worker processes of the `DataLoader`.
-        works: augmentations to measure.
+    The `DataLoader` has this many worker processes.
     """
     require(device)
     for work in works:

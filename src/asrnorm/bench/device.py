@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 
 from asrnorm import ops
 from asrnorm.bench.harness import Case, compare
@@ -142,11 +142,6 @@ def saved_bytes(function: Callable[[], object], kept: tuple[Tensor, ...] = ()) -
     Args:
         function: the forward pass.
         kept: tensors that are not counted, such as parameters.
-
-    Example:
-        >>> x = torch.ones(100, requires_grad=True)
-        >>> saved_bytes(lambda: (x * x).exp(), kept=(x,))  # exp saves its result
-        400
     """
     living = {tensor.untyped_storage().data_ptr() for tensor in kept}
     storages: dict[int, int] = {}
@@ -179,8 +174,3 @@ def peak_bytes(function: Callable[[], object], device: torch.device) -> int | No
     peak = torch.cuda.max_memory_allocated(device) - before
     del result
     return peak
-
-
-def parameters_of(*modules: nn.Module) -> tuple[Tensor, ...]:
-    """Return parameters and buffers, which exist with or without a backward pass."""
-    return tuple(tensor for module in modules for tensor in (*module.parameters(), *module.buffers()))

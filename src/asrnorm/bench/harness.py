@@ -84,7 +84,11 @@ def compare(
     """
     if baseline not in cases:
         raise InputError(f"{work}: the baseline {baseline!r} is not among the cases {', '.join(cases)}")
-    calls = {name: _calibrate(case, warmup, least_s) for name, case in cases.items()}
+    calls = {}
+    for name, case in cases.items():
+        for _ in range(warmup - 1):
+            case.run()
+        calls[name] = max(1, round(least_s / max(_time(case, 1), 1e-7)))
     seconds: dict[str, list[float]] = {name: [] for name in cases}
     for _ in range(repeats):
         for name, case in cases.items():
@@ -111,13 +115,6 @@ def rebase(rows: Sequence[Row], candidates: Sequence[str]) -> list[Row]:
     """
     best = max((row for row in rows if row.path in candidates), key=lambda row: row.per_second)
     return [replace(row, baseline=best.path, ratio=row.per_second / best.per_second) for row in rows]
-
-
-def _calibrate(case: Case, warmup: int, least_s: float) -> int:
-    for _ in range(max(1, warmup) - 1):
-        case.run()
-    once = _time(case, 1)
-    return max(1, round(least_s / max(once, 1e-7)))
 
 
 def _time(case: Case, calls: int) -> float:

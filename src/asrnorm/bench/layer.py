@@ -21,7 +21,6 @@ from asrnorm.bench.device import (
     has_fused,
     is_cuda,
     on_backend,
-    parameters_of,
     peak_bytes,
     require,
     saved_bytes,
@@ -215,5 +214,5 @@ def _memory(layer: nn.Module, way: Way, pair: tuple[Tensor, Tensor], device: tor
     leaf = x.detach().requires_grad_()
     with on_backend(way.backend):
         passes(layer, x, dy)  # allocates persistent workspaces, which are not counted
-        saved = saved_bytes(lambda: layer(leaf), kept=parameters_of(layer))
+        saved = saved_bytes(lambda: layer(leaf), kept=(*layer.parameters(), *layer.buffers()))
         return saved, peak_bytes(lambda: passes(layer, x, dy), device)

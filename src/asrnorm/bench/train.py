@@ -66,31 +66,22 @@ def make_images(count: int, size: tuple[int, int], num_classes: int) -> ImageSet
     return ImageSet(tiled, np.arange(count, dtype=np.int64) % num_classes)
 
 
-def find_images(config: RunConfig, count: int | None, made: bool) -> tuple[Data, str]:
-    """Return images to train on, and whether they are `real` or `made`.
+def find_images(config: RunConfig, count: int, made: bool) -> tuple[Data, str]:
+    """Return at most `count` training images of the suite, or `count` generated ones, and `real` or `made`.
 
-    Args:
-        config: names the suite.
-        count: number of images; `None` for all.
-        made: generate them even if the real ones are available.
+    They are generated if the real ones are missing, or if `made` is true.
     """
     suite = create_suite(config.suite.name, **config.suite.args)
     if not made and not any(part.role == "source" for part in suite.missing):
         train = suite.train
-        if count is not None and count < len(train) and isinstance(train, ImageSet):
-            return train.take(slice(0, count)), "real"
-        return train, "real"
-    return make_images(count or 1_000, suite.image_size, len(suite.classes)), "made"
+        return train.take(slice(0, count)) if isinstance(train, ImageSet) else train, "real"
+    return make_images(count, suite.image_size, len(suite.classes)), "made"
 
 
 def time_loop(config: RunConfig, data: Data, device: torch.device, *, captured: bool = True) -> list[Mark]:
     """Train as `asrnorm train` does and return the times of its log rows; the first mark is the start.
 
-    Args:
-        config: config of the run.
-        data: training images.
-        device: device to train on.
-        captured: `False` runs every step eagerly with the reference layers, as a baseline.
+    The baseline, which is not `captured`, runs every step eagerly with the reference layers.
     """
     config = config if captured else replace(config, capture=False)
     backend: Backend = "auto" if captured else "reference"
@@ -236,16 +227,11 @@ def joint_step(all_marks: Sequence[Sequence[Mark]], warm: int) -> float:
     stop = min(marks[-1].seconds for marks in all_marks)
     if stop <= start:  # too short to overlap
         return max((marks[-1].seconds - marks[0].seconds) / marks[-1].step for marks in all_marks)
-    steps = [_steps_at(marks, stop) - _steps_at(marks, start) for marks in all_marks]
+    steps = []
+    for marks in all_marks:
+        first, last = np.interp((start, stop), [mark.seconds for mark in marks], [mark.step for mark in marks])
+        steps.append(float(last - first))
     return (stop - start) / statistics.mean(steps)
-
-
-def _steps_at(marks: Sequence[Mark], seconds: float) -> float:
-    for before, after in itertools.pairwise(marks):
-        if before.seconds <= seconds <= after.seconds and after.seconds > before.seconds:
-            share = (seconds - before.seconds) / (after.seconds - before.seconds)
-            return before.step + share * (after.step - before.step)
-    return float(marks[-1].step)
 
 
 def _cifar(settings: Settings) -> list[Row]:
@@ -274,29 +260,26 @@ def _cifar(settings: Settings) -> list[Row]:
     return rows
 
 
-def _pacs(source: str) -> Callable[[Settings], list[Row]]:
-    def measure(settings: Settings) -> list[Row]:
-        rows: list[Row] = []
-        base: Plan | None = None
-        for norm in ("bn", "asr"):
-            config = _fit_precision(recipe(f"pacs.rsc_{norm}", source=source), settings)
-            config = replace(config, selection="last", evaluate_every=0)
-            if settings.quick:
-                config = replace(config, steps=2, batch_size=2, log_every=1)
-            count = 4 if settings.quick else {"photo": 1_499, "sketch": 3_531}[source]
-            data, kind = find_images(config, count, settings.made or settings.quick)
-            # Compiling the kernels of a network takes longer than this loop and happens once per machine.
-            time_loop(replace(config, steps=2), data, settings.device)
-            marks = time_loop(config, data, settings.device)
-            # The loop is short enough to be measured whole.
-            total = marks[-1].seconds - marks[0].seconds
-            plan = Plan([total / config.steps], 0.0, config.steps, 0)
-            base = base or plan
-            work = f"PACS {source} RSC, loop only"
-            rows.append(_row(work, f"RSC+{norm.upper()}", "RSC+BN", plan, base, config.steps, 0, config, kind))
-        return rows
-
-    return measure
+def _pacs(source: str, settings: Settings) -> list[Row]:
+    rows: list[Row] = []
+    base: Plan | None = None
+    for norm in ("bn", "asr"):
+        config = _fit_precision(recipe(f"pacs.rsc_{norm}", source=source), settings)
+        config = replace(config, selection="last", evaluate_every=0)
+        if settings.quick:
+            config = replace(config, steps=2, batch_size=2, log_every=1)
+        count = 4 if settings.quick else {"photo": 1_499, "sketch": 3_531}[source]
+        data, kind = find_images(config, count, settings.made or settings.quick)
+        # Compiling the kernels of a network takes longer than this loop and happens once per machine.
+        time_loop(replace(config, steps=2), data, settings.device)
+        marks = time_loop(config, data, settings.device)
+        # The loop is short enough to be measured whole.
+        total = marks[-1].seconds - marks[0].seconds
+        plan = Plan([total / config.steps], 0.0, config.steps, 0)
+        base = base or plan
+        work = f"PACS {source} RSC, loop only"
+        rows.append(_row(work, f"RSC+{norm.upper()}", "RSC+BN", plan, base, config.steps, 0, config, kind))
+    return rows
 
 
 def _fit_precision(config: RunConfig, settings: Settings) -> RunConfig:
@@ -340,6 +323,6 @@ def _row(
 WORKS: dict[str, Callable[[Settings], list[Row]]] = {
     "digits": _digits,
     "cifar": _cifar,
-    "pacs-photo": _pacs("photo"),
-    "pacs-sketch": _pacs("sketch"),
+    "pacs-photo": partial(_pacs, "photo"),
+    "pacs-sketch": partial(_pacs, "sketch"),
 }
