@@ -67,16 +67,7 @@ def curves(
     size: tuple[int, int] = (440, 220),
     title: str = "",
 ) -> Chart:
-    """Return curves of fractions over ticks.
-
-    Args:
-        lines: the curves, with one value per tick.
-        ticks: labels of the axis.
-        description: for readers who cannot see the chart.
-        positions: of the ticks along the axis; evenly spaced if `None`.
-        size: width and height; the drawing scales to the page.
-        title: of the axis.
-    """
+    """Return curves of fractions over ticks, at `positions` along the axis or evenly spaced."""
     chart = Chart(*size, description)
     at = positions if positions is not None else range(len(ticks))
     shares = [(position - at[0]) / ((at[-1] - at[0]) or 1) for position in at]

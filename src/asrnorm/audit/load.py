@@ -180,8 +180,7 @@ def _add_to_path(folder: Path) -> None:
 
 
 def _describe(error: Exception) -> str:
-    name, line = type(error).__name__, first_line(error)
-    return name if line == name else f"{name}: {line}"
+    return f"{type(error).__name__}: {first_line(error)}" if str(error).strip() else type(error).__name__
 
 
 def _build_from_library(
@@ -233,11 +232,7 @@ def _read_weights(path: str) -> dict[str, Tensor]:
 
 
 def load_strictly(network: nn.Module, state: dict[str, Tensor], path: str | Path) -> None:
-    """Load a state dict that must match the whole network.
-
-    Raises:
-        InputError: a tensor is missing, left over, or of another shape.
-    """
+    """Load a state dict, or raise `InputError` if a tensor is missing, left over, or of another shape."""
     own = network.state_dict()
     state = unwrap_state(state, own)
     differences = [
@@ -258,11 +253,7 @@ def load_strictly(network: nn.Module, state: dict[str, Tensor], path: str | Path
 
 
 def count_classes(state: Mapping[str, Tensor], order: Iterable[str], path: str) -> int:
-    """Return the number of classes of a state dict: the length of its last bias.
-
-    Raises:
-        InputError: there is no bias.
-    """
+    """Return the number of classes of a state dict: the length of its last bias."""
     biases = [state[key] for key in order if key.endswith("bias") and key in state and state[key].ndim == 1]
     if not biases:
         raise InputError(f"{path}: has no bias to tell the number of classes by; give file.py:function instead")

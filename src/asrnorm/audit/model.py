@@ -17,6 +17,7 @@ from asrnorm.core.errors import AsrnormError, InputError, first_line
 
 NO_GRADIENTS = "the file has no gradients"
 _INSTALLED = frozenset({"site-packages", "dist-packages"})
+_SHIPPED = sys.stdlib_module_names | {"asrnorm", "torch", "__main__"}
 _SMALLEST_PROBABILITY = 1e-12  # its logarithm must be finite
 # How far a sum of probabilities may be from 1: by rounding in bfloat16, and by half a step of 8 bits per class.
 _ROUNDING, _STEP, _MOST_OFF = 4e-3, 1 / 512, 0.05
@@ -336,16 +337,15 @@ def _own_files(kinds: Iterable[type]) -> list[Path]:
         for name, module in list(sys.modules.items())
         if (file := getattr(module, "__file__", None)) and Path(file).suffix == ".py" and Path(file).is_file()
     }
-    own = {name: path for name, path in files.items() if not _INSTALLED & set(path.parts) and not _is_shipped(name)}
+    own = {
+        name: path
+        for name, path in files.items()
+        if not _INSTALLED & set(path.parts) and name.partition(".")[0] not in _SHIPPED
+    }
     named = {kind.__module__ for kind in kinds if kind.__module__ in own}
     # The top package of a class, or the folder of a file outside packages.
     homes = {[*own[name].parents][: max(1, name.count("."))][-1] for name in named}
     return sorted(path for path in set(own.values()) if homes & set(path.parents))
-
-
-def _is_shipped(name: str) -> bool:
-    top = name.partition(".")[0]
-    return top in sys.stdlib_module_names or top in ("asrnorm", "torch", "__main__")
 
 
 def _read_code(kind: type) -> str:

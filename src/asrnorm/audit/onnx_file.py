@@ -21,10 +21,7 @@ _DTYPES = {"tensor(float)": np.float32, "tensor(float16)": np.float16, "tensor(d
 class AuditedOnnx(AuditedModel):
     """An ONNX file with one image input; batch size, image size and layout are read from it.
 
-    Args:
-        path: the file.
-        input_spec: mean and deviation; sizes that the file fixes are added.
-        device: `cuda` is used if onnxruntime can.
+    It runs on the GPU if `device` is one and onnxruntime can use it.
 
     Raises:
         InputError: not an ONNX file, or one that does not take images.

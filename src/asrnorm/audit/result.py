@@ -167,13 +167,7 @@ class Audit:
 
 
 def measure(logits_nk: Tensor, labels_n: Tensor, clean_n: Tensor | None = None) -> Scores:
-    """Return the scores of logits.
-
-    Args:
-        logits_nk: of all images.
-        labels_n: the right outputs.
-        clean_n: bool, which images are right when clean; `None` if these are the clean ones.
-    """
+    """Return the scores of logits; `clean_n` tells which images are right when clean, `None` that these are clean."""
     tally = Tally()
     tally.update(logits_nk, labels_n)
     score = tally.result("images")

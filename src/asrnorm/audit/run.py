@@ -170,7 +170,7 @@ def _score_attacks(session: ModelSession) -> dict[str, float]:
     found = {}
     for attack in session.plan.attacks:
         passes = _count_attack_passes(attack, len(session.images))
-        found[attack.name] = session.recall(f"attack/{attack.name}", passes, lambda one=attack: score(one))  # type: ignore[misc]
+        found[attack.name] = session.recall(f"attack/{attack.name}", passes, partial(score, attack))
     return found
 
 
@@ -206,15 +206,15 @@ def _search(session: ModelSession) -> tuple[list[tuple[str, float]], int, int]:
     method = RSDA(candidates=plan.candidates, search_images=count)
     method.seed = plan.seed
 
+    def judge(op: Tensor, level: Tensor) -> int:
+        changed = _to_nhwc(apply_tuple(images, op, level))
+        return int((session.predict(changed).argmax(1) != labels).sum())
+
     def count_wrong(ops: Tensor, levels: Tensor) -> Tensor:
         wrong = []
-        for op, level in zip(ops, levels, strict=True):
-
-            def judge(op: Tensor = op, level: Tensor = level) -> int:
-                changed = _to_nhwc(apply_tuple(images, op, level))
-                return int((session.predict(changed).argmax(1) != labels).sum())
-
-            wrong.append(session.recall(f"search/{count}/{_join(_name_operations(op, level))}", count, judge))
+        for pair in zip(ops, levels, strict=True):
+            part = f"search/{count}/{_join(_name_operations(*pair))}"
+            wrong.append(session.recall(part, count, partial(judge, *pair)))
         return torch.tensor(wrong)
 
     worst = method.search(count_wrong, 0)

@@ -31,13 +31,6 @@ class ResultCache:
 
     Args:
         path: the file, created with the first result; `None` caches in memory only.
-
-    Example:
-        >>> from tempfile import TemporaryDirectory
-        >>> with TemporaryDirectory() as folder:
-        ...     ResultCache(Path(folder) / "ledger.jsonl").put("a", "clean", 1)
-        ...     ResultCache(Path(folder) / "ledger.jsonl").get("a", "clean")
-        1
     """
 
     def __init__(self, path: Path | None) -> None:
@@ -91,16 +84,7 @@ def _seal(key: str, part: str, value: Any) -> dict[str, Any]:
 
 
 class ModelSession:
-    """Measures one model on the images of an audit, and looks up results that the cache has.
-
-    Args:
-        model: the model, probed.
-        images: the images.
-        outputs: output of each class of the images.
-        plan: the extent of the audit.
-        cache: where results are stored.
-        progress: counts forward passes.
-    """
+    """Measures one model, which must be probed, on the images of an audit; looks up results that the cache has."""
 
     def __init__(
         self,

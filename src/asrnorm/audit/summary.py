@@ -39,13 +39,11 @@ def _summarize_model(model: ModelAudit) -> str:
 
 def compare(audit: Audit) -> str:
     """Return a sentence that says which of two models does better under corruption; empty if there is only one."""
-    if len(audit.models) != 2:
+    means = [mean.accuracy for model in audit.models if (mean := model.under())]
+    if len(means) != 2:
         return ""
     first, second = audit.models
-    means = [model.under() for model in audit.models]
-    if means[0] is None or means[1] is None:
-        return ""
-    gain = 100 * (means[0].accuracy - means[1].accuracy)
+    gain = 100 * (means[0] - means[1])
     gains = [
         scores.accuracy - second.corruptions[name][level].accuracy
         for name, levels in first.corruptions.items()
