@@ -84,8 +84,10 @@ class Part:
             self.model.parameters(), lr=0.01, momentum=0.9, nesterov=True, weight_decay=5e-4, fused=self.cuda or None
         )
 
-    def case(self, function: Callable[[], object], backend: Backend, *, captured: bool) -> Case:
-        """Return the case of `step` or `forward`, in a CUDA graph if captured."""
+    def case(self, backend: Backend, *, training: bool, captured: bool) -> Case:
+        """Return the case of a training step or of a forward pass in evaluation, in a CUDA graph if captured."""
+        self.model.train(training)
+        function: Callable[[], object] = self.step if training else self.forward
 
         def run() -> object:
             with on_backend(backend):
@@ -162,9 +164,7 @@ def measure_forward(net: Net, device: torch.device, repeats: int, compiled: bool
     way = "CUDA graph" if cuda else "eager"
 
     def make(layers: str | None, backend: Backend, compile_too: bool = False) -> Case:
-        part = Part(net, layers, device, compile_too)
-        part.model.eval()
-        return part.case(part.forward, backend, captured=cuda)
+        return Part(net, layers, device, compile_too).case(backend, training=False, captured=cuda)
 
     asr = net.layers[0]
     cases = attempt(f"bn, {way}", partial(make, None, "auto"))
@@ -183,9 +183,7 @@ def _step_cases(
     cuda = is_cuda(device)
 
     def make(compile_too: bool, graph: bool) -> Case:
-        part = Part(net, layers, device, compile_too)
-        part.model.train()
-        return part.case(part.step, backend, captured=graph)
+        return Part(net, layers, device, compile_too).case(backend, training=True, captured=graph)
 
     cases = attempt(f"{prefix}, eager", partial(make, False, False))
     if cuda:
