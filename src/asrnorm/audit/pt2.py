@@ -314,16 +314,12 @@ def _symbols(ranges: dict[str, Any]) -> dict[str, Any]:
     return {_require(_SYMBOL, name, "a symbol"): bounds for name, bounds in ranges.items()}
 
 
-def _quoted(text: Any) -> Any:
-    """Return text that torch compares, or writes into source by its `repr`."""
-    return text
-
-
 # What becomes of every text of the program, by field, or by type and field. A text without a rule is left out.
 _RULES: dict[str, Callable[[Any], Any]] = {
     **dict.fromkeys(("name", "as_name", "path_name", "Device.type"), _name),
     **dict.fromkeys(("parameter_name", "buffer_name", "tensor_constant_name", "user_input_name", "fqn"), _path),
-    **dict.fromkeys(("as_string", "as_strings", "torch_version", "verifiers"), _quoted),
+    # Any text: torch compares these, or writes them into source by their `repr`.
+    **dict.fromkeys(("as_string", "as_strings", "torch_version", "verifiers"), lambda text: text),
     **dict.fromkeys(("sym_bool_values", "sym_float_values", "sym_int_values", "tensor_values"), _named),
     **dict.fromkeys(("as_string_to_argument", "opset_version", "PayloadConfig.config"), _named),
     **dict.fromkeys(("as_custom_obj", "custom_obj", "custom_obj_values"), _refuse_object),
