@@ -20,8 +20,8 @@ import PIL
 import torch
 
 from asrnorm import __version__
-from asrnorm.core.commit import find_commit
 from asrnorm.core.errors import InputError
+from asrnorm.core.settings import find_commit
 
 SCHEMA = 1
 

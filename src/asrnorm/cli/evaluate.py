@@ -16,11 +16,11 @@ from rich.console import Console
 from asrnorm.cli.evaluation_inputs import change_network, choose_suite, score_folders
 from asrnorm.cli.options import Modules, import_modules, json_output, open_run, read_assignments
 from asrnorm.cli.table import print_attacks, print_domains, print_scores, print_validation
-from asrnorm.core.commit import find_commit, shorten_commit
 from asrnorm.core.config import RunConfig, content_hash, override
 from asrnorm.core.errors import InputError, StorageError, WrongCallError
 from asrnorm.core.files import describe_failure, replacing
 from asrnorm.core.results import read_result, write_result
+from asrnorm.core.settings import find_commit, shorten_commit
 
 if TYPE_CHECKING:
     from torch import nn

@@ -10,11 +10,11 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from asrnorm.core.commit import shorten_commit
 from asrnorm.core.config import RunConfig, content_hash, load_config, to_mapping
 from asrnorm.core.errors import AsrnormError, InputError
 from asrnorm.core.hashing import decisive
 from asrnorm.core.results import RunResult, read_result
+from asrnorm.core.settings import shorten_commit
 from asrnorm.studies import DIVERGENCE_FILE, Cell, Measure, Row, RunSpec, Study
 from asrnorm.studies.collect import CellKey, Collected, Measured, RunRecord, warn_of_scales
 from asrnorm.studies.measure import describe_missing, find_missing, read_measure

@@ -8,9 +8,9 @@ from functools import cached_property
 from statistics import mean
 from typing import Any
 
-from asrnorm.core.commit import shorten_commit
 from asrnorm.core.config import dump_config
 from asrnorm.core.errors import AsrnormError
+from asrnorm.core.settings import shorten_commit
 from asrnorm.studies import RunSpec
 from asrnorm.studies.collect import Collected, RunRecord
 from asrnorm.studies.store import read_log

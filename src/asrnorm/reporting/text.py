@@ -2,8 +2,8 @@
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 
-from asrnorm.core.commit import shorten_commit
 from asrnorm.core.errors import AsrnormError
+from asrnorm.core.settings import shorten_commit
 from asrnorm.studies import Printed
 from asrnorm.studies.collect import Collected, Measured, RunRecord
 

@@ -10,9 +10,9 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import get_args
 
-from asrnorm.core.commit import shorten_commit
 from asrnorm.core.config import Scale, content_hash
 from asrnorm.core.results import RunResult
+from asrnorm.core.settings import shorten_commit
 from asrnorm.studies.measure import describe_missing, find_missing, read_measure, restrict_differences, restrict_printed
 from asrnorm.studies.plan import Task, iterate_specs, plan
 from asrnorm.studies.spec import DIVERGENCE_FILE, Cell, Printed, RunSpec, Study, scored_hash

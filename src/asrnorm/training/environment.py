@@ -14,11 +14,11 @@ import numpy
 import torch
 
 import asrnorm
-from asrnorm.core.commit import find_commit
 from asrnorm.core.config import RunConfig
 from asrnorm.core.distributed import World
 from asrnorm.core.errors import AsrnormError, InputError
 from asrnorm.core.results import read_environment
+from asrnorm.core.settings import find_commit
 from asrnorm.data import Suite, create_suite
 from asrnorm.data.download.verify import find_weights
 from asrnorm.data.image_table import to_nfc

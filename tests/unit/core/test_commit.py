@@ -1,16 +1,16 @@
 import subprocess
 
 from asrnorm import __version__
-from asrnorm.core import commit
-from asrnorm.core.commit import find_commit
+from asrnorm.core import settings
+from asrnorm.core.settings import find_commit
 
 
 def test_the_commit_is_that_of_the_packages_own_repository(monkeypatch, tmp_path):
-    monkeypatch.delenv(commit.VARIABLE, raising=False)
+    monkeypatch.delenv(settings.COMMIT_VARIABLE, raising=False)
     package = tmp_path / "site-packages" / "asrnorm"
     package.mkdir(parents=True)
     (package / "__init__.py").write_text("")
-    monkeypatch.setattr(commit.asrnorm, "__file__", str(package / "__init__.py"))
+    monkeypatch.setattr(settings.asrnorm, "__file__", str(package / "__init__.py"))
     git = ["git", "-C", str(tmp_path), "-c", "user.name=a", "-c", "user.email=a@b"]
     subprocess.run([*git, "init", "-q"], check=True)
     subprocess.run([*git, "commit", "-q", "--allow-empty", "-m", "someone else's"], check=True)
@@ -24,7 +24,7 @@ def test_the_commit_is_that_of_the_packages_own_repository(monkeypatch, tmp_path
 
 
 def test_a_copied_tree_says_which_commit_it_is(monkeypatch):
-    monkeypatch.setenv(commit.VARIABLE, "0123abc")
+    monkeypatch.setenv(settings.COMMIT_VARIABLE, "0123abc")
     assert find_commit() == "0123abc"
 
 
@@ -32,6 +32,6 @@ def test_without_git_the_version_stands_for_the_commit(monkeypatch):
     def missing(*args, **kwargs):
         raise FileNotFoundError("git")
 
-    monkeypatch.delenv(commit.VARIABLE, raising=False)
-    monkeypatch.setattr(commit.subprocess, "run", missing)
+    monkeypatch.delenv(settings.COMMIT_VARIABLE, raising=False)
+    monkeypatch.setattr(settings.subprocess, "run", missing)
     assert find_commit() == f"v{__version__}"

@@ -1,8 +1,8 @@
 import pytest
 import torch
 
-from asrnorm.training import adam
-from asrnorm.training.adam import LargeAdam
+from asrnorm.training import optim as adam
+from asrnorm.training.optim import LargeAdam
 
 pytestmark = pytest.mark.gpu
 CUDA = torch.device("cuda", 0)

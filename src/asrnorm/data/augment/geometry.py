@@ -15,8 +15,7 @@ import torch
 from torch import Tensor
 
 from asrnorm.core.errors import InputError
-from asrnorm.data.augment.backend import find_fused_resize
-from asrnorm.data.augment.base import check_images, in_chunks, num_taps
+from asrnorm.data.augment.base import check_images, find_fused_resize, in_chunks, num_taps
 
 _WEIGHT_BITS = 22
 

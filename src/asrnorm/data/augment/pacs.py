@@ -9,8 +9,7 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from asrnorm.data.augment.backend import find_fused_pacs
-from asrnorm.data.augment.base import byte_values, check_images, in_chunks, to_bytes, to_float
+from asrnorm.data.augment.base import byte_values, check_images, find_fused_pacs, in_chunks, to_bytes, to_float
 from asrnorm.data.augment.color import blend, hue_steps, luma, mean_luma, turn_hue
 from asrnorm.data.augment.geometry import Boxes, draw_boxes, resize_boxes
 

@@ -13,8 +13,7 @@ import torch
 from torch import Tensor
 
 from asrnorm.core.errors import InputError, UnknownNameError, describe_unknown
-from asrnorm.data.augment.backend import find_fused
-from asrnorm.data.augment.base import Parameter, check_images
+from asrnorm.data.augment.base import Parameter, check_images, find_fused
 from asrnorm.data.augment.color import (
     autocontrast,
     blend,

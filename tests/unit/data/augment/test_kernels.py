@@ -6,7 +6,8 @@ import warnings
 import pytest
 import torch
 
-from asrnorm.data.augment import RSDA_OPERATIONS, apply_tuple, backend, create_augmentation, draw_tuples, resize
+from asrnorm.data.augment import RSDA_OPERATIONS, apply_tuple, create_augmentation, draw_tuples, resize
+from asrnorm.data.augment import base as backend
 from asrnorm.data.augment.pacs import PacsDraw, apply_unfused, draw_pacs
 from asrnorm.data.augment.rsda import apply_unread
 from asrnorm.methods.transformations import transform
