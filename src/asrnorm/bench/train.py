@@ -215,14 +215,7 @@ def _find_digits(config: RunConfig, settings: Settings) -> tuple[Data, str]:
 
 
 def joint_step(all_marks: Sequence[Sequence[Mark]], warm: int) -> float:
-    """Return seconds per step of each process over the time in which all of them ran.
-
-    Example:
-        >>> one = [Mark(0, 0.0), Mark(10, 10.0), Mark(20, 20.0)]
-        >>> two = [Mark(0, 5.0), Mark(10, 25.0), Mark(20, 45.0)]
-        >>> round(joint_step([one, two], warm=0), 3)  # 15 s in which one did 15 steps and the other 7.5
-        1.333
-    """
+    """Return seconds per step of each process over the time in which all of them ran."""
     start = max(next(mark.seconds for mark in marks if mark.step >= warm) for marks in all_marks)
     stop = min(marks[-1].seconds for marks in all_marks)
     if stop <= start:  # too short to overlap

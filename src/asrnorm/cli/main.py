@@ -148,11 +148,6 @@ def sigterm_as_interrupt() -> Iterator[None]:
 
     Slurm, systemd and launches send SIGTERM. A process that it kills at once leaves temporary files and can, under MPS,
     take down others on the same GPU. Training additionally saves a checkpoint, see `training/interruption.py`.
-
-    Example:
-        >>> with sigterm_as_interrupt():
-        ...     signal.getsignal(signal.SIGTERM) is _interrupt
-        True
     """
     in_main_thread = threading.current_thread() is threading.main_thread()
     installs = in_main_thread and signal.getsignal(signal.SIGTERM) is signal.SIG_DFL

@@ -38,9 +38,6 @@ def import_modules(names: Iterable[str] | None) -> None:
     Raises:
         UnknownNameError: there is no such module.
         InputError: a module that it imports is not installed.
-
-    Example:
-        >>> import_modules(["json"])
     """
     for name in names or ():
         if not all(part.isidentifier() for part in name.split(".")) or name.endswith(".py"):
@@ -109,10 +106,6 @@ def read_assignments(
     Raises:
         typer.BadParameter: a word has no name or no equals sign.
         UnknownNameError: a name that is not in `known`.
-
-    Example:
-        >>> read_assignments(["suite.root=data"], known=["suite"])
-        {'suite.root': 'data'}
     """
     assignments = {}
     for word in words:

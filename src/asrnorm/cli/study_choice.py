@@ -19,14 +19,7 @@ _PAPER_PREFIXES = ("table", "fig-")
 
 
 def expand_names(names: Sequence[str]) -> tuple[str, ...]:
-    """Return the names of studies without duplicates, with `PAPER` expanded.
-
-    Example:
-        >>> expand_names(["table9", "cifar-erm", "table9"])
-        ('table9', 'cifar-erm')
-        >>> len(expand_names(["paper"])), expand_names(["paper"])[0]
-        (16, 'table1')
-    """
+    """Return the names of studies without duplicates, with `PAPER` expanded."""
     from asrnorm.studies import list_studies
 
     paper = [name for name in list_studies() if name.startswith(_PAPER_PREFIXES)]
@@ -75,14 +68,7 @@ def _matches(label: str, pattern: str) -> bool:
 
 
 def change_runs(study: "Study", assignments: Mapping[str, Any]) -> "Study":
-    """Return a study with fields of all its runs replaced, and a footnote if that changes their numbers.
-
-    Example:
-        >>> from asrnorm.studies import get_study
-        >>> study = change_runs(get_study("table3"), {"steps": "7"})
-        >>> next(iter(study.rows[-1].cells.values())).runs[0].config(0, "paper").steps
-        7
-    """
+    """Return a study with fields of all its runs replaced, and a footnote if that changes their numbers."""
     if not assignments:
         return study
     replace = dataclasses.replace

@@ -214,15 +214,7 @@ def confine(model: nn.Module, batches: Iterable[Images], *, num_batches: int | N
 
 
 class Moments:
-    """Mean and variance of all added values, `(c,)` each in float64; batches may differ in size.
-
-    Example:
-        >>> moments = Moments()
-        >>> for batch in torch.arange(12.0).reshape(3, 2, 2, 1, 1):
-        ...     moments.add(batch)
-        >>> moments.mean.tolist(), moments.variance.tolist()
-        ([5.0, 6.0], [11.66666..., 11.66666...])
-    """
+    """Mean and variance of all added values, `(c,)` each in float64; batches may differ in size."""
 
     def __init__(self) -> None:
         self.count = 0

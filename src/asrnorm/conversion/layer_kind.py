@@ -106,16 +106,7 @@ class Unsupported:
 
 
 def recognize(module: nn.Module) -> NormSpec | Unsupported | None:
-    """Return the description of a norm layer; `None` if a module is no norm.
-
-    Example:
-        >>> recognize(nn.BatchNorm2d(8)).kind
-        'batch'
-        >>> recognize(nn.Conv2d(3, 8, 1)) is None
-        True
-        >>> recognize(nn.LayerNorm(8)).reason
-        'normalizes the last axis, not the channels of (N, C, ...)'
-    """
+    """Return the description of a norm layer; `None` if a module is no norm."""
     if isinstance(module, LazyModuleMixin) and module.has_uninitialized_params():
         if "Norm" in type(module).__name__:
             return Unsupported("lazy and not initialized; run one batch through the model first")

@@ -14,12 +14,7 @@ from torch import Tensor
 
 @dataclass(frozen=True)
 class World:
-    """This process among the `size` processes of a run.
-
-    Example:
-        >>> World().share(7), World(rank=1, size=2).share(7)
-        (slice(0, 7, None), slice(4, 7, None))
-    """
+    """This process among the `size` processes of a run."""
 
     rank: int = 0
     size: int = 1

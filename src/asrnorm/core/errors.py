@@ -61,12 +61,7 @@ class MissingDependencyError(AsrnormError, ImportError):
 
 
 def first_line(error: object) -> str:
-    r"""Return the first line of an error's text, shortened, or the name of its class if it has no text.
-
-    Example:
-        >>> first_line(ValueError("no kernel\nand many more lines")), first_line(EOFError())
-        ('no kernel', 'EOFError')
-    """
+    r"""Return the first line of an error's text, shortened, or the name of its class if it has no text."""
     lines = str(error).strip().splitlines()
     return lines[0].rstrip()[:_LONGEST] if lines else type(error).__name__
 

@@ -23,13 +23,6 @@ def write_whole(path: Path, content: bytes | str) -> None:
 
     Raises:
         StorageError: the disk is full or the folder is not writable; the old file stays.
-
-    Example:
-        >>> from tempfile import TemporaryDirectory
-        >>> with TemporaryDirectory() as folder:
-        ...     write_whole(Path(folder) / "a", "whole")
-        ...     (Path(folder) / "a").read_bytes(), len(list(Path(folder).iterdir()))
-        (b'whole', 1)
     """
     try:
         with replacing(path) as temporary:
@@ -49,14 +42,6 @@ def replacing(path: Path) -> Iterator[Path]:
 
     Raises:
         OSError: from the system, naming `path` instead of the temporary file, for callers that add their own message.
-
-    Example:
-        >>> from tempfile import TemporaryDirectory
-        >>> with TemporaryDirectory() as folder:
-        ...     with replacing(Path(folder) / "a.txt") as temporary:
-        ...         _ = temporary.write_text("whole")
-        ...     [file.name for file in Path(folder).iterdir()]
-        ['a.txt']
     """
     if _is_special(path):
         with _writing_into(path) as temporary:
@@ -177,12 +162,6 @@ def take_lock(file: IO[bytes] | int, *, wait: bool = False, shared: bool = False
     Raises:
         BlockingIOError: another process holds the lock and `wait` is false.
         OSError: the disk failed.
-
-    Example:
-        >>> from tempfile import TemporaryFile
-        >>> with TemporaryFile() as file:
-        ...     take_lock(file)
-        True
     """
     import fcntl  # Unix only; importing the package must not need it
 
@@ -203,12 +182,6 @@ def hold_lock(path: Path) -> Iterator[bool]:
     """Hold the lock file `path` during a `with` block, waiting until it is free; yield whether it is locked.
 
     The empty file stays: if it were removed, a third process could lock a new file of the same name.
-
-    Example:
-        >>> from tempfile import TemporaryDirectory
-        >>> with TemporaryDirectory() as folder, hold_lock(Path(folder) / "entry.lock") as held:
-        ...     held
-        True
     """
     with path.open("ab") as handle:
         yield take_lock(handle, wait=True)

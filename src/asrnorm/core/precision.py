@@ -10,12 +10,7 @@ Precision = Literal["float32", "tf32", "bfloat16", "float64"]
 
 
 def weight_dtype(precision: Precision) -> torch.dtype:
-    """Return the dtype of the weights for a precision.
-
-    Example:
-        >>> weight_dtype("tf32"), weight_dtype("float64")
-        (torch.float32, torch.float64)
-    """
+    """Return the dtype of the weights for a precision."""
     return torch.float64 if precision == "float64" else torch.float32
 
 
@@ -31,11 +26,6 @@ def products(precision: Precision, device: torch.device) -> Iterator[None]:
     """Use TF32 for float32 matrix products under `tf32`, forward and backward; no effect on a CPU.
 
     Convolutions use TF32 under `float32` too, which is PyTorch's default.
-
-    Example:
-        >>> with products("tf32", torch.device("cpu")):
-        ...     torch.get_float32_matmul_precision()
-        'highest'
     """
     if precision != "tf32" or device.type != "cuda":
         yield

@@ -19,13 +19,6 @@ class Registry(Generic[T]):
 
     Args:
         kind: singular noun for the entries, used in error messages.
-
-    Example:
-        >>> shapes = Registry("shape")
-        >>> @shapes.register("square")
-        ... def square(*, side: float = 1.0) -> float: return side**2
-        >>> shapes["square"](side=3.0), shapes.names()
-        (9.0, ('square',))
     """
 
     def __init__(self, kind: str) -> None:

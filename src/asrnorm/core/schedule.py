@@ -14,16 +14,6 @@ def rate_factor(config: OptimConfig, step: int, steps: int, *, waits: bool = Fal
         step: counted from 0.
         steps: length of the schedule, warm-up included.
         waits: for parameters that are frozen for `norm_warmup_steps`; their warm-up starts after that.
-
-    Example:
-        >>> cosine = OptimConfig(schedule="cosine")
-        >>> [round(rate_factor(cosine, step, 4), 3) for step in range(4)]
-        [1.0, 0.854, 0.5, 0.146]
-        >>> warm = OptimConfig(warmup_steps=3, norm_warmup_steps=2)
-        >>> [rate_factor(warm, step, 6) for step in range(6)]
-        [0.25, 0.5, 0.75, 1.0, 1.0, 1.0]
-        >>> [rate_factor(warm, step, 6, waits=True) for step in range(6)]
-        [0.0, 0.0, 0.25, 0.5, 0.75, 1.0]
     """
     return _warm_up(config, step - config.norm_warmup_steps if waits else step) * _scheduled(config, step, steps)
 

@@ -37,12 +37,7 @@ def data_folder() -> Path:
 
 
 def count_cores() -> int:
-    """Return how many cores this process may use; a shared machine may grant fewer than it has.
-
-    Example:
-        >>> count_cores() >= 1
-        True
-    """
+    """Return how many cores this process may use; a shared machine may grant fewer than it has."""
     if hasattr(os, "sched_getaffinity"):
         return len(os.sched_getaffinity(0))
     return os.cpu_count() or 1

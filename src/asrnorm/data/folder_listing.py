@@ -29,15 +29,6 @@ def list_images(
 
     Raises:
         InputError: no images, an unreadable folder, an empty class, or a bad line.
-
-    Example:
-        >>> from tempfile import TemporaryDirectory
-        >>> with TemporaryDirectory() as root:
-        ...     folder = Path(root) / "photo" / "dog"
-        ...     folder.mkdir(parents=True)
-        ...     (folder / "1.jpg").touch()
-        ...     [(sample.domain, sample.label, sample.key) for sample in list_images(Path(root))]
-        [('photo', 'dog', 'photo/dog/1.jpg')]
     """
     if root.is_file():
         return [sample for sample in read_table(root) if domains is None or sample.domain in domains]
@@ -57,14 +48,6 @@ def list_one_domain(root: Path, *, known: Collection[str] = (), skip_empty: bool
 
     Raises:
         InputError: as `list_images`, or a folder that is not known holds only folders, which may be the classes.
-
-    Example:
-        >>> from tempfile import TemporaryDirectory
-        >>> with TemporaryDirectory() as folder:
-        ...     (Path(folder) / "dog").mkdir()
-        ...     (Path(folder) / "dog" / "1.jpg").touch()
-        ...     [(sample.label, sample.key) for sample in list_one_domain(Path(folder))]
-        [('dog', 'dog/1.jpg')]
     """
     if root.is_file():
         return read_table(root)
@@ -97,14 +80,6 @@ def is_one_domain(root: Path) -> bool:
 
     Raises:
         InputError: a folder that cannot be read.
-
-    Example:
-        >>> from tempfile import TemporaryDirectory
-        >>> with TemporaryDirectory() as folder:
-        ...     (Path(folder) / "photo" / "dog").mkdir(parents=True)
-        ...     (Path(folder) / "photo" / "dog" / "1.jpg").touch()
-        ...     is_one_domain(Path(folder)), is_one_domain(Path(folder) / "photo")
-        (False, True)
     """
     counts = [(len(_direct_images(folder)), sum(1 for _ in _walk_images(folder))) for folder in _subfolders(root)]
     return any(direct for direct, _ in counts) and all(2 * direct >= total for direct, total in counts)
@@ -154,10 +129,6 @@ def collect_classes(samples: list[Sample], root: Path) -> tuple[str, ...]:
 
     Raises:
         InputError: domains differ in their classes; the message shows how.
-
-    Example:
-        >>> collect_classes([Sample(Path("a"), "a", "10", "x"), Sample(Path("b"), "b", "9", "x")], Path("."))
-        ('9', '10')
     """
     spelled: dict[str, str] = {}
     for sample in samples:

@@ -37,13 +37,6 @@ def read_image(path: str | Path, *, size: tuple[int, int] | None = None) -> NDAr
 
     Raises:
         InputError: not an image, truncated, too large, or with 32-bit or out-of-range values.
-
-    Example:
-        >>> from tempfile import TemporaryDirectory
-        >>> with TemporaryDirectory() as folder:
-        ...     Image.new("L", (4, 2), 7).save(f"{folder}/gray.png")
-        ...     read_image(f"{folder}/gray.png", size=(2, 2)).tolist()
-        [[[7, 7, 7], [7, 7, 7]], [[7, 7, 7], [7, 7, 7]]]
     """
     with _quiet():
         return _decode(Path(path), size)
@@ -72,10 +65,6 @@ def resize_images(images: NDArray[np.uint8], size: tuple[int, int]) -> NDArray[n
 
     The Digits protocols use Lanczos on uint8; resizing floats gives other pixels, since the uint8 filter rounds and
     clips its overshoot.
-
-    Example:
-        >>> resize_images(np.full((2, 28, 28), 9, np.uint8), (32, 32)).shape
-        (2, 32, 32, 3)
     """
     out = np.empty((len(images), *size, 3), np.uint8)
     for row, image in enumerate(images):

@@ -113,13 +113,7 @@ class FileSet:
 
 
 def concatenate(parts: Sequence[ImageSet]) -> ImageSet:
-    """Return several sets as one, in order.
-
-    Example:
-        >>> one = ImageSet(np.zeros((1, 2, 2, 3), np.uint8), np.array([5]))
-        >>> concatenate([one, one]).labels.tolist()
-        [5, 5]
-    """
+    """Return several sets as one, in order."""
     if len(parts) == 1:
         return parts[0]
     return ImageSet(np.concatenate([p.images for p in parts]), np.concatenate([p.labels for p in parts]))
@@ -133,12 +127,7 @@ def _as_slice(rows: NDArray[np.int64]) -> slice | NDArray[np.int64]:
 
 
 def balanced_subset(labels: ArrayLike, limit: int) -> NDArray[np.int64]:
-    """Return at most `limit` rows in order, equally many of each class, evenly spaced within it.
-
-    Example:
-        >>> balanced_subset([0, 0, 0, 0, 1, 1], 4).tolist(), balanced_subset([0, 1, 2, 3], 2).tolist()
-        ([0, 2, 4, 5], [0, 2])
-    """
+    """Return at most `limit` rows in order, equally many of each class, evenly spaced within it."""
     labels_n = np.asarray(labels)
     if limit >= len(labels_n):
         return np.arange(len(labels_n))
@@ -172,11 +161,6 @@ def split_stratified(
 
     Raises:
         InputError: fractions that are negative or leave nothing.
-
-    Example:
-        >>> held, rest = split_stratified(list("abcdefgh"), [0, 1] * 4, [0.25], seed=0)
-        >>> len(held), len(rest), sorted(row % 2 for row in held.tolist())
-        (2, 6, [0, 1])
     """
     if any(not 0 <= fraction < 1 for fraction in fractions) or sum(fractions) >= 1:
         raise InputError(f"held-out fractions {list(fractions)}: each must be at least 0, and their sum below 1")

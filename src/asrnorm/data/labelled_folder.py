@@ -34,15 +34,6 @@ def open_domains(root: Path, classes: Sequence[str], image_size: tuple[int, int]
     Raises:
         InputError: no images, or one image under two names.
         UnknownNameError: a class that is not one of `classes`.
-
-    Example:
-        >>> from tempfile import TemporaryDirectory
-        >>> with TemporaryDirectory() as folder:
-        ...     (Path(folder) / "dog").mkdir()
-        ...     (Path(folder) / "dog" / "1.jpg").touch()
-        ...     domains = open_domains(Path(folder), ["cat", "dog"], (8, 8))
-        ...     [data.labels.tolist() for data in domains.values()]
-        [[1]]
     """
     root = root.absolute()
     samples, empty = _list(root, classes)
@@ -56,12 +47,7 @@ def open_domains(root: Path, classes: Sequence[str], image_size: tuple[int, int]
 
 
 def split_unreadable(images: FileSet) -> tuple[FileSet, list[Path]]:
-    """Return the images that can be read, and the files of the others.
-
-    Example:
-        >>> split_unreadable(FileSet((Path("gone.png"),), np.array([0]), (8, 8)))[1]
-        [PosixPath('gone.png')]
-    """
+    """Return the images that can be read, and the files of the others."""
     readable, unreadable = [], []
     for row, path in enumerate(images.paths):
         try:

@@ -29,11 +29,6 @@ class BatchOrder:
 
     Raises:
         InputError: sizes that give no batch.
-
-    Example:
-        >>> order = BatchOrder(count=5, batch_size=2, shuffle=False, drop_last=False)
-        >>> len(order), order.rows(2).tolist(), order.rows(3).tolist()
-        (3, [4], [0, 1])
     """
 
     count: int

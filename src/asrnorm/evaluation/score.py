@@ -181,12 +181,7 @@ def iterate_domains(suite: Suite) -> Iterator[tuple[str, Images]]:
 
 
 def subsample(data: Images, limit: int) -> Images:
-    """Return at most `limit` images, as many of each class, spread evenly over the set; all of them if `limit` is 0.
-
-    Example:
-        >>> subsample(ImageSet(np.zeros((6, 8, 8, 3), np.uint8), np.array([0, 1, 0, 1, 0, 1])), 4).labels.tolist()
-        [0, 1, 0, 1]
-    """
+    """Return at most `limit` images, as many of each class, spread evenly over the set; all of them if `limit` is 0."""
     if limit <= 0 or len(data) <= limit:
         return data
     return data.take(balanced_subset(data.labels, limit))
@@ -208,11 +203,6 @@ def iterate_batches(
 
     Raises:
         InputError: `batch_size` is below one, or a file cannot be decoded.
-
-    Example:
-        >>> data = ImageSet(np.zeros((5, 8, 8, 3), np.uint8), np.arange(5))
-        >>> [labels.tolist() for _, _, labels in iterate_batches(data, 2)]
-        [[0, 3], [1, 4], [2]]
     """
     for bundle in iterate_bundles(data, batch_size, 1, world):
         yield bundle.number, bundle.images, bundle.labels
@@ -228,13 +218,7 @@ class Bundle(NamedTuple):
 
 
 def iterate_bundles(data: Images, batch_size: int, together: int, world: World = ALONE) -> Iterator[Bundle]:
-    """Yield the batches of `iterate_batches`, up to `together` of one size at once; processes share whole bundles.
-
-    Example:
-        >>> data = ImageSet(np.zeros((5, 8, 8, 3), np.uint8), np.arange(5))
-        >>> [(bundle.batches, bundle.labels.tolist()) for bundle in iterate_bundles(data, 2, 2)]
-        [(2, [0, 3, 1, 4]), (1, [2])]
-    """
+    """Yield the batches of `iterate_batches`, up to `together` of one size at once; processes share whole bundles."""
     if batch_size < 1:
         raise InputError(f"batch_size must be at least 1, not {batch_size}")
     num_batches = -(-len(data) // batch_size)

@@ -58,11 +58,6 @@ def share_gpus(gpus: Sequence[str], clients: int, environment: Mapping[str, str]
         gpus: names as in `CUDA_VISIBLE_DEVICES`.
         clients: maximum number of processes on one GPU; with one there is nothing to share.
         environment: environment variables of the processes; those of this process by default.
-
-    Example:
-        >>> with share_gpus(["0"], clients=1) as sharing:
-        ...     print(sharing.way)
-        time slices
     """
     own = dict(os.environ if environment is None else environment)
     if not gpus or clients < 2 or own.get(VARIABLE, "").lower() in ("0", "no", "off", "false"):

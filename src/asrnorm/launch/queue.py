@@ -41,12 +41,7 @@ def measure_progress(job: Job) -> tuple[int, int, int]:
 
 
 def last_step(log: Path) -> int:
-    """Return the step of the last complete row of a log, 0 if there is none.
-
-    Example:
-        >>> last_step(Path("nowhere.jsonl"))
-        0
-    """
+    """Return the step of the last complete row of a log, 0 if there is none."""
     try:
         with log.open("rb") as file:
             size = file.seek(0, 2)

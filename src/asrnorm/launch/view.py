@@ -126,12 +126,7 @@ class LaunchView:
 
 
 def describe(board: Board, seconds_left: float | None) -> str:
-    """Return one line: done, running, failed, waiting, time left.
-
-    Example:
-        >>> describe(Board(), None)
-        '0 done, 0 running, 0 failed, 0 waiting'
-    """
+    """Return one line: done, running, failed, waiting, time left."""
     parts = [
         f"{len(board.done)} done",
         f"{len(board.running)} running",

@@ -53,13 +53,7 @@ def check_parts(name: str, model: nn.Module) -> None:
 
 
 def classifier_head(model: nn.Module) -> nn.Linear | None:
-    """Return the layer that computes the logits: the last linear layer outside norms with one output per class.
-
-    Example:
-        >>> from asrnorm.models import create_model
-        >>> classifier_head(create_model("wrn_16_4", norm="asr", num_classes=7))
-        Linear(in_features=256, out_features=7, bias=True)
-    """
+    """Return the layer that computes the logits: the last linear layer outside norms with one output per class."""
     inside = {id(part) for norm in model.modules() if isinstance(norm, NormLayer) for part in norm.modules()}
     classes = getattr(model, "num_classes", None)
     dense = [m for m in model.modules() if isinstance(m, nn.Linear) and m.out_features == classes]
@@ -99,12 +93,6 @@ class NormalizedInput(Classifier):
         backbone: any classifier; for other networks put `Normalize` before them in an `nn.Sequential`.
         mean: mean of each channel.
         std: standard deviation of each channel.
-
-    Example:
-        >>> from asrnorm.models import create_model
-        >>> model = NormalizedInput(create_model("wrn_16_4"), (0.5, 0.5, 0.5), (0.25, 0.25, 0.25))
-        >>> model(torch.rand(2, 3, 32, 32)).shape
-        torch.Size([2, 10])
     """
 
     mean: Tensor

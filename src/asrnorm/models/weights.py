@@ -105,10 +105,6 @@ def pack_state(state: Mapping[str, Tensor]) -> bytes:
     """Return tensors as the bytes of a `.safetensors` file with a checksum in its metadata.
 
     The format itself has no checksum, so a flipped bit would go unnoticed. Equal tensors give equal bytes.
-
-    Example:
-        >>> pack_state({"weight": torch.ones(2)}) == pack_state({"weight": torch.ones(2)})
-        True
     """
     from safetensors.torch import save
 
@@ -172,10 +168,6 @@ def unwrap_state(state: dict[str, Tensor], own: Collection[str]) -> dict[str, Te
     Args:
         state: the saved state.
         own: the network's keys; if the state has one of them, its keys are left alone.
-
-    Example:
-        >>> unwrap_state({"n_averaged": torch.tensor(3), "module.weight": torch.ones(1)}, ["weight"])
-        {'weight': tensor([1.])}
     """
     if "n_averaged" not in own:
         state = {key: value for key, value in state.items() if key != "n_averaged"}

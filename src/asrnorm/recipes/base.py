@@ -130,12 +130,7 @@ def shrink(config: RunConfig) -> RunConfig:
 
 
 def join_names(names: Names) -> str | list[str] | None:
-    """Return names of domains as one text with commas, or as a list if one of several contains a comma.
-
-    Example:
-        >>> join_names(["day", "dusk"]), join_names(["Bern, day", "dusk"]), join_names(["Bern, day"])
-        ('day,dusk', ['Bern, day', 'dusk'], 'Bern, day')
-    """
+    """Return names of domains as one text with commas, or as a list if one of several contains a comma."""
     if names is None or isinstance(names, str):
         return names
     names = tuple(dict.fromkeys(names))

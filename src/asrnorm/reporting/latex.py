@@ -57,12 +57,7 @@ _ESCAPES = {
 
 
 def escape(text: str) -> str:
-    r"""Return plain text as LaTeX; a character that a basic TeX lacks becomes a question mark.
-
-    Example:
-        >>> escape("5 % of R&D_x")
-        '5 \\% of R\\&D\\_x'
-    """
+    r"""Return plain text as LaTeX; a character that a basic TeX lacks becomes a question mark."""
     known = "".join(_ESCAPES.get(letter, letter) for letter in printable(" ".join(text.split())))
     return known.encode("latin-1", "replace").decode("latin-1")
 

@@ -30,12 +30,7 @@ _MEANINGS = {
 
 
 def escape(text: str) -> str:
-    r"""Return plain text as Markdown for one line: nothing in it ends a cell or becomes emphasis, a link or HTML.
-
-    Example:
-        >>> escape("a|b*"), escape("[x](javascript:y)")
-        ('a\\|b\\*', '[x&#93;(javascript:y)')
-    """
+    r"""Return plain text as Markdown for one line: nothing in it ends a cell or becomes emphasis, a link or HTML."""
     for sign, written in _ESCAPES.items():
         text = text.replace(sign, written)
     text = _LINK.sub("&#93;", _TAG.sub("&lt;", text))
@@ -49,18 +44,6 @@ def pipe_table(grid: Sequence[Sequence[str]], *, words: int, turn: bool = False)
         grid: the cells, escaped, line by line.
         words: how many columns, from the left, are of words; those of numbers are set to the right.
         turn: turn a table on its side that is too wide for a page and not as long.
-
-    Example:
-        >>> print(pipe_table([["", "a", "b"], ["x", "1", "2"]], words=1))
-        |  | a | b |
-        | --- | ---: | ---: |
-        | x | 1 | 2 |
-        >>> print(pipe_table([["", *"abcdefghi"], ["x", *"123456789"]], words=1, turn=True).split("| c")[0])
-        |  | x |
-        | --- | ---: |
-        | a | 1 |
-        | b | 2 |
-        <BLANKLINE>
     """
     if turn and len(grid[0]) > _MOST_COLUMNS and len(grid) < len(grid[0]):
         grid, words = list(zip(*grid, strict=True)), 1

@@ -16,10 +16,6 @@ def render_page(template: str, **values: object) -> str:
     Args:
         template: name of the file; one that extends `base.html` needs `title` and `footer` among the values.
         **values: what the template names; a name that is missing is an error.
-
-    Example:
-        >>> "<title>a &lt; b</title>" in render_page("base.html", title="a < b", footer="")
-        True
     """
     text: str = _environment().get_template(template).render(values)
     return text

@@ -101,22 +101,12 @@ def identify(spec: RunSpec) -> str:
 
 
 def curve(rows: list[dict[str, Any]], key: str) -> Points:
-    """Return step and value of every row of a log that has the number.
-
-    Example:
-        >>> curve([{"step": 1, "loss": 2.0}, {"step": 2, "lr": 0.1}], "loss")
-        [(1, 2.0)]
-    """
+    """Return step and value of every row of a log that has the number."""
     return [(row["step"], row[key]) for row in rows if isinstance(row.get(key), int | float)]
 
 
 def lambda_curves(rows: list[dict[str, Any]]) -> dict[str, dict[str, Points]]:
-    """Return the lambdas by name and layer, layers in the order of the network.
-
-    Example:
-        >>> lambda_curves([{"step": 5, "lambdas": {"norm1": {"lambda_mu": 0.05}}}])
-        {'lambda_mu': {'norm1': [(5, 0.05)]}}
-    """
+    """Return the lambdas by name and layer, layers in the order of the network."""
     found: dict[str, dict[str, Points]] = {}
     for row in rows:
         for layer, values in row.get("lambdas", {}).items():
@@ -126,12 +116,7 @@ def lambda_curves(rows: list[dict[str, Any]]) -> dict[str, dict[str, Points]]:
 
 
 def subsample(points: Points, most: int = 160) -> Points:
-    """Return at most so many points, evenly spaced, the first and the last among them.
-
-    Example:
-        >>> subsample([(i, 0.0) for i in range(5)], 3)
-        [(0, 0.0), (2, 0.0), (4, 0.0)]
-    """
+    """Return at most so many points, evenly spaced, the first and the last among them."""
     if len(points) <= most:
         return points
     return [points[round(i * (len(points) - 1) / (most - 1))] for i in range(most)]

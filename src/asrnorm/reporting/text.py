@@ -11,34 +11,19 @@ MINUS, DASH = "\N{MINUS SIGN}", "\N{EN DASH}"
 
 
 def format_number(value: float, decimals: int) -> str:
-    """Return a number with a fixed count of decimals and a true minus sign.
-
-    Example:
-        >>> format_number(-0.04, 1), format_number(52.75, 1)
-        ('0.0', '52.8')
-    """
+    """Return a number with a fixed count of decimals and a true minus sign."""
     text = f"{value:.{decimals}f}"
     return text.lstrip("-") if float(text) == 0 else text.replace("-", MINUS)
 
 
 def format_deviation(deviation: float, decimals: int) -> str:
-    """Return a deviation with up to three more decimals where it would otherwise round to zero.
-
-    Example:
-        >>> format_deviation(1.26, 1), format_deviation(0.004, 1), format_deviation(0.0, 1), format_deviation(1e-14, 1)
-        ('1.3', '0.004', '0.0', '0.0')
-    """
+    """Return a deviation with up to three more decimals where it would otherwise round to zero."""
     finer = (count for count in range(decimals, decimals + 4) if float(f"{deviation:.{count}f}") != 0)
     return format_number(deviation, next(finer, decimals))
 
 
 def format_signed(value: float, decimals: int) -> str:
-    """Return a difference with its sign.
-
-    Example:
-        >>> format_signed(1.25, 1), format_signed(-1.0, 1), format_signed(0.0, 1)
-        ('+1.2', '−1.0', '0.0')
-    """
+    """Return a difference with its sign."""
     text = format_number(value, decimals)
     return text if text.startswith(MINUS) or float(text) == 0 else f"+{text}"
 
@@ -50,23 +35,13 @@ def format_measured(measured: Measured, decimals: int) -> str:
 
 
 def format_printed(printed: Printed, decimals: int) -> str:
-    """Return a number of the paper as it is printed there.
-
-    Example:
-        >>> format_printed(Printed(value=52.8, deviation=3.8), 1), format_printed(Printed(value=0.001, below=True), 3)
-        ('52.8 ± 3.8', '< 0.001')
-    """
+    """Return a number of the paper as it is printed there."""
     spread = "" if printed.deviation is None else f" ± {format_number(printed.deviation, decimals)}"
     return f"{'< ' if printed.below else ''}{format_number(printed.value, decimals)}{spread}"
 
 
 def format_p(p: float) -> str:
-    """Return a p-value to three decimals.
-
-    Example:
-        >>> format_p(0.0364), format_p(1e-5)
-        ('0.036', '< 0.001')
-    """
+    """Return a p-value to three decimals."""
     return "< 0.001" if p < 0.0005 else f"{p:.3f}"
 
 

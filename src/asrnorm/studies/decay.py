@@ -23,11 +23,6 @@ def decay_logit(config: OptimConfig, steps: int, start: float) -> Iterator[float
         config: optimizer and schedule.
         steps: of the whole schedule.
         start: the logit at step 0.
-
-    Example:
-        >>> config = OptimConfig(lr=0.1, momentum=0.0, weight_decay=0.5)
-        >>> [round(logit, 4) for logit in decay_logit(config, 2, -3.0)]
-        [-3.0, -2.85, -2.7075]
     """
     logit = start
     decay = config.weight_decay if config.decay_lambdas else 0.0

@@ -132,10 +132,6 @@ def read_notes(path: Path) -> tuple[str, ...]:
     Raises:
         InputError: no such file.
         UnknownNameError: no such section.
-
-    Example:
-        >>> read_notes(NOTES / "fig-lambda-pacs.md")[1]
-        'The paper does not say which source its figure shows.'
     """
     shared = path.with_name(SHARED_NOTES)
     sections: dict[str, str] = {}
@@ -173,11 +169,6 @@ def transcribe(
 
     Raises:
         InputError: the line has another number of words than there are columns, or a word is no number.
-
-    Example:
-        >>> numbers = transcribe(["A", "B", "C"], "47.4±4.8 - <.001")
-        >>> numbers["A"].deviation, "B" in numbers, numbers["C"].below, numbers["C"].decimals
-        (4.8, False, True, 3)
     """
     names, words = tuple(columns), line.split()
     if words and len(words) != len(names):

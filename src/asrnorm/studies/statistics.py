@@ -75,10 +75,6 @@ def summarize(values: Sequence[float], *, size: float | None = None) -> Summary:
 
     Raises:
         InputError: no values, or one that is not finite.
-
-    Example:
-        >>> summarize([1.0, 2.0, 3.0])
-        Summary(mean=2.0, deviation=1.0, n=3)
     """
     if not values:
         raise InputError("no values to summarize")
@@ -94,12 +90,7 @@ def summarize(values: Sequence[float], *, size: float | None = None) -> Summary:
 
 
 def pooled_p(ours: Summary, theirs: Summary, *, better: Better = "higher") -> float | None:
-    """Return p of the one-sided two-sample t-test with pooled variance; `None` below three values per side.
-
-    Example:
-        >>> round(pooled_p(summarize([3.0, 4.0, 5.0, 4.0]), summarize([1.0, 2.0, 3.0])), 4)
-        0.0164
-    """
+    """Return p of the one-sided two-sample t-test with pooled variance; `None` below three values per side."""
     if _undecided(ours, theirs):
         return None
     freedom = ours.n + theirs.n - 2
@@ -108,12 +99,7 @@ def pooled_p(ours: Summary, theirs: Summary, *, better: Better = "higher") -> fl
 
 
 def welch_p(ours: Summary, theirs: Summary, *, better: Better = "higher") -> float | None:
-    """Return p of Welch's one-sided test, which does not assume equal variances; `None` below three values per side.
-
-    Example:
-        >>> round(welch_p(summarize([3.0, 4.0, 5.0]), summarize([1.0, 2.0, 3.0])), 4)
-        0.0352
-    """
+    """Return p of Welch's one-sided test, which does not assume equal variances; `None` below three values per side."""
     if _undecided(ours, theirs):
         return None
     parts = [_variance(side) / side.n for side in (ours, theirs)]
@@ -131,10 +117,6 @@ def paired_p(ours: Mapping[int, float], theirs: Mapping[int, float], *, better: 
         ours: values by seed.
         theirs: likewise.
         better: the direction that counts as better.
-
-    Example:
-        >>> round(paired_p({0: 3.0, 1: 5.0, 2: 4.0}, {0: 2.0, 1: 3.0, 2: 3.0}), 4)
-        0.0286
     """
     seeds = sorted(set(ours) & set(theirs))
     if len(seeds) < FEWEST:
@@ -153,10 +135,6 @@ def bootstrap_interval(ours: Sequence[float], theirs: Sequence[float], *, seed: 
         ours: values of the row.
         theirs: values of the other.
         seed: of the resampling.
-
-    Example:
-        >>> bootstrap_interval([2.0, 2.0, 2.0], [1.0, 1.0, 1.0])
-        (1.0, 1.0)
     """
     if min(len(ours), len(theirs)) < FEWEST:
         return None
@@ -173,12 +151,7 @@ def bootstrap_interval(ours: Sequence[float], theirs: Sequence[float], *, seed: 
 
 
 def correct_holm(p_values: Sequence[float | None]) -> tuple[float | None, ...]:
-    """Return p-values after Holm's step-down correction for as many tests as there are p-values.
-
-    Example:
-        >>> correct_holm([0.01, None, 0.04, 0.03])
-        (0.03, None, 0.06, 0.06)
-    """
+    """Return p-values after Holm's step-down correction for as many tests as there are p-values."""
     order = sorted((p, index) for index, p in enumerate(p_values) if p is not None)
     corrected: list[float | None] = [None] * len(p_values)
     highest = 0.0
@@ -200,11 +173,6 @@ def compare(
         against: label of the other.
         column: label of the column.
         better: the direction that counts as better.
-
-    Example:
-        >>> test = compare({0: 2.0, 1: 3.0}, {0: 1.0}, row="a", against="b", column="c", better="higher")
-        >>> test.difference, test.pooled, test.n, test.n_against
-        (1.5, None, 2, 1)
     """
     first, second = summarize(list(ours.values())), summarize(list(theirs.values()))
     low, high = bootstrap_interval(list(ours.values()), list(theirs.values())) or (None, None)

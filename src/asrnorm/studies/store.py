@@ -63,10 +63,6 @@ def find_results(runs: Path, kept: Path | None = None) -> Store:
     Args:
         runs: the folder of run folders; it need not exist.
         kept: the folder of `*.jsonl` files, one result per line.
-
-    Example:
-        >>> find_results(Path("nowhere")).results
-        {}
     """
     found: dict[str, StoredResult] = {}
     problems: list[str] = []
@@ -209,13 +205,7 @@ def read_log(folder: Path | None) -> list[dict[str, Any]]:
 
 
 def format_curves(rows: Sequence[dict[str, Any]]) -> str:
-    """Return loss, accuracy and lambdas of a log as CSV with four digits, at most `MAX_CURVE_ROWS` rows of each.
-
-    Example:
-        >>> rows = [{"step": 1, "loss": 0.123456, "lr": 0.1, "lambdas": {"stem.norm": {"lambda_mu": 0.047426}}}]
-        >>> format_curves(rows).splitlines()
-        ['step,loss,accuracy,stem.norm/lambda_mu', '1,0.1235,,0.04743']
-    """
+    """Return loss, accuracy and lambdas of a log as CSV with four digits, at most `MAX_CURVE_ROWS` rows of each."""
     chosen: dict[int, dict[str, Any]] = {}
     for some in ([row for row in rows if row.get("lambdas")], [row for row in rows if "loss" in row]):
         chosen |= {row["step"]: row for row in _subsample(some)}
@@ -232,12 +222,7 @@ def format_curves(rows: Sequence[dict[str, Any]]) -> str:
 
 
 def parse_curves(text: str) -> Iterator[dict[str, Any]]:
-    r"""Yield the rows that `format_curves` wrote, up to the first that is incomplete.
-
-    Example:
-        >>> list(parse_curves("step,loss,accuracy,norm/lambda_mu\n5,0.5,,0.047\n"))
-        [{'step': 5, 'loss': 0.5, 'lambdas': {'norm': {'lambda_mu': 0.047}}}]
-    """
+    r"""Yield the rows that `format_curves` wrote, up to the first that is incomplete."""
     lines = csv.reader(io.StringIO(text))
     heads: list[str] = next(lines, [])
     for words in lines:

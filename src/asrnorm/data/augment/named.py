@@ -79,11 +79,6 @@ class CropFlip(Augmentation):
     Args:
         padding: less than height and width, since a border is mirrored once.
         flip: probability of a horizontal flip.
-
-    Example:
-        >>> images = torch.arange(48, dtype=torch.uint8).view(1, 3, 4, 4)
-        >>> CropFlip(padding=1)(images, torch.Generator().manual_seed(0)).shape
-        torch.Size([1, 3, 4, 4])
     """
 
     def __init__(self, *, padding: int = 4, flip: float = 0.5) -> None:

@@ -51,11 +51,6 @@ def apply_pacs(images: Tensor, drawn: PacsDraw, size: tuple[int, int]) -> Tensor
 
     Returns:
         `(n, 3, *size)` in the dtype of the images.
-
-    Example:
-        >>> images = torch.full((2, 3, 9, 9), 200, dtype=torch.uint8)
-        >>> apply_pacs(images, draw_pacs(2, (9, 9), torch.Generator()), (8, 8)).shape
-        torch.Size([2, 3, 8, 8])
     """
     is_byte = images.dtype == torch.uint8
     fused = find_fused_pacs(images, size)

@@ -110,12 +110,6 @@ class Streams:
 
     The key of an image consists of the seed, the corruption, the severity and the image's index, so that the result is
     the same on every run, in any order, for any chunk and on any number of workers.
-
-    Example:
-        >>> whole = Streams(0, "fog", 3, range(4)).uniform(2)
-        >>> part = Streams(0, "fog", 3, [3]).uniform(2)
-        >>> whole.shape, bool((whole[3] == part[0]).all())
-        ((4, 2), True)
     """
 
     def __init__(self, seed: int, name: str, severity: int, indices: Sequence[int]) -> None:

@@ -41,12 +41,7 @@ def choose_preset(height: int, width: int) -> str:
 
 
 def severity_options(name: str, severity: int, preset: str) -> dict[str, Any]:
-    """Return the numbers of a corruption at a severity of a preset.
-
-    Example:
-        >>> severity_options("fog", 3, "cifar")
-        {'density': 0.75, 'decay': 2.5}
-    """
+    """Return the numbers of a corruption at a severity of a preset."""
     if preset not in PRESETS:
         raise UnknownNameError(describe_unknown("preset", preset, PRESETS))
     try:

@@ -130,12 +130,7 @@ def path_inside(root: Path, path: str) -> Path:
 
 
 def find_set(name: str) -> PublicSet:
-    """Return the set of that name; raise `UnknownNameError` with the nearest name if the catalog has none.
-
-    Example:
-        >>> find_set("cifar10").title
-        'CIFAR-10'
-    """
+    """Return the set of that name; raise `UnknownNameError` with the nearest name if the catalog has none."""
     if name not in CATALOG:
         raise UnknownNameError(describe_unknown("data set", name, CATALOG))
     return CATALOG[name]

@@ -249,10 +249,6 @@ def choose_domains(
     Raises:
         UnknownNameError: no such domain.
         WrongCallError: nothing is chosen, nothing is left, or a domain is on both sides.
-
-    Example:
-        >>> choose_domains(["art", "photo", "sketch"], None, "photo", suite="pacs")
-        (('art', 'sketch'), ('photo',))
     """
     sources, targets = split_names(source, known), split_names(target, known)
     check_domains(known, (*sources, *targets), suite=suite)
@@ -316,10 +312,6 @@ def find_first(root: Path, *candidates: str) -> Path | None:
     """Return the first of the relative paths that is a file under `root`, or `None`.
 
     Public copies of a data set differ in folder names and compression; give the published name first.
-
-    Example:
-        >>> find_first(Path("/"), "no-such-file", ".") is None
-        True
     """
     for candidate in candidates:
         path = root / candidate

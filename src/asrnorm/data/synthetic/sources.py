@@ -31,12 +31,7 @@ _MAX_COUNT = 16  # each pixel of a UCI digit counts the inked ones of a 4x4 bloc
 
 
 def provenance() -> list[str]:
-    """Return what generated images depend on, the releases of the libraries and the generator's version.
-
-    Example:
-        >>> [line.split()[0] for line in provenance()][:2]
-        ['mlxtend', 'scikit-learn']
-    """
+    """Return what generated images depend on, the releases of the libraries and the generator's version."""
     return [*(_release(distribution) for distribution in LIBRARIES.values()), _GENERATOR]
 
 
@@ -48,12 +43,7 @@ def _release(distribution: str) -> str:
 
 
 def missing_libraries() -> list[str]:
-    """Return the distributions that are not installed.
-
-    Example:
-        >>> "pillow" in missing_libraries()
-        False
-    """
+    """Return the distributions that are not installed."""
     return [distribution for module, distribution in LIBRARIES.items() if find_spec(module) is None]
 
 
@@ -110,13 +100,7 @@ def load_mnist_subset() -> Digits:
 
 
 def split_digits(digits: Digits, generator: np.random.Generator) -> dict[str, Digits]:
-    """Split into train, val and test, 80, 10 and 10 % of every class, each in random order.
-
-    Example:
-        >>> digits = Digits(np.zeros((5000, 28, 28), np.uint8), np.repeat(np.arange(10), 500))
-        >>> {name: len(part.labels) for name, part in split_digits(digits, np.random.default_rng(0)).items()}
-        {'train': 4000, 'val': 500, 'test': 500}
-    """
+    """Split into train, val and test, 80, 10 and 10 % of every class, each in random order."""
     shuffled = generator.permutation(len(digits.labels))
     # Stable, so the random order remains within each class.
     by_class = shuffled[np.argsort(digits.labels[shuffled], kind="stable")].reshape(10, -1)
@@ -130,12 +114,7 @@ def split_digits(digits: Digits, generator: np.random.Generator) -> dict[str, Di
 
 
 def enlarge(images: NDArray[np.uint8], resample: Image.Resampling = Image.Resampling.LANCZOS) -> NDArray[np.uint8]:
-    """Resize gray images to 32x32; the digits protocols use Lanczos on uint8.
-
-    Example:
-        >>> enlarge(np.full((1, 28, 28), 7, np.uint8)).shape
-        (1, 32, 32)
-    """
+    """Resize gray images to 32x32; the digits protocols use Lanczos on uint8."""
     resized = [np.asarray(Image.fromarray(image).resize((SIZE, SIZE), resample)) for image in images]
     return np.stack(resized)
 
@@ -164,14 +143,7 @@ def build_uci() -> tuple[NDArray[np.uint8], NDArray[np.int64]]:
 
 
 def restore_scan(counts_n88: NDArray[np.floating]) -> NDArray[np.uint8]:
-    """Approximate the scans from the block counts: smooth interpolation, then a steep curve for the threshold.
-
-    Example:
-        >>> counts = np.zeros((1, 8, 8)); counts[0, 2:6, 2:6] = 16
-        >>> scan = restore_scan(counts)
-        >>> scan.shape, int(scan[0, 16, 16]), int(scan[0, 0, 0])
-        ((1, 32, 32), 255, 0)
-    """
+    """Approximate the scans from the block counts: smooth interpolation, then a steep curve for the threshold."""
     smooth = enlarge(np.rint(counts_n88 * (255 / _MAX_COUNT)).astype(np.uint8), Image.Resampling.BICUBIC) / 255
     ink = np.clip((smooth - 0.5) * 2 + 0.5, 0, 1)
     return np.rint(ink * 255).astype(np.uint8)
@@ -259,12 +231,6 @@ def sample_patches(
 
     Returns:
         Patches of shape `(count, size, size, 3)`.
-
-    Example:
-        >>> plain = Image.new("RGB", (200, 150), (10, 20, 30))
-        >>> patches = sample_patches([plain], 2, np.random.default_rng(0))
-        >>> patches.shape, patches[0, 0, 0].tolist()
-        ((2, 32, 32, 3), [10, 20, 30])
     """
     patches = np.empty((count, size, size, 3), np.uint8)
     which = generator.integers(len(photographs), size=count)

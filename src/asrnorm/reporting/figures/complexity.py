@@ -132,12 +132,7 @@ def offsets(half: Point) -> Iterator[Point]:
 
 
 def overlap(one: Box, other: Box) -> float:
-    """Return the area that two boxes share.
-
-    Example:
-        >>> overlap((0, 0, 2, 2), (1, 1, 3, 3)), overlap((0, 0, 1, 1), (1, 0, 2, 1))
-        (1, 0)
-    """
+    """Return the area that two boxes share."""
     width = min(one[2], other[2]) - max(one[0], other[0])
     height = min(one[3], other[3]) - max(one[1], other[1])
     return max(0, width) * max(0, height)
