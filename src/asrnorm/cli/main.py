@@ -147,7 +147,7 @@ def sigterm_as_interrupt() -> Iterator[None]:
     """Raise `KeyboardInterrupt` on SIGTERM in the block, and wait for the GPU at its end.
 
     Slurm, systemd and launches send SIGTERM. A process that it kills at once leaves temporary files and can, under MPS,
-    take down others on the same GPU. Training additionally saves a checkpoint, see `training/interruption.py`.
+    take down others on the same GPU. Training additionally saves a checkpoint, see `training/log.py`.
     """
     in_main_thread = threading.current_thread() is threading.main_thread()
     installs = in_main_thread and signal.getsignal(signal.SIGTERM) is signal.SIG_DFL

@@ -157,10 +157,10 @@ def compare_source(path: Path, now: Mapping[str, Any], otherwise: str = START_OV
         InputError: `env.json` has other classes, the same in another order, another number of source images, or as many
             with other names or sizes.
     """
-    begun = read_environment(path)
+    recorded = read_environment(path)
     try:
-        classes = [str(name) for name in begun["classes"]]
-        count = int(begun.get("images", now["images"]))
+        classes = [str(name) for name in recorded["classes"]]
+        count = int(recorded.get("images", now["images"]))
     except (KeyError, TypeError, ValueError, OverflowError):
         return
     if list(map(to_nfc, classes)) != list(map(to_nfc, now["classes"])):
@@ -170,9 +170,9 @@ def compare_source(path: Path, now: Mapping[str, Any], otherwise: str = START_OV
     change = ""
     if count != now["images"]:
         change = f"{count:,} source images, now there are {now['images']:,}"
-    elif begun.get("listing", now.get("listing")) != now.get("listing"):
+    elif recorded.get("listing", now.get("listing")) != now.get("listing"):
         change = f"other source images: still {count:,}, but with other names"
-    elif begun.get("sizes", now.get("sizes")) != now.get("sizes"):
+    elif recorded.get("sizes", now.get("sizes")) != now.get("sizes"):
         change = f"other source images: still {count:,} with the same names, but other files"
     if change:
         raise InputError(f"{path.parent}: the run started with {change}; restore the original ones, or {otherwise}")

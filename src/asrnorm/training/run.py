@@ -221,7 +221,7 @@ def _choose_steps(config: RunConfig, suite: Suite, site: _Site) -> tuple[int, fl
         }
         write_run_file(path, json.dumps(values).encode())
         files.drop_pool()
-    if trainer.told_to_stop:
+    if trainer.stop_requested:
         raise InterruptedRunError(f"interrupted after step {selector.step:,} was chosen; start the run again to resume")
     return selector.step, trainer.elapsed
 

@@ -47,7 +47,7 @@ class Trainer:
     Attributes:
         step: number of updates so far.
         elapsed: seconds of training, those before a resume included.
-        told_to_stop: a signal arrived during the last step.
+        stop_requested: a signal arrived during the last step.
     """
 
     def __init__(
@@ -75,7 +75,7 @@ class Trainer:
             world=world,
             dtype=run_dtype(config),
         )
-        self.step, self.elapsed, self.told_to_stop = 0, 0.0, False
+        self.step, self.elapsed, self.stop_requested = 0, 0.0, False
         self._started = time.monotonic()
         # On a CPU the loss is checked before every update. On a GPU that would mean waiting for the device: there it is
         # checked now and then, and the steps that led to a bad loss are repeated one at a time.
@@ -140,7 +140,7 @@ class Trainer:
                     self._save(store)
                 if stopping and self.step < self.stop:
                     raise self._interrupted()
-            self.told_to_stop = interruption.is_agreed(self.world, 0, self.device)
+            self.stop_requested = interruption.is_agreed(self.world, 0, self.device)
         self._clock()
 
     def update(self, batch: Batch) -> Tensor:

@@ -19,7 +19,7 @@ def test_the_mode_comes_back_after_an_error():
     assert layer.training
 
 
-def test_parameters_that_are_held_fixed_want_no_gradient_and_frozen_ones_stay_frozen():
+def test_frozen_eval_turns_gradients_off_and_leaves_frozen_parameters_frozen():
     network = nn.Sequential(nn.Linear(2, 2), nn.Linear(2, 1).requires_grad_(False), nn.Dropout())
     with frozen_eval(network):
         assert not any(parameter.requires_grad for parameter in network.parameters())

@@ -121,7 +121,7 @@ class TestOnTheDevice:
         assert len(lines) == 3  # one a trainer that captures
         assert all("the training step is not captured as a CUDA graph" in line for line in lines)
 
-    def test_a_run_begun_on_the_cpu_goes_on_on_the_device_and_back(self, tmp_path):
+    def test_a_run_moves_from_the_cpu_to_the_device_and_back(self, tmp_path):
         for optim in (adam, OptimConfig(lr=0.05)):
             folder = tmp_path / optim.name
             fit(make(gpu_config("ada", optim=optim), CPU, stop=5), folder)

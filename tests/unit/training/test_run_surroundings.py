@@ -111,7 +111,7 @@ def test_a_damaged_choice_is_made_again(tmp_path, text):
     assert dataclasses.replace(again, wall_seconds=0) == dataclasses.replace(whole, wall_seconds=0)
 
 
-def test_images_put_in_place_of_those_a_run_was_begun_with_are_refused(tmp_path):
+def test_images_that_replace_those_a_run_started_with_are_refused(tmp_path):
     write_folder(tmp_path / "own", domains=("day", "dusk"))
     suite = Choice(name="folder", args={"root": str(tmp_path / "own"), "source": "day", "size": 8})
     run(tiny_config(suite=suite, steps=2), tmp_path / "a")
