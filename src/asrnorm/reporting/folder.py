@@ -120,7 +120,7 @@ def _describe_left_out(begun: Sequence[Path], lost: Sequence[Path], deeper: Mapp
     if begun:
         words, them = ("run is", "it") if len(begun) == 1 else ("runs are", "them")
         names = _list_some([path.resolve().name for path in begun])
-        yield f"{len(begun)} {words} not done and left out: {names}; asrnorm train goes on with {them}"
+        yield f"{len(begun)} {words} not done and left out: {names}; asrnorm train resumes {them}"
     if lost:
         words = "run diverged and is" if len(lost) == 1 else "runs diverged and are"
         yield f"{len(lost)} {words} left out: {_list_some([path.resolve().name for path in lost])}"

@@ -47,7 +47,7 @@ def test_what_a_folder_leaves_out_and_its_scale_are_told(place, capsys):
     (stopped / "result.json").unlink()
     assert main(["report", "runs"]) == 0
     said = capsys.readouterr().err
-    assert f"warning: 1 run is not done and left out: {stopped.name}; asrnorm train goes on with it" in said
+    assert f"warning: 1 run is not done and left out: {stopped.name}; asrnorm train resumes it" in said
     assert "runs lie deeper, in runs/demo: asrnorm report runs/demo shows them" in said
     assert "warning: smoke scale only shows that everything runs" in said
 

@@ -70,10 +70,10 @@ def stop(folder):
 def test_runs_that_are_not_done_are_left_out_and_named(runs):
     first, second, *_ = sorted(runs.iterdir())
     stop(first)
-    line = f"1 run is not done and left out: {first.name}; asrnorm train goes on with it"
+    line = f"1 run is not done and left out: {first.name}; asrnorm train resumes it"
     assert line in collect_folder(runs).warnings
     stop(second)
-    line = f"2 runs are not done and left out: {first.name}, {second.name}; asrnorm train goes on with them"
+    line = f"2 runs are not done and left out: {first.name}, {second.name}; asrnorm train resumes them"
     assert line in collect_folder(runs).warnings
 
 
