@@ -45,15 +45,12 @@ class SheetCell:
         state: `missing` is still to be run, `no data` was run without the images of the column, `not run` never will
             be, `diverged` has lost its finite loss, `absent` is a dash in the paper or a domain that the row's runs are
             not scored on.
-        ours: mean and deviation.
-        paper: the paper's number, as printed.
         difference: ours minus the paper's, with its sign.
         gap: the same as a number, in the unit of the table.
         decimals: of the paper's number and of the difference.
         best: of our numbers in its column, without rows that see what the others may not.
         tests: comparisons in which this cell's row is asked to be the better one.
         marks: numbers of the footnotes that belong to it.
-        runs: what it is measured on, done or not.
         diverged: seeds whose run lost its finite loss.
     """
 
@@ -89,10 +86,8 @@ class SheetTest:
     """One row against another in one column.
 
     Attributes:
-        texts: its numbers as text, by the names in `TEST_NUMBERS`.
-        values: the same as numbers.
-        printed: the paper's p-value.
-        paper: the same as text, a dash where there is none.
+        texts: its numbers as text, by the names in `TEST_NUMBERS`; `values`: the same as numbers.
+        printed: the paper's p-value; `paper`: the same as text, a dash where there is none.
         marks: numbers of the footnotes to the paper's.
     """
 
@@ -106,11 +101,9 @@ class SheetTest:
 
 @dataclass(frozen=True, kw_only=True)
 class Sheet:
-    """All cells and comparisons of a study, with their footnotes.
+    """All cells and comparisons of a study; every pair of row label and column has a cell.
 
     Attributes:
-        rows: those that are shown.
-        cells: by row label and column; every pair is there.
         footnotes: in the order of their numbers, from 1.
         notes: what concerns the table as a whole and has no number.
     """
@@ -249,8 +242,7 @@ def _printed_comparisons(collected: Collected) -> Iterator[Printed]:
         for pair in collected.study.comparisons
         for column, number in pair.printed.items()
     }
-    yield from (number for key, number in p_values.items() if key in tested)
-    yield from (number for key, number in p_values.items() if key not in tested)
+    yield from (p_values[key] for key in sorted(p_values, key=lambda key: key not in tested))
     yield from collected.differences.values()
 
 
@@ -285,7 +277,7 @@ def _find_best(collected: Collected, column: str) -> set[str]:
     kinds: set[tuple[object, ...]] = set()
     for row in collected.study.rows:
         measured = collected.cells.get((row.label, column))
-        if measured is None or any(_privileges(measured)):
+        if measured is None or any(_privileges(row, measured)):
             continue
         measure = row.cells[column].measure
         sign = 1 if measure.better == "higher" else -1
@@ -300,7 +292,9 @@ def _find_best(collected: Collected, column: str) -> set[str]:
 
 def describe_unmarked(collected: Collected) -> str:
     """Return which rows are never marked as best, as the end of a sentence; "" where every row may be."""
-    reasons = dict.fromkeys(reason for measured in collected.cells.values() for reason in _privileges(measured))
+    rows = {row.label: row for row in collected.study.rows}
+    measured_rows = [(rows[label], measured) for (label, _), measured in collected.cells.items()]
+    reasons = dict.fromkeys(reason for row, measured in measured_rows for reason in _privileges(row, measured))
     columns = (column for column in collected.study.columns if column not in collected.study.shown_only)
     text = f", not counting rows {' or '.join(reasons)}" if reasons else ""
     if any(_with_few_seeds(collected, column) for column in columns):
@@ -310,16 +304,15 @@ def describe_unmarked(collected: Collected) -> str:
 
 def _with_few_seeds(collected: Collected, column: str) -> set[str]:
     """Rows with too few seeds for a test, where others have enough: a single run may be the best by chance."""
-    counts = {
-        label: measured.n
-        for (label, other), measured in collected.cells.items()
-        if other == column and not any(_privileges(measured))
-    }
+    found = ((row, collected.cells.get((row.label, column))) for row in collected.study.rows)
+    counts = {row.label: measured.n for row, measured in found if measured and not any(_privileges(row, measured))}
     few = {label for label, count in counts.items() if count < FEWEST}
     return few if len(few) < len(counts) else set()
 
 
-def _privileges(measured: Measured) -> Iterator[str]:
+def _privileges(row: Row, measured: Measured) -> Iterator[str]:
+    if row.found_on_targets:
+        yield "whose settings were found on the targets"
     if any(record.spec.sees_test_batches for record in measured.records):
         yield "that see whole batches of test images"
     if any(record.result.selection == "oracle" for record in measured.records):

@@ -54,12 +54,7 @@ class _RowEntry:
     remarks: dict[str, Any] = field(default_factory=dict)
     not_run: str | None = None
     group: str = ""
-
-
-@dataclass(frozen=True, kw_only=True)
-class _EvaluationEntry:
-    name: str
-    overrides: dict[str, Any]
+    found_on_targets: bool = False
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -128,10 +123,6 @@ def read_notes(path: Path) -> tuple[str, ...]:
     """Return the paragraphs of a notes file, one line each.
 
     `{name}` is replaced by the section of that name in `shared.md` of the same folder.
-
-    Raises:
-        InputError: no such file.
-        UnknownNameError: no such section.
     """
     shared = path.with_name(SHARED_NOTES)
     sections: dict[str, str] = {}
@@ -160,17 +151,10 @@ def transcribe(
 ) -> dict[str, Printed]:
     """Return the numbers of a line of the paper by column.
 
-    Args:
-        columns: one for each word.
-        line: numbers as the paper prints them: `47.4±4.8`, `<.001`, and `-` where there is none; or nothing at all.
-        copied_from: the work that the paper took the line from.
-        remarks: by column.
-        where: what the line belongs to, for messages.
-
-    Raises:
-        InputError: the line has another number of words than there are columns, or a word is no number.
+    The line has one word per column, as the paper prints it (`47.4±4.8`, `<.001`, or `-` where there is none), or no
+    words at all. Messages begin with `where`.
     """
-    names, words = tuple(columns), line.split()
+    names, words, remarks = tuple(columns), line.split(), remarks or {}
     if words and len(words) != len(names):
         raise InputError(f"{where} has {len(words)} numbers for {len(names)} columns; write - where there is none")
     numbers = {}
@@ -183,13 +167,13 @@ def transcribe(
                 value=float(value),
                 deviation=float(deviation) if deviation else None,
                 copied_from=copied_from,
-                note=(remarks or {}).get(column),
+                note=remarks.get(column),
                 below=word.startswith("<"),
                 decimals=len(value.partition(".")[2]),
             )
         except ValueError:
             raise InputError(f"{where}: {word!r} is not a number such as 47.4, 47.4±4.8, <.001 or -") from None
-    for column in remarks or {}:
+    for column in remarks:
         if column not in numbers:
             raise UnknownNameError(f"{where}: remark on " + describe_unknown("number", column, numbers))
     return numbers
@@ -236,7 +220,21 @@ def _iterate_rows(file: _File, where: str) -> Iterator[tuple[str, _RowEntry]]:
 def _build_row(label: str, entry: _RowEntry, layout: _Columns, where: str) -> Row:
     if (entry.recipe is None) == (entry.not_run is None):
         raise InputError(f"{where} needs a recipe, or else not_run with the reason")
-    runs = _build_runs(entry, layout, where)
+    evaluation = build(Evaluation, entry.evaluation, f"{where}: evaluation") if entry.evaluation else None
+    # One run for each value of `each`, or a single one; none behind a row that is not run.
+    choices = {value: {layout.option: value} for value in layout.values} or {"": {}}
+    runs = {
+        value: RunSpec(
+            recipe=entry.recipe,
+            options={**entry.options, **choice},
+            overrides=entry.overrides,
+            evaluation=evaluation,
+            analyses=entry.analyses,
+            may_diverge=entry.may_diverge,
+        )
+        for value, choice in choices.items()
+        if entry.recipe is not None
+    }
     printed = transcribe(
         layout.measures, entry.paper, copied_from=entry.copied_from, remarks=entry.remarks, where=f"{where}: paper"
     )
@@ -247,29 +245,9 @@ def _build_row(label: str, entry: _RowEntry, layout: _Columns, where: str) -> Ro
         if behind or column in printed:
             cells[column] = Cell(measure=measure, runs=behind, printed=printed.get(column))
     not_run = None if entry.not_run is None else f"not run: {entry.not_run}"
-    return Row(label=label, cells=cells, group=entry.group, not_run=not_run)
-
-
-def _build_runs(entry: _RowEntry, layout: _Columns, where: str) -> dict[str, RunSpec]:
-    """Return the runs behind a row by the value of `each`; a single one where there is no `each`."""
-    if entry.recipe is None:
-        return {}
-    evaluation = None
-    if entry.evaluation:
-        again: _EvaluationEntry = build(_EvaluationEntry, entry.evaluation, f"{where}: evaluation")
-        evaluation = Evaluation(name=again.name, overrides=again.overrides)
-    choices = {value: {layout.option: value} for value in layout.values} or {"": {}}
-    return {
-        value: RunSpec(
-            recipe=entry.recipe,
-            options={**entry.options, **choice},
-            overrides=entry.overrides,
-            evaluation=evaluation,
-            analyses=entry.analyses,
-            may_diverge=entry.may_diverge,
-        )
-        for value, choice in choices.items()
-    }
+    return Row(
+        label=label, cells=cells, group=entry.group, not_run=not_run, found_on_targets=entry.found_on_targets
+    )
 
 
 def _build_comparisons(file: _File, rows: Mapping[str, Row], layout: _Columns, where: str) -> Iterator[Comparison]:

@@ -145,6 +145,15 @@ def test_a_row_chosen_by_the_targets_takes_no_part_either(small):
     assert describe_unmarked(found) == ", not counting rows whose epochs are chosen on the targets"
 
 
+def test_a_row_whose_settings_were_found_on_the_targets_is_never_the_best(small):
+    found = replace_records(small, "ERM", lambda record: record)
+    assert best_of(found, "SVHN") == {"ERM"}
+    rows = tuple(replace(row, found_on_targets=row.label == "ERM") for row in found.study.rows)
+    found = replace(found, study=replace(found.study, rows=rows))
+    assert best_of(found, "SVHN") == {"RSDA + ASR-Norm"}
+    assert describe_unmarked(found) == ", not counting rows whose settings were found on the targets"
+
+
 def with_seeds(small, label, n):
     """Return the study with fewer seeds behind a row, whose numbers are far above all others."""
     cells = {
