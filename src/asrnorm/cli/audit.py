@@ -2,13 +2,13 @@
 
 import math
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 from rich.console import Console
-from rich.table import Table
 
-from asrnorm.cli.options import Modules, import_modules, json_output
+from asrnorm.cli.options import JsonFile, Modules, import_modules, json_output
+from asrnorm.cli.table import make_table
 from asrnorm.core.errors import WrongCallError
 
 if TYPE_CHECKING:
@@ -16,8 +16,6 @@ if TYPE_CHECKING:
 
 _SIZE = 224  # where neither the call nor a model says
 _LIMIT, _QUICK_LIMIT = 500, 100
-
-Triple = tuple[float, float, float]
 
 
 def _read_number(word: str) -> float:
@@ -29,6 +27,13 @@ def _read_number(word: str) -> float:
     if not math.isfinite(number):
         raise typer.BadParameter(f"three numbers separated by spaces are wanted, as 0.485 0.456 0.406, not {word!r}")
     return number
+
+
+Triple = tuple[float, float, float]
+
+
+def _channel_option(text: str) -> Any:
+    return typer.Option(metavar="R G B", parser=_read_number, help=text, show_default="the model's")
 
 
 def audit(
@@ -69,26 +74,11 @@ def audit(
     size: Annotated[
         int | None, typer.Option(min=1, help="Side to which images are resized.", show_default="the model's, or 224")
     ] = None,
-    mean: Annotated[
-        Triple | None,
-        typer.Option(
-            metavar="R G B", parser=_read_number, help="Mean of each channel of the input.", show_default="the model's"
-        ),
-    ] = None,
-    std: Annotated[
-        Triple | None,
-        typer.Option(
-            metavar="R G B",
-            parser=_read_number,
-            help="Standard deviation of each channel of the input.",
-            show_default="the model's",
-        ),
-    ] = None,
+    mean: Annotated[Triple | None, _channel_option("Mean of each channel of the input.")] = None,
+    std: Annotated[Triple | None, _channel_option("Standard deviation of each channel of the input.")] = None,
     device: Annotated[str, typer.Option(help="Device to run on: auto, cpu, cuda, cuda:1, ...")] = "auto",
     out: Annotated[Path, typer.Option(help="Folder of the page, the numbers and cached results.")] = Path("audit"),
-    json_file: Annotated[
-        Path | None, typer.Option("--json", help="Also write the numbers to this file; - prints them alone.")
-    ] = None,
+    json_file: JsonFile = None,
     seed: Annotated[int, typer.Option(help="Seed of noise, attacks and the search.")] = 0,
     workers: Annotated[
         int | None, typer.Option(min=1, help="Number of processes that corrupt images.", show_default="one per core")
@@ -112,7 +102,8 @@ def audit(
 
         count = limit if limit is not None else _QUICK_LIMIT if quick else _LIMIT
         plan = Plan.quick(limit=count or None, seed=seed) if quick else Plan(limit=count or None, seed=seed)
-        models = _load([(model, weights), (against, against_weights)], mean, std, device, seed, trust)
+        words = [(model, weights), (against, against_weights)]
+        models = _load(words, mean, std, device=device, seed=seed, trust=trust)
         side = (size, size) if size else _choose_size(models)
         images, outputs = _prepare(models, data, side, plan, classes)
         result = run_audit(
@@ -125,12 +116,7 @@ def audit(
 
 
 def _load(
-    words: list[tuple[str | None, str | None]],
-    mean: Triple | None,
-    std: Triple | None,
-    device: str,
-    seed: int,
-    trust: bool,
+    words: list[tuple[str | None, str | None]], mean: Triple | None, std: Triple | None, **options: Any
 ) -> list["AuditedModel"]:
     from asrnorm.audit import InputSpec, load_model
     from asrnorm.audit.load import normalizes_itself
@@ -138,11 +124,7 @@ def _load(
     if mean is not None and all(normalizes_itself(word) for word, _ in words if word):
         raise WrongCallError("a run, or what was exported of one, normalizes images itself: leave out --mean and --std")
     input_spec = InputSpec(mean=mean, std=std)
-    models = [
-        load_model(word, weights=weights, input_spec=input_spec, device=device, seed=seed, trust=trust)
-        for word, weights in words
-        if word
-    ]
+    models = [load_model(word, weights=weights, input_spec=input_spec, **options) for word, weights in words if word]
     if len(models) == 2 and models[0].name == models[1].name:
         for model, (_, weights), letter in zip(models, words, "AB", strict=True):
             model.name += f" ({Path(weights).stem})" if weights and words[0][1] != words[1][1] else f" ({letter})"
@@ -170,19 +152,16 @@ def _prepare(
     outputs = [
         map_classes(images.classes, model.num_classes, names=model.class_names, file=classes) for model in models
     ]
-    console = Console(stderr=True, highlight=False)
     for line in images.skipped[:3]:
-        console.print(f"skipped: {line}", markup=False, soft_wrap=True)
+        typer.echo(f"skipped: {line}", err=True)
     if len(images.skipped) > 3:
-        console.print(f"skipped: {len(images.skipped)} files in all", markup=False, soft_wrap=True)
+        typer.echo(f"skipped: {len(images.skipped)} files in all", err=True)
     return images, outputs
 
 
 def _print(result: "Audit") -> None:
-    table = Table(box=None, pad_edge=False, title="accuracy in %", title_justify="left")
-    table.add_column("")
-    for heading in ("clean", "corrupted", "worst tuple", "strongest attack"):
-        table.add_column(heading, justify="right")
+    headings = ("clean", "corrupted", "worst tuple", "strongest attack")
+    table = make_table("", *headings, wrap=("", *headings), numbers=True, title="accuracy in %")
     for model in result.models:
         mean = model.under()
         attack = min(model.attacks.values(), default=None)

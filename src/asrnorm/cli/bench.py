@@ -4,34 +4,21 @@ import logging
 from collections.abc import Iterable
 from dataclasses import asdict
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, TypeVar
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 from rich.console import Console
 
-from asrnorm.cli.options import json_output
+from asrnorm.cli.options import JsonFile, json_output
 from asrnorm.cli.table import make_table
-from asrnorm.core.errors import UnknownNameError
 
 if TYPE_CHECKING:
     from asrnorm.bench.harness import Row
-    from asrnorm.bench.layer import Shape
-    from asrnorm.bench.step import Net
-
-Named = TypeVar("Named", "Shape", "Net")
-
-_HELP = """Measure speed, side by side with the baselines.
-
-Example: `asrnorm bench layers --quick`, to see that everything runs; without `--quick` it measures.
-"""
-
-bench_app = typer.Typer(help=_HELP, no_args_is_help=True)
 
 _LOG_WIDTH = 180
 
-JsonFile = Annotated[
-    Path | None, typer.Option("--json", help="Also write rows and machine to this file; - prints them alone.")
-]
+bench_app = typer.Typer(no_args_is_help=True)
+
 Device = Annotated[str | None, typer.Option(help="cpu or cuda; default: cuda if available.")]
 Quick = Annotated[bool, typer.Option("--quick", help="Do little work and few repeats, to see that everything runs.")]
 Repeats = Annotated[int, typer.Option(min=1, help="Number of timed rounds.")]
@@ -39,7 +26,10 @@ Repeats = Annotated[int, typer.Option(min=1, help="Number of timed rounds.")]
 
 @bench_app.callback()
 def bench() -> None:
-    """Measure speed, side by side with the baselines."""
+    """Measure speed, side by side with the baselines.
+
+    Example: `asrnorm bench layers --quick`, to see that everything runs; without `--quick` it measures.
+    """
     logger = logging.getLogger("asrnorm")
     logger.setLevel(logging.INFO)  # what is about to be timed, and what could not be built
     if not logger.handlers:
@@ -59,7 +49,7 @@ def bench_data(
     """
     from asrnorm.bench import data
 
-    _report("data", data.run(_choose(device), quick=quick, workers=workers), json_file)
+    _report("data", data.run(device, quick=quick, workers=workers), json_file)
 
 
 @bench_app.command("layers")
@@ -84,13 +74,8 @@ def bench_layers(
     """
     from asrnorm.bench import growth, layer
 
-    chosen = _choose(device)
-    if sweep:
-        _report("growth", growth.run(chosen, quick=quick, only=only, repeats=repeats), json_file)
-        return
-    known = layer.GPU_SHAPES if chosen.startswith("cuda") else layer.CPU_SHAPES
-    shapes = _matching(known, only)
-    _report("layers", layer.run(chosen, quick=quick, shapes=shapes, repeats=repeats), json_file)
+    suite, run = ("growth", growth.run) if sweep else ("layers", layer.run)
+    _report(suite, run(device, quick=quick, only=only, repeats=repeats), json_file)
 
 
 @bench_app.command("step")
@@ -108,10 +93,7 @@ def bench_step(
     """
     from asrnorm.bench import step
 
-    chosen = _choose(device)
-    known = step.QUICK_NETS if quick else step.GPU_NETS if chosen.startswith("cuda") else step.CPU_NETS
-    nets = _matching(known, only)
-    _report("step", step.run(chosen, quick=quick, nets=nets, repeats=repeats, compiled=compiled), json_file)
+    _report("step", step.run(device, quick=quick, only=only, repeats=repeats, compiled=compiled), json_file)
 
 
 @bench_app.command("ascent")
@@ -124,7 +106,7 @@ def bench_ascent(
     """
     from asrnorm.bench import ascent
 
-    _report("ascent", ascent.run(_choose(device), quick=quick, repeats=repeats), json_file)
+    _report("ascent", ascent.run(device, quick=quick, repeats=repeats), json_file)
 
 
 @bench_app.command("train")
@@ -149,8 +131,7 @@ def bench_train(
     """
     from asrnorm.bench import train
 
-    parts = train.run(_choose(device), quick=quick, only=only or (), processes=processes, made=made)
-    _report("train", parts, json_file)
+    _report("train", train.run(device, quick=quick, only=only or (), processes=processes, made=made), json_file)
 
 
 @bench_app.command("evaluate")
@@ -169,50 +150,28 @@ def bench_evaluate(
     """
     from asrnorm.bench import evaluate
 
-    chosen = _choose(device)
-    share = evaluate.Share(images) if chosen.startswith("cuda") and not quick else None
-    _report("evaluate", evaluate.run(chosen, quick=quick, share=share, repeats=repeats), json_file)
-
-
-def _choose(device: str | None) -> str:
-    import torch
-
-    return device or ("cuda" if torch.cuda.is_available() else "cpu")
-
-
-def _matching(known: tuple[Named, ...], text: str) -> tuple[Named, ...]:
-    found = tuple(item for item in known if text in item.label)
-    if not found:
-        raise UnknownNameError(f"--only {text!r} fits none of: {'; '.join(item.label for item in known)}")
-    return found
+    _report("evaluate", evaluate.run(device, quick=quick, images=images, repeats=repeats), json_file)
 
 
 def _report(suite: str, parts: Iterable[list["Row"]], json_file: Path | None) -> None:
     """Print and write the rows of each part as soon as it is measured."""
     from asrnorm.bench import harness
+    from asrnorm.bench.column import COLUMNS
 
+    headings = [column.heading for column in COLUMNS[suite]]
     rows: list[Row] = []
     with json_output(json_file) as write_numbers:
+        # For a pipe or a log rich would wrap every cell to fit 80 columns.
+        console = Console() if Console().is_terminal else Console(width=_LOG_WIDTH)
         for part in parts:
             rows += part
-            _print(suite, part)
+            table = make_table("way", *headings, wrap=headings, numbers=True, title=part[0].work)
+            for row in map(asdict, part):
+                table.add_row(row["path"], *(column.show(row) for column in COLUMNS[suite]))
+            console.print(table)
             write_numbers(harness.describe(suite, rows))
         machine = harness.metadata()
         gpu = f", {machine['gpu']}" if machine["gpu"] else ""
         typer.echo(
             f"{machine['cpu']}, {machine['cores']} cores, {machine['threads']} threads{gpu}; torch {machine['torch']}"
         )
-
-
-def _print(suite: str, rows: list["Row"]) -> None:
-    from asrnorm.bench.column import COLUMNS
-
-    columns = COLUMNS[suite]
-    headings = [column.heading for column in columns]
-    table = make_table("way", *headings, wrap=headings, numbers=True, title=rows[0].work)
-    for row in rows:
-        values = asdict(row)
-        table.add_row(row.path, *(column.show(values) for column in columns))
-    console = Console()
-    # For a pipe or a log rich would wrap every cell to fit 80 columns.
-    (console if console.is_terminal else Console(width=_LOG_WIDTH)).print(table)

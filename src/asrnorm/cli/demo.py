@@ -1,18 +1,15 @@
 """`asrnorm demo`: one source domain, five trainings, four unseen domains, a table and a page."""
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, cast
+from typing import Annotated, cast
 
 import typer
 from rich.console import Console
-from rich.table import Table
 
+from asrnorm.cli.table import make_table
 from asrnorm.core.config import Scale, run_name
 from asrnorm.core.files import write_whole
 from asrnorm.core.results import RunResult, read_log_rows
-
-if TYPE_CHECKING:
-    from asrnorm.data import Suite
 
 # Row of the table: recipe.
 ROWS = {
@@ -22,6 +19,7 @@ ROWS = {
     "RSDA, no norm": "digits_mini.rsda_none",
     "RSDA + ASR-Norm": "digits_mini.rsda_asr",
 }
+_BEST = "RSDA + ASR-Norm"
 
 
 def demo(
@@ -35,7 +33,6 @@ def demo(
     Example: `asrnorm demo`. Two to four minutes on two CPU cores; no download. Started again, it resumes where it
     stopped.
     """
-    from asrnorm.data import create_suite
     from asrnorm.recipes import recipe
     from asrnorm.training import run
 
@@ -45,62 +42,47 @@ def demo(
     for row, config in configs.items():
         typer.echo(f"{row}: {config.recipe}, seed {seed}")
         results[row] = run(config, folders[row], fresh=fresh)
-    _print(results)
+    first = next(iter(results.values()))
+    headings = [f"{first.source.name} (source)", *(domain.name for domain in first.domains), "unseen, average"]
+    table = make_table("", *headings, wrap=headings, numbers=True, title="accuracy in %")
+    for row, result in results.items():
+        table.add_row(row, *(f"{100 * value:.1f}" for value in _accuracies(result)))
+    Console().print(table)
     page = out / "report.html"
-    _write_report(page, results, folders, create_suite("digits_mini"))
+    _write_report(page, headings, results, folders)
     typer.echo(f"report: {page}")
 
 
-def columns(result: RunResult) -> list[str]:
-    """Return the headings of the table: the source, the unseen domains, and their average."""
-    return [f"{result.source.name} (source)", *(domain.name for domain in result.domains), "unseen, average"]
-
-
-def values(result: RunResult) -> list[float]:
-    """Return the accuracies under those headings."""
+def _accuracies(result: RunResult) -> list[float]:
     return [result.source.accuracy, *(domain.accuracy for domain in result.domains), result.average_accuracy]
 
 
-def _print(results: dict[str, RunResult]) -> None:
-    table = Table(box=None, pad_edge=False, title="accuracy in %", title_justify="left")
-    table.add_column("", no_wrap=True)
-    for heading in columns(next(iter(results.values()))):
-        table.add_column(heading, justify="right")
-    for row, result in results.items():
-        table.add_row(row, *(f"{100 * value:.1f}" for value in values(result)))
-    Console().print(table)
-
-
-def _write_report(page: Path, results: dict[str, RunResult], folders: dict[str, Path], suite: "Suite") -> None:
+def _write_report(page: Path, headings: list[str], results: dict[str, RunResult], folders: dict[str, Path]) -> None:
+    from asrnorm.data import create_suite
     from asrnorm.data.contact_sheet import SuiteDomains, contact_sheet
     from asrnorm.reporting.figures.base import bar_chart, line_chart
     from asrnorm.reporting.page import render_page
     from asrnorm.reporting.runs import curve
 
     first = next(iter(results.values()))
-    names = columns(first)
-    sheets = contact_sheet(SuiteDomains(suite), suite.classes, page.parent / "samples", per_class=4)
-    overview = next(sheet for sheet in sheets if sheet.stem == "overview")
-    series = {row: values(result)[1:] for row, result in results.items()}
+    suite = create_suite("digits_mini")
+    overview = contact_sheet(SuiteDomains(suite), suite.classes, page.parent / "samples", per_class=4)[0]
+    accuracies = {row: _accuracies(result) for row, result in results.items()}
     losses = {row: curve(read_log_rows(folder / "log.jsonl"), "loss") for row, folder in folders.items()}
-    best = "RSDA + ASR-Norm"
     configs = ", ".join(f"{result.recipe} {result.config_hash}" for result in results.values())
+    best = results[_BEST].average_accuracy
+    gains = {row: 100 * (best - result.average_accuracy) for row, result in results.items() if row != _BEST}
     text = render_page(
         "demo.html",
         title="Trained on one domain, tested on four others",
         first=first,
-        best=best,
-        gains=[f"{_gain(results[best], results[row])} {row}" for row in results if row != best],
-        columns=names,
-        rows=[(row, values(result)) for row, result in results.items()],
-        bars=bar_chart(names[1:], series, "accuracy"),
+        best=_BEST,
+        gains=[f"{abs(gain):.1f} points {'behind' if gain < 0 else 'ahead of'} {row}" for row, gain in gains.items()],
+        columns=headings,
+        rows=list(accuracies.items()),
+        bars=bar_chart(headings[1:], {row: values[1:] for row, values in accuracies.items()}, "accuracy"),
         overview=overview.read_bytes(),
         losses=line_chart(losses, "step", "loss"),
         footer=f"commit {first.commit}; {configs}",
     )
     write_whole(page, text)
-
-
-def _gain(ours: RunResult, other: RunResult) -> str:
-    points = 100 * (ours.average_accuracy - other.average_accuracy)
-    return f"{abs(points):.1f} points {'ahead of' if points >= 0 else 'behind'}"

@@ -37,12 +37,7 @@ OPTIONAL = (
     ("onnxruntime", "onnxruntime", "exported ONNX files cannot be run here", "onnx"),
 )
 
-_MARKS = {
-    "ok": "[green]ok[/green]",
-    "missing": "[red]missing[/red]",
-    "broken": "[red]broken[/red]",
-    "optional": "[yellow]optional[/yellow]",
-}
+_COLORS = {"ok": "green", "missing": "red", "broken": "red", "optional": "yellow"}
 
 
 class Check(NamedTuple):
@@ -63,21 +58,22 @@ def doctor(
     Example: `asrnorm doctor`. Exit status 1 if something that everything needs is broken.
     """
     checks = examine()
+    fine = all(check.state == "ok" for check in checks if check.required)
     if as_json:
         typer.echo(json.dumps([check._asdict() for check in checks], indent=2))
     else:
-        _print(checks)
-    if any(check.required and check.state != "ok" for check in checks):
+        _print(checks, fine)
+    if not fine:
         raise typer.Exit(1)
 
 
-def _print(checks: list[Check]) -> None:
+def _print(checks: list[Check], fine: bool) -> None:
     table = make_table("part", "state", "what was found", "how to get it", wrap=["what was found", "how to get it"])
     for check in checks:
         state = "optional" if check.state == "missing" and not check.required else check.state
-        table.add_row(check.name, _MARKS[state], escape(check.detail), escape(check.remedy))
+        table.add_row(check.name, f"[{_COLORS[state]}]{state}", escape(check.detail), escape(check.remedy))
     Console().print(table)
-    if all(check.state == "ok" for check in checks if check.required):
+    if fine:
         typer.echo("Everything that all commands need is installed; optional parts add what their line says.")
     if any("asrnorm[" in check.remedy for check in checks):
         typer.echo("In a checkout, install .[...] instead of asrnorm[...].")
@@ -89,9 +85,9 @@ def examine() -> list[Check]:
     checks = [_examine_python(), torch_check]
     if torch is not None:
         checks += [_examine_gpu(torch), _examine_triton(torch), _examine_fused(torch), _examine_capture(torch)]
-    checks += _examine_backend()
-    checks += [_examine_library(*row) for row in OPTIONAL]
-    return [*checks, _examine_data()]
+    if chosen := os.environ.get(BACKEND_VARIABLE):
+        checks.append(_examine_backend(chosen))
+    return [*checks, *(_examine_library(*row) for row in OPTIONAL), _examine_data()]
 
 
 def _examine_python() -> Check:
@@ -143,8 +139,9 @@ def _examine_triton(torch: Any) -> Check:
 def _compare_capability(torch: Any, needed: tuple[int, int]) -> str:
     """Return why a GPU is too old for kernels, empty if it is not."""
     have = torch.cuda.get_device_capability()
-    words = [".".join(map(str, pair)) for pair in (have, needed)]
-    return "" if have >= needed else f"this GPU has compute capability {words[0]}, the kernels need {words[1]}"
+    if have >= needed:
+        return ""
+    return "this GPU has compute capability {}.{}, the kernels need {}.{}".format(*have, *needed)
 
 
 def _examine_fused(torch: Any) -> Check:
@@ -167,15 +164,11 @@ def _examine_capture(torch: Any) -> Check:
     return Check("cuda graphs", "ok", "not used: steps are captured on CUDA devices only")
 
 
-def _examine_backend() -> list[Check]:
-    """Check the variable, if it is set."""
-    chosen = os.environ.get(BACKEND_VARIABLE)
-    if not chosen:
-        return []
+def _examine_backend(chosen: str) -> Check:
     if chosen in BACKENDS:
-        return [Check(BACKEND_VARIABLE, "ok", chosen)]
+        return Check(BACKEND_VARIABLE, "ok", chosen)
     remedy = f"unset {BACKEND_VARIABLE}, or set it to {', '.join(BACKENDS[:-1])} or {BACKENDS[-1]}"
-    return [Check(BACKEND_VARIABLE, "broken", f"{chosen!r} is not a backend", remedy, True)]
+    return Check(BACKEND_VARIABLE, "broken", f"{chosen!r} is not a backend", remedy, True)
 
 
 def _examine_library(module: str, distribution: str, loss: str, extra: str) -> Check:

@@ -1,6 +1,7 @@
 """`asrnorm evaluate`: score a finished run on every domain of a suite, or on other labelled images."""
 
 import dataclasses
+import io
 import json
 import re
 import time
@@ -14,20 +15,17 @@ import typer
 from rich.console import Console
 
 from asrnorm.cli.evaluation_inputs import change_network, choose_suite, score_folders
-from asrnorm.cli.options import Modules, import_modules, json_output, open_run, read_assignments
-from asrnorm.cli.table import print_attacks, print_domains, print_scores, print_validation
+from asrnorm.cli.options import JsonFile, Modules, RunFolder, import_modules, json_output, open_run, read_assignments
+from asrnorm.cli.table import print_attacks, print_domains, print_scores
 from asrnorm.core.config import RunConfig, content_hash, override
-from asrnorm.core.errors import InputError, StorageError, WrongCallError
-from asrnorm.core.files import describe_failure, replacing
+from asrnorm.core.errors import InputError, WrongCallError
+from asrnorm.core.files import remove_leftovers, write_whole
 from asrnorm.core.results import read_result, write_result
 from asrnorm.core.settings import find_commit, shorten_commit
 
 if TYPE_CHECKING:
-    from torch import nn
-
     from asrnorm.core.results import DomainScore
     from asrnorm.data import Suite
-    from asrnorm.evaluation import SuiteScore
     from asrnorm.training import LoadedRun
 
 SCHEMA = 1
@@ -36,7 +34,7 @@ _CHANGEABLE = ("adversarial", "confine", "device", "evaluate_batch", "evaluate_l
 
 
 def evaluate(
-    run: Annotated[Path, typer.Argument(help="The folder of a finished run.")],
+    run: RunFolder,
     suite: Annotated[
         str | None, typer.Option(help="Another suite with the same classes.", show_default="the run's")
     ] = None,
@@ -49,9 +47,7 @@ def evaluate(
     settings: Annotated[
         list[str] | None, typer.Option("--set", help=f"name=value; one of {', '.join(_CHANGEABLE)} or a part of it.")
     ] = None,
-    json_file: Annotated[
-        Path | None, typer.Option("--json", help="Also write all numbers to this file; - prints them alone.")
-    ] = None,
+    json_file: JsonFile = None,
     name: Annotated[
         str | None, typer.Option("--as", help="Also save them in the run's folder, as evaluations/NAME.json.")
     ] = None,
@@ -75,26 +71,32 @@ def evaluate(
     if suite is not None:
         assignments = {"suite": suite, **assignments}
     _check_options(assignments, data, json_file, name, renew, statistics)
+    saved = None if name is None else run / "evaluations" / f"{name}.json"
     with json_output(json_file) as write_json:
         import_modules(modules)
         loaded = open_run(run)
-        if name is not None:
-            read_result(run / "result.json")  # `save_result` copies from it
+        if saved is not None:
+            read_result(run / "result.json")  # the evaluation copies from it
         try:
             config = override(loaded.config, assignments)
         except InputError as error:
             raise WrongCallError(str(error)) from error
-        if name is not None and not renew:
-            check_free(run, name, config)
+        if saved is not None and not renew:
+            check_free(saved, config)
         scored = loaded.suite if data is not None else choose_suite(run, loaded, config)
         own = change_network(run, loaded, config, move="device" in assignments, scores_suite=data is None)
-        limit = config.evaluate_limit if name is not None or "evaluate_limit" in assignments else 0
+        limit = config.evaluate_limit if saved is not None or "evaluate_limit" in assignments else 0
         if statistics:
             _write_statistics(run, loaded, config, scored)
         elif data is not None:
-            _score_data(run, loaded, config, data, limit, write_json)
+            found = score_folders(loaded, data, limit, _input_options(loaded, config), _progress)
+            if found.scores:
+                print_domains(found.scores)
+            described = _describe(run, loaded.config, config, None, found.scores)
+            write_json(json.dumps(described | {"suite": None, "data": str(data)} | found.gaps(), indent=2))
+            found.require_all()
         else:
-            _score_suite(run, loaded, config, scored, own, limit, name, write_json)
+            _score_suite(run, loaded, config, scored, own, limit, saved, write_json)
 
 
 def _check_options(
@@ -105,7 +107,7 @@ def _check_options(
     renew: bool,
     statistics: bool,
 ) -> None:
-    """Raise `typer.BadParameter` for options that exclude each other."""
+    """Raise `typer.BadParameter` for options that exclude each other, or a name that cannot be that of a file."""
     if statistics and (name is not None or set(assignments) - {"device"}):
         raise typer.BadParameter("--statistics uses the run as it was scored: leave out --as, --suite and --set")
     of_suites = {"adversarial", "suite"} & {word.partition(".")[0] for word in assignments}
@@ -113,38 +115,22 @@ def _check_options(
         raise typer.BadParameter("--data only scores images: leave out --as, --statistics, --suite and adversarial")
     if statistics and json_file is not None:
         raise typer.BadParameter("--statistics writes analyses/statistics.npz and no scores: leave out --json")
-    if name is not None:
-        check_name(name)
-    elif renew:
+    if name is not None and not re.fullmatch(r"\w[\w.-]*", name):
+        raise typer.BadParameter(f"{name!r}: letters, digits, '-', '_' and '.' only", param_hint="--as")
+    if renew and name is None:
         raise typer.BadParameter("--renew needs --as, the evaluation to replace")
 
 
-def check_name(name: str) -> None:
-    """Raise `typer.BadParameter` if the name of an evaluation cannot be that of a file."""
-    if not re.fullmatch(r"\w[\w.-]*", name):
-        raise typer.BadParameter(f"{name!r}: letters, digits, '-', '_' and '.' only", param_hint="--as")
-
-
-def check_free(run: Path, name: str, config: RunConfig) -> None:
-    """Raise `WrongCallError` if a run has an evaluation of that name with other settings; a damaged one is ignored."""
-    path = _evaluation_path(run, name)
+def check_free(saved: Path, config: RunConfig) -> None:
+    """Raise `WrongCallError` if a saved evaluation was made with other settings; a damaged one is ignored."""
     try:
-        saved = read_result(path).config_hash
+        made_with = read_result(saved).config_hash
     except InputError:
         return
-    if saved != content_hash(config):
-        raise WrongCallError(f"--as {name}: {path} was made with other settings; choose another name, or --renew it")
-
-
-def _score_data(
-    run: Path, loaded: "LoadedRun", config: RunConfig, data: Path, limit: int, write_json: Callable[[str], None]
-) -> None:
-    found = score_folders(loaded, data, limit, _input_options(loaded, config), _progress)
-    if found.scores:
-        print_domains(found.scores)
-    described = _describe(run, loaded.config, config, None, found.scores) | {"suite": None, "data": str(data)}
-    write_json(json.dumps(described | found.gaps(), indent=2))
-    found.require_all()
+    if made_with != content_hash(config):
+        raise WrongCallError(
+            f"--as {saved.stem}: {saved} was made with other settings; choose another name, or --renew it"
+        )
 
 
 def _score_suite(
@@ -154,55 +140,64 @@ def _score_suite(
     suite: "Suite",
     own: "Suite | None",
     limit: int,
-    name: str | None,
+    saved: Path | None,
     write_json: Callable[[str], None],
 ) -> None:
-    from asrnorm.evaluation import score_suite
+    from asrnorm.core.distributed import ALONE
+    from asrnorm.evaluation import ATTACKS, score_attacks, score_suite
+    from asrnorm.evaluation.score import subsample
+    from asrnorm.training.selection import validate
 
     started = time.monotonic()
+    device = next(loaded.model.parameters()).device
     if loaded.config.evaluate_limit and not limit:
         typer.echo(f"scoring all images; result.json has at most {loaded.config.evaluate_limit} per domain", err=True)
     options = _input_options(loaded, config)
     with _progress(1 + len(suite.target_names)) as report:
-        scores: SuiteScore = score_suite(loaded.model, suite, report=report, limit=limit, **options)
+        scores = score_suite(loaded.model, suite, report=report, limit=limit, **options)
     print_scores(scores)
-    attacks = _attack(loaded, suite, scores.source, config.seed, limit, options) if config.adversarial else {}
-    validation = {} if own is None else _validate(loaded, own, dataclasses.replace(config, evaluate_limit=limit))
-    print_validation(validation)
+    attacks: dict[str, float] = {}
+    if config.adversarial:
+        typer.echo(f"attacking {scores.source.num_samples:,} images in {len(ATTACKS)} ways", err=True)
+        images = subsample(suite.source_test, limit)
+        attacks = score_attacks(loaded.model, images, name=scores.source.name, seed=config.seed, **options)
+        print_attacks(attacks, scores.source)
+    validation: dict[str, float] = {}
+    if own is not None:  # to choose a confinement without target images
+        validation = validate(loaded.model, own, dataclasses.replace(config, evaluate_limit=limit), device, ALONE)
+    for rule, accuracy in validation.items():
+        typer.echo(f"{rule} accuracy, on held-out images of the source: {100 * accuracy:.2f} %")
     described = _describe(run, loaded.config, config, scores.source, scores.domains)
     described |= {"missing": list(scores.missing), "adversarial": attacks, "validation": validation}
     write_json(json.dumps(described, indent=2))
-    if name is not None:
-        origin = {"scored": " on ".join(filter(None, (shorten_commit(find_commit()), _name_device(loaded.model))))}
-        if suite.edition:
-            origin["edition"] = suite.edition
-        save_result(run, name, config, scores, attacks, validation, origin=origin, seconds=time.monotonic() - started)
+    if saved is None:
+        return
+    from torch.cuda import get_device_name
+
+    device_name = get_device_name(device) if device.type == "cuda" else device.type
+    origin = {"scored": " on ".join(filter(None, (shorten_commit(find_commit()), device_name)))}
+    if suite.edition:
+        origin["edition"] = suite.edition
+    # What is not measured again is copied from the run: recipe, seed, commit of the training, steps, ...
+    result = dataclasses.replace(
+        read_result(run / "result.json"),
+        config_hash=content_hash(config),
+        source=scores.source,
+        domains=scores.domains,
+        missing=scores.missing,
+        average_accuracy=scores.average_accuracy,
+        adversarial=attacks,
+        validation=validation,
+        wall_seconds=round(time.monotonic() - started, 3),
+        origin=origin,
+    )
+    remove_leftovers(saved)
+    write_result(saved, result)
 
 
 def _input_options(loaded: "LoadedRun", config: RunConfig) -> dict[str, Any]:
     """Return the options of `score_suite` and its neighbours; images of another suite get the run's size."""
     return {"batch_size": config.evaluate_batch, "precision": config.precision, "resize": loaded.input_size}
-
-
-def _attack(
-    loaded: "LoadedRun", suite: "Suite", clean: "DomainScore", seed: int, limit: int, options: dict[str, Any]
-) -> dict[str, float]:
-    from asrnorm.evaluation import ATTACKS, score_attacks
-    from asrnorm.evaluation.score import subsample
-
-    typer.echo(f"attacking {clean.num_samples:,} images in {len(ATTACKS)} ways", err=True)
-    images = subsample(suite.source_test, limit)
-    attacks: dict[str, float] = score_attacks(loaded.model, images, name=clean.name, seed=seed, **options)
-    print_attacks(attacks, clean)
-    return attacks
-
-
-def _validate(loaded: "LoadedRun", own: "Suite", config: RunConfig) -> dict[str, float]:
-    """Return the accuracy on validation images of the source, to choose a confinement without target images."""
-    from asrnorm.core.distributed import ALONE
-    from asrnorm.training.selection import validate
-
-    return validate(loaded.model, own, config, next(loaded.model.parameters()).device, ALONE)
 
 
 @contextmanager
@@ -246,55 +241,13 @@ def _describe(
     }
 
 
-def save_result(
-    run: Path,
-    name: str,
-    config: RunConfig,
-    scores: "SuiteScore",
-    attacks: Mapping[str, float],
-    validation: Mapping[str, float],
-    *,
-    origin: dict[str, str],
-    seconds: float,
-) -> None:
-    """Write scores to `<run>/evaluations/<name>.json`, as a result with the hash of the config they were made with.
-
-    What is not measured again is copied from the run: recipe, seed, commit of the training, parameters, steps,
-    selection.
-    """
-    result = dataclasses.replace(
-        read_result(run / "result.json"),
-        config_hash=content_hash(config),
-        source=scores.source,
-        domains=tuple(scores.domains),
-        missing=tuple(scores.missing),
-        average_accuracy=scores.average_accuracy,
-        adversarial=dict(attacks),
-        validation=dict(validation),
-        wall_seconds=round(seconds, 3),
-        origin=origin,
-    )
-    path = _evaluation_path(run, name)
-    with _prepared_folder(path):
-        write_result(path, result)
-
-
-def _evaluation_path(run: Path, name: str) -> Path:
-    return run / "evaluations" / f"{name}.json"
-
-
-def _name_device(model: "nn.Module") -> str:
-    import torch
-
-    device = next(model.parameters()).device
-    return torch.cuda.get_device_name(device) if device.type == "cuda" else device.type
-
-
 def _write_statistics(run: Path, loaded: "LoadedRun", config: RunConfig, suite: "Suite") -> None:
+    import numpy as np
+
     from asrnorm.evaluation import learned_statistics
     from asrnorm.evaluation.learned_statistics import PER_DOMAIN
 
-    arrays = learned_statistics(
+    arrays: dict[str, Any] = learned_statistics(
         loaded.model,
         suite,
         per_domain=min(config.evaluate_limit or PER_DOMAIN, PER_DOMAIN),
@@ -302,29 +255,9 @@ def _write_statistics(run: Path, loaded: "LoadedRun", config: RunConfig, suite: 
         precision=config.precision,
         resize=loaded.input_size,
     )
-    path = save_statistics(run, arrays)
-    typer.echo(f"{path}: learned statistics of {len(arrays['domain']):,} images")
-
-
-def save_statistics(run: Path, arrays: Mapping[str, Any]) -> Path:
-    """Write arrays to `<run>/analyses/statistics.npz`, which numpy reads without unpickling."""
-    import numpy as np
-
     path = run / "analyses" / "statistics.npz"
-    with _prepared_folder(path), replacing(path) as temporary:
-        np.savez_compressed(temporary, **arrays)
-    return path
-
-
-@contextmanager
-def _prepared_folder(path: Path) -> Iterator[None]:
-    """Create the folder of a file without leftovers of killed processes; raise `StorageError` if the file fails."""
-    try:
-        path.parent.mkdir(exist_ok=True)
-        for leftover in path.parent.glob(f".{path.name}.*"):
-            leftover.unlink(missing_ok=True)
-        yield
-    except StorageError:
-        raise
-    except OSError as error:
-        raise StorageError(describe_failure(error, path)) from None
+    buffer = io.BytesIO()
+    np.savez_compressed(buffer, **arrays)
+    remove_leftovers(path)
+    write_whole(path, buffer.getvalue())
+    typer.echo(f"{path}: learned statistics of {len(arrays['domain']):,} images")

@@ -26,20 +26,10 @@ Progress = Callable[[int], AbstractContextManager[Callable[["DomainScore"], None
 def change_network(
     run: Path, loaded: "LoadedRun", config: RunConfig, *, move: bool, scores_suite: bool
 ) -> "Suite | None":
-    """Apply the norm, precision, device and confinement of a changed config to the network of a run.
+    """Apply the norm, precision, confinement and, with `move`, device of a changed config to the network of a run.
 
-    Args:
-        run: its folder.
-        loaded: the run; its network is changed in place.
-        config: the run's with changes.
-        move: whether the device was set.
-        scores_suite: whether a suite is scored, and not images of `--data`.
-
-    Returns:
-        The suite of the training if the confinement changed and its effect on the source is to be shown.
-
-    Raises:
-        InputError: the network cannot have that norm, or its training images are missing or have changed.
+    Return the suite of the training if the confinement changed and its effect on the source is to be shown, because a
+    suite is scored and not images of `--data`.
     """
     _change_norm(loaded, config)
     if config.precision != loaded.config.precision:
@@ -54,7 +44,12 @@ def change_network(
         return None
     # Only confining needs source images; releasing does not, so they are required only where the suite is scored too.
     needs_source = config.confine or (scores_suite and config.suite.name == loaded.config.suite.name)
-    own = _find_own_suite(run, loaded, config) if needs_source else None
+    own = _locate_own_suite(loaded, config) if needs_source else None
+    if own is not None:
+        from asrnorm.training.environment import check_source
+
+        own.require_source()
+        check_source(run / "env.json", own)
     if config.confine and own is not None:
         from asrnorm.training.assembly import confine_to_source
 
@@ -84,16 +79,6 @@ def _change_norm(loaded: "LoadedRun", config: RunConfig) -> None:
     convert(loaded.model, "bn_test", layers="all", **trained.args)
 
 
-def _find_own_suite(run: Path, loaded: "LoadedRun", config: RunConfig) -> "Suite":
-    """Return the suite of the training; raise `InputError` if its source is missing or has changed."""
-    from asrnorm.training.environment import check_source
-
-    suite = _locate_own_suite(loaded, config)
-    suite.require_source()
-    check_source(run / "env.json", suite)
-    return suite
-
-
 class FolderScores(NamedTuple):
     """Scores of the domains of `--data`, errors of the domains without a score, and unreadable images."""
 
@@ -120,15 +105,7 @@ class FolderScores(NamedTuple):
 def score_folders(
     loaded: "LoadedRun", data: Path, limit: int, options: dict[str, Any], progress: Progress
 ) -> FolderScores:
-    """Score the domains in a folder or table one by one, without the images and domains that cannot be read.
-
-    Args:
-        loaded: the run.
-        data: see `open_domains`.
-        limit: the most images per domain, 0 for all.
-        options: further options of `score_domains`.
-        progress: shows the scores as they come.
-    """
+    """Score the domains in a folder or table one by one, without the images and domains that cannot be read."""
     from asrnorm.data.labelled_folder import open_domains, split_unreadable
     from asrnorm.evaluation import score_domains
 
@@ -154,10 +131,8 @@ def score_folders(
 def choose_suite(run: Path, loaded: "LoadedRun", config: RunConfig) -> "Suite":
     """Return the suite to score a run on: its own, or another with the same classes.
 
-    Raises:
-        InputError: the images are gone, the classes differ, or the source has changed since the training, so that
-            trained images could count as held out.
-        WrongCallError: an option splits the images differently from the training.
+    Raise an error if images that were trained on could count as held out, because an option splits them differently
+    or the source has changed.
     """
     from asrnorm.data import SUITES, create_suite
     from asrnorm.data.image_table import to_nfc

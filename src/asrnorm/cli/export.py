@@ -1,11 +1,12 @@
 """`asrnorm export`: write the model of a finished run to a file that runs without this package."""
 
+import re
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
-from asrnorm.cli.options import Modules, import_modules, open_run
+from asrnorm.cli.options import Modules, RunFolder, import_modules, open_run
 from asrnorm.core.errors import UnknownNameError, WrongCallError, describe_unknown
 
 # A copy of the registry's, which needs torch to load; a test compares them.
@@ -15,7 +16,7 @@ _WARNING_TOLERANCE = 1e-2  # relative to the largest logit
 
 
 def export(
-    run: Annotated[Path, typer.Argument(help="The folder of a finished run.")],
+    run: RunFolder,
     file_format: Annotated[str, typer.Option("--format", help=f"One of: {', '.join(SUFFIXES)}.", metavar="NAME")],
     out: Annotated[
         Path | None, typer.Option(metavar="FILE", help="File to write.", show_default="RUN/export/model.<ending>")
@@ -37,17 +38,22 @@ def export(
     """
     if file_format not in SUFFIXES:
         raise UnknownNameError(describe_unknown("format", file_format, SUFFIXES))
-    chosen_size, chosen_batch = _read_size(size), _read_batch(batch)
+    if size is not None and not re.fullmatch(r"\d+x\d+", size):
+        raise WrongCallError(f"--size {size}: must be height and width, such as 224x224")
+    if batch != _DYNAMIC and not batch.isdecimal():
+        raise WrongCallError(f"--batch {batch}: must be a number, or {_DYNAMIC}")
     import_modules(modules)
     loaded = open_run(run)
     from asrnorm.exporting import export_run
 
+    path = run / "export" / f"model{SUFFIXES[file_format]}" if out is None else out
+    height, _, width = (size or "").partition("x")
     done = export_run(
         loaded,
         file_format,
-        run / "export" / f"model{SUFFIXES[file_format]}" if out is None else out,
-        size=chosen_size,
-        batch=chosen_batch,
+        path,
+        size=(int(height), int(width)) if size else None,
+        batch=None if batch == _DYNAMIC else int(batch),
         opset=opset,
     )
     typer.echo(f"{done.path}: {done.path.stat().st_size:,} bytes")
@@ -61,22 +67,5 @@ def export(
             "maps of few pixels are a common cause: larger images may help",
             err=True,
         )
-    for path in done.sidecars:
-        typer.echo(f"{path}")
-
-
-def _read_size(text: str | None) -> tuple[int, int] | None:
-    if text is None:
-        return None
-    height, _, width = text.partition("x")
-    if not (height.isdecimal() and width.isdecimal()):
-        raise WrongCallError(f"--size {text}: must be height and width, such as 224x224")
-    return int(height), int(width)
-
-
-def _read_batch(text: str) -> int | None:
-    if text == _DYNAMIC:
-        return None
-    if not text.isdecimal():
-        raise WrongCallError(f"--batch {text}: must be a number, or {_DYNAMIC}")
-    return int(text)
+    for sidecar in done.sidecars:
+        typer.echo(f"{sidecar}")

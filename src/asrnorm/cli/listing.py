@@ -64,21 +64,12 @@ def list_registry(
 
 def describe(registry: Registry[Any]) -> list[dict[str, Any]]:
     """Return the name, summary and options with defaults of every entry."""
-    return [
-        {
-            "name": name,
-            "summary": registry.summary(name),
-            "options": {
-                option: _default(parameter.default)
-                for option, parameter in registry.options(name).items()
-                if option not in ("device", "dtype")
-            },
-        }
-        for name in registry.names()
-    ]
-
-
-def _default(value: object) -> object:
-    if value is None or isinstance(value, bool | int | float | str):
-        return value
-    return getattr(value, "__name__", str(value))
+    rows = []
+    for name in registry.names():
+        options = {option: parameter.default for option, parameter in registry.options(name).items()}
+        for option, default in options.items():
+            if default is not None and not isinstance(default, bool | int | float | str):
+                options[option] = getattr(default, "__name__", str(default))
+        shown = {option: default for option, default in options.items() if option not in ("device", "dtype")}
+        rows.append({"name": name, "summary": registry.summary(name), "options": shown})
+    return rows

@@ -26,38 +26,26 @@ from asrnorm.cli.doctor import doctor
 from asrnorm.cli.evaluate import evaluate
 from asrnorm.cli.export import export
 from asrnorm.cli.listing import list_registry
+from asrnorm.cli.options import print_error
 from asrnorm.cli.predict import predict
 from asrnorm.cli.report import report
 from asrnorm.cli.reproduce import reproduce
 from asrnorm.cli.train import train
-from asrnorm.core.errors import AsrnormError, UnknownNameError, WrongCallError, first_line, printable
+from asrnorm.core.errors import AsrnormError, UnknownNameError, WrongCallError, first_line
 
 OK, FAILED, WRONG_CALL = 0, 1, 2
 _INTERRUPTED = 130  # typer's status for Ctrl-C
 _DISCONNECTED = ("Connection closed by peer", "Connection reset by peer", "Broken pipe")  # messages of gloo and NCCL
 
-_HELP = """ASR-Norm and single domain generalization: train on one domain, hold up on others.
-
-Example: `asrnorm demo`, then `asrnorm train folder.rsda_asr --set suite.root=photos --source day` for your own images.
-`asrnorm COMMAND --help` has more.
-"""
-
 app = typer.Typer(
     name="asrnorm",
-    help=_HELP,
     no_args_is_help=True,
     add_completion=False,
     rich_markup_mode="markdown",
     pretty_exceptions_enable=False,
 )
-app.command("demo")(demo)
-app.command("train")(train)
-app.command("evaluate")(evaluate)
-app.command("predict")(predict)
-app.command("report")(report)
-app.command("reproduce")(reproduce)
-app.command("export")(export)
-app.command("audit")(audit)
+for command in (demo, train, evaluate, predict, report, reproduce, export, audit):
+    app.command(command.__name__)(command)
 app.command("list")(list_registry)
 app.command("doctor")(doctor)
 app.add_typer(data_app, name="data")
@@ -73,7 +61,11 @@ def common(
     version: bool = typer.Option(False, "--version", help="Print the version and stop."),
     debug: bool = typer.Option(False, "--debug", help="Show the traceback of an error."),  # noqa: ARG001
 ) -> None:
-    """ASR-Norm and single domain generalization: train on one domain, hold up on others."""
+    """ASR-Norm and single domain generalization: train on one domain, hold up on others.
+
+    Example: `asrnorm demo`, then `asrnorm train folder.rsda_asr --set suite.root=photos --source day` for your own
+    images. `asrnorm COMMAND --help` has more.
+    """
     if version:
         typer.echo(f"asrnorm {__version__}")
         raise typer.Exit
@@ -93,9 +85,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
     try:
         Path.cwd()  # torch aborts the process if the folder is gone
     except FileNotFoundError:
-        return _say("the current folder has been removed; change to another", FAILED)
+        return _fail("the current folder has been removed; change to another")
     if "--help" not in words and (repeated := find_repeated(app, words)):
-        return _say(f"{repeated} is given more than once, and takes one value", WRONG_CALL)
+        return _fail(f"{repeated} is given more than once, and takes one value", WRONG_CALL)
     try:
         with sigterm_as_interrupt():
             status = app(args=words, prog_name="asrnorm", standalone_mode=False)
@@ -104,7 +96,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
             traceback.print_exc()
         return _report(error)
     if status == _INTERRUPTED:
-        return _say("interrupted", FAILED)
+        return _fail("interrupted")
     return status if isinstance(status, int) else OK
 
 
@@ -119,13 +111,6 @@ def find_repeated(app: typer.Typer, words: Sequence[str]) -> str | None:
     """Return the first option of a command line that takes one value and is given twice, else `None`.
 
     typer would silently take the last value.
-
-    Example:
-        >>> app = typer.Typer()
-        >>> @app.command()
-        ... def look(seed: int = 0, names: list[str] = []) -> None: ...
-        >>> find_repeated(app, ["--seed", "1", "--names", "a", "--names", "b", "--seed=2"])
-        '--seed'
     """
     command: Any = typer.main.get_command(app)
     rest = list(words)
@@ -171,7 +156,7 @@ def _interrupt(number: int, frame: FrameType | None) -> None:  # noqa: ARG001
 def _report(error: BaseException) -> int:
     """Print an error as one line and return the exit status."""
     if isinstance(error, KeyboardInterrupt | typer.Abort):
-        return _say("interrupted", FAILED)
+        return _fail("interrupted")
     if isinstance(error, _ClickException):
         message = error.format_message()  # type: ignore[attr-defined]
         if not message:  # no command: typer has shown the help
@@ -179,10 +164,10 @@ def _report(error: BaseException) -> int:
         context = getattr(error, "ctx", None)  # of the command, if typer got that far
         command = context.command_path if context else "asrnorm"
         hint = f"; see {command} --help" if isinstance(error, _UsageError) else ""
-        return _say(message.rstrip(".") + hint, WRONG_CALL)
+        return _fail(message.rstrip(".") + hint, WRONG_CALL)
     if isinstance(error, AsrnormError | OSError):
-        return _say(str(error), WRONG_CALL if isinstance(error, UnknownNameError | WrongCallError) else FAILED)
-    return _say(_explain_unexpected(error), FAILED)
+        return _fail(str(error), WRONG_CALL if isinstance(error, UnknownNameError | WrongCallError) else FAILED)
+    return _fail(_explain_unexpected(error))
 
 
 def _explain_unexpected(error: BaseException) -> str:
@@ -198,6 +183,6 @@ def _explain_unexpected(error: BaseException) -> str:
     return f"{kind}{said}: a bug in asrnorm, or in a file of your own that it ran; --debug shows where, for a report"
 
 
-def _say(message: str, status: int) -> int:
-    typer.echo("asrnorm: " + printable(" ".join(message.split())), err=True)
+def _fail(message: str, status: int = FAILED) -> int:
+    print_error(message)
     return status

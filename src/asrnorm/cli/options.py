@@ -6,19 +6,13 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from contextlib import contextmanager, redirect_stdout
 from importlib import import_module
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, cast, get_args
 
 import typer
 
-from asrnorm.core.config import RunConfig
-from asrnorm.core.errors import (
-    AsrnormError,
-    InputError,
-    StorageError,
-    UnknownNameError,
-    WrongCallError,
-    describe_unknown,
-)
+from asrnorm.core import errors
+from asrnorm.core.config import RunConfig, Scale
+from asrnorm.core.errors import AsrnormError, InputError, StorageError, UnknownNameError, WrongCallError
 from asrnorm.core.files import describe_failure, write_whole
 
 if TYPE_CHECKING:
@@ -26,6 +20,10 @@ if TYPE_CHECKING:
 
 KEPT = Path("results")
 
+JsonFile = Annotated[
+    Path | None, typer.Option("--json", help="Also write the numbers to this file; - prints them alone.")
+]
+RunFolder = Annotated[Path, typer.Argument(help="The folder of a finished run.")]
 Modules = Annotated[
     list[str] | None,
     typer.Option("--import", metavar="MODULE", help="A module that registers your own norm, method, suite, ..."),
@@ -33,12 +31,7 @@ Modules = Annotated[
 
 
 def import_modules(names: Iterable[str] | None) -> None:
-    """Import the modules of `--import`, from the current folder or `sys.path`.
-
-    Raises:
-        UnknownNameError: there is no such module.
-        InputError: a module that it imports is not installed.
-    """
+    """Import the modules of `--import`, from the current folder or `sys.path`."""
     for name in names or ():
         if not all(part.isidentifier() for part in name.split(".")) or name.endswith(".py"):
             raise UnknownNameError(
@@ -61,15 +54,18 @@ def json_output(file: Path | None) -> Iterator[Callable[[str], None]]:
 
     With `-`, all other output goes to standard error and the last text is printed to standard output at the end, even
     if the command fails then: `asrnorm ... --json - | jq` reads nothing else.
-
-    Raises:
-        InputError: the file is a folder.
-        StorageError: the file cannot be written.
     """
     if file is None:
         yield lambda _text: None
     elif file != Path("-"):
-        _prepare_file(file)
+        if file.is_dir():
+            raise InputError(f"{file}: a folder; give --json a file, such as {file / 'scores.json'}")
+        try:
+            file.parent.mkdir(parents=True, exist_ok=True)
+        except OSError as error:
+            raise StorageError(describe_failure(error, file)) from None
+        if not os.access(file.parent, os.W_OK | os.X_OK):  # before the work begins
+            raise StorageError(f"{file}: its folder is not writable; give --json another file")
         yield lambda text: write_whole(file, text)
     else:
         texts: list[str] = []
@@ -81,31 +77,12 @@ def json_output(file: Path | None) -> Iterator[Callable[[str], None]]:
                 sys.stdout.write(texts[-1].rstrip("\n") + "\n")
 
 
-def _prepare_file(file: Path) -> None:
-    """Create the folder of a file; raise before the work begins if the file could not be written after it."""
-    if file.is_dir():
-        raise InputError(f"{file}: a folder; give --json a file, such as {file / 'scores.json'}")
-    try:
-        file.parent.mkdir(parents=True, exist_ok=True)
-    except OSError as error:
-        raise StorageError(describe_failure(error, file)) from None
-    if not os.access(file.parent, os.W_OK | os.X_OK):
-        raise StorageError(f"{file}: its folder is not writable; give --json another file")
-
-
 def read_assignments(
     words: Iterable[str], known: Collection[str] | None = None, option: str = "--set"
 ) -> dict[str, str]:
     """Return `name=value` words as a mapping of names to text; the last value of a name counts.
 
-    Args:
-        words: as typed.
-        known: what a name, or its part before the first dot, may be; `None` allows all.
-        option: that the words belong to, for error messages.
-
-    Raises:
-        typer.BadParameter: a word has no name or no equals sign.
-        UnknownNameError: a name that is not in `known`.
+    Unless `known` is `None`, the part of a name before its first dot must be in it.
     """
     assignments = {}
     for word in words:
@@ -114,19 +91,13 @@ def read_assignments(
             raise typer.BadParameter(f"{word!r} is not of the form name=value", param_hint=option)
         head = name.partition(".")[0]
         if known is not None and head not in known:
-            raise UnknownNameError(describe_unknown("setting of this command", head, known))
+            raise UnknownNameError(errors.describe_unknown("setting of this command", head, known))
         assignments[name.strip()] = value
     return assignments
 
 
 def open_run(folder: Path) -> "LoadedRun":
-    """Return the finished run in a folder.
-
-    Raises:
-        WrongCallError: there is no such folder, or it is not a run's.
-        InputError: the run is not finished.
-        UnknownNameError: the run's norm, method, ... is not registered.
-    """
+    """Return the finished run in a folder."""
     if folder.is_file():
         raise WrongCallError(f"{folder}: a file, not the folder of a run")
     if not folder.is_dir():
@@ -143,6 +114,18 @@ def open_run(folder: Path) -> "LoadedRun":
         return load_run(folder)
     except UnknownNameError as error:
         raise UnknownNameError(f"{folder / 'config.yaml'}: {error}; your own code needs --import MODULE") from error
+
+
+def print_error(message: str) -> None:
+    """Print a message on standard error, in one line."""
+    typer.echo("asrnorm: " + errors.printable(" ".join(message.split())), err=True)
+
+
+def check_scale(scale: str) -> Scale:
+    """Return a scale, or raise `UnknownNameError` for a word that is none."""
+    if scale not in get_args(Scale):
+        raise UnknownNameError(errors.describe_unknown("scale", scale, get_args(Scale)))
+    return cast(Scale, scale)
 
 
 def find_kept() -> Path | None:

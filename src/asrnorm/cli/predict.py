@@ -9,13 +9,13 @@ from rich.console import Console
 from rich.markup import escape
 from rich.progress import track
 
-from asrnorm.cli.options import Modules, import_modules, open_run
+from asrnorm.cli.options import Modules, RunFolder, import_modules, open_run, print_error
 from asrnorm.cli.table import make_table
 from asrnorm.core.errors import InputError
 
 
 def predict(
-    run: Annotated[Path, typer.Argument(help="The folder of a finished run.")],
+    run: RunFolder,
     images: Annotated[list[Path], typer.Argument(help="Image files of any format, or folders of them.")],
     as_json: Annotated[
         bool, typer.Option("--json", help="Print a JSON line per image: image, class, probability.")
@@ -51,7 +51,7 @@ def predict(
         if isinstance(found, InputError):
             failed = True
             message = f"{path}: no images in it" if path.is_dir() else str(found)
-            typer.echo("asrnorm: " + " ".join(message.split()), err=True)
+            print_error(message)
         elif as_json:
             typer.echo(json.dumps({"image": str(path), "class": found.label, "probability": found.probability}))
         else:

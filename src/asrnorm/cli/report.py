@@ -4,7 +4,7 @@ import json
 from collections import Counter
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, cast, get_args
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 from rich.console import Console
@@ -13,9 +13,9 @@ from rich.measure import Measurement
 from rich.table import Table
 from rich.text import Text
 
-from asrnorm.cli.options import KEPT, Modules, check_folder, find_kept, import_modules
+from asrnorm.cli.options import KEPT, Modules, check_folder, check_scale, find_kept, import_modules
 from asrnorm.cli.study_choice import PAPER, expand_names, report_folder
-from asrnorm.core.config import Scale
+from asrnorm.cli.table import make_table
 from asrnorm.core.errors import UnknownNameError, WrongCallError, describe_unknown, printable
 
 if TYPE_CHECKING:
@@ -60,33 +60,41 @@ def report(
 
     Example: `asrnorm report table3`, or `asrnorm report runs` for whatever is there. Kept results (`results/`) count.
     """
+    from asrnorm.reporting.folder import collect_folder
     from asrnorm.reporting.study import write_report
-    from asrnorm.studies import STUDIES
+    from asrnorm.studies import STUDIES, collect, get_study
 
     import_modules(modules)
     if renew and not keep_results:
         raise WrongCallError("--renew says how to keep results: give --keep too")
-    if scale not in get_args(Scale):
-        raise UnknownNameError(describe_unknown("scale", scale, get_args(Scale)))
     names = expand_names(what)
     if out is not None:
         check_folder(out, "--out")
+    numbers = None if seeds is None else range(seeds)
+    options: dict[str, Any] = {"runs": runs, "scale": check_scale(scale), "seeds": numbers}
     of_studies = scale != "paper" or seeds is not None or runs != _RUNS
     for name in names:
-        _check(name, is_study=keep_results)
-        if of_studies and name not in STUDIES:
-            raise WrongCallError(f"--scale, --seeds and --runs are of studies, and {name!r} is a folder of runs")
+        if name not in STUDIES:
+            _check_folder_of_runs(name, keep_results)
+            if of_studies:
+                raise WrongCallError(f"--scale, --seeds and --runs are of studies, and {name!r} is a folder of runs")
     if runs != _RUNS and not runs.is_dir():
         raise WrongCallError(f"--runs {runs}: no such folder")
-    places = {name: _place(name, out, scale, several=len(names) > 1) for name in names}
+    places = {}
+    for name in names:
+        if out is None:
+            places[name] = report_folder(name, scale) if name in STUDIES else Path(name, "report")
+        else:
+            places[name] = out / Path(name).name if len(names) > 1 else out
     if len(set(places.values())) < len(places):
         raise WrongCallError("two of these would be reported in one folder: report them one by one")
     described = []
-    for name in names:
+    for name, folder in places.items():
         if keep_results:
-            _keep(name, scale, runs, seeds, renew=renew)
-        found = _find(name, scale, runs, seeds)
-        files = write_report(found, places[name])
+            _keep(name, options, renew=renew)
+        is_study = name in STUDIES
+        found = collect(get_study(name), kept=find_kept(), **options) if is_study else collect_folder(Path(name))
+        files = write_report(found, folder)
         if json_lines:
             described.append(_describe(found, files))
             continue
@@ -102,26 +110,16 @@ def report(
         typer.echo(json.dumps(described if len(names) > 1 else described[0], indent=2))
 
 
-def _check(name: str, *, is_study: bool) -> None:
-    """Refuse a name before anything is written: one that is neither of a study nor of a folder, where that will do."""
+def _check_folder_of_runs(name: str, keep_results: bool) -> None:
+    """Raise before anything is written if a name that is no study's cannot be reported."""
     from asrnorm.studies import STUDIES
 
-    if name in STUDIES:
-        return
-    if is_study:
+    if keep_results:
         raise WrongCallError(f"--keep is for studies, and {name!r} is none; asrnorm list studies shows them")
     if not Path(name).is_dir():
         if Path(name).name == name:
             raise UnknownNameError(f"{describe_unknown('study', name, STUDIES)}; nor is it a folder")
         raise WrongCallError(f"{name}: no such folder, and no study of that name; asrnorm list studies shows them")
-
-
-def _place(name: str, out: Path | None, scale: str, *, several: bool) -> Path:
-    from asrnorm.studies import STUDIES
-
-    if out is not None:
-        return out / Path(name).name if several else out
-    return report_folder(name, scale) if name in STUDIES else Path(name, "report")
 
 
 def count_tasks(tasks: Sequence["Task"]) -> str:
@@ -137,39 +135,19 @@ def count_tasks(tasks: Sequence["Task"]) -> str:
     return ", ".join(f"{counts[kind]} {pair[counts[kind] > 1]}" for kind, pair in words.items() if counts[kind])
 
 
-def _find(what: str, scale: str, runs: Path, seeds: int | None) -> "Collected":
-    from asrnorm.reporting.folder import collect_folder
-    from asrnorm.studies import STUDIES, collect, get_study
-
-    if what in STUDIES:
-        numbers = None if seeds is None else range(seeds)
-        return collect(get_study(what), runs=runs, kept=find_kept(), scale=cast(Scale, scale), seeds=numbers)
-
-    return collect_folder(Path(what))
-
-
-def _keep(what: str, scale: str, runs: Path, seeds: int | None, *, renew: bool) -> None:
+def _keep(name: str, options: dict[str, Any], *, renew: bool) -> None:
     from asrnorm.studies import archive, get_study
 
-    numbers = None if seeds is None else range(seeds)
-    done = archive(get_study(what), runs=runs, kept=KEPT, scale=cast(Scale, scale), seeds=numbers, renew=renew)
-    words = [
-        f"{len(done.added)} results added",
-        f"{len(done.replaced)} replaced",
-        f"{len(done.same)} of {runs} kept before",
-    ]
-    typer.echo(f"{done.path}: {', '.join(words)}", err=True)
+    done = archive(get_study(name), kept=KEPT, renew=renew, **options)
+    counts = f"{len(done.added)} results added, {len(done.replaced)} replaced"
+    typer.echo(f"{done.path}: {counts}, {len(done.same)} of {options['runs']} kept before", err=True)
     advice = "of the same commit" if renew else "--renew takes those of another commit"
-    if done.repeated:
-        typer.echo(
-            f"{len(done.repeated)} made once more with the same numbers; the kept ones stay ({advice})", err=True
-        )
-    if done.differing:
-        typer.echo(
-            f"warning: {len(done.differing)} were kept with other numbers and stay as they were ({advice}), such as "
-            f"{printable(str(done.differing[0]))}",
-            err=True,
-        )
+    if count := len(done.repeated):
+        typer.echo(f"{count} made once more with the same numbers; the kept ones stay ({advice})", err=True)
+    if count := len(done.differing):
+        first = printable(str(done.differing[0]))
+        stay = f"were kept with other numbers and stay as they were ({advice})"
+        typer.echo(f"warning: {count} {stay}, such as {first}", err=True)
 
 
 def _print(found: "Collected") -> None:
@@ -179,12 +157,9 @@ def _print(found: "Collected") -> None:
     sheet = build_sheet(found)
     if not sheet.rows:
         return
-    table = Table(box=None, pad_edge=False, title=escape(printable(found.study.title)), title_justify="left")
-    table.add_column("")
-    for column in sheet.columns:
-        table.add_column(
-            Text(printable(column)), justify="right"
-        )  # as Text: rich would take brackets in a string for markup
+    # As Text: rich would take brackets in a string for markup.
+    headings = [Text(""), *(Text(printable(column)) for column in sheet.columns)]
+    table = make_table(*headings, wrap=headings, numbers=True, title=escape(printable(found.study.title)))
     for row in sheet.rows:
         words = []
         for cell in sheet.in_row(row):
@@ -204,8 +179,8 @@ def _print_uncut(table: Table) -> None:
     whole = Measurement.get(console, endless, table).maximum
     if console.is_terminal and whole > console.width:
         for column in table.columns:
-            column.min_width = max(Measurement.get(console, endless, cell).minimum for cell in column.cells)
-            column.min_width = max(column.min_width, Measurement.get(console, endless, column.header).minimum)
+            parts = (column.header, *column.cells)
+            column.min_width = max(Measurement.get(console, endless, part).minimum for part in parts)
         whole = Measurement.get(console, endless, table).minimum
     Console(width=max(console.width, whole)).print(table, crop=False)
 

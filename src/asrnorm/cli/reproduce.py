@@ -1,11 +1,10 @@
 """`asrnorm reproduce`: run what tables and figures need and is not done yet, then write their reports."""
 
 import dataclasses
-import os
 from collections.abc import Sequence
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import TYPE_CHECKING, Annotated, cast, get_args
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 from rich.console import Console
@@ -15,6 +14,7 @@ from asrnorm.cli.options import (
     Modules,
     check_data,
     check_folder,
+    check_scale,
     find_kept,
     import_modules,
     note_missing_data,
@@ -23,7 +23,7 @@ from asrnorm.cli.options import (
 from asrnorm.cli.study_choice import change_runs, choose_rows, expand_names, report_folder
 from asrnorm.cli.table import make_table
 from asrnorm.core.config import RunConfig, Scale, content_hash, parse
-from asrnorm.core.errors import InputError, UnknownNameError, WrongCallError, describe_unknown
+from asrnorm.core.errors import InputError, WrongCallError
 from asrnorm.core.files import replacing
 from asrnorm.core.hashing import PUBLISHED
 
@@ -83,16 +83,17 @@ def reproduce(
     (`results/`) count as done.
     """
     import_modules(modules)
-    from asrnorm.launch import gather_jobs
-    from asrnorm.studies import plan
+    from asrnorm.launch import gather_jobs, launch
+    from asrnorm.launch.view import LaunchView
+    from asrnorm.studies import get_study, plan
 
-    if scale not in get_args(Scale):
-        raise UnknownNameError(describe_unknown("scale", scale, get_args(Scale)))
-    size = cast(Scale, scale)
+    size = check_scale(scale)
     for folder, option in ((runs, "--runs"), (out, "--out")):
         if folder is not None:
             check_folder(folder, option)
-    studies = _find_studies(study, settings or ())
+    fields = {field.name for field in dataclasses.fields(RunConfig)} - {"recipe", "scale", "seed"}
+    assignments = read_assignments(settings or (), fields)
+    studies = [change_runs(get_study(name), assignments) for name in expand_names(study)]
     chosen = {each.name: tuple(range(each.seeds if seeds is None else seeds)) for each in studies}
     kept = None if ignore_kept else find_kept()
     try:
@@ -102,7 +103,10 @@ def reproduce(
         ]
         jobs = gather_jobs(*plans, imports=tuple(modules or ()))
         if settings:
-            _check_configs(jobs)
+            from asrnorm.training.assembly import check_config
+
+            for job in jobs:  # before every run raises the same error in a process of its own
+                check_config(job.config)
     except InputError as error:  # an invalid value of --set
         raise WrongCallError(str(error)) from error
     _check_images(jobs, runs.absolute(), kept)
@@ -118,7 +122,10 @@ def reproduce(
     outcome = None
     if todo:
         check_data(_configs_to_train(todo))
-        outcome = _launch(jobs, todo, open_executor(todo, workers, ray, slurm, runs))
+        executor = open_executor(todo, workers, ray, slurm, runs)
+        with LaunchView() as view:
+            view.say(f"{_count(jobs, len(todo))}; {len(todo)} to do, {executor.slots()} at once")
+            outcome = launch(jobs, executor, view=view)
         if outcome.left:
             raise InputError(
                 f"stopped with {len(outcome.done)} of {len(jobs)} runs done; the same command resumes the others"
@@ -129,23 +136,6 @@ def reproduce(
     if outcome is not None and outcome.failed:
         _print_failures(outcome)
         raise typer.Exit(1)
-
-
-def _find_studies(names: Sequence[str], settings: Sequence[str]) -> list["Study"]:
-    """Return the studies with the changes of `--set` in all their runs."""
-    from asrnorm.studies import get_study
-
-    fields = [field.name for field in dataclasses.fields(RunConfig) if field.name not in ("recipe", "scale", "seed")]
-    assignments = read_assignments(settings, fields)
-    return [change_runs(get_study(name), assignments) for name in expand_names(names)]
-
-
-def _check_configs(jobs: Sequence["Job"]) -> None:
-    """Raise the error of an invalid config here, before every run raises it in a process of its own."""
-    from asrnorm.training.assembly import check_config
-
-    for job in jobs:
-        check_config(job.config)
 
 
 def _check_images(jobs: Sequence["Job"], runs: Path, kept: Path | None) -> None:
@@ -193,19 +183,7 @@ def _print_plan(plans: Sequence["Plan"], jobs: Sequence["Job"]) -> None:
 def open_executor(
     todo: Sequence["Job"], workers: int | None, ray: str | None, slurm: str | None, runs: Path
 ) -> "Executor":
-    """Return the executor for jobs: a Ray cluster, Slurm, or this machine.
-
-    Args:
-        todo: the jobs.
-        workers: the most at once.
-        ray: address of a cluster.
-        slurm: options of submitit, as typed.
-        runs: the folder of the run folders, and of Slurm's own files.
-
-    Raises:
-        MissingDependencyError: Ray or submitit is not installed.
-        InputError: no cluster answers, or this machine has no Slurm.
-    """
+    """Return the executor for jobs: the Ray cluster at an address, Slurm with options as typed, or this machine."""
     if ray is not None:
         from asrnorm.launch.ray_cluster import RayExecutor
 
@@ -214,9 +192,8 @@ def open_executor(
         from asrnorm.launch.slurm import SlurmExecutor
 
         options = read_assignments(filter(None, slurm.split(",")), option="--slurm")
-        return SlurmExecutor(
-            runs.absolute() / ".slurm", {name: parse(value) for name, value in options.items()}, workers
-        )
+        parsed = {name: parse(value) for name, value in options.items()}
+        return SlurmExecutor(runs.absolute() / ".slurm", parsed, workers)
     from asrnorm.launch import LocalExecutor
 
     uses_gpu = any(job.config.device in ("auto", "cuda") for job in todo)
@@ -227,19 +204,9 @@ def find_gpus() -> list[str]:
     """Return the GPUs that this process may use, in the notation of `CUDA_VISIBLE_DEVICES`."""
     import torch
 
-    count = torch.cuda.device_count()
-    visible = os.environ.get("CUDA_VISIBLE_DEVICES")
-    names = visible.split(",") if visible else map(str, range(count))
-    return [name.strip() for name in names][:count]
+    from asrnorm.launch.mps import visible_gpu
 
-
-def _launch(jobs: Sequence["Job"], todo: Sequence["Job"], executor: "Executor") -> "Outcome":
-    from asrnorm.launch import launch
-    from asrnorm.launch.view import LaunchView
-
-    with LaunchView() as view:
-        view.say(f"{_count(jobs, len(todo))}; {len(todo)} to do, {executor.slots()} at once")
-        return launch(jobs, executor, view=view)
+    return [visible_gpu(index) for index in range(torch.cuda.device_count())]
 
 
 def _write_report(study: "Study", runs: Path, kept: Path | None, scale: Scale, seeds: Sequence[int], out: Path) -> None:
@@ -258,10 +225,7 @@ def _write_report(study: "Study", runs: Path, kept: Path | None, scale: Scale, s
 
 
 def draw_samples(path: Path, suites: Sequence[str] = _SAMPLE_SUITES) -> list[str]:
-    """Write a PNG with one image per class and domain, suite below suite; return a line for each missing suite.
-
-    If all suites are missing, no file is written.
-    """
+    """Write a PNG with one image per class and domain, suite below suite; return a line for each missing suite."""
     from PIL import Image
 
     from asrnorm import data

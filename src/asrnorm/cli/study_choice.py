@@ -1,7 +1,7 @@
 """The studies, rows and settings that `reproduce` and `report` are called with."""
 
-import dataclasses
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -27,51 +27,30 @@ def expand_names(names: Sequence[str]) -> tuple[str, ...]:
 
 
 def report_folder(name: str, scale: str) -> Path:
-    """Return the default folder for the report of a study.
-
-    Example:
-        >>> report_folder("table3", "paper").as_posix(), report_folder("table3", "short").as_posix()
-        ('reports/table3', 'reports/table3-short')
-    """
+    """Return the default folder for the report of a study, such as `reports/table3` or `reports/table3-short`."""
     return Path("reports", name if scale == "paper" else f"{name}-{scale}")
 
 
 def choose_rows(studies: Sequence["Study"], patterns: Sequence[str]) -> list["Study"]:
-    """Return the studies with only the rows whose labels match, without studies that have none; all if no pattern.
-
-    Raises:
-        UnknownNameError: a pattern matches no row.
-
-    Example:
-        >>> from asrnorm.studies import get_study
-        >>> (chosen,) = choose_rows([get_study("table3"), get_study("table5")], ["rsc*"])
-        >>> [row.label for row in chosen.rows]
-        ['RSC', 'RSC + ASR-Norm']
-    """
+    """Return the studies with only the rows whose labels match, without studies that have none; all if no pattern."""
     if not patterns:
         return list(studies)
-    labels = list(dict.fromkeys(row.label for study in studies for row in study.rows))
+    labels = {row.label for study in studies for row in study.rows}
+    wanted = set()
     for pattern in patterns:
-        if not any(_matches(label, pattern) for label in labels):
+        found = {label for label in labels if fnmatchcase(label.lower(), pattern.lower())}
+        if not found:
             names = ", ".join(repr(study.name) for study in studies)
             raise UnknownNameError(describe_unknown(f"row of study {names},", pattern, labels))
-    chosen = []
-    for study in studies:
-        rows = tuple(row for row in study.rows if any(_matches(row.label, pattern) for pattern in patterns))
-        if rows:
-            chosen.append(dataclasses.replace(study, rows=rows))
-    return chosen
-
-
-def _matches(label: str, pattern: str) -> bool:
-    return fnmatchcase(label.lower(), pattern.lower())
+        wanted |= found
+    chosen = (replace(study, rows=tuple(row for row in study.rows if row.label in wanted)) for study in studies)
+    return [study for study in chosen if study.rows]
 
 
 def change_runs(study: "Study", assignments: Mapping[str, Any]) -> "Study":
     """Return a study with fields of all its runs replaced, and a footnote if that changes their numbers."""
     if not assignments:
         return study
-    replace = dataclasses.replace
     rows = []
     for row in study.rows:
         cells = {

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
+from rich.text import Text
 
 from asrnorm.core.errors import printable
 
@@ -16,14 +17,13 @@ if TYPE_CHECKING:
 _METRICS = ("accuracy %", "brier", "brier_sum", "nll", "ece")
 
 
-def make_table(*headings: str, wrap: Collection[str] = (), numbers: bool = False, title: str | None = None) -> Table:
+def make_table(
+    *headings: str | Text, wrap: Collection[str | Text] = (), numbers: bool = False, title: str | None = None
+) -> Table:
     """Return an empty table without borders.
 
-    Args:
-        headings: of the columns.
-        wrap: headings of columns whose text may take several lines.
-        numbers: align all columns but the first to the right.
-        title: above the table.
+    The text of columns whose headings are in `wrap` may take several lines; `numbers` aligns all columns but the first
+    to the right.
     """
     table = Table(box=None, pad_edge=False, title=title, title_justify="left")
     for index, heading in enumerate(headings):
@@ -60,12 +60,6 @@ def print_domains(domains: Sequence["DomainScore"]) -> None:
     if len(domains) > 1:
         average = sum(domain.accuracy for domain in domains) / len(domains)
         console.print(f"average accuracy on {len(domains)} domains: {100 * average:.2f} %")
-
-
-def print_validation(accuracies: Mapping[str, float]) -> None:
-    """Print the accuracy on validation images of the source, by selection rule."""
-    for rule, accuracy in accuracies.items():
-        Console(highlight=False).print(f"{rule} accuracy, on held-out images of the source: {100 * accuracy:.2f} %")
 
 
 def print_attacks(attacks: Mapping[str, float], clean: "DomainScore") -> None:

@@ -13,14 +13,8 @@ from asrnorm.core.errors import ConversionError, InputError, WrongCallError
 from asrnorm.core.results import RunResult
 
 # Fields that `--set` does not change, and the option that does.
-_OTHER_OPTIONS = {
-    "seed": "--seed",
-    "scale": "--scale",
-    "source": "--source",
-    "target": "--target",
-    "recipe": "the first argument",
-    "name": "the first argument",
-}
+_OTHER_OPTIONS = {name: f"--{name}" for name in ("seed", "scale", "source", "target")}
+_OTHER_OPTIONS |= dict.fromkeys(("recipe", "name"), "the first argument")
 
 
 def train(

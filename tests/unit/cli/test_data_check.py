@@ -4,7 +4,7 @@ import pytest
 import typer
 from typer.testing import CliRunner
 
-from asrnorm.cli.data_check import check
+from asrnorm.cli.data import check
 from asrnorm.data.download import catalog
 from helpers.toy_set import FILES, toy_set
 

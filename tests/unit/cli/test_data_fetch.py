@@ -2,7 +2,7 @@ import pytest
 import typer
 from typer.testing import CliRunner
 
-from asrnorm.cli.data_fetch import fetch, show_progress
+from asrnorm.cli.data import fetch, show_progress
 from asrnorm.core.errors import UnknownNameError
 from asrnorm.data.download import catalog
 from helpers.flaky_server import Page, serve

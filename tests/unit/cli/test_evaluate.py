@@ -13,7 +13,7 @@ import typer
 from typer.testing import CliRunner
 
 from asrnorm import training
-from asrnorm.cli.evaluate import check_free, check_name, evaluate, save_statistics
+from asrnorm.cli.evaluate import check_free, evaluate
 from asrnorm.cli.main import main
 from asrnorm.core.config import Choice, content_hash, override
 from asrnorm.core.errors import InputError, StorageError, UnknownNameError, WrongCallError
@@ -309,7 +309,7 @@ def test_a_result_that_is_damaged_is_told_before_anything_is_scored(tmp_path, to
 def test_another_norm_and_batch_are_kept_under_their_own_hash(tmp_path, toys, capsys):
     config, result = make(tmp_path / "a")
     (tmp_path / "a" / "evaluations").mkdir()
-    (tmp_path / "a" / "evaluations" / ".bn_test-5.json.4711").touch()  # of a process that was killed
+    (tmp_path / "a" / "evaluations" / ".bn_test-5.json.99999999.tmp.json").touch()  # of a process that was killed
     words = ["--set", "norm=bn_test", "--set", "evaluate_batch=5", "--as", "bn_test-5"]
     assert main(["evaluate", str(tmp_path / "a"), *words]) == 0
     assert [path.name for path in (tmp_path / "a" / "evaluations").iterdir()] == ["bn_test-5.json"]
@@ -348,12 +348,13 @@ def test_to_renew_nothing_is_a_wrong_call(tmp_path, toys, capsys):
 
 def test_a_name_is_free_for_its_own_settings_alone(tmp_path, toys, capsys):
     config, _ = make(tmp_path / "a")
-    check_free(tmp_path / "a", "again", config)
+    again = tmp_path / "a" / "evaluations" / "again.json"
+    check_free(again, config)
     assert main(["evaluate", str(tmp_path / "a"), "--as", "again"]) == 0
-    check_free(tmp_path / "a", "again", override(config, {"device": "cpu"}))  # which changes no number
-    check_free(tmp_path / "a", "other", override(config, {"evaluate_batch": 5}))
+    check_free(again, override(config, {"device": "cpu"}))  # which changes no number
+    check_free(again.with_stem("other"), override(config, {"evaluate_batch": 5}))
     with pytest.raises(WrongCallError, match=r"^--as again: .*again\.json"):
-        check_free(tmp_path / "a", "again", override(config, {"evaluate_batch": 5}))
+        check_free(again, override(config, {"evaluate_batch": 5}))
 
 
 def test_without_a_name_all_images_are_scored_and_nothing_is_kept(tmp_path, toys, capsys):
@@ -385,14 +386,15 @@ def test_statistics_of_a_run_without_asr_are_refused_in_one_line(tmp_path, toys,
 
 @pytest.mark.parametrize("name", ["../up", "", ".hidden", "a b", "a/b"])
 def test_a_name_that_is_no_file_name_is_a_wrong_call(name):
-    with pytest.raises(typer.BadParameter):
-        check_name(name)
+    assert call("run", "--as", name).exit_code == 2
 
 
-def test_a_folder_that_cannot_be_written_is_one_line(tmp_path):
-    (tmp_path / "analyses").write_text("a file")
-    with pytest.raises(StorageError, match=r"statistics\.npz: "):
-        save_statistics(tmp_path, {"a": np.zeros(1)})
+def test_a_folder_that_cannot_be_written_is_one_line(run, monkeypatch):
+    monkeypatch.setattr("asrnorm.evaluation.learned_statistics", lambda *_, **__: {"domain": np.zeros(1)})
+    (run.folder / "analyses").write_text("a file")
+    caught = call(run.folder, "--statistics").exception
+    assert isinstance(caught, StorageError)
+    assert "statistics.npz: " in str(caught)
 
 
 def test_an_evaluation_has_the_edition_of_its_own_test_images(tmp_path, toys, capsys, monkeypatch):

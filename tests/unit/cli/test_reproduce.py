@@ -83,7 +83,7 @@ def test_a_study_from_nothing_to_its_report_and_again(tmp_path, reports, monkeyp
     assert (out, collected.missing) == (tmp_path / "out", ())
     assert set(collected.cells) == {(name, "Avg.") for name in SPECS}
     (record,) = collected.cells["BN-Test", "Avg."].records
-    assert record.config_hash == content_hash(SPECS["BN-Test"].scored_config(0, "smoke"))
+    assert record.result.config_hash == content_hash(SPECS["BN-Test"].scored_config(0, "smoke"))
     (asr,) = (tmp_path / "runs").glob("digits_mini.erm_asr--s0--*")
     with np.load(asr / "analyses" / "statistics.npz", allow_pickle=False) as arrays:
         assert set(arrays["domain"].tolist()) == {"mnist", "uci", "blended", "rendered", "inverted"}
