@@ -63,8 +63,8 @@ def open_entry(
         with hold_lock(folder / f"{name}.lock") as held:
             arrays = _open(path, wanted)  # another process may have built it in the meantime
             if arrays is None:
-                if held:
-                    _remove_partial(path)
+                for leftover in folder.glob(f"{name}.partial-*") if held else ():  # of killed processes
+                    shutil.rmtree(leftover, ignore_errors=True)
                 _build(path, wanted, build)
                 arrays = _open(path, wanted)
     except AsrnormError:
@@ -77,11 +77,7 @@ def open_entry(
 
 
 def cache_folder(root: Path | None = None) -> Path:
-    """Return the folder of all entries: `ASRNORM_CACHE`, or a hidden folder under `root`, or the user's cache.
-
-    Args:
-        root: the data folder; ignored if it is not writable.
-    """
+    """Return the folder of entries: `ASRNORM_CACHE`, a hidden folder under a writable `root`, or the user's cache."""
     if chosen := os.environ.get("ASRNORM_CACHE"):
         return Path(chosen).expanduser().absolute() / "asrnorm"
     if root is not None and root.is_dir():
@@ -103,9 +99,8 @@ def describe_files(paths: Iterable[Path]) -> str:
             status = path.stat()
         except OSError as error:
             raise InputError(f"{path}: {error.strerror}") from None
-        digest.update(
-            f"{path}\0{status.st_size}\0{status.st_mtime_ns}\0{status.st_ctime_ns}\n".encode("utf-8", "surrogateescape")
-        )
+        line = f"{path}\0{status.st_size}\0{status.st_mtime_ns}\0{status.st_ctime_ns}\n"
+        digest.update(line.encode("utf-8", "surrogateescape"))
     return digest.hexdigest()
 
 
@@ -124,9 +119,6 @@ class EntryWriter:
         """Write an array block by block along its first axis, without holding all of it in memory.
 
         By plain writes: on a full disk a write raises an error, a memory-mapped page a signal.
-
-        Raises:
-            ValueError: the blocks are not of that shape and dtype.
         """
         digest, rows = hashlib.sha256(), 0
         header = {"descr": np.lib.format.dtype_to_descr(np.dtype(dtype)), "fortran_order": False, "shape": shape}
@@ -146,18 +138,8 @@ class EntryWriter:
         self.arrays[name] = {"sha256": digest.hexdigest(), "shape": list(shape), "dtype": np.dtype(dtype).str}
 
     def decode(self, paths: Sequence[Path], size: tuple[int, int]) -> None:
-        """Decode image files to the array `images`, uint8 `(n, *size, 3)`.
-
-        Raises:
-            InputError: a file cannot be read.
-        """
+        """Decode image files to the array `images`, uint8 `(n, *size, 3)`."""
         self.stream("images", (len(paths), *size, 3), np.uint8, read_images(paths, size=size))
-
-
-def _remove_partial(path: Path) -> None:
-    """Remove the partial entries that killed processes left; the caller holds the lock."""
-    for leftover in path.parent.glob(f"{path.name}.partial-*"):
-        shutil.rmtree(leftover, ignore_errors=True)
 
 
 def _build(path: Path, wanted: Mapping[str, Any], build: Callable[[EntryWriter], None]) -> None:

@@ -3,7 +3,6 @@
 import os
 import re
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -25,8 +24,9 @@ _MAX_LABEL_WIDTH = 240
 _MAX_CLASSES = 40
 _PAPER, _INK, _BLANK, _FRAME = "#ffffff", "#1a1a1a", "#ececec", "#c8c8c8"
 
-# Anything that returns an image `(h, w, 3)` or `(h, w)` for a row number: an array, a memory map, a lazy reader.
+# A `FileSet`, or anything that returns an image `(h, w, 3)` or `(h, w)` for a row number: an array, a memory map.
 Images = Any
+Tile = Image.Image | None
 Domains = Mapping[str, tuple[Images, ArrayLike]]
 
 
@@ -70,10 +70,10 @@ def contact_sheet(
         rows = [_choose(images, labels, index, per_class) for index in shown]
         overview_rows.append([row[len(row) // 2] if row else None for row in rows])
         title = f"{domain}: {len(labels):,} images, {_count_classes(len(names), len(classes))}"
-        written.append(_save(_Grid(title, names, None, rows, per_class).draw(), folder / files[domain]))
+        written.append(_save(_draw_grid(title, names, (), rows, per_class), folder / files[domain]))
     title = f"{len(domains)} domain{'s' * (len(domains) > 1)}, {_count_classes(len(names), len(classes))}"
-    grid = _Grid(title, list(domains), names, overview_rows, len(names))
-    return [_save(grid.draw(), folder / f"{OVERVIEW}.png"), *written]
+    overview = _draw_grid(title, list(domains), names, overview_rows, len(names))
+    return [_save(overview, folder / f"{OVERVIEW}.png"), *written]
 
 
 class SuiteDomains(Mapping[str, tuple[Images, NDArray[np.int64]]]):
@@ -99,23 +99,13 @@ class SuiteDomains(Mapping[str, tuple[Images, NDArray[np.int64]]]):
     def __getitem__(self, name: str) -> tuple[Images, NDArray[np.int64]]:
         # Of the source the test images: CIFAR-10-C's targets show the same pictures, so that a column is one picture.
         data = self._suite.source_test if name == self._source else self._suite.targets[name]
-        return (data.images if isinstance(data, ImageSet) else _Rows(data)), data.labels
+        return (data.images if isinstance(data, ImageSet) else data), data.labels
 
     def __iter__(self) -> Iterator[str]:
         return iter(self._names)
 
     def __len__(self) -> int:
         return len(self._names)
-
-
-@dataclass(frozen=True)
-class _Rows:
-    """Images in files, indexed like an array."""
-
-    data: FileSet
-
-    def __getitem__(self, row: int) -> NDArray[np.uint8]:
-        return self.data.read(row)
 
 
 def strongest_levels(names: Sequence[str]) -> tuple[str, ...]:
@@ -133,43 +123,32 @@ def strongest_levels(names: Sequence[str]) -> tuple[str, ...]:
     return tuple(name for _, name in strongest.values())
 
 
-@dataclass(frozen=True)
-class _Grid:
-    """Labelled rows of tiles, optionally with column labels."""
-
-    title: str
-    row_labels: Sequence[str]
-    column_labels: Sequence[str] | None
-    rows: Sequence[Sequence[Image.Image | None]]
-    num_columns: int
-
-    def draw(self) -> Image.Image:
-        tile = self._tile_side()
-        step = tile + _GAP
-        label_width = min(_MAX_LABEL_WIDTH, max(int(_font(_LABEL).getlength(label)) for label in self.row_labels) + 1)
-        left = _MARGIN + label_width + 3 * _GAP
-        top = _MARGIN + _TITLE + 3 * _GAP + (_LABEL + 2 * _GAP if self.column_labels else 0)
-        right = max(left + self.num_columns * step - _GAP, _MARGIN + int(_font(_TITLE).getlength(self.title)) + 1)
-        sheet = Image.new("RGB", (right + _MARGIN, top + len(self.rows) * step - _GAP + _MARGIN), _PAPER)
-        draw = ImageDraw.Draw(sheet)
-        draw.text((_MARGIN, _MARGIN), self.title, _INK, _font(_TITLE))
-        for column, label in enumerate(self.column_labels or ()):
-            text, font = _fit(label, tile)
-            draw.text((left + column * step + tile / 2, top - 2 * _GAP), text, _INK, font, anchor="ms")
-        for row, (label, images) in enumerate(zip(self.row_labels, self.rows, strict=True)):
-            text, font = _fit(label, label_width)
-            y = top + row * step
-            draw.text((left - 3 * _GAP, y + tile / 2), text, _INK, font, anchor="rm")
-            for column in range(self.num_columns):
-                _paste(sheet, images[column] if column < len(images) else None, left + column * step, y, tile)
-        return sheet
-
-    def _tile_side(self) -> int:
-        sides = [max(image.size) for row in self.rows for image in row if image is not None]
-        return _SMALL_TILE if max(sides, default=0) <= _SMALL_TILE else _LARGE_TILE
+def _draw_grid(
+    title: str, row_labels: Sequence[str], column_labels: Sequence[str], rows: Sequence[Sequence[Tile]], columns: int
+) -> Image.Image:
+    sides = [max(image.size) for row in rows for image in row if image is not None]
+    tile = _SMALL_TILE if max(sides, default=0) <= _SMALL_TILE else _LARGE_TILE
+    step = tile + _GAP
+    label_width = min(_MAX_LABEL_WIDTH, max(int(_font(_LABEL).getlength(label)) for label in row_labels) + 1)
+    left = _MARGIN + label_width + 3 * _GAP
+    top = _MARGIN + _TITLE + 3 * _GAP + (_LABEL + 2 * _GAP if column_labels else 0)
+    right = max(left + columns * step - _GAP, _MARGIN + int(_font(_TITLE).getlength(title)) + 1)
+    sheet = Image.new("RGB", (right + _MARGIN, top + len(rows) * step - _GAP + _MARGIN), _PAPER)
+    draw = ImageDraw.Draw(sheet)
+    draw.text((_MARGIN, _MARGIN), title, _INK, _font(_TITLE))
+    for column, label in enumerate(column_labels):
+        text, font = _fit(label, tile)
+        draw.text((left + column * step + tile / 2, top - 2 * _GAP), text, _INK, font, anchor="ms")
+    for row, (label, images) in enumerate(zip(row_labels, rows, strict=True)):
+        text, font = _fit(label, label_width)
+        y = top + row * step
+        draw.text((left - 3 * _GAP, y + tile / 2), text, _INK, font, anchor="rm")
+        for column in range(columns):
+            _paste(sheet, images[column] if column < len(images) else None, left + column * step, y, tile)
+    return sheet
 
 
-def _paste(sheet: Image.Image, image: Image.Image | None, x: int, y: int, tile: int) -> None:
+def _paste(sheet: Image.Image, image: Tile, x: int, y: int, tile: int) -> None:
     if image is None:
         sheet.paste(_BLANK, (x, y, x + tile, y + tile))
         return
@@ -186,9 +165,10 @@ def _paste(sheet: Image.Image, image: Image.Image | None, x: int, y: int, tile: 
     sheet.paste(image, (x, y))
 
 
-def _choose(images: Images, labels: NDArray[np.integer], index: int, count: int) -> list[Image.Image | None]:
+def _choose(images: Images, labels: NDArray[np.integer], index: int, count: int) -> list[Tile]:
     rows = np.flatnonzero(labels == index)
-    return [_to_image(images[int(rows[index])]) for index in _spread(len(rows), count)]
+    read = images.read if isinstance(images, FileSet) else images.__getitem__
+    return [_to_image(read(int(rows[index]))) for index in _spread(len(rows), count)]
 
 
 def _spread(length: int, count: int) -> list[int]:

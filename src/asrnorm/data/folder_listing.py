@@ -41,13 +41,8 @@ def list_images(
 def list_one_domain(root: Path, *, known: Collection[str] = (), skip_empty: bool = False) -> list[Sample]:
     """Return the images of one domain, `<class>/<image>` under `root`, or those of the table `root`.
 
-    Args:
-        root: the folder, or a table.
-        known: names that are classes whatever is in them, in NFC.
-        skip_empty: as in `list_images`.
-
-    Raises:
-        InputError: as `list_images`, or a folder that is not known holds only folders, which may be the classes.
+    Arguments and errors are those of `list_images`. A folder that is not a known class must not hold only folders,
+    which may be the classes.
     """
     if root.is_file():
         return read_table(root)
@@ -62,11 +57,7 @@ def list_one_domain(root: Path, *, known: Collection[str] = (), skip_empty: bool
 
 
 def list_domains(root: Path) -> tuple[str, ...]:
-    """Return the names of the folders under `root`, or of the domains of the table `root`.
-
-    Raises:
-        InputError: as `list_images`.
-    """
+    """Return the names of the folders under `root`, or of the domains of the table `root`."""
     if root.is_dir():
         return tuple(folder.name for folder in _subfolders(root))
     return tuple(group_by_domain(list_images(root)))
@@ -77,20 +68,13 @@ def is_one_domain(root: Path) -> bool:
 
     In every folder at least half of the images must be direct: a few images next to class folders do not make a domain
     a class.
-
-    Raises:
-        InputError: a folder that cannot be read.
     """
     counts = [(len(_direct_images(folder)), sum(1 for _ in _walk_images(folder))) for folder in _subfolders(root)]
     return any(direct for direct, _ in counts) and all(2 * direct >= total for direct, total in counts)
 
 
 def find_images(folder: Path) -> list[Path]:
-    """Return the images below a folder, sorted, relative to it.
-
-    Raises:
-        InputError: there is no such folder, or no image in it.
-    """
+    """Return the images below a folder, sorted, relative to it; raise `InputError` if there are none."""
     if not folder.is_dir():
         raise InputError(f"{folder} is not a folder: give one with images in it")
     others: Counter[str] = Counter()
@@ -102,11 +86,7 @@ def find_images(folder: Path) -> list[Path]:
 
 
 def check_distinct_files(root: Path, samples: list[Sample]) -> None:
-    """Raise if two names lead to one file, by links or hard links: it could be in training and validation.
-
-    Raises:
-        InputError: with both names.
-    """
+    """Raise `InputError` if two names lead to one file, by links: it could be in training and validation."""
     folders = {folder for sample in samples for folder in sample.path.parents if folder.is_relative_to(root)} - {root}
     has_links = any(path.is_symlink() for path in (*folders, *(sample.path for sample in samples)))
     seen: dict[tuple[int, int] | str, str] = {}
@@ -125,11 +105,7 @@ def check_distinct_files(root: Path, samples: list[Sample]) -> None:
 
 
 def collect_classes(samples: list[Sample], root: Path) -> tuple[str, ...]:
-    """Return the class names that all domains share, in NFC, ordered by `order_classes` as first spelled.
-
-    Raises:
-        InputError: domains differ in their classes; the message shows how.
-    """
+    """Return the class names in NFC, ordered by `order_classes` as first spelled; all domains must share them."""
     spelled: dict[str, str] = {}
     for sample in samples:
         spelled.setdefault(to_nfc(sample.label), sample.label)

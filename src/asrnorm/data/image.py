@@ -47,12 +47,7 @@ def read_images(
 ) -> Iterator[NDArray[np.uint8]]:
     """Yield the images of many files in order, as uint8 `(k, h, w, 3)` blocks, decoded by several threads.
 
-    Raises:
-        InputError: as `read_image`; the first bad file in order is the one named.
-
-    Example:
-        >>> list(read_images([], size=(8, 8)))
-        []
+    Of several files that cannot be read, the `InputError` names the first in order.
     """
     with _quiet(), ThreadPoolExecutor(num_threads or count_cores()) as pool:
         for start in range(0, len(paths), _BLOCK):

@@ -5,7 +5,7 @@ from collections import defaultdict
 from collections.abc import Hashable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Self
+from typing import Any, Self
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -14,8 +14,19 @@ from asrnorm.core.errors import InputError, InputTypeError
 from asrnorm.data.image import read_image, read_images
 
 
+class _Labelled:
+    labels: NDArray[np.int64]
+
+    def __len__(self) -> int:
+        return len(self.labels)
+
+    def class_counts(self, num_classes: int) -> NDArray[np.int64]:
+        """Return how many images each class has."""
+        return np.bincount(self.labels, minlength=num_classes).astype(np.int64)
+
+
 @dataclass(frozen=True, eq=False)
-class ImageSet:
+class ImageSet(_Labelled):
     """Decoded images and labels of one domain, or of several mixed.
 
     Args:
@@ -41,22 +52,13 @@ class ImageSet:
                 f"ImageSet: expected uint8 images and int64 labels, got {self.images.dtype} and {self.labels.dtype}"
             )
         if self.images.ndim != 4 or self.images.shape[3] != 3 or self.labels.shape != self.images.shape[:1]:
-            raise InputError(
-                f"ImageSet: expected images (n, h, w, 3) and labels (n,), "
-                f"got {self.images.shape} and {self.labels.shape}"
-            )
-
-    def __len__(self) -> int:
-        return len(self.labels)
+            found = f"{self.images.shape} and {self.labels.shape}"
+            raise InputError(f"ImageSet: expected images (n, h, w, 3) and labels (n,), got {found}")
 
     @property
     def image_size(self) -> tuple[int, int]:
         """Height and width."""
         return self.images.shape[1], self.images.shape[2]
-
-    def class_counts(self, num_classes: int) -> NDArray[np.int64]:
-        """Return how many images each class has."""
-        return np.bincount(self.labels, minlength=num_classes).astype(np.int64)
 
     def take(self, rows: slice | NDArray[np.integer] | Sequence[int]) -> Self:
         """Return some of the images: a view if the rows are consecutive, else a copy."""
@@ -67,7 +69,7 @@ class ImageSet:
 
 
 @dataclass(frozen=True, eq=False)
-class FileSet:
+class FileSet(_Labelled):
     """Image files and labels of one domain, decoded when asked for; pixels equal those of an `ImageSet` of these files.
 
     Args:
@@ -86,16 +88,8 @@ class FileSet:
 
     def __post_init__(self) -> None:
         if self.labels.dtype != np.int64 or self.labels.shape != (len(self.paths),):
-            raise InputError(
-                f"FileSet: expected {len(self.paths)} int64 labels, got {self.labels.dtype} {self.labels.shape}"
-            )
-
-    def __len__(self) -> int:
-        return len(self.paths)
-
-    def class_counts(self, num_classes: int) -> NDArray[np.int64]:
-        """Return how many images each class has."""
-        return np.bincount(self.labels, minlength=num_classes).astype(np.int64)
+            found = f"{self.labels.dtype} {self.labels.shape}"
+            raise InputError(f"FileSet: expected {len(self.paths)} int64 labels, got {found}")
 
     def read(self, row: int) -> NDArray[np.uint8]:
         """Decode one image to uint8 `(h, w, 3)`."""
@@ -112,11 +106,14 @@ class FileSet:
         return type(self)(tuple(self.paths[row] for row in chosen), self.labels[chosen], self.image_size)
 
 
-def concatenate(parts: Sequence[ImageSet]) -> ImageSet:
-    """Return several sets as one, in order."""
+def concatenate(parts: Sequence[Any]) -> Any:
+    """Return several sets of one kind as one, in order."""
     if len(parts) == 1:
         return parts[0]
-    return ImageSet(np.concatenate([p.images for p in parts]), np.concatenate([p.labels for p in parts]))
+    labels = np.concatenate([part.labels for part in parts])
+    if isinstance(parts[0], ImageSet):
+        return ImageSet(np.concatenate([part.images for part in parts]), labels)
+    return FileSet(tuple(path for part in parts for path in part.paths), labels, parts[0].image_size)
 
 
 def _as_slice(rows: NDArray[np.int64]) -> slice | NDArray[np.int64]:
@@ -150,14 +147,8 @@ def split_stratified(
 
     Within a stratum (a class, or a class of a domain) images are ranked by a hash of the seed and their key, and the
     parts are taken from the front: the split is the same on every machine and version, and adding a file moves few
-    others.
-
-    Args:
-        keys: one per sample, distinct, such as its path relative to the root.
-        strata: one per sample; every part has the same balance of them.
-        fractions: of each held-out part. A part with a fraction above zero gets at least one image of a stratum that
-            has enough of them, and the rest always keeps one.
-        seed: of the split.
+    others. Every part has the same balance of strata. A part with a fraction above zero gets at least one image of a
+    stratum that has enough of them, and the rest always keeps one. Keys are distinct, such as paths below the root.
 
     Raises:
         InputError: fractions that are negative or leave nothing.

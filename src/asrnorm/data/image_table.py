@@ -58,12 +58,10 @@ def read_table(path: Path) -> list[Sample]:
     samples = [_to_sample(path, number, row) for number, row in rows]
     if not samples:
         raise InputError(f"{path}: no images in it")
-    seen: set[str] = set()
-    for sample in samples:
-        file = os.path.realpath(sample.path)  # under two spellings it could be in training and validation
-        if file in seen:
+    seen: dict[str, Sample] = {}
+    for sample in samples:  # a file under two spellings could be in training and validation
+        if seen.setdefault(os.path.realpath(sample.path), sample) is not sample:
             raise InputError(f"{path}: {sample.key} occurs more than once")
-        seen.add(file)
     for domain, own in group_by_domain(samples).items():
         check_spelling(f"{path}, domain {domain}", dict.fromkeys(sample.label for sample in own))
     return samples
@@ -85,21 +83,12 @@ def to_file_set(samples: Sequence[Sample], classes: Sequence[str], image_size: t
 
 
 def to_nfc(name: str) -> str:
-    r"""Return a name in Unicode form NFC, in which names are compared; macOS writes folder names in NFD.
-
-    Example:
-        >>> to_nfc("A\u0308pfel") == "\u00c4pfel"
-        True
-    """
+    """Return a name in Unicode form NFC, in which names are compared; macOS writes folder names in NFD."""
     return unicodedata.normalize("NFC", name)
 
 
 def check_spelling(where: str, names: Iterable[str]) -> None:
-    """Raise if two class names differ only in their Unicode form: they look the same, and may be a mistake.
-
-    Raises:
-        InputError: with both spellings.
-    """
+    """Raise `InputError` if two class names differ only in their Unicode form, which nobody sees."""
     seen: dict[str, str] = {}
     for name in names:
         if (other := seen.setdefault(to_nfc(name), name)) != name:
@@ -112,12 +101,9 @@ def check_spelling(where: str, names: Iterable[str]) -> None:
 def _csv_rows(path: Path, text: str) -> Iterator[tuple[int, dict[str, Any]]]:
     reader = csv.DictReader(io.StringIO(text, newline=""))
     try:
-        missing = [column for column in _REQUIRED if column not in (reader.fieldnames or ())]
-        if missing:
-            raise InputError(
-                f"{path}: no column {', '.join(missing)}; the first line must name {', '.join(COLUMNS)}, "
-                "separated by commas"
-            )
+        if missing := [column for column in _REQUIRED if column not in (reader.fieldnames or ())]:
+            expected = f"the first line must name {', '.join(COLUMNS)}, separated by commas"
+            raise InputError(f"{path}: no column {', '.join(missing)}; {expected}")
         for row in reader:
             yield reader.line_num, {"domain": path.stem} | {key: row[key] for key in COLUMNS if key in row}
     except csv.Error as error:

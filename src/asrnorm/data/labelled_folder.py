@@ -6,13 +6,7 @@ from pathlib import Path
 import numpy as np
 
 from asrnorm.core.errors import InputError, UnknownNameError, describe_unknown
-from asrnorm.data.folder_listing import (
-    check_distinct_files,
-    is_one_domain,
-    list_domains,
-    list_images,
-    list_one_domain,
-)
+from asrnorm.data.folder_listing import check_distinct_files, is_one_domain, list_domains, list_images, list_one_domain
 from asrnorm.data.image_set import FileSet
 from asrnorm.data.image_table import Sample, group_by_domain, to_file_set, to_nfc
 
@@ -26,8 +20,7 @@ def open_domains(root: Path, classes: Sequence[str], image_size: tuple[int, int]
     image is returned too, so that the caller can report it.
 
     Args:
-        root: a folder `<class>/<image>` of one domain, or `<domain>/<class>/<image>`, or a `.csv` or `.jsonl` file with
-            the columns path, label, domain.
+        root: a folder `<class>/<image>` of one domain, or `<domain>/<class>/<image>`, or a table (`read_table`).
         classes: of the network, in the order of its outputs.
         image_size: height and width to which every image is resized.
 

@@ -16,19 +16,9 @@ from asrnorm.data.pool import Pool
 
 @dataclass(frozen=True)
 class BatchOrder:
-    """The order in which batches take `count` images, epoch after epoch.
+    """The order in which batches take `count` images, epoch after epoch; fields as in `create_loader`.
 
     It depends on nothing but its fields and the step, so that a resumed run needs no saved state.
-
-    Args:
-        count: number of images.
-        batch_size: images per batch.
-        seed: of the shuffling; each epoch has its own permutation.
-        shuffle: `False` keeps the order of the set.
-        drop_last: drop the last batch of an epoch if it is short.
-
-    Raises:
-        InputError: sizes that give no batch.
     """
 
     count: int
@@ -38,16 +28,11 @@ class BatchOrder:
     drop_last: bool = True
 
     def __post_init__(self) -> None:
+        found = f"{self.count} images in batches of {self.batch_size}"
         if self.count < 1 or self.batch_size < 1 or self.seed < 0:
-            raise InputError(
-                f"{self.count} images in batches of {self.batch_size} with seed {self.seed}: "
-                "the first two must be at least 1, the seed at least 0"
-            )
+            raise InputError(f"{found} with seed {self.seed}: the first two must be at least 1, the seed at least 0")
         if self.drop_last and self.count < self.batch_size:
-            raise InputError(
-                f"{self.count} images do not fill one batch of {self.batch_size}; "
-                "use a smaller batch_size or drop_last=False"
-            )
+            raise InputError(f"{found} do not fill one batch; use a smaller batch_size or drop_last=False")
 
     def __len__(self) -> int:
         """Return the number of batches in an epoch."""
@@ -92,11 +77,7 @@ class Loader:
         return len(self.order)
 
     def batch(self, step: int) -> ByteBatch:
-        """Return the batch of a step, counted from the start of training.
-
-        Raises:
-            InputError: a file cannot be decoded; the message names it.
-        """
+        """Return the batch of a step, counted from the start of training."""
         rows = self.order.rows(step).to(self.pool.device)
         images = self.pool.source_bytes(rows).contiguous(memory_format=torch.channels_last)
         return ByteBatch(images, self.pool.labels[rows], rows)
@@ -124,7 +105,7 @@ def create_loader(
     Args:
         data: the images.
         batch_size: images per batch.
-        seed: of the shuffling.
+        seed: of the shuffling; each epoch has its own permutation.
         shuffle: `False` keeps the order of the set.
         drop_last: drop the last batch of an epoch if it is short.
         device: of the batches.

@@ -1,6 +1,7 @@
 """The images that a run trains on: the source set, and the fictitious domains that a method generates from it."""
 
 from collections.abc import Sequence
+from itertools import pairwise
 
 import numpy as np
 import torch
@@ -41,12 +42,7 @@ class Pool:
         return self._starts[-1]
 
     def append(self, images: Tensor, labels: Tensor) -> None:
-        """Add a fictitious domain.
-
-        Args:
-            images: float `(n, 3, h, w)`, kept in float32, or uint8.
-            labels: int64 `(n,)`.
-        """
+        """Add a fictitious domain: images `(n, 3, h, w)` in float, kept in float32, or uint8, and labels `(n,)`."""
         if images.shape[1:] != (3, *self.image_size) or len(images) != len(labels):
             height, width = self.image_size
             raise InputError(f"cannot add images {tuple(images.shape)} to a pool of images (n, 3, {height}, {width})")
@@ -68,17 +64,15 @@ class Pool:
     def images(self, rows: Tensor) -> Tensor:
         """Return images by row, float32 `(n, 3, h, w)`; those of the source are in [0, 1].
 
-        Args:
-            rows: int64, on the CPU or on the device; nothing synchronizes, except to read files by rows on the device.
+        Rows are on the CPU or on the device; nothing synchronizes, except to read files by rows on the device.
         """
         if not self.parts:
             return to_float(self._source[self._move(rows)])
         if rows.device.type != "cpu":
             return self._choose(rows)
         out = torch.empty((len(rows), 3, *self.image_size), device=self.device)
-        for start, stop, part in zip(
-            self._starts, self._starts[1:], (self._source, *(p for p, _ in self.parts)), strict=False
-        ):
+        parts = (self._source, *(part for part, _ in self.parts))
+        for (start, stop), part in zip(pairwise(self._starts), parts, strict=True):
             inside = ((rows >= start) & (rows < stop)).nonzero().squeeze(1)
             if len(inside):
                 out[self._move(inside)] = to_float(part[self._move(rows[inside] - start)])

@@ -10,8 +10,7 @@ import os
 import warnings
 from collections.abc import Callable
 from functools import lru_cache
-from types import ModuleType
-from typing import NamedTuple
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -24,12 +23,7 @@ Parameter = float | Tensor
 
 
 def check_images(images: Tensor) -> None:
-    """Raise unless `images` is a batch of RGB images in uint8.
-
-    Raises:
-        InputTypeError: not a uint8 tensor.
-        InputError: not of shape `(n, 3, h, w)`.
-    """
+    """Raise `InputTypeError` or `InputError` unless `images` is a uint8 tensor `(n, 3, h, w)`."""
     if not isinstance(images, Tensor) or images.dtype != torch.uint8:
         found = images.dtype if isinstance(images, Tensor) else type(images).__name__
         raise InputTypeError(f"expected images as a uint8 tensor, got {found}; augment before converting to float")
@@ -79,9 +73,6 @@ def per_sample(value: Parameter, images: Tensor, dtype: torch.dtype) -> Tensor:
     """Return a parameter as `(n, 1, 1, 1)` or `(1, 1, 1, 1)` on the images' device.
 
     A number becomes a filled tensor there, which needs no copy from the host and so no synchronization.
-
-    Raises:
-        InputError: a number that is not finite, or a tensor of another length or on another device.
     """
     if not isinstance(value, Tensor):
         if not math.isfinite(value):
@@ -106,12 +97,7 @@ def constant(values: tuple[float, ...], device: torch.device, dtype: torch.dtype
 
 
 def num_taps(limit: int, out: int) -> int:
-    """Return the most inputs that a resize to `out` reads per output, for any box within `limit`.
-
-    Example:
-        >>> num_taps(227, 222), num_taps(32, 64)
-        (3, 2)
-    """
+    """Return the most inputs that a resize to `out` reads per output, for any box within `limit`."""
     return math.ceil(2 * max(1.0, limit / out))
 
 
@@ -136,52 +122,43 @@ Fused = Callable[..., Tensor]
 """A function of `kernels/rsda.py` or `kernels/pacs_augment.py` that launches kernels."""
 
 
-class _Kernels(NamedTuple):
-    rsda: ModuleType
-    pacs: ModuleType
-
-
 def find_fused(images: Tensor) -> Fused | None:
     """Return `apply_fused` of `kernels/rsda.py` if it can process the images, else `None`."""
-    kernels = _find(images)
-    if kernels is None or images.shape[2] * images.shape[3] > kernels.rsda.MOST_PIXELS:
-        return None
-    apply_fused: Fused = kernels.rsda.apply_fused
-    return apply_fused
+    rsda, _ = _find_kernels(images)
+    fits = rsda is not None and images.shape[2] * images.shape[3] <= rsda.MOST_PIXELS
+    return rsda.apply_fused if fits else None
 
 
 def find_fused_pacs(images: Tensor, size: tuple[int, int]) -> Fused | None:
     """Return `apply_fused` of `kernels/pacs_augment.py` if it can process the images and the result, else `None`."""
     kernels = _find_resizing(images, size)
-    if kernels is None or images.dtype not in (torch.uint8, torch.float32) or size[0] * size[1] > kernels.MOST_PIXELS:
-        return None
-    apply_fused: Fused = kernels.apply_fused
-    return apply_fused
+    known = images.dtype in (torch.uint8, torch.float32)
+    return kernels.apply_fused if kernels and known and size[0] * size[1] <= kernels.MOST_PIXELS else None
 
 
 def find_fused_resize(images: Tensor, size: tuple[int, int]) -> Fused | None:
     """Return `resize_fused` of `kernels/pacs_augment.py` if it can resize the images to `size`, else `None`."""
     kernels = _find_resizing(images, size)
-    return None if kernels is None else kernels.resize_fused
+    return kernels.resize_fused if kernels else None
 
 
-def _find_resizing(images: Tensor, size: tuple[int, int]) -> ModuleType | None:
-    kernels = _find(images)
-    if kernels is None or min(*size, *images.shape[2:]) < 1:
+def _find_resizing(images: Tensor, size: tuple[int, int]) -> Any:
+    _, pacs = _find_kernels(images)
+    if pacs is None or min(*size, *images.shape[2:]) < 1:
         return None
     taps = max(num_taps(limit, out) for limit, out in zip(images.shape[2:], size, strict=True))
-    return kernels.pacs if taps <= kernels.pacs.MOST_TAPS else None
+    return pacs if taps <= pacs.MOST_TAPS else None
 
 
-def _find(images: Tensor) -> _Kernels | None:
+def _find_kernels(images: Tensor) -> tuple[Any, Any]:
     if images.device.type != "cuda" or os.environ.get(BACKEND_VARIABLE) == "reference":
-        return None
+        return None, None
     return _load(images.device)
 
 
 @lru_cache(maxsize=16)
-def _load(device: torch.device) -> _Kernels | None:
-    """Import the kernels once per device; warn once if that fails."""
+def _load(device: torch.device) -> tuple[Any, Any]:
+    """Return the modules `kernels.rsda` and `kernels.pacs_augment`; without Triton warn once and return None twice."""
     capability = torch.cuda.get_device_capability(device)
     try:
         if capability < LEAST_FUSED_CAPABILITY:
@@ -190,5 +167,5 @@ def _load(device: torch.device) -> _Kernels | None:
     except Exception as error:  # a broken binary wheel may raise anything
         slower = "RSDA's transformations and PACS's augmentation run as tensor operations, slower"
         warnings.warn(f"no Triton kernels ({error}); {slower}", RuntimeWarning, stacklevel=4)
-        return None
-    return _Kernels(rsda, pacs_augment)
+        return None, None
+    return rsda, pacs_augment

@@ -25,11 +25,7 @@ _LUMA = (19595 / 65536, 38470 / 65536, 7471 / 65536)
 def luma(x_nchw: Tensor) -> Tensor:
     r"""Return gray values as `convert("L")` gives them: $\lfloor (19595 R + 38470 G + 7471 B + 32768) / 65536 \rfloor$.
 
-    Args:
-        x_nchw: pixel values, whole numbers 0 to 255 in float32.
-
-    Returns:
-        `(n, 1, h, w)` whole numbers in float32.
+    Both the pixel values and the result, `(n, 1, h, w)`, are whole numbers 0 to 255 in float32.
     """
     weights_c = constant(_LUMA, x_nchw.device).view(1, 3, 1, 1)
     return (x_nchw * weights_c).sum(1, keepdim=True).add_(0.5).floor_()
@@ -50,10 +46,7 @@ def smooth(x_nchw: Tensor) -> Tensor:
 
     Pillow sums in float32 and rounds half up. The exact value is a multiple of 1/13 plus 1/2, so at least 1/26 away
     from where the rounding turns: any way of computing it in float32 gives
-    $\lfloor (S + 13/2) / 13 \rfloor$, S the weighted sum.
-
-    Args:
-        x_nchw: whole numbers 0 to 255 in float32.
+    $\lfloor (S + 13/2) / 13 \rfloor$, S the weighted sum of whole numbers.
     """
     if min(x_nchw.shape[2:]) < 3:
         return x_nchw
@@ -176,12 +169,7 @@ def hsv_to_rgb(hsv_nchw: Tensor) -> Tensor:
 
 
 def turn_hue(x_nchw: Tensor, steps: Tensor) -> Tensor:
-    """Add whole steps to the hue byte of HSV, which wraps at 256.
-
-    Args:
-        x_nchw: whole numbers 0 to 255 in float32.
-        steps: whole numbers in float32, `(n or 1, 1, 1, 1)`.
-    """
+    """Add whole steps, `(n or 1, 1, 1, 1)`, to the hue byte of HSV, which wraps at 256; all are float32."""
     hsv_nchw = rgb_to_hsv(x_nchw)
     hue = hsv_nchw[:, :1].add_(steps % 256)
     hue.add_(hue.ge(256), alpha=-256)
@@ -226,14 +214,8 @@ def stretch(images: Tensor, cutoff: Tensor) -> tuple[Tensor, Tensor]:
 
     Of the h·w values of a channel Pillow drops the $k = \lfloor hw \cdot cutoff / 100 \rfloor$ darkest and the k
     lightest; $lo$ and $hi$ are the extremes of what is left, $s = 255 / (hi - lo)$, $o = -lo \, s$, all in float64.
-    Where $hi \le lo$, or nothing is left, the channel is unchanged: (1, 0).
-
-    Args:
-        images: uint8 `(n, 3, h, w)`.
-        cutoff: percent, float64, broadcastable to `(n, 3, 1, 1)`.
-
-    Returns:
-        `(scale, offset)`, each `(n, 3, 1, 1)` in float64.
+    Where $hi \le lo$, or nothing is left, the channel is unchanged: (1, 0). The cutoff in percent and the results are
+    `(n, 3, 1, 1)` in float64, or broadcast to it.
     """
     pixels = images.shape[2] * images.shape[3]
     cdf = cumulative_histogram(images)

@@ -46,13 +46,8 @@ def resize(images: Tensor, size: tuple[int, int]) -> Tensor:
 def resize_boxes(images: Tensor, boxes: Boxes, size: tuple[int, int], flip: Tensor | None = None) -> Tensor:
     """Cut a box out of each image and resize it, as Pillow's `crop` and then `resize(..., BILINEAR)`.
 
-    Boxes are data: shapes do not depend on them, and nothing synchronizes.
-
-    Args:
-        images: uint8 `(n, 3, h, w)`.
-        boxes: inside the images and at least one pixel high and wide.
-        size: height and width of the result.
-        flip: bool `(n,)`, which results to mirror.
+    Boxes are data: shapes do not depend on them, and nothing synchronizes. They lie inside the images and have at least
+    one pixel. `flip`, bool `(n,)`, says which results to mirror.
     """
     check_images(images)
     if min(size) < 1 or min(images.shape[2:]) < 1:
@@ -80,16 +75,9 @@ def shared_taps(length: int, out: int) -> tuple[Tensor, Tensor]:
 
 
 def _taps(start: Tensor, length: Tensor, limit: int, out: int) -> tuple[Tensor, Tensor]:
-    """Return which inputs each output reads and with what weight, for boxes `start .. start + length` on one axis.
+    """Return index and weight of the k inputs that each output reads, for boxes `start .. start + length` on one axis.
 
-    Args:
-        start: first input of each box, int64 `(n,)`.
-        length: of each box.
-        limit: size of the axis, which bounds the number of taps k.
-        out: number of outputs.
-
-    Returns:
-        Input index and weight in 1/2**22, int64 and int32 `(n, out, k)`. Taps outside the box have weight 0.
+    Both are `(n, out, k)`, the weight in 1/2**22 and 0 outside the box; the size of the axis, `limit`, bounds k.
     """
     length64 = length.double()[:, None]
     scale = length64 / torch.full_like(length64, out)  # by a tensor: a GPU would multiply by a number's reciprocal
@@ -139,21 +127,17 @@ def draw_boxes(count: int, height: int, width: int, generator: torch.Generator) 
     is taken, at a uniform position. If none fits, the largest centered box with an aspect within `RATIO` is taken. All
     ten are drawn at once, so that nothing synchronizes; the stream of random numbers is not torchvision's.
     """
-    scale, ratio, device = SCALE, RATIO, generator.device
-    uniform = torch.rand((4, count, _ATTEMPTS), generator=generator, device=device, dtype=torch.float64)
-    area = height * width * (scale[0] + (scale[1] - scale[0]) * uniform[0])
-    aspect = torch.exp(math.log(ratio[0]) + (math.log(ratio[1]) - math.log(ratio[0])) * uniform[1])
+    uniform = torch.rand((4, count, _ATTEMPTS), generator=generator, device=generator.device, dtype=torch.float64)
+    area = height * width * (SCALE[0] + (SCALE[1] - SCALE[0]) * uniform[0])
+    aspect = torch.exp(math.log(RATIO[0]) + (math.log(RATIO[1]) - math.log(RATIO[0])) * uniform[1])
     widths = torch.sqrt(area * aspect).round().long()
     heights = torch.sqrt(area / aspect).round().long()
     fits = (widths > 0) & (widths <= width) & (heights > 0) & (heights <= height)
     first = fits.int().argmax(1, keepdim=True)
     found = fits.any(1)
-    box_height = heights.gather(1, first).squeeze(1)
-    box_width = widths.gather(1, first).squeeze(1)
-    # The largest box within the aspect ratios, for images in which no drawn one fits.
-    whole_height, whole_width = min(height, round(width / ratio[0])), min(width, round(height * ratio[1]))
-    box_height = torch.where(found, box_height, whole_height)
-    box_width = torch.where(found, box_width, whole_width)
+    whole_height, whole_width = min(height, round(width / RATIO[0])), min(width, round(height * RATIO[1]))
+    box_height = torch.where(found, heights.gather(1, first).squeeze(1), whole_height)
+    box_width = torch.where(found, widths.gather(1, first).squeeze(1), whole_width)
     top = torch.where(found, _draw_offset(uniform[2, :, 0], height - box_height), (height - whole_height) // 2)
     left = torch.where(found, _draw_offset(uniform[3, :, 0], width - box_width), (width - whole_width) // 2)
     return Boxes(top, left, box_height, box_width)
@@ -171,14 +155,8 @@ def reflect(index: Tensor, size: int) -> Tensor:
 def crop_flip(images: Tensor, top: Tensor, left: Tensor, flip: Tensor, padding: int) -> Tensor:
     """Pad by reflection, crop a window of the original size at `(top, left)`, mirror it where `flip` is set.
 
-    All three are one gather: nothing is padded, and no loop runs over the samples.
-
-    Args:
-        images: `(n, 3, h, w)` of any dtype.
-        top: first row of each window in the padded image, int64 `(n,)`, 0 to `2 * padding`.
-        left: first column, likewise.
-        flip: bool `(n,)`.
-        padding: rows and columns added on each side.
+    All three are one gather: nothing is padded, and no loop runs over the samples. `top` and `left` are int64 `(n,)`, 0
+    to `2 * padding`, `flip` is bool `(n,)`, and the images may have any dtype.
     """
     n, c, h, w = images.shape
     row = reflect(top[:, None] + torch.arange(-padding, h - padding, device=images.device), h)

@@ -139,9 +139,7 @@ def create_augmentation(name: str, **options: object) -> Augmentation:
 def network_size(augment: str, image_size: Size) -> Size:
     """Return the size of a network's input in training with `augment`, at which it is also tested.
 
-    Args:
-        augment: name of an augmentation; any other name leaves the size as it is.
-        image_size: height and width of the suite's images.
+    A name that is no augmentation leaves the size of the suite's images as it is.
 
     Example:
         >>> network_size("pacs", (227, 227)), network_size("pacs", (64, 64)), network_size("none", (227, 227))

@@ -42,15 +42,9 @@ def draw_pacs(count: int, image_size: tuple[int, int], generator: torch.Generato
 
 
 def apply_pacs(images: Tensor, drawn: PacsDraw, size: tuple[int, int]) -> Tensor:
-    """Crop, resize, mirror, jitter and gray images as drawn; nothing synchronizes.
+    """Crop, resize to `size`, mirror, jitter and gray images as drawn, and keep their dtype; nothing synchronizes.
 
-    Args:
-        images: `(n, 3, h, w)`, uint8, or floating point in [0, 1], which is rounded to bytes first.
-        drawn: of as many images, on the same device.
-        size: height and width of the result.
-
-    Returns:
-        `(n, 3, *size)` in the dtype of the images.
+    Images in floating point are in [0, 1] and rounded to bytes first.
     """
     is_byte = images.dtype == torch.uint8
     fused = find_fused_pacs(images, size)

@@ -87,12 +87,7 @@ def resize_box(image: PillowImage, box: tuple[int, int, int, int], size: tuple[i
 
 def jitter_colors(image: PillowImage, factors: Sequence[float], hue: float, order: Sequence[int]) -> PillowImage:
     """Brightness, contrast and saturation by their factors, and hue, in the given order of 0, 1, 2, 3."""
-    adjustments: tuple[Callable[[PillowImage], PillowImage], ...] = (
-        lambda x: ImageEnhance.Brightness(x).enhance(factors[0]),
-        lambda x: ImageEnhance.Contrast(x).enhance(factors[1]),
-        lambda x: ImageEnhance.Color(x).enhance(factors[2]),
-        lambda x: shift_hue(x, hue),
-    )
+    blends = (ImageEnhance.Brightness, ImageEnhance.Contrast, ImageEnhance.Color)
     for index in order:
-        image = adjustments[index](image)
+        image = shift_hue(image, hue) if index == 3 else blends[index](image).enhance(factors[index])
     return image

@@ -131,10 +131,8 @@ def apply_tuple(images: Tensor, ops: Tensor, levels: Tensor) -> Tensor:
     """
     check_images(images)
     if ops.shape != levels.shape or ops.ndim not in (1, 2) or (ops.ndim == 2 and ops.shape[0] != images.shape[0]):
-        raise InputError(
-            f"expected ops and levels of one shape, (k,) or ({images.shape[0]}, k), "
-            f"got {tuple(ops.shape)} and {tuple(levels.shape)}"
-        )
+        found = f"{tuple(ops.shape)} and {tuple(levels.shape)}"
+        raise InputError(f"expected ops and levels of one shape, (k,) or ({images.shape[0]}, k), got {found}")
     if ops.device.type == "cpu":
         return _apply_read(images, ops, levels)
     fused = find_fused(images)
@@ -147,24 +145,17 @@ def _apply_read(images: Tensor, ops: Tensor, levels: Tensor) -> Tensor:
     ops, levels = torch.atleast_2d(ops.long()), torch.atleast_2d(levels.long().cpu())
     _check_indices(ops, levels)
     for op, level in zip(ops.unbind(1), levels.unbind(1), strict=True):
-        if len(op) == 1 and op.item() != IDENTITY:
-            operation = RSDA_OPERATIONS[int(op)]
-            images = operation.apply(images, operation.levels[int(level)])
-        elif len(op) > 1:
-            images = _apply_groups(images, op, level)
+        before = images
+        for index in set(op.tolist()) - {IDENTITY}:  # each operation runs once, on the samples that have it
+            operation = RSDA_OPERATIONS[index]
+            rows = (op == index).nonzero().squeeze(1)
+            values = torch.tensor(operation.levels, dtype=torch.float64, device="cpu")[level[rows]].to(images.device)
+            if len(rows) == len(op):
+                images = operation.apply(before, values)
+            else:
+                images = images.clone() if images is before else images
+                images[rows.to(images.device)] = operation.apply(before[rows.to(images.device)], values)
     return images
-
-
-def _apply_groups(images: Tensor, op: Tensor, level: Tensor) -> Tensor:
-    """Apply one step in which samples differ: each operation that occurs runs once, on its samples."""
-    out = images.clone()
-    for index in set(op.tolist()) - {IDENTITY}:
-        operation = RSDA_OPERATIONS[index]
-        rows = (op == index).nonzero().squeeze(1)
-        values = torch.tensor(operation.levels, dtype=torch.float64, device="cpu")[level[rows]].to(images.device)
-        rows = rows.to(images.device)
-        out[rows] = operation.apply(images[rows], values)
-    return out
 
 
 def _check_indices(ops: Tensor, levels: Tensor) -> None:
@@ -174,18 +165,6 @@ def _check_indices(ops: Tensor, levels: Tensor) -> None:
     sizes = _sizes(torch.device("cpu"))[ops]
     if bool(((levels < 0) | (levels >= sizes)).any()):
         raise InputError(f"level outside its grid: levels {levels.tolist()}, grids of {sizes.tolist()}")
-
-
-class _Columns(NamedTuple):
-    """The numbers of one step, each `(n or 1, ...)`, in the formula of `apply_unread`."""
-
-    stretched: Tensor
-    factor: Tensor
-    gray: Tensor
-    flat: Tensor
-    smooth: Tensor
-    threshold: Tensor
-    shift: Tensor
 
 
 def apply_unread(images: Tensor, ops: Tensor, levels: Tensor) -> Tensor:
@@ -199,32 +178,33 @@ def apply_unread(images: Tensor, ops: Tensor, levels: Tensor) -> Tensor:
     table = _table(images.device)[ops, levels.clamp(0, _MOST_LEVELS - 1)][..., None, None]
     cutoffs, rows = table[:, :, 0, None], table[:, :, 1:].float()
     for cutoff, row in zip(cutoffs.unbind(1), rows.unbind(1), strict=True):
-        images = _step(images, cutoff, _Columns._make((*row[:, :-3, None].unbind(1), row[:, -3:])))
+        images = _step(images, cutoff, row)
     return images
 
 
-def _step(images: Tensor, cutoff: Tensor, p: _Columns) -> Tensor:
+def _step(images: Tensor, cutoff: Tensor, row: Tensor) -> Tensor:
+    is_stretched, factor, is_gray, is_flat, is_smooth, threshold = row[:, :-3, None].unbind(1)
     scale, offset = stretch(images, cutoff)
     x_nchw = images.float()
     stretched = (images * scale).add_(offset).clamp_(0, 255).floor_().float()
     gray = luma(x_nchw)
-    degenerate = (smooth(x_nchw) * p.smooth).addcmul_(gray, p.gray).addcmul_(mean_luma(gray), p.flat)
+    degenerate = (smooth(x_nchw) * is_smooth).addcmul_(gray, is_gray).addcmul_(mean_luma(gray), is_flat)
     # Black, gray, flat and smoothed are weighted by 0 or 1, and the shift is added to an unchanged image: all exact.
-    y_nchw = blend(degenerate, x_nchw, p.factor).floor_().add_(p.shift).clamp_(0, 255)
-    y_nchw = torch.where(p.stretched > 0, stretched, y_nchw)
-    return torch.where(y_nchw < p.threshold, y_nchw, 255 - y_nchw).to(torch.uint8)
+    y_nchw = blend(degenerate, x_nchw, factor).floor_().add_(row[:, -3:]).clamp_(0, 255)
+    y_nchw = torch.where(is_stretched > 0, stretched, y_nchw)
+    return torch.where(y_nchw < threshold, y_nchw, 255 - y_nchw).to(torch.uint8)
 
 
 def _row(name: str, level: float) -> list[float]:
-    """Return the numbers of one operation at one level: the cutoff, then `_Columns`, the shift as three channels."""
+    """Return the numbers of one operation at one level, in the order in which `_step` reads them."""
     return [
-        level if name == "autocontrast" else 0.0,
+        level if name == "autocontrast" else 0.0,  # the cutoff
         float(name == "autocontrast"),
-        level if name in ("brightness", "color", "contrast", "sharpness") else float(name != "grayscale"),
+        level if name in ("brightness", "color", "contrast", "sharpness") else float(name != "grayscale"),  # the factor
         float(name in ("color", "grayscale")),
         float(name == "contrast"),
         float(name == "sharpness"),
-        level if name == "solarize" else 256.0,
+        level if name == "solarize" else 256.0,  # the threshold
         *(level if name == f"shift_{channel}" else 0.0 for channel in ("red", "green", "blue")),
     ]
 

@@ -132,9 +132,7 @@ class Streams:
     def uniform(self, *shape: int, low: float = 0.0, high: float = 1.0) -> NDArray[np.float64]:
         """Draw from U(low, high): `(n, *shape)`."""
         drawn = np.stack([generator.random(shape) for generator in self])
-        drawn *= high - low
-        drawn += low
-        return drawn
+        return drawn * (high - low) + low
 
     def integers(self, low: int, high: int, *shape: int) -> NDArray[np.int64]:
         """Draw integers uniformly from low to high - 1: `(n, *shape)`."""
@@ -156,11 +154,7 @@ def to_pixels(x: Floats) -> Pixels:
 
 
 def import_opencv(name: str) -> Any:
-    """Return the module `cv2`, which four corruptions need.
-
-    Raises:
-        MissingDependencyError: it is not installed; the message says what to install.
-    """
+    """Return the module `cv2`, which four corruptions need; raise `MissingDependencyError` if it is not installed."""
     try:
         return import_module("cv2")
     except ImportError:

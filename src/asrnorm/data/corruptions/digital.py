@@ -117,14 +117,10 @@ def jpeg_compression(images_nhwc: Pixels, _streams: Streams, *, quality: int) ->
 
 @CORRUPTIONS.register("elastic_transform")
 def elastic_transform(images_nhwc: Pixels, streams: Streams, *, alpha: float, sigma: float, affine: float) -> Pixels:
-    """Move three points at random and the image with them, then stretch it locally.
+    """Move three points by up to `affine`, and the image with them, then stretch it locally.
 
-    Args:
-        images_nhwc: the images.
-        streams: their random streams.
-        alpha: largest displacement before smoothing; this and the next two are fractions of the shorter side.
-        sigma: of the Gaussian that smooths the displacement.
-        affine: each of the three points moves by up to this, across and down.
+    The local displacement is up to `alpha` before a Gaussian of `sigma` smooths it; all are fractions of the shorter
+    side.
     """
     height, width = images_nhwc.shape[1:3]
     side = min(height, width)
@@ -132,10 +128,8 @@ def elastic_transform(images_nhwc: Pixels, streams: Streams, *, alpha: float, si
     if alpha == 0:
         return to_pixels(x)
     field = streams.uniform(2, height, width, low=-1.0, high=1.0)
-    right, down = (
-        (smooth(field[:, axis], sigma * side, mode="reflect", truncate=3.0) * (alpha * side)).astype(np.float32)
-        for axis in (0, 1)
-    )
+    smoothed = (smooth(field[:, axis], sigma * side, mode="reflect", truncate=3.0) for axis in (0, 1))
+    right, down = ((displacement * (alpha * side)).astype(np.float32) for displacement in smoothed)
     return to_pixels(_sample(x, np.arange(height)[:, None] + down, np.arange(width) + right))
 
 

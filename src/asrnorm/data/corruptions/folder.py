@@ -4,7 +4,6 @@ import hashlib
 import io
 import json
 import os
-from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -61,7 +60,10 @@ def corrupt_folder(
         raise InputError(f"{target} lies within {source}: choose a folder outside it")
     images = find_images(source)
     destinations = [(target / path).with_suffix(".png") for path in images]
-    _check_distinct(images, destinations)
+    sources: dict[Path, Path] = {}
+    for path, destination in zip(images, destinations, strict=True):
+        if (other := sources.setdefault(destination, path)) != path:
+            raise InputError(f"{other} and {path} would both become {destination.name}: rename one")
     call = json.dumps([os.fsencode(source.resolve()).hex(), name, severity, seed, preset, options], default=str)
     existing = {path for path in destinations if os.path.lexists(path)}
     if existing and not _is_resumed(target, call):
@@ -72,7 +74,7 @@ def corrupt_folder(
         raise InputError(f"{target} is a file: give a folder to write to")
     with PartProgress(len(images), "images", shown=progress) as bar:
         bar.begin(name)
-        for path, destination in zip(images, destinations, strict=True):
+        for destination, path in sources.items():
             if destination in existing and (source / path).stat().st_mtime_ns <= destination.stat().st_mtime_ns:
                 bar.skip(1)
                 continue
@@ -99,11 +101,3 @@ def _is_resumed(target: Path, call: str) -> bool:
         return (target / _CALL_FILE).read_text() == call
     except (OSError, ValueError):
         return False
-
-
-def _check_distinct(images: Sequence[Path], destinations: Sequence[Path]) -> None:
-    taken: dict[Path, Path] = {}
-    for path, destination in zip(images, destinations, strict=True):
-        if destination in taken:
-            raise InputError(f"{taken[destination]} and {path} would both become {destination.name}: rename one")
-        taken[destination] = path

@@ -9,7 +9,7 @@ import os
 import platform
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from contextlib import contextmanager, suppress
+from contextlib import ExitStack, contextmanager, suppress
 from functools import cache
 from importlib import metadata
 from itertools import chain
@@ -89,11 +89,7 @@ def generate_cifar10c(
 
 
 def read_cifar10_test(root: str | os.PathLike[str]) -> tuple[Pixels, NDArray[np.int64]]:
-    """Return CIFAR-10's test images, `(10000, 32, 32, 3)`, and labels from the binary version.
-
-    Raises:
-        InputError: the file is missing, damaged, or has another number of images.
-    """
+    """Return CIFAR-10's test images, `(10000, 32, 32, 3)`, and labels from the binary version."""
     path = Path(root) / "cifar-10-batches-bin" / "test_batch.bin"
     if not path.is_file():
         raise InputError(f"{path} is missing: run asrnorm data fetch cifar10, or unpack cifar-10-binary.tar.gz there")
@@ -121,7 +117,12 @@ def generate_corrupted(
         InputError: not one label from 0 to 255 for every image, or `out` holds files of another seed, preset or set.
         StorageError: the disk is full.
     """
-    labels_n = _check_labels(labels_n, len(images_nhwc))
+    labels_n, number = np.asarray(labels_n), len(images_nhwc)
+    if labels_n.shape != (number,) or labels_n.dtype.kind not in "iuf" or (labels_n != np.floor(labels_n)).any():
+        raise InputError(f"{number} images need whole numbers as labels, not {labels_n.dtype} {labels_n.shape}")
+    if number and not 0 <= labels_n.min() <= labels_n.max() <= 255:
+        raise InputError(f"labels must be from 0 to 255, not {labels_n.min()} to {labels_n.max()}")
+    labels_n = labels_n.astype(np.uint8)
     if workers is not None and workers < 1:
         raise InputError(f"workers must be at least 1, not {workers}; None starts one per core")
     names = list(dict.fromkeys(corruptions)) if corruptions is not None else list(list_corruptions())
@@ -131,12 +132,12 @@ def generate_corrupted(
     folder = Path(out)
     folder.mkdir(parents=True, exist_ok=True)
     record = _Record(folder / GENERATED_RECORD, seed, _digest(images_nhwc, labels_n, preset))
-    number = len(images_nhwc) * len(SEVERITIES)
-    shapes = dict.fromkeys(names, (number, *images_nhwc.shape[1:])) | {"labels": (number,)}
+    rows = number * len(SEVERITIES)
+    shapes = dict.fromkeys(names, (rows, *images_nhwc.shape[1:])) | {"labels": (rows,)}
     finished = {name for name, shape in shapes.items() if _is_finished(folder / f"{name}.npy", shape)}
     for name in sorted(finished | {"labels"}):
         record.check(name)
-    num_waiting = number * len(set(names) - finished)
+    num_waiting = rows * len(set(names) - finished)
     workers = min(workers or count_cores(), max(1, num_waiting // _CHUNK))
     with PartProgress(num_waiting, "images", shown=progress) as bar, worker_pool(workers) as run:
         if "labels" not in finished:
@@ -159,15 +160,6 @@ def generate_corrupted(
     return files
 
 
-def _check_labels(labels_n: NDArray[Any], number: int) -> NDArray[np.uint8]:
-    labels = np.asarray(labels_n)
-    if labels.shape != (number,) or labels.dtype.kind not in "iuf" or not np.equal(labels, np.floor(labels)).all():
-        raise InputError(f"{number} images need as many whole numbers for labels, not {labels.dtype} {labels.shape}")
-    if number and not 0 <= labels.min() <= labels.max() <= 255:
-        raise InputError(f"labels must be from 0 to 255, not {labels.min()} to {labels.max()}")
-    return labels.astype(np.uint8)
-
-
 def _digest(images_nhwc: Pixels, labels_n: NDArray[np.uint8], preset: str | None) -> str:
     """Return a digest of a set of images and the severities that they get."""
     shape = images_nhwc.shape
@@ -183,10 +175,6 @@ def write_array(path: Path, shape: tuple[int, ...]) -> Iterator[Callable[[NDArra
 
     Until then it is hidden and locked. Its space is reserved first, so that a full disk shows before any work is done.
     An error removes the hidden file; one left by a killed process is overwritten. The block must write all of `shape`.
-
-    Raises:
-        InputError: another process writes the same file.
-        StorageError: the disk is full.
     """
     hidden = path.with_name(f".{path.name}.partial")
     header = io.BytesIO()
@@ -221,21 +209,17 @@ def write_array(path: Path, shape: tuple[int, ...]) -> Iterator[Callable[[NDArra
 def _open_locked(path: Path) -> int:
     while True:
         descriptor = os.open(path, os.O_RDWR | os.O_CREAT, 0o666)
-        try:
-            take_lock(descriptor)
+        with ExitStack() as stack:
+            stack.callback(os.close, descriptor)
+            try:
+                take_lock(descriptor)
+            except BlockingIOError:
+                raise InputError(f"{path} is being written by another process: wait, or use another folder") from None
             # Between opening and locking, the owner may have renamed or removed the file: then open a new one.
             with suppress(FileNotFoundError):
                 if os.fstat(descriptor).st_ino == path.stat().st_ino:
+                    stack.pop_all()
                     return descriptor
-        except BlockingIOError:
-            os.close(descriptor)
-            raise InputError(
-                f"{path} is being written by another process: wait for it, or use another folder"
-            ) from None
-        except BaseException:
-            os.close(descriptor)
-            raise
-        os.close(descriptor)
 
 
 def _reserve(descriptor: int, num_bytes: int) -> None:
@@ -261,7 +245,7 @@ def _is_finished(path: Path, shape: tuple[int, ...]) -> bool:
 class _Record:
     """`generated.json`: seed, libraries and checksum of each generated file of a folder."""
 
-    def __init__(self, path: Path, seed: int, images: str = "") -> None:
+    def __init__(self, path: Path, seed: int, images: str) -> None:
         self.path, self.seed, self.images = path, seed, images
         self.files = self._read()
 
@@ -278,11 +262,9 @@ class _Record:
         path, entry = self.path.parent / f"{name}.npy", self.files.get(name, {})
         if entry.get("images", self.images) != self.images:
             raise InputError(f"{path} was made from other images, labels or severities: use another folder")
-        made_with = entry.get("seed", self.seed)
-        if name in RANDOM and made_with != self.seed:
-            raise InputError(
-                f"{path} was made with seed {made_with}, not {self.seed}: use that seed, or another folder"
-            )
+        seed = entry.get("seed", self.seed)
+        if name in RANDOM and seed != self.seed:
+            raise InputError(f"{path} was made with seed {seed}, not {self.seed}: use that seed, or another folder")
 
     def enter(self, name: str, seconds: float, *, skipped: bool) -> GeneratedFile:
         path = self.path.parent / f"{name}.npy"

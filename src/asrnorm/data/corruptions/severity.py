@@ -23,9 +23,10 @@ def _load() -> tuple[dict[str, Table], dict[str, tuple[float, float]]]:
     limits = {option: tuple(bounds) for option, bounds in presets.pop("limits").items()}
     elastic = presets["imagenet"]["elastic_transform"]
     elastic.update({option: [value * _IMAGENET_STRETCH for value in values] for option, values in elastic.items()})
-    return {
-        preset: {name: _to_rows(columns) for name, columns in table.items()} for preset, table in presets.items()
-    }, limits
+    tables: dict[str, Table] = {
+        preset: {name: _to_rows(table[name]) for name in table} for preset, table in presets.items()
+    }
+    return tables, limits
 
 
 def _to_rows(columns: dict[str, list[Any]]) -> tuple[dict[str, Any], ...]:
@@ -61,11 +62,9 @@ _LONGEST = 8192
 def check_limits(name: str, options: Mapping[str, object]) -> None:
     """Raise `InputError` if an option of a corruption is outside its limits or NaN."""
     for option, value in options.items():
-        least, most = LIMITS.get(f"{name}.{option}") or LIMITS.get(option, (-math.inf, math.inf))
-        if isinstance(value, Real) and not least <= float(value) <= most:  # also true of NaN
-            raise InputError(
-                f"option {option!r} of corruption {name!r} must be from {least:g} to {most:g}, not {value}"
-            )
+        low, high = LIMITS.get(f"{name}.{option}") or LIMITS.get(option, (-math.inf, math.inf))
+        if isinstance(value, Real) and not low <= float(value) <= high:  # also true of NaN
+            raise InputError(f"option {option!r} of corruption {name!r} must be from {low:g} to {high:g}, not {value}")
 
 
 def check_side(name: str, height: int, width: int) -> None:

@@ -145,18 +145,14 @@ def frost_pictures(source: str | os.PathLike[str] | None = None) -> tuple[Pixels
         InputError: not all six files are there with the right checksums; the line says how to get them.
     """
     cv2 = import_opencv("frost")
-    files = frost_files(source)
+    files = _find_files(source)
     # OpenCV's default drops the alpha channel of the PNG files and turns gray into color.
     decoded = (cv2.imdecode(np.frombuffer(files[name], np.uint8), cv2.IMREAD_COLOR) for name in FROST_FILES)
     return tuple(np.ascontiguousarray(picture[..., ::-1]) for picture in decoded)
 
 
-def frost_files(source: str | os.PathLike[str] | None = None) -> dict[str, bytes]:
-    """Return the contents of the six files by name, verified; `source` as in `frost_pictures`.
-
-    Raises:
-        InputError: a file is missing or is not the published one.
-    """
+def _find_files(source: str | os.PathLike[str] | None) -> dict[str, bytes]:
+    """Return the contents of the six files by name, verified."""
     folders = [Path(source)] if source is not None else [*_installed_folders(), data_folder() / FROST_FOLDER]
     damaged = ""
     for folder in folders:

@@ -20,7 +20,6 @@ _KILLED = (
     "out, and fewer workers need less; finished files are kept"
 )
 
-
 Job = Callable[[], Pixels]
 
 
@@ -35,20 +34,13 @@ def corrupt_chunks(images_nhwc: Pixels, chunk: int, name: str, severity: int, **
 def worker_pool(workers: int) -> Iterator[Callable[[Iterable[Job]], Iterator[Pixels]]]:
     """Return a function that yields the result of each job, in order, while workers compute the next ones.
 
-    Workers end with this process, even if it is killed.
-
-    Args:
-        workers: number of processes; 1 computes in this process.
-
-    Raises:
-        InputError: a worker was killed.
+    With one worker, this process computes. Workers end with it, even if it is killed.
     """
     if workers == 1:
         yield lambda jobs: (job() for job in jobs)
         return
     # Forking a process with threads (torch, OpenCV) may hang, so workers are spawned.
-    context = multiprocessing.get_context("spawn")
-    pool = ProcessPoolExecutor(workers, context, _start_worker)
+    pool = ProcessPoolExecutor(workers, multiprocessing.get_context("spawn"), _start_worker)
     try:
         yield lambda jobs: _run_ahead(pool, jobs, 2 * workers)
     finally:

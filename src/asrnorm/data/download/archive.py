@@ -107,9 +107,7 @@ class _Budget:
     def check(self, expanded: int) -> None:
         largest = max(RATIO_FROM, self.archive.stat().st_size * self.limits.ratio)
         if expanded > min(self.limits.total, largest):
-            raise InputError(
-                f"{self.archive.name}: expands beyond {expanded >> 20} MiB; refused as a decompression bomb"
-            )
+            raise InputError(f"{self.archive.name}: expands beyond {expanded >> 20} MiB, as a decompression bomb does")
 
 
 @dataclass(frozen=True)
@@ -138,8 +136,7 @@ class _Guard:
     def __enter__(self) -> "_Guard":
         return self
 
-    def __exit__(self, *_: object) -> None:
-        """Leave the inner stream open; its owner closes it."""
+    def __exit__(self, *_: object) -> None: ...  # the owner of the inner stream closes it
 
 
 def _members(archive: Path, budget: _Budget) -> Iterator[_Member]:

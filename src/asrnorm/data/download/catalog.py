@@ -172,21 +172,13 @@ def _to_set(
     **text: str,
 ) -> PublicSet:
     files = tuple(
-        tuple(
-            _to_file(f"{folder}/{file}", published)
-            for folder, table in layout.items()
-            for file, published in table.items()
-        )
+        tuple(_to_file(f"{folder}/{file}", table[file]) for folder, table in layout.items() for file in table)
         for layout in layouts
     )
     known = [file for layout in files for file in layout]
+    downloads = tuple(source for group in sources for source in _to_sources(known, **group))
     return PublicSet(
-        name=name,
-        layouts=files,
-        sources=tuple(source for group in sources for source in _to_sources(known, **group)),
-        packages=tuple(packages),
-        members=tuple(members.items()),
-        **text,
+        name, layouts=files, sources=downloads, packages=tuple(packages), members=tuple(members.items()), **text
     )
 
 
@@ -211,11 +203,9 @@ def _to_sources(
     for name, published in downloads.items():
         size, digest = _parse_published(published)
         itself = [file.path for file in known if file.name == name]
-        packed = [
-            file.path
-            for file in known
-            if file.name == name.removesuffix(".gz") or any(f"{file.path}/".startswith(f"{path}/") for path in provides)
-        ]
+        within = tuple(f"{path}/" for path in provides)
+        plain = name.removesuffix(".gz")
+        packed = [file.path for file in known if file.name == plain or f"{file.path}/".startswith(within)]
         urls_of = tuple(urls) or tuple(mirror + name for mirror in mirrors)
         yield Source(name, urls_of, tuple(itself or packed), digest, size, packed=not itself, origin=origin)
 

@@ -113,7 +113,7 @@ def _image_problem(path: Path) -> str:
 def resnet18_keys(path: Path) -> str:
     """Check that a weight file holds a ResNet-18 backbone, and describe its tensors."""
     try:
-        shapes = _safetensors_shapes(path) if path.suffix == ".safetensors" else _torch_shapes(path)
+        shapes = _read_shapes(path)
     except Exception as error:  # both libraries raise anything on damaged files
         raise InputError(f"{path.name}: cannot be read as weights ({first_line(error)})") from error
     kinds = Counter(key.rpartition(".")[2] for key in shapes)
@@ -124,14 +124,12 @@ def resnet18_keys(path: Path) -> str:
     return f"{len(shapes)} tensors, {running} running statistics, {head} fc"
 
 
-def _safetensors_shapes(path: Path) -> dict[str, tuple[int, ...]]:
-    from safetensors import safe_open
+def _read_shapes(path: Path) -> dict[str, tuple[int, ...]]:
+    if path.suffix == ".safetensors":
+        from safetensors import safe_open
 
-    with safe_open(path, framework="np") as file:
-        return {key: tuple(file.get_slice(key).get_shape()) for key in file.keys()}  # noqa: SIM118
-
-
-def _torch_shapes(path: Path) -> dict[str, tuple[int, ...]]:
+        with safe_open(path, framework="np") as file:
+            return {key: tuple(file.get_slice(key).get_shape()) for key in file.keys()}  # noqa: SIM118
     import torch
 
     state: Any = torch.load(path, map_location="cpu", weights_only=True)

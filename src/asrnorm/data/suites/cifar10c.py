@@ -83,12 +83,7 @@ class CIFAR10C(Suite):
 
     @property
     def edition(self) -> str:
-        """How many of the present arrays were generated here, and with which seed.
-
-        Example:
-            >>> CIFAR10C(root="nowhere").edition
-            ''
-        """
+        """How many of the present arrays were generated here, and with which seed."""
         present = [part.name for part in self.parts() if part.role == "target" and part.present]
         record = read_record(self._file(GENERATED_RECORD))
         generated = [record[name] for name in present if name in record]
@@ -127,9 +122,7 @@ class CIFAR10C(Suite):
         labels = self._labels
         shape = (len(labels), SIDE, SIDE, 3)
         if images.dtype != np.uint8 or images.shape != shape:
-            raise InputError(
-                f"{path}: expected uint8 {shape} as labels.npy has it, found {images.dtype} {images.shape}"
-            )
+            raise InputError(f"{path}: expected uint8 {shape} as in labels.npy, found {images.dtype} {images.shape}")
         count = len(labels) // NUM_SEVERITIES
         rows = slice((int(severity) - 1) * count, int(severity) * count)
         return ImageSet(images[rows], labels[rows])
@@ -147,20 +140,18 @@ class CIFAR10C(Suite):
         path = self._file("labels.npy")
         labels = open_npy(path)
         if labels.ndim != 1 or labels.dtype.kind not in "iu" or not len(labels) or len(labels) % NUM_SEVERITIES:
-            raise InputError(
-                f"{path}: expected whole numbers, a multiple of {NUM_SEVERITIES} of them, "
-                f"found {labels.dtype} {labels.shape}"
-            )
+            expected = f"whole numbers, a multiple of {NUM_SEVERITIES} of them"
+            raise InputError(f"{path}: expected {expected}, found {labels.dtype} {labels.shape}")
         if labels.min() < 0 or labels.max() >= len(self.classes):
             raise InputError(f"{path}: labels from {labels.min()} to {labels.max()}; CIFAR-10 has 0 to 9")
         warn_of_count(path, len(labels), NUM_SEVERITIES * NUM_TEST)
         return labels.astype(np.int64)
 
     def _corruption_part(self, name: str) -> Part:
-        remedy = "try: asrnorm data corrupt cifar10c"
-        for file_name in (f"{name}.npy", "labels.npy"):
-            if not self._file(file_name).is_file():
-                return Part(name, "target", False, f"no CIFAR-10-C/{file_name} in {self.root}; {remedy}")
+        for file in (f"{name}.npy", "labels.npy"):
+            if not self._file(file).is_file():
+                detail = f"no CIFAR-10-C/{file} in {self.root}; try: asrnorm data corrupt cifar10c"
+                return Part(name, "target", False, detail)
         return Part(name, "target", True, str(self._file(f"{name}.npy")))
 
     def _file(self, name: str) -> Path:

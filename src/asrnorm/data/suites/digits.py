@@ -43,11 +43,7 @@ _MNIST_FOLDERS = ("MNIST/raw", "MNIST", "mnist", "mnist/raw")
 # Targets of one file: its names, the published one first, the folders in which copies have it, and its reader
 _FILES: dict[str, tuple[tuple[str, ...], tuple[str, ...], Callable[[Path], Arrays]]] = {
     "svhn": (("test_32x32.mat",), ("svhn", "SVHN", "."), read_digit_mat),
-    "syn": (
-        ("synth_test_32x32.mat",),
-        ("syn", "SYN", "synth", "synthetic_digits", "SynthDigits", "."),
-        read_digit_mat,
-    ),
+    "syn": (("synth_test_32x32.mat",), ("syn", "SYN", "synth", "synthetic_digits", "SynthDigits", "."), read_digit_mat),
     "usps": (("usps.t.bz2", "usps.t"), ("usps", "USPS", "."), read_usps),
 }
 
@@ -94,12 +90,7 @@ class Digits(Suite):
 
     @property
     def edition(self) -> str:
-        """Which targets are generated, and a digest of the code and libraries; empty if all are published.
-
-        Example:
-            >>> Digits(syn_like=True).edition.partition(" by ")[0]
-            'syn_like generated, seed 0,'
-        """
+        """Which targets are generated, and a digest of the code and libraries; empty if all are published."""
         generated = ["mnist_m_like"] * (self.mnist_m == "generated") + ["syn_like"] * self.syn_like
         digest = hashlib.sha256("\n".join(provenance()).encode()).hexdigest()[:7]
         return f"{' and '.join(generated)} generated, seed {self.seed}, by {digest}" if generated else ""
@@ -124,10 +115,8 @@ class Digits(Suite):
         train = self._load_mnist("train")
         rows = SUBSETS[self.subset]
         if rows.stop and len(train) < rows.stop:
-            raise InputError(
-                f"{self._mnist_files()[0]}: {len(train):,} images, too few for subset={self.subset!r}, which takes "
-                f"rows {rows.start:,} to {rows.stop - 1:,}; fetch the file again"
-            )
+            needed = f"subset={self.subset!r}, which takes rows {rows.start:,} to {rows.stop - 1:,}"
+            raise InputError(f"{self._mnist_files()[0]}: {len(train):,} images, too few for {needed}; fetch it again")
         return train.take(rows)
 
     def load_validation(self) -> ImageSet | None:
@@ -140,15 +129,19 @@ class Digits(Suite):
 
     def load_target(self, name: str) -> ImageSet:
         """Return one target domain."""
+        if name == "mnist_m":
+            return self._load_mnist_m()
         if name in _FILES:
             (file,) = self._find_file(name)
             return self._open(name, [file], lambda: _FILES[name][2](file))
+        from asrnorm.data.synthetic import build_mnist_m, build_syn_like
+
         if name == "syn_like":
-            return self._open(f"syn_like-s{self.seed}", (), self._generate_syn, provenance())
-        if name == "mnist_m_like":
-            files = self._mnist_files()[2:]
-            return self._open(f"mnist_m_like-s{self.seed}", files, self._generate_mnist_m, provenance())
-        return self._load_mnist_m()
+            return self._open(f"syn_like-s{self.seed}", (), lambda: build_syn_like(NUM_SYN, self.seed), provenance())
+        files = self._mnist_files()[2:]
+        return self._open(
+            f"mnist_m_like-s{self.seed}", files, lambda: build_mnist_m(*_read_mnist(*files), self.seed), provenance()
+        )
 
     def _load_mnist(self, split: str) -> ImageSet:
         files = [path for path in self._mnist_files() if path.name.startswith(split)]
@@ -164,16 +157,6 @@ class Digits(Suite):
             writer.add("labels", np.array([label for _, label in entries], np.int64))
 
         return self._open_entry("mnist_m", [listing, *paths], build)
-
-    def _generate_syn(self) -> Arrays:
-        from asrnorm.data.synthetic import build_syn_like
-
-        return build_syn_like(NUM_SYN, self.seed)
-
-    def _generate_mnist_m(self) -> Arrays:
-        from asrnorm.data.synthetic import build_mnist_m
-
-        return build_mnist_m(*_read_mnist(*self._mnist_files()[2:]), self.seed)
 
     def _open(
         self, name: str, files: Sequence[Path], read: Callable[[], Arrays], generator: Sequence[str] = ()

@@ -62,12 +62,8 @@ class DigitsMini(Suite):
         return self._open(name)
 
     def _open(self, domain: str) -> ImageSet:
-        entry = open_entry(
-            f"digits_mini-s{self.seed}",
-            fingerprint={"makers": provenance()},
-            build=self._build,
-            folder=cache_folder(self.root),
-        )
+        name, fingerprint = f"digits_mini-s{self.seed}", {"makers": provenance()}
+        entry = open_entry(name, fingerprint=fingerprint, build=self._build, folder=cache_folder(self.root))
         return ImageSet(entry[f"{domain}-images"], np.asarray(entry[f"{domain}-labels"]))
 
     def _build(self, writer: EntryWriter) -> None:

@@ -5,7 +5,6 @@ import os
 from collections.abc import Callable, Sequence
 from functools import cached_property
 from pathlib import Path
-from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -21,7 +20,7 @@ from asrnorm.data.folder_listing import (
     list_one_domain,
 )
 from asrnorm.data.image_set import FileSet, ImageSet, concatenate, split_stratified
-from asrnorm.data.image_table import Sample, group_by_domain, to_file_set
+from asrnorm.data.image_table import Sample, group_by_domain, to_file_set, to_nfc
 from asrnorm.data.suites.base import (
     IMAGENET_MEAN,
     IMAGENET_STD,
@@ -40,14 +39,6 @@ _ROOT_HINT = (
     "give --set suite.root=FOLDER (in Python root=, for data show --root), a folder <domain>/<class>/<image>, or a "
     ".csv or .jsonl file"
 )
-
-
-class _Index(NamedTuple):
-    """Content of the folder: class names, and the samples and files of each domain."""
-
-    classes: tuple[str, ...]
-    samples: dict[str, list[Sample]]
-    files: dict[str, FileSet]
 
 
 @SUITES.register("folder")
@@ -99,7 +90,7 @@ class ImageFolder(Suite):
     @property
     def classes(self) -> tuple[str, ...]:
         """The names of the class folders, in order."""
-        return self._index.classes
+        return self._classes_and_samples[0]
 
     @property
     def image_size(self) -> tuple[int, int]:
@@ -109,7 +100,7 @@ class ImageFolder(Suite):
     @property
     def domains(self) -> tuple[str, ...]:
         """All domains in the folder."""
-        return tuple(self._index.samples)
+        return tuple(self._samples)
 
     @property
     def sources(self) -> tuple[str, ...]:
@@ -125,7 +116,7 @@ class ImageFolder(Suite):
         """Return the domains with their numbers of images."""
         if self._root is None:
             return (Part("images", "source", False, f"they are your own; {_ROOT_HINT}"),)
-        counts = {name: f"{len(samples):,} images in {self.root}" for name, samples in self._index.samples.items()}
+        counts = {name: f"{len(samples):,} images in {self.root}" for name, samples in self._samples.items()}
         sides = zip(("source", "target"), self._roles, strict=True)
         return tuple(Part(name, role, True, counts[name]) for role, names in sides for name in names)
 
@@ -149,7 +140,7 @@ class ImageFolder(Suite):
 
     def load_target(self, name: str) -> Data:
         """Return all images of a domain."""
-        return self._open_domain(name, np.arange(len(self._index.samples[name])))
+        return self._open_domain(name, np.arange(len(self._samples[name])))
 
     def count_source(self) -> int:
         """Return the number of source images that are trained on or held out for validation, without decoding any."""
@@ -168,16 +159,12 @@ class ImageFolder(Suite):
         return self._digest(self.target_names, lambda sample: f"{sample.label}\0{_count_bytes(sample.path)}")
 
     def _digest(self, domains: Sequence[str], read: Callable[[Sample], int | str]) -> str:
-        samples = [sample for name in domains for sample in self._index.samples[name]]
+        samples = [sample for name in domains for sample in self._samples[name]]
         lines = sorted(f"{sample.key}\0{read(sample)}" for sample in samples)
         return hashlib.sha256("\n".join(lines).encode("utf-8", "surrogateescape")).hexdigest()[:16]
 
     def check_files(self) -> None:
-        """Decode all domains into the cache, as evaluation would; for a set too large for it, check that files exist.
-
-        Raises:
-            InputError: an image that cannot be read, or nothing is held out of the source.
-        """
+        """Decode all domains into the cache, as evaluation would; of a set too large for it, check that files exist."""
         held_out = zip(("validation", "test"), self._fractions, (self.validation, self.source_test), strict=False)
         for name, fraction, images in held_out:
             if fraction and images is not None and len(images) == 0:
@@ -190,8 +177,13 @@ class ImageFolder(Suite):
             if isinstance(data, FileSet):
                 describe_files(data.paths)
 
+    @property
+    def _samples(self) -> dict[str, list[Sample]]:
+        """The images of each domain."""
+        return self._classes_and_samples[1]
+
     @cached_property
-    def _index(self) -> _Index:
+    def _classes_and_samples(self) -> tuple[tuple[str, ...], dict[str, list[Sample]]]:
         if self._root is None:
             raise InputError(f"suite 'folder': {_ROOT_HINT}")
         known = list_domains(self.root)
@@ -213,8 +205,7 @@ class ImageFolder(Suite):
                 f"{self.root}: one class ({classes[0]}); a classifier needs at least two: expected "
                 "<domain>/<class>/<image>"
             )
-        domains = group_by_domain(samples)
-        return _Index(classes, domains, {name: to_file_set(own, classes, self._size) for name, own in domains.items()})
+        return classes, group_by_domain(samples)
 
     @cached_property
     def _roles(self) -> tuple[tuple[str, ...], tuple[str, ...]]:
@@ -222,27 +213,21 @@ class ImageFolder(Suite):
 
     @cached_property
     def _in_memory(self) -> bool:
-        num_images = sum(len(self._index.samples[name]) for names in self._roles for name in names)
+        num_images = sum(len(self._samples[name]) for names in self._roles for name in names)
         height, width = self._size
         limit = _physical_memory() / 2 if self._max_gigabytes is None else self._max_gigabytes * 2**30
         return num_images * height * width * 3 <= limit
 
     def _split(self, domain: str) -> list[NDArray[np.int64]]:
         """Return the rows of a source's validation images, of its test images, and of the others."""
-        keys = [sample.key for sample in self._index.samples[domain]]
-        return split_stratified(keys, self._index.files[domain].labels.tolist(), self._fractions, seed=self._seed)
+        keys, labels = zip(*((sample.key, to_nfc(sample.label)) for sample in self._samples[domain]), strict=True)
+        return split_stratified(keys, labels, self._fractions, seed=self._seed)
 
     def _open_split(self, part: int) -> Data:
-        sets = [self._open_domain(domain, self._split(domain)[part]) for domain in self.sources]
-        images = [data for data in sets if isinstance(data, ImageSet)]
-        if images:
-            return concatenate(images)
-        files = [data for data in sets if isinstance(data, FileSet)]
-        paths = tuple(path for data in files for path in data.paths)
-        return FileSet(paths, np.concatenate([data.labels for data in files]), self._size)
+        return concatenate([self._open_domain(domain, self._split(domain)[part]) for domain in self.sources])
 
     def _open_domain(self, domain: str, rows: NDArray[np.int64]) -> Data:
-        files = self._index.files[domain]
+        files = to_file_set(self._samples[domain], self.classes, self._size)
         if not self._in_memory:
             return files.take(rows)
         digest = hashlib.sha256(f"{self.root}\0{domain}".encode("utf-8", "surrogateescape")).hexdigest()[:12]

@@ -107,9 +107,8 @@ class PACS(Suite):
         """Return the folder that the lists' paths are relative to, and the folder of the lists."""
         for folder in (self.root / name for name in _FOLDERS):
             for lists in (folder / name for name in _LISTS):
-                if (folder / domain).is_dir() and all(
-                    (lists / _list_name(domain, split)).is_file() for split in SPLITS
-                ):
+                listings = (lists / _list_name(domain, split) for split in SPLITS)
+                if (folder / domain).is_dir() and all(listing.is_file() for listing in listings):
                     return folder, lists
         return None
 
@@ -126,8 +125,9 @@ class PACS(Suite):
         named = [entry for split in SPLITS for entry in entries[split]]
         rows = {name: row for row, name in enumerate(dict.fromkeys(name for name, _ in named))}
         paths = [folder / name for name in rows]
-        _check_exist(paths, lists / _list_name(domain, "test"))
-
+        if absent := [path for path in paths if not path.is_file()]:
+            missing = f"{len(absent):,} of the {len(paths):,} images are missing, the first is {absent[0]}"
+            raise InputError(f"{lists / _list_name(domain, 'test')}: {missing}; fetch PACS again")
         entry = open_entry(
             f"pacs-{domain}",
             fingerprint={"files": describe_files(paths), "size": SIZE},
@@ -151,12 +151,3 @@ def _collect_labels(named: list[tuple[str, int]], lists: Path) -> NDArray[np.int
         if labels.setdefault(name, label) != label:
             raise InputError(f"{lists}: {name} has the labels {labels[name]} and {label} in different lists")
     return np.array(list(labels.values()), np.int64) - 1
-
-
-def _check_exist(paths: list[Path], listing: Path) -> None:
-    absent = [path for path in paths if not path.is_file()]
-    if absent:
-        raise InputError(
-            f"{listing}: {len(absent):,} of the {len(paths):,} images are missing, the first is {absent[0]}; "
-            "fetch PACS again"
-        )

@@ -56,7 +56,7 @@ def build_digits_mini(seed: int = 0) -> dict[str, Domain]:
     parts = {f"mnist_{name}": (to_rgb(enlarge(part.images_28)), part.labels) for name, part in splits.items()}
     parts["uci"] = build_uci()
     parts["blended"] = _build_blended(splits["test"], streams["blended"])
-    parts["rendered"] = _build_rendered(streams["rendered"])
+    parts["rendered"] = _render(_RENDERED, _RENDERED_STYLE, streams["rendered"])
     parts["inverted"] = _build_inverted(splits["test"], streams["inverted"])
     return parts
 
@@ -66,9 +66,9 @@ def _build_blended(test: Digits, generator: np.random.Generator) -> Domain:
     return blend(test.images_28[rows], sample_patches(load_photographs(), len(rows), generator)), test.labels[rows]
 
 
-def _build_rendered(generator: np.random.Generator) -> Domain:
-    labels = generator.permutation(np.arange(_RENDERED) % 10)
-    return render_digits(labels, _RENDERED_STYLE, generator), labels
+def _render(count: int, style: RenderStyle, generator: np.random.Generator) -> Domain:
+    labels = generator.permutation(np.arange(count) % 10)
+    return render_digits(labels, style, generator), labels
 
 
 def _build_inverted(test: Digits, generator: np.random.Generator) -> Domain:
@@ -82,9 +82,7 @@ def _repeat(digits: Digits, generator: np.random.Generator) -> NDArray[np.int64]
     return generator.permutation(np.tile(np.arange(len(digits.labels)), _REPEATS))
 
 
-def build_mnist_m(
-    mnist_images_28: NDArray[np.uint8], labels: NDArray[np.integer], seed: int = 0
-) -> tuple[NDArray[np.uint8], NDArray[np.int64]]:
+def build_mnist_m(mnist_images_28: NDArray[np.uint8], labels: NDArray[np.integer], seed: int = 0) -> Domain:
     """Blend MNIST digits with patches of photographs, as MNIST-M does.
 
     Ganin and Lempitsky (2015) take the absolute difference of digit and patch, channel by channel. In the published
@@ -104,7 +102,11 @@ def build_mnist_m(
         MissingDependencyError: scikit-image or scikit-learn is not installed.
     """
     generator = np.random.default_rng(seed)
-    _check(mnist_images_28, labels)
+    if mnist_images_28.shape[1:] != (28, 28) or mnist_images_28.dtype != np.uint8:
+        found = f"{mnist_images_28.dtype} {mnist_images_28.shape}"
+        raise InputError(f"MNIST images must be uint8 of shape (n, 28, 28), not {found}")
+    if np.shape(labels) != mnist_images_28.shape[:1]:
+        raise InputError(f"{len(mnist_images_28)} images need as many labels, not shape {np.shape(labels)}")
     patches = sample_patches(load_photographs(), len(labels), generator, size=SIZE)
     return blend(mnist_images_28, patches), np.asarray(labels, np.int64)
 
@@ -115,14 +117,7 @@ def blend(digits_28: NDArray[np.uint8], patches: NDArray[np.uint8]) -> NDArray[n
     return np.where(stroke[..., None], 255 - patches, patches)
 
 
-def _check(images: NDArray[np.uint8], labels: NDArray[np.integer]) -> None:
-    if images.ndim != 3 or images.shape[1:] != (28, 28) or images.dtype != np.uint8:
-        raise InputError(f"MNIST images must be uint8 of shape (n, 28, 28), not {images.dtype} {images.shape}")
-    if np.shape(labels) != (len(images),):
-        raise InputError(f"{len(images)} images need as many labels, not shape {np.shape(labels)}")
-
-
-def build_syn_like(count: int, seed: int = 0) -> tuple[NDArray[np.uint8], NDArray[np.int64]]:
+def build_syn_like(count: int, seed: int = 0) -> Domain:
     """Render digits like those of SYN, the synthetic digits of Ganin and Lempitsky; results must not be called SYN.
 
     Args:
@@ -135,6 +130,4 @@ def build_syn_like(count: int, seed: int = 0) -> tuple[NDArray[np.uint8], NDArra
     Raises:
         MissingDependencyError: matplotlib, whose fonts are used, is not installed.
     """
-    generator = np.random.default_rng(seed)
-    labels = generator.permutation(np.arange(count) % 10)
-    return render_digits(labels, SYN_STYLE, generator), labels
+    return _render(count, SYN_STYLE, np.random.default_rng(seed))

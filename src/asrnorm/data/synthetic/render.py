@@ -18,46 +18,22 @@ _COLOR_DRAWS = 64
 class RenderStyle:
     """Ranges of the random variations of rendered digits; lengths in pixels of the 32x32 image."""
 
-    height: tuple[float, float] = (18.0, 24.0)
-    """Least and largest height of a digit."""
-    aspect: float = 0.2
-    """Digits are up to this fraction wider or narrower."""
-    rotation: float = 10.0
-    """Largest rotation in degrees, either way."""
-    shear: float = 0.15
-    """Largest slant added to that of the font."""
-    shift: float = 1.5
-    """Largest distance of the digit from the center, along each axis."""
-    boldness: float = 0.5
-    """Largest thickening of the strokes."""
-    neighbor_chance: float = 0.4
-    """Probability of another digit at each side."""
-    contrast: float = 90.0
-    """Least difference in brightness between stroke and background, of 255."""
-    light_share: float = 0.5
-    """Probability that the stroke is lighter than the background."""
-    gradient: float = 40.0
-    """Largest change of each background channel from the center to an edge."""
-    blur: float = 1.0
-    """Largest standard deviation of the Gaussian blur."""
-    noise: float = 6.0
-    """Largest standard deviation of the pixel noise."""
+    height: tuple[float, float] = (18.0, 24.0)  # least and largest
+    aspect: float = 0.2  # digits are up to this fraction wider or narrower
+    rotation: float = 10.0  # largest, in degrees, either way
+    shear: float = 0.15  # largest slant added to that of the font
+    shift: float = 1.5  # largest distance from the center, along each axis
+    boldness: float = 0.5  # largest thickening of the strokes
+    neighbor_chance: float = 0.4  # probability of another digit at each side
+    contrast: float = 90.0  # least difference in brightness between stroke and background, of 255
+    light_share: float = 0.5  # probability that the stroke is lighter than the background
+    gradient: float = 40.0  # largest change of each background channel from the center to an edge
+    blur: float = 1.0  # largest standard deviation
+    noise: float = 6.0  # largest standard deviation
 
 
 def render_digits(labels: NDArray[np.integer], style: RenderStyle, generator: np.random.Generator) -> NDArray[np.uint8]:
-    """Render one image for each label, the labelled digit in the center.
-
-    Args:
-        labels: digits 0 to 9.
-        style: ranges of the variations.
-        generator: the only source of randomness.
-
-    Returns:
-        Images of shape `(n, 32, 32, 3)`.
-
-    Raises:
-        MissingDependencyError: matplotlib, whose fonts are used, is not installed.
-    """
+    """Render an image for each label 0 to 9, the labelled digit in the center, as `(n, 32, 32, 3)`."""
     images = np.empty((len(labels), SIZE, SIZE, 3), np.uint8)
     for start in range(0, len(labels), _CHUNK):
         chunk = labels[start : start + _CHUNK]
@@ -67,13 +43,7 @@ def render_digits(labels: NDArray[np.integer], style: RenderStyle, generator: np
 
 
 def blur(images_nhwc: NDArray[np.float64], sigmas: NDArray[np.float64]) -> NDArray[np.float64]:
-    """Blur each image by its own standard deviation; weights at the edges are normalized to one.
-
-    Example:
-        >>> blurred = blur(np.ones((2, 8, 8, 3)), np.array([0.0, 1.5]))
-        >>> bool(np.allclose(blurred, 1.0))
-        True
-    """
+    """Blur each image by its own standard deviation; weights at the edges are normalized to one."""
     size = images_nhwc.shape[1]
     distance = np.subtract.outer(np.arange(size), np.arange(size))
     weights_nij = np.exp(-0.5 * (distance / np.maximum(sigmas, 1e-3)[:, None, None]) ** 2)
@@ -104,12 +74,8 @@ def _draw_stroke(label: int, style: RenderStyle, generator: np.random.Generator)
         draw.text((x - spacing - font.getlength(left), y), left, 255, font, anchor="ls", stroke_width=bold)
     if has_right:
         draw.text((x + font.getlength(str(label)) + spacing, y), right, 255, font, anchor="ls", stroke_width=bold)
-    window = canvas.transform(
-        (side // 2, side // 2),
-        Image.Transform.AFFINE,
-        _warp(middle, side / 4, style, generator),
-        Image.Resampling.BILINEAR,
-    )
+    warp = _warp(middle, side / 4, style, generator)
+    window = canvas.transform((side // 2, side // 2), Image.Transform.AFFINE, warp, Image.Resampling.BILINEAR)
     return np.asarray(window.reduce(_SUPERSAMPLING), np.float64) / 255
 
 
@@ -150,17 +116,7 @@ def _digit_height(name: str) -> float:
 def recolor_strokes(
     digits_nhw: NDArray[np.uint8], generator: np.random.Generator, *, contrast: float, light_share: float
 ) -> NDArray[np.uint8]:
-    """Repaint white-on-black digits with a colored stroke on a colored ground.
-
-    Args:
-        digits_nhw: gray digits.
-        generator: the only source of randomness.
-        contrast: least difference in brightness between stroke and ground, of 255.
-        light_share: probability that the stroke stays the lighter one; the others are inverted.
-
-    Returns:
-        Images of shape `(n, h, w, 3)`.
-    """
+    """Repaint white-on-black digits with a colored stroke on a colored ground, by `sample_color_pairs`."""
     strokes, grounds = sample_color_pairs(len(digits_nhw), contrast, light_share, generator)
     coverage = digits_nhw[..., None] / 255
     painted = grounds[:, None, None] + coverage * (strokes - grounds)[:, None, None]
@@ -175,16 +131,9 @@ def luma(colors: NDArray[np.floating]) -> NDArray[np.floating]:
 def sample_color_pairs(
     count: int, contrast: float, light_share: float, generator: np.random.Generator
 ) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-    """Draw stroke and ground colors, uniform over all pairs that differ enough in brightness.
+    """Draw stroke and ground colors, `(count, 3)` each, uniform over all pairs that differ in brightness by `contrast`.
 
-    Args:
-        count: number of pairs.
-        contrast: least difference in brightness, 0 to about 150.
-        light_share: probability that the stroke is the lighter one.
-        generator: the only source of randomness.
-
-    Returns:
-        Two arrays `(count, 3)` of values from 0 to 255: strokes, grounds.
+    The stroke is the lighter one with probability `light_share`. Values are from 0 to 255, a contrast up to about 150.
     """
     draws = generator.uniform(0, 255, (count, _COLOR_DRAWS, 2, 3))
     difference = luma(draws[:, :, 0]) - luma(draws[:, :, 1])

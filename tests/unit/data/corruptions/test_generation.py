@@ -104,11 +104,11 @@ def test_a_file_that_changed_after_it_was_made_is_found(tmp_path):
 
 
 def test_two_processes_keep_each_other_s_entries(tmp_path):
-    record, other = (_Record(tmp_path / "generated.json", 0) for _ in range(2))
+    record, other = (_Record(tmp_path / "generated.json", 0, "") for _ in range(2))
     for name, mine in (("snow", record), ("fog", other)):
         (tmp_path / f"{name}.npy").write_bytes(b"x")
         mine.enter(name, 0.0, skipped=False)
-    assert sorted(_Record(tmp_path / "generated.json", 0).files) == ["fog", "snow"]
+    assert sorted(_Record(tmp_path / "generated.json", 0, "").files) == ["fog", "snow"]
 
 
 def test_a_damaged_record_is_named(tmp_path):
