@@ -139,10 +139,6 @@ def choose_device(name: str) -> torch.device:
     Raises:
         WrongCallError: a kind of device that is not supported.
         InputError: a device that this machine does not have.
-
-    Example:
-        >>> choose_device("cpu")
-        device(type='cpu')
     """
     setting = "device"
     if name == "auto" and os.environ.get(DEVICE_VARIABLE):
@@ -277,7 +273,7 @@ def _finish_model(model: Classifier, config: RunConfig, suite: Suite, device: to
     """Add the normalization of the input, and move the model to the device."""
     if suite.mean is not None and suite.std is not None:
         model = NormalizedInput(model, suite.mean, suite.std)
-    model.to(device, run_dtype(config))
+    model.to(device, weight_dtype(config.precision))
     if device.type == "cuda":
         model.to(memory_format=torch.channels_last)  # type: ignore[call-overload]
     return model
@@ -288,13 +284,8 @@ def build_method(config: RunConfig, device: torch.device, world: World) -> Metho
     method = METHODS[config.method.name](**config.method.args)
     method.seed, method.world = config.seed, world
     for module in method.modules().values():
-        module.to(device, run_dtype(config))
+        module.to(device, weight_dtype(config.precision))
     return method
-
-
-def run_dtype(config: RunConfig) -> torch.dtype:
-    """Return the dtype of a run's weights and images; `bfloat16` is autocast over float32."""
-    return weight_dtype(config.precision)
 
 
 def compile_parts(model: Classifier) -> None:
@@ -308,13 +299,6 @@ def synchronize(model: nn.Module, world: World) -> int:
 
     The layers get a differentiable sum over the processes: forward and backward pass and running statistics are those
     of a single process.
-
-    Args:
-        model: changed in place; with one process nothing is changed.
-        world: the processes.
-
-    Returns:
-        The number of layers that were changed.
     """
     if world.size == 1:
         return 0
@@ -338,12 +322,6 @@ def prepare_model(model: Classifier, config: RunConfig, pool: Pool, world: World
     The batches are the first of a shuffled training run, augmented as in training; every process takes them whole, and
     all continue with the result of the first.
 
-    Args:
-        model: at its start, on the device of the pool; changed in place.
-        config: of the run.
-        pool: the source images.
-        world: the processes.
-
     Raises:
         ConversionError: the model has nothing to calibrate, or no running statistics.
     """
@@ -354,7 +332,7 @@ def prepare_model(model: Classifier, config: RunConfig, pool: Pool, world: World
         batch_size=config.batch_size,
         seed=config.seed,
         augment=config.augment,
-        dtype=run_dtype(config),
+        dtype=weight_dtype(config.precision),
     )
     if config.calibrate:
         report = calibrate(model, (batches.fetch(step).images for step in range(config.calibrate)))
@@ -370,12 +348,6 @@ def confine_to_source(model: Classifier, suite: Suite, config: RunConfig, world:
     """Clamp the learned means of a trained model to their range on training images, without augmentation.
 
     Every process takes all of the images, and all continue with the result of the first.
-
-    Args:
-        model: trained, on its device; changed in place.
-        suite: its training images are used, at most `config.confine` of them, evenly spaced.
-        config: of the run.
-        world: the processes.
 
     Raises:
         ConversionError: the model learns no standardization.

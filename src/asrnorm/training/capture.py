@@ -6,7 +6,7 @@ the table that it reads.
 """
 
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from typing import NamedTuple
 
 import torch
@@ -18,10 +18,6 @@ from asrnorm.methods import Batch, Method
 from asrnorm.models import Classifier
 from asrnorm.training.batches import Batches
 from asrnorm.training.optim import copy_rates, draw_rates
-
-Draw = Callable[[int], dict[str, Tensor]]
-Compute = Callable[[Mapping[str, Tensor]], Batch]
-Seed = Callable[[int], None]
 
 _METHOD = "method."
 _MOST_STEPS = 128  # in a window
@@ -41,7 +37,7 @@ class CapturedSteps:
         batches: of a pool in memory.
         update: takes a training step on a batch and returns its loss.
         loss_sum: the losses are added to it.
-        seed: seeds the global generators for a step; called if layers draw from them.
+        seed: seeds the global generators for a step; called before each step if layers draw from them.
     """
 
     def __init__(
@@ -53,34 +49,34 @@ class CapturedSteps:
         batches: Batches,
         update: Callable[[Batch], Tensor],
         loss_sum: Tensor,
-        seed: Seed,
+        seed: Callable[[int], None],
     ) -> None:
         self._config, self._model, self._method, self._optimizer = config, model, method, optimizer
         self._batches, self._update, self._loss_sum, self._seed = batches, update, loss_sum, seed
         self._failed = False
-        self._step: CapturedStep | None = None
+        self._graph: Graph[Batch] | None = None
         self._labels: Tensor | None = None
 
     def run(self, step: int, stop: int) -> tuple[Batch, int] | None:
         """Take steps up to `stop`, up to the next event, or as many as fit in a window.
+
+        Waits for the device only if it is two windows behind.
 
         Returns:
             The last batch and the number of steps; `None` if steps cannot be captured.
         """
         if self._failed:
             return None
-        if self._step is None or self._labels is not self._batches.pool.labels:  # a pool that has grown has new labels
+        if self._graph is None or self._labels is not self._batches.pool.labels:  # a pool that has grown has new labels
             self.forget()
-            state = [value for values in self._optimizer.state.values() for value in values.values()]
-            changed = [*self._model.parameters(), *self._model.buffers(), *state, self._loss_sum]
-            self._step = CapturedStep.begin(self._draw, self._compute, step, changed=changed, seed=self._seed)
+            self._graph = self._capture(step)
             self._labels = self._batches.pool.labels
-            self._failed = self._step is None
-        return None if self._step is None else self._step.run(step, self._count_until_event(step, stop))
+            self._failed = self._graph is None
+        return None if self._graph is None else self._replay(self._graph, step, self._count_until_event(step, stop))
 
     def forget(self) -> None:
         """Release the graph and its memory, as after the optimizer's state was replaced."""
-        self._step = self._labels = None
+        self._graph = self._labels = None
 
     def _count_until_event(self, step: int, stop: int) -> int:
         """Number of steps up to the next row, checkpoint, evaluation or grow phase."""
@@ -88,6 +84,22 @@ class CapturedSteps:
         periods = (config.log_every, config.lambda_every, config.evaluate_every, config.checkpoint_every)
         count = min(stop - step, _MOST_STEPS, *(every - step % every for every in periods if every))
         return next((ahead for ahead in range(1, count) if self._method.is_growing(step + ahead)), count)
+
+    def _capture(self, step: int) -> Graph[Batch] | None:
+        device = self._loss_sum.device
+        drawn = self._draw(step)
+        self._table = DrawTable(drawn, _MOST_STEPS, device)
+        self._table.write([drawn] * 2)  # `capture` calls the function twice before the capture
+        self._index = torch.zeros(1, dtype=torch.int64, device=device)
+        self._seconds = _SECONDS / _FIRST_STEPS  # of a step
+        self._windows: list[tuple[torch.cuda.Event, torch.cuda.Event, int]] = []
+        state = [value for values in self._optimizer.state.values() for value in values.values()]
+        changed = [self._index, *self._model.parameters(), *self._model.buffers(), *state, self._loss_sum]
+        self._seed(step)
+        graph = capture(self._take_step, device, changed=changed, what="the training step")
+        self._layers_draw = torch.cuda.default_generators[device.index].get_offset() > 0
+        self._seed(step)  # as if nothing had been drawn yet, in case the step is not captured after all
+        return graph
 
     def _draw(self, step: int) -> dict[str, Tensor]:
         """All that a step draws; the method's part has the prefix `method.`."""
@@ -98,82 +110,40 @@ class CapturedSteps:
             "rates": draw_rates(self._optimizer, self._config.optim, step, self._config.steps),
         }
 
-    def _compute(self, drawn: Mapping[str, Tensor]) -> Batch:
-        """Take the step that was drawn, and return its batch."""
+    def _take_step(self) -> Batch:
+        """Take the step drawn in the next row of the table, and return its batch."""
+        drawn = self._table.read(self._index)
+        self._index.add_(1)
         own = {name.removeprefix(_METHOD): value for name, value in drawn.items() if name.startswith(_METHOD)}
         batch = self._batches.make(drawn)._replace(drawn=own)
         copy_rates(self._optimizer, drawn["rates"])
         self._loss_sum += self._update(batch)
         return batch
 
-
-class CapturedStep:
-    """One step as a graph, replayed in windows; `begin` creates it."""
-
-    def __init__(self, graph: Graph[Batch], draw: Draw, table: "DrawTable", index: Tensor, seed: Seed | None) -> None:
-        self._graph, self._draw, self._table, self._index, self._seed = graph, draw, table, index, seed
-        self._seconds = _SECONDS / _FIRST_STEPS  # of a step
-        self._windows: list[tuple[torch.cuda.Event, torch.cuda.Event, int]] = []
-
-    @classmethod
-    def begin(
-        cls, draw: Draw, compute: Compute, step: int, *, changed: Sequence[Tensor], seed: Seed
-    ) -> "CapturedStep | None":
-        """Capture a step; `None`, with a line in the log, if that is not possible.
-
-        Args:
-            draw: returns what a step draws, tensors on the CPU.
-            compute: takes the step that was drawn, from tensors on the device, and returns its batch.
-            step: the one to capture with.
-            changed: all tensors that a step changes.
-            seed: seeds the global generators for a step; called before each step if the layers draw from them.
-        """
-        device = changed[0].device
-        drawn = draw(step)
-        table = DrawTable(drawn, _MOST_STEPS, device)
-        table.write([drawn] * 2)  # `capture` calls the function twice before the capture
-        index = torch.zeros(1, dtype=torch.int64, device=device)
-
-        def whole_step() -> Batch:
-            row = table.read(index)
-            index.add_(1)
-            return compute(row)
-
-        seed(step)
-        generator = torch.cuda.default_generators[device.index]
-        graph = capture(whole_step, device, changed=[index, *changed], what="the training step")
-        layers_draw = generator.get_offset() > 0
-        seed(step)  # as if nothing had been drawn yet, in case the step is not captured after all
-        return None if graph is None else cls(graph, draw, table, index, seed if layers_draw else None)
-
-    def run(self, step: int, count: int) -> tuple[Batch, int]:
-        """Take up to `count` steps, as many as fit in a window; return the last batch and their number.
-
-        Waits for the device only if it is two windows behind.
-        """
+    def _replay(self, graph: Graph[Batch], step: int, count: int) -> tuple[Batch, int]:
+        """Take up to `count` steps, as many as fit in a window; return the last batch and their number."""
         self._wait()
         is_idle = not self._windows or self._windows[-1][1].query()
         most = _FIRST_STEPS if is_idle else 2 * self._windows[-1][2]
-        count = max(1, min(count, most, len(self._table), round(_SECONDS / self._seconds)))
+        count = max(1, min(count, most, _MOST_STEPS, round(_SECONDS / self._seconds)))
         self._table.write([self._draw(number) for number in range(step, step + count)])
         self._index.zero_()
         start, stop = (torch.cuda.Event(enable_timing=True) for _ in range(2))
         stream = torch.cuda.current_stream(self._index.device)
         start.record(stream)
         for number in range(step, step + count):
-            if self._seed is not None:
+            if self._layers_draw:
                 self._seed(number)
-            self._graph.replay()
+            graph.replay()
         stop.record(stream)
         self._windows.append((start, stop, count))
-        return self._graph.output, count
+        return graph.output, count
 
     def _wait(self) -> None:
-        if len(self._windows) < 2:
-            return
-        start, stop, count = self._windows.pop(0)
-        stop.synchronize()
-        self._seconds = max(start.elapsed_time(stop) / 1000 / count, 1e-6)
+        if len(self._windows) == 2:
+            start, stop, count = self._windows.pop(0)
+            stop.synchronize()
+            self._seconds = max(start.elapsed_time(stop) / 1000 / count, 1e-6)
 
 
 class _Field(NamedTuple):
@@ -184,20 +154,9 @@ class _Field(NamedTuple):
 
 
 class DrawTable:
-    """Rows of named tensors of fixed shapes, packed as bytes: uploaded at once, read row by row.
+    """Rows of named tensors shaped as those of `example`, packed as bytes: uploaded at once, read row by row.
 
     The host writes to two buffers of pinned memory in turn, so that it fills one while the other is being copied.
-
-    Args:
-        example: the tensors of one row, on the CPU.
-        rows: capacity.
-        device: where the rows are read.
-
-    Example:
-        >>> table = DrawTable({"rows": torch.tensor([4, 2]), "flip": torch.tensor(True)}, 2, torch.device("cpu"))
-        >>> table.write([{"rows": torch.tensor([1, 3]), "flip": torch.tensor(False)}])
-        >>> {name: value.tolist() for name, value in table.read(torch.tensor([0])).items()}
-        {'rows': [1, 3], 'flip': False}
     """
 
     def __init__(self, example: Mapping[str, Tensor], rows: int, device: torch.device) -> None:
@@ -212,10 +171,6 @@ class DrawTable:
         self._staged = [torch.zeros(self._table.shape, dtype=torch.uint8, pin_memory=on_gpu) for _ in range(2)]
         self._copied = [torch.cuda.Event() if on_gpu else None for _ in range(2)]
         self._turn = 0
-
-    def __len__(self) -> int:
-        """Return the capacity."""
-        return len(self._table)
 
     def write(self, rows: list[dict[str, Tensor]]) -> None:
         """Fill the table from its first row on, without waiting for the copy to the device."""

@@ -48,13 +48,7 @@ class Loaded(NamedTuple):
 
 
 class CheckpointStore:
-    """The checkpoints of one run.
-
-    Args:
-        folder: of `last.pt` and `previous.pt`.
-        pool_folder: of the parts of the pool.
-        config: of the run; a checkpoint of another run is an error.
-    """
+    """The checkpoints of one run; one that belongs to another config is an error."""
 
     def __init__(self, folder: Path, pool_folder: Path, config: RunConfig) -> None:
         self._last, self._previous = (folder / name for name in NAMES)
@@ -192,11 +186,7 @@ class PartName(TypedDict):
 
 
 class PartStore:
-    """The generated parts of a pool, one file each.
-
-    Args:
-        folder: of the files.
-    """
+    """The generated parts of a pool, one file each."""
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder

@@ -30,12 +30,7 @@ START_OVER = "start over with --fresh"
 
 
 def describe_environment(device: torch.device, world: World) -> dict[str, Any]:
-    """Return commit, day, versions and machine as JSON values.
-
-    Example:
-        >>> describe_environment(torch.device("cpu"), World())["device"]
-        'cpu'
-    """
+    """Return commit, day, versions and machine as JSON values."""
     return {
         "commit": find_commit(),
         "day": datetime.now(UTC).date().isoformat(),
@@ -88,11 +83,6 @@ def record_environment(path: Path, now: dict[str, Any]) -> dict[str, Any]:
 def check_start(path: Path, suite: Suite, config: RunConfig) -> dict[str, Any]:
     """Check that source and initial weights are those a run started with; return what identifies its data.
 
-    Args:
-        path: `env.json` of the run; it may not exist yet.
-        suite: of the run.
-        config: of the run.
-
     Raises:
         InputError: as `compare_source`, or the weights file is missing or has another content.
     """
@@ -115,10 +105,6 @@ def check_finished(path: Path, config: RunConfig) -> None:
 
     Changed target images, which affect no weight, only cause a warning.
 
-    Args:
-        path: `env.json` of the run.
-        config: of the run.
-
     Raises:
         InputError: other classes, other source images, or other initial weights.
     """
@@ -134,9 +120,7 @@ def check_finished(path: Path, config: RunConfig) -> None:
 def has_other_images(config: RunConfig, listing: str) -> bool:
     """Tell whether the user's own images are present and have other names than a kept result was made with.
 
-    Args:
-        config: of the run.
-        listing: the digest of names kept with the result; empty for results from before it was kept.
+    `listing`, the digest of names kept with the result, is empty for results from before it was kept.
     """
     suite = _find_own_images(config)
     return bool(listing) and suite is not None and suite.source_listing() != listing

@@ -144,15 +144,7 @@ def _warn_without_tensorboard() -> None:
 
 
 class RunProgress(Progress):
-    """Steps, loss, accuracy, rate and time left on standard error; a context manager.
-
-    Args:
-        label: name of the run.
-        steps: total number of steps.
-        step: steps done before.
-        shown: `False` prints nothing, as in all processes but the first.
-        console: standard error by default.
-    """
+    """Steps, loss, accuracy, rate and time left on standard error; a context manager. `step` were done before."""
 
     def __init__(
         self, label: str, steps: int, step: int, *, shown: bool = True, console: Console | None = None

@@ -37,14 +37,7 @@ from asrnorm.training.checkpoint import CheckpointStore
 from asrnorm.training.environment import check_finished, check_start, describe_environment, record_environment
 from asrnorm.training.log import RunLog
 from asrnorm.training.run_folder import RunFolder, write_run_file
-from asrnorm.training.selection import (
-    Selector,
-    create_measure,
-    hold_out,
-    needs_hold_out,
-    score_settings,
-    validate,
-)
+from asrnorm.training.selection import Selector, create_measure, hold_out, needs_hold_out, score_settings, validate
 from asrnorm.training.trainer import Trainer
 
 logger = logging.getLogger("asrnorm")
@@ -213,12 +206,7 @@ def _choose_steps(config: RunConfig, suite: Suite, site: _Site) -> tuple[int, fl
     selector = Selector(create_measure(config.selection, suite, held_out, config, site.device, site.world))
     trainer = _train(config, suite, kept, site, files, config.steps, selector)
     if site.is_first:
-        values = {
-            "step": selector.step,
-            "score": selector.score,
-            "held_out": len(held_out),
-            "seconds": trainer.elapsed,
-        }
+        values = {"step": selector.step, "score": selector.score, "held_out": len(held_out), "seconds": trainer.elapsed}
         write_run_file(path, json.dumps(values).encode())
         files.drop_pool()
     if trainer.stop_requested:

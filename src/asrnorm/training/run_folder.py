@@ -24,11 +24,7 @@ _LOCK_PAUSES = (0.02, 0.05, 0.1, 0.2)  # seconds between attempts to take the lo
 
 
 class RunFolder:
-    """The files of one run.
-
-    Args:
-        path: the folder; created by `open`.
-    """
+    """The files of one run; `open` creates the folder."""
 
     def __init__(self, path: Path) -> None:
         try:
@@ -70,10 +66,6 @@ class RunFolder:
     @contextmanager
     def open(self, config: RunConfig, *, fresh: bool) -> Iterator[None]:
         """Create the folder and keep other processes out of it for the length of a `with` block.
-
-        Args:
-            config: of the run.
-            fresh: remove the files of an earlier run.
 
         Raises:
             InputError: the folder holds another run or other files, or another process is working in it.

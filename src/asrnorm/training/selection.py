@@ -22,17 +22,7 @@ Measure = Callable[[nn.Module], float]
 
 
 class Selector:
-    """Keeps the best weights so far; of equally good ones the earliest.
-
-    Args:
-        measure: of a model; higher is better.
-
-    Example:
-        >>> model, scores = nn.Linear(1, 1), iter([0.5, 0.9, 0.9])
-        >>> selector = Selector(lambda model: next(scores))
-        >>> [selector.consider(model, step) for step in (1, 2, 3)], selector.step
-        ([0.5, 0.9, 0.9], 2)
-    """
+    """Keeps the best weights so far by `measure`, where higher is better; of equally good ones the earliest."""
 
     def __init__(self, measure: Measure) -> None:
         self._measure = measure
@@ -67,12 +57,6 @@ def hold_out(data: Data) -> tuple[Data, Data]:
 
     Raises:
         InputError: too few images.
-
-    Example:
-        >>> data = ImageSet(np.zeros((40, 2, 2, 3), np.uint8), np.arange(40) % 2)
-        >>> kept, held = hold_out(data)
-        >>> len(kept), held.class_counts(2).tolist()
-        (36, [2, 2])
     """
     if len(data) < 2:
         raise InputError("one training image leaves none to choose by; use selection=last")

@@ -12,14 +12,14 @@ from torch.nn.utils import get_total_norm
 from asrnorm.core.config import RunConfig
 from asrnorm.core.distributed import World
 from asrnorm.core.errors import DivergenceError, InterruptedRunError
-from asrnorm.core.precision import autocast, products
+from asrnorm.core.precision import autocast, products, weight_dtype
 from asrnorm.core.schedule import rate_factor
 from asrnorm.data.pool import Pool
 from asrnorm.methods import Batch, Method, keyed_generator
 from asrnorm.methods.base import is_capturable
 from asrnorm.models import Classifier
 from asrnorm.norms import ASRNorm2d
-from asrnorm.training.assembly import from_first, run_dtype, synchronize
+from asrnorm.training.assembly import from_first, synchronize
 from asrnorm.training.batches import Batches
 from asrnorm.training.capture import CapturedSteps
 from asrnorm.training.checkpoint import CheckpointStore
@@ -73,7 +73,7 @@ class Trainer:
             shuffle=config.shuffle,
             augment=config.augment,
             world=world,
-            dtype=run_dtype(config),
+            dtype=weight_dtype(config.precision),
         )
         self.step, self.elapsed, self.stop_requested = 0, 0.0, False
         self._started = time.monotonic()
@@ -94,11 +94,6 @@ class Trainer:
 
     def fit(self, store: CheckpointStore, log: Callable[[int], RunLog], label: str) -> None:
         """Train up to `stop`, from the last checkpoint if there is one.
-
-        Args:
-            store: of the checkpoints.
-            log: opens the log at a step.
-            label: name of the run on the screen.
 
         Raises:
             DivergenceError: a loss is not finite.
@@ -184,7 +179,7 @@ class Trainer:
         self.pool.restore(loaded.parts)
         self.method.load_state_dict(state["method"])
         for module in self.method.modules().values():
-            module.to(self.device, run_dtype(self.config))
+            module.to(self.device, weight_dtype(self.config.precision))
         if self.selector is not None:
             self.selector.load_state_dict(state["selection"])
         self._loss_sum.copy_(state["loss_sum"] * (self.world.rank == 0))  # the sum over all processes
@@ -308,16 +303,7 @@ class Trainer:
 
 
 def find_not_finite(model: nn.Module) -> str | None:
-    """Return words for the first parameter or buffer of a model that is not finite, `None` if all are.
-
-    Example:
-        >>> model = nn.Linear(2, 2)
-        >>> find_not_finite(model) is None
-        True
-        >>> _ = model.weight.data.fill_(float("nan"))
-        >>> find_not_finite(model)
-        "the weights 'weight' are"
-    """
+    """Return words for the first parameter or buffer of a model that is not finite, `None` if all are."""
     named: list[tuple[str, Tensor]] = []
     named += [(f"the weights {name!r} are", parameter) for name, parameter in model.named_parameters()]
     named += [(f"the running statistics {name!r} are", buffer) for name, buffer in model.named_buffers()]
@@ -329,31 +315,18 @@ def find_not_finite(model: nn.Module) -> str | None:
 
 
 def describe_origin(model: nn.Module, batch: Batch, compute: Callable[[], object]) -> str:
-    """Return in words what is not finite first: images, weights, or the output of a layer.
-
-    Args:
-        model: as it was before the loss was computed.
-        batch: what it was computed from.
-        compute: computes it again, while hooks check every layer.
-
-    Example:
-        >>> model = nn.Sequential(nn.Linear(1, 1), nn.ReLU())
-        >>> x = torch.full((1, 1), 1e38)
-        >>> _ = model[0].weight.data.fill_(1e38)
-        >>> describe_origin(model, Batch(x, torch.zeros(1)), lambda: model(x))
-        "the output of layer '0' (Linear) is the first that is not finite"
-    """
+    """Return in words what is not finite first: images, weights, or the output of a layer while `compute` runs."""
     if not _is_finite(batch.images):
         return "the images of the batch are not finite"
     if before := find_not_finite(model):
         return f"{before} not finite since the step before"
     names = {module: name for name, module in model.named_modules() if name}
-    not_finite: dict[str, None] = {}
+    not_finite: list[str] = []
     single_pixel: dict[str, None] = {}
 
     def check(module: nn.Module, inputs: tuple[Any, ...], output: Any) -> None:
         if isinstance(output, Tensor) and not _is_finite(output):
-            not_finite[f"{names[module]!r} ({type(module).__name__})"] = None
+            not_finite.append(f"{names[module]!r} ({type(module).__name__})")
         is_instance_norm = isinstance(module, ASRNorm2d) and module.statistics == "instance"
         if is_instance_norm and inputs[0].shape[2:].numel() == 1:
             single_pixel[names[module]] = None
@@ -366,7 +339,7 @@ def describe_origin(model: nn.Module, batch: Batch, compute: Callable[[], object
             handle.remove()
     origin = "every layer is finite, only the loss is not"
     if not_finite:
-        origin = f"the output of layer {next(iter(not_finite))} is the first that is not finite"
+        origin = f"the output of layer {not_finite[0]} is the first that is not finite"
     if single_pixel:
         first = next(iter(single_pixel))
         origin += f"; norm layers with maps of 1x1: {len(single_pixel)}, the first {first!r}; use larger images"
