@@ -8,14 +8,7 @@ _LEFT, _RIGHT, _TOP, _BOTTOM = 30, 12, 8, 34  # margins
 
 @dataclass(frozen=True)
 class Line:
-    """One curve.
-
-    Attributes:
-        name: shown in the legend and on hover.
-        values: fractions, one per tick; `None` leaves a gap.
-        color: index of a color of the page.
-        dashed: distinguishes two curves of the same color.
-    """
+    """One curve of fractions, one per tick; `None` leaves a gap, and `color` is an index of the page's colors."""
 
     name: str
     values: Sequence[float | None]
@@ -27,12 +20,10 @@ class Chart:
     """Shapes in pixels, counted from the top left.
 
     Attributes:
-        description: for readers who cannot see the chart.
-        rules: heights of horizontal lines at 0, 25, 50, 75 and 100 %.
+        rules: heights of the horizontal lines.
         texts: position, anchor and words of labels.
         lines: color, dashed, and points with the text shown on hover.
         bars: rectangle, opacity and text shown on hover.
-        color: of the bars.
     """
 
     def __init__(self, width: int, height: int, description: str, color: int = 0) -> None:

@@ -6,7 +6,6 @@ import logging
 from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -109,9 +108,6 @@ def map_classes(
         names: names of the outputs, if the model knows them.
         file: JSON for a model that does not know these folders: a list of names in the order of outputs, a mapping of
             names to outputs, or ImageNet's `{"0": ["n01440764", "tench"], ...}`.
-
-    Raises:
-        InputError: a folder without an output, an output that does not exist, or numbers that differ.
     """
     if file is not None and not knows_classes(folders, names):
         outputs, source = _read_outputs(file), str(file)
@@ -130,20 +126,15 @@ def map_classes(
         )
     else:
         return {name: index for index, name in enumerate(folders)}
-    ambiguous = [name for name in folders if outputs.get(to_nfc(name)) == _AMBIGUOUS]
-    if ambiguous:
-        raise InputError(
-            f"{source}: has several outputs called {ambiguous[0]}; name the folder by what tells them apart"
-        )
-    missing = [name for name in folders if to_nfc(name) not in outputs]
-    if missing:
+    found = {name: outputs[to_nfc(name)] for name in folders if to_nfc(name) in outputs}
+    for name, output in found.items():
+        if output == _AMBIGUOUS:
+            raise InputError(f"{source}: has several outputs called {name}; name the folder by what tells them apart")
+    if missing := [name for name in folders if name not in found]:
         raise InputError(f"{source}: has no {_shorten(missing)}; it has {_shorten(list(outputs))}")
-    found = {name: outputs[to_nfc(name)] for name in folders}
-    beyond = [name for name in folders if not 0 <= found[name] < num_classes]
-    if beyond:
-        raise InputError(
-            f"{source}: {beyond[0]} is output {found[beyond[0]]}, but the model has 0 to {num_classes - 1}"
-        )
+    for name, output in found.items():
+        if not 0 <= output < num_classes:
+            raise InputError(f"{source}: {name} is output {output}, but the model has 0 to {num_classes - 1}")
     return found
 
 
@@ -153,20 +144,13 @@ def knows_classes(folders: Sequence[str], names: Sequence[str] | None) -> bool:
 
 
 def _read_outputs(file: Path) -> dict[str, int]:
+    """Return a mapping in which names of several outputs are marked: ImageNet calls a bird and a machine crane."""
     try:
         content = json.loads(file.read_text(encoding="utf-8"))
     except FileNotFoundError:
         raise InputError(f"{file}: no such file") from None
     except (OSError, ValueError, RecursionError) as error:
         raise InputError(f"{file}: not JSON ({first_line(error)})") from None
-    outputs = _to_outputs(content)
-    if not outputs:
-        raise InputError(f"{file}: expected a list of names, or a mapping of names to outputs")
-    return outputs
-
-
-def _to_outputs(content: Any) -> dict[str, int]:
-    """Return a mapping in which names of several outputs are marked: ImageNet calls a bird and a machine crane."""
     pairs: Iterable[tuple[str, int]] = ()
     if isinstance(content, list) and all(isinstance(name, str) for name in content):
         pairs = ((name, index) for index, name in enumerate(content))
@@ -181,6 +165,8 @@ def _to_outputs(content: Any) -> dict[str, int]:
     for name, index in pairs:
         known = outputs.setdefault(to_nfc(name), index)
         outputs[to_nfc(name)] = index if known == index else _AMBIGUOUS
+    if not outputs:
+        raise InputError(f"{file}: expected a list of names, or a mapping of names to outputs")
     return outputs
 
 

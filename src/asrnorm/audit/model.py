@@ -127,20 +127,14 @@ class AuditedModel(ABC):
         Raises:
             InputError: the model raises, or returns another shape or non-finite values.
         """
-        with torch.inference_mode():
-            outputs = self._call(images)
+        outputs = self._call(images)
         self._check(outputs, len(images))
         return to_logits(outputs, self.probabilities).float().cpu()
 
     def probe(self, size: tuple[int, int]) -> None:
-        """Run the model on two images of noise to find its number of classes and the kind of its outputs.
-
-        Raises:
-            InputError: as `predict`.
-        """
+        """Run the model on two images of noise to find its number of classes and the kind of its outputs."""
         images = torch.rand((2, 3, *size), generator=torch.Generator().manual_seed(0))
-        with torch.inference_mode():
-            outputs = self._call(images)
+        outputs = self._call(images)
         self.num_classes = outputs.shape[1] if outputs.ndim == 2 else 0
         self._check(outputs, len(images))
         self.probabilities = are_probabilities(outputs)
@@ -153,7 +147,8 @@ class AuditedModel(ABC):
 
     def _call(self, images: Tensor) -> Tensor:
         try:
-            return self.outputs(images.to(self.device))
+            with torch.inference_mode():
+                return self.outputs(images.to(self.device))
         except AsrnormError as error:
             raise InputError(f"{self.name} {error}") from error
         except Exception as error:  # the user's code may raise anything
@@ -257,12 +252,7 @@ class AuditedModule(AuditedModel):
 
 
 def find_outputs(result: Any) -> Tensor:
-    """Return the tensor of logits or probabilities in what a network returns.
-
-    Networks return a tensor, a tuple that starts with it, or an object or mapping with `logits`.
-
-    Raises:
-        InputError: there is no such tensor.
+    """Return the logits or probabilities in what a network returns: a tensor, a tuple that starts with it, or `logits`.
 
     Example:
         >>> find_outputs({"logits": torch.ones(1, 2)}).shape, find_outputs((torch.ones(3, 2), None)).shape

@@ -22,10 +22,6 @@ class AuditedOnnx(AuditedModel):
     """An ONNX file with one image input; batch size, image size and layout are read from it.
 
     It runs on the GPU if `device` is one and onnxruntime can use it.
-
-    Raises:
-        InputError: not an ONNX file, or one that does not take images.
-        MissingDependencyError: onnxruntime is not installed.
     """
 
     def __init__(self, path: Path, input_spec: InputSpec, device: torch.device) -> None:

@@ -45,28 +45,25 @@ def write_audit(audit: Audit, images: LabeledImages, out: Path) -> tuple[Path, P
     Raises:
         StorageError: the folder cannot be written.
     """
-    names = " and ".join(model.name for model in audit.models)
-    facts = ", ".join(f"{model.name} {model.fingerprint}" for model in audit.models)
+    models, hardest = audit.models, max(audit.severities)
+    names = " and ".join(model.name for model in models)
+    facts = ", ".join(f"{model.name} {model.fingerprint}" for model in models)
     text = render_page(
         "audit.html",
-        title=f"How {names} hold{'s' if len(audit.models) == 1 else ''} up",
+        title=f"How {names} hold{'s' if len(models) == 1 else ''} up",
         footer=f"asrnorm {audit.version}; {facts}; images {audit.data_fingerprint}; seed {audit.seed}",
         audit=audit,
         summaries=summary.summarize(audit),
         warnings=summary.warnings(audit),
         margin=summary.margin(audit.num_images),
-        hardest=max(audit.severities),
-        overview=[(model.name, _overview(model, max(audit.severities))) for model in audit.models],
+        hardest=hardest,
+        overview=[(model.name, _overview(model, hardest)) for model in models],
         **_corruption_charts(audit),
         corruption_table=corruption_table(audit),
         **_calibration(audit),
         attacks=_attacks(audit),
-        searches=[_search(audit, model, images) for model in audit.models],
-        broken=[
-            _broken(audit, name, color, images)
-            for name in audit.models[0].corruptions
-            for color in range(len(audit.models))
-        ],
+        searches=[_search(audit, model, images) for model in models],
+        broken=[_broken(audit, name, color, images) for name in models[0].corruptions for color in range(len(models))],
     )
     write_whole(out / NUMBERS, json.dumps(to_json(audit), indent=1))
     write_whole(out / PAGE, text)
@@ -158,11 +155,11 @@ def _attacks(audit: Audit) -> dict[str, Any] | None:
     levels = sorted({_radius(name) for name in names})
     lines = []
     for color, model in enumerate(audit.models):
-        for label, kind in (("FGSM", "fgsm"), ("PGD", "pgd")):
+        for kind in ("fgsm", "pgd"):
             found = {_radius(name): value for name, value in model.attacks.items() if name.startswith(kind)}
             if found:
                 values = [model.clean.accuracy, *(found.get(level) for level in levels)]
-                lines.append(Line(f"{model.name}, {label}", values, color, dashed=kind == "fgsm"))
+                lines.append(Line(f"{model.name}, {kind.upper()}", values, color, dashed=kind == "fgsm"))
     ticks = ["clean", *(f"{level:g}" for level in levels)]
     return {
         "lines": lines,
@@ -177,15 +174,13 @@ def _radius(attack: str) -> float:
 
 
 def _search(audit: Audit, model: ModelAudit, images: LabeledImages) -> tuple[Any, ...]:
-    rows = [(one.name, [one.clean.accuracy, model.search.accuracy[one.name]]) for one in audit.models]
+    search = model.search
+    rows = [(one.name, [one.clean.accuracy, search.accuracy[one.name]]) for one in audit.models]
 
-    tiles = _make_tiles(
-        model.search.scores,
-        images,
-        model.classes,
-        lambda image, _: apply_operations(image, model.search.operations),
-        _SEARCH_TILES,
-    )
+    def change(image: NDArray[np.uint8], _: int) -> NDArray[np.uint8]:
+        return apply_operations(image, search.operations)
+
+    tiles = _make_tiles(search.scores, images, model.classes, change, _SEARCH_TILES)
     return model, summary.describe_operations(model), rows, tiles
 
 

@@ -179,21 +179,17 @@ def _search_tuples(sessions: Sequence[ModelSession]) -> list[Search]:
     searches = []
     for own in sessions:
         operations, wrong, count = _search(own)
-        part = f"tuple/{_join(operations)}"
-        scores = {
-            session.model.name: session.score(part, partial(apply_operations, own.images.images, operations))
-            for session in sessions
-        }
-        searches.append(
-            Search(
-                operations=operations,
-                candidates=own.plan.candidates,
-                num_images=count,
-                wrong=wrong,
-                scores=scores[own.model.name],
-                accuracy={name: one.accuracy for name, one in scores.items()},
-            )
+        change = partial(apply_operations, own.images.images, operations)
+        scores = {session.model.name: session.score(f"tuple/{_join(operations)}", change) for session in sessions}
+        search = Search(
+            operations=operations,
+            candidates=own.plan.candidates,
+            num_images=count,
+            wrong=wrong,
+            scores=scores[own.model.name],
+            accuracy={name: one.accuracy for name, one in scores.items()},
         )
+        searches.append(search)
     return searches
 
 

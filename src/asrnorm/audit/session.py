@@ -25,12 +25,9 @@ _BATCH = 16  # a third faster than 50 on a CPU, whose cache holds it; the same o
 
 
 class ResultCache:
-    """Results on disk, one JSON line each, so that a killed audit resumes.
+    """Results on disk, one JSON line each, so that a killed audit resumes; without a path, in memory only.
 
     A line has a checksum. A line that was cut off or changed is ignored, and its result is measured again.
-
-    Args:
-        path: the file, created with the first result; `None` caches in memory only.
     """
 
     def __init__(self, path: Path | None) -> None:
@@ -57,11 +54,7 @@ class ResultCache:
         return self._values.get((key, part))
 
     def put(self, key: str, part: str, value: Any) -> None:
-        """Add a result and write it to disk.
-
-        Raises:
-            StorageError: the disk is full, or the file cannot be written.
-        """
+        """Add a result and write it to disk."""
         self._values[key, part] = value
         if self.path is None:
             return

@@ -92,10 +92,7 @@ def overconfidence(scores: Scores) -> float:
 
 
 def describe_operations(model: ModelAudit) -> str:
-    """Return the worst tuple of operations in words.
-
-    Levels are factors, thresholds, cut-offs or shifts, as in RSDA's set; grayscale has none.
-    """
+    """Return the worst tuple of operations in words, with RSDA's levels (factors, thresholds, cut-offs or shifts)."""
     return ", ".join(
         name.replace("_", " ") + ("" if name == "grayscale" else f" {level:.3g}")
         for name, level in model.search.operations

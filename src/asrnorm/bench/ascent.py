@@ -20,7 +20,7 @@ from asrnorm.norms.dispatch import Backend
 _STEPS = 5  # of an ascent; its setup takes a sixth of the time or less
 
 
-def run(device: str = "cpu", *, quick: bool = False, repeats: int = 10) -> Iterator[list[Row]]:
+def run(device: str | None = "cpu", *, quick: bool = False, repeats: int = 10) -> Iterator[list[Row]]:
     """Measure the ascent on one network; yield its rows."""
     target = require(device)
     net = QUICK_NETS[0] if quick else GPU_NETS[1] if is_cuda(target) else CPU_NETS[0]
@@ -52,4 +52,4 @@ def _make(net: Net, layers: str | None, device: torch.device, backend: Backend, 
         with on_backend(backend), torch.autocast(device.type, torch.bfloat16, enabled=is_cuda(device)):
             return ascend(part.images, part.labels)
 
-    return Case(ascend_once, net.batch * _STEPS, str(device))
+    return Case(ascend_once, net.batch * _STEPS, device)

@@ -26,10 +26,6 @@ def _spread_ms(row: Values) -> str:
     return f"{items / row['p80']:.3f} to {items / row['p20']:.3f}"
 
 
-def _spread(row: Values) -> str:
-    return f"{row['p20']:,.0f} to {row['p80']:,.0f}"
-
-
 def _measured(row: Values) -> str:
     extra = row["extra"]
     images = "generated" if extra["images"] == "made" else extra["images"]
@@ -47,7 +43,10 @@ def _counted(row: Values) -> str:
     return f"scaled from {row['extra']['measured_images']:,} images" if row["extra"]["scaled"] else "measured in full"
 
 
-_RATE = (Column("images/s", lambda row: f"{row['per_second']:,.0f}"), Column("p20 to p80", _spread))
+_RATE = (
+    Column("images/s", lambda row: f"{row['per_second']:,.0f}"),
+    Column("p20 to p80", lambda row: f"{row['p20']:,.0f} to {row['p80']:,.0f}"),
+)
 _MS = (Column("ms", _extra("ms", ".3f")), Column("p20 to p80", _spread_ms))
 _TIMES = Column("times the baseline's time", _extra("times_baseline", ".2f"))
 _FLOOR = Column("times the floor", _extra("times_floor", ".2f"))

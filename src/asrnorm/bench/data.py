@@ -78,8 +78,7 @@ class PillowImages(Dataset[Tensor]):
     """Images augmented one by one: item `i` as uint8 `(3, h, w)`, its randomness from its own index."""
 
     def __init__(self, images_nhwc: np.ndarray, step: PillowStep) -> None:
-        self.images_nhwc = images_nhwc
-        self.step = step
+        self.images_nhwc, self.step = images_nhwc, step
 
     def __len__(self) -> int:
         return len(self.images_nhwc)
@@ -99,20 +98,20 @@ def natural_like(count: int, side: int) -> Tensor:
 
 
 def run(
-    device: str = "cpu", *, quick: bool = False, workers: int = 2, works: Sequence[Work] = WORKS
+    device: str | None = "cpu", *, quick: bool = False, workers: int = 2, works: Sequence[Work] = WORKS
 ) -> Iterator[list[Row]]:
     """Measure every work and yield its rows, the baseline first; `cuda` adds rows for the GPU to those of the CPU.
 
     The `DataLoader` has this many worker processes.
     """
-    require(device)
+    target = require(device)
     for work in works:
         batch = max(2, work.batch // 8) if quick else work.batch
-        cases = _cases(work, natural_like(batch, work.side), device, workers, quick)
+        cases = _cases(work, natural_like(batch, work.side), target, workers, quick)
         yield compare(work.name, cases, baseline=BASELINE, repeats=3 if quick else 10, warmup=1 if quick else 3)
 
 
-def _cases(work: Work, images: Tensor, device: str, workers: int, quick: bool) -> dict[str, Case]:
+def _cases(work: Work, images: Tensor, device: torch.device, workers: int, quick: bool) -> dict[str, Case]:
     batch = images.shape[0]
     images_nhwc = images.permute(0, 2, 3, 1).contiguous().numpy()
     generator = torch.Generator().manual_seed(0)
@@ -130,15 +129,15 @@ def _cases(work: Work, images: Tensor, device: str, workers: int, quick: bool) -
     return cases
 
 
-def _gpu_cases(work: Work, images: Tensor, device: str) -> dict[str, Case]:
+def _gpu_cases(work: Work, images: Tensor, device: torch.device) -> dict[str, Case]:
     eager = torch.Generator(device).manual_seed(0)
+
+    def replayed() -> Case:
+        generator = torch.Generator(device).manual_seed(0)
+        return Case(capture(lambda: work.batched(images, generator), generator), len(images), device)
+
     cases = {"tensors, GPU": Case(lambda: work.batched(images, eager), len(images), device)}
     if work.name.startswith(("rsda", "pacs")):  # the same without their Triton kernels
         with on_backend("reference"):
-            cases["tensors, GPU, CUDA graph, no fused kernel"] = _capture(work, images, device)
-    return cases | {"tensors, GPU, CUDA graph": _capture(work, images, device)}
-
-
-def _capture(work: Work, images: Tensor, device: str) -> Case:
-    generator = torch.Generator(device).manual_seed(0)
-    return Case(capture(lambda: work.batched(images, generator), generator), len(images), device)
+            cases["tensors, GPU, CUDA graph, no fused kernel"] = replayed()
+    return cases | {"tensors, GPU, CUDA graph": replayed()}

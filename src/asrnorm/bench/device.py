@@ -22,13 +22,9 @@ logger = logging.getLogger("asrnorm")
 _WARMUP = 3  # calls before a capture: workspaces, kernels and the optimizer's state must exist
 
 
-def require(device: str) -> torch.device:
-    """Return the device of this name.
-
-    Raises:
-        WrongCallError: neither `cpu` nor `cuda`.
-        InputError: this machine has no such device.
-    """
+def require(device: str | None) -> torch.device:
+    """Return the device of this name, `cpu` or `cuda`; by default `cuda` if this machine has it."""
+    device = device or ("cuda" if torch.cuda.is_available() else "cpu")
     try:
         chosen = torch.device(device)
     except RuntimeError:
@@ -42,9 +38,9 @@ def require(device: str) -> torch.device:
     return chosen
 
 
-def is_cuda(device: torch.device | str) -> bool:
+def is_cuda(device: torch.device) -> bool:
     """Tell whether work on the device is timed with events and captured in graphs."""
-    return torch.device(device).type == "cuda"
+    return device.type == "cuda"
 
 
 @contextmanager
@@ -77,10 +73,8 @@ def has_fused(device: torch.device) -> bool:
 def capture(function: Callable[[], object], generator: torch.Generator | None = None) -> Callable[[], None]:
     """Return the replay of a CUDA graph of `function`, which must not read results back to the host.
 
-    A generator of the device that the function draws from advances with every replay.
-
-    The outputs of the captured call and everything the function refers to live as long as the graph, which reads their
-    addresses.
+    A generator of the device that the function draws from advances with every replay. The outputs of the captured call
+    and everything the function refers to live as long as the graph, which reads their addresses.
     """
     side = torch.cuda.Stream()
     side.wait_stream(torch.cuda.current_stream())
@@ -131,18 +125,13 @@ def copy_bandwidth(device: torch.device, *, quick: bool = False) -> float:
     size = 1 << (20 if quick else 30 if is_cuda(device) else 26)
     source = torch.randn(size // 4, device=device)
     target = torch.empty_like(source)
-    case = Case(lambda: target.copy_(source), 2 * size, str(device))
+    case = Case(lambda: target.copy_(source), 2 * size, device)
     (row,) = compare("copy", {"copy": case}, baseline="copy", repeats=2 if quick else 10)
     return row.per_second
 
 
 def saved_bytes(function: Callable[[], object], kept: tuple[Tensor, ...] = ()) -> int:
-    """Return the bytes that autograd saves in a forward pass, each storage counted once.
-
-    Args:
-        function: the forward pass.
-        kept: tensors that are not counted, such as parameters.
-    """
+    """Return the bytes that autograd saves in a forward pass, each storage counted once, without those of `kept`."""
     living = {tensor.untyped_storage().data_ptr() for tensor in kept}
     storages: dict[int, int] = {}
 

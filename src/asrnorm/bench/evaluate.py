@@ -4,7 +4,6 @@ A share of them is timed and scaled, on generated images, since the content does
 """
 
 from collections.abc import Iterator
-from dataclasses import replace
 from functools import partial
 from typing import NamedTuple
 
@@ -26,9 +25,9 @@ _FROM_MEMORY = 20_000  # distinct images, and those timed where each batch is co
 
 
 class Share(NamedTuple):
-    """What is timed: number of images, batch size, network."""
+    """What is timed."""
 
-    images: int = 95_000
+    images: int
     batch: int = 500
     model: str = "wrn_40_4"
 
@@ -37,11 +36,11 @@ QUICK = Share(8, 4, "wrn_16_4")
 
 
 def run(
-    device: str = "cpu", *, quick: bool = False, share: Share | None = None, repeats: int = 5
+    device: str | None = "cpu", *, quick: bool = False, images: int = 95_000, repeats: int = 5
 ) -> Iterator[list[Row]]:
-    """Measure evaluation with BatchNorm and ASR-Norm, on a GPU in bfloat16, and yield the rows."""
+    """Measure evaluation with BatchNorm and ASR-Norm, on a GPU in bfloat16 and on this many images; yield the rows."""
     target = require(device)
-    part = share or (QUICK if quick or not is_cuda(target) else Share())
+    part = Share(images) if is_cuda(target) and not quick else QUICK
     data = make_images(min(part.images, _FROM_MEMORY), (32, 32), CLASSES)
     cases: dict[str, Case] = {}
     for norm in ("bn", "asr"):
@@ -53,17 +52,11 @@ def run(
         cases |= _cases(norm, model, data, part, target)
     work, baseline = f"CIFAR-10-C, {ALL_IMAGES:,} images", next(iter(cases))
     rows = compare(work, cases, baseline=baseline, repeats=1 if quick else repeats, warmup=1)
-    yield [replace(row, extra=_describe(row, cases[row.path].items, part.model)) for row in rows]
-
-
-def _describe(row: Row, images: int, model: str) -> dict[str, object]:
-    return {
-        "seconds": ALL_IMAGES / row.per_second,
-        "times_baseline": 1 / row.ratio,
-        "scaled": images != ALL_IMAGES,
-        "measured_images": images,
-        "model": model,
-    }
+    for row in rows:
+        timed = cases[row.path].items
+        row.extra.update(seconds=ALL_IMAGES / row.per_second, times_baseline=1 / row.ratio)
+        row.extra.update(scaled=timed != ALL_IMAGES, measured_images=timed, model=part.model)
+    yield rows
 
 
 def _cases(norm: str, model: nn.Module, data: ImageSet, part: Share, device: torch.device) -> dict[str, Case]:
@@ -78,8 +71,8 @@ def _cases(norm: str, model: nn.Module, data: ImageSet, part: Share, device: tor
 
     way = "on the device, CUDA graph" if cuda else "on the device"
     return {
-        f"{norm}, {way}": Case(count, part.images // part.batch * part.batch, str(device)),
-        f"{norm}, asrnorm.evaluation from memory": Case(from_memory, len(data), str(device)),
+        f"{norm}, {way}": Case(count, part.images // part.batch * part.batch, device),
+        f"{norm}, asrnorm.evaluation from memory": Case(from_memory, len(data), device),
     }
 
 

@@ -13,7 +13,6 @@ from asrnorm.bench import step
 from asrnorm.bench.device import capture, copy_bandwidth, has_fused, is_cuda, require
 from asrnorm.bench.harness import Case, Row, compare, megabytes
 from asrnorm.bench.layer import Shape, Way
-from asrnorm.conversion import convert
 from asrnorm.core.errors import UnknownNameError, describe_unknown
 
 MIDDLE = Shape("growth", 128, 128, 32, 32)
@@ -29,11 +28,10 @@ QUICK_AXES: dict[str, tuple[int, ...]] = {"C": (4, 8), "HW": (4, 16), "N": (1, 2
 _KEEP = ("asr, fused", "asr, reference", layers.BASELINE, layers.GROUP_NORM)
 
 
-def run(device: str = "cpu", *, quick: bool = False, only: str = "", repeats: int = 10) -> Iterator[list[Row]]:
+def run(device: str | None = "cpu", *, quick: bool = False, only: str = "", repeats: int = 10) -> Iterator[list[Row]]:
     """Measure one layer along every axis, then a WRN-40-4 step with more and more ASR layers; yield rows by point.
 
-    Raises:
-        UnknownNameError: `only` is none of the axes `C`, `HW`, `N` and `layers`.
+    `only` chooses one of the axes `C`, `HW`, `N` and `layers`.
     """
     if only and only not in (known := (*AXES, NETWORK_AXIS)):
         raise UnknownNameError(describe_unknown("axis", only, known))
@@ -76,16 +74,14 @@ def _network(count: int, device: torch.device, quick: bool, repeats: int) -> lis
     net = step.Net("WRN-40-4", "wrn_16_4" if quick else "wrn_40_4", 2 if quick else 128, 32, 10)
     cases: dict[str, Case] = {}
     memory: dict[str, int | None] = {}
-    for name, converted in (("bn", 0), ("asr", count)):
-        part = step.Part(net, None, device)
-        if converted:
-            convert(part.model, "asr", layers=norm_names(part.model, count), gated_rescale=False)
-            part.rebuild_optimizer()
+    first_norms = norm_names(step.build_model(net, None), count)
+    for name, converted in (("bn", None), ("asr", first_norms or None)):
+        part = step.Part(net, converted, device)
         part.model.train()
         memory[name] = part.activations() if part.cuda else None
-        cases[name] = Case(capture(part.step) if part.cuda else part.step, net.batch, str(device))
+        cases[name] = Case(capture(part.step) if part.cuda else part.step, net.batch, device)
     rows = compare(f"ASR layers = {count}", cases, baseline="bn", repeats=2 if quick else repeats, warmup=1)
-    point = {"axis": NETWORK_AXIS, "value": count}
+    extra = {"axis": NETWORK_AXIS, "value": count}
     return [
-        replace(row, extra={**point, **row.times(net.batch), "peak_mb": megabytes(memory[row.path])}) for row in rows
+        replace(row, extra={**extra, **row.times(net.batch), "peak_mb": megabytes(memory[row.path])}) for row in rows
     ]

@@ -8,37 +8,41 @@ host work with a clock.
 import json
 import os
 import platform
+import re
 import statistics
 import time
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol, TypeVar
 
 import numpy as np
 import PIL
 import torch
 
 from asrnorm import __version__
-from asrnorm.core.errors import InputError
+from asrnorm.core.errors import InputError, UnknownNameError
 from asrnorm.core.settings import find_commit
 
 SCHEMA = 1
 
 
+class _Labelled(Protocol):
+    @property
+    def label(self) -> str: ...
+
+
+Named = TypeVar("Named", bound=_Labelled)
+
+
 @dataclass(frozen=True)
 class Case:
-    """One implementation of the work.
-
-    Args:
-        run: does the work once.
-        items: number of images, samples or steps per call.
-        device: device of the work; `cuda` is timed with events.
-    """
+    """One implementation of the work: `run` does it once, for a number of images, samples or steps."""
 
     run: Callable[[], object]
     items: int
-    device: str = "cpu"
+    device: torch.device = field(default_factory=lambda: torch.device("cpu"))
 
 
 @dataclass(frozen=True)
@@ -72,15 +76,8 @@ def compare(
 ) -> list[Row]:
     """Time every case and return a row for each, the baseline's with ratio 1.
 
-    A case that takes less than `least_s` is called several times within one repeat.
-
-    Args:
-        work: name of the work.
-        cases: cases by name.
-        baseline: name of the case that the others are compared with.
-        repeats: timed rounds; each case is timed once per round.
-        warmup: calls of each case before the first round.
-        least_s: minimum duration of a repeat in seconds.
+    Each case is called `warmup` times, then timed once in each of the rounds (`repeats`). A case that takes less than
+    `least_s` seconds is called several times within a round.
     """
     if baseline not in cases:
         raise InputError(f"{work}: the baseline {baseline!r} is not among the cases {', '.join(cases)}")
@@ -102,11 +99,7 @@ def compare(
 
 
 def rebase(rows: Sequence[Row], candidates: Sequence[str]) -> list[Row]:
-    """Return the rows with the fastest of the candidates as the baseline.
-
-    Args:
-        rows: rows of one work.
-        candidates: names of paths; those not measured are ignored.
+    """Return the rows with the fastest of the candidate paths as the baseline.
 
     Example:
         >>> rows = [Row("step", name, rate, rate, rate, 1.0, "a", 3) for name, rate in (("a", 1.0), ("b", 2.0))]
@@ -117,9 +110,17 @@ def rebase(rows: Sequence[Row], candidates: Sequence[str]) -> list[Row]:
     return [replace(row, baseline=best.path, ratio=row.per_second / best.per_second) for row in rows]
 
 
+def select(known: Sequence[Named], text: str) -> list[Named]:
+    """Return the items whose label contains a text."""
+    found = [item for item in known if text in item.label]
+    if not found:
+        raise UnknownNameError(f"--only {text!r} fits none of: {'; '.join(item.label for item in known)}")
+    return found
+
+
 def _time(case: Case, calls: int) -> float:
     """Return the seconds that `calls` runs take."""
-    if torch.device(case.device).type != "cuda":
+    if case.device.type != "cuda":
         began = time.perf_counter()
         for _ in range(calls):
             case.run()
@@ -165,12 +166,10 @@ def metadata() -> dict[str, Any]:
 
 
 def _cpu_name() -> str:
-    try:
-        lines = Path("/proc/cpuinfo").read_text().splitlines()
-    except OSError:
-        lines = []
-    names = [line.split(":", 1)[1].strip() for line in lines if line.startswith("model name")]
-    return names[0] if names else platform.processor() or platform.machine()
+    with suppress(OSError):
+        if named := re.search(r"^model name\s*:\s*(.+)$", Path("/proc/cpuinfo").read_text(), re.MULTILINE):
+            return named[1]
+    return platform.processor() or platform.machine()
 
 
 def describe(suite: str, rows: Sequence[Row]) -> str:

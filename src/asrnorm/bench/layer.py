@@ -25,7 +25,7 @@ from asrnorm.bench.device import (
     require,
     saved_bytes,
 )
-from asrnorm.bench.harness import Case, Row, compare, megabytes
+from asrnorm.bench.harness import Case, Row, compare, megabytes, select
 from asrnorm.norms import NORMS
 from asrnorm.norms.dispatch import Backend
 
@@ -122,19 +122,17 @@ def ways(cuda: bool, fused: bool) -> tuple[Way, ...]:
     )
 
 
-def run(
-    device: str = "cpu", *, quick: bool = False, shapes: Sequence[Shape] = (), repeats: int = 20
-) -> Iterator[list[Row]]:
+def run(device: str | None = "cpu", *, quick: bool = False, only: str = "", repeats: int = 20) -> Iterator[list[Row]]:
     """Measure every layer on every shape and yield the rows of a shape, BatchNorm first.
 
-    On CUDA each layer's passes are captured in a graph; on the CPU they run eagerly. The inputs are by default those of
-    the networks and of the demo.
+    On CUDA each layer's passes are captured in a graph; on the CPU they run eagerly. `only` chooses the shapes whose
+    label contains it.
     """
     target = require(device)
     cuda = is_cuda(target)
-    chosen = tuple(shapes) or (GPU_SHAPES if cuda else CPU_SHAPES)
+    chosen = select(GPU_SHAPES if cuda else CPU_SHAPES, only)
     if quick:
-        chosen = tuple(s._replace(n=2, h=min(s.h, 8), w=min(s.w, 8)) for s in chosen[-2:])
+        chosen = [shape._replace(n=2, h=min(shape.h, 8), w=min(shape.w, 8)) for shape in chosen[-2:]]
     bandwidth = copy_bandwidth(target, quick=quick)
     for shape in chosen:
         yield measure(shape, target, bandwidth, ways(cuda, has_fused(target)), quick=quick, repeats=repeats)
@@ -195,10 +193,16 @@ def _case(
     device: torch.device,
     memory: dict[str, tuple[int, int | None]],
 ) -> Case:
-    # A fresh layer: autograd of one that was called before stays on the stream of that call.
-    memory[way.name] = _memory(way.make(shape).to(device).train(), way, pairs[0], device)
     layer = way.make(shape).to(device).train()
-    called = torch.compile(layer) if way.compiled else layer
+    x, dy = pairs[0]
+    leaf = x.detach().requires_grad_()
+    with on_backend(way.backend):
+        passes(layer, x, dy)  # allocates persistent workspaces, which are not counted
+        saved = saved_bytes(lambda: layer(leaf), kept=(*layer.parameters(), *layer.buffers()))
+        memory[way.name] = saved, peak_bytes(lambda: passes(layer, x, dy), device)
+    # Timed on a fresh layer: autograd of one that was called before stays on the stream of that call.
+    fresh = way.make(shape).to(device).train()
+    called = torch.compile(fresh) if way.compiled else fresh
 
     def run_all() -> None:
         with on_backend(way.backend):
@@ -206,13 +210,4 @@ def _case(
                 passes(called, x, dy)  # type: ignore[arg-type]
 
     run = capture(run_all) if is_cuda(device) else run_all
-    return Case(run, len(pairs) * pairs[0][0].shape[0], str(device))
-
-
-def _memory(layer: nn.Module, way: Way, pair: tuple[Tensor, Tensor], device: torch.device) -> tuple[int, int | None]:
-    x, dy = pair
-    leaf = x.detach().requires_grad_()
-    with on_backend(way.backend):
-        passes(layer, x, dy)  # allocates persistent workspaces, which are not counted
-        saved = saved_bytes(lambda: layer(leaf), kept=(*layer.parameters(), *layer.buffers()))
-        return saved, peak_bytes(lambda: passes(layer, x, dy), device)
+    return Case(run, len(pairs) * pairs[0][0].shape[0], device)

@@ -4,7 +4,7 @@ All cases share network, input, loss and optimizer (SGD, fused on a GPU). BatchN
 compiled in a CUDA graph that includes the optimizer, unlike `reduce-overhead`; the fastest of them is the baseline.
 """
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 from functools import partial
 from typing import Any, NamedTuple
@@ -14,7 +14,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from asrnorm.bench.device import attempt, capture, forget_compiled, has_fused, is_cuda, on_backend, peak_bytes, require
-from asrnorm.bench.harness import Case, Row, compare, megabytes, rebase
+from asrnorm.bench.harness import Case, Row, compare, megabytes, rebase, select
 from asrnorm.conversion import convert
 from asrnorm.models import create_model
 from asrnorm.norms.dispatch import Backend
@@ -46,7 +46,7 @@ QUICK_NETS = (
 _OPTIONS: dict[str, dict[str, Any]] = {"digits_convnet": {"channels": (24, 48), "hidden": 192}}
 
 
-def build_model(net: Net, layers: str | None) -> nn.Module:
+def build_model(net: Net, layers: str | list[str] | None) -> nn.Module:
     """Return the network with BatchNorm, or with ASR-Norm in the named layers, as the recipes build it."""
     options: dict[str, Any] = {"num_classes": net.classes, **_OPTIONS.get(net.model, {})}
     if layers == "all":
@@ -58,42 +58,22 @@ def build_model(net: Net, layers: str | None) -> nn.Module:
 
 
 class Part:
-    """One model with its optimizer and input.
+    """One model with its optimizer and input; a GPU trains in bfloat16 and channels-last."""
 
-    Args:
-        net: the network.
-        layers: which norms are ASR-Norm; `None` keeps BatchNorm.
-        device: a GPU trains in bfloat16 and channels-last.
-        compiled: use `torch.compile`.
-    """
-
-    def __init__(self, net: Net, layers: str | None, device: torch.device, compiled: bool = False) -> None:
+    def __init__(
+        self, net: Net, layers: str | list[str] | None, device: torch.device, *, compiled: bool = False
+    ) -> None:
         torch.manual_seed(0)
         self.cuda = is_cuda(device)
         order = torch.channels_last if self.cuda else torch.contiguous_format
         self.model = build_model(net, layers).to(device).to(memory_format=order)  # type: ignore[call-overload]
         self.called: Callable[[Tensor], Tensor] = torch.compile(self.model) if compiled else self.model
-        self.rebuild_optimizer()
-        images = torch.rand(net.batch, 3, net.side, net.side, device=device)
-        self.images = images.contiguous(memory_format=order)
-        self.labels = torch.randint(net.classes, (net.batch,), device=device)
-
-    def rebuild_optimizer(self) -> None:
-        """Create a new optimizer after a change of the model."""
         self.optimizer = torch.optim.SGD(
             self.model.parameters(), lr=0.01, momentum=0.9, nesterov=True, weight_decay=5e-4, fused=self.cuda or None
         )
-
-    def case(self, backend: Backend, *, training: bool, captured: bool) -> Case:
-        """Return the case of a training step or of a forward pass in evaluation, in a CUDA graph if captured."""
-        self.model.train(training)
-        function: Callable[[], object] = self.step if training else self.forward
-
-        def run() -> object:
-            with on_backend(backend):
-                return function()
-
-        return Case(capture(run) if captured else run, len(self.labels), str(self.labels.device))
+        images = torch.rand(net.batch, 3, net.side, net.side, device=device)
+        self.images = images.contiguous(memory_format=order)
+        self.labels = torch.randint(net.classes, (net.batch,), device=device)
 
     def _logits(self) -> Tensor:
         # A graph replays the casts, so cached casts would be those of the weights at capture.
@@ -121,14 +101,14 @@ class Part:
 
 
 def run(
-    device: str = "cpu", *, quick: bool = False, nets: Sequence[Net] = (), repeats: int = 20, compiled: bool = True
+    device: str | None = "cpu", *, quick: bool = False, only: str = "", repeats: int = 20, compiled: bool = True
 ) -> Iterator[list[Row]]:
     """Measure the training step of every network and the forward pass of the first model; yield rows by work.
 
-    The networks are by default those of the targets. `compiled` adds rows with `torch.compile`, which take minutes.
+    `only` chooses the networks whose label contains it; `compiled` adds rows with `torch.compile`, which take minutes.
     """
     target = require(device)
-    chosen = tuple(nets) or (QUICK_NETS if quick else GPU_NETS if is_cuda(target) else CPU_NETS)
+    chosen = select(QUICK_NETS if quick else GPU_NETS if is_cuda(target) else CPU_NETS, only)
     rounds = 2 if quick else repeats
     for net in chosen:
         yield measure(net, target, rounds, compiled and not quick)
@@ -162,17 +142,15 @@ def measure_forward(net: Net, device: torch.device, repeats: int, compiled: bool
     forget_compiled()
     cuda = is_cuda(device)
     way = "CUDA graph" if cuda else "eager"
-
-    def make(layers: str | None, backend: Backend, compile_too: bool = False) -> Case:
-        return Part(net, layers, device, compile_too).case(backend, training=False, captured=cuda)
-
+    make = partial(_make, net, device, training=False, captured=cuda)
     asr = net.layers[0]
     cases = attempt(f"bn, {way}", partial(make, None, "auto"))
     if has_fused(device):
         cases |= attempt(f"asr {asr}, fused, {way}", partial(make, asr, "auto"))
     cases |= attempt(f"asr {asr}, reference, {way}", partial(make, asr, "reference"))
     if compiled:
-        cases |= attempt(f"bn, compiled, {way}" if cuda else "bn, compiled", partial(make, None, "auto", True))
+        name = f"bn, compiled, {way}" if cuda else "bn, compiled"
+        cases |= attempt(name, partial(make, None, "auto", compiled=True))
     rows = compare(f"forward in evaluation, {net.label}", cases, baseline=f"bn, {way}", repeats=repeats, warmup=3)
     return [replace(row, extra=_extra(row, net, {})) for row in rows]
 
@@ -181,17 +159,35 @@ def _step_cases(
     prefix: str, net: Net, layers: str | None, device: torch.device, backend: Backend, compiled: bool
 ) -> dict[str, Case]:
     cuda = is_cuda(device)
-
-    def make(compile_too: bool, graph: bool) -> Case:
-        return Part(net, layers, device, compile_too).case(backend, training=True, captured=graph)
-
-    cases = attempt(f"{prefix}, eager", partial(make, False, False))
+    make = partial(_make, net, device, layers, backend, training=True)
+    cases = attempt(f"{prefix}, eager", partial(make, captured=False))
     if cuda:
-        cases |= attempt(f"{prefix}, CUDA graph", partial(make, False, True))
+        cases |= attempt(f"{prefix}, CUDA graph", partial(make, captured=True))
     if compiled:
         name = f"{prefix}, compiled, CUDA graph" if cuda else f"{prefix}, compiled"
-        cases |= attempt(name, partial(make, True, cuda))
+        cases |= attempt(name, partial(make, captured=cuda, compiled=True))
     return cases
+
+
+def _make(
+    net: Net,
+    device: torch.device,
+    layers: str | None,
+    backend: Backend,
+    *,
+    training: bool,
+    captured: bool,
+    compiled: bool = False,
+) -> Case:
+    """Return the case of a training step or of a forward pass in evaluation, in a CUDA graph if captured."""
+    part = Part(net, layers, device, compiled=compiled)
+    part.model.train(training)
+
+    def run() -> object:
+        with on_backend(backend):
+            return part.step() if training else part.forward()  # type: ignore[func-returns-value]
+
+    return Case(capture(run) if captured else run, net.batch, device)
 
 
 def _extra(row: Row, net: Net, memory: dict[str, int | None]) -> dict[str, float | None]:

@@ -13,6 +13,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -67,9 +68,9 @@ def make_images(count: int, size: tuple[int, int], num_classes: int) -> ImageSet
 
 
 def find_images(config: RunConfig, count: int, made: bool) -> tuple[Data, str]:
-    """Return at most `count` training images of the suite, or `count` generated ones, and `real` or `made`.
+    """Return at most `count` real images to train on, or generated ones if they are missing or `made` asks for them.
 
-    They are generated if the real ones are missing, or if `made` is true.
+    The second value says which: `real` or `made`.
     """
     suite = create_suite(config.suite.name, **config.suite.args)
     if not made and not any(part.role == "source" for part in suite.missing):
@@ -113,15 +114,6 @@ TRAINER, EAGER = "trainer", "eager loop, reference layers"
 _SMALL_NET = Choice(name="digits_convnet", args={"channels": [4, 4], "hidden": 8})
 
 
-class Plan(NamedTuple):
-    """Measured cost of a training: seconds per step and per grow phase, and over how many of each."""
-
-    step_seconds: list[float]
-    grow_seconds: float
-    measured_steps: int
-    measured_grows: int
-
-
 class Settings(NamedTuple):
     """Options of a measurement; `seeds` are trained side by side."""
 
@@ -131,17 +123,25 @@ class Settings(NamedTuple):
     made: bool
 
 
-def run(
-    device: str = "cpu", *, quick: bool = False, only: Sequence[str] = (), processes: int = 1, made: bool = False
-) -> Iterator[list[Row]]:
-    """Measure the trainings and yield the rows of each.
+class Measured(NamedTuple):
+    """One way to train: seconds per step and per grow phase, over how many of each, and what was trained."""
 
-    Args:
-        device: `cpu` or `cuda`.
-        quick: a few steps of small networks.
-        only: names among `digits`, `cifar`, `pacs-photo`, `pacs-sketch`; all by default.
-        processes: also train this many seeds of Digits side by side, one process each.
-        made: generate the images even if the real ones are available.
+    path: str
+    step_seconds: list[float]
+    measured_steps: int
+    config: RunConfig
+    images: str
+    measured_grows: int = 0
+    grow_seconds: float = 0.0
+    extra: Mapping[str, Any] = MappingProxyType({})
+
+
+def run(
+    device: str | None = "cpu", *, quick: bool = False, only: Sequence[str] = (), processes: int = 1, made: bool = False
+) -> Iterator[list[Row]]:
+    """Measure the trainings named by `only`, all by default, and yield the rows of each.
+
+    Also train seeds of Digits in this many processes side by side; `made` generates images though there are real ones.
     """
     settings = Settings(require(device), quick, processes, made)
     for name in only or WORKS:
@@ -164,32 +164,25 @@ def _digits(settings: Settings) -> list[Row]:
     config = replace(whole, steps=(warm + count) * interval, log_every=min(interval, whole.log_every))
     if settings.quick:
         config = _shrink(config, interval=2, candidates=2, search_images=8)
-    work = f"Digits RSDA+ASR, {whole.steps:,} steps"
 
-    def plan(stretches: int, captured: bool) -> tuple[Plan, str]:
-        skip = warm if captured else 1
+    def measure(path: str, stretches: int, skip: int, captured: bool) -> Measured:
         part = replace(config, seed=0, steps=(skip + stretches) * interval)
         data, kind = _find_digits(part, settings)
         marks = time_loop(part, data, settings.device, captured=captured)
         seconds = [window / interval for window in windows(marks, interval, skip)]
-        return Plan(seconds, 0.0, stretches * interval, stretches), kind
+        return Measured(path, seconds, stretches * interval, config, kind, stretches)
 
-    base, kind = plan(1, False)
-    rows = [_row(work, EAGER, EAGER, base, base, whole.steps, 0, config, kind)]
-    alone, kind = plan(count, True)
-    rows.append(_row(work, TRAINER, EAGER, alone, base, whole.steps, 0, config, kind))
+    measured = [measure(EAGER, 1, 1, False), measure(TRAINER, count, warm, True)]
     if settings.seeds > 1:
-        many, sharing = _side_by_side(config, settings, warm * interval, interval)
+        seconds, sharing = _side_by_side(config, settings, warm * interval)
         path = f"{TRAINER}, {settings.seeds} seeds side by side"
-        rows.append(_row(work, path, EAGER, many, base, whole.steps, 0, config, kind))
-        rows[-1].extra["seeds"] = settings.seeds
-        if is_cuda(settings.device):
-            rows[-1].extra["sharing"] = sharing
-    return rows
+        extra = {"seeds": settings.seeds, **({"sharing": sharing} if is_cuda(settings.device) else {})}
+        measured.append(Measured(path, [seconds], count * interval, config, measured[1].images, count, extra=extra))
+    return _rows(f"Digits RSDA+ASR, {whole.steps:,} steps", measured, whole.steps)
 
 
-def _side_by_side(config: RunConfig, settings: Settings, warm: int, interval: int) -> tuple[Plan, str]:
-    """Train the seeds in separate processes; count only the time in which all of them run."""
+def _side_by_side(config: RunConfig, settings: Settings, warm: int) -> tuple[float, str]:
+    """Train the seeds in separate processes; return the seconds per step and how they shared the GPU."""
     context = multiprocessing.get_context("spawn")
     gpus = [visible_gpu(settings.device.index or 0)] if is_cuda(settings.device) else []
     with share_gpus(gpus, settings.seeds) as sharing:
@@ -201,8 +194,7 @@ def _side_by_side(config: RunConfig, settings: Settings, warm: int, interval: in
             all_marks = pool.starmap(_child, tasks, chunksize=1)
             pool.close()
             pool.join()  # clients killed while they work leave the MPS server in disorder
-    plan = Plan([joint_step(all_marks, warm)], 0.0, config.steps - warm, (config.steps - warm) // interval)
-    return plan, sharing.way
+    return joint_step(all_marks, warm), sharing.way
 
 
 def _child(config: RunConfig, settings: Settings) -> list[Mark]:
@@ -228,16 +220,14 @@ def joint_step(all_marks: Sequence[Sequence[Mark]], warm: int) -> float:
 
 
 def _cifar(settings: Settings) -> list[Row]:
-    whole = recipe("cifar10c.ada_asr")
     every = 1 if settings.quick else 100
     images = 8 if settings.quick else 6_400
-    rows: list[Row] = []
-    base: Plan | None = None
+    measured = []
     for norm in ("bn", "asr"):
-        config = _fit_precision(recipe(f"cifar10c.ada_{norm}"), settings)
+        whole = _fit_precision(recipe(f"cifar10c.ada_{norm}"), settings)
         # Two rounds, because the first includes compilation and capture.
-        method = replace(config.method, args={**config.method.args, "rounds": 2, "interval": 2 * every})
-        config = replace(config, method=method, steps=6 * every, log_every=every, adversarial=False)
+        method = replace(whole.method, args={**whole.method.args, "rounds": 2, "interval": 2 * every})
+        config = replace(whole, method=method, steps=6 * every, log_every=every, adversarial=False)
         if settings.quick:
             config = replace(_shrink(config, ascent_steps=1, ascent_batch=8), model=Choice(name="wrn_16_4"))
         data, kind = find_images(config, images, settings.made)
@@ -245,17 +235,14 @@ def _cifar(settings: Settings) -> list[Row]:
         # Intervals 2 to 6; the first ascent is in the third, the second in the fifth.
         quiet = [seconds[0], seconds[2], seconds[4]]
         ascent = max(0.0, seconds[3] - statistics.median(quiet)) * 50_000 / images
-        plan = Plan([value / every for value in quiet], ascent, 3 * every, 1)
-        base = base or plan
-        name = f"ADA+{norm.upper()}"
-        rows.append(_row("CIFAR-10 ADA, 78,200 steps", name, "ADA+BN", plan, base, whole.steps, 3, config, kind))
-        rows[-1].extra["ascent_images"] = images
-    return rows
+        per_step = [value / every for value in quiet]
+        extra = {"ascent_images": images}
+        measured.append(Measured(f"ADA+{norm.upper()}", per_step, 3 * every, config, kind, 1, ascent, extra))
+    return _rows("CIFAR-10 ADA, 78,200 steps", measured, whole.steps, grows=3)
 
 
 def _pacs(source: str, settings: Settings) -> list[Row]:
-    rows: list[Row] = []
-    base: Plan | None = None
+    measured = []
     for norm in ("bn", "asr"):
         config = _fit_precision(recipe(f"pacs.rsc_{norm}", source=source), settings)
         config = replace(config, selection="last", evaluate_every=0)
@@ -267,12 +254,9 @@ def _pacs(source: str, settings: Settings) -> list[Row]:
         time_loop(replace(config, steps=2), data, settings.device)
         marks = time_loop(config, data, settings.device)
         # The loop is short enough to be measured whole.
-        total = marks[-1].seconds - marks[0].seconds
-        plan = Plan([total / config.steps], 0.0, config.steps, 0)
-        base = base or plan
-        work = f"PACS {source} RSC, loop only"
-        rows.append(_row(work, f"RSC+{norm.upper()}", "RSC+BN", plan, base, config.steps, 0, config, kind))
-    return rows
+        per_step = (marks[-1].seconds - marks[0].seconds) / config.steps
+        measured.append(Measured(f"RSC+{norm.upper()}", [per_step], config.steps, config, kind))
+    return _rows(f"PACS {source} RSC, loop only", measured, config.steps)
 
 
 def _fit_precision(config: RunConfig, settings: Settings) -> RunConfig:
@@ -285,32 +269,30 @@ def _shrink(config: RunConfig, **options: Any) -> RunConfig:
     return replace(config, method=method, model=model, batch_size=4)
 
 
-def _row(
-    work: str,
-    path: str,
-    baseline: str,
-    plan: Plan,
-    base: Plan,
-    steps: int,
-    grows: int,
-    config: RunConfig,
-    images: str,
-) -> Row:
-    own, other = (statistics.median(one.step_seconds) * steps + one.grow_seconds * grows for one in (plan, base))
-    slow, median, fast = rates(plan.step_seconds)
-    tf32 = torch.backends.cudnn.allow_tf32 and config.precision == "float32" and torch.cuda.is_available()
-    extra = {
-        "seconds": own,
-        "times_baseline": own / other,
-        "steps": steps,
-        "measured_steps": plan.measured_steps,
-        "measured_grows": plan.measured_grows,
-        "grow_seconds": plan.grow_seconds,
-        "scaled": plan.measured_steps != steps,
-        "precision": f"{config.precision}, TF32 in convolutions" if tf32 else config.precision,
-        "images": images,
-    }
-    return Row(work, path, median, slow, fast, other / own, baseline, len(plan.step_seconds), extra)
+def _rows(work: str, measured: Sequence[Measured], steps: int, grows: int = 0) -> list[Row]:
+    """Return the rows of a training of `steps` steps and `grows` grow phases; the first is the baseline."""
+    totals = [statistics.median(one.step_seconds) * steps + one.grow_seconds * grows for one in measured]
+    rows = []
+    for one, total in zip(measured, totals, strict=True):
+        slow, median, fast = rates(one.step_seconds)
+        precision: str = one.config.precision
+        if torch.backends.cudnn.allow_tf32 and precision == "float32" and torch.cuda.is_available():
+            precision += ", TF32 in convolutions"
+        extra = {
+            "seconds": total,
+            "times_baseline": total / totals[0],
+            "steps": steps,
+            "measured_steps": one.measured_steps,
+            "measured_grows": one.measured_grows,
+            "grow_seconds": one.grow_seconds,
+            "scaled": one.measured_steps != steps,
+            "precision": precision,
+            "images": one.images,
+            **one.extra,
+        }
+        ratio, count = totals[0] / total, len(one.step_seconds)
+        rows.append(Row(work, one.path, median, slow, fast, ratio, measured[0].path, count, extra))
+    return rows
 
 
 WORKS: dict[str, Callable[[Settings], list[Row]]] = {

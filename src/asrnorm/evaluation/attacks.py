@@ -143,23 +143,18 @@ class Attacker:
     def apply(self, attack: Attack, images: Tensor, labels: Tensor, generator: torch.Generator) -> Tensor:
         """Return the attacked images of a batch."""
         if self._captures and isinstance(attack, SignedSteps):
-            found = self._step(attack, images.detach().to(next(self._model.parameters()).dtype), labels, generator)
-            if found is not None:
-                return found
+            center = images.detach().to(next(self._model.parameters()).dtype)
+            if self._signed is None:
+                self._signed = AttackGraph(self._model, center, labels)
+            if self._signed.is_captured and self._signed.fits(center):
+                ball = Ball.around(center, attack.epsilon)
+                start = ball.draw(generator) if attack.steps > 1 else center
+                return self._signed.perturb(ball, start, labels, step_size=attack.step_size, steps=attack.steps)
         if self._captures and isinstance(attack, SemanticAscent):
             if attack not in self._ascents:
                 self._ascents[attack] = attack.ascent(len(images)).prepare(self._model, captured=True)
             return self._ascents[attack](images, labels)
         return attack.apply(self._model, images, labels, generator)
-
-    def _step(self, attack: SignedSteps, images: Tensor, labels: Tensor, generator: torch.Generator) -> Tensor | None:
-        if self._signed is None:
-            self._signed = AttackGraph(self._model, images, labels)
-        if not (self._signed.is_captured and self._signed.fits(images)):
-            return None
-        ball = Ball.around(images, attack.epsilon)
-        start = ball.draw(generator) if attack.steps > 1 else images
-        return self._signed.perturb(ball, start, labels, step_size=attack.step_size, steps=attack.steps)
 
 
 def score_attacks(

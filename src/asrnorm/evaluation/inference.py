@@ -56,15 +56,9 @@ class Inference:
     ) -> Self:
         """Return the inference for a model; device and dtype come from its parameters.
 
-        Args:
-            model: on `device` already.
-            device: `None` takes that of the parameters.
-            precision: must be the model's own, except `bfloat16`; `tf32` needs a float32 model.
-            size: see the class.
-
         Raises:
             UnknownNameError: no such precision.
-            InputError: the model has another precision.
+            InputError: the model has another precision; `bfloat16` takes any, `tf32` needs float32.
         """
         if precision not in get_args(Precision):
             raise UnknownNameError(describe_unknown("precision", precision, get_args(Precision)))
@@ -92,11 +86,7 @@ class Inference:
         return to_float(images_nchw, exact=True).to(self.dtype)
 
     def logits(self, images: Tensor) -> Tensor:
-        """Return the model's logits in its precision, with gradients if the caller enables them.
-
-        Raises:
-            InputError: the model returns something else.
-        """
+        """Return the model's logits in its precision, with gradients if the caller enables them."""
         with self.autocast():
             logits = self.model(images)
         if not isinstance(logits, Tensor) or logits.ndim != 2:
@@ -135,26 +125,19 @@ class Forward:
         self._is_eager = not can_be_captured(inference)
 
     def __call__(self, images: Tensor, batches: int = 1) -> Tensor:
-        """Return the logits of images from `Inference.to_input`.
-
-        Args:
-            images: one batch, or several batches of one size.
-            batches: their number; `bn_test` normalizes each by itself.
-        """
+        """Return the logits of one batch, or of `batches` batches of one size, each of which `bn_test` normalizes."""
         with separating_batches(self._inference.model, batches):
             if self._is_eager:
                 with torch.inference_mode():
                     return self._inference.logits(images)
             with torch.no_grad():
-                return self._replay(self._find(images.shape, images.stride(), images.dtype, batches), images)
+                return self._replay(images, batches)
 
-    def _find(self, *key: object) -> _Shape:
+    def _replay(self, images: Tensor, batches: int) -> Tensor:
+        key = images.shape, images.stride(), images.dtype, batches
         shape = self._shapes[key] = self._shapes.pop(key, _Shape())  # the least recently used comes first
         if len(self._shapes) > _MAX_SHAPES:
             del self._shapes[next(iter(self._shapes))]
-        return shape
-
-    def _replay(self, shape: _Shape, images: Tensor) -> Tensor:
         shape.calls += 1
         if shape.graph is None and shape.calls > _MIN_CALLS:
             buffer = shape.images = images.clone()
@@ -179,28 +162,15 @@ def count_together(inference: Inference, batch_size: int, image_size: tuple[int,
     It is more than one only if every layer that normalizes by the batch has an attribute `batches`, as `bn_test` has:
     small batches one by one would leave a GPU waiting for the host.
     """
-    layers = [module for module in inference.model.modules() if looks_at_batch(module)]
-    if inference.device.type not in _BUNDLE_DEVICES or not layers:
+    splits = [hasattr(module, "batches") for module in inference.model.modules() if looks_at_batch(module)]
+    if inference.device.type not in _BUNDLE_DEVICES or not splits or not all(splits):
         return 1
-    if not all(hasattr(layer, "batches") for layer in layers):
-        return 1
-    height, width = image_size
-    return max(1, _MAX_PIXELS // (batch_size * height * width))
+    return max(1, _MAX_PIXELS // (batch_size * image_size[0] * image_size[1]))
 
 
 @contextmanager
 def separating_batches(model: nn.Module, batches: int) -> Iterator[None]:
-    """Make the layers that normalize by the batch split their input into `batches` batches within the block.
-
-    Example:
-        >>> from asrnorm.norms import BatchNormTest
-        >>> layer = BatchNormTest(3).eval()
-        >>> with separating_batches(layer, 2):
-        ...     layer.batches
-        2
-        >>> layer.batches
-        1
-    """
+    """Make the layers that normalize by the batch split their input into `batches` batches within the block."""
     layers = [module for module in model.modules() if looks_at_batch(module)] if batches > 1 else []
     for layer in layers:
         setattr(layer, "batches", batches)  # noqa: B010

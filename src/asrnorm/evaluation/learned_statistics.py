@@ -81,36 +81,28 @@ def learned_statistics(
     inference = Inference.of(model, device=device, precision=precision, size=resize or evaluation_size(suite))
     names: list[str] = []
     with evaluating(model), torch.inference_mode():
-        layers = _find_layers(inference, suite)
-        recorders = {position: _Recorder() for position in layers}
+        first, last = _find_layers(inference, suite)
+        pairs: dict[nn.Module, list[list[NDArray[np.float32]]]] = {first: [], last: []}
+
+        def record(layer: nn.Module, inputs: tuple[Tensor, ...]) -> None:
+            found = layer.learned_statistics(inputs[0])  # type: ignore[operator]
+            pairs[layer].append([value.float().cpu().numpy() for value in found])
+
         with ExitStack() as hooks:
-            for position, layer in layers.items():
-                hooks.enter_context(layer.register_forward_pre_hook(recorders[position]))
+            for layer in pairs:
+                hooks.enter_context(layer.register_forward_pre_hook(record))
             for name, data in iterate_domains(suite):
                 for _, images, _ in iterate_batches(subsample(data, per_domain), batch_size):
                     inference.logits(inference.to_input(images))
                     names += [name] * len(images)
     arrays: Arrays = {"domain": np.array(names)}
-    for position, recorder in recorders.items():
-        arrays[f"mu_{position}"], arrays[f"sigma_{position}"] = recorder.arrays()
+    for position, layer in (("first", first), ("last", last)):
+        for name, values in zip(("mu", "sigma"), zip(*pairs[layer], strict=True), strict=True):
+            arrays[f"{name}_{position}"] = np.concatenate(values)
     return arrays
 
 
-class _Recorder:
-    """A forward pre-hook that stores the learned statistics of a layer's inputs."""
-
-    def __init__(self) -> None:
-        self._pairs: list[tuple[NDArray[np.float32], ...]] = []
-
-    def __call__(self, layer: nn.Module, inputs: tuple[Tensor, ...]) -> None:
-        pair = layer.learned_statistics(inputs[0])  # type: ignore[operator]
-        self._pairs.append(tuple(value.float().cpu().numpy() for value in pair))
-
-    def arrays(self) -> list[NDArray[np.float32]]:
-        return [np.concatenate(values) for values in zip(*self._pairs, strict=True)]
-
-
-def _find_layers(inference: Inference, suite: Suite) -> dict[str, nn.Module]:
+def _find_layers(inference: Inference, suite: Suite) -> tuple[nn.Module, nn.Module]:
     """Return the first and the last layer with learned statistics in a forward pass of one image."""
     called: list[nn.Module] = []
 
@@ -126,4 +118,4 @@ def _find_layers(inference: Inference, suite: Suite) -> dict[str, nn.Module]:
         inference.logits(inference.to_input(images))
     if not called:
         raise InputError("no layer of this model learns its standardization; take a run with norm asr or as")
-    return {"first": called[0], "last": called[-1]}
+    return called[0], called[-1]

@@ -1,6 +1,6 @@
 """Scores of a model: on one domain, on several, and on every domain of a suite."""
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from math import nan
 from typing import Any, Literal, NamedTuple
@@ -23,6 +23,7 @@ from asrnorm.evaluation.metrics import Tally
 from asrnorm.methods.frozen_eval import evaluating
 
 Images = ImageSet | FileSet
+Domains = Iterable[tuple[str, Images]]
 OnScore = Callable[[DomainScore], None]
 
 
@@ -84,7 +85,7 @@ def score(
         0.75
     """
     inference = Inference.of(model, device=device, precision=precision, size=resize)
-    return _scorer(inference, batch_size, world)(name, data)
+    return next(_score_each(inference, [(name, data)], batch_size, world))
 
 
 def score_suite(
@@ -109,8 +110,7 @@ def score_suite(
     """
     size = evaluation_size(suite) if resize == "auto" else resize
     inference = Inference.of(model, device=device, precision=precision, size=size)
-    score_one = _scorer(inference, batch_size, world, limit, report)
-    source, *targets = (score_one(name, data) for name, data in iterate_domains(suite))
+    source, *targets = _score_each(inference, iterate_domains(suite), batch_size, world, limit, report)
     return SuiteScore(source=source, domains=tuple(targets), missing=suite.missing_targets)
 
 
@@ -131,18 +131,15 @@ def score_domains(
     The options are those of `score` and `score_suite`.
     """
     inference = Inference.of(model, device=device, precision=precision, size=resize)
-    score_one = _scorer(inference, batch_size, world, limit, report)
-    return tuple(score_one(name, data) for name, data in domains.items())
+    return tuple(_score_each(inference, domains.items(), batch_size, world, limit, report))
 
 
-def _scorer(
-    inference: Inference, batch_size: int, world: World, limit: int = 0, report: OnScore | None = None
-) -> Callable[[str, Images], DomainScore]:
-    """Return a function that scores one domain; all its calls share the CUDA graphs of one `Forward`."""
-    forward = Forward(inference)
-
-    def score_one(name: str, data: Images) -> DomainScore:
-        data = subsample(data, limit)
+def _score_each(
+    inference: Inference, domains: Domains, batch_size: int, world: World, limit: int = 0, report: OnScore | None = None
+) -> Iterator[DomainScore]:
+    forward = Forward(inference)  # domains share its CUDA graphs
+    for name, whole in domains:
+        data = subsample(whole, limit)
         tally = Tally("cpu" if inference.device.type == "mps" else inference.device)  # MPS has no float64
         with evaluating(inference.model):
             together = count_together(inference, batch_size, inference.size or data.image_size)
@@ -153,9 +150,7 @@ def _scorer(
         domain = tally.result(name, world)
         if report is not None:
             report(domain)
-        return domain
-
-    return score_one
+        yield domain
 
 
 def evaluation_size(suite: Suite, augment: str | None = None) -> tuple[int, int]:
@@ -194,12 +189,8 @@ def iterate_batches(
 
     Processes share whole batches, so that every batch is the same for any number of processes: kernels round
     differently for other batch sizes, and `bn_test` normalizes by the batch. Batch b of B has the images b, b+B, b+2B,
-    ...: sizes differ by at most one, without a short last batch, and sets sorted by class are mixed.
-
-    Args:
-        data: the images; files are decoded batch by batch.
-        batch_size: the most images in a batch.
-        world: the processes that share the batches.
+    ...: sizes differ by at most one, without a short last batch, and sets sorted by class are mixed. Files are decoded
+    batch by batch.
 
     Raises:
         InputError: `batch_size` is below one, or a file cannot be decoded.

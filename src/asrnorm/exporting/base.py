@@ -3,7 +3,6 @@
 import abc
 from collections.abc import Callable
 from dataclasses import dataclass
-from importlib import import_module
 from pathlib import Path
 from typing import Any, ClassVar
 
@@ -12,7 +11,7 @@ from torch import Tensor, nn
 from torch.export import Dim, ExportedProgram
 
 from asrnorm import ops
-from asrnorm.core.errors import InputError, MissingDependencyError, first_line
+from asrnorm.core.errors import InputError, first_line
 from asrnorm.core.registry import Registry
 from asrnorm.models import Classifier
 from asrnorm.training import LoadedRun
@@ -54,23 +53,11 @@ class FileFormat(abc.ABC):
         suffix: of its files.
         is_traced: whether it holds the computation, in float32, and runs without this package; else weights only.
         has_opset: whether it uses `ExportRequest.opset`.
-        libraries: that it needs, from the extra `onnx`.
     """
 
     suffix: ClassVar[str]
     is_traced: ClassVar[bool] = True
     has_opset: ClassVar[bool] = False
-    libraries: ClassVar[tuple[str, ...]] = ()
-
-    def require_libraries(self) -> None:
-        """Raise `MissingDependencyError` if a library is missing."""
-        for name in self.libraries:
-            try:
-                import_module(name)
-            except ImportError:
-                raise MissingDependencyError(
-                    f"format {self.suffix[1:]!r} needs {name}: pip install 'asrnorm[onnx]'"
-                ) from None
 
     @abc.abstractmethod
     def encode(self, request: ExportRequest) -> tuple[bytes, dict[str, Any]]:
@@ -86,11 +73,7 @@ class FileFormat(abc.ABC):
 
 
 def trace(request: ExportRequest) -> ExportedProgram:
-    """Return the graph of a model on the reference path, without paths of this machine.
-
-    Raises:
-        InputError: the network does not take images of that size, or uses an operator from outside PyTorch.
-    """
+    """Return the graph of a model on the reference path, without paths of this machine."""
     height, width = request.size
     images = torch.rand((request.batch or _TRACED_BATCH, 3, height, width))
     with ops.use_backend("reference"), torch.no_grad():
@@ -102,7 +85,7 @@ def trace(request: ExportRequest) -> ExportedProgram:
                 f"the network takes no images of {height}x{width}; it was trained on {own} ({first_line(error)})"
             ) from error
         program = torch.export.export(_Named(request.model).eval(), (images,), dynamic_shapes=dynamic_axes(request))
-    check_operators(program)
+    _check_operators(program)
     for module in program.graph_module.modules():
         if isinstance(module, torch.fx.GraphModule):
             for node in module.graph.nodes:
@@ -127,11 +110,9 @@ def dynamic_axes(request: ExportRequest) -> dict[str, dict[int, Dim]] | None:
     return {INPUT: {0: Dim("batch")}} if request.batch is None else None
 
 
-def check_operators(program: ExportedProgram) -> None:
+def _check_operators(program: ExportedProgram) -> None:
     """Raise `InputError` if a graph calls an operator that PyTorch itself does not define."""
-    for node in program.graph.nodes:
-        if node.op != "call_function":
-            continue
+    for node in (node for node in program.graph.nodes if node.op == "call_function"):
         namespace = getattr(node.target, "namespace", None) or getattr(node.target, "__module__", "")
         if namespace not in _PLAIN and not str(namespace).startswith("torch."):
             raise InputError(f"the file would need the custom operator {node.target}; export traces plain ones only")

@@ -26,8 +26,6 @@ TOLERANCE = 1e-5
 # Deep networks amplify rounding errors: the file may differ by this multiple of the model's own rounding error.
 _MODEL_ERRORS = 4.0
 _BATCHES = (1, 3, 8)  # compared for a dynamic batch; tracing uses two
-# Norms that normalize by the batch in eval mode, too.
-_BATCH_NORMS = frozenset({"bn_test"})
 
 
 @dataclass(frozen=True)
@@ -87,8 +85,8 @@ def export_run(
         StorageError: the file cannot be written.
     """
     chosen, path = FORMATS[file_format](), Path(out)
-    _check_options(chosen, file_format, path, size=size, batch=batch, opset=opset)
-    chosen.require_libraries()
+    _check_options(chosen, file_format, path, size, batch, opset)
+
     model = run.model if run.device.type == "cpu" else copy.deepcopy(run.model).cpu()
     if chosen.is_traced and run.config.precision == "float64":
         model = copy.deepcopy(model).to(torch.float32)
@@ -101,24 +99,19 @@ def export_run(
             sync_file(temporary)  # a full disk raises before the sidecars change
             verdict = verify(chosen.open(temporary, request), request, path.name)
             card = {**describe_file(request, file_format, path.name, content, verdict), **entries}
-            sidecars = {CARD: (json.dumps(card, indent=2) + "\n").encode(), **chosen.sidecars(request)}
-            for ending, text in sidecars.items():
-                write_whole(path.with_name(path.name + ending), text)
+            endings = {CARD: (json.dumps(card, indent=2) + "\n").encode(), **chosen.sidecars(request)}
+            sidecars = {path.with_name(path.name + ending): text for ending, text in endings.items()}
+            for sidecar, text in sidecars.items():
+                write_whole(sidecar, text)
     except StorageError:
         raise
     except OSError as error:
         raise StorageError(f"{describe_failure(error, path)}; choose another --out") from None
-    return Export(path, tuple(path.with_name(path.name + ending) for ending in sidecars), verdict)
+    return Export(path, tuple(sidecars), verdict)
 
 
 def _check_options(
-    chosen: FileFormat,
-    file_format: str,
-    path: Path,
-    *,
-    size: tuple[int, int] | None,
-    batch: int | None,
-    opset: int | None,
+    chosen: FileFormat, file_format: str, path: Path, size: tuple[int, int] | None, batch: int | None, opset: int | None
 ) -> None:
     if path.suffix != chosen.suffix:
         raise WrongCallError(f"{path}: a file of format {file_format!r} ends in {chosen.suffix}")
@@ -135,11 +128,7 @@ def _check_options(
 
 
 def verify(network: Network, request: ExportRequest, name: str) -> Verdict:
-    """Compare the network of the file `name` with the model on random images.
-
-    Raises:
-        InputError: they differ by more than rounding explains, or the model's own logits are not finite.
-    """
+    """Compare the network of the file `name` with the model on random images; raise `InputError` if they differ."""
     batches = _BATCHES if request.batch is None else (request.batch,)
     dtype = next(request.model.parameters()).dtype
     generator = torch.Generator().manual_seed(0)
@@ -191,7 +180,7 @@ def describe_file(
             "resize": "bilinear",
         },
         "output": {"name": OUTPUT, "shape": [batch, len(run.classes)], "dtype": dtype, "kind": "logits"},
-        "looks_at_other_images": run.config.norm.name in _BATCH_NORMS,
+        "looks_at_other_images": run.config.norm.name == "bn_test",
         "num_parameters": sum(parameter.numel() for parameter in request.model.parameters()),
         "run": {
             "recipe": run.config.recipe,

@@ -9,13 +9,14 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal, Protocol
+from typing import TYPE_CHECKING, Literal, NamedTuple, Protocol
 
 from asrnorm.core.config import RunConfig, content_hash, dump_config, override
 from asrnorm.core.errors import AsrnormError
-from asrnorm.core.files import replacing, take_lock
+from asrnorm.core.files import take_lock, write_whole
 from asrnorm.core.settings import BACKEND_VARIABLE, DEVICE_VARIABLE
 from asrnorm.studies.spec import ANALYSIS_FILES, DIVERGENCE_FILE, Evaluation
 from asrnorm.studies.store import holds_result
@@ -27,15 +28,8 @@ if TYPE_CHECKING:
 _ANALYSIS_WORDS = {"statistics": "--statistics"}
 
 
-@dataclass(frozen=True)
-class Command:
-    """A command of a job, and the file it writes.
-
-    Attributes:
-        label: name on the screen.
-        words: arguments after `asrnorm`.
-        product: the file that exists once the command is done.
-    """
+class Command(NamedTuple):
+    """A command of a job: its name on the screen, its arguments after `asrnorm`, and the file it leaves when done."""
 
     label: str
     words: tuple[str, ...]
@@ -75,15 +69,17 @@ class Job:
 
     def commands(self) -> tuple[Command, ...]:
         """Return the commands of the job in order; the first trains, the others need its result."""
-        device = () if self.config.device == "auto" else ("--set", f"device={self.config.device}")
-        own = tuple(word for name in self.imports for word in ("--import", name))
+        device = [] if self.config.device == "auto" else ["--set", f"device={self.config.device}"]
+        own = [word for name in self.imports for word in ("--import", name)]
         folder = str(self.folder)
-        words = ("train", "--config", str(self.folder / "launch.yaml"), "--out", folder, *own)
+        words = ("train", "--config", str(self.folder / CONFIG), "--out", folder, *own)
         commands = [Command("train", words, self.folder / "result.json")]
         for evaluation in self.evaluations:
-            changes = tuple(word for item in evaluation.overrides.items() for word in ("--set", _assignment(*item)))
-            product = self.folder / "evaluations" / f"{evaluation.name}.json"
+            changes = []
+            for name, value in evaluation.overrides.items():
+                changes += ["--set", f"{name}={value if isinstance(value, str) else json.dumps(value)}"]
             words = ("evaluate", folder, "--as", evaluation.name, "--renew", *device, *changes, *own)
+            product = self.folder / "evaluations" / f"{evaluation.name}.json"
             commands.append(Command(evaluation.name, words, product))
         for analysis in self.analyses:
             words = ("evaluate", folder, _ANALYSIS_WORDS[analysis], *device, *own)
@@ -94,10 +90,15 @@ class Job:
         """Return the commands whose files do not exist yet; none after an accepted divergence."""
         if self.has_diverged():
             return ()
-        hashes = {evaluation.name: self._hash_of(evaluation.overrides) for evaluation in self.evaluations}
+        hashes = {one.name: content_hash(override(self.config, one.overrides)) for one in self.evaluations}
         hashes["train"] = content_hash(self.config)
-        commands = [command for command in self.commands() if command.label not in self.kept]
-        return tuple(command for command in commands if not _is_done(command, hashes.get(command.label)))
+
+        def is_done(label: str, product: Path) -> bool:
+            # An evaluation of that name may come from an earlier study with another config.
+            return holds_result(product, hashes[label]) if label in hashes else product.is_file()
+
+        commands = (command for command in self.commands() if command.label not in self.kept)
+        return tuple(command for command in commands if not is_done(command.label, command.product))
 
     @property
     def is_kept(self) -> bool:
@@ -118,11 +119,8 @@ class Job:
         except BlockingIOError:
             return True
         except OSError:  # the folder does not exist yet
-            return False
+            pass
         return False
-
-    def _hash_of(self, overrides: Mapping[str, Any]) -> str:
-        return content_hash(override(self.config, overrides))
 
 
 def gather_jobs(*plans: "Plan", imports: tuple[str, ...] = ()) -> tuple[Job, ...]:
@@ -142,17 +140,13 @@ def gather_jobs(*plans: "Plan", imports: tuple[str, ...] = ()) -> tuple[Job, ...
 def _jobs_of(plan: "Plan", imports: tuple[str, ...]) -> dict[Path, Job]:
     jobs: dict[Path, Job] = {}
     for task in plan.tasks:  # a run comes before its evaluations
-        if task.kind == "run":
-            may_diverge = task.spec.may_diverge
-            new = Job(config=task.config, folder=task.folder, may_diverge=may_diverge, imports=imports)
-            jobs.setdefault(task.folder, replace(new, kept=frozenset({"train"})) if task.state == "kept" else new)
-            continue
-        job, evaluation = jobs[task.folder], task.spec.evaluation
-        label = task.analysis or ""
-        if task.kind == "evaluation" and evaluation is not None:
+        new = Job(config=task.config, folder=task.folder, may_diverge=task.spec.may_diverge, imports=imports)
+        job, label = jobs.get(task.folder, new), "train"
+        if task.analysis is not None:
+            job, label = replace(job, analyses=(*job.analyses, task.analysis)), task.analysis
+        elif task.spec.evaluation is not None:
+            evaluation = task.spec.evaluation
             job, label = replace(job, evaluations=(*job.evaluations, evaluation)), evaluation.name
-        elif task.analysis is not None:
-            job = replace(job, analyses=(*job.analyses, task.analysis))
         jobs[task.folder] = replace(job, kept=job.kept | {label}) if task.state == "kept" else job
     return jobs
 
@@ -167,15 +161,6 @@ def _join(one: Job, other: Job) -> Job:
         kept=one.kept | other.kept if one.is_kept == other.is_kept else frozenset(),
         may_diverge=one.may_diverge or other.may_diverge,
     )
-
-
-def _assignment(name: str, value: Any) -> str:
-    return f"{name}={value if isinstance(value, str) else json.dumps(value)}"
-
-
-def _is_done(command: Command, config_hash: str | None) -> bool:
-    # An evaluation of that name may come from an earlier study with another config.
-    return command.product.is_file() if config_hash is None else holds_result(command.product, config_hash)
 
 
 Status = Literal["done", "failed", "stopped", "busy", "lost"]
@@ -217,7 +202,7 @@ class Executor(Protocol):
 # What a worker should do now: continue, stop after a checkpoint, or stop at once.
 Request = Literal["continue", "stop", "stop at once"]
 
-LOG = "launch.log"
+CONFIG, LOG = "launch.yaml", "launch.log"
 _LOCK = ".launch.lock"
 _SECONDS = 0.1  # between two polls of a process
 _LONGEST = 300  # characters of an error line
@@ -228,13 +213,9 @@ _DIE_WITH_PARENT = (sys.executable, "-I", "-S", str(Path(__file__).with_name("di
 def execute(
     job: Job, environment: Mapping[str, str], request: Callable[[], Request], directory: Path | None = None
 ) -> Ended:
-    """Run the missing commands of a job and return how it ended; errors are returned, never raised.
+    """Run the missing commands of a job, in processes with this environment and working directory.
 
-    Args:
-        job: the job.
-        environment: environment variables of the processes.
-        request: called a few times a second; says whether to continue.
-        directory: working directory of the processes.
+    `request` is called a few times a second and says whether to continue. Errors are returned, never raised.
     """
     try:
         job.folder.mkdir(parents=True, exist_ok=True)
@@ -250,8 +231,7 @@ def execute(
 def forwarded(*, on_gpu: bool = False) -> tuple[dict[str, str], str]:
     """Return what `execute_remotely` needs from this process: environment variables and the working directory.
 
-    Args:
-        on_gpu: the job has a GPU and must not fall back to the CPU.
+    A job with a GPU (`on_gpu`) must not fall back to the CPU.
     """
     known = {name: os.environ[name] for name in _FORWARDED if name in os.environ}
     return {DEVICE_VARIABLE: "cuda", **known} if on_gpu else known, str(Path.cwd())
@@ -271,15 +251,17 @@ def _execute(job: Job, environment: Mapping[str, str], request: Callable[[], Req
         if command.label == "train":
             if job.is_busy():
                 return Ended(job, "busy")
-            _write_config(job)
+            write_whole(job.folder / CONFIG, dump_config(job.config))
         error = _run(job, command, environment, request, directory)
-        if error is not None and job.has_diverged():
+        if error is None:
+            continue
+        if job.has_diverged():
             return Ended(job, "done")
-        if error is not None and command.label == "train" and job.is_busy():  # another process has just taken it
+        if command.label == "train" and job.is_busy():  # another process has just taken it
             return Ended(job, "busy")
-        if error is not None and request() != "continue":
+        if request() != "continue":
             return Ended(job, "stopped", error)
-        if error is not None and command.label == "train":
+        if command.label == "train":
             return Ended(job, "failed", error)
         failed = failed or error  # the other commands do not need this one
     if failed:
@@ -290,17 +272,8 @@ def _execute(job: Job, environment: Mapping[str, str], request: Callable[[], Req
     return Ended(job, "done")
 
 
-def _write_config(job: Job) -> None:
-    with replacing(job.folder / "launch.yaml") as temporary:
-        temporary.write_text(dump_config(job.config), encoding="utf-8")
-
-
 def _run(
-    job: Job,
-    command: Command,
-    environment: Mapping[str, str],
-    request: Callable[[], Request],
-    directory: Path | None,
+    job: Job, command: Command, environment: Mapping[str, str], request: Callable[[], Request], directory: Path | None
 ) -> str | None:
     """Run one command; return its error line, or `None` on success."""
     with (job.folder / LOG).open("ab") as log:
@@ -329,26 +302,21 @@ def _run(
 def _wait(process: "subprocess.Popen[bytes]", request: Callable[[], Request]) -> None:
     terminated = False
     while True:
-        try:
+        with suppress(subprocess.TimeoutExpired):
             process.wait(_SECONDS)
-        except subprocess.TimeoutExpired:
-            wanted = request()
-            if wanted == "stop at once":
-                process.kill()
-            elif wanted == "stop" and not terminated:
-                process.terminate()
-                terminated = True
-        else:
             return
+        wanted = request()
+        if wanted == "stop at once":
+            process.kill()
+        elif wanted == "stop" and not terminated:
+            process.terminate()
+            terminated = True
 
 
 def describe_failure(log: Path, start: int, status: int) -> str:
-    """Return one line for a failed process: its own error line, or its exit status.
+    """Return one line for a failed process, whose output begins at `start` in the log.
 
-    Args:
-        log: log file with its output.
-        start: offset of its output in the log.
-        status: return code, negative if a signal ended it.
+    It is its own error line, or says its return code, which is negative if a signal ended it.
     """
     with log.open("rb") as file:
         file.seek(start)
@@ -362,12 +330,7 @@ def describe_failure(log: Path, start: int, status: int) -> str:
 
 
 def last_line(error: BaseException) -> str:
-    r"""Return the last line of an error's text, where a traceback names the exception.
-
-    Example:
-        >>> last_line(ValueError("Traceback\n  File\nKeyError: 'x'\n"))
-        "KeyError: 'x'"
-    """
+    """Return the last line of an error's text, where a traceback names the exception."""
     lines = [line for line in str(error).splitlines() if line.strip()]
     return _shorten(lines[-1] if lines else type(error).__name__)
 

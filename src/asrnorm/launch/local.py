@@ -81,12 +81,7 @@ class LocalExecutor:
             self._cleanup.close()
 
     def environment_of(self, worker: int, *, apart: bool = False) -> dict[str, str]:
-        """Return the environment of a worker's processes: its GPU, how it is shared, and its share of the cores.
-
-        Args:
-            worker: number of the worker.
-            apart: run outside of MPS.
-        """
+        """Return the environment of a worker's processes: its GPU, shared by MPS unless `apart`, and its cores."""
         environment = dict(self._environment)
         if self._gpus:
             gpu = self._gpus[worker % len(self._gpus)]

@@ -33,15 +33,10 @@ _log = logging.getLogger(__name__)
 
 
 class Sharing(NamedTuple):
-    """How processes share a GPU.
-
-    Attributes:
-        way: concurrently (MPS) or in time slices.
-        variables: environment variables for the processes on each GPU; empty if none are needed.
-    """
+    """How processes share a GPU: concurrently (MPS) or in time slices."""
 
     way: Way
-    variables: Mapping[str, Mapping[str, str]]
+    variables: Mapping[str, Mapping[str, str]]  # of the environment, for the processes on each GPU
 
 
 TURNS = Sharing("time slices", {})
@@ -78,14 +73,9 @@ def share_gpus(gpus: Sequence[str], clients: int, environment: Mapping[str, str]
         yield Sharing("MPS", variables) if variables else TURNS
 
 
-def visible_gpu(index: int = 0, environment: Mapping[str, str] | None = None) -> str:
-    """Return the `CUDA_VISIBLE_DEVICES` name of the GPU with this index in this process.
-
-    Example:
-        >>> visible_gpu(1, {"CUDA_VISIBLE_DEVICES": "3,5"}), visible_gpu(1, {})
-        ('5', '1')
-    """
-    names = (os.environ if environment is None else environment).get(_VISIBLE, "").split(",")
+def visible_gpu(index: int = 0) -> str:
+    """Return the `CUDA_VISIBLE_DEVICES` name of the GPU with this index in this process."""
+    names = os.environ.get(_VISIBLE, "").split(",")
     return names[index].strip() if any(names) and index < len(names) else str(index)
 
 
@@ -118,7 +108,10 @@ def _keep_daemon(
     # The daemon sees only these GPUs and renumbers them; its clients use its numbers.
     names = {gpu: str(index) if gpu.isdigit() else gpu for index, gpu in enumerate(gpus)}
     try:
-        folder = _make_folder()
+        short = tempfile.gettempdir() if len(tempfile.gettempdir()) <= _LONGEST else "/tmp"
+        folder = Path(tempfile.mkdtemp(prefix="asrnorm-", dir=short))
+        for name in ("pipe", "log"):
+            (folder / name).mkdir()
         variables = {_PIPE: str(folder / "pipe"), _LOG: str(folder / "log")}
         seconds = [str(value) for value in (_START_SECONDS, _PROBE_SECONDS, _QUIT_SECONDS)]
         daemon = subprocess.Popen(
@@ -133,35 +126,18 @@ def _keep_daemon(
         yield {}
         return
     try:
-        said = _read_line(daemon)
+        said = daemon.stdout.readline().decode(errors="replace").strip() if daemon.stdout else ""
         if said == "ready":
             _log.info("processes on one GPU run at the same time, by MPS")
             yield {gpu: {**variables, _VISIBLE: name} for gpu, name in names.items()}
         else:
             _log.warning("processes on one GPU take turns: MPS did not start: %s", said or "its parent died")
             yield {}
-    finally:
-        _end(daemon)
-
-
-def _read_line(daemon: "subprocess.Popen[bytes]") -> str:
-    return daemon.stdout.readline().decode(errors="replace").strip() if daemon.stdout else ""
-
-
-def _end(daemon: "subprocess.Popen[bytes]") -> None:
-    """Close the standard input of the process that keeps the daemon, which makes it end the daemon, and wait."""
-    for stream in (daemon.stdin, daemon.stdout):
-        if stream is not None:
-            stream.close()
-    try:
-        daemon.wait(2 * _QUIT_SECONDS + _SPARE_SECONDS)
-    except subprocess.TimeoutExpired:
-        _log.warning("the MPS daemon does not end; process %d keeps trying", daemon.pid)
-
-
-def _make_folder() -> Path:
-    short = tempfile.gettempdir() if len(tempfile.gettempdir()) <= _LONGEST else "/tmp"
-    folder = Path(tempfile.mkdtemp(prefix="asrnorm-", dir=short))
-    for name in ("pipe", "log"):
-        (folder / name).mkdir()
-    return folder
+    finally:  # the end of its standard input makes the process end the daemon
+        for stream in (daemon.stdin, daemon.stdout):
+            if stream is not None:
+                stream.close()
+        try:
+            daemon.wait(2 * _QUIT_SECONDS + _SPARE_SECONDS)
+        except subprocess.TimeoutExpired:
+            _log.warning("the MPS daemon does not end; process %d keeps trying", daemon.pid)

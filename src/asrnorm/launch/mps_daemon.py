@@ -53,11 +53,7 @@ def main(words: list[str]) -> int:
 
 
 def run(words: list[str], log: Path, seconds: float, environment: dict[str, str]) -> None:
-    """Run a command to its end.
-
-    Raises:
-        FailedError: the command failed or took too long, or the parent is gone.
-    """
+    """Run a command; raise `FailedError` if it failed or took too long, or the parent is gone."""
     name = Path(words[0] if words[-1] == "-d" else words[2]).name
     # A file, not a pipe: a daemon may keep it open, and the end of a pipe would never come.
     with log.open("wb") as file:

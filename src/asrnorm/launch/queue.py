@@ -4,33 +4,38 @@ The progress of a job is read from the files in its run folder.
 """
 
 import json
+import os
 import signal
 import threading
 import time
-from collections import deque
+from collections import Counter, deque
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Protocol
+from typing import TYPE_CHECKING
 
 from asrnorm.launch.jobs import Ended, Executor, Job
+
+if TYPE_CHECKING:
+    from asrnorm.launch.view import LaunchView
 
 _TAIL = 65_536  # bytes; a row with the lambdas of a deep network has some thousands
 
 
 def read_position(job: Job) -> tuple[str, int]:
     """Return the phase of a job and the last step in its log."""
-    if (job.folder / "result.json").exists():
+    folder, steps = job.folder, job.config.steps
+    if (folder / "result.json").exists():
         rest = job.missing()
-        return (rest[0].label if rest else "done"), job.config.steps
-    if (job.folder / "model.safetensors").exists():
-        return "evaluate", job.config.steps
-    if (job.folder / "log.jsonl").exists():
-        step = last_step(job.folder / "log.jsonl")
-        return ("train" if step < job.config.steps else "evaluate"), step
-    if (job.folder / "choice" / "log.jsonl").exists():
-        return "choose", last_step(job.folder / "choice" / "log.jsonl")
+        return (rest[0].label if rest else "done"), steps
+    if (folder / "model.safetensors").exists():
+        return "evaluate", steps
+    if (folder / "log.jsonl").exists():
+        step = last_step(folder / "log.jsonl")
+        return ("train" if step < steps else "evaluate"), step
+    if (folder / "choice" / "log.jsonl").exists():
+        return "choose", last_step(folder / "choice" / "log.jsonl")
     return "train", 0
 
 
@@ -44,8 +49,7 @@ def last_step(log: Path) -> int:
     """Return the step of the last complete row of a log, 0 if there is none."""
     try:
         with log.open("rb") as file:
-            size = file.seek(0, 2)
-            file.seek(max(0, size - _TAIL))
+            file.seek(max(0, file.seek(0, os.SEEK_END) - _TAIL))
             lines = file.read().splitlines()
     except OSError:
         return 0
@@ -88,47 +92,24 @@ class Outcome:
 
 @dataclass
 class Board:
-    """State of a launch, shown by a view.
-
-    Attributes:
-        running: running jobs and their start times.
-        busy: jobs that another process works on, and when to check them again.
-        stopping: a signal asked the launch to stop.
-    """
+    """State of a launch, shown by a view."""
 
     slots: int = 1
     waiting: deque[Job] = field(default_factory=deque)
-    running: dict[Job, float] = field(default_factory=dict)
-    busy: dict[Job, float] = field(default_factory=dict)
+    running: dict[Job, float] = field(default_factory=dict)  # with their start times
+    busy: dict[Job, float] = field(default_factory=dict)  # in another process, and when to check again
     done: list[Job] = field(default_factory=list)
     failed: list[Failure] = field(default_factory=list)
     stopping: bool = False
 
 
-class View(Protocol):
-    """Shows a launch to the user."""
-
-    def say(self, line: str) -> None:
-        """Report an event."""
-
-    def show(self, board: Board) -> None:
-        """Show the state of the launch; called a few times a second."""
-
-
 class Queue:
-    """The jobs of one launch; `run` executes them.
+    """The jobs of one launch; see `launch` for the arguments."""
 
-    Args:
-        jobs: finished ones are counted and skipped.
-        executor: runs them.
-        retry: further attempts for a job that fails.
-        view: receives every event.
-    """
-
-    def __init__(self, jobs: Iterable[Job], executor: Executor, retry: int, view: View) -> None:
+    def __init__(self, jobs: Iterable[Job], executor: Executor, retry: int, view: "LaunchView") -> None:
         self._executor, self._retry, self._view = executor, retry, view
         self.board = Board()
-        self._failures: dict[Job, int] = {}
+        self._failures: Counter[Job] = Counter()
         self._losses: dict[Job, tuple[int, tuple[int, int, int]]] = {}
         todo: list[Job] = []
         for job in jobs:
@@ -188,7 +169,8 @@ class Queue:
         elif ended.status == "lost" and self._count_losses(job) <= _MOST_LOSSES:
             self._view.say(f"{job.name}: {ended.error}; another machine continues it")
             board.waiting.appendleft(job)
-        elif ended.status == "failed" and self._count(self._failures, job) <= self._retry:
+        elif ended.status == "failed" and self._failures[job] < self._retry:
+            self._failures[job] += 1
             self._view.say(f"{job.name}: {ended.error}; trying again")
             board.waiting.append(job)
         else:
@@ -208,13 +190,8 @@ class Queue:
         what = "diverged, a valid outcome" if job.has_diverged() else "done"
         self._view.say(f"{job.name}: {what}" + ("" if seconds is None else f" in {seconds:,.0f} s"))
 
-    @staticmethod
-    def _count(counts: dict[Job, int], job: Job) -> int:
-        counts[job] = counts.get(job, 0) + 1
-        return counts[job]
 
-
-def launch(jobs: Iterable[Job], executor: Executor, *, view: View, retry: int = 1) -> Outcome:
+def launch(jobs: Iterable[Job], executor: Executor, *, view: "LaunchView", retry: int = 1) -> Outcome:
     """Run every unfinished job and return the outcome.
 
     A job that fails is tried again `retry` times, then reported; the others continue. Ctrl-C, SIGTERM and SIGHUP stop

@@ -23,10 +23,6 @@ class RayExecutor:
     Args:
         address: of the cluster, as in `ray.init`; `auto` is the cluster this machine belongs to.
         workers: maximum number of jobs at once; by default as many as fit on the cluster.
-
-    Raises:
-        MissingDependencyError: Ray is not installed.
-        InputError: no cluster answers at the address.
     """
 
     def __init__(self, address: str = "auto", workers: int | None = None) -> None:
@@ -91,11 +87,7 @@ class RayExecutor:
 
 
 def _ping(address: str) -> None:
-    """Check that something listens at the address; Ray itself would retry for many minutes.
-
-    Raises:
-        InputError: nothing listens there.
-    """
+    """Raise `InputError` if nothing listens at the address; Ray itself would retry for many minutes."""
     named = re.fullmatch(r"(?:ray://)?(\[[0-9a-fA-F:]+\]|[^:/\s]+):(\d{1,5})", address)
     if named is None:  # auto, local, or another form that Ray knows
         return

@@ -18,10 +18,6 @@ class SlurmExecutor:
         options: for `submitit.AutoExecutor.update_parameters`: `timeout_min`, `slurm_partition`, `gpus_per_node`, ...
         workers: maximum number of jobs in Slurm's queue.
         cluster: submitit's name of the cluster; `local` runs processes on this machine.
-
-    Raises:
-        MissingDependencyError: submitit is not installed.
-        InputError: Slurm is not available, or submitit does not know an option.
     """
 
     def __init__(

@@ -2,10 +2,8 @@
 
 import time
 from collections.abc import Iterable
-from dataclasses import dataclass
 from datetime import timedelta
-from types import TracebackType
-from typing import Self
+from typing import NamedTuple, Self
 
 from rich.console import Console, Group
 from rich.live import Live
@@ -16,20 +14,13 @@ from asrnorm.launch.jobs import Job
 from asrnorm.launch.queue import Board, read_position
 
 
-@dataclass(frozen=True)
-class Pace:
-    """Progress of a job.
-
-    Attributes:
-        phase: `train`, `choose` in the first of two passes, `evaluate`, or the name of an evaluation or analysis.
-        step: last step in the log.
-        rate: steps per second since the launch first read the log; 0 if unknown.
-    """
+class Pace(NamedTuple):
+    """Progress of a job: its phase and last step, and the steps per second since the launch first read its log."""
 
     phase: str
     step: int
     steps: int
-    rate: float
+    rate: float  # 0 if unknown
 
 
 class PaceEstimator:
@@ -93,9 +84,7 @@ class LaunchView:
             self._live.start()
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *exception: object) -> None:
         if self._console.is_terminal:
             self._live.stop()
 
@@ -114,9 +103,8 @@ class LaunchView:
         headline = describe(board, self._pace.seconds_left(board))
         if self._console.is_terminal:
             elapsed = {job.name: now - began for job, began in board.running.items()}
-            table = _table(paces, elapsed)
             failures = [Text(f"{one.job.name}: {one.error}", style="red") for one in board.failed[-3:]]
-            self._live.update(Group(Text(headline, style="bold"), table, *failures), refresh=True)
+            self._live.update(Group(Text(headline, style="bold"), _table(paces, elapsed), *failures), refresh=True)
         elif now - self._spoke >= _LINE_SECONDS:
             self._spoke = now
             self.say(headline)
@@ -127,12 +115,7 @@ class LaunchView:
 
 def describe(board: Board, seconds_left: float | None) -> str:
     """Return one line: done, running, failed, waiting, time left."""
-    parts = [
-        f"{len(board.done)} done",
-        f"{len(board.running)} running",
-        f"{len(board.failed)} failed",
-        f"{len(board.waiting)} waiting",
-    ]
+    parts = [f"{len(getattr(board, state))} {state}" for state in ("done", "running", "failed", "waiting")]
     if board.busy:
         parts.append(f"{len(board.busy)} running in another process")
     if board.stopping:
@@ -148,8 +131,8 @@ def _table(paces: dict[str, Pace], elapsed: dict[str, float]) -> Table:
     for heading in ("phase", "step", "of", "steps/s", "for"):
         table.add_column(heading, justify="left" if heading == "phase" else "right", no_wrap=True)
     for name, pace in list(paces.items())[:_MOST_ROWS]:
-        cells = (f"{pace.step:,}", f"{pace.steps:,}", _rate(pace), _clock(elapsed[name]))
-        table.add_row(Text(name), pace.phase, *cells)
+        numbers = (f"{pace.step:,}", f"{pace.steps:,}", _rate(pace), _clock(elapsed[name]))
+        table.add_row(Text(name), pace.phase, *numbers)
     if len(paces) > _MOST_ROWS:
         table.add_row(f"... and {len(paces) - _MOST_ROWS} more")
     return table
@@ -160,6 +143,4 @@ def _clock(seconds: float) -> str:
 
 
 def _rate(pace: Pace) -> str:
-    if not pace.rate:
-        return ""
-    return f"{pace.rate:,.1f}" if pace.rate >= 1 else f"{pace.rate:.3f}"
+    return f"{pace.rate:,.1f}" if pace.rate >= 1 else f"{pace.rate:.3f}" if pace.rate else ""
