@@ -85,12 +85,12 @@ def calibrate(model: nn.Module, batches: Iterable[Images], *, num_batches: int |
     if not norms:
         raise ConversionError(f"the converted layers of {type(model).__name__} have no gain and bias to calibrate")
     images = list(_read_images(model, batches, num_batches))
-    targets = _original_moments(model, norms, images)
+    targets = _measure_original(model, norms, images)
     unmet = 0
     pairs = [value for norm in norms.values() for value in norm.affine_pair() if value is not None]
     with _as_deployed(model), _restored_on_error(pairs):
-        for name in targets:  # in the order of use
-            unmet += _fit(model, norms[name], images, targets[name])
+        for name, (moments, sign) in targets.items():
+            unmet += _fit(model, norms[name], images, moments, sign)
             _check_finite(norms[name].affine_pair(), name)
     channels = sum(norms[name].num_features for name in targets)
     skipped = tuple(name for name in converted if name not in targets)
@@ -106,7 +106,7 @@ def reestimate(model: nn.Module, batches: Iterable[Images], *, num_batches: int 
 
     Args:
         model: any network; converted or not.
-        batches: source images as the model takes them: tensors, or tuples that start with one.
+        batches: source images, as in `calibrate`; only one batch is in memory at a time.
         num_batches: number of batches to use; `None` uses all.
 
     Raises:
@@ -121,7 +121,7 @@ def reestimate(model: nn.Module, batches: Iterable[Images], *, num_batches: int 
         ([2.0, 2.0, 2.0], [0.0, 0.0, 0.0])
     """
     check_unwrapped(model)
-    norms = [module for module in model.modules() if _tracks(module)]
+    norms = [module for module in model.modules() if _updates_statistics(module)]
     if not norms:
         raise ConversionError(f"{type(model).__name__} has no norm with running statistics")
     momenta = [norm.momentum for norm in norms]
@@ -163,7 +163,7 @@ def confine(model: nn.Module, batches: Iterable[Images], *, num_batches: int | N
 
     Args:
         model: a trained network with ASR-Norm or AS in it.
-        batches: source images as the model takes them, without augmentation: tensors, or tuples that start with one.
+        batches: source images without augmentation, as in `calibrate`; only one batch is in memory at a time.
         num_batches: number of batches to use; `None` uses all.
 
     Raises:
@@ -178,15 +178,13 @@ def confine(model: nn.Module, batches: Iterable[Images], *, num_batches: int | N
         torch.Size([8])
     """
     check_unwrapped(model)
-    layers = {name: module for name, module in model.named_modules() if isinstance(module, ASRNorm2d)}
-    layers = {name: layer for name, layer in layers.items() if layer.standardize}
+    layers = {name: m for name, m in model.named_modules() if isinstance(m, ASRNorm2d) and m.standardize}
     if not layers:
         raise ConversionError(f"{type(model).__name__} has no layer that learns its standardization; asr and as do")
-    before = {layer: layer.limits or (None, None) for layer in layers.values()}
-    ranges: dict[nn.Module, tuple[Tensor, Tensor]] = {}
+    limits: dict[ASRNorm2d, tuple[Tensor | None, ...]] = {m: m.limits or (None, None) for m in layers.values()}
+    ranges: dict[ASRNorm2d, tuple[Tensor, Tensor]] = {}
 
-    def widen(layer: nn.Module, x: Tensor) -> None:
-        assert isinstance(layer, ASRNorm2d)
+    def widen(layer: Any, x: Tensor) -> None:
         if x.shape[0] == 0:  # a branch without samples
             return
         least, most = torch.aminmax(layer.learned_shift(x), dim=0)
@@ -204,12 +202,10 @@ def confine(model: nn.Module, batches: Iterable[Images], *, num_batches: int | N
             _check_finite(ranges.get(layer, ()), name)
         if not ranges:
             raise ConversionError(f"none of {len(layers)} layers was used by {type(model).__name__}")
-    except BaseException:
-        ranges.clear()
-        raise
+        limits.update(ranges)
     finally:
-        for layer, limits in before.items():
-            layer.confine(*ranges.get(layer, limits))
+        for layer, (least, most) in limits.items():
+            layer.confine(least, most)
     return len(ranges)
 
 
@@ -217,9 +213,7 @@ class Moments:
     """Mean and variance of all added values, `(c,)` each in float64; batches may differ in size."""
 
     def __init__(self) -> None:
-        self.count = 0
-        self.mean = torch.zeros(0)
-        self.variance = torch.zeros(0)
+        self.count, self.mean, self.variance = 0, torch.zeros(0), torch.zeros(0)
 
     def add(self, x: Tensor) -> None:
         """Add activations `(n, c, ...)`."""
@@ -236,20 +230,14 @@ class Moments:
         self.variance = (1 - share) * self.variance + share * variance + share * (1 - share) * difference.square()
 
 
-@dataclass(frozen=True)
-class _Target:
-    """Moments of a norm's output in the original network, and the signs of its gains."""
-
-    moments: Moments
-    sign: Tensor
-
-
 class _Reached(Exception):  # noqa: N818
     """Stops a forward pass once the layer of interest has its input."""
 
 
-def _original_moments(model: nn.Module, names: Iterable[str], images: list[Tensor]) -> dict[str, _Target]:
-    """Return the targets by name, in the order of use; the first use counts if a layer is used several times."""
+def _measure_original(
+    model: nn.Module, names: Iterable[str], images: list[Tensor]
+) -> dict[str, tuple[Moments, Tensor]]:
+    """Return moments and signs of the gains of the original norms, in the order of use; the first use counts."""
     try:
         original = revert(deepcopy(model))
     except RuntimeError as error:  # a hook computes a weight, as in old-style pruning and weight norm
@@ -258,7 +246,7 @@ def _original_moments(model: nn.Module, names: Iterable[str], images: list[Tenso
             "first, as torch.nn.utils.prune.remove does"
         ) from error
     layers = {original.get_submodule(name): name for name in names}
-    found: dict[str, _Target] = {}
+    found: dict[str, tuple[Moments, Tensor]] = {}
     seen: set[str] = set()
 
     def measure(layer: nn.Module, x: Tensor) -> None:
@@ -270,8 +258,8 @@ def _original_moments(model: nn.Module, names: Iterable[str], images: list[Tenso
         if name not in found:
             gain = getattr(layer, "weight", None)
             sign = torch.ones(y.shape[1]) if gain is None else torch.where(gain < 0, -1.0, 1.0)
-            found[name] = _Target(Moments(), sign.to(y.device, torch.float64))
-        found[name].moments.add(y)
+            found[name] = Moments(), sign.to(y.device, torch.float64)
+        found[name][0].add(y)
 
     with _as_deployed(original), _before_forward(layers, measure):
         for batch in images:
@@ -280,12 +268,12 @@ def _original_moments(model: nn.Module, names: Iterable[str], images: list[Tenso
     return found
 
 
-def _fit(model: nn.Module, norm: NormLayer, images: list[Tensor], target: _Target) -> int:
+def _fit(model: nn.Module, norm: NormLayer, images: list[Tensor], target: Moments, sign: Tensor) -> int:
     """Set gain and bias of a norm; return the number of channels whose deviation differs from the target's."""
     gain, bias = norm.affine_pair()
     assert gain is not None
     assert bias is not None
-    before = gain.clone(), bias.clone()
+    gain_before = gain.to(torch.float64, copy=True)
     below, without, above = curve = (Moments(), Moments(), Moments())
 
     def measure(layer: nn.Module, x: Tensor) -> None:
@@ -295,43 +283,35 @@ def _fit(model: nn.Module, norm: NormLayer, images: list[Tensor], target: _Targe
             moments.add(_plain_output(layer, x))
         raise _Reached
 
-    try:
-        with _before_forward([norm], measure):
-            for batch in images:
-                with suppress(_Reached):
-                    model(batch)
-    finally:
-        gain.copy_(before[0])
-        bias.copy_(before[1])
+    with _before_forward([norm], measure):
+        for batch in images:
+            with suppress(_Reached):
+                model(batch)
     # The output is affine in the gain, so its variance is a parabola, determined by three points.
     square = (above.variance + below.variance) / 2 - without.variance
     linear = (above.variance - below.variance) / 4
-    wanted = target.moments.variance
-    root = (linear.square() - square * (without.variance - wanted)).clamp(min=0).sqrt()
+    root = (linear.square() - square * (without.variance - target.variance)).clamp(min=0).sqrt()
     # A channel that hardly varies keeps its gain, which would otherwise become huge.
-    solution = torch.where(square > _LEAST_VARIANCE, (target.sign * root - linear) / square, before[0].double())
+    solution = torch.where(square > _LEAST_VARIANCE, (sign * root - linear) / square, gain_before)
     slope = (above.mean - below.mean) / 2
     gain.copy_(solution)
-    bias.copy_(target.moments.mean - without.mean - solution * slope)
+    bias.copy_(target.mean - without.mean - solution * slope)
     reached = (square * solution.square() + 2 * linear * solution + without.variance).clamp(min=0).sqrt()
-    return int(((reached - wanted.sqrt()).abs() > 1e-3 * wanted.sqrt() + 1e-6).sum())
+    wanted = target.variance.sqrt()
+    return int(((reached - wanted).abs() > 1e-3 * wanted + 1e-6).sum())
 
 
 def _plain_output(norm: nn.Module, x: Tensor) -> Tensor:
     """Return the output of a norm without its built-in dropout and activation."""
-    inside = {name: part for name in ("drop", "act") if isinstance(part := getattr(norm, name, None), nn.Module)}
-    activation = getattr(norm, "activation", None)
-    for name in inside:
-        setattr(norm, name, nn.Identity())
-    if activation is not None:
-        norm.activation = None  # type: ignore[assignment]
+    parts = {name: part for name in ("drop", "act") if isinstance(part := getattr(norm, name, None), nn.Module)}
+    before = parts | ({"activation": norm.activation} if hasattr(norm, "activation") else {})
+    for name in before:
+        setattr(norm, name, nn.Identity() if name in parts else None)
     try:
         y: Tensor = norm.forward(x)
     finally:
-        for name, part in inside.items():
-            setattr(norm, name, part)
-        if activation is not None:
-            norm.activation = activation
+        for name, value in before.items():
+            setattr(norm, name, value)
     return y
 
 
@@ -340,10 +320,10 @@ def _affine_norm(module: nn.Module) -> NormLayer | None:
     return norm if isinstance(norm, NormLayer) and all(value is not None for value in norm.affine_pair()) else None
 
 
-def _tracks(module: nn.Module) -> bool:
+def _updates_statistics(module: nn.Module) -> bool:
     """Return whether a layer updates running statistics in training; frozen ones have no momentum."""
-    parts: list[Any] = [getattr(module, name, None) for name in ("running_mean", "running_var", "num_batches_tracked")]
-    return all(isinstance(part, Tensor) for part in parts) and hasattr(module, "momentum")
+    buffers = (getattr(module, name, None) for name in ("running_mean", "running_var", "num_batches_tracked"))
+    return hasattr(module, "momentum") and all(isinstance(buffer, Tensor) for buffer in buffers)
 
 
 def _is_new(module: nn.Module) -> bool:
@@ -353,12 +333,7 @@ def _is_new(module: nn.Module) -> bool:
 
 
 def _read_images(model: nn.Module, batches: Iterable[Images], num_batches: int | None) -> Iterator[Tensor]:
-    """Yield images on the device and in the dtype of a model, batch by batch.
-
-    Raises:
-        InputError: there are none, or `num_batches` is negative.
-        InputTypeError: a tensor in place of batches, or a batch without a tensor of images.
-    """
+    """Yield images on the device and in the dtype of a model, batch by batch; raise if there are none."""
     if isinstance(batches, Tensor):
         raise InputTypeError("batches takes several, as a data loader yields them; for one tensor pass [images]")
     if num_batches is not None and num_batches < 0:

@@ -3,9 +3,10 @@
 Layers of torchvision and timm are recognized by class name and attributes, so that neither needs to be installed.
 """
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from inspect import getattr_static
-from typing import Any, TypeGuard
+from typing import Any
 
 import torch
 from torch import Tensor, nn
@@ -19,6 +20,8 @@ from asrnorm.norms.asr import WEIGHT_HOOKS
 
 KINDS = ("batch", "batch1d", "group", "instance", "layer2d")
 DEFAULT_KINDS = ("batch",)
+VALUES = ("weight", "bias", "running_mean", "running_var", "num_batches_tracked")
+"""Tensors that a replacement inherits."""
 
 _TYPES: dict[str, tuple[type[nn.Module], ...]] = {
     "batch1d": (nn.BatchNorm1d,),
@@ -42,19 +45,11 @@ _TORCH_NORMS = (_BatchNorm, _InstanceNorm, nn.GroupNorm, nn.LayerNorm)
 
 # Overriding these changes how a subclass is initialized, printed, saved or loaded, and not what it computes.
 _HARMLESS = {
-    "extra_repr",
-    "reset_parameters",
-    "reset_running_stats",
-    "_get_name",
-    "_version",
-    "_load_from_state_dict",
-    "_save_to_state_dict",
-    "get_extra_state",
-    "set_extra_state",
+    *("extra_repr", "reset_parameters", "reset_running_stats", "_get_name", "_version"),
+    *("_load_from_state_dict", "_save_to_state_dict", "get_extra_state", "set_extra_state"),
 }
-# Special methods that a call uses, and values that a property may compute.
-_CALLED = {"__call__", "__getattr__", "__getattribute__"}
-_VALUES = {"weight", "bias", "running_mean", "running_var", "num_batches_tracked", "eps", "momentum", "training"}
+# Special methods that a call uses, and attributes that a property may compute.
+_USED = {"__call__", "__getattr__", "__getattribute__", *VALUES, "eps", "momentum", "training"}
 
 
 @dataclass(frozen=True)
@@ -76,26 +71,19 @@ class NormSpec:
     input_rank: int | None = None
     is_synchronized: bool = False
 
-    def factory_kwargs(self, fallback: dict[str, Any]) -> dict[str, Any]:
-        """Return device and dtype of the layer, `fallback` if it has no tensors."""
-        for tensor in (self.weight, self.running_mean):
-            if tensor is not None:
-                return {"device": tensor.device, "dtype": tensor.dtype}
-        return fallback
-
     def is_trained(self) -> bool:
         """Return whether the layer has been trained: its values differ from those of a new one."""
-        if _is_readable(self.num_batches_tracked) and int(self.num_batches_tracked) > 0:
-            return True
-        # A constant gain is an initialization: ones, or zeros in the last norm of a block.
-        if _is_readable(self.weight) and bool((self.weight != self.weight.flatten()[0]).any()):
-            return True
-        if _is_readable(self.bias) and bool(self.bias.any()):
-            return True
-        if _is_readable(self.running_mean) and bool(self.running_mean.any()):
-            return True
-        # detectron2's frozen layers start with a variance of 1 - eps.
-        return _is_readable(self.running_var) and bool(((self.running_var - 1).abs() > 2 * self.eps).any())
+        differs: list[tuple[Tensor | None, Callable[[Tensor], Tensor]]] = [
+            (self.num_batches_tracked, lambda count: count > 0),
+            # A constant gain is an initialization: ones, or zeros in the last norm of a block.
+            (self.weight, lambda gain: gain != gain.flatten()[0]),
+            (self.bias, lambda bias: bias != 0),
+            (self.running_mean, lambda mean: mean != 0),
+            # detectron2's frozen layers start with a variance of 1 - eps.
+            (self.running_var, lambda variance: (variance - 1).abs() > 2 * self.eps),
+        ]
+        readable = ((value, test) for value, test in differs if value is not None and not value.is_meta)
+        return any(value.numel() > 0 and bool(test(value).any()) for value, test in readable)
 
 
 @dataclass(frozen=True)
@@ -114,7 +102,7 @@ def recognize(module: nn.Module) -> NormSpec | Unsupported | None:
     if parametrize.is_parametrized(module) and isinstance(module, _TORCH_NORMS):
         return Unsupported("parametrized; remove the parametrization first")
     base = next((c for c in type(module).__mro__ if _kind(c) is not None), None)
-    if base is None or _changed(module, base):
+    if base is None or _overridden(module, base):
         return _why_not(module)
     if any(isinstance(hook, WEIGHT_HOOKS) for hook in module._forward_pre_hooks.values()):
         return Unsupported("a hook computes its weight, as pruning does; make that permanent first")
@@ -128,9 +116,9 @@ def _why_not(module: nn.Module) -> Unsupported | None:
         return Unsupported(f"is {own.__name__} already")
     if isinstance(module, _TORCH_NORMS):
         base = next(c for c in own.__mro__ if _kind(c) is not None or c.__module__.startswith("torch."))
-        if changed := _changed(module, base):
+        if names := _overridden(module, base):
             return Unsupported(
-                f"an unknown subclass of {base.__name__} that overrides {', '.join(changed)}, which a conversion would "
+                f"an unknown subclass of {base.__name__} that overrides {', '.join(names)}, which a conversion would "
                 "lose; replace it yourself with a layer from asrnorm.create_norm"
             )
         if base is nn.LayerNorm:
@@ -152,61 +140,50 @@ def _is_foreign(own: type) -> bool:
     return own.__module__.startswith(_FOREIGN_MODULES)
 
 
-def _changed(module: nn.Module, base: type) -> list[str]:
-    """Return the attributes that a layer or its class overrides and that may change what `base` computes."""
+def _overridden(module: nn.Module, base: type) -> list[str]:
+    """Return the attributes that a layer's class or the layer overrides and that may change what `base` computes."""
     own = type(module)
-    methods = {name for name in dir(base) if not name.startswith("__") and callable(getattr_static(base, name))}
-    itself = sorted(methods & vars(module).keys() - _HARMLESS)
+    names = {name for name in dir(base) if not name.startswith("__")}
+    methods = {name for name in names if callable(getattr_static(base, name))}
+    by_layer = sorted(methods & vars(module).keys() - _HARMLESS)
     if own is base:
-        return itself
-    names = {name for name in dir(base) if not name.startswith("__")} | _CALLED | _VALUES
-    overridden = [
+        return by_layer
+    by_class = [
         name
-        for name in sorted(names - _HARMLESS)
+        for name in sorted((names | _USED) - _HARMLESS)
         if getattr_static(own, name, None) is not getattr_static(base, name, None)
     ]
-    return list(dict.fromkeys([*overridden, *itself]))
+    return list(dict.fromkeys([*by_class, *by_layer]))
 
 
 def _read(module: nn.Module, base: type) -> NormSpec | Unsupported:
     kind = _kind(base)
     assert kind is not None
-    parts = {name: getattr(module, name, None) if _is_foreign(base) else None for name in ("drop", "act")}
-    tensors = {name: getattr(module, name, None) for name in ("weight", "bias", "running_mean", "running_var")}
-    num_features = _num_features(module, tensors["weight"])
+    num_features = _num_features(module)
     if num_features is None:
         return Unsupported("without a number of channels")
+    parts: dict[str, Any] = {name: getattr(module, name, None) for name in ("drop", "act") if _is_foreign(base)}
+    parts = {name: p for name, p in parts.items() if isinstance(p, nn.Module) and not isinstance(p, nn.Identity)}
     return NormSpec(
         kind=kind,
         num_features=num_features,
         eps=float(getattr(module, "eps", 1e-5)),
         momentum=getattr(module, "momentum", None),
-        **tensors,
-        num_batches_tracked=getattr(module, "num_batches_tracked", None),
-        drop=_unless_identity(parts["drop"]),
-        act=_unless_identity(parts["act"]),
+        **{name: getattr(module, name, None) for name in VALUES},
+        **parts,
         num_groups=getattr(module, "num_groups", None) if kind == "group" else None,
         input_rank=_RANK_OF_TYPE.get(base, getattr(module, "input_rank", None)),
         is_synchronized=isinstance(module, nn.SyncBatchNorm),
     )
 
 
-def _num_features(module: nn.Module, weight: Tensor | None) -> int | None:
+def _num_features(module: Any) -> int | None:
     for name in ("num_features", "num_channels"):
-        if isinstance(getattr(module, name, None), int):
-            return int(getattr(module, name))
-    shape = getattr(module, "normalized_shape", None)
-    if weight is None:
-        return int(shape[0]) if shape is not None else None
-    return int(weight.numel())
-
-
-def _is_readable(tensor: Tensor | None) -> TypeGuard[Tensor]:
-    return tensor is not None and not tensor.is_meta and tensor.numel() > 0
-
-
-def _unless_identity(module: Any) -> nn.Module | None:
-    return module if isinstance(module, nn.Module) and not isinstance(module, nn.Identity) else None
+        if isinstance(count := getattr(module, name, None), int):
+            return count
+    if getattr(module, "weight", None) is not None:
+        return int(module.weight.numel())
+    return int(module.normalized_shape[0]) if hasattr(module, "normalized_shape") else None
 
 
 def factory_kwargs(model: nn.Module) -> dict[str, Any]:

@@ -1,6 +1,7 @@
 """Exchange the parameters of converted layers in an optimizer that was made before the conversion."""
 
 import copy
+from collections import defaultdict
 from collections.abc import Sequence
 from typing import Any
 from uuid import uuid4
@@ -23,10 +24,6 @@ def replace_parameters(optimizer: Optimizer, exchanges: Sequence[Exchange]) -> l
     a group they follow the order of the layer if the old ones did, so that the state loads into an optimizer that is
     made for the converted network.
 
-    Args:
-        optimizer: changed in place.
-        exchanges: names, old layers, and their replacements from `build_replacement`.
-
     Returns:
         Notes on layers whose old parameters the optimizer does not have.
     """
@@ -35,29 +32,21 @@ def replace_parameters(optimizer: Optimizer, exchanges: Sequence[Exchange]) -> l
     for _, old, new in exchanges:
         if (original := original_of(new)) is not None:
             original.membership = Membership(_identify(optimizer), turn, _find_positions(optimizer, old))
-    return _exchange(optimizer, exchanges, [None] * len(exchanges))
+    return _exchange(optimizer, [(exchange, None) for exchange in exchanges])
 
 
 def restore_parameters(optimizer: Optimizer, exchanges: Sequence[Exchange]) -> None:
-    """Put the parameters of original layers back to the positions they had before their conversion.
-
-    Args:
-        optimizer: changed in place.
-        exchanges: names, replacements, and the original layers.
-    """
-    found: list[tuple[int, Exchange, Positions | None]] = []
-    for exchange in {id(layer): (name, layer, old) for name, layer, old in exchanges}.values():
-        original = first_original(exchange[1])
-        membership = None if original is None else original.membership
+    """Put the parameters of original layers back to the positions they had before their conversion."""
+    by_turn: dict[int, list[tuple[Exchange, Positions | None]]] = defaultdict(list)
+    for exchange in {id(exchange[1]): exchange for exchange in exchanges}.values():  # a shared layer once
+        membership = first_original(exchange[1]).membership
         if membership is None:
-            found.append((0, exchange, None))
+            by_turn[0].append((exchange, None))
         else:
             is_same = membership.optimizer == _identify(optimizer)
-            found.append((membership.turn, exchange, membership.positions if is_same else None))
-    # Last conversion first, so that each finds the groups as it left them.
-    for turn in sorted({turn for turn, _, _ in found}, reverse=True):
-        rows = [row for row in found if row[0] == turn]
-        _exchange(optimizer, [exchange for _, exchange, _ in rows], [positions for _, _, positions in rows])
+            by_turn[membership.turn].append((exchange, membership.positions if is_same else None))
+    for turn in sorted(by_turn, reverse=True):  # last conversion first, so that each finds the groups as it left them
+        _exchange(optimizer, by_turn[turn])
 
 
 def _identify(optimizer: Optimizer) -> str:
@@ -75,12 +64,12 @@ def _find_positions(optimizer: Optimizer, layer: nn.Module) -> Positions:
     return {key: found[id(p)] for key, p in layer.named_parameters() if id(p) in found}
 
 
-def _exchange(optimizer: Optimizer, exchanges: Sequence[Exchange], before: Sequence[Positions | None]) -> list[str]:
-    """Exchange parameters and their state; `before` has the positions of new layers that return to the optimizer."""
+def _exchange(optimizer: Optimizer, exchanges: Sequence[tuple[Exchange, Positions | None]]) -> list[str]:
+    """Exchange parameters and their state; new layers that return to the optimizer come with their old positions."""
     notes = []
     returning: list[tuple[tuple[int, int], str, nn.Parameter]] = []
-    for (name, old, new), positions in zip(exchanges, before, strict=True):
-        was_outside = positions is not None and not positions
+    for (name, old, new), positions in exchanges:
+        was_outside = positions == {}
         arriving = {} if was_outside else dict(new.named_parameters())
         successors = {} if was_outside else _find_successors(old, new)
         is_known = _exchange_in_groups(optimizer, name, old, arriving, successors, positions)

@@ -9,7 +9,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from asrnorm.conversion.layer_kind import NormSpec
+from asrnorm.conversion.layer_kind import VALUES, NormSpec
 from asrnorm.core.errors import ConversionError
 from asrnorm.norms import NORMS, NoNorm, NormLayer
 
@@ -19,30 +19,17 @@ Positions = dict[str, tuple[int, int]]
 _ORIGINAL = "_asrnorm_original"
 # Shared with the replaced layer, so that the remove() of a handle still works.
 _HOOKS = (
-    "_forward_hooks",
-    "_forward_hooks_with_kwargs",
-    "_forward_hooks_always_called",
-    "_forward_pre_hooks",
-    "_forward_pre_hooks_with_kwargs",
-    "_backward_hooks",
-    "_backward_pre_hooks",
+    *("_forward_hooks", "_forward_hooks_with_kwargs", "_forward_hooks_always_called"),
+    *("_forward_pre_hooks", "_forward_pre_hooks_with_kwargs", "_backward_hooks", "_backward_pre_hooks"),
 )
 _STATE_HOOKS = (
-    "_state_dict_hooks",
-    "_state_dict_pre_hooks",
-    "_load_state_dict_pre_hooks",
-    "_load_state_dict_post_hooks",
+    *("_state_dict_hooks", "_state_dict_pre_hooks", "_load_state_dict_pre_hooks", "_load_state_dict_post_hooks"),
 )
-_MODULE_ATTRIBUTES = frozenset(vars(nn.Module()))  # PyTorch's registries and hooks
+_WITHOUT_MODULES = frozenset(vars(nn.Module())) - {"_modules"}  # PyTorch's registries of tensors and hooks
 
 
 class NormAct(nn.Module):
-    """A norm with the dropout and activation that the replaced layer had built in (timm's `BatchNormAct2d`).
-
-    Example:
-        >>> NormAct(nn.BatchNorm2d(8), None, nn.ReLU())(torch.randn(2, 8, 4, 4)).min().item()
-        0.0
-    """
+    """A norm with the dropout and activation that the replaced layer had built in (timm's `BatchNormAct2d`)."""
 
     def __init__(self, norm: nn.Module, drop: nn.Module | None, act: nn.Module | None) -> None:
         super().__init__()
@@ -57,55 +44,36 @@ class NormAct(nn.Module):
 
 @dataclass(frozen=True)
 class Membership:
-    """Where an optimizer had the parameters of a layer before its conversion.
+    """Where an optimizer had the parameters of a layer before its conversion."""
 
-    Attributes:
-        optimizer: identifier of the optimizer; one that is made later has groups of its own.
-        turn: number of earlier conversions with this optimizer.
-        positions: of the parameters that the optimizer had.
-    """
-
-    optimizer: str
-    turn: int
+    optimizer: str  # identifier: one that is made later has groups of its own
+    turn: int  # number of earlier conversions with this optimizer
     positions: Positions
 
 
 @dataclass
 class Original:
-    """A replaced layer. Not a module, so that parameters(), state_dict() and DDP do not see inside.
-
-    Attributes:
-        module: the layer.
-        dtype: of its replacement when that was built; of the model if the replacement has no values.
-        membership: of the optimizer that the conversion was given.
-    """
+    """A replaced layer. Not a module, so that parameters(), state_dict() and DDP do not see inside."""
 
     module: nn.Module
-    dtype: torch.dtype
+    dtype: torch.dtype  # of its replacement when that was built; of the model if the replacement has no values
     membership: Membership | None = None
 
 
 def build_replacement(
-    old: nn.Module,
-    spec: NormSpec,
-    norm: str | Callable[..., nn.Module],
-    options: dict[str, Any],
-    like: dict[str, Any],
+    old: nn.Module, spec: NormSpec, norm: str | Callable[..., nn.Module], options: dict[str, Any], like: dict[str, Any]
 ) -> nn.Module:
     """Return a new layer with the old one's values, device, dtype, training flag and hooks.
 
-    Args:
-        old: the layer to replace.
-        spec: what `recognize` found out about it.
-        norm: registry name or factory of the new layer.
-        options: options of the new layer.
-        like: device and dtype to use if the old layer has no tensors.
+    `spec` describes the old layer, `like` has the device and dtype to use if that has no tensors.
     """
     accepted = options_of(norm)
-    inherited = {"eps": spec.eps, "num_groups": spec.num_groups}
-    inherited = {name: value for name, value in inherited.items() if value is not None and name in accepted}
+    settings = {"eps": spec.eps, "num_groups": spec.num_groups}
+    inherited = {name: value for name, value in settings.items() if value is not None and name in accepted}
     make = NORMS[norm] if isinstance(norm, str) else norm
-    new = make(spec.num_features, **{**inherited, **spec.factory_kwargs(like), **options})
+    tensor = spec.weight if spec.weight is not None else spec.running_mean
+    factory = like if tensor is None else {"device": tensor.device, "dtype": tensor.dtype}
+    new = make(spec.num_features, **{**inherited, **factory, **options})
     _copy_values(new, spec)
     if isinstance(new, NormLayer):
         new.input_rank = spec.input_rank
@@ -116,7 +84,9 @@ def build_replacement(
             if getattr(module, "running_mean", None) is not None and hasattr(module, "momentum"):
                 module.momentum = spec.momentum  # type: ignore[assignment]
     if spec.drop is not None or spec.act is not None:
-        new = NormAct(new, _copy_if_trained(spec.drop), _copy_if_trained(spec.act))
+        # Training the copy of an activation with parameters does not change the original's state.
+        parts = [copy.deepcopy(p) if p is not None and list(p.parameters()) else p for p in (spec.drop, spec.act)]
+        new = NormAct(new, *parts)
     new.train(old.training)
     for name in _HOOKS:
         new.__dict__[name] = old.__dict__[name]
@@ -126,12 +96,7 @@ def build_replacement(
 
 
 def options_of(norm: str | Callable[..., nn.Module]) -> set[str]:
-    """Return the names of the options of a norm or factory; none if Python cannot inspect it.
-
-    Example:
-        >>> sorted(options_of(nn.GroupNorm))
-        ['affine', 'bias', 'device', 'dtype', 'eps', 'num_channels', 'num_groups']
-    """
+    """Return the names of the options of a norm or factory; none if Python cannot inspect it."""
     if isinstance(norm, str):
         return set(NORMS.options(norm))
     try:
@@ -142,9 +107,7 @@ def options_of(norm: str | Callable[..., nn.Module]) -> set[str]:
 
 def _copy_values(norm: nn.Module, spec: NormSpec) -> None:
     """Copy affine parameters and running statistics to the new layer where it has matching attributes."""
-    values = {
-        name: getattr(spec, name) for name in ("weight", "bias", "running_mean", "running_var", "num_batches_tracked")
-    }
+    values = {name: getattr(spec, name) for name in VALUES}
     if isinstance(norm, NormLayer):
         norm.inherit(*values.values())
         return
@@ -155,11 +118,6 @@ def _copy_values(norm: nn.Module, spec: NormSpec) -> None:
                 own.copy_(value.reshape(own.shape))
                 if isinstance(own, nn.Parameter):
                     own.requires_grad_(value.requires_grad)
-
-
-def _copy_if_trained(module: nn.Module | None) -> nn.Module | None:
-    # Training the copy of an activation with parameters does not change the original's state.
-    return copy.deepcopy(module) if module is not None and any(True for _ in module.parameters()) else module
 
 
 def has_affine(norm: nn.Module) -> bool:
@@ -181,18 +139,16 @@ def original_of(module: nn.Module) -> Original | None:
     return found if isinstance(found, Original) else None
 
 
-def first_original(replacement: nn.Module) -> Original | None:
-    """Return the layer that a layer replaced in the first of several conversions, `None` if it replaced none."""
-    *_, last = [None, *(original for _, original in _links(replacement))]
-    return last
+def first_original(replacement: nn.Module) -> Original:
+    """Return the layer that a converted layer replaced in the first of several conversions."""
+    *_, (_, original) = _links(replacement)
+    return original
 
 
 def restore_original(replacement: nn.Module, like: Tensor | None) -> nn.Module:
     """Return the first original on the device, in the mode and in the dtype that the model has now.
 
-    Args:
-        replacement: the layer that replaced it.
-        like: a tensor of the model, to find its device and dtype if the replacement has no tensors.
+    `like` is a tensor of the model, for device and dtype if the replacement has no tensors.
 
     Raises:
         ConversionError: the original never had values.
@@ -229,22 +185,11 @@ def _floating_dtype(module: nn.Module) -> torch.dtype | None:
     return next((t.dtype for t in _tensors(module) if t.is_floating_point()), None)
 
 
-def replace_references(model: nn.Module, successors: Mapping[nn.Module, nn.Module]) -> None:
-    """Replace layers that attributes of the network hold in a list, tuple or dict.
+def replace_layers(model: nn.Module, successors: Mapping[nn.Module, nn.Module]) -> None:
+    """Replace layers of a network wherever its modules have them: as children, and in lists, tuples and dicts.
 
     A network may register its norms one by one and call them through a list: replaced in the registry alone, the new
     layers would never run.
-
-    Args:
-        model: its registered modules are left alone.
-        successors: the new layer for each old one.
-
-    Example:
-        >>> model, old, new = nn.Module(), nn.BatchNorm2d(3), nn.Identity()
-        >>> model.blocks = {"norms": [old]}
-        >>> replace_references(model, {old: new})
-        >>> model.blocks
-        {'norms': [Identity()]}
     """
     seen: set[int] = set()
 
@@ -266,5 +211,5 @@ def replace_references(model: nn.Module, successors: Mapping[nn.Module, nn.Modul
 
     for module in list(model.modules()):
         for name, value in list(vars(module).items()):
-            if name not in _MODULE_ATTRIBUTES and (new := replaced(value)) is not value:
+            if name not in _WITHOUT_MODULES and (new := replaced(value)) is not value:
                 vars(module)[name] = new

@@ -1,7 +1,7 @@
 """Find the norm layers of a network and choose those to convert: by preset, name patterns or a function."""
 
 import re
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
 from itertools import takewhile
@@ -29,18 +29,10 @@ _STAGE = re.compile(r"^(?:[A-Za-z_]+\.)*?(?!conv|stem|head|bn|norm|transition)([
 
 @dataclass(frozen=True)
 class Site:
-    """One norm layer of a network.
-
-    Attributes:
-        module: the layer.
-        parents: each module that has it as a child, with the child's name; several if the network shares the layer.
-        names: its full names, one for each parent.
-        spec: its description, or why it cannot be converted.
-    """
+    """One norm layer of a network."""
 
     module: nn.Module
-    parents: tuple[tuple[nn.Module, str], ...]
-    names: tuple[str, ...]
+    names: tuple[str, ...]  # several if the network shares the layer
     spec: NormSpec | Unsupported
 
     @property
@@ -54,24 +46,20 @@ class Site:
 
 
 def find_sites(model: nn.Module) -> list[Site]:
-    """Return the norm layers of a model in the order of registration.
+    """Return the norm layers of a model in the order of registration."""
+    names: dict[nn.Module, list[str]] = {}
+    for name, module in iterate_children(model):
+        names.setdefault(module, []).append(name)
+    layers = [module for module in model.modules() if module in names]
+    return [Site(m, tuple(names[m]), spec) for m in layers if (spec := recognize(m)) is not None]
 
-    Example:
-        >>> [site.name for site in find_sites(nn.Sequential(nn.Conv2d(3, 8, 1), nn.BatchNorm2d(8)))]
-        ['1']
-    """
-    uses: dict[nn.Module, list[tuple[nn.Module, str, str]]] = {}
+
+def iterate_children(model: nn.Module) -> Iterator[tuple[str, nn.Module]]:
+    """Yield the children of all modules with their full names; a shared child comes once for each parent."""
     for prefix, parent in model.named_modules():
-        for child_name, child in parent._modules.items():
+        for key, child in parent._modules.items():
             if child is not None:
-                name = f"{prefix}.{child_name}" if prefix else child_name
-                uses.setdefault(child, []).append((parent, child_name, name))
-    sites = []
-    for module in model.modules():
-        if module in uses and (spec := recognize(module)) is not None:
-            parents = tuple((parent, child_name) for parent, child_name, _ in uses[module])
-            sites.append(Site(module, parents, tuple(name for *_, name in uses[module]), spec))
-    return sites
+                yield f"{prefix}.{key}" if prefix else key, child
 
 
 def choose(sites: list[Site], layers: Layers, kinds: Collection[str]) -> list[Site]:

@@ -20,10 +20,10 @@ from asrnorm.conversion.replace import (
     has_state_hooks,
     options_of,
     original_of,
-    replace_references,
+    replace_layers,
     restore_original,
 )
-from asrnorm.conversion.select import PRESETS, Layers, Site, choose, find_sites, pick_preset
+from asrnorm.conversion.select import PRESETS, Layers, Site, choose, find_sites, iterate_children, pick_preset
 from asrnorm.core.errors import ConversionError, InputTypeError, UnknownNameError, describe_unknown
 from asrnorm.norms import NORMS, NormLayer
 
@@ -125,10 +125,7 @@ def convert(
     # All new layers are built before the first one is put in, so that an error leaves the model unchanged.
     new = [build_replacement(site.module, spec, norm, options, like) for site, spec in zip(chosen, specs, strict=True)]
     exchanges = [(site.name, site.module, layer) for site, layer in zip(chosen, new, strict=True)]
-    for site, layer in zip(chosen, new, strict=True):
-        for parent, child_name in site.parents:
-            parent._modules[child_name] = layer
-    replace_references(model, {old: layer for _, old, layer in exchanges})
+    replace_layers(model, {old: layer for _, old, layer in exchanges})
     notes = [*_notes(chosen, specs, new, label), *_loading_note(preset, given, options)]
     if optimizer is not None:
         notes += replace_parameters(optimizer, exchanges)
@@ -177,22 +174,15 @@ def revert(model: nn.Module, *, optimizer: Optimizer | None = None) -> nn.Module
         if optimizer is not None:
             restore_parameters(optimizer, [("", model, layer)])
         return layer
-    uses = [
-        (f"{prefix}.{child_name}" if prefix else child_name, parent, child_name, child)
-        for prefix, parent in model.named_modules()
-        for child_name, child in parent._modules.items()
-        if child is not None and original_of(child) is not None
-    ]
-    if not uses:
+    converted = [(name, layer) for name, layer in iterate_children(model) if original_of(layer) is not None]
+    if not converted:
         raise ConversionError(
             f"{type(model).__name__} has no converted layer to revert; original layers are kept with the model object "
             "and its copies, not in a state dict: build the original model again and load its weights"
         )
     # All of them before the first one is put in, so that an error leaves the model unchanged.
-    exchanges = [(name, child, restore_original(child, like)) for name, _, _, child in uses]
-    for (_, parent, child_name, _), (_, _, old) in zip(uses, exchanges, strict=True):
-        parent._modules[child_name] = old
-    replace_references(model, {new: old for _, new, old in exchanges})
+    exchanges = [(name, layer, restore_original(layer, like)) for name, layer in converted]
+    replace_layers(model, {new: old for _, new, old in exchanges})
     if optimizer is not None:
         restore_parameters(optimizer, exchanges)
     for module in model.modules():  # a part may have been converted on its own

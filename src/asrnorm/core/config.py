@@ -362,11 +362,6 @@ def match_number(current: Any, value: Any) -> Any:
 def build(kind: Any, values: Mapping[str, Any], where: str) -> Any:
     """Build a dataclass from plain values, each checked against the type of its field.
 
-    Args:
-        kind: the dataclass; its fields may be dataclasses too.
-        values: field name to value.
-        where: source of the values, for error messages.
-
     Raises:
         UnknownNameError: unknown field, or a value outside its `Literal`.
         InputError: value of the wrong type, or a missing field.

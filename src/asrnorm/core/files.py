@@ -135,12 +135,7 @@ def sync_folder(folder: Path) -> None:
 
 
 def describe_failure(error: OSError, path: Path) -> str:
-    """Return one line with the file and the reason the system gave.
-
-    Example:
-        >>> describe_failure(OSError(errno.ENOSPC, "No space left on device", ".a.txt.17.tmp.txt"), Path("a.txt"))
-        'a.txt: No space left on device'
-    """
+    """Return one line with the file and the reason the system gave."""
     return f"{path}: {error.strerror or error}"
 
 

@@ -10,7 +10,7 @@ Precision = Literal["float32", "tf32", "bfloat16", "float64"]
 
 
 def weight_dtype(precision: Precision) -> torch.dtype:
-    """Return the dtype of the weights for a precision."""
+    """Return the dtype of weights and images for a precision; `bfloat16` is autocast over float32."""
     return torch.float64 if precision == "float64" else torch.float32
 
 

@@ -13,16 +13,9 @@ _HOUR, _MINUTE = 3600, 60
 
 
 class Progress:
-    """Progress on standard error, as a context manager.
+    """Progress on standard error, as a context manager; `done` counts the work of an earlier run.
 
-    Args:
-        total: amount of work.
-        unit: plural noun for what is counted.
-        columns: columns of the bar before its rate.
-        done: work already done by an earlier run.
-        digits: decimals of the rate.
-        shown: `False` prints nothing.
-        console: standard error by default.
+    `columns` stand in the bar before its rate.
     """
 
     def __init__(
@@ -80,14 +73,7 @@ class Progress:
 
 
 class PartProgress(Progress):
-    """Progress of work that consists of named parts.
-
-    Args:
-        total: amount of work.
-        unit: plural noun for what is counted.
-        shown: `False` prints nothing.
-        console: standard error by default.
-    """
+    """Progress of work that consists of named parts."""
 
     def __init__(self, total: int, unit: str, *, shown: bool = True, console: Console | None = None) -> None:
         columns = (TextColumn("{task.description:<26}"), BarColumn(), TextColumn("{task.percentage:>3.0f}%"))

@@ -120,10 +120,6 @@ def read_result(path: Path) -> RunResult:
 def parse_result(values: object, where: str) -> RunResult:
     """Return the result of plain JSON values.
 
-    Args:
-        values: parsed JSON.
-        where: source of the values, for error messages.
-
     Raises:
         InputError: damaged values, another schema, or numbers outside their range.
     """

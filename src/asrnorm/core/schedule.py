@@ -15,14 +15,9 @@ def rate_factor(config: OptimConfig, step: int, steps: int, *, waits: bool = Fal
         steps: length of the schedule, warm-up included.
         waits: for parameters that are frozen for `norm_warmup_steps`; their warm-up starts after that.
     """
-    return _warm_up(config, step - config.norm_warmup_steps if waits else step) * _scheduled(config, step, steps)
-
-
-def _warm_up(config: OptimConfig, moved: int) -> float:
-    """Return the warm-up factor after `moved` steps in which the parameter was trained."""
-    if moved < 0:
-        return 0.0
-    return min(1.0, (moved + 1) / (config.warmup_steps + 1))
+    trained = step - config.norm_warmup_steps if waits else step
+    warm_up = 0.0 if trained < 0 else min(1.0, (trained + 1) / (config.warmup_steps + 1))
+    return warm_up * _scheduled(config, step, steps)
 
 
 def _scheduled(config: OptimConfig, step: int, steps: int) -> float:

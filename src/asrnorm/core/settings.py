@@ -26,12 +26,7 @@ LEAST_FUSED_CAPABILITY = (7, 0)
 
 
 def data_folder() -> Path:
-    """Return the folder of data sets: `ASRNORM_DATA`, or a folder in the user's cache.
-
-    Example:
-        >>> data_folder().is_absolute()
-        True
-    """
+    """Return the folder of data sets: `ASRNORM_DATA`, or a folder in the user's cache."""
     chosen = os.environ.get(DATA_VARIABLE)
     return Path(chosen).expanduser().absolute() if chosen else Path.home() / ".cache" / "asrnorm" / "data"
 

@@ -129,23 +129,14 @@ class Ascent:
     def chunk_size(self, model: Classifier, images: Tensor) -> int:
         """Return the number of images in a batch: `batch`, or enough to fill a GPU if images do not affect each other.
 
-        Args:
-            model: with a norm that uses batch statistics in evaluation mode, it gets `batch` images.
-            images: any of them, `(n, 3, h, w)`, on their device.
+        They do if a norm uses batch statistics in evaluation mode.
         """
         if images.device.type == "cpu" or mixes_samples(model):
             return self.batch
         return max(self.batch, _PIXELS // (images.shape[2] * images.shape[3]))
 
     def objective(self, model: Classifier, images: Tensor, labels: Tensor, anchor: Tensor) -> Tensor:
-        """Return the objective of each image, `(n,)`.
-
-        Args:
-            model: in evaluation mode.
-            images: float `(n, 3, h, w)`.
-            labels: int64 `(n,)`.
-            anchor: semantic vectors `(n, d)` of the images that the ascent started from.
-        """
+        """Return the objective of each image, `(n,)`; `anchor`, `(n, d)`, is the embedding at the start."""
         embedding = model.embed(model.features(images))
         logits = model.classify(embedding)
         value = F.cross_entropy(logits, labels, reduction="none") - self.penalty * self._distance(embedding, anchor)
@@ -166,16 +157,7 @@ class Ascent:
         optimizer: torch.optim.Optimizer,
         reward: Tensor | None = None,
     ) -> None:
-        """Take one step, in place.
-
-        Args:
-            model: in evaluation mode.
-            x: the images, the parameter of `optimizer`.
-            labels: int64 `(n,)`.
-            anchor: semantic vectors of the images that the ascent started from.
-            optimizer: from `create_optimizer`.
-            reward: a function of the images, `(n,)`, added to the objective.
-        """
+        """Move `x`, the parameter of `optimizer`, by one step; `reward`, `(n,)`, is added to the objective."""
         value = self.objective(model, x, labels, anchor)
         if reward is not None:
             value = value + reward
@@ -214,14 +196,7 @@ class Ascent:
 
 
 class AscentGraph:
-    """The ascent of batches of one size as two CUDA graphs: the anchor, and one step, which is replayed.
-
-    Args:
-        ascent: the settings.
-        model: the current network; captured in evaluation mode.
-        images: of the first batch, on a CUDA device and in the model's dtype; the others have its shape.
-        labels: likewise.
-    """
+    """The ascent of batches shaped as the first as two CUDA graphs: the anchor, and one step, which is replayed."""
 
     def __init__(self, ascent: Ascent, model: Classifier, images: Tensor, labels: Tensor) -> None:
         self._ascent, self._model = ascent, model
@@ -279,10 +254,6 @@ def entropy(logits: Tensor) -> Tensor:
 
 
 def check_choice(name: str, value: str, choices: object) -> None:
-    """Raise if a word is none of the choices of a `Literal`.
-
-    Raises:
-        UnknownNameError: with the nearest choice.
-    """
+    """Raise if a word is none of the choices of a `Literal`."""
     if value not in get_args(choices):
         raise UnknownNameError(describe_unknown(name, str(value), get_args(choices)))

@@ -135,12 +135,9 @@ def _losses_and_gradient(model: Classifier, images: Tensor, labels: Tensor) -> t
 
 
 class AttackGraph:
-    """`perturb` for batches of one size as CUDA graphs: one step is replayed over steps, batches and radii.
+    """`perturb` for batches shaped as the first as CUDA graphs: one step is replayed over steps, batches and radii.
 
-    Args:
-        model: its weights must not change while this is in use; captured in evaluation mode.
-        images: of the first batch, on a CUDA device and in the model's dtype; the others have its shape.
-        labels: likewise.
+    The weights of the model must not change while this is in use.
     """
 
     def __init__(self, model: Classifier, images: Tensor, labels: Tensor) -> None:
@@ -165,15 +162,7 @@ class AttackGraph:
 
     @torch.no_grad()
     def perturb(self, ball: Ball, start: Tensor, labels: Tensor, *, step_size: float, steps: int) -> Tensor:
-        """Return the worst image on the way of each, as `perturb` does, without waiting for the device.
-
-        Args:
-            ball: around the images of a batch.
-            start: images in it.
-            labels: int64 `(n,)`.
-            step_size: of every step.
-            steps: number of steps.
-        """
+        """Return the worst image on the way of each, as `perturb` does, without waiting for the device."""
         assert self._compare is not None
         assert self._step is not None
         self._x.copy_(ball.center)

@@ -18,10 +18,6 @@ OnProgress = Callable[[float], None]
 """Called during a grow phase with the fraction that is done, 0 to 1; may raise to interrupt the phase."""
 
 
-def noop(done: float) -> None:
-    """Ignore progress."""
-
-
 class Batch(NamedTuple):
     """Labelled images of one step.
 
@@ -101,7 +97,7 @@ class Method:
     seed: int = 0
     world: World = ALONE
     capture: bool = False
-    on_progress: OnProgress = staticmethod(noop)
+    on_progress: OnProgress = staticmethod(lambda done: None)  # noqa: ARG005
     capturable: bool = True
     unit_range: bool = False
     checkpoint_after_grow: bool = True

@@ -12,14 +12,6 @@ def evaluating(model: nn.Module) -> Iterator[None]:
     """Put a model in evaluation mode, then restore the mode of every module.
 
     Modules are restored one by one, so that norms frozen in evaluation mode stay frozen.
-
-    Example:
-        >>> layer = nn.Dropout()
-        >>> with evaluating(layer):
-        ...     layer.training
-        False
-        >>> layer.training
-        True
     """
     modes = [(module, module.training) for module in model.modules()]
     model.eval()
@@ -35,14 +27,6 @@ def frozen_eval(model: nn.Module) -> Iterator[None]:
     """Put a model in evaluation mode and freeze its parameters, so that only its input has a gradient.
 
     Otherwise norm layers would compute the gradients of their weights even if only those of the images are asked for.
-
-    Example:
-        >>> layer = nn.Linear(2, 1)
-        >>> with frozen_eval(layer):
-        ...     layer.weight.requires_grad
-        False
-        >>> layer.weight.requires_grad
-        True
     """
     trained = [parameter for parameter in model.parameters() if parameter.requires_grad]
     with evaluating(model):

@@ -142,15 +142,6 @@ def meta_loss(model: Classifier, batch: Batch, is_source: Tensor, *, inner_lr: f
         is_source: bool `(n,)`.
         inner_lr: $\alpha$.
         world: the processes that share the batch.
-
-    Example:
-        >>> from asrnorm.models import create_model
-        >>> from asrnorm.core.distributed import ALONE
-        >>> model = create_model("digits_convnet", channels=(2, 4), hidden=8)
-        >>> batch = Batch(torch.rand(4, 3, 32, 32), torch.tensor([0, 1, 2, 3]))
-        >>> loss = meta_loss(model, batch, torch.tensor([True, True, False, False]), inner_lr=0.1, world=ALONE)
-        >>> loss.requires_grad, model.fc3.weight.grad is None
-        (True, True)
     """
     counts = world.sum(torch.stack([is_source.sum(), (~is_source).sum()])).tolist()
     if 0 in counts:
@@ -183,18 +174,7 @@ def _sum_gradients(gradients: tuple[Tensor, ...]) -> tuple[Tensor, ...]:
 
 
 class WassersteinAutoEncoder(nn.Module):
-    """3072-400-20-400-3072 with a sigmoid at the end, and a critic 20-128-1 of its codes, as in Qiao et al.
-
-    Args:
-        hidden: width of encoder and decoder.
-        latent: length of a code.
-        critic_hidden: width of the critic.
-
-    Example:
-        >>> wae = WassersteinAutoEncoder()
-        >>> wae.reconstruct(flatten(torch.rand(2, 3, 224, 224))).shape
-        torch.Size([2, 3072])
-    """
+    """3072-400-20-400-3072 with a sigmoid at the end, and a critic 20-128-1 of its codes, as in Qiao et al."""
 
     def __init__(self, *, hidden: int = 400, latent: int = 20, critic_hidden: int = 128) -> None:
         super().__init__()
@@ -205,11 +185,7 @@ class WassersteinAutoEncoder(nn.Module):
         self.reset(torch.Generator().manual_seed(0))
 
     def reset(self, generator: torch.Generator) -> None:
-        """Initialize all weights as `nn.Linear` does.
-
-        Args:
-            generator: on the CPU, so that the weights do not depend on the device of the run.
-        """
+        """Initialize all weights as `nn.Linear` does, from a CPU generator: the same on every device."""
         with torch.no_grad():
             for layer in self.modules():
                 if isinstance(layer, nn.Linear):
@@ -243,12 +219,7 @@ class WassersteinAutoEncoder(nn.Module):
 
 
 def flatten(images: Tensor) -> Tensor:
-    """Return images as rows of 3,072 values; those of another size than 32x32 are averaged over areas first.
-
-    Example:
-        >>> flatten(torch.ones(2, 3, 222, 224)).shape
-        torch.Size([2, 3072])
-    """
+    """Return images as rows of 3,072 values; those of another size than 32x32 are averaged over areas first."""
     height, width = images.shape[2:]
     if (height, width) != (_IMAGE_SIZE, _IMAGE_SIZE):
         # As two products: on a GPU the gradient of adaptive pooling differs from run to run.
@@ -279,12 +250,6 @@ def fit(
         batch_size: a short last batch is left out, unless it is the only one.
         critic_weight: of the critic's part in the auto-encoder's loss, and of the critic's own.
         after_epoch: called after each epoch.
-
-    Example:
-        >>> wae, pixels = WassersteinAutoEncoder(hidden=8), torch.zeros(4, 3072)
-        >>> before = fit(wae, pixels, epochs=1, generator=torch.Generator())
-        >>> fit(wae, pixels, epochs=9, generator=torch.Generator()) < before
-        True
     """
     pixels = pixels.detach().clamp(0, 1)
     auto_encoder = torch.optim.Adam([*wae.encoder.parameters(), *wae.decoder.parameters()], lr=lr)

@@ -23,9 +23,6 @@ class OwnLoop:
     then also takes a plain pair `(images, labels)` and counts its steps; the count is part of the method's state; an
     error names the parts that a network lacks. `create_method` adds this to every method it returns. The trainer, which
     makes its own batches and checks its networks, calls the hooks directly.
-
-    Args:
-        method: changed in place.
     """
 
     def __init__(self, method: Method) -> None:

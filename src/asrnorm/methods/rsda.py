@@ -12,13 +12,7 @@ from torch import Tensor
 from asrnorm.core.errors import InputError
 from asrnorm.data.augment import draw_tuples
 from asrnorm.methods.base import METHODS
-from asrnorm.methods.transformations import (
-    CountWrong,
-    Found,
-    TransformationPool,
-    TransformedBatches,
-    require_positive,
-)
+from asrnorm.methods.transformations import CountWrong, Found, TransformationPool, TransformedBatches, require_positive
 
 
 @METHODS.register("rda")
@@ -141,13 +135,6 @@ def breed(
 
     A pair is cut at 0 .. length - 1; one child has the head of the first parent and the tail of the second, the other
     the reverse. Cut at 0, the children are the parents.
-
-    Args:
-        ops: tuples of this generation, `(population, length)`.
-        levels: likewise.
-        wrong: number of images that the model misses under each.
-        mutation: chance of each gene to be drawn again.
-        generator: of all draws.
 
     Example:
         >>> ops, levels = torch.tensor([[0, 1], [2, 3]]), torch.zeros(2, 2, dtype=torch.int64)

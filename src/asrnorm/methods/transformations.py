@@ -187,16 +187,7 @@ def transform(images: Tensor, ops: Tensor, levels: Tensor) -> Tensor:
 def count_wrong_under(
     model: Classifier, images: Tensor, labels: Tensor, ops: Tensor, levels: Tensor, batch: int
 ) -> Tensor:
-    """Return how many of the images the model misses under one tuple, a scalar on their device.
-
-    Args:
-        model: in evaluation mode.
-        images: uint8 `(n, 3, h, w)`.
-        labels: int64 `(n,)`.
-        ops: of the tuple, `(k,)`; read by the host if on the CPU.
-        levels: likewise.
-        batch: images the model sees at a time.
-    """
+    """Return how many uint8 images the model, in evaluation mode, misses under one tuple: a scalar on their device."""
     wrong = torch.zeros((), dtype=torch.int64, device=images.device)
     dtype = next(model.parameters()).dtype
     for part, own in zip(images.split(batch), labels.split(batch), strict=True):
@@ -208,13 +199,7 @@ def count_wrong_under(
 class SearchGraph:
     """A search as a CUDA graph: tuples are data, so that one graph, replayed per tuple, judges them all.
 
-    Args:
-        model: its weights may change between searches, in place.
-        images: uint8 `(n, 3, h, w)` on a CUDA device.
-        labels: int64 `(n,)`.
-        batch: images the model sees at a time.
-        length: operations in a tuple.
-        most: tuples judged at a time.
+    The weights of the model may change between searches, in place.
     """
 
     def __init__(self, model: Classifier, images: Tensor, labels: Tensor, *, batch: int, length: int, most: int):
@@ -230,12 +215,7 @@ class SearchGraph:
         return self._graph is not None
 
     def count_wrong(self, ops: Tensor, levels: Tensor) -> Tensor:
-        """Return how many images the model misses under each tuple, int64 on the CPU; waits for the device once.
-
-        Args:
-            ops: `(count, length)` on the CPU.
-            levels: likewise.
-        """
+        """Return how many images the model misses under each tuple, int64 on the CPU; waits for the device once."""
         assert self._graph is not None
         found = []
         for part in torch.stack([ops, levels], 1).split(self._most):

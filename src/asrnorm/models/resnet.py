@@ -57,6 +57,9 @@ class Bottleneck(nn.Module):
         return F.relu(y + (x if self.downsample is None else self.downsample(x)))
 
 
+Block = type[BasicBlock] | type[Bottleneck]
+
+
 class ResNet(Classifier):
     """A residual network for images of about 224x224.
 
@@ -68,12 +71,7 @@ class ResNet(Classifier):
     """
 
     def __init__(
-        self,
-        block: type[BasicBlock] | type[Bottleneck],
-        depths: Sequence[int],
-        *,
-        norm_layer: NormFactory = BatchNorm,
-        num_classes: int = 1000,
+        self, block: Block, depths: Sequence[int], *, norm_layer: NormFactory = BatchNorm, num_classes: int = 1000
     ) -> None:
         super().__init__()
         self.num_classes = num_classes
@@ -104,14 +102,7 @@ class ResNet(Classifier):
         return self.fc(embedding)
 
 
-def _stage(
-    block: type[BasicBlock] | type[Bottleneck],
-    depth: int,
-    in_width: int,
-    width: int,
-    stride: int,
-    norm_layer: NormFactory,
-) -> nn.Sequential:
+def _stage(block: Block, depth: int, in_width: int, width: int, stride: int, norm_layer: NormFactory) -> nn.Sequential:
     rest = (block(width * block.expansion, width, 1, norm_layer) for _ in range(depth - 1))
     return nn.Sequential(block(in_width, width, stride, norm_layer), *rest)
 

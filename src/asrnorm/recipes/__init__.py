@@ -25,13 +25,7 @@ def list_recipes() -> tuple[str, ...]:
 
 
 def recipe(
-    name: str,
-    *,
-    scale: Scale = "paper",
-    seed: int = 0,
-    source: Names = None,
-    target: Names = None,
-    **assignments: Any,
+    name: str, *, scale: Scale = "paper", seed: int = 0, source: Names = None, target: Names = None, **assignments: Any
 ) -> RunConfig:
     """Return a complete config by its name.
 

@@ -40,13 +40,7 @@ class Epochs:
 
 @dataclass(frozen=True)
 class Variant:
-    """A method on a suite: what it changes in the suite's ERM config.
-
-    Attributes:
-        summary: one line for `asrnorm list recipes`.
-        options: of the method.
-        changes: other fields of the config.
-    """
+    """What a method changes in a suite's ERM config: options of the method, and other fields."""
 
     summary: str
     options: Mapping[str, Any] = field(default_factory=dict)
@@ -90,9 +84,8 @@ class SuiteRecipes:
         six steps.
         """
         if scale == "short":
-            return replace(
-                config, scale=scale, steps=config.steps // (self.short_by if config.steps >= self.short_from else 1)
-            )
+            divisor = self.short_by if config.steps >= self.short_from else 1
+            return replace(config, scale=scale, steps=config.steps // divisor)
         if scale == "smoke":
             size = {} if self.smoke_size is None else {"size": self.smoke_size}
             suite = replace(config.suite, args={**config.suite.args, **size})
@@ -138,13 +131,7 @@ def join_names(names: Names) -> str | list[str] | None:
 
 
 def register_suite(suite: str, recipes: SuiteRecipes, variants: Mapping[str, Variant]) -> None:
-    """Register `<suite>.<method>_<norm>` for ERM and every other method with every norm.
-
-    Args:
-        suite: name of the suite.
-        recipes: its ERM config, norms and scales.
-        variants: what the other methods change, by their names.
-    """
+    """Register `<suite>.<method>_<norm>` for ERM and every other method, as `variants` has them, with every norm."""
     summary = (inspect.getdoc(recipes.erm) or "").partition("\n")[0]
     methods = {"erm": Variant(summary), **variants}
     for (method, variant), norm in product(methods.items(), recipes.norms):
