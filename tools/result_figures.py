@@ -92,7 +92,7 @@ def fingerprint(found: Collected) -> str:
     """Return twelve hex digits over all that a figure of a study may show: rows, printed numbers, results, details."""
     facts: list[Any] = [row.label for row in found.study.rows]
     facts += [[*place, number.value, number.deviation] for place, number in sorted(found.printed.items())]
-    records = {record.config_hash: record for row in found.study.rows for record in records_of(found, row)}
+    records = {record.result.config_hash: record for row in found.study.rows for record in records_of(found, row)}
     facts += [to_plain(replace(records[identity].result, origin={})) for identity in sorted(records)]
     folders = {record.folder for record in records.values() if record.folder is not None}
     folders |= {folder for row in found.study.rows for folder in diverged_folders(found, row)}

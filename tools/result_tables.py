@@ -153,7 +153,7 @@ def link_sources(collected: Collected, kept: Path, page: Path) -> str:
         kept: the folder of kept results, in the source tree.
         page: the file with the links.
     """
-    hashes = {f'"{record.config_hash}"' for cell in collected.cells.values() for record in cell.records}
+    hashes = {f'"{record.result.config_hash}"' for cell in collected.cells.values() for record in cell.records}
     texts = {path: path.read_text(encoding="utf-8") for path in sorted(kept.glob("*.jsonl"))}
     files = [path for path, text in texts.items() if any(identity in text for identity in hashes)]
     if not files:

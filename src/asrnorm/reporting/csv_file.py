@@ -44,8 +44,8 @@ def _fields(cell: SheetCell) -> dict[str, object]:
             "n": measured.n,
             "seeds": _join(measured.seeds),
             "values": _join(measured.values),
-            "commits": _join(dict.fromkeys(record.commit for record in measured.records)),
-            "configs": _join(dict.fromkeys(record.config_hash for record in measured.records)),
+            "commits": _join(dict.fromkeys(record.result.commit for record in measured.records)),
+            "configs": _join(dict.fromkeys(record.result.config_hash for record in measured.records)),
         }
     if printed is not None:
         fields |= {"paper": printed.value, "paper_deviation": printed.deviation}

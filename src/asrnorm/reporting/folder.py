@@ -18,7 +18,7 @@ from asrnorm.core.settings import shorten_commit
 from asrnorm.studies import DIVERGENCE_FILE, Cell, Measure, Row, RunSpec, Study
 from asrnorm.studies.collect import CellKey, Collected, Measured, RunRecord, warn_of_scales
 from asrnorm.studies.measure import describe_missing, find_missing, read_measure
-from asrnorm.studies.statistics import FEWEST, summarize
+from asrnorm.studies.statistics import FEWEST
 from asrnorm.studies.store import has_same_numbers, read_origin
 
 AVERAGE, SOURCE = "unseen, average", "source"
@@ -77,8 +77,9 @@ def collect_folder(folder: Path) -> Collected:
     }
     labels = label_rows({key: members[0].config for key, members in groups.items()})
     rows, cells, no_data = _fill({labels[key]: members for key, members in groups.items()}, measures, absent)
-    scales = list(dict.fromkeys(run.result.scale for run in runs))
-    selections = list(dict.fromkeys(run.result.selection for run in runs))
+    scales, selections = (
+        list(dict.fromkeys(getattr(run.result, name) for run in runs)) for name in ("scale", "selection")
+    )
     warnings = [*warn_of_scales(scales), *_warn(runs, groups, scales, selections, absent[AVERAGE])]
     study = Study(
         name="report",
@@ -113,24 +114,27 @@ def _find_runs(folder: Path) -> tuple[list[Path], list[str]]:
     )
     nested = Counter(path.parent.parent for path in folder.glob("*/*/result.json"))
     deeper = {path: count for path, count in nested.items() if path not in done | lost | begun}
-    return sorted(done), [*_describe_left_out(sorted(begun - lost - done), sorted(lost - done), deeper)]
-
-
-def _describe_left_out(begun: Sequence[Path], lost: Sequence[Path], deeper: Mapping[Path, int]) -> Iterator[str]:
-    if begun:
-        words, them = ("run is", "it") if len(begun) == 1 else ("runs are", "them")
-        names = _list_some([path.resolve().name for path in begun])
-        yield f"{len(begun)} {words} not done and left out: {names}; asrnorm train resumes {them}"
-    if lost:
-        words = "run diverged and is" if len(lost) == 1 else "runs diverged and are"
-        yield f"{len(lost)} {words} left out: {_list_some([path.resolve().name for path in lost])}"
+    lines = []
+    if unfinished := begun - lost - done:
+        words, them = ("run is", "it") if len(unfinished) == 1 else ("runs are", "them")
+        lines.append(
+            f"{len(unfinished)} {words} not done and left out: {_list_names(unfinished)}; asrnorm train resumes {them}"
+        )
+    if diverged := lost - done:
+        words = "run diverged and is" if len(diverged) == 1 else "runs diverged and are"
+        lines.append(f"{len(diverged)} {words} left out: {_list_names(diverged)}")
     if deeper:
         count = sum(deeper.values())
         words, them = ("run lies", "it") if count == 1 else ("runs lie", "them")
         folders = [shlex.quote(str(path)) for path in sorted(deeper)]
         command = f"asrnorm report {' '.join(folders)} shows {them}"
         advice = "report these folders on their own" if len(folders) > _MOST_NAMES else command
-        yield f"{count} {words} deeper, in {_list_some(folders)}: {advice}"
+        lines.append(f"{count} {words} deeper, in {_list_some(folders)}: {advice}")
+    return sorted(done), lines
+
+
+def _list_names(folders: Iterable[Path]) -> str:
+    return _list_some([path.resolve().name for path in sorted(folders)])
 
 
 def _list_some(names: list[str]) -> str:
@@ -200,28 +204,8 @@ def _measure(measure: Measure, members: Sequence[_Run], spec: RunSpec, without: 
         value = read_measure(measure, result, without)
         if value is not None:
             values[result.seed] = value
-            records.append(
-                RunRecord(
-                    spec=spec,
-                    seed=result.seed,
-                    scale=result.scale,
-                    config_hash=result.config_hash,
-                    commit=result.commit,
-                    result=result,
-                    folder=run.folder,
-                )
-            )
-    if not values:
-        return None
-    summary = summarize(list(values.values()))
-    return Measured(
-        seeds=tuple(values),
-        values=tuple(values.values()),
-        records=tuple(records),
-        mean=summary.mean,
-        deviation=summary.deviation,
-        n=summary.n,
-    )
+            records.append(RunRecord(spec=spec, seed=result.seed, result=result, folder=run.folder))
+    return Measured.over_seeds(values, records) if values else None
 
 
 def _warn(
@@ -245,9 +229,7 @@ def _warn(
 
 
 def label_rows(configs: Mapping[str, RunConfig]) -> dict[str, str]:
-    """Return a label for each config, by its hash: recipe and source, scale where it varies, what tells rows apart.
-
-    Runs whose epochs are chosen on the targets are always called oracle.
+    """Return a label for each config, by its hash: recipe and source, scale where it varies, oracle where that selects.
 
     Rows of one recipe and source name the fields in which they differ, as `--set` writes them; where those are many,
     only the fields in which they differ from most; and where those are many too, their hash.
@@ -295,9 +277,7 @@ def _flatten(config: RunConfig) -> Fields:
 def _find_differences(rows: Sequence[Fields], *, from_most: bool = False) -> list[list[str]]:
     """Return for each row the settings in which it differs from another; options of a choice among equal choices.
 
-    Args:
-        rows: the settings of each.
-        from_most: leave out a value that more rows have than any other.
+    With `from_most`, a value that more rows have than any other is left out.
     """
     names = list(dict.fromkeys(name for row in rows for name in row))
     differences = []

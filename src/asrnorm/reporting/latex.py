@@ -22,14 +22,8 @@ _ALONE = r"\textcolor{gray}{(paper)}"  # where no number of ours stands above it
 # Shrinks a table that is too wide, as the paper does, and never enlarges one.
 _FIT = r"\resizebox{\ifdim\width>\linewidth\linewidth\else\width\fi}{!}{%"
 _ESCAPES = {
+    **{sign: f"\\{sign}" for sign in "&%$#_{}"},
     "\\": r"\textbackslash{}",
-    "&": r"\&",
-    "%": r"\%",
-    "$": r"\$",
-    "#": r"\#",
-    "_": r"\_",
-    "{": r"\{",
-    "}": r"\}",
     "~": r"\textasciitilde{}",
     "^": r"\textasciicircum{}",
     "<": r"\textless{}",
@@ -64,16 +58,9 @@ def escape(text: str) -> str:
 
 def to_latex(sheet: Sheet) -> str:
     """Return a whole document: the table, its notes, and every cell with difference, n and p."""
-    parts = [
-        r"\documentclass{article}",
-        *(rf"\usepackage{package}" for package in PACKAGES),
-        r"\setlength{\parindent}{0pt}",
-        r"\begin{document}",
-        to_latex_table(sheet),
-        *_cell_by_cell(sheet),
-        r"\end{document}",
-    ]
-    return "\n".join(parts) + "\n"
+    packages = [rf"\usepackage{package}" for package in PACKAGES]
+    head = [r"\documentclass{article}", *packages, r"\setlength{\parindent}{0pt}", r"\begin{document}"]
+    return "\n".join([*head, to_latex_table(sheet), *_cell_by_cell(sheet), r"\end{document}"]) + "\n"
 
 
 def to_latex_table(sheet: Sheet) -> str:
@@ -82,7 +69,9 @@ def to_latex_table(sheet: Sheet) -> str:
     study = collected.study
     turned = study.transposed or len(sheet.columns) > _MOST_COLUMNS
     if turned:
-        heads, body, others = ["Domain", *(row.label for row in sheet.rows)], list(_transposed(sheet)), []
+        columns = {column: [sheet.cells[row.label, column] for row in sheet.rows] for column in sheet.columns}
+        heads, others = ["Domain", *(row.label for row in sheet.rows)], []
+        body = [line for column in columns for line in _two_lines(column, columns[column], always_ours=True)]
     else:
         heads, body = ["Method", *sheet.columns], [*_body(sheet), *_comparisons(sheet)]
         p_values = (number for pair in study.comparisons for number in pair.printed.values())
@@ -122,11 +111,6 @@ def _body(sheet: Sheet) -> Iterator[str]:
             group = row.group
             yield r"\midrule"
         yield from _two_lines(row.label, sheet.in_row(row))
-
-
-def _transposed(sheet: Sheet) -> Iterator[str]:
-    for column in sheet.columns:
-        yield from _two_lines(column, [sheet.cells[row.label, column] for row in sheet.rows], always_ours=True)
 
 
 def _two_lines(label: str, cells: Sequence[SheetCell], *, always_ours: bool = False) -> Iterator[str]:

@@ -38,12 +38,9 @@ def escape(text: str) -> str:
 
 
 def pipe_table(grid: Sequence[Sequence[str]], *, words: int, turn: bool = False) -> str:
-    """Return a table whose first line is the head.
+    """Return a table of escaped cells whose first line is the head and whose first `words` columns are of words.
 
-    Args:
-        grid: the cells, escaped, line by line.
-        words: how many columns, from the left, are of words; those of numbers are set to the right.
-        turn: turn a table on its side that is too wide for a page and not as long.
+    With `turn`, a table that is too wide for a page and not as long is turned on its side.
     """
     if turn and len(grid[0]) > _MOST_COLUMNS and len(grid) < len(grid[0]):
         grid, words = list(zip(*grid, strict=True)), 1
@@ -54,9 +51,7 @@ def pipe_table(grid: Sequence[Sequence[str]], *, words: int, turn: bool = False)
 def to_markdown(sheet: Sheet, figures: Sequence[str] = ()) -> str:
     """Return a page: the table as the paper lays it out, then every cell with difference, n and p, then the tests.
 
-    Args:
-        sheet: the study.
-        figures: names of those that lie beside the page, as `figures/<name>.png`.
+    Figures are named; they lie beside the page, as `figures/<name>.png`.
     """
     study = sheet.collected.study
     parts = [f"# {escape(study.title)}", escape(study.caption)]
@@ -72,12 +67,7 @@ def to_markdown(sheet: Sheet, figures: Sequence[str] = ()) -> str:
 
 
 def overview(sheet: Sheet, *, counts: bool = False) -> str:
-    """Return the table as the paper lays it out: ours, and the paper's number under it in brackets.
-
-    Args:
-        sheet: the study.
-        counts: say how many seeds each of our numbers is of.
-    """
+    """Return the table as the paper lays it out: ours, with n if `counts`, and the paper's under it in brackets."""
     grid = [["", *map(escape, sheet.columns)]]
     group = ""
     for row in sheet.rows:
@@ -119,9 +109,7 @@ def _details(sheet: Sheet) -> str:
 def legend(sheet: Sheet, *, with_tests: bool = False) -> str:
     """Return what the signs in the table mean, the footnotes, and where the numbers come from.
 
-    Args:
-        sheet: the study.
-        with_tests: the comparisons are shown too, whose footnotes stand with the others.
+    With `with_tests`, the footnotes to the comparisons are among them.
     """
     others = sheet.printed_p if with_tests and sheet.is_tested else []
     lines = [" ".join(_signs(sheet))]

@@ -13,9 +13,7 @@ TEMPLATES = Path(__file__).parent / "templates"
 def render_page(template: str, **values: object) -> str:
     """Return the HTML of a template in `templates/`; values are escaped unless the template says `| safe`.
 
-    Args:
-        template: name of the file; one that extends `base.html` needs `title` and `footer` among the values.
-        **values: what the template names; a name that is missing is an error.
+    A name that the template lacks is an error; one that extends `base.html` needs `title` and `footer`.
     """
     text: str = _environment().get_template(template).render(values)
     return text

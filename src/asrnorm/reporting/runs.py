@@ -13,9 +13,11 @@ from asrnorm.core.errors import AsrnormError
 from asrnorm.core.settings import shorten_commit
 from asrnorm.studies import RunSpec
 from asrnorm.studies.collect import Collected, RunRecord
-from asrnorm.studies.store import read_log
+from asrnorm.studies.store import read_log, subsample
 
 Points = list[tuple[float, float]]  # step and value
+_MOST_POINTS = 160  # of a curve
+_LEFT, _RIGHT, _TOP, _BOTTOM = 40, 292, 8, 88  # of the axes of a sparkline, as in templates/study.html
 
 
 @dataclass(frozen=True)
@@ -52,7 +54,7 @@ class RunBlock:
                 f"{result.steps:,}",
                 f"{result.wall_seconds / 60:.1f}",
                 ", ".join(map(shorten_commit, result.commits)),
-                record.config_hash,
+                result.config_hash,
             )
 
     @property
@@ -73,7 +75,7 @@ class RunBlock:
         if record.folder is not None and record.spec.evaluation is None and (record.folder / "config.yaml").is_file():
             return (record.folder / "config.yaml").read_text(encoding="utf-8", errors="replace")
         try:
-            return dump_config(record.spec.scored_config(record.seed, record.scale))  # type: ignore[arg-type]
+            return dump_config(record.spec.scored_config(record.seed, record.result.scale))  # type: ignore[arg-type]
         except AsrnormError as error:  # a result whose recipe this version does not have
             return f"# {error}"
 
@@ -85,11 +87,11 @@ def gather_runs(collected: Collected) -> dict[str, RunBlock]:
         for column in collected.study.columns:
             measured = collected.cells.get((row.label, column))
             for record in measured.records if measured else ():
-                found.setdefault(identify(record.spec), {})[record.config_hash] = record
+                found.setdefault(identify(record.spec), {})[record.result.config_hash] = record
     blocks = {}
     for key, by_hash in found.items():
         records = tuple(sorted(by_hash.values(), key=lambda record: record.seed))
-        blocks[key] = RunBlock(f"runs-{records[0].config_hash}", records[0].spec, records)
+        blocks[key] = RunBlock(f"runs-{records[0].result.config_hash}", records[0].spec, records)
     return blocks
 
 
@@ -115,19 +117,11 @@ def lambda_curves(rows: list[dict[str, Any]]) -> dict[str, dict[str, Points]]:
     return found
 
 
-def subsample(points: Points, most: int = 160) -> Points:
-    """Return at most so many points, evenly spaced, the first and the last among them."""
-    if len(points) <= most:
-        return points
-    return [points[round(i * (len(points) - 1) / (most - 1))] for i in range(most)]
-
-
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class Sparkline:
-    """A small chart of 300 by 110 pixels, whose axes the template draws.
+    """A small chart, whose axes the template draws.
 
     Attributes:
-        label: what the values are.
         lines: `points` of an SVG polyline, one per curve.
         broken: where along the top edge a value is not finite.
         low: least value, as text; `high`: the greatest.
@@ -141,9 +135,6 @@ class Sparkline:
     high: str
     first: float
     last: float
-
-
-_LEFT, _RIGHT, _TOP, _BOTTOM = 40, 292, 8, 88  # of the axes, as in templates/study.html
 
 
 def make_sparkline(curves: Sequence[Points], label: str) -> Sparkline | None:
@@ -160,14 +151,14 @@ def make_sparkline(curves: Sequence[Points], label: str) -> Sparkline | None:
     def down(value: float) -> str:
         return f"{_TOP + (high - value) / ((high - low) or 1) * (_BOTTOM - _TOP):.1f}"
 
-    drawn = [[point for point in subsample(points) if math.isfinite(point[1])] for points in curves]
+    drawn = [[point for point in subsample(points, _MOST_POINTS) if math.isfinite(point[1])] for points in curves]
     broken = [next((step for step, value in points if not math.isfinite(value)), None) for points in curves]
     return Sparkline(
-        label,
-        tuple(" ".join(f"{across(step)},{down(value)}" for step, value in points) for points in drawn if points),
-        tuple(across(step) for step in broken if step is not None),
-        f"{low:.3g}",
-        f"{high:.3g}",
-        first,
-        last,
+        label=label,
+        lines=tuple(" ".join(f"{across(step)},{down(value)}" for step, value in points) for points in drawn if points),
+        broken=tuple(across(step) for step in broken if step is not None),
+        low=f"{low:.3g}",
+        high=f"{high:.3g}",
+        first=first,
+        last=last,
     )

@@ -56,11 +56,8 @@ def write_report(collected: Collected, out: Path) -> list[Path]:
         drawn += save(figure, out / "figures", figure_name)
     texts = {f"{name}.md": to_markdown(sheet, list(drawings))}
     if sheet.columns:
-        texts |= {
-            f"{name}.csv": to_csv(sheet),
-            f"{name}.tex": to_latex(sheet),
-            f"{name}-table.tex": to_latex_table(sheet) + "\n",
-        }
+        texts |= {f"{name}.csv": to_csv(sheet), f"{name}.tex": to_latex(sheet)}
+        texts[f"{name}-table.tex"] = to_latex_table(sheet) + "\n"
     files = [path.relative_to(out).as_posix() for path in drawn]
     texts[f"{name}.html"] = render_study(sheet, drawings, undrawn, files)
     for file, text in texts.items():
@@ -70,14 +67,9 @@ def write_report(collected: Collected, out: Path) -> list[Path]:
 
 
 class Item(NamedTuple):
-    """One field of a sortable table.
+    """One field of a sortable table: lines of text, an anchor on the page, numbers of footnotes, and a CSS class.
 
-    Attributes:
-        lines: its text.
-        sort: what it sorts by: a number, "" to stay last, or `None` for its text.
-        link: anchor on the page.
-        marks: numbers of footnotes.
-        kind: CSS class.
+    It sorts by `sort`: a number, "" to stay last, or `None` for its text.
     """
 
     lines: Sequence[str]
@@ -100,11 +92,7 @@ def render_study(
 ) -> str:
     """Return the HTML page of a study.
 
-    Args:
-        sheet: the study.
-        drawings: SVG by name of the figure.
-        undrawn: why a figure is missing, by name.
-        files: the figures as files, relative to the page.
+    `drawings` has figures as SVG, `undrawn` the reasons of missing ones, both by name; `files` is relative to the page.
     """
     collected, study = sheet.collected, sheet.collected.study
     blocks = gather_runs(collected)

@@ -70,11 +70,8 @@ def format_seeds(seeds: Iterable[int]) -> str:
 
 
 def describe_provenance(collected: Collected) -> str:
-    """Return how many results the table shows, with their seeds, steps, selections, commits and machines; "" for none.
-
-    Commits are shown by their first twelve digits, and with `+` where files differed from them.
-    """
-    records = {record.config_hash: record for cell in collected.cells.values() for record in cell.records}
+    """Return how many results the table shows, with seeds, steps, selections, commits and machines; "" for none."""
+    records = {record.result.config_hash: record for cell in collected.cells.values() for record in cell.records}
     if not records:
         return ""
     commits = dict.fromkeys(shorten_commit(one) for record in records.values() for one in record.result.commits)
@@ -112,6 +109,6 @@ def _find_steps(record: RunRecord) -> int | None:
     if record.result.selection == "last":
         return record.result.steps
     try:
-        return record.spec.config(record.seed, record.scale).steps  # type: ignore[arg-type]
+        return record.spec.config(record.seed, record.result.scale).steps  # type: ignore[arg-type]
     except AsrnormError:  # a run of no study, whose recipe alone does not make its config
         return None

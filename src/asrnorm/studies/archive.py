@@ -38,12 +38,10 @@ class Archived:
     """What happened to the results in a study's run folders, by their hashes.
 
     Attributes:
-        path: the study's file.
-        added: new lines.
+        added: new lines of the file `path`.
         replaced: lines of another commit that were replaced.
         same: archived before with the same numbers.
-        repeated: archived before with the same numbers, from another training (another commit or wall time); the old
-            lines stay.
+        repeated: archived before with the same numbers, from another training; the old lines stay.
         differing: archived before with other numbers; the old lines stay.
     """
 
@@ -98,16 +96,17 @@ def archive(
         if outcome in ("added", "replaced"):
             files.setdefault(path, {})[identity] = found.result
     replaced = set(outcomes["replaced"])
-    details = list(
-        _collect_details(tasks, kept, replaced, set(outcomes["differing"]), _find_drawn(study, chosen, scale))
-    )
+    studies = [study, *(get_study(name) for name in list_studies())]
+    drawn_specs = {spec for one in studies if one.needs_logs for spec in iterate_specs(one)}
+    drawn = {content_hash(spec.config(seed, scale)) for spec in drawn_specs for seed in chosen}
+    details = list(_collect_details(tasks, kept, replaced, set(outcomes["differing"]), drawn))
     for identity in replaced & (old := find_details(kept)).keys():
         shutil.rmtree(old[identity])
     # Details before lines: a line says that the run is archived completely.
     for path, content in details:
         write_whole(path, content)
     seen = {identity for hashes in outcomes.values() for identity in hashes}
-    outdated = (_find_evaluations(study, replaced, chosen, scale) - seen) & before.keys()
+    outdated = (_find_evaluations(studies, replaced, chosen, scale) - seen) & before.keys()
     for identity in outdated:  # evaluations of the replaced training
         del files[before[identity]][identity]
     changed = {before.get(identity, own) for identity in (*outcomes["added"], *replaced, *outdated)}
@@ -138,9 +137,8 @@ def _compare(kept: RunResult | None, new: RunResult, renew: bool) -> str:
     return "repeated" if has_same_numbers(kept, new) else "differing"
 
 
-def _find_evaluations(study: Study, runs: set[str], seeds: Sequence[int], scale: Scale) -> set[str]:
-    """Return the hashes of all evaluations that this or any other study makes of these runs."""
-    studies = [study, *(get_study(name) for name in list_studies())]
+def _find_evaluations(studies: Sequence[Study], runs: set[str], seeds: Sequence[int], scale: Scale) -> set[str]:
+    """Return the hashes of all evaluations that studies make of these runs."""
     specs = {spec for one in studies for spec in iterate_specs(one) if spec.evaluation}
     pairs = [(spec, seed) for spec in specs for seed in seeds] if runs else []
     return {
@@ -148,13 +146,6 @@ def _find_evaluations(study: Study, runs: set[str], seeds: Sequence[int], scale:
         for spec, seed in pairs
         if content_hash(spec.config(seed, scale)) in runs
     }
-
-
-def _find_drawn(study: Study, seeds: Sequence[int], scale: Scale) -> set[str]:
-    """Return the hashes of the runs whose curves appear in a figure of this or any other study."""
-    studies = [study, *(get_study(name) for name in list_studies())]
-    specs = {spec for one in studies if one.needs_logs for spec in iterate_specs(one)}
-    return {content_hash(spec.config(seed, scale)) for spec in specs for seed in seeds}
 
 
 def _collect_details(
@@ -182,11 +173,7 @@ def _collect_details(
 
 
 def reduce_statistics(path: Path) -> bytes:
-    """Return learned statistics projected on their first principal components, in half precision: about 100 kB.
-
-    Raises:
-        InputError: the file is damaged.
-    """
+    """Return learned statistics projected on their first principal components, in half precision: about 100 kB."""
     import numpy
 
     reduced = {}

@@ -5,7 +5,7 @@ at other scales and seeds are never shown; warnings count them.
 """
 
 from collections import defaultdict
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import get_args
@@ -28,18 +28,10 @@ _SMALLER_SCALES = {
 
 @dataclass(frozen=True, kw_only=True)
 class RunRecord:
-    """One result behind a cell.
-
-    Attributes:
-        scale: of the run.
-        folder: the run folder, with log and config; for a kept result its details folder, or `None`.
-    """
+    """One result behind a cell; `folder` is its run folder, for a kept result its details folder or `None`."""
 
     spec: RunSpec
     seed: int
-    scale: str
-    config_hash: str
-    commit: str
     result: RunResult
     folder: Path | None
 
@@ -60,6 +52,19 @@ class Measured:
     mean: float
     deviation: float | None
     n: int
+
+    @classmethod
+    def over_seeds(cls, values: Mapping[int, float], records: Iterable[RunRecord]) -> "Measured":
+        """Return a cell from its values by seed."""
+        found = summarize(list(values.values()))
+        return cls(
+            seeds=tuple(values),
+            values=tuple(values.values()),
+            records=tuple(records),
+            mean=found.mean,
+            deviation=found.deviation,
+            n=found.n,
+        )
 
     @property
     def by_seed(self) -> dict[int, float]:
@@ -155,17 +160,12 @@ def collect(
 
 
 def warn_of_scales(scales: Collection[str]) -> Iterator[str]:
-    """Yield a warning for each scale that is smaller than the paper's.
-
-    Example:
-        >>> list(warn_of_scales(["paper", "smoke"]))
-        ['smoke scale only shows that everything runs; its numbers say nothing about any method']
-    """
+    """Yield a warning for each scale that is smaller than the paper's."""
     return (line for scale, line in _SMALLER_SCALES.items() if scale in scales)
 
 
 def _has_result(task: Task, store: Store) -> bool:
-    """Return whether a task is done or its result is kept, even if other files of its run are not."""
+    """Return whether a task is done or its result is known, even if other files of its run are gone."""
     return task.state in ("done", "kept") or (task.kind != "analysis" and content_hash(task.config) in store.results)
 
 
@@ -189,32 +189,17 @@ def _find_records(
         records: list[RunRecord] = []
         for seed in seeds:
             found = [(spec, _look_up(store, spec, seed, scale)) for spec in cell.runs]
-            if all(one is not None for _, one in found):
-                records += [_build_record(spec, seed, one) for spec, one in found if one is not None]
+            done = [RunRecord(spec=spec, seed=seed, result=one.result, folder=one.folder) for spec, one in found if one]
+            if len(done) == len(found):
+                records += done
         if records:
             yield (row, column), records
 
 
-def _build_record(spec: RunSpec, seed: int, found: StoredResult) -> RunRecord:
-    result = found.result
-    return RunRecord(
-        spec=spec,
-        seed=seed,
-        scale=result.scale,
-        config_hash=result.config_hash,
-        commit=result.commit,
-        result=result,
-        folder=found.folder,
-    )
-
-
 def _find_gone(study: Study, column: str, records: Mapping[CellKey, list[RunRecord]]) -> frozenset[str]:
     """Return the domains that any result behind a column lacks; no row of the column is averaged over them."""
-    gone: set[str] = set()
-    for row in study.rows:
-        for record in records.get((row.label, column), ()):
-            gone |= find_missing(row.cells[column].measure, record.result)
-    return frozenset(gone)
+    behind = ((row.cells[column], record) for row in study.rows for record in records.get((row.label, column), ()))
+    return frozenset().union(*(find_missing(cell.measure, record.result) for cell, record in behind))
 
 
 def _measure_cells(
@@ -230,16 +215,8 @@ def _measure_cells(
             if len(numbers := [value for value in read if value is not None]) == len(read)
         }
         if values:
-            summary = summarize(list(values.values()))
-            measured = Measured(
-                seeds=tuple(values),
-                values=tuple(values.values()),
-                records=tuple(record for record in records[row, column] if record.seed in values),
-                mean=summary.mean,
-                deviation=summary.deviation,
-                n=summary.n,
-            )
-            yield (row, column), measured
+            behind = (record for record in records[row, column] if record.seed in values)
+            yield (row, column), Measured.over_seeds(values, behind)
 
 
 def _test(study: Study, cells: Mapping[CellKey, Measured]) -> tuple[TestResult, ...]:

@@ -14,15 +14,10 @@ START = {"lambda_mu": -3.0, "lambda_sigma": -3.0, "lambda_beta": -5.0, "lambda_g
 
 
 def decay_logit(config: OptimConfig, steps: int, start: float) -> Iterator[float]:
-    r"""Yield the logit before the first step and after each step, with a loss gradient of zero.
+    r"""Yield the logit before the first step and after each step of the whole schedule, with a loss gradient of zero.
 
     SGD: $v \leftarrow m v + w\theta$, $\theta \leftarrow \theta - \eta_t v$, or $\eta_t (w\theta + m v)$ with
     Nesterov; Adam's decay is part of its gradient too. Both as in PyTorch.
-
-    Args:
-        config: optimizer and schedule.
-        steps: of the whole schedule.
-        start: the logit at step 0.
     """
     logit = start
     decay = config.weight_decay if config.decay_lambdas else 0.0

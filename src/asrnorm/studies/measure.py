@@ -6,7 +6,7 @@ from fnmatch import fnmatchcase
 from math import fsum
 
 from asrnorm.core.results import RunResult
-from asrnorm.studies.spec import Comparison, Measure, Printed, Row, Study
+from asrnorm.studies.spec import Measure, Printed, Row, Study
 
 _MEAN_OF_REST = "the mean of the paper's numbers on the available domains; the printed number is given below"
 _FACTOR = {"percent": 100.0, "plain": 1.0, "millions": 1e-6}
@@ -15,10 +15,7 @@ _FACTOR = {"percent": 100.0, "plain": 1.0, "millions": 1e-6}
 def read_measure(measure: Measure, result: RunResult, without: frozenset[str] = frozenset()) -> float | None:
     """Return the number that a measure reads off a result, in its unit; `None` if the result does not have it.
 
-    Args:
-        measure: what to read.
-        result: the result.
-        without: domains to leave out of averages, because other rows of the column lack them.
+    Averages leave out the domains in `without`, which other rows of the column lack.
     """
     value = _read(measure, result, without)
     return None if value is None else value * _FACTOR[measure.unit]
@@ -57,74 +54,42 @@ def restrict_printed(row: Row, column: str, gone: Mapping[str, frozenset[str]]) 
     """Return the paper's number in a cell; an average is taken over the available domains if some are missing.
 
     That is possible only if each of the row's other cells is of one domain, and those available have a printed number.
-
-    Args:
-        row: the row; the cell must have a printed number.
-        column: of the cell.
-        gone: missing domains by column.
     """
-    cell = row.cells[column]
+    cell, lost = row.cells[column], gone[column]
     assert cell.printed is not None
-    lost = gone[column]
     if not lost or cell.measure.domains:
         return cell.printed
-    parts = [
-        other
-        for name, other in row.cells.items()
-        if name != column and other.measure.domains and other.measure.quantity == cell.measure.quantity
-    ]
+    quantity = cell.measure.quantity
+    parts = [other for other in row.cells.values() if other.measure.domains and other.measure.quantity == quantity]
     left = [part for part in parts if not any(matches(part.measure, domain) for domain in lost)]
-    if not all(_is_single(part.measure) for part in parts) or not left or any(part.printed is None for part in left):
+    numbers = [part.printed.value for part in left if part.printed is not None]
+    if not all(_is_single(part.measure) for part in parts) or not left or len(numbers) < len(left):
         return cell.printed
-    mean = fsum(part.printed.value for part in left if part.printed is not None) / len(left)
-    return Printed(
-        value=round(mean, 2),
-        copied_from=cell.printed.copied_from,
-        note=_MEAN_OF_REST,
-    )
+    mean = fsum(numbers) / len(numbers)
+    return Printed(value=round(mean, 2), copied_from=cell.printed.copied_from, note=_MEAN_OF_REST)
 
 
 def restrict_differences(
     study: Study, printed: Mapping[tuple[str, str], Printed], gone: Mapping[str, frozenset[str]]
 ) -> dict[tuple[str, str, str], Printed]:
-    """Return the paper's differences of rows over the available domains, by both labels and column.
-
-    A difference that cannot be computed over those is left out.
-
-    Args:
-        study: the study.
-        printed: the paper's numbers by row and column, over the available domains.
-        gone: missing domains by column.
-    """
+    """Return the paper's differences of rows, by both labels and column, where the available domains give them."""
     rows = {row.label: row for row in study.rows}
     found = {}
     for pair in study.comparisons:
         for column, number in pair.differences.items():
-            whole = not gone[column] or _is_single(rows[pair.row].cells[column].measure)
-            left = number if whole else _subtract(printed, pair, column)
-            if left is not None:
+            ours, theirs = (printed.get((label, column)) for label in (pair.row, pair.against))
+            if not gone[column] or _is_single(rows[pair.row].cells[column].measure):
+                found[pair.row, pair.against, column] = number
+            elif ours and theirs and ours.note == theirs.note == _MEAN_OF_REST:
+                note = "the difference of the paper's means on the available domains; the paper prints"
+                left = Printed(value=round(ours.value - theirs.value, 2), note=f"{note} {number.value:g}")
                 found[pair.row, pair.against, column] = left
     return found
 
 
-def _subtract(printed: Mapping[tuple[str, str], Printed], pair: Comparison, column: str) -> Printed | None:
-    ours, theirs = (printed.get((label, column)) for label in (pair.row, pair.against))
-    if ours is None or theirs is None or not ours.note == theirs.note == _MEAN_OF_REST:
-        return None
-    usual = pair.differences[column].value
-    return Printed(
-        value=round(ours.value - theirs.value, 2),
-        note=f"the difference of the paper's means on the available domains; the paper prints {usual:g}",
-    )
-
-
-def _is_pattern(name: str) -> bool:
-    """Return whether a name is a pattern; characters escaped by `glob.escape` do not make it one."""
-    return "*" in re.sub(r"\[[*?[]\]", "", name)
-
-
 def _is_single(measure: Measure) -> bool:
-    return len(measure.domains) == 1 and not _is_pattern(measure.domains[0])
+    """Return whether a measure is of one domain; a star that `glob.escape` escaped does not make a pattern."""
+    return len(measure.domains) == 1 and "*" not in re.sub(r"\[[*?[]\]", "", measure.domains[0])
 
 
 def describe_missing(study: Study, gone: Mapping[str, frozenset[str]]) -> Iterator[str]:
@@ -135,7 +100,7 @@ def describe_missing(study: Study, gone: Mapping[str, frozenset[str]]) -> Iterat
     names = ", ".join(lost) if len(lost) <= 4 else f"{len(lost)} domains ({', '.join(lost[:3])}, ...)"
     cells = [cell for row in study.rows for cell in row.cells.values()]
     measures = [cell.measure for cell in cells]
-    single = all(len(m.domains) <= 1 and not any(map(_is_pattern, m.domains)) for m in measures)
+    single = all(not measure.domains or _is_single(measure) for measure in measures)
     if not any(cell.printed for cell in cells):
         yield f"Not available: {names}. Averages are over the other domains."
     elif single and any(measure.domains for measure in measures):

@@ -3,7 +3,7 @@
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Literal
+from typing import Any, Literal
 
 from asrnorm.core.config import RunConfig, Scale, content_hash, run_name
 from asrnorm.studies.spec import ANALYSIS_FILES, DIVERGENCE_FILE, RunSpec, Study
@@ -114,15 +114,8 @@ def plan(
     # Seeds stay in the order given; within a plan every run comes before what needs it.
     ordered = sorted(tasks.values(), key=lambda task: task.kind != "run")
     marked = _mark_kept(ordered, store, study.needs_logs)
-    ordered = [marked.get(task.key, task) for task in ordered]
-    return Plan(
-        study=study.name,
-        scale=scale,
-        seeds=tuple(seeds),
-        runs=runs,
-        tasks=tuple(ordered),
-        problems=store.problems,
-    )
+    found = tuple(marked.get(task.key, task) for task in ordered)
+    return Plan(study=study.name, scale=scale, seeds=tuple(seeds), runs=runs, tasks=found, problems=store.problems)
 
 
 def iterate_specs(study: Study) -> Iterator[RunSpec]:
@@ -158,25 +151,17 @@ def _plan_dependents(spec: RunSpec, run: Task, scale: Scale) -> Iterator[Task]:
         config = spec.scored_config(run.seed, scale)
         output = run.folder / "evaluations" / f"{spec.evaluation.name}.json"
         done = holds_result(output, content_hash(config))
-        yield _dependent(run, "evaluation", replace(spec, analyses=()), config, output, done)
+        yield _follow(run, output, done, kind="evaluation", spec=replace(spec, analyses=()), config=config)
     for name in spec.analyses:
         output = run.folder / ANALYSIS_FILES[name]
-        task = _dependent(run, "analysis", replace(spec, evaluation=None), run.config, output, output.exists())
-        yield replace(task, analysis=name)
+        analyzed = replace(spec, evaluation=None)
+        yield _follow(run, output, output.exists(), kind="analysis", spec=analyzed, analysis=name)
 
 
-def _dependent(run: Task, kind: Kind, spec: RunSpec, config: RunConfig, output: Path, done: bool) -> Task:
-    return Task(
-        key=f"{run.key}/{output.relative_to(run.folder)}",
-        kind=kind,
-        spec=spec,
-        seed=run.seed,
-        config=config,
-        folder=run.folder,
-        output=output,
-        state="done" if done and run.state == "done" else "pending",
-        needs=run.key,
-    )
+def _follow(run: Task, output: Path, done: bool, **changes: Any) -> Task:
+    key = f"{run.key}/{output.relative_to(run.folder)}"
+    state: State = "done" if done and run.state == "done" else "pending"
+    return replace(run, key=key, output=output, state=state, needs=run.key, **changes)
 
 
 def _mark_kept(tasks: Sequence[Task], store: Store, with_logs: bool) -> dict[str, Task]:

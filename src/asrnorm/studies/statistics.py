@@ -8,11 +8,10 @@ deviations are over n - 1. Reports also show Welch's test and the test paired by
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import ClassVar, Literal
+from typing import ClassVar
 
 from asrnorm.core.errors import InputError
-
-Better = Literal["higher", "lower"]
+from asrnorm.studies.spec import Better
 
 FEWEST = 3  # seeds per row for a p-value; two say next to nothing about a spread
 _RESAMPLES = 10_000
@@ -67,14 +66,8 @@ class TestResult:
 def summarize(values: Sequence[float], *, size: float | None = None) -> Summary:
     """Return mean, deviation with ddof 1, and count.
 
-    A deviation that is only rounding error of equal values counts as zero.
-
-    Args:
-        values: at least one.
-        size: magnitude of the numbers that the values were computed from; by default that of the values.
-
-    Raises:
-        InputError: no values, or one that is not finite.
+    A deviation that is only rounding error of equal values counts as zero; `size` is the magnitude of the numbers that
+    the values were computed from, by default that of the values.
     """
     if not values:
         raise InputError("no values to summarize")
@@ -91,7 +84,7 @@ def summarize(values: Sequence[float], *, size: float | None = None) -> Summary:
 
 def pooled_p(ours: Summary, theirs: Summary, *, better: Better = "higher") -> float | None:
     """Return p of the one-sided two-sample t-test with pooled variance; `None` below three values per side."""
-    if _undecided(ours, theirs):
+    if min(ours.n, theirs.n) < FEWEST:
         return None
     freedom = ours.n + theirs.n - 2
     variance = ((ours.n - 1) * _variance(ours) + (theirs.n - 1) * _variance(theirs)) / freedom
@@ -100,7 +93,7 @@ def pooled_p(ours: Summary, theirs: Summary, *, better: Better = "higher") -> fl
 
 def welch_p(ours: Summary, theirs: Summary, *, better: Better = "higher") -> float | None:
     """Return p of Welch's one-sided test, which does not assume equal variances; `None` below three values per side."""
-    if _undecided(ours, theirs):
+    if min(ours.n, theirs.n) < FEWEST:
         return None
     parts = [_variance(side) / side.n for side in (ours, theirs)]
     total = sum(parts)
@@ -111,13 +104,7 @@ def welch_p(ours: Summary, theirs: Summary, *, better: Better = "higher") -> flo
 
 
 def paired_p(ours: Mapping[int, float], theirs: Mapping[int, float], *, better: Better = "higher") -> float | None:
-    """Return p of the one-sided t-test on differences seed by seed; `None` below three seeds that both sides have.
-
-    Args:
-        ours: values by seed.
-        theirs: likewise.
-        better: the direction that counts as better.
-    """
+    """Return p of the one-sided t-test on differences of values by seed; `None` below three seeds in common."""
     seeds = sorted(set(ours) & set(theirs))
     if len(seeds) < FEWEST:
         return None
@@ -130,11 +117,6 @@ def bootstrap_interval(ours: Sequence[float], theirs: Sequence[float], *, seed: 
     """Return the 95 % percentile interval of the difference of means over 10,000 resamples, each side on its own.
 
     With five values per side it is somewhat too narrow, as every bootstrap of so few values is.
-
-    Args:
-        ours: values of the row.
-        theirs: values of the other.
-        seed: of the resampling.
     """
     if min(len(ours), len(theirs)) < FEWEST:
         return None
@@ -164,16 +146,7 @@ def correct_holm(p_values: Sequence[float | None]) -> tuple[float | None, ...]:
 def compare(
     ours: Mapping[int, float], theirs: Mapping[int, float], *, row: str, against: str, column: str, better: Better
 ) -> TestResult:
-    """Return all tests of two rows in one column.
-
-    Args:
-        ours: values of the row by seed.
-        theirs: values of the other by seed.
-        row: label of the row.
-        against: label of the other.
-        column: label of the column.
-        better: the direction that counts as better.
-    """
+    """Return all tests of two rows in one column, from their values by seed."""
     first, second = summarize(list(ours.values())), summarize(list(theirs.values()))
     low, high = bootstrap_interval(list(ours.values()), list(theirs.values())) or (None, None)
     return TestResult(
@@ -193,12 +166,8 @@ def compare(
     )
 
 
-def _undecided(*sides: Summary) -> bool:
-    return any(side.n < FEWEST or side.deviation is None for side in sides)
-
-
 def _variance(side: Summary) -> float:
-    return 0.0 if side.deviation is None else side.deviation**2
+    return (side.deviation or 0.0) ** 2
 
 
 def _tail(difference: float, variance: float, freedom: float, better: Better) -> float | None:

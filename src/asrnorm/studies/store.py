@@ -7,20 +7,19 @@ names of a run folder.
 import csv
 import io
 import json
-import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 from asrnorm.core.errors import AsrnormError, InputError
 from asrnorm.core.results import RunResult, parse_result, read_log_rows, read_result, to_plain
 
 DETAILS = "details"
-LOG_FILE = "log.jsonl"
 CURVES_FILE = "curves.csv"  # a few kilobytes of the log, kept in a details folder
 MAX_CURVE_ROWS = 60  # enough for a curve in a figure
 _CURVES = ("loss", "accuracy")
+T = TypeVar("T")
 _ORIGIN = ("device", "torch", "day", "edition", "resumed", "listing")
 
 
@@ -58,12 +57,7 @@ class Store:
 
 
 def find_results(runs: Path, kept: Path | None = None) -> Store:
-    """Return every result; one in a run folder takes precedence over the same one in a kept file.
-
-    Args:
-        runs: the folder of run folders; it need not exist.
-        kept: the folder of `*.jsonl` files, one result per line.
-    """
+    """Return every result; one in a run folder takes precedence over the same one in a kept file."""
     found: dict[str, StoredResult] = {}
     problems: list[str] = []
     for folder in sorted(path for path in runs.glob("*") if path.is_dir()):
@@ -82,21 +76,14 @@ def find_results(runs: Path, kept: Path | None = None) -> Store:
     details = {} if kept is None else find_details(kept)
     lines: dict[str, tuple[str, RunResult]] = {}
     for path in () if kept is None else sorted(kept.glob("*.jsonl")):
-        try:
-            numbered = _split_lines(path)
-        except InputError as error:
-            problems.append(str(error))
-            continue
-        for where, line in numbered:
-            try:
-                result = parse_line(line, where)
-            except AsrnormError as error:
-                problems.append(str(error))
+        for where, line in _parse_lines(path):
+            if isinstance(line, InputError):
+                problems.append(str(line))
                 continue
-            identity = result.config_hash
-            first, before = lines.setdefault(identity, (where, result))
-            if is_same(before, result):
-                found.setdefault(identity, StoredResult(result=result, folder=details.get(identity), kept=True))
+            identity = line.config_hash
+            first, before = lines.setdefault(identity, (where, line))
+            if is_same(before, line):
+                found.setdefault(identity, StoredResult(result=line, folder=details.get(identity), kept=True))
             else:
                 problems.append(f"{where}: run {identity} has other numbers in {first}, which count; remove one")
     return Store(
@@ -108,12 +95,7 @@ def find_results(runs: Path, kept: Path | None = None) -> Store:
 
 
 def holds_result(path: Path, config_hash: str) -> bool:
-    """Return whether a file is a complete result of this config.
-
-    Example:
-        >>> holds_result(Path("nowhere"), "0123456789")
-        False
-    """
+    """Return whether a file is a complete result of this config."""
     try:
         return read_result(path).config_hash == config_hash
     except AsrnormError:
@@ -132,28 +114,33 @@ def read_lines(path: Path) -> list[RunResult]:
         InputError: a line is not a complete result, or a run has two lines with different numbers.
     """
     found: dict[str, RunResult] = {}
-    for where, line in _split_lines(path) if path.exists() else ():
-        result = parse_line(line, where)
+    for where, result in _parse_lines(path) if path.exists() else ():
+        if isinstance(result, InputError):
+            raise result
         if not is_same(found.setdefault(result.config_hash, result), result):
             raise InputError(f"{where}: run {result.config_hash} has other numbers further up; remove one")
     return list(found.values())
 
 
-def parse_line(line: bytes, where: str) -> RunResult:
-    """Return the result on a line of a kept file.
-
-    Raises:
-        InputError: the line is incomplete, has another schema, or has impossible numbers.
-    """
+def _parse_lines(path: Path) -> Iterator[tuple[str, RunResult | InputError]]:
+    """Yield the location of every line of a kept file that is not blank, and its result or what is wrong with it."""
     try:
-        result = parse_result(json.loads(line.decode("utf-8")), where)
-    except InputError as error:
-        raise InputError(f"{error}; mend or remove the line") from None
-    except (ValueError, RecursionError) as error:
-        raise InputError(f"{where}: not a line of JSON ({error}); mend or remove it") from None
-    if not re.fullmatch(r"[0-9a-f]{10}", result.config_hash):
-        raise InputError(f"{where}: {result.config_hash!r} is not the hash of a config; mend or remove the line")
-    return result
+        lines = path.read_bytes().splitlines()
+    except OSError as error:
+        yield str(path), InputError(f"{path}: {error.strerror}")
+        return
+    for number, line in enumerate(lines, start=1):
+        where = f"{path}, line {number}"
+        if not line.strip():
+            continue
+        result: RunResult | InputError
+        try:
+            result = parse_result(json.loads(line.decode("utf-8")), where)
+        except InputError as error:
+            result = InputError(f"{error}; mend or remove the line")
+        except (ValueError, RecursionError) as error:
+            result = InputError(f"{where}: not a line of JSON ({error}); mend or remove it")
+        yield where, result
 
 
 def is_same(one: RunResult, other: RunResult) -> bool:
@@ -181,24 +168,12 @@ def read_origin(path: Path) -> dict[str, str]:
     return {name: str(latest[name]) for name in _ORIGIN if latest.get(name)}
 
 
-def _split_lines(path: Path) -> list[tuple[str, bytes]]:
-    """Return the lines of a file that are not blank, each with its location for messages."""
-    try:
-        lines = path.read_bytes().splitlines()
-    except OSError as error:
-        raise InputError(f"{path}: {error.strerror}") from None
-    return [(f"{path}, line {number}", line) for number, line in enumerate(lines, start=1) if line.strip()]
-
-
 def read_log(folder: Path | None) -> list[dict[str, Any]]:
-    """Return the rows of a run's log, or of the curves kept of it; empty if there are neither.
-
-    A line that was cut off by a kill ends the log.
-    """
+    """Return the rows of a run's log up to a line that was cut off, or of the curves kept of it, or none."""
     if folder is None:
         return []
-    if (folder / LOG_FILE).is_file():
-        return read_log_rows(folder / LOG_FILE)
+    if (folder / "log.jsonl").is_file():
+        return read_log_rows(folder / "log.jsonl")
     if (folder / CURVES_FILE).is_file():
         return list(parse_curves((folder / CURVES_FILE).read_text(encoding="utf-8", errors="replace")))
     return []
@@ -208,7 +183,7 @@ def format_curves(rows: Sequence[dict[str, Any]]) -> str:
     """Return loss, accuracy and lambdas of a log as CSV with four digits, at most `MAX_CURVE_ROWS` rows of each."""
     chosen: dict[int, dict[str, Any]] = {}
     for some in ([row for row in rows if row.get("lambdas")], [row for row in rows if "loss" in row]):
-        chosen |= {row["step"]: row for row in _subsample(some)}
+        chosen |= {row["step"]: row for row in subsample(some, MAX_CURVE_ROWS)}
     lines = [chosen[step] for step in sorted(chosen)]
     names = list(dict.fromkeys(name for row in lines for name in _flatten_lambdas(row)))
     buffer = io.StringIO()
@@ -244,11 +219,11 @@ def parse_curves(text: str) -> Iterator[dict[str, Any]]:
         yield row
 
 
-def _subsample(rows: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
-    """Return the first row, the last row and evenly spaced rows between them."""
-    if len(rows) <= MAX_CURVE_ROWS:
-        return list(rows)
-    return [rows[round(i * (len(rows) - 1) / (MAX_CURVE_ROWS - 1))] for i in range(MAX_CURVE_ROWS)]
+def subsample(items: Sequence[T], most: int) -> list[T]:
+    """Return at most `most` items, evenly spaced, the first and the last among them."""
+    if len(items) <= most:
+        return list(items)
+    return [items[round(i * (len(items) - 1) / (most - 1))] for i in range(most)]
 
 
 def _flatten_lambdas(row: dict[str, Any]) -> dict[str, float]:

@@ -56,7 +56,7 @@ def test_html_has_no_tag_attribute_or_link_of_a_run(texts):
 
 def test_a_record_made_by_hand_cannot_add_a_tag_either(small):
     def attack(record):
-        return replace(record, config_hash=SCRIPT, commit=SCRIPT)
+        return replace(record, result=replace(record.result, config_hash=SCRIPT, commit=SCRIPT))
 
     cells = {key: replace(cell, records=tuple(map(attack, cell.records))) for key, cell in small.cells.items()}
     tags = Tags(render_study(build_sheet(replace(small, cells=cells)), {}, {SCRIPT: SCRIPT}, [SCRIPT])).found

@@ -1,9 +1,9 @@
 import math
 from dataclasses import replace
 
-from asrnorm.reporting.runs import curve, gather_runs, identify, lambda_curves, make_sparkline, subsample
+from asrnorm.reporting.runs import curve, gather_runs, identify, lambda_curves, make_sparkline
 from asrnorm.studies import Evaluation, RunSpec
-from asrnorm.studies.store import read_log
+from asrnorm.studies.store import read_log, subsample
 
 
 def test_cells_of_one_run_share_a_block_with_all_its_seeds(small):

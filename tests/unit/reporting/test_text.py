@@ -51,10 +51,10 @@ def test_results_have_seeds_steps_selection_and_commit(small):
 def test_results_say_what_they_were_made_on_as_far_as_they_know(small):
     def with_origins(origins):
         records = [record for cell in small.cells.values() for record in cell.records]
-        told = {record.config_hash: origin for record, origin in zip(records, origins, strict=False)}
+        told = {record.result.config_hash: origin for record, origin in zip(records, origins, strict=False)}
 
         def change(record):
-            return replace(record, result=replace(record.result, origin=told.get(record.config_hash, {})))
+            return replace(record, result=replace(record.result, origin=told.get(record.result.config_hash, {})))
 
         cells = {place: replace(c, records=tuple(map(change, c.records))) for place, c in small.cells.items()}
         return describe_provenance(replace(small, cells=cells))
@@ -72,7 +72,7 @@ def test_results_say_what_they_were_made_on_as_far_as_they_know(small):
 def test_one_result_is_one_and_other_steps_are_a_range(small):
     def shorten(cell, steps):
         (record, *_) = cell.records
-        record = replace(record, result=replace(record.result, steps=steps), config_hash=str(steps))
+        record = replace(record, result=replace(record.result, steps=steps, config_hash=str(steps)))
         return replace(cell, records=(record,), seeds=(0,), values=cell.values[:1], n=1)
 
     cells = [(place, cell) for place, cell in small.cells.items() if place[1] == "SVHN"]

@@ -4,6 +4,7 @@ import io
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from functools import partial
 from importlib import import_module
 from pathlib import Path
 from typing import Any
@@ -33,13 +34,9 @@ _STYLE = {
     "font.size": 10,
     "axes.spines.top": False,
     "axes.spines.right": False,
-    "axes.edgecolor": INK,
-    "axes.labelcolor": INK,
-    "axes.titlecolor": INK,
     "axes.titlesize": 10,
-    "text.color": INK,
-    "xtick.color": INK,
-    "ytick.color": INK,
+    **dict.fromkeys(("axes.edgecolor", "axes.labelcolor", "axes.titlecolor"), INK),
+    **dict.fromkeys(("text.color", "xtick.color", "ytick.color"), INK),
     "legend.frameon": False,
     "grid.color": "#8C8C8C",
     "grid.alpha": 0.3,
@@ -56,24 +53,18 @@ class NothingToDrawError(AsrnormError):
 
 
 def look(index: int) -> tuple[str, str]:
-    """Return color and marker of a row; the first 49 rows have different pairs.
-
-    Example:
-        >>> look(0), look(7)
-        (('#0072B2', 'o'), ('#0072B2', 's'))
-    """
+    """Return color and marker of a row; the first 49 rows have different pairs."""
     return PALETTE[index % len(PALETTE)], MARKERS[(index + index // len(PALETTE)) % len(MARKERS)]
 
 
 def records_of(collected: Collected, row: Row) -> Iterator[RunRecord]:
     """Yield the runs behind a row, each once."""
-    seen = set()
+    found: dict[str, RunRecord] = {}
     for column in row.cells:
         measured = collected.cells.get((row.label, column))
         for record in measured.records if measured else ():
-            if record.config_hash not in seen:
-                seen.add(record.config_hash)
-                yield record
+            found.setdefault(record.result.config_hash, record)
+    yield from found.values()
 
 
 def diverged_folders(collected: Collected, row: Row) -> Iterator[Path]:
@@ -108,24 +99,15 @@ def legend_beside(figure: Any, handles: list[Any], marker_scale: float = 1.0) ->
 
 def origin_handles(ours: bool = True, paper: bool = True) -> list[Any]:
     """Return the entries of a legend that tell our numbers from the paper's."""
-    line = import_module("matplotlib.lines").Line2D
-    gray = "#6b6b6b"
-    handles = []
-    if ours:
-        handles.append(line([], [], color=gray, marker="o", markersize=5, label="ours"))
-    if paper:
-        handles.append(line([], [], color=gray, marker="o", markersize=5, label="paper", **PAPER_LINE))
-    return handles
+    line = partial(import_module("matplotlib.lines").Line2D, [], [], color="#6b6b6b", marker="o", markersize=5)
+    return [*([line(label="ours")] if ours else []), *([line(label="paper", **PAPER_LINE)] if paper else [])]
 
 
 @contextmanager
 def canvas(width: float, height: float, **grid: Any) -> Iterator[tuple[Any, Any]]:
     """Yield a figure and its axes in the style of all figures; draw and save inside the block.
 
-    Args:
-        width: in inches.
-        height: in inches.
-        **grid: as `matplotlib.figure.Figure.subplots` takes it: `nrows`, `ncols`, `sharey`.
+    Sizes are in inches; `grid` is what `matplotlib.figure.Figure.subplots` takes.
     """
     matplotlib = _matplotlib()
     with matplotlib.rc_context(_STYLE):
@@ -134,12 +116,7 @@ def canvas(width: float, height: float, **grid: Any) -> Iterator[tuple[Any, Any]
 
 
 def to_svg(figure: Any, dpi: float = 100) -> str:
-    """Return a matplotlib figure as an SVG element with a transparent background.
-
-    Args:
-        figure: of matplotlib.
-        dpi: of the parts that are rasterized.
-    """
+    """Return a matplotlib figure as an SVG element with a transparent background; `dpi` is of its rasterized parts."""
     buffer = io.StringIO()
     with _matplotlib().rc_context(_STYLE):
         figure.savefig(buffer, format="svg", dpi=dpi, transparent=True, metadata={"Date": None})
@@ -148,12 +125,7 @@ def to_svg(figure: Any, dpi: float = 100) -> str:
 
 
 def for_page(svg: str, prefix: str) -> str:
-    """Return an SVG to put into a page: letters in the page's color, ids prefixed so that figures do not clash.
-
-    Example:
-        >>> for_page('<path id="a" style="fill: #1b1b1c"/><use href="#a"/>', "f1")
-        '<path id="f1-a" style="fill: currentColor"/><use href="#f1-a"/>'
-    """
+    """Return an SVG to put into a page: letters in the page's color, ids prefixed so that figures do not clash."""
     svg = svg.replace(INK, "currentColor").replace(_BLUE, f"var(--blue, {_BLUE})")
     svg = re.sub(r'\bid="', f'id="{prefix}-', svg)
     return re.sub(r'(href="#|url\(#)', rf"\g<1>{prefix}-", svg)
@@ -163,10 +135,6 @@ def for_image(svg: str) -> str:
     """Return an SVG for a file shown by `<img>`, which cannot use the page's colors: legible on white and black.
 
     Coordinates are rounded to a hundredth of a point.
-
-    Example:
-        >>> for_image('<path d="M 1.23456 7" style="stroke: #1b1b1c"/>')
-        '<path d="M 1.23 7" style="stroke: #808080"/>'
     """
     for color, other in ANY_BACKGROUND.items():
         svg = svg.replace(color, other)
@@ -199,17 +167,7 @@ def _matplotlib() -> Any:
 
 
 def bar_chart(groups: Sequence[str], series: Mapping[str, Sequence[float]], label: str) -> str:
-    """Return an SVG of bars in groups, with the values above them.
-
-    Args:
-        groups: names along the axis.
-        series: name to a fraction for each group.
-        label: of the vertical axis, in percent.
-
-    Example:
-        >>> bar_chart(["a"], {"x": [0.5]}, "accuracy").lstrip().startswith("<svg")
-        True
-    """
+    """Return an SVG of bars in groups, with the values, which are fractions, in percent above them."""
     with canvas(max(6.0, 1.1 * len(groups) * len(series) ** 0.5 + 2), 3.4) as (figure, axes):
         width = 0.8 / len(series)
         for index, (name, values) in enumerate(series.items()):
@@ -225,12 +183,7 @@ def bar_chart(groups: Sequence[str], series: Mapping[str, Sequence[float]], labe
 
 
 def line_chart(lines: Mapping[str, Sequence[tuple[float, float]]], x_label: str, y_label: str) -> str:
-    """Return an SVG of one curve per name.
-
-    Example:
-        >>> line_chart({"run": [(0, 1.0), (1, 0.5)]}, "step", "loss").lstrip().startswith("<svg")
-        True
-    """
+    """Return an SVG of one curve per name."""
     with canvas(6.4, 3.0) as (figure, axes):
         for index, (name, points) in enumerate(lines.items()):
             axes.plot(*zip(*points, strict=True), color=PALETTE[index % len(PALETTE)], label=name, linewidth=1.6)

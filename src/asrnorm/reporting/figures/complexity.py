@@ -21,12 +21,8 @@ _LINE_SAMPLES = 50  # points at which such a line is tested for crossing a label
 
 @FIGURES.register("complexity")
 def complexity(collected: Collected, _out: Path) -> Any:
-    """Accuracy by parameters: ours filled, with a bar of one deviation; the paper's hollow, with a thin line between.
-
-    Each row has its label beside its own marker.
-    """
-    points = {row.label: (_ours(collected, row), _paper(row)) for row in collected.study.rows}
-    points = {label: pair for label, pair in points.items() if any(pair)}
+    """Accuracy by parameters: ours filled, with a bar of one deviation; the paper's hollow, joined by a thin line."""
+    points = {row.label: pair for row in collected.study.rows if any(pair := (_ours(collected, row), _paper(row)))}
     if not points:
         raise NothingToDrawError("no row has both an accuracy and a number of parameters")
     with canvas(8.6, 4.8) as (figure, axes):
@@ -78,13 +74,9 @@ def _paper(row: Row) -> Model | None:
 
 
 def place_labels(axes: Any, anchors: Mapping[str, Point], colors: Mapping[str, str], obstacles: Sequence[Box]) -> None:
-    """Write each label near its anchor, where it covers neither an obstacle nor another label.
+    """Write each label near its anchor, where it covers neither an obstacle nor another label, all in data coordinates.
 
-    Args:
-        axes: with their limits set, and everything drawn that affects the layout.
-        anchors: the marker of each label, in data coordinates.
-        colors: of the lines that lead from distant labels to their markers.
-        obstacles: what no label may cover, in data coordinates.
+    The limits of the axes must be set, and everything drawn that affects the layout.
     """
     figure = axes.figure
     figure.draw_without_rendering()  # runs the layout, which determines where points are on the canvas
@@ -102,7 +94,8 @@ def place_labels(axes: Any, anchors: Mapping[str, Point], colors: Mapping[str, s
         x, y = axes.transData.transform(anchor)
         # Of the offsets that cover the least area the nearest, and of these the first.
         nearest = sorted(offsets(in_points), key=partial(_distance, half=in_points))
-        boxes = [_around(x + right * scale, y + up * scale, half) for right, up in nearest]
+        centers = [(x + right * scale, y + up * scale) for right, up in nearest]
+        boxes = [(a - half[0], b - half[1], a + half[0], b + half[1]) for a, b in centers]
         crossing = half[0] * half[1]  # costs as much as a quarter of the label
         costs = [_cost(box, taken, frame.extents) + crossing * _crossings((x, y), box, written) for box in boxes]
         best = costs.index(min(costs))
@@ -115,17 +108,8 @@ def place_labels(axes: Any, anchors: Mapping[str, Point], colors: Mapping[str, s
 
 
 def offsets(half: Point) -> Iterator[Point]:
-    """Yield offsets of a label's center from its marker, in points, in eight directions and growing distance.
-
-    Args:
-        half: half of its width and height.
-
-    Example:
-        >>> next(offsets((20.0, 5.0)))
-        (28.0, 0.0)
-    """
-    for ring in range(8):
-        gap = _GAP + 10 * ring
+    """Yield offsets of a label's center from its marker, in points, in eight directions and growing distance."""
+    for gap in (_GAP + 10 * ring for ring in range(8)):
         for turn in (0, 180, 45, -45, 135, -135, 90, -90):
             along, up = math.cos(math.radians(turn)), math.sin(math.radians(turn))
             yield round(along, 6) * (half[0] + gap), round(up, 6) * (half[1] + gap)
@@ -140,8 +124,7 @@ def overlap(one: Box, other: Box) -> float:
 
 def _cost(box: Box, taken: Sequence[Box], frame: Box) -> float:
     """Return the area of a label that covers others or is outside the frame."""
-    area = (box[2] - box[0]) * (box[3] - box[1])
-    return sum(overlap(box, other) for other in taken) + area - overlap(box, frame)
+    return sum(overlap(box, other) for other in taken) + overlap(box, box) - overlap(box, frame)
 
 
 def _crossings(point: Point, box: Box, labels: Sequence[Box]) -> int:
@@ -160,10 +143,6 @@ def _crossings(point: Point, box: Box, labels: Sequence[Box]) -> int:
 def _distance(move: Point, half: Point) -> int:
     """Return the distance from a marker to the edge of its label, in whole points, so that equal gaps are equal."""
     return round(math.hypot(max(0.0, abs(move[0]) - half[0]), max(0.0, abs(move[1]) - half[1])))
-
-
-def _around(x: float, y: float, half: Point) -> Box:
-    return x - half[0], y - half[1], x + half[0], y + half[1]
 
 
 def _to_pixels(axes: Any, box: Box) -> Box:

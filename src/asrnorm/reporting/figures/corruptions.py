@@ -18,7 +18,7 @@ from asrnorm.reporting.figures.base import (
     origin_handles,
     records_of,
 )
-from asrnorm.studies import Cell, Row, Study
+from asrnorm.studies import Cell, Row
 from asrnorm.studies.collect import Collected
 
 _AXIS = {"accuracy": "accuracy (%)", "brier": "Brier score", "ece": "expected calibration error", "nll": "NLL"}
@@ -27,40 +27,39 @@ _AXIS = {"accuracy": "accuracy (%)", "brier": "Brier score", "ece": "expected ca
 @FIGURES.register("levels")
 def levels(collected: Collected, _out: Path) -> Any:
     """By level of corruption: ours with a band of one deviation, the paper's dashed and hollow."""
-    columns = {column: level for row in collected.study.rows for column, level in _levels(row).items()}
+    cells = [item for row in collected.study.rows for item in row.cells.items()]
+    columns = {column: level for column, cell in cells if (level := _level(cell)) is not None}
     if not columns:
         raise NothingToDrawError("no column of this study is a level of corruption")
-    rows = [row for row in collected.study.rows if _ours(collected, row, columns) or _paper(row, columns)]
-    if not rows:
+    found = {row.label: (_ours(collected, row, columns), _paper(row, columns)) for row in collected.study.rows}
+    found = {label: lines for label, lines in found.items() if any(lines)}
+    if not found:
         raise NothingToDrawError("no run is finished, and the paper prints no number")
-    with canvas(8.6, max(4.0, 0.25 * len(rows) + 1.2)) as (figure, axes):
-        handles, with_ours, with_paper = [], False, False
-        for index, row in enumerate(rows):
+    with canvas(8.6, max(4.0, 0.25 * len(found) + 1.2)) as (figure, axes):
+        handles = []
+        for index, (name, (ours, paper)) in enumerate(found.items()):
             color, marker = look(index)
-            label, ours, paper = literal(row.label), _ours(collected, row, columns), _paper(row, columns)
+            label = literal(name)
             if paper:
                 (line,) = axes.plot(
                     *zip(*paper, strict=True), color=color, marker=marker, markersize=7, label=label, **PAPER_LINE
                 )
-                with_paper = True
             if ours:
                 x, middle, spread = zip(*ours, strict=True)
                 low, high = ([m + sign * s for m, s in zip(middle, spread, strict=True)] for sign in (-1, 1))
                 axes.fill_between(x, low, high, color=color, alpha=0.18, linewidth=0)
                 (line,) = axes.plot(x, middle, color=color, marker=marker, markersize=5, linewidth=1.7, label=label)
-                with_ours = True
             handles.append(line)
-        quantity = next(cell.measure.quantity for row in rows for cell in row.cells.values())
+        quantity = next(
+            cell.measure.quantity for row in collected.study.rows if row.label in found for cell in row.cells.values()
+        )
         axes.set_xticks(sorted(set(columns.values())))
         axes.set_xlabel("level of corruption")
         axes.set_ylabel(_AXIS.get(quantity, quantity))
         axes.grid(axis="y")
+        with_ours, with_paper = (any(lines[side] for lines in found.values()) for side in (0, 1))
         legend_beside(figure, [*handles, *origin_handles(with_ours and with_paper, with_paper)])
         return figure
-
-
-def _levels(row: Row) -> dict[str, int]:
-    return {column: level for column, cell in row.cells.items() if (level := _level(cell)) is not None}
 
 
 def _level(cell: Cell) -> int | None:
@@ -85,7 +84,10 @@ def corruptions(collected: Collected, _out: Path) -> Any:
     scores = {label: values for label, values in scores.items() if values}
     if not scores:
         raise NothingToDrawError("no run on CIFAR-10-C is finished")
-    groups = _find_groups(collected.study)
+    # The columns that average over several types of corruption.
+    domains = {column: cell.measure.domains for column, cell in collected.study.rows[0].cells.items()}
+    several = {column: names for column, names in domains.items() if len(names) > 1}
+    groups = {column: [name.removesuffix("/*") for name in names] for column, names in several.items()}
     lines = [(group, name) for group, names in groups.items() for name in (None, *names)]
     with canvas(8.2, 0.27 * len(lines) + 1.0) as (figure, axes):
         handles = []
@@ -94,8 +96,7 @@ def corruptions(collected: Collected, _out: Path) -> Any:
             shift = (index - (len(scores) - 1) / 2) * 0.5 / len(scores)
             heights, dots = [], []
             for height, (group, name) in enumerate(lines):
-                names = groups[group] if name is None else (name,)
-                found = [values[one] for one in names if one in values]
+                found = [values[one] for one in (groups[group] if name is None else [name]) if one in values]
                 if found:
                     heights.append(height + shift)
                     dots.append(100 * mean(found))
@@ -115,14 +116,6 @@ def corruptions(collected: Collected, _out: Path) -> Any:
         axes.tick_params(axis="y", length=0)
         legend_beside(figure, handles)
         return figure
-
-
-def _find_groups(study: Study) -> dict[str, tuple[str, ...]]:
-    """Return the types of corruption in each column that averages over several."""
-    domains = {column: cell.measure.domains for column, cell in study.rows[0].cells.items()}
-    return {
-        column: tuple(name.removesuffix("/*") for name in names) for column, names in domains.items() if len(names) > 1
-    }
 
 
 def by_type(results: Iterable[RunResult]) -> dict[str, float]:

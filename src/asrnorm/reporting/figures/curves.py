@@ -19,11 +19,11 @@ from asrnorm.reporting.figures.base import (
     look,
     records_of,
 )
-from asrnorm.reporting.runs import Points, curve, identify, lambda_curves, subsample
+from asrnorm.reporting.runs import Points, curve, identify, lambda_curves
 from asrnorm.studies import Row
 from asrnorm.studies.collect import Collected, RunRecord
 from asrnorm.studies.decay import START, decay_curve
-from asrnorm.studies.store import read_log
+from asrnorm.studies.store import read_log, subsample
 
 _TITLES = {f"lambda_{name}": rf"$\lambda_\{name}$" for name in ("mu", "sigma", "beta", "gamma")}
 _POINTS, _POINTS_BEHIND = 400, 100  # of a line; a network has dozens behind the named ones
@@ -94,7 +94,7 @@ def _draw_lambdas(axes: Any, layers: dict[str, Points], decay: Points) -> dict[s
 
 def _decay(record: RunRecord, name: str) -> Points:
     """Return the curve without any gradient of the loss; empty for a lambda of the user's own layer."""
-    config = record.spec.config(record.seed, record.scale)  # type: ignore[arg-type]
+    config = record.spec.config(record.seed, record.result.scale)  # type: ignore[arg-type]
     if name not in START:
         return []
     steps = sorted({round(i * config.steps / 100) for i in range(101)})
@@ -209,11 +209,6 @@ def _losses(collected: Collected, row: Row) -> list[tuple[Points, bool]]:
 
 
 def _shared(labels: Sequence[str]) -> str:
-    """Return what all labels of a panel begin with.
-
-    Example:
-        >>> _shared(["Digits, ASR", "Digits, ASR, no residual"])
-        'Digits, ASR'
-    """
+    """Return what all labels of a panel begin with."""
     same = takewhile(lambda letters: len(set(letters)) == 1, zip(*labels, strict=False))
     return "".join(letters[0] for letters in same).rstrip(", ") or labels[0]

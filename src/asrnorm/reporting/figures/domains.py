@@ -14,10 +14,9 @@ from asrnorm.studies.collect import Collected, RunRecord
 _SAMPLES_DPI = 200
 _MOST_SAMPLES = 1000  # more take minutes and show nothing else
 _PANELS = {
-    "mu_first": r"$\mu_\mathrm{stan}$, first layer",
-    "sigma_first": r"$\sigma_\mathrm{stan}$, first layer",
-    "mu_last": r"$\mu_\mathrm{stan}$, last layer",
-    "sigma_last": r"$\sigma_\mathrm{stan}$, last layer",
+    f"{name}_{layer}": rf"$\{name}_\mathrm{{stan}}$, {layer} layer"
+    for layer in ("first", "last")
+    for name in ("mu", "sigma")
 }
 
 
@@ -68,22 +67,16 @@ def tsne(collected: Collected, _out: Path) -> Any:
 
 
 def _find(collected: Collected) -> tuple[RunRecord, Path]:
+    file = ANALYSIS_FILES["statistics"]
     for row in collected.study.rows:
         for record in records_of(collected, row):
-            path = record.folder / ANALYSIS_FILES["statistics"] if record.folder else None
-            if path is not None and path.is_file():
+            if record.folder and (path := record.folder / file).is_file():
                 return record, path
-    raise NothingToDrawError(
-        f"no run has {ANALYSIS_FILES['statistics']}; asrnorm reproduce {collected.study.name} makes it"
-    )
+    raise NothingToDrawError(f"no run has {file}; asrnorm reproduce {collected.study.name} makes it")
 
 
 def embed(values: np.ndarray) -> np.ndarray:
-    """Return two t-SNE coordinates per sample, the same on every call.
-
-    Raises:
-        MissingDependencyError: scikit-learn is not installed.
-    """
+    """Return two t-SNE coordinates per sample, the same on every call."""
     try:
         manifold, threads = import_module("sklearn.manifold"), import_module("threadpoolctl")
     except ImportError:
