@@ -8,7 +8,7 @@ from torch import Tensor
 from asrnorm.core.distributed import ALONE, World
 from asrnorm.core.errors import InputError
 from asrnorm.data.augment import create_augmentation
-from asrnorm.data.loader import BatchOrder
+from asrnorm.data.batch_order import BatchOrder
 from asrnorm.data.pool import Pool
 from asrnorm.methods import Batch, keyed_generator
 
