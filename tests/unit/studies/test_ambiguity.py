@@ -88,6 +88,16 @@ def test_a_row_on_digits_changes_what_it_names_and_nothing_else(number):
     assert [getattr(changed, name) for name in same] == [getattr(plain, name) for name in same]
 
 
+@pytest.mark.parametrize(
+    ("label", "start"), [("start with biases of zero", "zero_bias"), ("start as in TensorFlow", "xavier")]
+)
+def test_another_start_of_the_networks_is_the_only_change(label, start):
+    rows = rows_of("digits-reading")
+    changed = config_of(rows[f"{OURS}, networks {label}"])
+    assert changed.model.args == {"norm_init": start}
+    assert dataclasses.replace(changed, model=config_of(rows[OURS]).model) == config_of(rows[OURS])
+
+
 @pytest.mark.parametrize("scale", ["paper", "short"])
 def test_the_last_row_on_digits_scores_the_source_often_enough_to_choose(scale):
     config = config_of(get_study("digits-reading").rows[-1], scale)

@@ -1,5 +1,6 @@
 """The studies of the package: every run behind a cell can be made, and the printed numbers fit each other."""
 
+import dataclasses
 from typing import get_args
 
 import pytest
@@ -9,6 +10,8 @@ from asrnorm.audit.result import GROUPS
 from asrnorm.core.config import Scale, content_hash
 from asrnorm.data.corruptions import CORRUPTIONS
 from asrnorm.evaluation.attacks import ATTACKS
+from asrnorm.methods import create_method
+from asrnorm.recipes.erm import PACS_NUM_TRAIN
 from asrnorm.studies import ANALYSIS_FILES, archive, collect, get_study, list_studies, plan
 from asrnorm.studies.measure import matches
 from asrnorm.studies.plan import iterate_specs
@@ -21,11 +24,14 @@ PUBLIC = [
     "ablation-residual",
     "cifar-calibration",
     "cifar-erm",
+    "cifar-network",
     "cifar-reading",
+    "cifar-steps",
     "digits-protocol",
     "digits-reading",
     "digits-syn-like",
     "pacs-architecture",
+    "pacs-lambda",
     "pacs-multi-reading",
     "pacs-reading",
     "pacs-stated",
@@ -290,6 +296,37 @@ def test_the_chosen_form_of_a_table_has_its_rows_and_its_numbers_of_the_paper(na
         assert [cell.printed for cell in row.cells.values()] == [cell.printed for cell in rows[label].cells.values()]
         configs = [spec.config(0, "paper") for cell in row.cells.values() for spec in cell.runs]
         assert {(config.optim.lr, config.selection) for config in configs} == {(0.01, "source-val")}
+
+
+def test_epochs_of_rsc_s_own_batches_are_passes_through_the_set():
+    rows = rows_of("pacs-stated")
+    epochs = {"RSC, 30 epochs of 64": 30, "RSC + ASR-Norm, 30 epochs of 64": 30, "RSC, lr 0.01, 20 epochs of 64": 20}
+    for label, count in epochs.items():
+        for spec in rows[label].cells["Avg."].runs:
+            config = spec.config(0, "paper")
+            epoch = PACS_NUM_TRAIN[config.suite.args["source"]] // 64
+            assert (config.batch_size, config.steps, config.method.args["interval"]) == (64, count * epoch, 10 * epoch)
+            method = create_method("rsc", **config.method.args)
+            assert [round(method.share(10 * epoch * part), 1) for part in range(count // 10)] == [0.3, 0.5, 0.7][
+                : count // 10
+            ]
+
+
+def test_freed_lambdas_are_the_only_change_to_the_row_of_table_3():
+    base = rows_of("table3")["ERM + ASR-Norm"].cells["Photo"].runs[0].config(0, "paper")
+    for label, factor in (("ERM + ASR-Norm", 1), ("ERM + ASR-Norm, lambdas x100", 100)):
+        freed = rows_of("pacs-lambda")[label].cells["Photo"].runs[0].config(0, "paper")
+        optim = dataclasses.replace(base.optim, lambda_lr=factor, decay_lambdas=factor == 1)
+        assert freed == dataclasses.replace(base, optim=optim)
+
+
+def test_what_was_found_on_the_targets_is_said_so():
+    found = {(name, row.label) for name in list_studies() for row in get_study(name).rows if row.found_on_targets}
+    confined = "RSDA + ASR-Norm, confined"
+    assert found == {
+        *(("pacs-stated", f"{method} + ASR-Norm, stages") for method in ("ERM", "RSC")),
+        *((table, confined) for table in ("table1", "table9", "digits-reading")),
+    }
 
 
 def test_table_3_has_runs_of_the_study_with_more_rows():
