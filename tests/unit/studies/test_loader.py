@@ -79,7 +79,7 @@ def test_with_each_an_override_may_have_a_value_per_run(load):
 
 
 def test_a_measure_of_the_study_is_that_of_every_column(load):
-    study = load("measure: {quantity: ece, better: lower}\ncolumns: cifar10c\nrows:\n  A: {recipe: cifar10c.erm_bn}\n")
+    study = load("measure: {quantity: ece, better: lower}\ncolumns: digits\nrows:\n  A: {recipe: digits.erm_bn}\n")
     assert {(c.measure.quantity, c.measure.better) for c in study.rows[0].cells.values()} == {("ece", "lower")}
 
 
