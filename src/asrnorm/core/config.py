@@ -49,6 +49,7 @@ class OptimConfig:
         norm_warmup_steps: train only the converted norms and the classifier for this many steps; the other parameters
             have a learning rate of 0, then their own warm-up.
         norm_lr: learning rate of the small networks of ASR-Norm relative to `lr`.
+        lambda_lr: learning rate of the lambdas of ASR-Norm relative to `lr`.
         decay_networks: apply weight decay to those networks, and to `gamma_bias` and `beta_bias`.
         head_lr: learning rate of the classifier relative to `lr`, for a new classifier on a pretrained network.
     """
@@ -66,11 +67,12 @@ class OptimConfig:
     warmup_steps: int = 0
     norm_warmup_steps: int = 0
     norm_lr: float = 1.0
+    lambda_lr: float = 1.0
     decay_networks: bool = True
     head_lr: float = 1.0
 
     def __post_init__(self) -> None:
-        for name in ("lr", "momentum", "weight_decay", "step_factor", "gate_lr", "norm_lr", "head_lr"):
+        for name in ("lr", "momentum", "weight_decay", "step_factor", "gate_lr", "norm_lr", "lambda_lr", "head_lr"):
             value = getattr(self, name)
             if not (math.isfinite(value) and value >= 0):
                 raise InputError(f"optim.{name} must be a finite number of at least 0, not {value}")
@@ -99,6 +101,7 @@ class RunConfig:
         augment: augmentation of the training images: nothing, CIFAR's crop and flip, or the PACS set.
         shuffle: draw batches at random; `False` keeps the order of the data set, as the Digits protocols do.
         selection: rule that picks the reported checkpoint; `oracle` looks at the targets and is labelled so.
+        selection_ties: which of several equally good checkpoints that rule picks.
         evaluate_every: steps between evaluations for the selection; 0 for none, allowed with `last` only.
         evaluate_batch: evaluation batch size; changes numbers for `bn_test` only.
         evaluate_limit: evaluate at most this many images of each domain, spread evenly; 0 takes all.
@@ -128,6 +131,7 @@ class RunConfig:
     augment: Literal["none", "cifar", "pacs"] = "none"
     shuffle: bool = True
     selection: Selection = "last"
+    selection_ties: Literal["first", "last"] = "first"
     evaluate_every: int = 0
     evaluate_batch: int = 500
     evaluate_limit: int = 0

@@ -20,9 +20,11 @@ ADDED: dict[str, Any] = {
     "calibrate": 0,
     "reestimate": 0,
     "confine": 0,
+    "selection_ties": "first",
     "optim.warmup_steps": 0,
     "optim.norm_warmup_steps": 0,
     "optim.norm_lr": 1,
+    "optim.lambda_lr": 1,
     "optim.decay_networks": True,
     "optim.head_lr": 1,
 }

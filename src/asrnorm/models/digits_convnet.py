@@ -17,6 +17,7 @@ from asrnorm.norms.base import norm_relu
 from asrnorm.norms.dispatch import takes_kernels
 
 Initialization = Literal["xavier", "torch"]
+NormInitialization = Literal["own", "zero_bias", "xavier"]
 
 _IMAGE_SIZE = 32
 _MAP_SIZE = 5  # 32 -> 28 -> 14 -> 10 -> 5
@@ -34,7 +35,9 @@ class DigitsConvNet(Classifier):
         channels: output channels of the two convolutions.
         hidden: width of the two hidden layers.
         init: `xavier`, uniform with zero biases, as TF-slim initializes Volpi's networks; or `torch`, PyTorch's
-            default, as in the code of M-ADA and ME-ADA. Norms keep their own initialization.
+            default, as in the code of M-ADA and ME-ADA.
+        norm_init: of the linear layers inside norms such as ASR-Norm: their `own`, the same with biases of zero
+            (`zero_bias`), or `xavier` as above.
 
     Raises:
         InputError: a size below 1.
@@ -49,13 +52,15 @@ class DigitsConvNet(Classifier):
         channels: tuple[int, int] = (64, 128),
         hidden: int = 1024,
         init: Initialization = "xavier",
+        norm_init: NormInitialization = "own",
     ) -> None:
         super().__init__()
         if min(num_classes, hidden, *channels) < 1:
             given = f"num_classes={num_classes}, channels={list(channels)}, hidden={hidden}"
             raise InputError(f"digits_convnet: sizes must be at least 1, not {given}")
-        if init not in (known := get_args(Initialization)):
-            raise UnknownNameError(describe_unknown("initialization of digits_convnet,", str(init), known))
+        for start, choices in ((init, Initialization), (norm_init, NormInitialization)):
+            if start not in (known := get_args(choices)):
+                raise UnknownNameError(describe_unknown("initialization of digits_convnet,", str(start), known))
         self.num_classes = num_classes
         self.conv1 = SmallConv2d(3, channels[0], 5)
         self.norm1 = norm_layer(channels[0])
@@ -64,11 +69,12 @@ class DigitsConvNet(Classifier):
         self.fc1 = nn.Linear(channels[1] * _MAP_SIZE**2, hidden)
         self.fc2 = nn.Linear(hidden, hidden)
         self.fc3 = nn.Linear(hidden, num_classes)
-        if init == "xavier":
-            for layer in (self.conv1, self.conv2, self.fc1, self.fc2, self.fc3):
-                nn.init.xavier_uniform_(layer.weight)
-                assert layer.bias is not None
-                nn.init.zeros_(layer.bias)
+        # Paper: how the networks inside ASR-Norm start is not given; RSDA's TensorFlow code has Xavier and zeros.
+        inside = [part for norm in (self.norm1, self.norm2) for part in norm.modules() if isinstance(part, nn.Linear)]
+        for layer in (self.conv1, self.conv2, self.fc1, self.fc2, self.fc3) if init == "xavier" else ():
+            _initialize(layer, "xavier")
+        for layer in inside if norm_init != "own" else ():
+            _initialize(layer, norm_init)
 
     def features(self, x: Tensor) -> Tensor:
         """Return the second pooled map, `(n, 128, 5, 5)`."""
@@ -84,6 +90,13 @@ class DigitsConvNet(Classifier):
     def classify(self, embedding: Tensor) -> Tensor:
         """Return the logits."""
         return self.fc3(embedding)
+
+
+def _initialize(layer: nn.Conv2d | nn.Linear, init: str) -> None:
+    if init == "xavier":
+        nn.init.xavier_uniform_(layer.weight)
+    if layer.bias is not None:
+        nn.init.zeros_(layer.bias)
 
 
 class SmallConv2d(nn.Conv2d):

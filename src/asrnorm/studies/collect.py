@@ -223,7 +223,7 @@ def _test(study: Study, cells: Mapping[CellKey, Measured]) -> tuple[TestResult, 
     measures = {(row, column): cell.measure for row, column, cell in _run_cells(study)}
     tests = []
     for pair in study.comparisons:
-        for column in study.columns:
+        for column in (one for one in study.columns if one not in study.added):
             ours, theirs = cells.get((pair.row, column)), cells.get((pair.against, column))
             if ours is None or theirs is None or measures[pair.row, column].quantity == "parameters":
                 continue

@@ -24,7 +24,7 @@ def decay_logit(config: OptimConfig, steps: int, start: float) -> Iterator[float
     yield logit
     velocity = square = 0.0
     for step in range(steps):
-        rate = config.lr * rate_factor(config, step, steps)
+        rate = config.lr * config.lambda_lr * rate_factor(config, step, steps)
         gradient = decay * logit
         if config.name == "adam":
             first, second = 0.9, 0.999  # PyTorch's, which configs do not change

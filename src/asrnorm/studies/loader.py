@@ -73,8 +73,14 @@ class _Columns:
     measures: Mapping[str, Measure]
     runs: Mapping[str, str | None]
     shown_only: tuple[str, ...]
+    added: tuple[str, ...]
     option: str = ""
     values: tuple[str, ...] = ()
+
+    @property
+    def printed(self) -> tuple[str, ...]:
+        """The columns that a line of the paper has a number for."""
+        return tuple(name for name in self.measures if name not in self.added)
 
 
 def load_study(path: Path, *, notes: Path | None = None) -> Study:
@@ -116,6 +122,7 @@ def load_study(path: Path, *, notes: Path | None = None) -> Study:
         suite=file.suite,
         transposed=file.transposed,
         shown_only=layout.shown_only,
+        added=layout.added,
     )
 
 
@@ -194,16 +201,18 @@ def _load_columns(columns: object, file: _File, where: str) -> _Columns:
     option, values = next(iter(each.items()), ("", []))
     measures: dict[str, Measure] = {}
     runs: dict[str, str | None] = {}
-    shown_only = []
+    marked: dict[str, list[str]] = {"shown_only": [], "added": []}
     for name, keys in columns.items():
         own = {"quantity": "accuracy", **file.measure, **_as_mapping(keys, f"{where}: column {name!r}")}
         runs[name] = own.pop("run", None)
         if runs[name] is not None and runs[name] not in values:
             raise UnknownNameError(f"{where}: column {name!r}: " + describe_unknown("run", str(runs[name]), values))
-        if own.pop("shown_only", False):
-            shown_only.append(name)
+        for key, names in marked.items():
+            if own.pop(key, False):
+                names.append(name)
         measures[name] = build(Measure, own, f"{where}: column {name!r}")
-    return _Columns(measures=measures, runs=runs, shown_only=tuple(shown_only), option=option, values=tuple(values))
+    flags = {key: tuple(names) for key, names in marked.items()}
+    return _Columns(measures=measures, runs=runs, option=option, values=tuple(values), **flags)
 
 
 def _iterate_rows(file: _File, where: str) -> Iterator[tuple[str, _RowEntry]]:
@@ -227,7 +236,7 @@ def _build_row(label: str, entry: _RowEntry, layout: _Columns, where: str) -> Ro
         value: RunSpec(
             recipe=entry.recipe,
             options={**entry.options, **choice},
-            overrides=entry.overrides,
+            overrides={name: _pick(given, value, choices) for name, given in entry.overrides.items()},
             evaluation=evaluation,
             analyses=entry.analyses,
             may_diverge=entry.may_diverge,
@@ -236,7 +245,7 @@ def _build_row(label: str, entry: _RowEntry, layout: _Columns, where: str) -> Ro
         if entry.recipe is not None
     }
     printed = transcribe(
-        layout.measures, entry.paper, copied_from=entry.copied_from, remarks=entry.remarks, where=f"{where}: paper"
+        layout.printed, entry.paper, copied_from=entry.copied_from, remarks=entry.remarks, where=f"{where}: paper"
     )
     cells = {}
     for column, measure in layout.measures.items():
@@ -248,6 +257,11 @@ def _build_row(label: str, entry: _RowEntry, layout: _Columns, where: str) -> Ro
     return Row(label=label, cells=cells, group=entry.group, not_run=not_run, found_on_targets=entry.found_on_targets)
 
 
+def _pick(given: Any, value: str, choices: Iterable[str]) -> Any:
+    """Return an override of one run: a mapping from every value of `each` has one for each run."""
+    return given[value] if isinstance(given, Mapping) and set(given) == set(choices) else given
+
+
 def _build_comparisons(file: _File, rows: Mapping[str, Row], layout: _Columns, where: str) -> Iterator[Comparison]:
     for number, keys in enumerate(file.comparisons, start=1):
         here = f"{where}: comparison {number}"
@@ -257,7 +271,7 @@ def _build_comparisons(file: _File, rows: Mapping[str, Row], layout: _Columns, w
         for label in (entry.row, *entry.against):
             if label not in rows:
                 raise UnknownNameError(f"{here}: " + describe_unknown("row", label, rows))
-        columns = layout.measures
+        columns = layout.printed
         printed = transcribe(columns, entry.p_values, remarks=entry.remarks, where=f"{here}: p_values")
         differences = transcribe(columns, entry.differences, where=f"{here}: differences")
         for other in entry.against:

@@ -5,7 +5,7 @@ from collections.abc import Iterator, Mapping
 from fnmatch import fnmatchcase
 from math import fsum
 
-from asrnorm.core.results import RunResult
+from asrnorm.core.results import DomainScore, RunResult
 from asrnorm.studies.spec import Measure, Printed, Row, Study
 
 _MEAN_OF_REST = "the mean of the paper's numbers on the available domains; the printed number is given below"
@@ -30,11 +30,15 @@ def _read(measure: Measure, result: RunResult, without: frozenset[str]) -> float
     if measure.quantity == "validation":
         return result.validation.get(measure.rule)
     if measure.on_source:
-        return float(getattr(result.source, measure.quantity))
-    seen = {d.name: float(getattr(d, measure.quantity)) for d in result.domains if matches(measure, d.name)}
+        return _score(measure, result.source)
+    seen = {d.name: _score(measure, d) for d in result.domains if matches(measure, d.name)}
     # If nothing is left, the column is of one domain that another row lacks: no average, so its value is shown.
     values = [value for name, value in seen.items() if name not in without] or list(seen.values())
     return fsum(values) / len(values) if values else None
+
+
+def _score(measure: Measure, domain: DomainScore) -> float:
+    return 1 - domain.accuracy if measure.quantity == "error" else float(getattr(domain, measure.quantity))
 
 
 def matches(measure: Measure, domain: str) -> bool:

@@ -11,7 +11,7 @@ from asrnorm.recipes import recipe
 from asrnorm.recipes.base import shrink
 
 Unit = Literal["percent", "plain", "millions"]
-Quantity = Literal["accuracy", "brier", "ece", "nll", "adversarial", "parameters", "validation"]
+Quantity = Literal["accuracy", "error", "brier", "ece", "nll", "adversarial", "parameters", "validation"]
 Better = Literal["higher", "lower"]
 
 # The file in the run folder that each analysis writes.
@@ -192,6 +192,7 @@ class Study:
         suite: registry name.
         transposed: the paper prints these rows as columns.
         shown_only: columns that must not guide a choice; reports mark no best value there.
+        added: columns that the paper does not have and that repeat others: rows are not compared in them.
     """
 
     name: str
@@ -206,6 +207,7 @@ class Study:
     suite: str = ""
     transposed: bool = False
     shown_only: tuple[str, ...] = ()
+    added: tuple[str, ...] = ()
 
     @property
     def needs_logs(self) -> bool:

@@ -55,7 +55,7 @@ class _Treatment(NamedTuple):
 def parameter_groups(model: nn.Module, config: OptimConfig) -> list[dict[str, object]]:
     """Return the groups for an optimizer, one for each treatment.
 
-    The lambdas of ASR-Norm are a group of their own, without weight decay, if `decay_lambdas` is off; the gates of BIN
+    The lambdas of ASR-Norm are a group of their own if `decay_lambdas` is off or `lambda_lr` is set; the gates of BIN
     always are one, with `gate_lr` times the learning rate and no decay. So are, if these options are set, the small
     networks (`norm_lr`, `decay_networks`), the classifier (`head_lr`), and the parameters that `norm_warmup_steps`
     freezes at first.
@@ -97,7 +97,7 @@ def _special_treatments(model: nn.Module, config: OptimConfig) -> dict[int, _Tre
 
 def _treat_asr(name: str, config: OptimConfig) -> _Treatment:
     if name.startswith(_LAMBDA):
-        return _Treatment(1.0, config.decay_lambdas, False)
+        return _Treatment(config.lambda_lr, config.decay_lambdas, False)
     return _Treatment(1.0 if name in _STATIC else config.norm_lr, config.decay_networks, False)
 
 

@@ -170,7 +170,8 @@ def _execute(config: RunConfig, site: _Site) -> RunResult:
         stop, seconds = _choose_steps(config, suite, site)
     elif config.selection != "last" and config.evaluate_every:
         images = None if config.selection == "oracle" else suite.validation
-        selector = Selector(create_measure(config.selection, suite, images, config, site.device, site.world))
+        measure = create_measure(config.selection, suite, images, config, site.device, site.world)
+        selector = Selector(measure, config.selection_ties)
     trainer = _train(config, suite, suite.train, site, RunFolder(site.folder.path), stop, selector)
     started = time.monotonic()
     if selector is not None:
@@ -203,7 +204,8 @@ def _choose_steps(config: RunConfig, suite: Suite, site: _Site) -> tuple[int, fl
             files.drop_pool()
         return known
     kept, held_out = hold_out(suite.train)
-    selector = Selector(create_measure(config.selection, suite, held_out, config, site.device, site.world))
+    measure = create_measure(config.selection, suite, held_out, config, site.device, site.world)
+    selector = Selector(measure, config.selection_ties)
     trainer = _train(config, suite, kept, site, files, config.steps, selector)
     if site.is_first:
         values = {"step": selector.step, "score": selector.score, "held_out": len(held_out), "seconds": trainer.elapsed}

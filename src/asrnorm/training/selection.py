@@ -1,7 +1,7 @@
 """Which weights of a run are reported: the last, or the best by a measure taken during training."""
 
 from collections.abc import Callable
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 import torch
@@ -22,10 +22,11 @@ Measure = Callable[[nn.Module], float]
 
 
 class Selector:
-    """Keeps the best weights so far by `measure`, where higher is better; of equally good ones the earliest."""
+    """Keeps the best weights so far by `measure`, where higher is better; of equally good ones the first or last."""
 
-    def __init__(self, measure: Measure) -> None:
+    def __init__(self, measure: Measure, ties: Literal["first", "last"] = "first") -> None:
         self._measure = measure
+        self._ties = ties
         self.step = 0
         self.score = -1.0
         self.weights: dict[str, Tensor] = {}
@@ -33,7 +34,7 @@ class Selector:
     def consider(self, model: nn.Module, step: int) -> float:
         """Measure the model after `step` updates, and keep its weights if it is the best so far."""
         score = self._measure(model)
-        if score > self.score:
+        if score > self.score or (score == self.score and self._ties == "last"):
             self.step, self.score = step, score
             self.weights = {name: value.detach().clone() for name, value in model.state_dict().items()}
         return score

@@ -206,6 +206,24 @@ def test_norms_keep_their_own_initialization_in_the_convnet():
     assert model.norm1.stan_encoder.bias.abs().sum() > 0
 
 
+@pytest.mark.parametrize("start", ["zero_bias", "xavier"])
+def test_the_networks_inside_norms_may_start_otherwise_in_the_convnet(start):
+    torch.manual_seed(0)
+    own = asrnorm.create_model("digits_convnet", norm="asr", hidden=32)
+    torch.manual_seed(0)
+    model = asrnorm.create_model("digits_convnet", norm="asr", hidden=32, norm_init=start)
+    for name, layer in model.norm2.named_children():
+        plain = getattr(own.norm2, name)
+        bound = (
+            math.sqrt(6 / sum(layer.weight.shape)) if start == "xavier" else float(plain.weight.detach().abs().max())
+        )
+        assert 0.97 * bound < float(layer.weight.detach().abs().max()) <= bound * (1 + 1e-6)
+        assert not layer.bias.any()
+    assert torch.equal(model.norm2.lambda_mu, own.norm2.lambda_mu)
+    with pytest.raises(UnknownNameError):
+        create_model("digits_convnet", norm_init="zero")
+
+
 def test_a_wrong_image_size_is_refused():
     with pytest.raises(InputError):
         asrnorm.create_model("digits_convnet")(torch.zeros(1, 3, 28, 28))

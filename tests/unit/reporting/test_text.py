@@ -88,7 +88,7 @@ def test_one_result_is_one_and_other_steps_are_a_range(small):
 
 
 def test_where_an_epoch_is_chosen_the_steps_are_those_of_the_training(tmp_path):
-    study = get_study("table4")
+    study = get_study("table4-chosen")
     make_up_runs(study, tmp_path, scale="paper", seeds=[0])
     for path in tmp_path.glob("*/result.json"):
         write_result(path, replace(read_result(path), steps=30))

@@ -59,7 +59,7 @@ def test_validation_is_averaged_over_the_sources(tmp_path):
 
 def test_the_runs_of_table_4_are_among_its_ambiguity_study():
     tried = set().union(*map(run_hashes, get_study("pacs-multi-reading").rows))
-    printed = rows_of("table4")
+    printed = rows_of("table4-chosen")
     for label in ("ERM", "RSC", "RSC + ASR-Norm"):
         assert len(run_hashes(printed[label])) == 4
         assert run_hashes(printed[label]) <= tried
@@ -86,6 +86,16 @@ def test_a_row_on_digits_changes_what_it_names_and_nothing_else(number):
     assert {name: getattr(changed.optim, name) for name in optim} == optim
     same = ("suite", "model", "method", "steps", "batch_size", "precision", "selection")
     assert [getattr(changed, name) for name in same] == [getattr(plain, name) for name in same]
+
+
+@pytest.mark.parametrize(
+    ("label", "start"), [("start with biases of zero", "zero_bias"), ("start as in TensorFlow", "xavier")]
+)
+def test_another_start_of_the_networks_is_the_only_change(label, start):
+    rows = rows_of("digits-reading")
+    changed = config_of(rows[f"{OURS}, networks {label}"])
+    assert changed.model.args == {"norm_init": start}
+    assert dataclasses.replace(changed, model=config_of(rows[OURS]).model) == config_of(rows[OURS])
 
 
 @pytest.mark.parametrize("scale", ["paper", "short"])

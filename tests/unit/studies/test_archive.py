@@ -358,7 +358,7 @@ def test_a_figure_of_lambdas_keeps_curves_beside_the_lines(tmp_path):
 
 
 def test_a_table_keeps_the_curves_that_a_figure_needs_of_the_runs_they_share(tmp_path):
-    study = get_study("table3")
+    study = get_study("table3-chosen")
     make_up_runs(study, tmp_path / "runs", seeds=[0, 1])
     archive(study, runs=tmp_path / "runs", kept=tmp_path / "results", scale="smoke")
     names = {path.parent.name.split("--")[0] for path in (tmp_path / "results" / "details").glob("*/curves.csv")}

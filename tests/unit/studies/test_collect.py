@@ -185,7 +185,7 @@ def test_averages_over_runs_are_taken_seed_by_seed_and_only_of_whole_seeds(tmp_p
     for seed in (0, 1):
         for place, spec in enumerate(specs[: 4 - seed]):
             put_result(tmp_path, spec, seed, {"x": 0.1 * (place + 1), "y": 0.1 * (place + 1)})
-    found = collect(get_study("table3"), runs=tmp_path, seeds=[0, 1])
+    found = collect(get_study("table3-chosen"), runs=tmp_path, seeds=[0, 1])
     average = found.cells["RSC + ASR-Norm", "Avg."]
     assert (average.seeds, average.values) == ((0,), pytest.approx((25,)))
     assert len(average.records) == 4

@@ -20,6 +20,8 @@ CONFIGS = {
     "warm-up": OptimConfig(lr=0.1, weight_decay=0.05, warmup_steps=20, schedule="step"),
     "adam, warm-up": OptimConfig(name="adam", lr=0.05, weight_decay=0.01, warmup_steps=7),
     "rest waits": OptimConfig(lr=0.1, weight_decay=0.05, norm_warmup_steps=30, norm_lr=5.0, decay_networks=False),
+    "faster": OptimConfig(lr=0.1, momentum=0.9, weight_decay=0.05, schedule="step", lambda_lr=3.0),
+    "adam, slower": OptimConfig(name="adam", lr=0.05, weight_decay=0.01, lambda_lr=0.5),
     "spared": OptimConfig(lr=0.1, weight_decay=0.05, decay_lambdas=False),
 }
 

@@ -69,8 +69,17 @@ def test_with_each_a_row_is_several_runs_and_a_column_takes_one_or_all(load):
     assert [run.options for run in cells["Avg."].runs] == [{"target": "photo"}, {"target": "sketch"}]
 
 
+def test_with_each_an_override_may_have_a_value_per_run(load):
+    study = load(
+        "each: {target: [photo, sketch]}\ncolumns: {Avg.: {}}\n"
+        "rows:\n  A: {recipe: pacs.erm_bn, overrides: {steps: {photo: 3, sketch: 5}, optim.lr: 0.1}}\n"
+    )
+    runs = study.rows[0].cells["Avg."].runs
+    assert [run.overrides for run in runs] == [{"steps": 3, "optim.lr": 0.1}, {"steps": 5, "optim.lr": 0.1}]
+
+
 def test_a_measure_of_the_study_is_that_of_every_column(load):
-    study = load("measure: {quantity: ece, better: lower}\ncolumns: cifar10c\nrows:\n  A: {recipe: cifar10c.erm_bn}\n")
+    study = load("measure: {quantity: ece, better: lower}\ncolumns: digits\nrows:\n  A: {recipe: digits.erm_bn}\n")
     assert {(c.measure.quantity, c.measure.better) for c in study.rows[0].cells.values()} == {("ece", "lower")}
 
 

@@ -37,6 +37,14 @@ def test_lambdas_decay_with_the_rest_unless_told_otherwise():
     assert (rest["weight_decay"], spared["weight_decay"]) == (0.1, 0.0)
 
 
+def test_lambdas_may_have_a_rate_of_their_own():
+    found, optimizer = groups_of(lambda c: ASRNorm2d(c, gated_rescale=True), lr=0.2, lambda_lr=100.0)
+    set_rate(optimizer, OptimConfig(lr=0.2), 0, 10)
+    (_, rest), (own, freed) = found
+    assert own == {f"norm.lambda_{name}" for name in ("mu", "sigma", "beta", "gamma")}
+    assert (rest["lr"], freed["lr"]) == pytest.approx((0.2, 20.0))
+
+
 def test_small_networks_and_head_have_rates_of_their_own_and_networks_may_be_spared_the_decay():
     changes = {"norm_lr": 3.0, "head_lr": 10.0, "decay_networks": False, "decay_lambdas": False}
     found, optimizer = groups_of(lambda c: ASRNorm2d(c, gated_rescale=True), lr=0.2, **changes)

@@ -22,6 +22,15 @@ def test_the_best_weights_are_kept_although_training_goes_on():
     assert (selector.step, selector.score, float(selector.weights["weight"])) == (2, 0.7, 2.0)
 
 
+def test_ties_may_go_to_the_last_of_the_best():
+    model, scores = torch.nn.Linear(1, 1), iter([0.2, 0.7, 0.7, 0.6])
+    selector = Selector(lambda model: next(scores), "last")
+    for step in (1, 2, 3, 4):
+        torch.nn.init.constant_(model.weight, float(step))
+        selector.consider(model, step)
+    assert (selector.step, selector.score, float(selector.weights["weight"])) == (3, 0.7, 3.0)
+
+
 def test_a_first_score_of_zero_is_kept():
     selector = Selector(lambda model: 0.0)
     selector.consider(torch.nn.Linear(1, 1), 5)
