@@ -11,6 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from asrnorm.core.errors import InputError, first_line
+from asrnorm.data.class_names import keep_known
 from asrnorm.data.folder_listing import check_distinct_files, list_one_domain, order_classes
 from asrnorm.data.image import read_image
 from asrnorm.data.image_set import balanced_subset
@@ -53,7 +54,12 @@ class LabeledImages:
 
 
 def read_images(
-    folder: Path, size: tuple[int, int], limit: int | None = None, known: Collection[str] = ()
+    folder: Path,
+    size: tuple[int, int],
+    limit: int | None = None,
+    known: Collection[str] = (),
+    *,
+    only_known: bool = False,
 ) -> LabeledImages:
     """Read images `<class>/<image>`, at most `limit`, spread evenly over the classes and within each class.
 
@@ -64,12 +70,17 @@ def read_images(
         size: height and width to which every image is resized.
         limit: maximum number of images; `None` reads all.
         known: names of classes whose folders may contain folders.
+        only_known: leave out images of other classes, with a warning.
 
     Raises:
         InputError: no image, one class, an image under two names, or none that can be read.
     """
     samples = list_one_domain(folder, known=set(map(to_nfc, known)), skip_empty=True)
     check_distinct_files(folder, samples)
+    if only_known:
+        names = tuple(map(to_nfc, known))
+        advice = "call folders as the run calls its classes, or map them by --classes FILE"
+        samples = keep_known(samples, names, folder, unknown="skip", advice=advice)
     if len(domains := dict.fromkeys(sample.domain for sample in samples)) > 1:
         _log.warning("%s: images of several domains are audited together: %s", folder, ", ".join(domains))
     spelled = {to_nfc(sample.label): sample.label for sample in samples}  # a table may have several domains

@@ -146,7 +146,7 @@ def _prepare(
     for model in models:  # before a thousand images are decoded
         model.probe(size)
     known = {name for model in models for name in model.class_names or ()}
-    images = read_images(data, size, plan.limit, known)
+    images = read_images(data, size, plan.limit, known, only_known=classes is None and bool(known))
     if classes is not None and all(knows_classes(images.classes, model.class_names) for model in models):
         raise WrongCallError("a run knows which of its outputs these folders are: leave out --classes")
     outputs = [

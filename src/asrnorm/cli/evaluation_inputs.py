@@ -109,7 +109,9 @@ def score_folders(
     from asrnorm.data.labelled_folder import open_domains, split_unreadable
     from asrnorm.evaluation import score_domains
 
-    domains = open_domains(data, loaded.classes, loaded.suite.image_size)
+    own = loaded.config.suite.args if loaded.config.suite.name == "folder" else {}
+    treat: dict[str, Any] = {name: own[name] for name in ("unknown", "aliases") if own.get(name)}
+    domains = open_domains(data, loaded.classes, loaded.suite.image_size, **treat)
     found = FolderScores([], {}, [])
     with progress(len(domains)) as report:
         options = {**options, "report": report, "limit": limit}

@@ -153,10 +153,11 @@ class RunConfig:
         for name in ("evaluate_every", "evaluate_limit", "lambda_every", "calibrate", "reestimate", "confine"):
             if getattr(self, name) < 0:
                 raise InputError(f"{name} must be at least 0, not {getattr(self, name)}")
-        root = self.suite.args.get("root")
-        if isinstance(root, str | Path):  # absolute, because a run may be opened from another folder
-            args = {**self.suite.args, "root": _normalize(Path(root).expanduser().absolute())}
-            object.__setattr__(self, "suite", dataclasses.replace(self.suite, args=args))
+        # Absolute, because a run may be opened from another folder.
+        files = {key: self.suite.args.get(key) for key in ("root", "aliases")}
+        paths = {k: _normalize(Path(v).expanduser().absolute()) for k, v in files.items() if isinstance(v, str | Path)}
+        if paths:
+            object.__setattr__(self, "suite", dataclasses.replace(self.suite, args={**self.suite.args, **paths}))
 
 
 def _normalize(path: Path) -> str:
@@ -223,28 +224,33 @@ def override(config: RunConfig, assignments: Mapping[str, Any]) -> RunConfig:
 
 def load_config(path: Path) -> RunConfig:
     """Read a `config.yaml`."""
+    values = read_yaml(path, "config file")
+    if not isinstance(values, dict):
+        raise InputError(f"{path}: holds no config")
+    return from_mapping(values, str(path))
+
+
+def read_yaml(path: Path, kind: str) -> Any:
+    """Return the values of a YAML file; `kind` says in messages what the file should be."""
     import yaml
 
     try:
         text = path.read_text(encoding="utf-8")
         if has_too_many_brackets(text):
-            raise InputError(f"{path}: {text.count('[') + text.count('{'):,} brackets; this is no config file")
+            raise InputError(f"{path}: {text.count('[') + text.count('{'):,} brackets; this is no {kind}")
         # Nested aliases can expand beyond any memory.
         if any(isinstance(event, yaml.AliasEvent) for event in yaml.parse(text, yaml.SafeLoader)):
             raise InputError(f"{path}: has a YAML alias (*name); write its value out")
         check_unique_keys(yaml.compose(text, yaml.SafeLoader), path)
-        values = yaml.safe_load(text)
+        return yaml.safe_load(text)
     except InputError:
         raise  # an InputError is a ValueError too
     except FileNotFoundError:
-        raise InputError(f"{path}: no such config file") from None
+        raise InputError(f"{path}: no such {kind}") from None
     except OSError as error:
         raise InputError(f"{path}: {error.strerror}") from None
     except (yaml.YAMLError, ValueError, RecursionError) as error:  # invalid dates, hundreds of nested brackets
         raise InputError(f"{path}: not YAML ({' '.join(str(error).split())})") from error
-    if not isinstance(values, dict):
-        raise InputError(f"{path}: holds no config")
-    return from_mapping(values, str(path))
 
 
 def check_unique_keys(node: Any, path: Path) -> None:

@@ -7,16 +7,18 @@ from collections.abc import Collection, Iterator
 from pathlib import Path
 
 from asrnorm.core.errors import InputError
+from asrnorm.data.class_names import name_some
 from asrnorm.data.image import EXTENSIONS
 from asrnorm.data.image_table import Sample, check_spelling, group_by_domain, read_table, to_nfc
 
-_MAX_NAMED = 8
 _DOMAINS, _CLASSES = "<domain>/<class>/<image>", "<class>/<image>"
 _log = logging.getLogger(__name__)
 
+SkipEmpty = bool | Collection[str]
+
 
 def list_images(
-    root: Path, domains: Collection[str] | None = None, *, known: Collection[str] = (), skip_empty: bool = False
+    root: Path, domains: Collection[str] | None = None, *, known: Collection[str] = (), skip_empty: SkipEmpty = False
 ) -> list[Sample]:
     """Return the images under `root`, or those of the table `root`, in a fixed order.
 
@@ -25,7 +27,7 @@ def list_images(
             relative paths start at the table's folder.
         domains: those to list; by default all.
         known: names that are certainly classes, in NFC.
-        skip_empty: skip class folders without images, with a warning; training needs every class.
+        skip_empty: domains whose class folders may be without images, which are skipped with a warning; `True` for all.
 
     Raises:
         InputError: no images, an unreadable folder, an empty class, or a bad line.
@@ -104,20 +106,28 @@ def check_distinct_files(root: Path, samples: list[Sample]) -> None:
         seen[file] = sample.key
 
 
-def collect_classes(samples: list[Sample], root: Path) -> tuple[str, ...]:
-    """Return the class names in NFC, ordered by `order_classes` as first spelled; all domains must share them."""
+def collect_classes(samples: list[Sample], root: Path, sources: Collection[str] | None = None) -> tuple[str, ...]:
+    """Return the class names in NFC, ordered by `order_classes` as first spelled; all `sources` must share them.
+
+    By default every domain is a source.
+    """
     spelled: dict[str, str] = {}
     for sample in samples:
         spelled.setdefault(to_nfc(sample.label), sample.label)
+    groups = group_by_domain(s for s in samples if sources is None or s.domain in sources)
+    used = {to_nfc(sample.label) for own in groups.values() for sample in own}
     missing = []
-    for domain, own in group_by_domain(samples).items():
-        if absent := spelled.keys() - {to_nfc(sample.label) for sample in own}:
+    for domain, own in groups.items():
+        if absent := used - {to_nfc(sample.label) for sample in own}:
             # Quotes show a space at either end.
             names = (name if name == name.strip() else repr(name) for name in sorted(absent))
             missing.append(f"{domain} lacks {', '.join(names)}")
     if missing:
-        raise InputError(f"{root}: the domains have different classes: {'; '.join(missing)}")
-    return tuple(map(to_nfc, order_classes(spelled.values())))
+        raise InputError(
+            f"{root}: the domains to train on have different classes: {'; '.join(missing)}; if some are the same under "
+            "other names, --set suite.aliases=FILE; to train on one of the domains, --source NAME"
+        )
+    return tuple(map(to_nfc, order_classes([name for key, name in spelled.items() if key in used])))
 
 
 def order_classes(names: Collection[str]) -> tuple[str, ...]:
@@ -132,7 +142,7 @@ def order_classes(names: Collection[str]) -> tuple[str, ...]:
 
 
 def _list_classes(
-    root: Path, domains: list[Path], expected: str, known: Collection[str], *, skip_empty: bool
+    root: Path, domains: list[Path], expected: str, known: Collection[str], *, skip_empty: SkipEmpty
 ) -> list[Sample]:
     samples: list[Sample] = []
     empty: list[str] = []
@@ -144,19 +154,19 @@ def _list_classes(
             images = sorted(_walk_images(label, others), key=lambda path: path.as_posix())
             samples += [Sample(path, path.relative_to(root).as_posix(), label.name, domain.name) for path in images]
             empty += [] if images else [label.relative_to(root).as_posix()]
-    if empty and not skip_empty:
-        raise InputError(
-            f"{root / empty[0]}: no image in it ({', '.join(sorted(EXTENSIONS))}); add some, or name the domains to "
-            "use with both --source and --target"
-        )
+            if not images and not (skip_empty is True or (skip_empty and domain.name in skip_empty)):
+                raise InputError(
+                    f"{label}: no image in it ({', '.join(sorted(EXTENSIONS))}); add some, remove the folder, or name "
+                    "the domains to use with both --source and --target"
+                )
     if not samples:
         raise InputError(_describe_lack(root, expected))
     if empty:
-        _log.warning("%s: skipped class folders without images: %s", root, _name_some(empty))
+        _log.warning("%s: skipped class folders without images: %s", root, name_some(empty))
     _warn_of_others(root, others)
     for folder in dict.fromkeys((root, *domains)):
         if strays := _direct_images(folder):
-            named = _name_some(strays)
+            named = name_some(strays)
             _log.warning("%s: skipped images that are in no class folder: %s; expected %s", folder, named, expected)
     for domain in domains:
         _warn_of_deeper_classes(domain, known)
@@ -174,7 +184,7 @@ def _describe_lack(root: Path, expected: str) -> str:
 def _warn_of_others(root: Path, others: Counter[str]) -> None:
     if count := others.total():
         files = "file that is not an image" if count == 1 else "files that are not images"
-        _log.warning("%s: skipped %s %s (%s)", root, count, files, _name_some(sorted(others)))
+        _log.warning("%s: skipped %s %s (%s)", root, count, files, name_some(sorted(others)))
 
 
 def _warn_of_deeper_classes(domain: Path, known: Collection[str]) -> None:
@@ -184,13 +194,8 @@ def _warn_of_deeper_classes(domain: Path, known: Collection[str]) -> None:
     if len(classes) < 2 or len(below) > 1 or any(map(_direct_images, classes)):
         return
     if len(names := below.pop()) > 1:
-        outer, inner = _name_some([label.name for label in classes]), _name_some(list(names))
+        outer, inner = name_some([label.name for label in classes]), name_some(list(names))
         _log.warning("%s: classes are %s; each has %s: if those are the classes, start there", domain, outer, inner)
-
-
-def _name_some(names: list[str]) -> str:
-    more = f" and {len(names) - _MAX_NAMED:,} more" if len(names) > _MAX_NAMED else ""
-    return ", ".join(names[:_MAX_NAMED]) + more
 
 
 def _subfolders(folder: Path) -> list[Path]:

@@ -43,16 +43,26 @@ def read_image(path: str | Path, *, size: tuple[int, int] | None = None) -> NDAr
 
 
 def read_images(
-    paths: Sequence[Path], *, size: tuple[int, int], num_threads: int | None = None
+    paths: Sequence[Path], *, size: tuple[int, int], num_threads: int | None = None, broken: list[int] | None = None
 ) -> Iterator[NDArray[np.uint8]]:
     """Yield the images of many files in order, as uint8 `(k, h, w, 3)` blocks, decoded by several threads.
 
-    Of several files that cannot be read, the `InputError` names the first in order.
+    Of several files that cannot be read, the `InputError` names the first in order. If a list `broken` is given, their
+    rows are added to it instead, and their images are black.
     """
+
+    def decode(row: int) -> NDArray[np.uint8]:
+        try:
+            return _decode(paths[row], size)
+        except InputError:
+            if broken is None:
+                raise
+            broken.append(row)
+            return np.zeros((*size, 3), np.uint8)
+
     with _quiet(), ThreadPoolExecutor(num_threads or count_cores()) as pool:
         for start in range(0, len(paths), _BLOCK):
-            block = paths[start : start + _BLOCK]
-            yield np.stack(list(pool.map(lambda path: _decode(path, size), block)))
+            yield np.stack(list(pool.map(decode, range(start, min(start + _BLOCK, len(paths))))))
 
 
 def resize_images(images: NDArray[np.uint8], size: tuple[int, int]) -> NDArray[np.uint8]:

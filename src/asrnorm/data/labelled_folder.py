@@ -5,7 +5,8 @@ from pathlib import Path
 
 import numpy as np
 
-from asrnorm.core.errors import InputError, UnknownNameError, describe_unknown
+from asrnorm.core.errors import InputError
+from asrnorm.data.class_names import keep_known, rename_classes
 from asrnorm.data.folder_listing import check_distinct_files, is_one_domain, list_domains, list_images, list_one_domain
 from asrnorm.data.image_set import FileSet
 from asrnorm.data.image_table import Sample, group_by_domain, to_file_set, to_nfc
@@ -13,29 +14,38 @@ from asrnorm.data.image_table import Sample, group_by_domain, to_file_set, to_nf
 _EXPECTED = "<class>/<image> of one domain or <domain>/<class>/<image>"
 
 
-def open_domains(root: Path, classes: Sequence[str], image_size: tuple[int, int]) -> dict[str, FileSet]:
+def open_domains(
+    root: Path,
+    classes: Sequence[str],
+    image_size: tuple[int, int],
+    *,
+    unknown: str = "skip",
+    aliases: str | Path | None = None,
+) -> dict[str, FileSet]:
     """Return the images of each domain by its name.
 
-    A domain may lack classes, and class folders may be empty, but it must not have other classes. A domain without any
-    image is returned too, so that the caller can report it.
+    A domain may lack classes, and class folders may be empty. A domain without any image is returned too, so that the
+    caller can report it.
 
     Args:
         root: a folder `<class>/<image>` of one domain, or `<domain>/<class>/<image>`, or a table (`read_table`).
         classes: of the network, in the order of its outputs.
         image_size: height and width to which every image is resized.
+        unknown: `"skip"` leaves out images of other classes, with a warning; `"refuse"` raises.
+        aliases: a file of other names for classes, as `rename_classes` takes it.
 
     Raises:
         InputError: no images, or one image under two names.
-        UnknownNameError: a class that is not one of `classes`.
+        UnknownNameError: a class that is not one of `classes`, if that is refused or a domain has no other.
     """
     root = root.absolute()
     samples, empty = _list(root, classes)
-    domains = group_by_domain(samples) | {domain: [] for domain in empty}
-    known = set(map(to_nfc, classes))
+    domains = group_by_domain(rename_classes(samples, aliases)) | {domain: [] for domain in empty}
+    known = list(map(to_nfc, classes))
     for domain, own in domains.items():
         check_distinct_files(root, own)
-        if unknown := next((sample.label for sample in own if to_nfc(sample.label) not in known), None):
-            raise UnknownNameError(f"{root}: {describe_unknown(f'class of {domain!r},', unknown, classes)}")
+        advice = "call folders as the run calls its classes"
+        domains[domain] = keep_known(own, known, root, unknown=unknown, advice=advice)
     return {domain: to_file_set(own, classes, image_size) for domain, own in domains.items()}
 
 

@@ -50,12 +50,13 @@ def describe_environment(device: torch.device, world: World) -> dict[str, Any]:
 
 def describe_source(suite: Suite) -> dict[str, Any]:
     """Return what identifies a run's source: classes, number of images, and digests of their names and sizes."""
-    return {
+    facts = {
         "classes": list(suite.classes),
         "images": suite.count_source(),
         "listing": suite.source_listing(),
         "sizes": suite.source_sizes(),
     }
+    return facts if (skipped := suite.source_skipped()) is None else {**facts, "skipped": skipped}
 
 
 def record_environment(path: Path, now: dict[str, Any]) -> dict[str, Any]:
@@ -156,8 +157,14 @@ def compare_source(path: Path, now: Mapping[str, Any], otherwise: str = START_OV
         change = f"other source images: still {count:,}, but with other names"
     elif recorded.get("sizes", now.get("sizes")) != now.get("sizes"):
         change = f"other source images: still {count:,} with the same names, but other files"
+    elif (before := recorded.get("skipped", [])) != now.get("skipped", before):
+        change = f"other source images: without {_count(before)} unreadable ones, now without {_count(now['skipped'])}"
     if change:
         raise InputError(f"{path.parent}: the run started with {change}; restore the original ones, or {otherwise}")
+
+
+def _count(names: object) -> str:
+    return f"{len(names):,}" if isinstance(names, list) else "some"
 
 
 def _check_weights(path: Path, weights: str) -> str:

@@ -51,7 +51,8 @@ def test_an_empty_class_is_skipped_and_named(tmp_path, caplog, domain):
     (tmp_path / domain / "cat").mkdir()
     ((_, data),) = open_domains(tmp_path, CLASSES, (4, 4)).items()
     assert data.labels.tolist() == [0]
-    assert [message.rpartition(": ")[2] for message in caplog.messages] == [f"{domain}cat"]
+    assert caplog.messages[0].endswith(f"class folders without images: {domain}cat")
+    assert "no images of cat" in caplog.messages[1]
 
 
 def test_a_domain_without_any_image_is_returned(tmp_path):
@@ -98,7 +99,21 @@ def test_a_class_is_known_in_either_unicode_form(tmp_path, layout, known, found)
 def test_a_class_that_the_network_does_not_know_is_named(tmp_path, names):
     put(tmp_path, *names)
     with pytest.raises(UnknownNameError, match="did you mean 'dog'"):
-        open_domains(tmp_path, CLASSES, (4, 4))
+        open_domains(tmp_path, CLASSES, (4, 4), unknown="refuse")
+
+
+def test_images_of_unknown_classes_are_left_out_and_counted(tmp_path, caplog):
+    put(tmp_path, "north/dog/0.png", "north/horse/0.png", "north/horse/1.png")
+    assert open_domains(tmp_path, CLASSES, (4, 4))["north"].labels.tolist() == [0]
+    assert "left out 2 images of north" in caplog.text
+    assert "horse (2)" in caplog.text
+
+
+def test_aliases_name_the_classes_of_the_network(tmp_path):
+    put(tmp_path, "north/hund/0.png")
+    (tmp_path / "names.yaml").write_text("elsewhere: {chien: dog}\nhund: dog\n")
+    found = open_domains(tmp_path, CLASSES, (4, 4), aliases=tmp_path / "names.yaml")
+    assert found["north"].labels.tolist() == [0]
 
 
 @pytest.mark.parametrize("name", ["no", ""])

@@ -24,7 +24,8 @@ def test_a_damaged_image_of_a_target_is_named_before_the_first_step(tmp_path, mo
     write_folder(tmp_path / "own", domains=("day", "dusk"))
     (tmp_path / "own" / "dusk" / "cat" / "0.png").write_bytes(b"no")
     monkeypatch.setattr(run_module, "_train", lambda *arguments: pytest.fail("training began"))
-    suite = Choice(name="folder", args={"root": str(tmp_path / "own"), "source": "day", "size": 8})
+    args = {"root": str(tmp_path / "own"), "source": "day", "size": 8, "broken": "refuse"}
+    suite = Choice(name="folder", args=args)
     with pytest.raises(InputError, match=r"dusk/cat/0\.png: cannot be read as an image"):
         run(tiny_config(suite=suite), tmp_path / "a")
 

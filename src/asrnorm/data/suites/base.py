@@ -155,6 +155,10 @@ class Suite(abc.ABC):
         """Return a digest of the sizes of the source's files, which shows replaced images; empty for published data."""
         return ""
 
+    def source_skipped(self) -> list[str] | None:
+        """Return the source's images that were left out because they cannot be read; `None` before it is decoded."""
+        return None
+
     def target_listing(self) -> str:
         """Return a digest of the names and sizes of the targets' images; empty for published data."""
         return ""

@@ -1,8 +1,10 @@
 """A user's own images: any number of domains, one or several to train on, the others to test on."""
 
 import hashlib
+import logging
 import os
-from collections.abc import Callable, Sequence
+from collections import deque
+from collections.abc import Callable, Iterable, Sequence
 from functools import cached_property
 from pathlib import Path
 
@@ -10,7 +12,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from asrnorm.core.errors import InputError
-from asrnorm.data.cache import cache_folder, describe_files, open_entry
+from asrnorm.data.cache import EntryWriter, cache_folder, describe_files, open_entry
+from asrnorm.data.class_names import keep_known, name_some, rename_classes
 from asrnorm.data.folder_listing import (
     check_distinct_files,
     collect_classes,
@@ -19,6 +22,7 @@ from asrnorm.data.folder_listing import (
     list_images,
     list_one_domain,
 )
+from asrnorm.data.image import read_image, read_images
 from asrnorm.data.image_set import FileSet, ImageSet, concatenate, split_stratified
 from asrnorm.data.image_table import Sample, group_by_domain, to_file_set, to_nfc
 from asrnorm.data.suites.base import (
@@ -35,6 +39,9 @@ from asrnorm.data.suites.base import (
 )
 
 MAX_SIDE = 8192
+_REACTIONS = ("skip", "refuse")
+_MAX_BROKEN = 0.01  # of the images of a domain; one is left out in any case
+_log = logging.getLogger(__name__)
 _ROOT_HINT = (
     "give --set suite.root=FOLDER (in Python root=, for data show --root), a folder <domain>/<class>/<image>, or a "
     ".csv or .jsonl file"
@@ -55,6 +62,9 @@ class ImageFolder(Suite):
         seed: of the split, which keeps the balance of classes.
         max_gigabytes: decoded images up to this size are kept in a memory-mapped cache, larger sets are decoded from
             their files at every epoch; `None` is half of the machine's memory.
+        broken: `"skip"` leaves out images that cannot be read, up to 1 % of a domain; `"refuse"` stops at the first.
+        unknown: `"skip"` leaves out images of a target whose class the source does not have; `"refuse"` stops.
+        aliases: a YAML file of class names that mean another one (`asrnorm.data.class_names.rename_classes`).
 
     Example:
         >>> ImageFolder(root="my_images", source="photo", size=128).image_size
@@ -76,8 +86,17 @@ class ImageFolder(Suite):
         test: float = 0.0,
         seed: int = 0,
         max_gigabytes: float | None = None,
+        broken: str = "skip",
+        unknown: str = "skip",
+        aliases: str | Path | None = None,
     ) -> None:
         super().__init__(root=root)
+        for option, value in (("broken", broken), ("unknown", unknown)):
+            if value not in _REACTIONS:
+                raise InputError(f"suite 'folder': {option} must be {' or '.join(_REACTIONS)}, not {value!r}")
+        self._broken, self._unknown = broken, unknown
+        self._aliases = None if aliases is None else Path(aliases).expanduser().absolute()
+        self._skipped: dict[str, NDArray[np.int64]] = {}
         height, width = (size, size) if isinstance(size, int) else size
         if not 1 <= min(height, width) <= max(height, width) <= MAX_SIDE:
             raise InputError(f"suite 'folder': size must be from 1 to {MAX_SIDE:,}, not {size}")
@@ -154,6 +173,12 @@ class ImageFolder(Suite):
         """Return a digest of the sizes of the source's files, each by its path below the root."""
         return self._digest(self.sources, lambda sample: sample.path.stat().st_size)
 
+    def source_skipped(self) -> list[str] | None:
+        """Return the paths below the root of the source's images that were left out; `None` before it is decoded."""
+        if not all(domain in self._skipped for domain in self.sources):
+            return None
+        return [self._samples[domain][row].key for domain in self.sources for row in self._skipped[domain]]
+
     def target_listing(self) -> str:
         """Return a digest of the paths of the targets' images below the root, of their labels and sizes."""
         return self._digest(self.target_names, lambda sample: f"{sample.label}\0{_count_bytes(sample.path)}")
@@ -164,7 +189,7 @@ class ImageFolder(Suite):
         return hashlib.sha256("\n".join(lines).encode("utf-8", "surrogateescape")).hexdigest()[:16]
 
     def check_files(self) -> None:
-        """Decode all domains into the cache, as evaluation would; of a set too large for it, check that files exist."""
+        """Decode all domains into the cache, as evaluation would; of a set too large for it, check the files."""
         held_out = zip(("validation", "test"), self._fractions, (self.validation, self.source_test), strict=False)
         for name, fraction, images in held_out:
             if fraction and images is not None and len(images) == 0:
@@ -197,15 +222,22 @@ class ImageFolder(Suite):
             check_domains(known, chosen, suite="folder")
         # A domain that is not used need not have the classes of the others, nor images.
         used = chosen if self._source and self._target else None
-        samples = list_one_domain(self.root) if is_alone else list_images(self.root, used)
+        targets = set(split_names(self._target, names)) or set(known) - set(split_names(self._source, names))
+        targets = targets if chosen and not is_alone else set()
+        samples = list_one_domain(self.root) if is_alone else list_images(self.root, used, skip_empty=targets)
+        samples = rename_classes(samples, self._aliases, known)
         check_distinct_files(self.root, samples)
-        classes = collect_classes(samples, self.root)
+        domains = group_by_domain(samples)
+        classes = collect_classes(samples, self.root, domains.keys() - targets if chosen else None)
+        for name in (name for name in domains if name in targets):
+            advice = "if they have other names there, --set suite.aliases=FILE; without this domain, --target OTHERS"
+            domains[name] = keep_known(domains[name], classes, self.root, unknown=self._unknown, advice=advice)
         if len(classes) < 2:
             raise InputError(
                 f"{self.root}: one class ({classes[0]}); a classifier needs at least two: expected "
                 "<domain>/<class>/<image>"
             )
-        return classes, group_by_domain(samples)
+        return classes, domains
 
     @cached_property
     def _roles(self) -> tuple[tuple[str, ...], tuple[str, ...]]:
@@ -228,16 +260,48 @@ class ImageFolder(Suite):
 
     def _open_domain(self, domain: str, rows: NDArray[np.int64]) -> Data:
         files = to_file_set(self._samples[domain], self.classes, self._size)
-        if not self._in_memory:
+        if not self._in_memory and self._broken == "refuse":
             return files.take(rows)
         digest = hashlib.sha256(f"{self.root}\0{domain}".encode("utf-8", "surrogateescape")).hexdigest()[:12]
         entry = open_entry(
-            f"folder-{digest}-{self._size[0]}x{self._size[1]}",
+            f"folder-{digest}-{f'{self._size[0]}x{self._size[1]}' if self._in_memory else 'broken'}",
             fingerprint={"files": describe_files(files.paths)},
-            build=lambda writer: writer.decode(files.paths, self._size),
+            build=lambda writer: self._decode(writer, domain, files),
             folder=cache_folder(),  # never inside the user's own folder
         )
-        return ImageSet(entry["images"], files.labels).take(rows)
+        broken = entry.get("broken", np.empty(0, np.int64))
+        self._report_broken(domain, files, broken)
+        rows = rows[~np.isin(rows, broken)]
+        return ImageSet(entry["images"], files.labels).take(rows) if self._in_memory else files.take(rows)
+
+    def _decode(self, writer: EntryWriter, domain: str, files: FileSet) -> None:
+        """Write the images of a domain, black where one cannot be read, and the rows of these; see `_open_domain`."""
+        found: list[int] = []
+        blocks = read_images(files.paths, size=self._size, broken=None if self._broken == "refuse" else found)
+        if self._in_memory:
+            writer.stream("images", (len(files), *self._size, 3), np.uint8, blocks)
+        else:
+            deque(blocks, maxlen=0)
+        broken = sorted(found)
+        if len(broken) > max(1, _MAX_BROKEN * len(files)):
+            raise InputError(
+                f"{self.root}: {len(broken):,} of {len(files):,} images of {domain} cannot be read, more than "
+                f"{_MAX_BROKEN:.0%}: {self._name(domain, broken)}; repair or remove them"
+            )
+        if broken or not self._in_memory:
+            writer.add("broken", np.array(broken, np.int64))
+
+    def _report_broken(self, domain: str, files: FileSet, broken: NDArray[np.int64]) -> None:
+        """Say once which images of a domain are left out, or raise for the first if that is asked for."""
+        if len(broken) and self._broken == "refuse":
+            read_image(files.paths[broken[0]])
+        if len(broken) and domain not in self._skipped:
+            count = f"{len(broken):,} of {len(files):,} images of {domain}"
+            _log.warning("%s: left out %s that cannot be read: %s", self.root, count, self._name(domain, broken))
+        self._skipped[domain] = broken
+
+    def _name(self, domain: str, rows: Iterable[int]) -> str:
+        return name_some([self._samples[domain][row].key for row in rows])
 
 
 def _physical_memory() -> int:

@@ -142,7 +142,7 @@ def test_a_bad_image_is_named_and_nothing_is_cached(root):
     good = bad.read_bytes()
     bad.write_bytes(good[:30])
     with pytest.raises(InputError, match=r"photo/cat/0\.png"):
-        create_suite("folder", root=root, source="art", size=8).prepare()
+        create_suite("folder", root=root, source="art", size=8, broken="refuse").prepare()
     bad.write_bytes(good)
     create_suite("folder", root=root, source="art", size=8).prepare()
 
@@ -150,8 +150,10 @@ def test_a_bad_image_is_named_and_nothing_is_cached(root):
 def test_an_unused_domain_may_have_other_classes(root):
     write_folder(root, domains=("toy",), classes=("robot",), count=1)
     assert create_suite("folder", root=root, source="art", target="photo", size=8).classes == ("cat", "dog")
-    with pytest.raises(InputError, match="art lacks robot"):
+    with pytest.raises(UnknownNameError, match="class of 'toy', 'robot'"):
         _ = create_suite("folder", root=root, source="art", size=8).classes
+    with pytest.raises(InputError, match="art lacks robot"):
+        _ = create_suite("folder", root=root, source="art,toy", size=8).classes
 
 
 def test_files_are_checked_for_the_targets_and_the_source_test(root):
@@ -162,7 +164,7 @@ def test_files_are_checked_for_the_targets_and_the_source_test(root):
     bad.write_bytes(b"no")
     create_suite("folder", root=root, source="art", target="photo", size=8).check_files()  # not used
     with pytest.raises(InputError, match=r"sketch/dog/0\.png"):
-        create_suite("folder", root=root, source="art", size=8).check_files()
+        create_suite("folder", root=root, source="art", size=8, broken="refuse").check_files()
 
 
 @pytest.mark.parametrize(("options", "name"), [({}, "validation"), ({"validation": 0.5, "test": 0.01}, "test")])
@@ -179,9 +181,10 @@ def test_files_that_stay_files_are_only_looked_for(root, monkeypatch):
         + "photo/cat/0.png,cat,photo\nphoto/dog/gone.png,dog,photo\n"
     )
     monkeypatch.setattr("asrnorm.data.image._decode", lambda *arguments: pytest.fail("an image was decoded"))
-    create_suite("folder", root=root, source="art", size=8, max_gigabytes=0).check_files()
+    options = {"source": "art", "size": 8, "max_gigabytes": 0, "broken": "refuse"}
+    create_suite("folder", root=root, **options).check_files()
     with pytest.raises(InputError, match=r"gone\.png"):
-        create_suite("folder", root=root / "table.csv", source="art", size=8, max_gigabytes=0).check_files()
+        create_suite("folder", root=root / "table.csv", **options).check_files()
 
 
 def test_one_class_is_nothing_to_learn(tmp_path):

@@ -1,0 +1,108 @@
+"""Class names of domains: aliases for those that are called differently, and what a domain lacks or has beyond."""
+
+import logging
+from collections import Counter
+from collections.abc import Collection, Sequence
+from pathlib import Path
+from typing import Any
+
+from asrnorm.core.config import read_yaml
+from asrnorm.core.errors import InputError, UnknownNameError, describe_unknown
+from asrnorm.data.image_table import Sample, to_nfc
+
+_MAX_NAMED = 8
+_log = logging.getLogger(__name__)
+
+
+def rename_classes(
+    samples: Sequence[Sample], path: str | Path | None, domains: Collection[str] | None = None
+) -> list[Sample]:
+    """Return samples with the classes that a file of aliases gives them.
+
+    Args:
+        samples: images of any domains.
+        path: YAML: `alias: class` for all domains, `domain: {alias: class}` for one; `None` changes nothing.
+        domains: names that the file may use; by default any.
+
+    Raises:
+        InputError: not such a file, or an alias of an alias.
+        UnknownNameError: a domain that is not one of `domains`.
+    """
+    if path is None:
+        return list(samples)
+    tables = _read_aliases(Path(path))
+    for domain in tables.keys() - {None} - set(domains if domains is not None else tables):
+        raise UnknownNameError(f"{path}: {describe_unknown('domain', str(domain), domains or ())}")
+    renamed, used = [], set[tuple[str | None, str]]()
+    for sample in samples:
+        label = to_nfc(sample.label)
+        owner = next((name for name in (sample.domain, None) if label in tables.get(name, {})), "")
+        if owner != "":
+            used.add((owner, label))
+            sample = sample._replace(label=tables[owner][label])
+        renamed.append(sample)
+    given = {(owner, alias) for owner, table in tables.items() for alias in table}
+    if unused := sorted(alias for _, alias in given - used):
+        _log.warning("%s: no image is in a class called %s", path, name_some(unused))
+    return renamed
+
+
+def keep_known(
+    samples: Sequence[Sample], classes: Sequence[str], root: Path, *, unknown: str, advice: str
+) -> list[Sample]:
+    """Return the images of a domain whose classes are known, and say in a line what the domain lacks or has beyond.
+
+    Args:
+        samples: images of one domain.
+        classes: of the network, in NFC.
+        root: for messages.
+        unknown: `"skip"` leaves images of other classes out, `"refuse"` raises.
+        advice: what the user can do about them.
+
+    Raises:
+        UnknownNameError: a class that is not known, if that is refused or none is known.
+    """
+    found = Counter(to_nfc(sample.label) for sample in samples)
+    others = {name: count for name, count in found.items() if name not in classes}
+    if others and (unknown == "refuse" or len(others) == len(found)):
+        problem = describe_unknown(f"class of {samples[0].domain!r},", next(iter(others)), classes)
+        raise UnknownNameError(f"{root}: {problem}; {advice}")
+    if others:
+        named = name_some([f"{name} ({count:,})" for name, count in sorted(others.items())])
+        _log.warning(
+            "%s: left out %s images of %s, whose classes are not those of the source: %s; %s",
+            *(root, f"{sum(others.values()):,}", samples[0].domain, named, advice),
+        )
+    if samples and (lacking := [name for name in classes if name not in found]):
+        _log.warning(
+            "%s: %s has no images of %s; it is scored on the other classes",
+            *(root, samples[0].domain, name_some(lacking)),
+        )
+    return [sample for sample in samples if to_nfc(sample.label) not in others]
+
+
+def name_some(names: Sequence[str]) -> str:
+    """Return the first names, and how many more there are."""
+    more = f" and {len(names) - _MAX_NAMED:,} more" if len(names) > _MAX_NAMED else ""
+    return ", ".join(names[:_MAX_NAMED]) + more
+
+
+def _read_aliases(path: Path) -> dict[str | None, dict[str, str]]:
+    """Return the aliases of each domain, under `None` those of all."""
+    values = read_yaml(path, "file of aliases")
+    if not isinstance(values, dict) or not values:
+        raise InputError(f"{path}: expected lines `alias: class`, or `domain:` with such lines below it")
+    tables: dict[str | None, dict[str, str]] = {}
+    for key, value in values.items():
+        inside: dict[Any, Any] = value if isinstance(value, dict) else {key: value}
+        table = tables.setdefault(str(key) if isinstance(value, dict) else None, {})
+        for alias, name in inside.items():
+            if not all(type(text) in (str, int) and str(text).strip() for text in (key, alias, name)):
+                raise InputError(f"{path}: {alias!r}: {name!r} is no pair of names; put quotes around such names")
+            table[to_nfc(str(alias))] = to_nfc(str(name))
+    for table in tables.values():
+        known = {**tables.get(None, {}), **table}
+        for alias, name in table.items():
+            if known.get(name, name) != name:
+                raise InputError(f"{path}: {alias} is an alias of {name}, which is an alias too; name the class itself")
+    return tables
