@@ -3,6 +3,7 @@
 import math
 
 from asrnorm.audit.result import Audit, ModelAudit, Scores
+from asrnorm.core.errors import count_of
 
 _NEAR_CHANCE = 0.5  # a model within this share above chance is close to guessing
 
@@ -67,7 +68,9 @@ def warnings(audit: Audit) -> list[str]:
                 "--classes, --mean, --std and --weights before reading on."
             )
     if audit.skipped:
-        lines.append(f"{len(audit.skipped)} files could not be read and were skipped; the first: {audit.skipped[0]}")
+        lines.append(
+            f"skipped {count_of(len(audit.skipped), 'file')} that cannot be read; the first: {audit.skipped[0]}"
+        )
     lines += [f"{name} is not available: {reason}" for name, reason in audit.not_available.items()]
     lines += [
         f"{model.name}: attacks are not available: {model.no_attacks}." for model in audit.models if model.no_attacks

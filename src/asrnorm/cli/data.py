@@ -16,7 +16,7 @@ from rich.table import Table
 
 from asrnorm.cli.options import check_folder, print_error
 from asrnorm.cli.table import make_table
-from asrnorm.core.errors import AsrnormError, InputError
+from asrnorm.core.errors import AsrnormError, InputError, count_of
 from asrnorm.core.settings import data_folder
 from asrnorm.data import SUITES, create_suite
 from asrnorm.data.download import verify
@@ -187,8 +187,7 @@ def _print_missing(entry: PublicSet, folder: Path) -> None:
 def _describe_fetched(entry: PublicSet, rows: list[verify.Row], folder: Path) -> str:
     folders = dict.fromkeys(str(folder / row.file.rpartition("/")[0]) for row in rows)
     details = "; ".join(dict.fromkeys(row.detail for row in rows))
-    count = f"{len(rows)} file{'s' if len(rows) != 1 else ''}"
-    return f"{entry.name}: {count} in {', '.join(folders)}, {details}. Licence: {entry.licence}"
+    return f"{entry.name}: {count_of(len(rows), 'file')} in {', '.join(folders)}, {details}. Licence: {entry.licence}"
 
 
 @contextmanager
@@ -279,7 +278,7 @@ def corrupt(
 
         level = _DEFAULT_SEVERITY if severity is None else severity
         written = corrupt_folder(Path(target), out, corruption[0], level, seed, preset=preset)
-        typer.echo(f"{out}: {len(written)} images")
+        typer.echo(f"{out}: {count_of(len(written), 'image')}")
         return
     if severity is not None or preset is not None:
         raise typer.BadParameter("cifar10c has all five severities: leave out --severity and --preset")
@@ -290,4 +289,5 @@ def corrupt(
     files = generate_cifar10c(cifar, folder, corruptions=corruption or None, seed=seed, workers=workers)
     there = sum(file.skipped for file in files)
     equal = sum(file.published for file in files)
-    typer.echo(f"{folder}: {len(files) - there} files written, {there} already there; {equal} equal the published ones")
+    written = f"{count_of(len(files) - there, 'file')} written, {there} already there"
+    typer.echo(f"{folder}: {written}; {equal} equal the published ones")

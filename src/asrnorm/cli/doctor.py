@@ -15,7 +15,7 @@ from rich.console import Console
 from rich.markup import escape
 
 from asrnorm.cli.table import make_table
-from asrnorm.core.errors import first_line
+from asrnorm.core.errors import first_line, install_command
 from asrnorm.core.settings import BACKEND_VARIABLE, BACKENDS, LEAST_CAPABILITY, LEAST_FUSED_CAPABILITY, data_folder
 
 MINIMUM_PYTHON = (3, 11)
@@ -75,8 +75,6 @@ def _print(checks: list[Check], fine: bool) -> None:
     Console().print(table)
     if fine:
         typer.echo("Everything that all commands need is installed; optional parts add what their line says.")
-    if any("asrnorm[" in check.remedy for check in checks):
-        typer.echo("In a checkout, install .[...] instead of asrnorm[...].")
 
 
 def examine() -> list[Check]:
@@ -179,7 +177,7 @@ def _examine_library(module: str, distribution: str, loss: str, extra: str) -> C
     if version:
         remedy = f"reinstall it to fit this torch, or pip uninstall {distribution}"
         return Check(module, "broken", f"{version} fails to import ({problem}); {loss}", remedy)
-    return Check(module, "missing", loss, f"pip install 'asrnorm[{extra}]'")
+    return Check(module, "missing", loss, install_command(extra))
 
 
 def _examine_data() -> Check:

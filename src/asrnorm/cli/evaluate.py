@@ -18,7 +18,7 @@ from asrnorm.cli.evaluation_inputs import change_network, choose_suite, score_fo
 from asrnorm.cli.options import JsonFile, Modules, RunFolder, import_modules, json_output, open_run, read_assignments
 from asrnorm.cli.table import print_attacks, print_domains, print_scores
 from asrnorm.core.config import RunConfig, content_hash, override
-from asrnorm.core.errors import InputError, WrongCallError
+from asrnorm.core.errors import InputError, WrongCallError, count_of
 from asrnorm.core.files import remove_leftovers, write_whole
 from asrnorm.core.results import read_result, write_result
 from asrnorm.core.settings import find_commit, shorten_commit
@@ -158,7 +158,7 @@ def _score_suite(
     print_scores(scores)
     attacks: dict[str, float] = {}
     if config.adversarial:
-        typer.echo(f"attacking {scores.source.num_samples:,} images in {len(ATTACKS)} ways", err=True)
+        typer.echo(f"attacking {count_of(scores.source.num_samples, 'image')} in {len(ATTACKS)} ways", err=True)
         images = subsample(suite.source_test, limit)
         attacks = score_attacks(loaded.model, images, name=scores.source.name, seed=config.seed, **options)
         print_attacks(attacks, scores.source)
@@ -260,4 +260,4 @@ def _write_statistics(run: Path, loaded: "LoadedRun", config: RunConfig, suite: 
     np.savez_compressed(buffer, **arrays)
     remove_leftovers(path)
     write_whole(path, buffer.getvalue())
-    typer.echo(f"{path}: learned statistics of {len(arrays['domain']):,} images")
+    typer.echo(f"{path}: learned statistics of {count_of(len(arrays['domain']), 'image')}")

@@ -16,7 +16,7 @@ from rich.text import Text
 from asrnorm.cli.options import KEPT, Modules, check_folder, check_scale, find_kept, import_modules
 from asrnorm.cli.study_choice import PAPER, expand_names, report_folder
 from asrnorm.cli.table import make_table
-from asrnorm.core.errors import UnknownNameError, WrongCallError, describe_unknown, printable
+from asrnorm.core.errors import UnknownNameError, WrongCallError, count_of, describe_unknown, printable
 
 if TYPE_CHECKING:
     from asrnorm.studies import Collected
@@ -131,15 +131,15 @@ def count_tasks(tasks: Sequence["Task"]) -> str:
         '1 run, 2 evaluations'
     """
     counts = Counter[str](task.kind for task in tasks)
-    words = {"run": ("run", "runs"), "evaluation": ("evaluation", "evaluations"), "analysis": ("analysis", "analyses")}
-    return ", ".join(f"{counts[kind]} {pair[counts[kind] > 1]}" for kind, pair in words.items() if counts[kind])
+    plurals = {"run": "runs", "evaluation": "evaluations", "analysis": "analyses"}
+    return ", ".join(count_of(counts[kind], kind, plural) for kind, plural in plurals.items() if counts[kind])
 
 
 def _keep(name: str, options: dict[str, Any], *, renew: bool) -> None:
     from asrnorm.studies import archive, get_study
 
     done = archive(get_study(name), kept=KEPT, renew=renew, **options)
-    counts = f"{len(done.added)} results added, {len(done.replaced)} replaced"
+    counts = f"{count_of(len(done.added), 'result')} added, {len(done.replaced)} replaced"
     typer.echo(f"{done.path}: {counts}, {len(done.same)} of {options['runs']} kept before", err=True)
     advice = "of the same commit" if renew else "--renew takes those of another commit"
     if count := len(done.repeated):

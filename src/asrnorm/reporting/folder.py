@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from asrnorm.core.config import RunConfig, content_hash, load_config, to_mapping
-from asrnorm.core.errors import AsrnormError, InputError
+from asrnorm.core.errors import AsrnormError, InputError, count_of
 from asrnorm.core.hashing import decisive
 from asrnorm.core.results import RunResult, read_result
 from asrnorm.core.settings import shorten_commit
@@ -84,7 +84,7 @@ def collect_folder(folder: Path) -> Collected:
     study = Study(
         name="report",
         title=f"Runs in {folder.resolve().name}",
-        caption=f"{len(runs)} finished run{'s' * (len(runs) != 1)}; accuracy in %, selection {', '.join(selections)}.",
+        caption=f"{count_of(len(runs), 'finished run')}; accuracy in %, selection {', '.join(selections)}.",
         columns=tuple(measures),
         rows=rows,
         suite=runs[0].config.suite.name,

@@ -2,7 +2,7 @@
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 
-from asrnorm.core.errors import AsrnormError
+from asrnorm.core.errors import AsrnormError, count_of
 from asrnorm.core.settings import shorten_commit
 from asrnorm.studies import Printed
 from asrnorm.studies.collect import Collected, Measured, RunRecord
@@ -78,7 +78,7 @@ def describe_provenance(collected: Collected) -> str:
     selections = dict.fromkeys(record.result.selection for record in records.values())
     steps = [count for record in records.values() if (count := _find_steps(record)) is not None]
     facts = [
-        f"{len(records)} result{'s' * (len(records) != 1)}, n = "
+        f"{count_of(len(records), 'result')}, n = "
         f"{format_range([cell.n for cell in collected.cells.values()])} per cell",
         format_seeds(seed for cell in collected.cells.values() for seed in cell.seeds),
         f"{collected.scale} scale{f': {format_range(steps)} steps' if steps else ''}",

@@ -92,7 +92,7 @@ def cifar(tmp_path):
 def test_a_folder_is_corrupted(photos, tmp_path):
     result = run("corrupt", photos, "--out", tmp_path / "out", "--corruption", "brightness", "--severity", 3)
     assert result.exit_code == 0, result.output
-    assert "1 images" in result.output
+    assert "1 image" in result.output
     assert (tmp_path / "out" / "dog" / "x.png").is_file()
 
 

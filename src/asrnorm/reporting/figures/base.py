@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from asrnorm.core.config import content_hash, run_name
-from asrnorm.core.errors import AsrnormError, MissingDependencyError, printable
+from asrnorm.core.errors import AsrnormError, missing_extra, printable
 from asrnorm.core.files import write_whole
 from asrnorm.core.registry import Registry
 from asrnorm.studies import Row
@@ -161,7 +161,7 @@ def _matplotlib() -> Any:
     try:
         matplotlib = import_module("matplotlib")
     except ImportError:
-        raise MissingDependencyError("figures need matplotlib: pip install 'asrnorm[data]'") from None
+        raise missing_extra("a figure", "matplotlib", "data") from None
     matplotlib.use("Agg")
     return matplotlib
 
