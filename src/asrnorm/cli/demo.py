@@ -1,15 +1,17 @@
 """`asrnorm demo`: one source domain, five trainings, four unseen domains, a table and a page."""
 
+import json
 from pathlib import Path
 from typing import Annotated, cast
 
 import typer
 from rich.console import Console
 
+from asrnorm.cli.options import JsonFile, json_output
 from asrnorm.cli.table import make_table
 from asrnorm.core.config import Scale, run_name
 from asrnorm.core.files import write_whole
-from asrnorm.core.results import RunResult, read_log_rows
+from asrnorm.core.results import RunResult, read_log_rows, to_plain
 
 # Row of the table: recipe.
 ROWS = {
@@ -27,16 +29,24 @@ def demo(
     seed: Annotated[int, typer.Option(min=0, help="Seed of the five runs.")] = 0,
     scale: Annotated[str, typer.Option(help="Size of the demo: paper (its full size) or smoke (seconds).")] = "paper",
     fresh: Annotated[bool, typer.Option("--fresh", help="Train again what is already done.")] = False,
+    json_file: JsonFile = None,
 ) -> None:
     """Train on MNIST digits alone, five ways, and see which holds up on digits of four other kinds.
 
     Example: `asrnorm demo`. Two to four minutes on two CPU cores; no download. Started again, it resumes where it
     stopped.
     """
+    with json_output(json_file) as write_json:
+        results = _run(out, seed, cast(Scale, scale), fresh)
+        write_json(json.dumps({row: to_plain(result) for row, result in results.items()}, indent=2))
+
+
+def _run(out: Path, seed: int, scale: Scale, fresh: bool) -> dict[str, RunResult]:
+    """Train and compare the five rows, and write the page."""
     from asrnorm.recipes import recipe
     from asrnorm.training import run
 
-    configs = {row: recipe(name, scale=cast(Scale, scale), seed=seed) for row, name in ROWS.items()}
+    configs = {row: recipe(name, scale=scale, seed=seed) for row, name in ROWS.items()}
     folders = {row: out / run_name(config) for row, config in configs.items()}
     results = {}
     for row, config in configs.items():
@@ -51,6 +61,7 @@ def demo(
     page = out / "report.html"
     _write_report(page, headings, results, folders)
     typer.echo(f"report: {page}")
+    return results
 
 
 def _accuracies(result: RunResult) -> list[float]:
