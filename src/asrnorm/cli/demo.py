@@ -25,7 +25,7 @@ _BEST = "RSDA + ASR-Norm"
 
 
 def demo(
-    out: Annotated[Path, typer.Option(help="Folder of the runs and the report.")] = Path("runs", "demo"),
+    out: Annotated[Path, typer.Option(metavar="DIR", help="Folder of the runs and the report.")] = Path("runs", "demo"),
     seed: Annotated[int, typer.Option(min=0, help="Seed of the five runs.")] = 0,
     scale: Annotated[str, typer.Option(help="Size of the demo: paper (its full size) or smoke (seconds).")] = "paper",
     fresh: Annotated[bool, typer.Option("--fresh", help="Train again what is already done.")] = False,

@@ -41,15 +41,18 @@ def evaluate(
     data: Annotated[
         Path | None,
         typer.Option(
-            help="Score labelled images of new domains instead: `CLASS/IMAGE` or `DOMAIN/CLASS/IMAGE`, or a table."
+            metavar="DIR",
+            help="Score labelled images of new domains instead: `CLASS/IMAGE` or `DOMAIN/CLASS/IMAGE`, or a table.",
         ),
     ] = None,
     settings: Annotated[
-        list[str] | None, typer.Option("--set", help=f"name=value; one of {', '.join(_CHANGEABLE)} or a part of it.")
+        list[str] | None,
+        typer.Option("--set", metavar="FIELD=VALUE", help=f"A field, or part of one, of: {', '.join(_CHANGEABLE)}."),
     ] = None,
     json_file: JsonFile = None,
     name: Annotated[
-        str | None, typer.Option("--as", help="Also save them in the run's folder, as evaluations/NAME.json.")
+        str | None,
+        typer.Option("--as", metavar="NAME", help="Also save them in the run's folder, as evaluations/NAME.json."),
     ] = None,
     renew: Annotated[
         bool, typer.Option("--renew", help="Let --as replace an evaluation of that name made with other settings.")

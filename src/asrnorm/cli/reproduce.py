@@ -61,10 +61,11 @@ def reproduce(
     slurm: Annotated[
         str | None, typer.Option(help="Run through Slurm, with submitit's options: timeout_min=600,gpus_per_node=1,...")
     ] = None,
-    runs: Annotated[Path, typer.Option(help="Folder that holds the run folders.")] = Path("runs"),
+    runs: Annotated[Path, typer.Option(metavar="DIR", help="Folder that holds the run folders.")] = Path("runs"),
     out: Annotated[
         Path | None,
         typer.Option(
+            metavar="DIR",
             help="Folder of the report; for several studies, the folder that holds their folders.",
             show_default="reports/<study>, at other scales reports/<study>-<scale>",
         ),
