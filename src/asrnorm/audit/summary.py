@@ -2,6 +2,7 @@
 
 import math
 
+from asrnorm.audit.paired import is_higher, paired_interval
 from asrnorm.audit.result import Audit, ModelAudit, Scores
 from asrnorm.core.errors import count_of
 
@@ -45,15 +46,17 @@ def compare(audit: Audit) -> str:
         return ""
     first, second = audit.models
     gain = 100 * (means[0] - means[1])
-    gains = [
-        scores.accuracy - second.corruptions[name][level].accuracy
-        for name, levels in first.corruptions.items()
-        for level, scores in levels.items()
-    ]
-    won, lost = sum(one > 0 for one in gains), sum(one < 0 for one in gains)
+    one, other = ([scores.right for scores in model.corrupted()] for model in audit.models)
+    count = audit.num_images
+    won, lost = (
+        sum(is_higher([a], [b], count) for a, b in zip(*sides, strict=True)) for sides in ((one, other), (other, one))
+    )
+    ends = sorted(100 * end * (1 if gain >= 0 else -1) for end in paired_interval(one, other, count))
+    interval = f" (95 % interval {ends[0]:.1f} to {ends[1]:.1f})" if all(map(math.isfinite, ends)) else ""
     return (
         f"Under corruption {first.name} is {abs(gain):.1f} points {'ahead of' if gain >= 0 else 'behind'} "
-        f"{second.name} on average; of {len(gains)} corrupted versions it is ahead on {won} and behind on {lost}."
+        f"{second.name} on average{interval}; of {len(one)} corrupted versions it is clearly ahead on {won} "
+        f"and clearly behind on {lost}."
     )
 
 

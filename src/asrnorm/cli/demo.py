@@ -91,6 +91,7 @@ def _write_report(page: Path, headings: list[str], results: dict[str, RunResult]
         gains=[f"{abs(gain):.1f} points {'behind' if gain < 0 else 'ahead of'} {row}" for row, gain in gains.items()],
         columns=headings,
         rows=list(accuracies.items()),
+        best_rows=[column.index(max(column)) for column in zip(*accuracies.values(), strict=True)],
         bars=bar_chart(headings[1:], {row: values[1:] for row, values in accuracies.items()}, "accuracy"),
         overview=overview.read_bytes(),
         losses=line_chart(losses, "step", "loss"),

@@ -7,6 +7,8 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
+from asrnorm.core.errors import count_of
+
 TEMPLATES = Path(__file__).parent / "templates"
 
 
@@ -30,7 +32,7 @@ def _environment() -> Any:
         trim_blocks=True,
         lstrip_blocks=True,
     )
-    environment.filters |= {"percent": _percent, "data_uri": _data_uri}
+    environment.filters |= {"percent": _percent, "data_uri": _data_uri, "count_of": count_of}
     environment.globals |= {"script_text": _read_script, "script_sources": _name_scripts}
     return environment
 
