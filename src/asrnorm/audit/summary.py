@@ -34,8 +34,9 @@ def _summarize_model(model: ModelAudit) -> str:
         sentences.append(f"The strongest attack tried ({describe_attack(name)}) leaves {_percent(accuracy)}.")
     if mean is not None:
         gap = overconfidence(mean)
+        points = count_of(abs(round(100 * gap)), "point")
         direction = "above" if gap >= 0 else "below"
-        sentences.append(f"Under corruption its confidence is {abs(100 * gap):.0f} points {direction} its accuracy.")
+        sentences.append(f"Under corruption its confidence is {points} {direction} its accuracy.")
     return " ".join(sentences)
 
 

@@ -1,6 +1,7 @@
 """`asrnorm demo`: one source domain, five trainings, four unseen domains, a table and a page."""
 
 import json
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Annotated, cast
 
@@ -53,7 +54,8 @@ def _run(out: Path, seed: int, scale: Scale, fresh: bool) -> dict[str, RunResult
         typer.echo(f"{row}: {config.recipe}, seed {seed}")
         results[row] = run(config, folders[row], fresh=fresh)
     first = next(iter(results.values()))
-    headings = [f"{first.source.name} (source)", *(domain.name for domain in first.domains), "unseen, average"]
+    # The average first: on a phone only the first columns are seen.
+    headings = ["unseen, average", f"{first.source.name} (source)", *(domain.name for domain in first.domains)]
     table = make_table("", *headings, wrap=headings, numbers=True, title="accuracy in %")
     for row, result in results.items():
         table.add_row(row, *(f"{100 * value:.1f}" for value in _accuracies(result)))
@@ -64,8 +66,12 @@ def _run(out: Path, seed: int, scale: Scale, fresh: bool) -> dict[str, RunResult
     return results
 
 
+def _find_best(column: Sequence[float]) -> int | None:
+    return column.index(max(column)) if column.count(max(column)) == 1 else None
+
+
 def _accuracies(result: RunResult) -> list[float]:
-    return [result.source.accuracy, *(domain.accuracy for domain in result.domains), result.average_accuracy]
+    return [result.average_accuracy, result.source.accuracy, *(domain.accuracy for domain in result.domains)]
 
 
 def _write_report(page: Path, headings: list[str], results: dict[str, RunResult], folders: dict[str, Path]) -> None:
@@ -91,8 +97,12 @@ def _write_report(page: Path, headings: list[str], results: dict[str, RunResult]
         gains=[f"{abs(gain):.1f} points {'behind' if gain < 0 else 'ahead of'} {row}" for row, gain in gains.items()],
         columns=headings,
         rows=list(accuracies.items()),
-        best_rows=[column.index(max(column)) for column in zip(*accuracies.values(), strict=True)],
-        bars=bar_chart(headings[1:], {row: values[1:] for row, values in accuracies.items()}, "accuracy"),
+        best_rows=[_find_best(column) for column in zip(*accuracies.values(), strict=True)],
+        bars=bar_chart(
+            [headings[0], *headings[2:]],
+            {row: [average, *unseen] for row, (average, _, *unseen) in accuracies.items()},
+            "accuracy",
+        ),
         overview=overview.read_bytes(),
         losses=line_chart(losses, "step", "loss"),
         footer=f"commit {first.commit}; {configs}",

@@ -1,8 +1,6 @@
 """`asrnorm report`: what is known of a study, or of a folder of runs, as tables, figures and one page."""
 
 import json
-from collections import Counter
-from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -30,7 +28,6 @@ from asrnorm.core.errors import UnknownNameError, WrongCallError, count_of, desc
 
 if TYPE_CHECKING:
     from asrnorm.studies import Collected
-    from asrnorm.studies.plan import Task
 
 _RUNS = Path("runs")
 _ENDLESS = 10_000  # columns: room to measure a table in
@@ -75,6 +72,7 @@ def report(
     """
     from asrnorm.reporting.folder import collect_folder
     from asrnorm.reporting.study import write_report
+    from asrnorm.reporting.text import count_tasks
     from asrnorm.studies import STUDIES, collect, get_study
 
     import_modules(modules)
@@ -131,19 +129,6 @@ def _check_folder_of_runs(name: str, keep_results: bool) -> None:
         if Path(name).name == name:
             raise UnknownNameError(f"{describe_unknown('study', name, STUDIES)}; nor is it a folder")
         raise WrongCallError(f"{name}: no such folder, and no study of that name; asrnorm list studies shows them")
-
-
-def count_tasks(tasks: Sequence["Task"]) -> str:
-    """Say how many runs there are among tasks, and how many evaluations and analyses of runs.
-
-    Example:
-        >>> from types import SimpleNamespace
-        >>> count_tasks([SimpleNamespace(kind=kind) for kind in ("run", "evaluation", "evaluation")])
-        '1 run, 2 evaluations'
-    """
-    counts = Counter[str](task.kind for task in tasks)
-    plurals = {"run": "runs", "evaluation": "evaluations", "analysis": "analyses"}
-    return ", ".join(count_of(counts[kind], kind, plural) for kind, plural in plurals.items() if counts[kind])
 
 
 def _keep(name: str, options: dict[str, Any], *, renew: bool) -> None:

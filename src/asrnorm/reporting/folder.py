@@ -102,6 +102,7 @@ def collect_folder(folder: Path) -> Collected:
         footnotes=(*describe_missing(study, absent), *([DASHED] if has_dash else [])),
         runs=folder,
         no_data=no_data,
+        is_folder=True,
     )
 
 
@@ -166,7 +167,8 @@ def _choose_measures(results: Iterable[RunResult]) -> dict[str, Measure]:
             )
             for name in names[:_MOST_COLUMNS]
         }
-    return {SOURCE: Measure(quantity="accuracy", on_source=True), **columns, AVERAGE: Measure(quantity="accuracy")}
+    # The average first: on a phone only the first columns are seen.
+    return {AVERAGE: Measure(quantity="accuracy"), SOURCE: Measure(quantity="accuracy", on_source=True), **columns}
 
 
 def _fill(

@@ -78,7 +78,7 @@ def test_two_models_stand_side_by_side_and_one_may_lack_gradients(tmp_path, imag
     text, values, audit = write(tmp_path, images, make_model("one"), make_model("two", gradients=False, sharpness=0.1))
     assert len(values["models"]) == 2
     assert "two: not available: the file has no gradients." in text
-    rows = re.findall(r'<td class="who"><i class="key c(\d)"></i>(\w+)</td>', text)
+    rows = re.findall(r'<td class="who"><i class="key c(\d)"></i><span>(\w+)</span></td>', text)
     assert rows.count(("0", "one")) == rows.count(("1", "two")) > 2
     assert f"of {2 * len(audit.severities)} corrupted versions" in text
     for panel in re.findall(r"<h4>fog</h4>(<svg.*?</svg>)", text):
