@@ -41,6 +41,13 @@ def test_the_wheel_holds_the_package_the_marker_and_nothing_else(wheel):
     assert "asrnorm/kernels/autograd.py" in modules  # kernels are imported late, and missed late
 
 
+def test_the_wheel_holds_the_kept_results_as_they_are(wheel):
+    archive, prefix = zipfile.ZipFile(wheel), "asrnorm/studies/kept/"
+    held = {name.removeprefix(prefix): archive.read(name) for name in archive.namelist() if name.startswith(prefix)}
+    results = ROOT / "results"
+    assert held == {str(path.relative_to(results)): path.read_bytes() for path in results.rglob("*") if path.is_file()}
+
+
 def test_the_wheel_has_the_version_of_the_package(wheel):
     assert wheel.name.split("-")[1] == __version__
 
@@ -86,6 +93,7 @@ def test_it_imports_and_runs_outside_the_tree(wheel, tmp_path):
         "assert asrnorm.cli.main.main(['list', 'norms']) == 0\n"
         "from asrnorm.studies import get_study, list_studies\n"
         "print(len([get_study(name).footnotes for name in list_studies()]), 'studies')\n"
+        "assert asrnorm.cli.main.main(['reproduce', 'table3', '--dry-run']) == 0\n"
     )
     done = subprocess.run(
         [tmp_path / "env" / "bin" / "python", "-I", "-c", script],
@@ -97,3 +105,4 @@ def test_it_imports_and_runs_outside_the_tree(wheel, tmp_path):
     assert done.returncode == 0, done.stderr
     assert "torch.Size([2, 8, 4, 4])" in done.stdout
     assert f"{len(list_studies())} studies" in done.stdout  # with their tables and notes
+    assert re.search(r"(\d+) of \1 runs are done", done.stdout)  # by the kept results

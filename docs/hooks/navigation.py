@@ -21,6 +21,7 @@ LAYOUT: tuple[tuple[str, tuple[tuple[str | None, str], ...]], ...] = (
             ("Quick start", "quickstart.md"),
             ("The demo", "demo.md"),
             ("Concepts", "concepts.md"),
+            ("The command line", "command-line.md"),
             ("Results", "results.md"),
         ),
     ),

@@ -136,7 +136,7 @@ def test_kept_results_of_ones_own_images_are_of_those_images(photos, train, tmp_
     shutil.rmtree(tmp_path / "runs")
     words = planning(photos)
     assert main(words) == 0
-    assert "1 of them kept in results/" in capsys.readouterr().out
+    assert "1 of them kept before" in capsys.readouterr().out
     grow(photos)
     assert main(words) == 1
     assert "the source images have changed since its result was kept; restore them" in capsys.readouterr().err

@@ -15,7 +15,7 @@ def test_train_evaluate_and_predict_on_a_folder(photos, tmp_path, capsys, monkey
     assert main(["evaluate", str(run), "--json", str(tmp_path / "scores.json")]) == 0
     assert (tmp_path / "scores.json").exists()
     capsys.readouterr()
-    assert main(["predict", str(run), str(photos / "factory_b" / "bad" / "0.png"), "--json"]) == 0
+    assert main(["predict", str(run), str(photos / "factory_b" / "bad" / "0.png"), "--json", "-"]) == 0
     prediction = json.loads(capsys.readouterr().out)
     assert prediction["class"] in ("bad", "good")
 

@@ -11,7 +11,7 @@ from asrnorm.studies import collect, get_study
 from helpers.browser import CHROMIUM, open_browser
 from helpers.hostile_run import make_hostile_runs
 from helpers.made_up_run import make_up_runs
-from helpers.small_study import collect_small
+from helpers.small_study import collect_small, small_study
 
 pytestmark = [
     pytest.mark.browser,
@@ -126,6 +126,15 @@ def test_nothing_overflows_at_phone_width_and_tables_scroll_in_their_box(name, t
     )
     assert inside == []
     assert tab.run("(box => box.scrollWidth > box.clientWidth)(document.querySelector('table.cells').parentElement)")
+
+
+def test_on_a_phone_the_average_of_own_runs_is_seen_and_the_list_of_cells_is_folded(tab, tmp_path):
+    make_up_runs(small_study(), tmp_path / "runs", scale="paper")
+    tab.open(write_report(collect_folder(tmp_path / "runs"), tmp_path / "out")[-1], width=375, height=812)
+    head = "document.querySelector('table.cells thead th:nth-child(2)')"
+    assert tab.run(f"{head}.textContent.trim()") == "unseen, average"
+    assert tab.run(f"{head}.getBoundingClientRect().right") < 375
+    assert tab.run("document.querySelector('table.long').closest('details').open") is False
 
 
 def luminance(color):

@@ -3,6 +3,8 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from asrnorm.core.errors import count_of
+
 _LEFT, _RIGHT, _TOP, _BOTTOM = 30, 12, 8, 34  # margins
 
 
@@ -85,7 +87,7 @@ def reliability(bins: Sequence[Sequence[float]], description: str, color: int = 
     for index, (count, right, confidence) in enumerate(bins):
         if count:
             accuracy = right / count
-            said = f"{count:.0f} images, confidence {100 * confidence:.1f} %, right {100 * accuracy:.1f} %"
+            said = f"{count_of(int(count), 'image')}, confidence {100 * confidence:.1f} %, right {100 * accuracy:.1f} %"
             height = max(1.5, chart.bottom - chart.to_y(accuracy))
             opacity = 0.25 + 0.7 * (count / most) ** 0.5
             x = chart.to_x(index / len(bins)) + 1

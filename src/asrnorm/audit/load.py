@@ -17,7 +17,7 @@ import torch
 from torch import Tensor, nn
 
 from asrnorm.audit.model import AuditedModel, AuditedModule, InputSpec
-from asrnorm.core.errors import InputError, MissingDependencyError, WrongCallError, first_line
+from asrnorm.core.errors import InputError, MissingDependencyError, WrongCallError, first_line, missing_extra
 from asrnorm.data.suites.base import IMAGENET_MEAN, IMAGENET_STD
 from asrnorm.models.weights import read_state, unwrap_state
 
@@ -190,7 +190,7 @@ def _build_from_library(
     try:
         models = import_module("torchvision.models" if library == "torchvision" else library)
     except ImportError:
-        raise MissingDependencyError(f"{library}:{name} needs {library}: pip install 'asrnorm[vision]'") from None
+        raise missing_extra(f"{library}:{name}", library, "vision") from None
     except Exception as error:  # a build for another torch fails in any way
         raise MissingDependencyError(
             f"{library}:{name} needs {library}, which fails here ({first_line(error)}); see asrnorm doctor"

@@ -13,7 +13,7 @@ import torch
 from torch import Tensor
 
 from asrnorm.audit.model import NO_GRADIENTS, AuditedModel, InputSpec
-from asrnorm.core.errors import InputError, MissingDependencyError, first_line
+from asrnorm.core.errors import InputError, first_line, missing_extra
 
 _DTYPES = {"tensor(float)": np.float32, "tensor(float16)": np.float16, "tensor(double)": np.float64}
 
@@ -77,7 +77,7 @@ def _open(path: Path, device: torch.device) -> Any:
     try:
         runtime = import_module("onnxruntime")
     except ImportError:
-        raise MissingDependencyError("ONNX files need onnxruntime: pip install 'asrnorm[onnx]'") from None
+        raise missing_extra("an ONNX file", "onnxruntime", "onnx") from None
     options = runtime.SessionOptions()
     options.log_severity_level = 3  # errors only
     options.intra_op_num_threads = torch.get_num_threads()

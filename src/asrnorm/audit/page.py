@@ -14,6 +14,7 @@ from PIL import Image
 from asrnorm.audit import summary
 from asrnorm.audit.chart import Line, curves, reliability
 from asrnorm.audit.images import LabeledImages
+from asrnorm.audit.paired import is_higher
 from asrnorm.audit.result import Audit, ModelAudit, Scores, to_json
 from asrnorm.audit.run import apply_operations
 from asrnorm.core.files import write_whole
@@ -45,7 +46,7 @@ def write_audit(audit: Audit, images: LabeledImages, out: Path) -> tuple[Path, P
     Raises:
         StorageError: the folder cannot be written.
     """
-    models, hardest = audit.models, max(audit.severities)
+    models = audit.models
     names = " and ".join(model.name for model in models)
     facts = ", ".join(f"{model.name} {model.fingerprint}" for model in models)
     text = render_page(
@@ -56,8 +57,7 @@ def write_audit(audit: Audit, images: LabeledImages, out: Path) -> tuple[Path, P
         summaries=summary.summarize(audit),
         warnings=summary.warnings(audit),
         margin=summary.margin(audit.num_images),
-        hardest=hardest,
-        overview=[(model.name, _overview(model, hardest)) for model in models],
+        overview=_overview(audit),
         **_corruption_charts(audit),
         corruption_table=corruption_table(audit),
         **_calibration(audit),
@@ -70,10 +70,33 @@ def write_audit(audit: Audit, images: LabeledImages, out: Path) -> tuple[Path, P
     return out / PAGE, out / NUMBERS
 
 
-def _overview(model: ModelAudit, hardest: int) -> list[float | None]:
-    corrupted = [_accuracy(model.under()), _accuracy(model.under(hardest))]
-    attack = min(model.attacks.values(), default=None)
-    return [model.clean.accuracy, *corrupted, model.search.scores.accuracy, attack]
+def _overview(audit: Audit) -> dict[str, Any]:
+    hardest = max(audit.severities)
+    rows, cases = [], []
+    for model in audit.models:
+        attack = min(model.attacks, key=model.attacks.__getitem__, default="")
+        means = [_accuracy(model.under()), _accuracy(model.under(hardest))]
+        values = [model.clean.accuracy, *means, model.search.scores.accuracy, model.attacks.get(attack)]
+        rows.append((model.name, values))
+        groups = ([model.clean], model.corrupted(), model.corrupted(hardest), [model.search.scores])
+        right = [[scores.right for scores in group] for group in groups]
+        cases.append([*right, [model.right_under_attack.get(attack, "")]])
+    columns = ["clean", "corrupted", f"severity {hardest}", "worst tuple", "attack"]
+    return {"columns": columns, "rows": rows, "best": find_best(cases, audit.num_images)}
+
+
+def find_best(cases: Sequence[Sequence[Sequence[str]]], num_images: int) -> list[int | None]:
+    """Return for each column which of two models is better by more than the paired interval; `None` for neither.
+
+    `cases` has for each model and column the right images of every case that the number is a mean of.
+    """
+    if len(cases) != 2:
+        return []
+    pairs = zip(*cases, strict=True)
+    return [
+        0 if is_higher(one, other, num_images) else 1 if is_higher(other, one, num_images) else None
+        for one, other in pairs
+    ]
 
 
 def _accuracy(scores: Scores | None) -> float | None:
@@ -116,14 +139,20 @@ def corruption_table(audit: Audit) -> list[tuple[str, list[Any], list[str]]]:
 
 
 def _rows(audit: Audit, names: Sequence[str] | None) -> list[dict[str, Any]]:
-    """Return a row per model: accuracy by severity and their mean, each with its shade."""
+    """Return a row per model: accuracy by severity and their mean, each with its shade if it is surely lower."""
     rows = []
     for model in audit.models:
         clean = model.clean.accuracy
         values = [_accuracy(model.under(level, names)) for level in audit.severities]
         present = [value for value in values if value is not None]
         mean = sum(present) / len(present) if present else None
-        cells = [(value, shade(value, clean)) for value in (*values, mean)]
+        groups = [model.corrupted(level, names) for level in (*audit.severities, None)]
+        worse = [
+            is_higher([model.clean.right], [scores.right for scores in group], audit.num_images) for group in groups
+        ]
+        cells = [
+            (value, shade(value, clean) if lost else 0.0) for value, lost in zip((*values, mean), worse, strict=True)
+        ]
         rows.append({"name": model.name, "clean": clean, "cells": cells})
     return rows
 
@@ -166,7 +195,12 @@ def _attacks(audit: Audit) -> dict[str, Any] | None:
         "chart": curves(lines, ticks, "accuracy under attack by radius", title="radius, in levels of 255"),
         "columns": ["clean", *map(summary.describe_attack, names)],
         "rows": [(model.name, [model.clean.accuracy, *map(model.attacks.get, names)]) for model in audit.models],
+        "best": find_best([_right_under_attack(model, names) for model in audit.models], audit.num_images),
     }
+
+
+def _right_under_attack(model: ModelAudit, names: Sequence[str]) -> list[list[str]]:
+    return [[model.clean.right], *([model.right_under_attack.get(name, "")] for name in names)]
 
 
 def _radius(attack: str) -> float:

@@ -6,6 +6,7 @@ from typing import Any
 
 from torch import Tensor
 
+from asrnorm.audit.paired import pack
 from asrnorm.data.suites.cifar10c import GROUPS
 from asrnorm.evaluation import SignedSteps, Tally
 
@@ -71,6 +72,7 @@ class Scores:
         bins: for each of 15 bins of the largest probability: images, right ones, mean probability.
         num_broken: images that are right when clean and wrong here.
         broken: the most confident of these mistakes: row, predicted output, its probability.
+        right: which images are right, as `paired.pack` writes them; empty for means over several versions.
     """
 
     accuracy: float
@@ -82,6 +84,7 @@ class Scores:
     bins: list[list[float]]
     num_broken: int = 0
     broken: list[list[float]] = dataclasses.field(default_factory=list)
+    right: str = ""
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -114,6 +117,7 @@ class ModelAudit:
         classes: names of the outputs that have images.
         corruptions: scores by corruption and severity.
         attacks: accuracy by attack; empty if the model has no gradients.
+        right_under_attack: which images are right, by attack, as in `Scores.right`.
         no_attacks: why there are no attacks; empty if there are.
     """
 
@@ -127,18 +131,23 @@ class ModelAudit:
     clean: Scores
     corruptions: dict[str, dict[int, Scores]]
     attacks: dict[str, float]
+    right_under_attack: dict[str, str]
     no_attacks: str
     search: Search
 
     def under(self, severity: int | None = None, names: Sequence[str] | None = None) -> Scores | None:
         """Return the mean over corruptions, of one severity or of all; `None` if none was measured."""
-        scores = [
+        scores = self.corrupted(severity, names)
+        return average(scores) if scores else None
+
+    def corrupted(self, severity: int | None = None, names: Sequence[str] | None = None) -> list[Scores]:
+        """Return the scores under corruptions, of one severity or of all."""
+        return [
             one
             for name, levels in self.corruptions.items()
             for level, one in levels.items()
             if (severity is None or level == severity) and (names is None or name in names)
         ]
-        return average(scores) if scores else None
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -180,6 +189,7 @@ def measure(logits_nk: Tensor, labels_n: Tensor, clean_n: Tensor | None = None) 
         bins=[[count, right, round(confidence, 6)] for count, right, confidence in tally.bins()],
         num_broken=len(broken),
         broken=[[row, int(guess_n[row]), round(float(confidence_n[row]), 4)] for row in most_confident],
+        right=pack(guess_n == labels_n),
     )
 
 

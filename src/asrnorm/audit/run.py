@@ -14,6 +14,7 @@ from torch import Tensor
 import asrnorm
 from asrnorm.audit.images import LabeledImages
 from asrnorm.audit.model import AuditedModel, AuditedModule
+from asrnorm.audit.paired import pack
 from asrnorm.audit.result import Audit, ModelAudit, Plan, Scores, Search
 from asrnorm.audit.session import ModelSession, ResultCache, to_nchw, to_unit
 from asrnorm.core.errors import AsrnormError, InputError
@@ -84,7 +85,8 @@ def run_audit(
             input=model.describe_input(),
             clean=clean[row],
             corruptions=corruptions[row],
-            attacks=attacks[row],
+            attacks={name: _share(right, len(images)) for name, right in attacks[row].items()},
+            right_under_attack=attacks[row],
             no_attacks=model.no_gradients,
             search=searches[row],
         )
@@ -151,21 +153,25 @@ def _score_corruptions(
     return found
 
 
-def _score_attacks(session: ModelSession) -> dict[str, float]:
-    """Return the accuracy under each attack of the plan, or nothing if the model has no gradients."""
+def _share(right: str, num_images: int) -> float:
+    return int(right, 16).bit_count() / num_images
+
+
+def _score_attacks(session: ModelSession) -> dict[str, str]:
+    """Return which images are right under each attack of the plan, or nothing if the model has no gradients."""
     model = session.model
     if not model.has_gradients or not isinstance(model, AuditedModule):
         return {}
 
-    def score(attack: SignedSteps) -> float:
-        num_right = 0
+    def score(attack: SignedSteps) -> str:
+        right = []
         for start in range(0, len(session.images), session.batch):
             images = to_unit(session.images.images[start : start + session.batch]).to(model.device)
             labels = session.labels[start : start + session.batch]
             generator = keyed_generator(session.plan.seed, start, attack.name, device=model.device)
             attacked = attack.apply(model.module, images, labels.to(model.device), generator)  # type: ignore[arg-type]
-            num_right += int((model.predict(attacked.detach()).argmax(1) == labels).sum())
-        return num_right / len(session.images)
+            right.append(model.predict(attacked.detach()).argmax(1) == labels)
+        return pack(torch.cat(right))
 
     found = {}
     for attack in session.plan.attacks:

@@ -94,7 +94,14 @@ class ModelSession:
         self.labels = by_class[torch.from_numpy(images.labels)]
         self.clean_right: Tensor | None = None
         self._cache = cache
-        facts = [SCHEMA, model.fingerprint, dataclasses.astuple(model.input_spec), images.fingerprint, plan.seed]
+        facts = [
+            SCHEMA,
+            "by image",
+            model.fingerprint,
+            dataclasses.astuple(model.input_spec),
+            images.fingerprint,
+            plan.seed,
+        ]
         self._key = hashlib.sha256(json.dumps([*facts, self.labels.tolist()]).encode()).hexdigest()[:20]
 
     def has(self, part: str) -> bool:

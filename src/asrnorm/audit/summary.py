@@ -2,7 +2,9 @@
 
 import math
 
+from asrnorm.audit.paired import is_higher, paired_interval
 from asrnorm.audit.result import Audit, ModelAudit, Scores
+from asrnorm.core.errors import count_of
 
 _NEAR_CHANCE = 0.5  # a model within this share above chance is close to guessing
 
@@ -32,8 +34,9 @@ def _summarize_model(model: ModelAudit) -> str:
         sentences.append(f"The strongest attack tried ({describe_attack(name)}) leaves {_percent(accuracy)}.")
     if mean is not None:
         gap = overconfidence(mean)
+        points = count_of(abs(round(100 * gap)), "point")
         direction = "above" if gap >= 0 else "below"
-        sentences.append(f"Under corruption its confidence is {abs(100 * gap):.0f} points {direction} its accuracy.")
+        sentences.append(f"Under corruption its confidence is {points} {direction} its accuracy.")
     return " ".join(sentences)
 
 
@@ -44,15 +47,17 @@ def compare(audit: Audit) -> str:
         return ""
     first, second = audit.models
     gain = 100 * (means[0] - means[1])
-    gains = [
-        scores.accuracy - second.corruptions[name][level].accuracy
-        for name, levels in first.corruptions.items()
-        for level, scores in levels.items()
-    ]
-    won, lost = sum(one > 0 for one in gains), sum(one < 0 for one in gains)
+    one, other = ([scores.right for scores in model.corrupted()] for model in audit.models)
+    count = audit.num_images
+    won, lost = (
+        sum(is_higher([a], [b], count) for a, b in zip(*sides, strict=True)) for sides in ((one, other), (other, one))
+    )
+    ends = sorted(100 * end * (1 if gain >= 0 else -1) for end in paired_interval(one, other, count))
+    interval = f" (95 % interval {ends[0]:.1f} to {ends[1]:.1f})" if all(map(math.isfinite, ends)) else ""
     return (
         f"Under corruption {first.name} is {abs(gain):.1f} points {'ahead of' if gain >= 0 else 'behind'} "
-        f"{second.name} on average; of {len(gains)} corrupted versions it is ahead on {won} and behind on {lost}."
+        f"{second.name} on average{interval}; of {len(one)} corrupted versions it is clearly ahead on {won} "
+        f"and clearly behind on {lost}."
     )
 
 
@@ -67,7 +72,9 @@ def warnings(audit: Audit) -> list[str]:
                 "--classes, --mean, --std and --weights before reading on."
             )
     if audit.skipped:
-        lines.append(f"{len(audit.skipped)} files could not be read and were skipped; the first: {audit.skipped[0]}")
+        lines.append(
+            f"skipped {count_of(len(audit.skipped), 'file')} that cannot be read; the first: {audit.skipped[0]}"
+        )
     lines += [f"{name} is not available: {reason}" for name, reason in audit.not_available.items()]
     lines += [
         f"{model.name}: attacks are not available: {model.no_attacks}." for model in audit.models if model.no_attacks

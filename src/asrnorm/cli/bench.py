@@ -11,6 +11,7 @@ from rich.console import Console
 
 from asrnorm.cli.options import JsonFile, json_output
 from asrnorm.cli.table import make_table
+from asrnorm.core.errors import count_of
 
 if TYPE_CHECKING:
     from asrnorm.bench.harness import Row
@@ -150,6 +151,5 @@ def _report(suite: str, parts: Iterable[list["Row"]], json_file: Path | None) ->
             write_numbers(harness.describe(suite, rows))
         machine = harness.metadata()
         gpu = f", {machine['gpu']}" if machine["gpu"] else ""
-        typer.echo(
-            f"{machine['cpu']}, {machine['cores']} cores, {machine['threads']} threads{gpu}; torch {machine['torch']}"
-        )
+        counts = [count_of(machine["cores"], "core"), count_of(machine["threads"], "thread")]
+        typer.echo(f"{', '.join([machine['cpu'], *counts])}{gpu}; torch {machine['torch']}")

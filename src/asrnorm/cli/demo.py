@@ -1,15 +1,18 @@
 """`asrnorm demo`: one source domain, five trainings, four unseen domains, a table and a page."""
 
+import json
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Annotated, cast
 
 import typer
 from rich.console import Console
 
+from asrnorm.cli.options import JsonFile, json_output
 from asrnorm.cli.table import make_table
 from asrnorm.core.config import Scale, run_name
 from asrnorm.core.files import write_whole
-from asrnorm.core.results import RunResult, read_log_rows
+from asrnorm.core.results import RunResult, read_log_rows, to_plain
 
 # Row of the table: recipe.
 ROWS = {
@@ -23,27 +26,36 @@ _BEST = "RSDA + ASR-Norm"
 
 
 def demo(
-    out: Annotated[Path, typer.Option(help="Folder of the runs and the report.")] = Path("runs", "demo"),
+    out: Annotated[Path, typer.Option(metavar="DIR", help="Folder of the runs and the report.")] = Path("runs", "demo"),
     seed: Annotated[int, typer.Option(min=0, help="Seed of the five runs.")] = 0,
     scale: Annotated[str, typer.Option(help="Size of the demo: paper (its full size) or smoke (seconds).")] = "paper",
     fresh: Annotated[bool, typer.Option("--fresh", help="Train again what is already done.")] = False,
+    json_file: JsonFile = None,
 ) -> None:
     """Train on MNIST digits alone, five ways, and see which holds up on digits of four other kinds.
 
     Example: `asrnorm demo`. Two to four minutes on two CPU cores; no download. Started again, it resumes where it
     stopped.
     """
+    with json_output(json_file) as write_json:
+        results = _run(out, seed, cast(Scale, scale), fresh)
+        write_json(json.dumps({row: to_plain(result) for row, result in results.items()}, indent=2))
+
+
+def _run(out: Path, seed: int, scale: Scale, fresh: bool) -> dict[str, RunResult]:
+    """Train and compare the five rows, and write the page."""
     from asrnorm.recipes import recipe
     from asrnorm.training import run
 
-    configs = {row: recipe(name, scale=cast(Scale, scale), seed=seed) for row, name in ROWS.items()}
+    configs = {row: recipe(name, scale=scale, seed=seed) for row, name in ROWS.items()}
     folders = {row: out / run_name(config) for row, config in configs.items()}
     results = {}
     for row, config in configs.items():
         typer.echo(f"{row}: {config.recipe}, seed {seed}")
         results[row] = run(config, folders[row], fresh=fresh)
     first = next(iter(results.values()))
-    headings = [f"{first.source.name} (source)", *(domain.name for domain in first.domains), "unseen, average"]
+    # The average first: on a phone only the first columns are seen.
+    headings = ["unseen, average", f"{first.source.name} (source)", *(domain.name for domain in first.domains)]
     table = make_table("", *headings, wrap=headings, numbers=True, title="accuracy in %")
     for row, result in results.items():
         table.add_row(row, *(f"{100 * value:.1f}" for value in _accuracies(result)))
@@ -51,10 +63,15 @@ def demo(
     page = out / "report.html"
     _write_report(page, headings, results, folders)
     typer.echo(f"report: {page}")
+    return results
+
+
+def _find_best(column: Sequence[float]) -> int | None:
+    return column.index(max(column)) if column.count(max(column)) == 1 else None
 
 
 def _accuracies(result: RunResult) -> list[float]:
-    return [result.source.accuracy, *(domain.accuracy for domain in result.domains), result.average_accuracy]
+    return [result.average_accuracy, result.source.accuracy, *(domain.accuracy for domain in result.domains)]
 
 
 def _write_report(page: Path, headings: list[str], results: dict[str, RunResult], folders: dict[str, Path]) -> None:
@@ -80,7 +97,12 @@ def _write_report(page: Path, headings: list[str], results: dict[str, RunResult]
         gains=[f"{abs(gain):.1f} points {'behind' if gain < 0 else 'ahead of'} {row}" for row, gain in gains.items()],
         columns=headings,
         rows=list(accuracies.items()),
-        bars=bar_chart(headings[1:], {row: values[1:] for row, values in accuracies.items()}, "accuracy"),
+        best_rows=[_find_best(column) for column in zip(*accuracies.values(), strict=True)],
+        bars=bar_chart(
+            [headings[0], *headings[2:]],
+            {row: [average, *unseen] for row, (average, _, *unseen) in accuracies.items()},
+            "accuracy",
+        ),
         overview=overview.read_bytes(),
         losses=line_chart(losses, "step", "loss"),
         footer=f"commit {first.commit}; {configs}",

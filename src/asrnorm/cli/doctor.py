@@ -8,14 +8,15 @@ import os
 import platform
 import sys
 from importlib import import_module, metadata
-from typing import Annotated, Any, NamedTuple
+from typing import Any, NamedTuple
 
 import typer
 from rich.console import Console
 from rich.markup import escape
 
+from asrnorm.cli.options import JsonFile, json_output
 from asrnorm.cli.table import make_table
-from asrnorm.core.errors import first_line
+from asrnorm.core.errors import count_of, first_line, install_command
 from asrnorm.core.settings import BACKEND_VARIABLE, BACKENDS, LEAST_CAPABILITY, LEAST_FUSED_CAPABILITY, data_folder
 
 MINIMUM_PYTHON = (3, 11)
@@ -51,17 +52,16 @@ class Check(NamedTuple):
 
 
 def doctor(
-    as_json: Annotated[bool, typer.Option("--json", help="Print JSON: name, state, detail, remedy.")] = False,
+    json_file: JsonFile = None,
 ) -> None:
     """Say what this machine has, what will fall back, and how to get what is missing.
 
     Example: `asrnorm doctor`. Exit status 1 if something that everything needs is broken.
     """
-    checks = examine()
-    fine = all(check.state == "ok" for check in checks if check.required)
-    if as_json:
-        typer.echo(json.dumps([check._asdict() for check in checks], indent=2))
-    else:
+    with json_output(json_file, quiet=True) as write_json:
+        checks = examine()
+        fine = all(check.state == "ok" for check in checks if check.required)
+        write_json(json.dumps([check._asdict() for check in checks], indent=2))
         _print(checks, fine)
     if not fine:
         raise typer.Exit(1)
@@ -75,8 +75,6 @@ def _print(checks: list[Check], fine: bool) -> None:
     Console().print(table)
     if fine:
         typer.echo("Everything that all commands need is installed; optional parts add what their line says.")
-    if any("asrnorm[" in check.remedy for check in checks):
-        typer.echo("In a checkout, install .[...] instead of asrnorm[...].")
 
 
 def examine() -> list[Check]:
@@ -91,7 +89,8 @@ def examine() -> list[Check]:
 
 
 def _examine_python() -> Check:
-    detail = f"{platform.python_version()} on {platform.system()} {platform.machine()}, {os.cpu_count()} cores"
+    cores = count_of(os.cpu_count() or 1, "core")
+    detail = f"{platform.python_version()} on {platform.system()} {platform.machine()}, {cores}"
     old = sys.version_info < MINIMUM_PYTHON
     wanted = ".".join(map(str, MINIMUM_PYTHON))
     return Check("python", "broken" if old else "ok", detail, f"install Python {wanted} or newer" if old else "", True)
@@ -105,7 +104,7 @@ def _examine_torch() -> tuple[Any, Check]:
     version = tuple(int(part) for part in torch.__version__.split("+")[0].split(".")[:2])
     if version < MINIMUM_TORCH:
         return torch, Check("torch", "broken", f"{torch.__version__} is too old", remedy, True)
-    return torch, Check("torch", "ok", f"{torch.__version__}, {torch.get_num_threads()} threads", "", True)
+    return torch, Check("torch", "ok", f"{torch.__version__}, {count_of(torch.get_num_threads(), 'thread')}", "", True)
 
 
 def _examine_gpu(torch: Any) -> Check:
@@ -155,7 +154,7 @@ def _examine_library(module: str, distribution: str, loss: str, extra: str) -> C
     if version:
         remedy = f"reinstall it to fit this torch, or pip uninstall {distribution}"
         return Check(module, "broken", f"{version} fails to import ({problem}); {loss}", remedy)
-    return Check(module, "missing", loss, f"pip install 'asrnorm[{extra}]'")
+    return Check(module, "missing", loss, install_command(extra))
 
 
 def _examine_data() -> Check:

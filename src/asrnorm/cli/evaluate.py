@@ -18,7 +18,7 @@ from asrnorm.cli.evaluation_inputs import change_network, choose_suite, score_fo
 from asrnorm.cli.options import JsonFile, Modules, RunFolder, import_modules, json_output, open_run, read_assignments
 from asrnorm.cli.table import print_attacks, print_domains, print_scores
 from asrnorm.core.config import RunConfig, content_hash, override
-from asrnorm.core.errors import InputError, WrongCallError
+from asrnorm.core.errors import InputError, WrongCallError, count_of
 from asrnorm.core.files import remove_leftovers, write_whole
 from asrnorm.core.results import read_result, write_result
 from asrnorm.core.settings import find_commit, shorten_commit
@@ -41,15 +41,18 @@ def evaluate(
     data: Annotated[
         Path | None,
         typer.Option(
-            help="Score labelled images of new domains instead: `CLASS/IMAGE` or `DOMAIN/CLASS/IMAGE`, or a table."
+            metavar="DIR",
+            help="Score labelled images of new domains instead: `CLASS/IMAGE` or `DOMAIN/CLASS/IMAGE`, or a table.",
         ),
     ] = None,
     settings: Annotated[
-        list[str] | None, typer.Option("--set", help=f"name=value; one of {', '.join(_CHANGEABLE)} or a part of it.")
+        list[str] | None,
+        typer.Option("--set", metavar="FIELD=VALUE", help=f"A field, or part of one, of: {', '.join(_CHANGEABLE)}."),
     ] = None,
     json_file: JsonFile = None,
     name: Annotated[
-        str | None, typer.Option("--as", help="Also save them in the run's folder, as evaluations/NAME.json.")
+        str | None,
+        typer.Option("--as", metavar="NAME", help="Also save them in the run's folder, as evaluations/NAME.json."),
     ] = None,
     renew: Annotated[
         bool, typer.Option("--renew", help="Let --as replace an evaluation of that name made with other settings.")
@@ -158,7 +161,7 @@ def _score_suite(
     print_scores(scores)
     attacks: dict[str, float] = {}
     if config.adversarial:
-        typer.echo(f"attacking {scores.source.num_samples:,} images in {len(ATTACKS)} ways", err=True)
+        typer.echo(f"attacking {count_of(scores.source.num_samples, 'image')} in {len(ATTACKS)} ways", err=True)
         images = subsample(suite.source_test, limit)
         attacks = score_attacks(loaded.model, images, name=scores.source.name, seed=config.seed, **options)
         print_attacks(attacks, scores.source)
@@ -260,4 +263,4 @@ def _write_statistics(run: Path, loaded: "LoadedRun", config: RunConfig, suite: 
     np.savez_compressed(buffer, **arrays)
     remove_leftovers(path)
     write_whole(path, buffer.getvalue())
-    typer.echo(f"{path}: learned statistics of {len(arrays['domain']):,} images")
+    typer.echo(f"{path}: learned statistics of {count_of(len(arrays['domain']), 'image')}")

@@ -1,13 +1,18 @@
 """`asrnorm export`: write the model of a finished run to a file that runs without this package."""
 
+import json
 import re
+from dataclasses import asdict
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from asrnorm.cli.options import Modules, RunFolder, import_modules, open_run
+from asrnorm.cli.options import JsonFile, Modules, RunFolder, import_modules, json_output, open_run
 from asrnorm.core.errors import UnknownNameError, WrongCallError, describe_unknown
+
+if TYPE_CHECKING:
+    from asrnorm.exporting import Export
 
 # A copy of the registry's, which needs torch to load; a test compares them.
 SUFFIXES = {"onnx": ".onnx", "safetensors": ".safetensors", "torch-export": ".pt2"}
@@ -29,6 +34,7 @@ def export(
     opset: Annotated[
         int | None, typer.Option(help="Version of the ONNX operators.", show_default="PyTorch's choice")
     ] = None,
+    json_file: JsonFile = None,
     modules: Modules = None,
 ) -> None:
     """Write the model of a run to a file, compared with the model on random images.
@@ -42,20 +48,27 @@ def export(
         raise WrongCallError(f"--size {size}: must be height and width, such as 224x224")
     if batch != _DYNAMIC and not batch.isdecimal():
         raise WrongCallError(f"--batch {batch}: must be a number, or {_DYNAMIC}")
-    import_modules(modules)
-    loaded = open_run(run)
-    from asrnorm.exporting import export_run
+    with json_output(json_file, quiet=True) as write_json:
+        import_modules(modules)
+        loaded = open_run(run)
+        from asrnorm.exporting import export_run
 
-    path = run / "export" / f"model{SUFFIXES[file_format]}" if out is None else out
-    height, _, width = (size or "").partition("x")
-    done = export_run(
-        loaded,
-        file_format,
-        path,
-        size=(int(height), int(width)) if size else None,
-        batch=None if batch == _DYNAMIC else int(batch),
-        opset=opset,
-    )
+        path = run / "export" / f"model{SUFFIXES[file_format]}" if out is None else out
+        height, _, width = (size or "").partition("x")
+        done = export_run(
+            loaded,
+            file_format,
+            path,
+            size=(int(height), int(width)) if size else None,
+            batch=None if batch == _DYNAMIC else int(batch),
+            opset=opset,
+        )
+        files = [str(done.path), *map(str, done.sidecars)]
+        write_json(json.dumps({"format": file_format, "files": files, **asdict(done.verdict)}, indent=2))
+        _print(done)
+
+
+def _print(done: "Export") -> None:
     typer.echo(f"{done.path}: {done.path.stat().st_size:,} bytes")
     typer.echo(
         f"relative error {done.verdict.relative_error:.1e} against the model (allowed {done.verdict.tolerance:.1e}), "

@@ -37,10 +37,11 @@ OK, FAILED, WRONG_CALL = 0, 1, 2
 _INTERRUPTED = 130  # typer's status for Ctrl-C
 _DISCONNECTED = ("Connection closed by peer", "Connection reset by peer", "Broken pipe")  # messages of gloo and NCCL
 
+_SETTINGS: dict[str, Any] = {"help_option_names": ["-h", "--help"]}
 app = typer.Typer(
     name="asrnorm",
     no_args_is_help=True,
-    add_completion=False,
+    context_settings=_SETTINGS,
     rich_markup_mode="markdown",
     pretty_exceptions_enable=False,
 )
@@ -63,8 +64,8 @@ def common(
 ) -> None:
     """ASR-Norm and single domain generalization: train on one domain, hold up on others.
 
-    Example: `asrnorm demo`, then `asrnorm train folder.rsda_asr --set suite.root=photos --source day` for your own
-    images. `asrnorm COMMAND --help` has more.
+    Example: `asrnorm demo`, then `asrnorm train folder.rsda_asr --data photos --source day` for your own images.
+    `asrnorm COMMAND --help` has more.
     """
     if version:
         typer.echo(f"asrnorm {__version__}")
@@ -86,11 +87,14 @@ def main(arguments: Sequence[str] | None = None) -> int:
         Path.cwd()  # torch aborts the process if the folder is gone
     except FileNotFoundError:
         return _fail("the current folder has been removed; change to another")
-    if "--help" not in words and (repeated := find_repeated(app, words)):
+    command: Any = typer.main.get_command(app)
+    if not set(_SETTINGS["help_option_names"]).isdisjoint(words):
+        _simplify_help(command)
+    elif repeated := find_repeated(command, words):
         return _fail(f"{repeated} is given more than once, and takes one value", WRONG_CALL)
     try:
         with sigterm_as_interrupt():
-            status = app(args=words, prog_name="asrnorm", standalone_mode=False)
+            status = command.main(args=words, prog_name="asrnorm", standalone_mode=False)
     except (Exception, KeyboardInterrupt) as error:
         if debug:
             traceback.print_exc()
@@ -107,12 +111,25 @@ def _expand_home(word: str) -> str:
     return f"{option}={Path(value).expanduser()}" if expands else word
 
 
-def find_repeated(app: typer.Typer, words: Sequence[str]) -> str | None:
+def _simplify_help(command: Any) -> None:
+    """Name values in the help as `argparse` does, `--seed SEED`, instead of by types such as <int range> and <bool>."""
+    from typer import rich_utils
+
+    rich_utils.RANGE_STRING = ""  # [x>=0]; the error says it
+    for option in (*command.params, command.get_help_option(command.context_class(command, **_SETTINGS))):
+        if option.param_type_name == "argument":
+            option.display_type_rich = lambda ctx: None  # noqa: ARG005
+        if option.metavar is None:
+            option.metavar = "" if getattr(option, "is_flag", False) else option.opts[0].strip("-").upper()
+    for each in getattr(command, "commands", {}).values():
+        _simplify_help(each)
+
+
+def find_repeated(command: Any, words: Sequence[str]) -> str | None:
     """Return the first option of a command line that takes one value and is given twice, else `None`.
 
     typer would silently take the last value.
     """
-    command: Any = typer.main.get_command(app)
     rest = list(words)
     while commands := getattr(command, "commands", None):
         name = next((word for word in rest if not word.startswith("-")), None)
@@ -161,6 +178,8 @@ def _report(error: BaseException) -> int:
         message = error.format_message()  # type: ignore[attr-defined]
         if not message:  # no command: typer has shown the help
             return WRONG_CALL
+        if "'--json' requires an argument" in message:
+            message = "--json takes the path of a file, or - to print"
         context = getattr(error, "ctx", None)  # of the command, if typer got that far
         command = context.command_path if context else "asrnorm"
         hint = f"; see {command} --help" if isinstance(error, _UsageError) else ""

@@ -1,5 +1,6 @@
 """Options and checks that several commands share: `--import`, `--json`, `--set`, run folders and data."""
 
+import io
 import os
 import sys
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
@@ -21,7 +22,8 @@ if TYPE_CHECKING:
 KEPT = Path("results")
 
 JsonFile = Annotated[
-    Path | None, typer.Option("--json", help="Also write the numbers to this file; - prints them alone.")
+    Path | None,
+    typer.Option("--json", metavar="PATH", help="Write the result as JSON to this file; - prints it and nothing else."),
 ]
 RunFolder = Annotated[Path, typer.Argument(help="The folder of a finished run.")]
 Modules = Annotated[
@@ -49,11 +51,11 @@ def import_modules(names: Iterable[str] | None) -> None:
 
 
 @contextmanager
-def json_output(file: Path | None) -> Iterator[Callable[[str], None]]:
+def json_output(file: Path | None, *, quiet: bool = False) -> Iterator[Callable[[str], None]]:
     """Yield a function that writes text to the file of `--json`, or ignores it if `file` is `None`.
 
-    With `-`, all other output goes to standard error and the last text is printed to standard output at the end, even
-    if the command fails then: `asrnorm ... --json - | jq` reads nothing else.
+    With `-`, all other output goes to standard error, or nowhere if `quiet`, and the last text is printed to standard
+    output at the end, even if the command fails then: `asrnorm ... --json - | jq` reads nothing else.
     """
     if file is None:
         yield lambda _text: None
@@ -70,11 +72,28 @@ def json_output(file: Path | None) -> Iterator[Callable[[str], None]]:
     else:
         texts: list[str] = []
         try:
-            with redirect_stdout(sys.stderr):
+            with redirect_stdout(io.StringIO() if quiet else sys.stderr):
                 yield texts.append
         finally:
             if texts:
                 sys.stdout.write(texts[-1].rstrip("\n") + "\n")
+
+
+@contextmanager
+def json_lines(file: Path | None) -> Iterator[Callable[[str], None]]:
+    """Yield a function that adds a line to the file of `--json`; with `-`, it prints the line at once."""
+    stdout, lines = sys.stdout, list[str]()
+
+    def print_line(line: str) -> None:
+        stdout.write(f"{line}\n")
+        stdout.flush()
+
+    with json_output(file, quiet=True) as write:
+        try:
+            yield print_line if file == Path("-") else lines.append
+        finally:
+            if lines:
+                write("".join(f"{line}\n" for line in lines))
 
 
 def read_assignments(
@@ -129,8 +148,10 @@ def check_scale(scale: str) -> Scale:
 
 
 def find_kept() -> Path | None:
-    """Return the folder of kept results, `results/` in the working directory, or `None` if there is none."""
-    return KEPT if KEPT.is_dir() else None
+    """Return the folder of kept results: `results/` here, else those of the installed package or of its checkout."""
+    package = Path(__file__).parents[1]
+    folders = (KEPT, package / "studies" / "kept", package.parents[1] / "results")
+    return next((folder for folder in folders if folder.is_dir()), None)
 
 
 def check_folder(folder: Path, option: str) -> None:

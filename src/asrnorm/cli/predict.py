@@ -1,15 +1,16 @@
 """`asrnorm predict`: the class of each image, predicted by a finished run."""
 
 import json
+from collections.abc import Callable
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 from rich.console import Console
 from rich.markup import escape
 from rich.progress import track
 
-from asrnorm.cli.options import Modules, RunFolder, import_modules, open_run, print_error
+from asrnorm.cli.options import JsonFile, Modules, RunFolder, import_modules, json_lines, open_run, print_error
 from asrnorm.cli.table import make_table
 from asrnorm.core.errors import InputError
 
@@ -17,17 +18,24 @@ from asrnorm.core.errors import InputError
 def predict(
     run: RunFolder,
     images: Annotated[list[Path], typer.Argument(help="Image files of any format, or folders of them.")],
-    as_json: Annotated[
-        bool, typer.Option("--json", help="Print a JSON line per image: image, class, probability.")
-    ] = False,
+    top: Annotated[int, typer.Option(min=1, metavar="K", help="Show the K most probable classes of each image.")] = 1,
+    json_file: JsonFile = None,
     modules: Modules = None,
 ) -> None:
     """Predict the class of each image, with its probability.
 
-    Example: `asrnorm predict runs/pacs.rsc_asr--s0--0123456789 photos`. A file that is not an image is named on
-    standard error, the others are predicted, and the exit status is 1.
+    Example: `asrnorm predict runs/pacs.rsc_asr--s0--0123456789 photos --top 5`. A file that is not an image is named
+    on standard error, the others are predicted, and the exit status is 1. JSON has one line per image.
     """
-    import_modules(modules)
+    with json_lines(json_file) as write_line:
+        import_modules(modules)
+        failed = _predict(run, images, top, write_line, prints_lines=json_file == Path("-"))
+    if failed:
+        raise typer.Exit(1)
+
+
+def _predict(run: Path, images: list[Path], top: int, write_line: Callable[[str], None], *, prints_lines: bool) -> bool:
+    """Predict and show all images; return whether one of them is unreadable."""
     loaded = open_run(run)
     from asrnorm.evaluation import predict_files
 
@@ -44,22 +52,26 @@ def predict(
         device=loaded.device,
         precision=loaded.config.precision,
         resize=loaded.input_size,
+        top=top,
     )
     console = Console(stderr=True)
-    hidden = as_json or not console.is_terminal  # a bar would capture the JSON lines
+    hidden = prints_lines or not console.is_terminal  # a bar would capture the JSON lines
     for path, found in track(predictions, "predicting", len(paths), console=console, transient=True, disable=hidden):
         if isinstance(found, InputError):
             failed = True
             message = f"{path}: no images in it" if path.is_dir() else str(found)
             print_error(message)
-        elif as_json:
-            typer.echo(json.dumps({"image": str(path), "class": found.label, "probability": found.probability}))
-        else:
-            table.add_row(escape(str(path)), escape(found.label), f"{found.probability:.4f}")
+            continue
+        ranking = [(found.label, found.probability), *found.runners_up]
+        row: dict[str, Any] = {"image": str(path), "class": found.label, "probability": found.probability}
+        if top > 1:
+            row["top"] = [{"class": label, "probability": probability} for label, probability in ranking]
+        write_line(json.dumps(row))
+        for rank, (label, probability) in enumerate(ranking):
+            table.add_row("" if rank else escape(str(path)), escape(label), f"{probability:.4f}")
     if table.rows:
         Console(highlight=False).print(table)
-    if failed:
-        raise typer.Exit(1)
+    return failed
 
 
 def _expand_folders(images: list[Path]) -> list[Path]:

@@ -1,8 +1,6 @@
 """`asrnorm report`: what is known of a study, or of a folder of runs, as tables, figures and one page."""
 
 import json
-from collections import Counter
-from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -13,14 +11,23 @@ from rich.measure import Measurement
 from rich.table import Table
 from rich.text import Text
 
-from asrnorm.cli.options import KEPT, Modules, check_folder, check_scale, find_kept, import_modules
+from asrnorm.cli.completion import complete_study
+from asrnorm.cli.options import (
+    KEPT,
+    JsonFile,
+    Modules,
+    check_folder,
+    check_scale,
+    find_kept,
+    import_modules,
+    json_output,
+)
 from asrnorm.cli.study_choice import PAPER, expand_names, report_folder
 from asrnorm.cli.table import make_table
-from asrnorm.core.errors import UnknownNameError, WrongCallError, describe_unknown, printable
+from asrnorm.core.errors import UnknownNameError, WrongCallError, count_of, describe_unknown, printable
 
 if TYPE_CHECKING:
     from asrnorm.studies import Collected
-    from asrnorm.studies.plan import Task
 
 _RUNS = Path("runs")
 _ENDLESS = 10_000  # columns: room to measure a table in
@@ -33,17 +40,19 @@ def report(
             metavar="STUDY_OR_FOLDER...",
             help=f"Names of studies, or folders of runs; {PAPER}: all tables and figures of the paper.",
             show_default=False,
+            autocompletion=complete_study,
         ),
     ],
     out: Annotated[
         Path | None,
         typer.Option(
+            metavar="DIR",
             help="Folder of the report; for several, the folder that holds their folders.",
             show_default="reports/<study>, at other scales reports/<study>-<scale>, or <folder>/report",
         ),
     ] = None,
     scale: Annotated[str, typer.Option(help="Scale of the runs of a study: paper, short or smoke.")] = "paper",
-    runs: Annotated[Path, typer.Option(help="Folder that holds the run folders of a study.")] = _RUNS,
+    runs: Annotated[Path, typer.Option(metavar="DIR", help="Folder that holds the run folders of a study.")] = _RUNS,
     seeds: Annotated[
         int | None, typer.Option(min=1, help="Take seeds 0 to N - 1 of a study.", show_default="the study's")
     ] = None,
@@ -53,15 +62,17 @@ def report(
     renew: Annotated[
         bool, typer.Option("--renew", help="With --keep: replace runs that were kept at another commit.")
     ] = False,
-    json_lines: Annotated[bool, typer.Option("--json", help="Print the cells and files as JSON instead.")] = False,
+    json_file: JsonFile = None,
     modules: Modules = None,
 ) -> None:
     """Write Markdown, CSV, LaTeX, figures and one self-contained HTML page. Nothing is run.
 
-    Example: `asrnorm report table3`, or `asrnorm report runs` for whatever is there. Kept results (`results/`) count.
+    Example: `asrnorm report table3`, or `asrnorm report runs` for whatever is there. Kept results count: those in
+    `results/`, else those that come with this package.
     """
     from asrnorm.reporting.folder import collect_folder
     from asrnorm.reporting.study import write_report
+    from asrnorm.reporting.text import count_tasks
     from asrnorm.studies import STUDIES, collect, get_study
 
     import_modules(modules)
@@ -89,25 +100,23 @@ def report(
     if len(set(places.values())) < len(places):
         raise WrongCallError("two of these would be reported in one folder: report them one by one")
     described = []
-    for name, folder in places.items():
-        if keep_results:
-            _keep(name, options, renew=renew)
-        is_study = name in STUDIES
-        found = collect(get_study(name), kept=find_kept(), **options) if is_study else collect_folder(Path(name))
-        files = write_report(found, folder)
-        if json_lines:
-            described.append(_describe(found, files))
-            continue
-        _print(found)
-        for warning in found.warnings:
-            typer.echo(f"warning: {printable(warning)}", err=True)
-        if found.missing:
-            command = f"asrnorm reproduce {name} --scale {scale}"
-            command += ("" if runs == _RUNS else f" --runs {runs}") + (f" --seeds {seeds}" if seeds else "")
-            typer.echo(f"missing: {count_tasks(found.missing)}; {command} makes them")
-        typer.echo(f"report: {files[-1]}")
-    if json_lines:
-        typer.echo(json.dumps(described if len(names) > 1 else described[0], indent=2))
+    with json_output(json_file, quiet=True) as write_json:
+        for name, folder in places.items():
+            if keep_results:
+                _keep(name, options, renew=renew)
+            is_study = name in STUDIES
+            found = collect(get_study(name), kept=find_kept(), **options) if is_study else collect_folder(Path(name))
+            files = write_report(found, folder)
+            described.append(describe_report(found, files))
+            write_json(json.dumps(described if len(names) > 1 else described[0], indent=2))
+            _print(found)
+            for warning in () if json_file == Path("-") else found.warnings:  # which the JSON has
+                typer.echo(f"warning: {printable(warning)}", err=True)
+            if found.missing:
+                command = f"asrnorm reproduce {name} --scale {scale}"
+                command += ("" if runs == _RUNS else f" --runs {runs}") + (f" --seeds {seeds}" if seeds else "")
+                typer.echo(f"missing: {count_tasks(found.missing)}; {command} makes them")
+            typer.echo(f"report: {files[-1]}")
 
 
 def _check_folder_of_runs(name: str, keep_results: bool) -> None:
@@ -122,24 +131,11 @@ def _check_folder_of_runs(name: str, keep_results: bool) -> None:
         raise WrongCallError(f"{name}: no such folder, and no study of that name; asrnorm list studies shows them")
 
 
-def count_tasks(tasks: Sequence["Task"]) -> str:
-    """Say how many runs there are among tasks, and how many evaluations and analyses of runs.
-
-    Example:
-        >>> from types import SimpleNamespace
-        >>> count_tasks([SimpleNamespace(kind=kind) for kind in ("run", "evaluation", "evaluation")])
-        '1 run, 2 evaluations'
-    """
-    counts = Counter[str](task.kind for task in tasks)
-    words = {"run": ("run", "runs"), "evaluation": ("evaluation", "evaluations"), "analysis": ("analysis", "analyses")}
-    return ", ".join(f"{counts[kind]} {pair[counts[kind] > 1]}" for kind, pair in words.items() if counts[kind])
-
-
 def _keep(name: str, options: dict[str, Any], *, renew: bool) -> None:
     from asrnorm.studies import archive, get_study
 
     done = archive(get_study(name), kept=KEPT, renew=renew, **options)
-    counts = f"{len(done.added)} results added, {len(done.replaced)} replaced"
+    counts = f"{count_of(len(done.added), 'result')} added, {len(done.replaced)} replaced"
     typer.echo(f"{done.path}: {counts}, {len(done.same)} of {options['runs']} kept before", err=True)
     advice = "of the same commit" if renew else "--renew takes those of another commit"
     if count := len(done.repeated):
@@ -185,7 +181,8 @@ def _print_uncut(table: Table) -> None:
     Console(width=max(console.width, whole)).print(table, crop=False)
 
 
-def _describe(found: "Collected", files: list[Path]) -> dict[str, Any]:
+def describe_report(found: "Collected", files: list[Path]) -> dict[str, Any]:
+    """Return every cell of a report, its warnings and the names of its files, as plain JSON values."""
     from asrnorm.reporting.sheet import build_sheet
 
     sheet = build_sheet(found)

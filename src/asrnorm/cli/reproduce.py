@@ -1,25 +1,30 @@
 """`asrnorm reproduce`: run what tables and figures need and is not done yet, then write their reports."""
 
 import dataclasses
+import json
 from collections.abc import Sequence
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 from rich.console import Console
 from rich.text import Text
 
+from asrnorm.cli.completion import complete_setting, complete_study
 from asrnorm.cli.options import (
+    JsonFile,
     Modules,
     check_data,
     check_folder,
     check_scale,
     find_kept,
     import_modules,
+    json_output,
     note_missing_data,
     read_assignments,
 )
+from asrnorm.cli.report import describe_report
 from asrnorm.cli.study_choice import change_runs, choose_rows, expand_names, report_folder
 from asrnorm.cli.table import make_table
 from asrnorm.core.config import RunConfig, Scale, content_hash, parse
@@ -38,7 +43,8 @@ def reproduce(
     study: Annotated[
         list[str],
         typer.Argument(
-            help="Names of studies, see `asrnorm list studies`; paper: all tables and figures of the paper."
+            help="Names of studies, see `asrnorm list studies`; paper: all tables and figures of the paper.",
+            autocompletion=complete_study,
         ),
     ],
     seeds: Annotated[int | None, typer.Option(min=1, help="Run seeds 0 to N-1.", show_default="each study's")] = None,
@@ -55,10 +61,11 @@ def reproduce(
     slurm: Annotated[
         str | None, typer.Option(help="Run through Slurm, with submitit's options: timeout_min=600,gpus_per_node=1,...")
     ] = None,
-    runs: Annotated[Path, typer.Option(help="Folder that holds the run folders.")] = Path("runs"),
+    runs: Annotated[Path, typer.Option(metavar="DIR", help="Folder that holds the run folders.")] = Path("runs"),
     out: Annotated[
         Path | None,
         typer.Option(
+            metavar="DIR",
             help="Folder of the report; for several studies, the folder that holds their folders.",
             show_default="reports/<study>, at other scales reports/<study>-<scale>",
         ),
@@ -69,73 +76,84 @@ def reproduce(
         typer.Option(help="Run only what rows with this label need; * matches any text; may be given again."),
     ] = None,
     ignore_kept: Annotated[
-        bool, typer.Option("--ignore-kept", help="Also train the runs whose results are kept in results/.")
+        bool, typer.Option("--ignore-kept", help="Also train the runs whose results are kept.")
     ] = False,
     settings: Annotated[
-        list[str] | None, typer.Option("--set", help="Change a field of every run: a.b=value; may be given again.")
+        list[str] | None,
+        typer.Option(
+            "--set",
+            metavar="FIELD=VALUE",
+            help="Change a field of every run, such as steps=500; may be given again.",
+            autocompletion=complete_setting,
+        ),
     ] = None,
+    json_file: JsonFile = None,
     modules: Modules = None,
 ) -> None:
     """Run what tables or figures of the paper need and is not done yet, then write their reports.
 
     Example: `asrnorm reproduce table1 --scale short --seeds 3 --row 'RSDA*'`, or `asrnorm reproduce table5 table6
-    table7`, whose runs then share the workers. After an interruption the same command resumes it. Kept results
-    (`results/`) count as done.
+    table7`, whose runs then share the workers. After an interruption the same command resumes it. Kept results count as
+    done: those in `results/`, else those that come with this package.
     """
-    import_modules(modules)
-    from asrnorm.launch import gather_jobs, launch
-    from asrnorm.launch.view import LaunchView
-    from asrnorm.studies import get_study, plan
+    with json_output(json_file) as write_json:
+        import_modules(modules)
+        from asrnorm.launch import gather_jobs, launch
+        from asrnorm.launch.view import LaunchView
+        from asrnorm.studies import get_study, plan
 
-    size = check_scale(scale)
-    for folder, option in ((runs, "--runs"), (out, "--out")):
-        if folder is not None:
-            check_folder(folder, option)
-    fields = {field.name for field in dataclasses.fields(RunConfig)} - {"recipe", "scale", "seed"}
-    assignments = read_assignments(settings or (), fields)
-    studies = [change_runs(get_study(name), assignments) for name in expand_names(study)]
-    chosen = {each.name: tuple(range(each.seeds if seeds is None else seeds)) for each in studies}
-    kept = None if ignore_kept else find_kept()
-    try:
-        plans = [
-            plan(each, seeds=chosen[each.name], scale=size, runs=runs.absolute(), kept=kept)
-            for each in choose_rows(studies, row or ())
-        ]
-        jobs = gather_jobs(*plans, imports=tuple(modules or ()))
-        if settings:
-            from asrnorm.training.assembly import check_config
+        size = check_scale(scale)
+        for folder, option in ((runs, "--runs"), (out, "--out")):
+            if folder is not None:
+                check_folder(folder, option)
+        fields = {field.name for field in dataclasses.fields(RunConfig)} - {"recipe", "scale", "seed"}
+        assignments = read_assignments(settings or (), fields)
+        studies = [change_runs(get_study(name), assignments) for name in expand_names(study)]
+        chosen = {each.name: tuple(range(each.seeds if seeds is None else seeds)) for each in studies}
+        kept = None if ignore_kept else find_kept()
+        try:
+            plans = [
+                plan(each, seeds=chosen[each.name], scale=size, runs=runs.absolute(), kept=kept)
+                for each in choose_rows(studies, row or ())
+            ]
+            jobs = gather_jobs(*plans, imports=tuple(modules or ()))
+            if settings:
+                from asrnorm.training.assembly import check_config
 
-            for job in jobs:  # before every run raises the same error in a process of its own
-                check_config(job.config)
-    except InputError as error:  # an invalid value of --set
-        raise WrongCallError(str(error)) from error
-    _check_images(jobs, runs.absolute(), kept)
-    todo = [job for job in jobs if job.missing()]
-    if ray is not None and slurm is not None:
-        raise typer.BadParameter("--ray and --slurm exclude each other: leave one out")
-    if dry_run:
-        _print_plan(plans, jobs)
-        note_missing_data(_configs_to_train(todo), "the runs")
-        return
-    if not todo and any(job.is_kept for job in jobs):
-        typer.echo(f"{_count(jobs, 0)}; --ignore-kept trains them again")
-    outcome = None
-    if todo:
-        check_data(_configs_to_train(todo))
-        executor = open_executor(todo, workers, ray, slurm, runs)
-        with LaunchView() as view:
-            view.say(f"{_count(jobs, len(todo))}; {len(todo)} to do, {executor.slots()} at once")
-            outcome = launch(jobs, executor, view=view)
-        if outcome.left:
-            raise InputError(
-                f"stopped with {len(outcome.done)} of {len(jobs)} runs done; the same command resumes the others"
-            )
-    for each in studies:
-        folder = report_folder(each.name, size) if out is None else out / each.name if len(studies) > 1 else out
-        _write_report(each, runs, kept, size, chosen[each.name], folder)
-    if outcome is not None and outcome.failed:
-        _print_failures(outcome)
-        raise typer.Exit(1)
+                for job in jobs:  # before every run raises the same error in a process of its own
+                    check_config(job.config)
+        except InputError as error:  # an invalid value of --set
+            raise WrongCallError(str(error)) from error
+        _check_images(jobs, runs.absolute(), kept)
+        todo = [job for job in jobs if job.missing()]
+        if ray is not None and slurm is not None:
+            raise typer.BadParameter("--ray and --slurm exclude each other: leave one out")
+        if dry_run:
+            write_json(json.dumps([_describe(job) for job in jobs], indent=2))
+            _print_plan(plans, jobs)
+            note_missing_data(_configs_to_train(todo), "the runs")
+            return
+        if not todo and any(job.is_kept for job in jobs):
+            typer.echo(f"{_count(jobs, 0)}; --ignore-kept trains them again")
+        outcome = None
+        if todo:
+            check_data(_configs_to_train(todo))
+            executor = open_executor(todo, workers, ray, slurm, runs)
+            with LaunchView() as view:
+                view.say(f"{_count(jobs, len(todo))}; {len(todo)} to do, {executor.slots()} at once")
+                outcome = launch(jobs, executor, view=view)
+            if outcome.left:
+                raise InputError(
+                    f"stopped with {len(outcome.done)} of {len(jobs)} runs done; the same command resumes the others"
+                )
+        reports = []
+        for each in studies:
+            folder = report_folder(each.name, size) if out is None else out / each.name if len(studies) > 1 else out
+            reports.append(_write_report(each, runs, kept, size, chosen[each.name], folder))
+        write_json(json.dumps(reports if len(reports) > 1 else reports[0], indent=2))
+        if outcome is not None and outcome.failed:
+            _print_failures(outcome)
+            raise typer.Exit(1)
 
 
 def _check_images(jobs: Sequence["Job"], runs: Path, kept: Path | None) -> None:
@@ -163,17 +181,21 @@ def _configs_to_train(todo: Sequence["Job"]) -> list[RunConfig]:
 
 def _count(jobs: Sequence["Job"], todo: int) -> str:
     kept = sum(job.is_kept for job in jobs)
-    return f"{len(jobs) - todo} of {len(jobs)} runs are done" + (f", {kept} of them kept in results/" if kept else "")
+    return f"{len(jobs) - todo} of {len(jobs)} runs are done" + (f", {kept} of them kept before" if kept else "")
+
+
+def _describe(job: "Job") -> dict[str, Any]:
+    commands = [command.label for command in job.missing()]
+    state = "kept" if job.is_kept else "done" if not commands else "begun" if job.folder.exists() else "not begun"
+    return {"run": job.name, "state": state, "todo": commands}
 
 
 def _print_plan(plans: Sequence["Plan"], jobs: Sequence["Job"]) -> None:
     for problem in dict.fromkeys(problem for planned in plans for problem in planned.problems):
         typer.echo(f"warning: {problem}", err=True)
     table = make_table("run", "state", "to do", wrap=["to do"])
-    for job in jobs:
-        commands = [command.label for command in job.missing()]
-        state = "kept" if job.is_kept else "done" if not commands else "begun" if job.folder.exists() else "not begun"
-        table.add_row(Text(job.name), state, Text(", ".join(commands)))
+    for row in map(_describe, jobs):
+        table.add_row(Text(row["run"]), row["state"], Text(", ".join(row["todo"])))
     console = Console(soft_wrap=True)
     console.print(table)
     todo = sum(bool(job.missing()) for job in jobs)
@@ -209,7 +231,9 @@ def find_gpus() -> list[str]:
     return [visible_gpu(index) for index in range(torch.cuda.device_count())]
 
 
-def _write_report(study: "Study", runs: Path, kept: Path | None, scale: Scale, seeds: Sequence[int], out: Path) -> None:
+def _write_report(
+    study: "Study", runs: Path, kept: Path | None, scale: Scale, seeds: Sequence[int], out: Path
+) -> dict[str, Any]:
     from asrnorm.reporting.study import write_report
     from asrnorm.studies import collect
 
@@ -219,9 +243,11 @@ def _write_report(study: "Study", runs: Path, kept: Path | None, scale: Scale, s
     collected = collect(study, runs=runs, kept=kept, scale=scale, seeds=seeds)
     for warning in collected.warnings:
         typer.echo(f"warning: {warning}", err=True)
-    for path in write_report(collected, out):
+    files = write_report(collected, out)
+    for path in files:
         if path.suffix in (".md", ".html"):
             typer.echo(f"report: {path}")
+    return describe_report(collected, files)
 
 
 def draw_samples(path: Path, suites: Sequence[str] = _SAMPLE_SUITES) -> list[str]:

@@ -8,7 +8,7 @@ from rich.markup import escape
 from rich.table import Table
 from rich.text import Text
 
-from asrnorm.core.errors import printable
+from asrnorm.core.errors import count_of, printable
 
 if TYPE_CHECKING:
     from asrnorm.core.results import DomainScore, RunResult
@@ -45,7 +45,7 @@ def print_scores(scores: "SuiteScore | RunResult") -> None:
     if by_severity:
         console.print(_corruption_table(scores.domains))
     if scores.domains:
-        count = f"{len(scores.domains)} unseen domain{'s' * (len(scores.domains) != 1)}"
+        count = count_of(len(scores.domains), "unseen domain")
         console.print(f"average accuracy on {count}: {100 * scores.average_accuracy:.2f} %")
     if scores.missing:
         parts = dict.fromkeys(name.partition("/")[0] for name in scores.missing)  # a corruption once, not five times

@@ -12,8 +12,8 @@ from torch import Tensor, nn
 
 from asrnorm.conversion.layer_kind import factory_kwargs
 from asrnorm.conversion.replace import NormAct, original_of
-from asrnorm.conversion.swap import check_unwrapped, count_layers, revert
-from asrnorm.core.errors import ConversionError, InputError, InputTypeError
+from asrnorm.conversion.swap import check_unwrapped, revert
+from asrnorm.core.errors import ConversionError, InputError, InputTypeError, count_of
 from asrnorm.norms import ASRNorm2d, NormLayer
 
 Images = Tensor | tuple[Tensor, Any] | list[Any]
@@ -39,7 +39,7 @@ class CalibrationReport:
     unmet: int
 
     def __str__(self) -> str:
-        parts = [f"{count_layers(len(self.layers))}, {self.channels:,} channels calibrated"]
+        parts = [f"{count_of(len(self.layers), 'layer')}, {self.channels:,} channels calibrated"]
         if self.unmet:
             parts.append(f"the deviation of {self.unmet:,} could not be met")
         if self.skipped:

@@ -26,7 +26,7 @@ from asrnorm.conversion.replace import (
 from asrnorm.conversion.select import PRESETS, Layers, Site, choose, find_sites, iterate_children, pick_preset
 from asrnorm.conversion.specification import unwrap, wrapper_of
 from asrnorm.conversion.state_check import register_check, remove_check
-from asrnorm.core.errors import ConversionError, InputTypeError, UnknownNameError, describe_unknown
+from asrnorm.core.errors import ConversionError, InputTypeError, UnknownNameError, count_of, describe_unknown
 from asrnorm.norms import NORMS, NormLayer
 
 logger = logging.getLogger("asrnorm")
@@ -357,7 +357,7 @@ def _notes(chosen: list[Site], specs: list[NormSpec], new: list[nn.Module], norm
     counts = {note: sum(map(applies, specs, norms)) for note, applies in conditions.items()}
     hooked = [site.name for site in chosen if has_state_hooks(site.module)]
     return [
-        *(note.format(count_layers(count)) for note, count in counts.items() if count),
+        *(note.format(count_of(count, "layer")) for note, count in counts.items() if count),
         *(f"{name}: its hooks on the state dict stay with the original" for name in hooked),
     ]
 
@@ -383,11 +383,6 @@ def _repr_line(module: nn.Module) -> str:
     if isinstance(module, NormAct):
         return f"{_repr_line(module.norm)} + {type(module.act).__name__}"
     return f"{type(module).__name__}({module.extra_repr()})"
-
-
-def count_layers(count: int) -> str:
-    """Return a number of layers in words."""
-    return "1 layer" if count == 1 else f"{count} layers"
 
 
 def _count(model: nn.Module) -> int:

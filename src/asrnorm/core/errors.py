@@ -75,6 +75,31 @@ def printable(text: str) -> str:
     return _CONTROLS.sub(lambda match: match.group().encode("unicode_escape").decode(), text)
 
 
+def install_command(extra: str) -> str:
+    """Return the command that installs an extra of this package; it also works in a checkout."""
+    return f"pip install 'asrnorm[{extra}]'"
+
+
+def missing_extra(purpose: str, library: str, extra: str) -> MissingDependencyError:
+    """Return the error for an optional library that `purpose` needs and that an extra of this package installs.
+
+    Example:
+        >>> str(missing_extra("--ray", "Ray", "ray"))
+        "--ray needs Ray: pip install 'asrnorm[ray]'"
+    """
+    return MissingDependencyError(f"{purpose} needs {library}: {install_command(extra)}")
+
+
+def count_of(number: int, noun: str, plural: str = "") -> str:
+    """Return a number with its noun.
+
+    Example:
+        >>> count_of(1, "image"), count_of(2_000, "image"), count_of(0, "class", "classes")
+        ('1 image', '2,000 images', '0 classes')
+    """
+    return f"{number:,} {noun if number == 1 else plural or f'{noun}s'}"
+
+
 _MOST_SHOWN = 100  # names in a line of help
 
 

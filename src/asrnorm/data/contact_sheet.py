@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from PIL import Image, ImageDraw, ImageFont
 
-from asrnorm.core.errors import InputError, UnknownNameError, describe_unknown
+from asrnorm.core.errors import InputError, UnknownNameError, count_of, describe_unknown
 from asrnorm.core.files import replacing
 from asrnorm.data.image_set import FileSet, ImageSet
 from asrnorm.data.suites.base import Suite
@@ -69,9 +69,9 @@ def contact_sheet(
         labels = _check_labels(domain, labels, len(classes))
         rows = [_choose(images, labels, index, per_class) for index in shown]
         overview_rows.append([row[len(row) // 2] if row else None for row in rows])
-        title = f"{domain}: {len(labels):,} images, {_count_classes(len(names), len(classes))}"
+        title = f"{domain}: {count_of(len(labels), 'image')}, {_count_classes(len(names), len(classes))}"
         written.append(_save(_draw_grid(title, names, (), rows, per_class), folder / files[domain]))
-    title = f"{len(domains)} domain{'s' * (len(domains) > 1)}, {_count_classes(len(names), len(classes))}"
+    title = f"{count_of(len(domains), 'domain')}, {_count_classes(len(names), len(classes))}"
     overview = _draw_grid(title, list(domains), names, overview_rows, len(names))
     return [_save(overview, folder / f"{OVERVIEW}.png"), *written]
 
@@ -204,7 +204,7 @@ def _file_names(domains: Domains) -> dict[str, str]:
 
 
 def _count_classes(shown: int, total: int) -> str:
-    return f"{total} class{'es' * (total > 1)}" if shown == total else f"{shown} of {total} classes"
+    return count_of(total, "class", "classes") if shown == total else f"{shown} of {total} classes"
 
 
 def _font(size: int) -> ImageFont.FreeTypeFont | ImageFont.ImageFont:

@@ -17,10 +17,11 @@ from asrnorm.methods.frozen_eval import evaluating
 
 
 class Prediction(NamedTuple):
-    """The most probable class of an image, and its probability."""
+    """The most probable class of an image, its probability, and the classes that come next with theirs."""
 
     label: str
     probability: float
+    runners_up: tuple[tuple[str, float], ...] = ()
 
 
 def predict(
@@ -31,6 +32,7 @@ def predict(
     device: torch.device | str | None = None,
     precision: Precision = "float32",
     resize: tuple[int, int] | None = None,
+    top: int = 1,
 ) -> list[Prediction]:
     """Return the prediction for each image, the one that `score` counts.
 
@@ -41,6 +43,7 @@ def predict(
         device: of the model; `None` takes that of its parameters.
         precision: `bfloat16` computes under autocast.
         resize: height and width to which images are resized first.
+        top: number of classes to return for each image, the most probable among them.
 
     Raises:
         InputError: the numbers of logits and classes differ, or logits are not finite.
@@ -49,7 +52,7 @@ def predict(
         >>> model = nn.Sequential(nn.Flatten(), nn.Linear(12, 2))
         >>> _ = model[1].bias.data.copy_(torch.tensor([0.0, 9.0]))
         >>> predict(model, np.zeros((1, 2, 2, 3), np.uint8), ("cat", "dog"))
-        [Prediction(label='dog', probability=0.999876605...)]
+        [Prediction(label='dog', probability=0.999876605..., runners_up=())]
     """
     if len(images) == 0:
         return []
@@ -61,8 +64,11 @@ def predict(
     bad = (~logits_nk.isfinite().all(1)).nonzero().flatten().tolist()
     if bad:
         raise InputError(f"image {bad[0]} gives non-finite logits; check the weights file and the image")
-    probability_n, label_n = logits_nk.softmax(1).max(1)
-    return [Prediction(classes[k], p) for k, p in zip(label_n.tolist(), probability_n.tolist(), strict=True)]
+    probability_nk = logits_nk.softmax(1)
+    order_nk = probability_nk.argsort(dim=1, descending=True, stable=True)  # of equal ones the first, as in `score`
+    found = zip(probability_nk.tolist(), order_nk[:, :top].tolist(), strict=True)
+    ranked = ([(classes[k], probability[k]) for k in order] for probability, order in found)
+    return [Prediction(*first, tuple(others)) for first, *others in ranked]
 
 
 def predict_files(
@@ -75,6 +81,7 @@ def predict_files(
     device: torch.device | str | None = None,
     precision: Precision = "float32",
     resize: tuple[int, int] | None = None,
+    top: int = 1,
 ) -> Iterator[tuple[Path, Prediction | InputError]]:
     """Yield each file with its prediction, in order; a file that is not an image comes with its error.
 
@@ -86,7 +93,7 @@ def predict_files(
         read = [_read(path, image_size) for path in batch]
         images = [image for image in read if not isinstance(image, InputError)]
         stacked = np.stack(images) if images else np.zeros((0, *image_size, 3), np.uint8)
-        predictions = iter(predict(model, stacked, classes, device=device, precision=precision, resize=resize))
+        predictions = iter(predict(model, stacked, classes, device=device, precision=precision, resize=resize, top=top))
         for path, image in zip(batch, read, strict=True):
             yield path, image if isinstance(image, InputError) else next(predictions)
 

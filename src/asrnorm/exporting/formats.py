@@ -13,7 +13,7 @@ from torch import Tensor
 from torch.export import ExportedProgram
 
 from asrnorm.core.config import RunConfig, dump_config, load_config
-from asrnorm.core.errors import InputError, MissingDependencyError, WrongCallError, first_line
+from asrnorm.core.errors import InputError, WrongCallError, first_line, missing_extra
 from asrnorm.data import create_suite
 from asrnorm.exporting.base import FORMATS, INPUT, ExportRequest, FileFormat, Network, dynamic_axes, trace
 from asrnorm.models import Classifier
@@ -39,7 +39,7 @@ class OnnxFile(FileFormat):
             try:
                 import_module(name)
             except ImportError:
-                raise MissingDependencyError(f"format 'onnx' needs {name}: pip install 'asrnorm[onnx]'") from None
+                raise missing_extra("format 'onnx'", name, "onnx") from None
         newest = import_module("onnx").defs.onnx_opset_version()
         if request.opset is not None and not MIN_OPSET <= request.opset <= newest:
             raise WrongCallError(f"opset {request.opset}: PyTorch and this onnx have {MIN_OPSET} to {newest}")

@@ -9,7 +9,7 @@ import socket
 import time
 from typing import Any
 
-from asrnorm.core.errors import InputError, MissingDependencyError, first_line
+from asrnorm.core.errors import InputError, first_line, missing_extra
 from asrnorm.launch.jobs import Ended, Job, execute_remotely, forwarded, last_line
 from asrnorm.launch.local import PER_GPU
 
@@ -102,5 +102,5 @@ def _import_ray() -> Any:
         import ray
         import ray.exceptions
     except ImportError:
-        raise MissingDependencyError("--ray needs Ray; pip install 'asrnorm[ray]'") from None
+        raise missing_extra("--ray", "Ray", "ray") from None
     return ray

@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from asrnorm.core.errors import InputError, MissingDependencyError
+from asrnorm.core.errors import InputError, missing_extra
 from asrnorm.launch.jobs import Ended, Job, execute_remotely, forwarded, last_line
 
 _WORKERS = 64  # default number of jobs in Slurm's queue
@@ -26,7 +26,7 @@ class SlurmExecutor:
         try:
             import submitit
         except ImportError:
-            raise MissingDependencyError("--slurm needs submitit; pip install 'asrnorm[slurm]'") from None
+            raise missing_extra("--slurm", "submitit", "slurm") from None
         self._submitit = submitit
         try:
             self._executor = submitit.AutoExecutor(folder=folder, cluster=cluster)

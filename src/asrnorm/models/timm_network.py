@@ -5,7 +5,7 @@ from typing import Any
 from torch import Tensor, nn
 
 from asrnorm.conversion import convert
-from asrnorm.core.errors import InputError, MissingDependencyError, first_line
+from asrnorm.core.errors import InputError, MissingDependencyError, first_line, missing_extra
 from asrnorm.models.base import MODELS, Classifier, NormFactory
 
 
@@ -64,7 +64,7 @@ def _create(architecture: str, num_classes: int) -> Any:
     try:
         import timm
     except ImportError:
-        raise MissingDependencyError("model 'timm' needs timm: pip install 'asrnorm[vision]'") from None
+        raise missing_extra("model 'timm'", "timm", "vision") from None
     except Exception as error:  # with a torchvision for another torch it fails in many ways
         raise MissingDependencyError(
             f"model 'timm' needs timm, which fails here ({first_line(error)}); see asrnorm doctor"

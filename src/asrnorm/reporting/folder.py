@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from asrnorm.core.config import RunConfig, content_hash, load_config, to_mapping
-from asrnorm.core.errors import AsrnormError, InputError
+from asrnorm.core.errors import AsrnormError, InputError, count_of
 from asrnorm.core.hashing import decisive
 from asrnorm.core.results import RunResult, read_result
 from asrnorm.core.settings import shorten_commit
@@ -84,7 +84,7 @@ def collect_folder(folder: Path) -> Collected:
     study = Study(
         name="report",
         title=f"Runs in {folder.resolve().name}",
-        caption=f"{len(runs)} finished run{'s' * (len(runs) != 1)}; accuracy in %, selection {', '.join(selections)}.",
+        caption=f"{count_of(len(runs), 'finished run')}; accuracy in %, selection {', '.join(selections)}.",
         columns=tuple(measures),
         rows=rows,
         suite=runs[0].config.suite.name,
@@ -102,6 +102,7 @@ def collect_folder(folder: Path) -> Collected:
         footnotes=(*describe_missing(study, absent), *([DASHED] if has_dash else [])),
         runs=folder,
         no_data=no_data,
+        is_folder=True,
     )
 
 
@@ -166,7 +167,8 @@ def _choose_measures(results: Iterable[RunResult]) -> dict[str, Measure]:
             )
             for name in names[:_MOST_COLUMNS]
         }
-    return {SOURCE: Measure(quantity="accuracy", on_source=True), **columns, AVERAGE: Measure(quantity="accuracy")}
+    # The average first: on a phone only the first columns are seen.
+    return {AVERAGE: Measure(quantity="accuracy"), SOURCE: Measure(quantity="accuracy", on_source=True), **columns}
 
 
 def _fill(

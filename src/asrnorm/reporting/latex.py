@@ -8,7 +8,7 @@ from collections.abc import Iterable, Iterator, Sequence
 
 from asrnorm.core.errors import printable
 from asrnorm.reporting.sheet import Sheet, SheetCell, SheetTest, describe_unmarked
-from asrnorm.reporting.text import MINUS, format_printed
+from asrnorm.reporting.text import MINUS, describe_scale, format_printed
 from asrnorm.studies import Printed
 
 PACKAGES = ("[T1]{fontenc}", "[utf8]{inputenc}", "[margin=2cm]{geometry}", "{xcolor}", "{booktabs}", "{graphicx}")
@@ -81,10 +81,12 @@ def to_latex_table(sheet: Sheet) -> str:
     notes += [rf"\textsuperscript{{{i}}}{escape(text)}" for i, text in sheet.footnotes_to(others)]
     best = f"; best in bold{describe_unmarked(collected)}" if sheet.has_best else ""
     paper = "; in gray, the paper's numbers" if collected.printed else ""
+    mean = "Mean" if collected.is_folder else "Ours: mean"
+    scale = f", {escape(words)}" if (words := describe_scale(collected)) else ""
     tested = f" {_BOLD_P}" if not turned and sheet.has_p else ""
     caption = (
-        f"{escape(study.caption)} Ours: mean$\\pm$standard deviation over seeds ($n-1$), {escape(collected.scale)} "
-        f"scale{best}{paper}.{tested} {escape(sheet.provenance)}"
+        f"{escape(study.caption)} {mean}$\\pm$standard deviation over seeds ($n-1$){scale}{best}{paper}.{tested} "
+        f"{escape(sheet.provenance)}"
     )
     return "\n".join(
         [
@@ -184,7 +186,15 @@ def _join(cells: Iterable[str]) -> str:
 
 
 def _cell_by_cell(sheet: Sheet) -> Iterator[str]:
-    """Every cell on a line, in tables of a page each: `longtable` needs several passes, this needs one."""
+    """Every cell on a line, in tables of a page each: `longtable` needs several passes, this needs one.
+
+    Columns of the paper and of tests are left out where there are none.
+    """
+    shown = [True] * 3 + [bool(sheet.collected.printed)] * 2 + [True] + [sheet.has_p] * 2
+
+    def join(fields: Sequence[str]) -> str:
+        return _join(field for field, is_shown in zip(fields, shown, strict=True) if is_shown)
+
     lines = []
     for cell in sheet.filled:
         first, *more = [(_p_value(test), escape(test.result.against)) for test in cell.p_tests] or [("-", "")]
@@ -192,13 +202,14 @@ def _cell_by_cell(sheet: Sheet) -> Iterator[str]:
         count = str(cell.measured.n) if cell.measured else "-"
         names = (escape(cell.row.label), escape(cell.column))
         numbers = (ours, _gray(cell.paper, cell.marks), _math(cell.difference) or "-", count)
-        lines.append(_join([*names, *numbers, *first]))
-        lines += [_join([*[""] * 6, *pair]) for pair in more]
-    heads = _join(["Row", "Column", "Ours", "Paper", "Difference", "$n$", "$p$", "against"])
+        lines.append(join([*names, *numbers, *first]))
+        lines += [join([*[""] * 6, *pair]) for pair in more]
+    heads = join(["Row", "Column", "Ours", "Paper", "Difference", "$n$", "$p$", "against"])
+    layout = "".join(letter for letter, is_shown in zip("llrrrrrl", shown, strict=True) if is_shown)
     for first_line in range(0, len(lines), _PAGE_LINES):
         yield r"\clearpage\begin{center}\small"
         yield _FIT
-        yield rf"\begin{{tabular}}{{@{{}}llrrrrrl@{{}}}}\toprule {heads} \midrule"
+        yield rf"\begin{{tabular}}{{@{{}}{layout}@{{}}}}\toprule {heads} \midrule"
         yield from lines[first_line : first_line + _PAGE_LINES]
         yield r"\bottomrule\end{tabular}}\end{center}"
     if lines and sheet.has_p:

@@ -14,7 +14,7 @@ from asrnorm.reporting.sheet import (
     SheetTest,
     describe_unmarked,
 )
-from asrnorm.reporting.text import DASH, format_range
+from asrnorm.reporting.text import DASH, describe_scale, format_range
 from asrnorm.studies import Row
 
 _MOST_COLUMNS = 9  # that fit the width of a page, with the numbers of a study in them
@@ -22,6 +22,7 @@ _MOST_COLUMNS = 9  # that fit the width of a page, with the numbers of a study i
 _ESCAPES = {"\\": "\\\\", "&": "&amp;", "|": "\\|", "*": "\\*", "`": "\\`"}
 _TAG = re.compile("<(?=[A-Za-z/!?]|$)")  # what begins HTML, or a link such as <javascript:...>
 _LINK = re.compile(r"\](?=[(\[])")
+_DETAILS = ("ours", "paper", "difference", "n", "p")
 _MEANINGS = {
     "missing": "not run yet",
     "no data": "run without the images of the column",
@@ -94,16 +95,18 @@ def _brackets(marks: Sequence[int]) -> str:
 
 
 def _details(sheet: Sheet) -> str:
-    """One line per cell that has a number or waits for one."""
-    lines = [["row", "column", "ours", "paper", "difference", "n", "p"]]
+    """One line per cell that has a number or waits for one, without columns that are empty."""
+    lines = [["row", "column", *_DETAILS]]
     for cell in sheet.filled:
         ours = cell.ours or f"*{cell.state}*"
         count = str(cell.measured.n) if cell.measured else ""
         p = "; ".join(f"{test.texts['pooled']} against {escape(test.result.against)}" for test in cell.p_tests)
         lines.append([escape(cell.row.label), escape(cell.column), ours, cell.paper, cell.difference, count, p])
-    # The p-values are sentences, and stand to the left.
-    head, rule, *rest = pipe_table(lines, words=2).split("\n")
-    return "\n".join([head, rule.removesuffix("---: |") + "--- |", *rest])
+    columns = [column for column in zip(*lines, strict=True) if any(column[1:]) or column[0] in ("ours", "n")]
+    head, rule, *rest = pipe_table(list(zip(*columns, strict=True)), words=2).split("\n")
+    if columns[-1][0] == "p":  # sentences, which stand to the left
+        rule = rule.removesuffix("---: |") + "--- |"
+    return "\n".join([head, rule, *rest])
 
 
 def legend(sheet: Sheet, *, with_tests: bool = False) -> str:
@@ -119,8 +122,10 @@ def legend(sheet: Sheet, *, with_tests: bool = False) -> str:
 
 
 def _signs(sheet: Sheet) -> Iterator[str]:
+    mean = "Mean" if sheet.collected.is_folder else "Ours: mean"
     best = f"; our best in bold{describe_unmarked(sheet.collected)}" if sheet.has_best else ""
-    yield f"Ours: mean ± standard deviation (n - 1), {escape(sheet.collected.scale)} scale{best}."
+    words = ", ".join(filter(None, (f"{mean} ± standard deviation (n - 1)", escape(describe_scale(sheet.collected)))))
+    yield f"{words}{best}."
     if sheet.collected.printed:
         yield "In brackets: the paper's number as printed, unless a footnote says otherwise."
     states = {cell.state for cell in sheet.cells.values()}

@@ -2,10 +2,13 @@
 
 import base64
 import hashlib
+import re
 from collections.abc import Sequence
 from functools import cache
 from pathlib import Path
 from typing import Any
+
+from asrnorm.core.errors import count_of
 
 TEMPLATES = Path(__file__).parent / "templates"
 
@@ -30,13 +33,20 @@ def _environment() -> Any:
         trim_blocks=True,
         lstrip_blocks=True,
     )
-    environment.filters |= {"percent": _percent, "data_uri": _data_uri}
+    environment.filters |= {"percent": _percent, "data_uri": _data_uri, "count_of": count_of, "breakable": _breakable}
     environment.globals |= {"script_text": _read_script, "script_sources": _name_scripts}
     return environment
 
 
 def _percent(value: float | None) -> str:
     return "\N{EN DASH}" if value is None else f"{100 * value:.1f}"
+
+
+def _breakable(name: str) -> Any:
+    """Return a name that may be broken after its dots, dashes and underscores where a column is narrow."""
+    from markupsafe import Markup, escape
+
+    return Markup(re.sub(r"(?<=[._/-])(?=\w)", "<wbr>", str(escape(name))))
 
 
 def _data_uri(png: bytes) -> str:

@@ -21,7 +21,7 @@ from asrnorm.reporting.sheet import (
     build_sheet,
     describe_unmarked,
 )
-from asrnorm.reporting.text import DASH, format_p
+from asrnorm.reporting.text import DASH, count_tasks, describe_scale, format_p
 from asrnorm.studies.collect import Collected
 
 
@@ -130,6 +130,7 @@ def render_study(
         tests_note=(TESTS_NOTE if sheet.is_tested else UNTESTED_NOTE).replace("`", ""),
         details=_tabulate_cells(sheet, blocks),
         missing=collected.missing,
+        missing_counts=count_tasks(collected.missing),
         command=f"asrnorm reproduce {study.name} --scale {collected.scale}",
         blocks=list(blocks.values()),
     )
@@ -143,7 +144,8 @@ def _describe_status(sheet: Sheet) -> str:
     states = [cell.state for cell in sheet.cells.values()]
     wanted = sum(state in ("measured", "missing", "diverged") for state in states)
     done = f"{wanted - states.count('missing')} of {wanted} cells measured"
-    return f"{done if wanted else 'this study has no numbers: see the figures'} · {sheet.collected.scale} scale"
+    words = [done if wanted else "this study has no numbers: see the figures", describe_scale(sheet.collected)]
+    return " · ".join(filter(None, words))
 
 
 def _describe_signs(sheet: Sheet) -> str:

@@ -1,11 +1,13 @@
 """Numbers as text, and where the numbers of a table come from: seeds, steps, commits and machines."""
 
+from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 
-from asrnorm.core.errors import AsrnormError
+from asrnorm.core.errors import AsrnormError, count_of
 from asrnorm.core.settings import shorten_commit
 from asrnorm.studies import Printed
 from asrnorm.studies.collect import Collected, Measured, RunRecord
+from asrnorm.studies.plan import Task
 
 MINUS, DASH = "\N{MINUS SIGN}", "\N{EN DASH}"
 
@@ -69,6 +71,24 @@ def format_seeds(seeds: Iterable[int]) -> str:
     return f"seed{'s' * (len(found) != 1)} {', '.join(map(str, found))}"
 
 
+def count_tasks(tasks: Iterable[Task]) -> str:
+    """Say how many runs there are among tasks, and how many evaluations and analyses of runs.
+
+    Example:
+        >>> from types import SimpleNamespace
+        >>> count_tasks([SimpleNamespace(kind=kind) for kind in ("run", "evaluation", "evaluation")])
+        '1 run, 2 evaluations'
+    """
+    counts = Counter[str](task.kind for task in tasks)
+    plurals = {"run": "runs", "evaluation": "evaluations", "analysis": "analyses"}
+    return ", ".join(count_of(counts[kind], kind, plural) for kind, plural in plurals.items() if counts[kind])
+
+
+def describe_scale(collected: Collected) -> str:
+    """Return the scale of the runs; "" for a folder of runs at full size, which is nobody's scale but their own."""
+    return "" if collected.is_folder and collected.scale == "paper" else f"{collected.scale} scale"
+
+
 def describe_provenance(collected: Collected) -> str:
     """Return how many results the table shows, with seeds, steps, selections, commits and machines; "" for none."""
     records = {record.result.config_hash: record for cell in collected.cells.values() for record in cell.records}
@@ -78,15 +98,15 @@ def describe_provenance(collected: Collected) -> str:
     selections = dict.fromkeys(record.result.selection for record in records.values())
     steps = [count for record in records.values() if (count := _find_steps(record)) is not None]
     facts = [
-        f"{len(records)} result{'s' * (len(records) != 1)}, n = "
+        f"{count_of(len(records), 'result')}, n = "
         f"{format_range([cell.n for cell in collected.cells.values()])} per cell",
         format_seeds(seed for cell in collected.cells.values() for seed in cell.seeds),
-        f"{collected.scale} scale{f': {format_range(steps)} steps' if steps else ''}",
+        ": ".join(filter(None, (describe_scale(collected), f"{format_range(steps)} steps" if steps else ""))),
         f"selection {', '.join(selections)}",
         f"commit{'s' * (len(commits) != 1)} {', '.join(commits)}",
         *_describe_origins([record.result.origin for record in records.values()]),
     ]
-    return f"{'; '.join(facts)}."
+    return f"{'; '.join(filter(None, facts))}."
 
 
 def _describe_origins(origins: Sequence[Mapping[str, str]]) -> Iterator[str]:

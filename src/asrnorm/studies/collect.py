@@ -88,6 +88,7 @@ class Collected:
         footnotes: those of the study, and which domains are missing.
         runs: the folder of run folders; it has the logs of diverged runs.
         details: details folders of runs, by the hash of their config.
+        is_folder: whether it is any folder of runs, which no paper has numbers of.
     """
 
     study: Study
@@ -103,6 +104,7 @@ class Collected:
     details: Mapping[str, Path] = field(default_factory=dict)
     differences: Mapping[tuple[str, str, str], Printed] = field(default_factory=dict)
     no_data: frozenset[CellKey] = frozenset()
+    is_folder: bool = False
 
 
 def collect(

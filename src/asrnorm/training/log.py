@@ -17,6 +17,7 @@ from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, TextColumn
 
 from asrnorm.core.distributed import World
+from asrnorm.core.errors import install_command
 from asrnorm.core.files import describe_failure
 from asrnorm.core.progress import Progress
 from asrnorm.core.results import read_log_rows
@@ -135,7 +136,7 @@ def _open_writer(folder: Path, step: int) -> Any:
 
 @cache
 def _warn_without_tensorboard() -> None:
-    logger.warning("no TensorBoard events are written; pip install tensorboard for them")  # once per process
+    logger.warning(f"no TensorBoard events are written; {install_command('tensorboard')} for them")  # once per process
 
 
 class RunProgress(Progress):

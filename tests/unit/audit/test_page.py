@@ -4,14 +4,15 @@ import json
 import re
 from dataclasses import replace
 from html.parser import HTMLParser
-from types import SimpleNamespace
 
 import pytest
+import torch
 
 from asrnorm.audit import AuditedModule, Plan, read_images, run_audit, write_audit
 from asrnorm.audit.chart import Line, curves, reliability
-from asrnorm.audit.page import shade
-from asrnorm.audit.result import Scores, average
+from asrnorm.audit.page import corruption_table, shade
+from asrnorm.audit.paired import pack
+from asrnorm.audit.result import Scores
 from asrnorm.audit.summary import compare, warnings
 from helpers.audited import ColorNet, make_folder
 
@@ -77,7 +78,7 @@ def test_two_models_stand_side_by_side_and_one_may_lack_gradients(tmp_path, imag
     text, values, audit = write(tmp_path, images, make_model("one"), make_model("two", gradients=False, sharpness=0.1))
     assert len(values["models"]) == 2
     assert "two: not available: the file has no gradients." in text
-    rows = re.findall(r'<td class="who"><i class="key c(\d)"></i>(\w+)</td>', text)
+    rows = re.findall(r'<td class="who"><i class="key c(\d)"></i><span>(\w+)</span></td>', text)
     assert rows.count(("0", "one")) == rows.count(("1", "two")) > 2
     assert f"of {2 * len(audit.severities)} corrupted versions" in text
     for panel in re.findall(r"<h4>fog</h4>(<svg.*?</svg>)", text):
@@ -107,21 +108,41 @@ def test_the_page_says_how_many_corruptions_were_made(tmp_path, images):
     assert "<li>2 of the 3 corruptions of CIFAR-10-C and ImageNet-C" in text
 
 
-def reading(accuracy):
-    bins = [[10, 5, 0.5]]
-    return Scores(accuracy=accuracy, brier=0.1, brier_sum=0.2, nll=1.0, ece=0.1, num_samples=10, bins=bins)
+def reading(num_right, count=100):
+    scores = {"accuracy": num_right / count, "brier": 0.1, "brier_sum": 0.2, "nll": 1.0, "ece": 0.1}
+    return Scores(**scores, num_samples=count, bins=[[10, 5, 0.5]], right=pack(torch.arange(count) < num_right))
 
 
-def test_a_tie_is_neither_ahead_nor_behind():
-    models = []
-    for name, values in {"a": (0.5, 0.75, 0.25), "b": (0.5, 0.5, 0.5)}.items():
-        levels = {level: reading(value) for level, value in enumerate(values, 1)}
-        mean = average(list(levels.values()))
-        models.append(SimpleNamespace(name=name, corruptions={"fog": levels}, under=lambda mean=mean: mean))
-    assert compare(SimpleNamespace(models=models)) == (
-        "Under corruption a is 0.0 points ahead of b on average; "
-        "of 3 corrupted versions it is ahead on 1 and behind on 1."
+def make_audit(audit, **corrupted):
+    """The numbers of an audit with other right images, out of a hundred, by model and severity."""
+    models = [
+        replace(
+            audit.models[0],
+            name=name,
+            clean=reading(90),
+            corruptions={"fog": {level: reading(count) for level, count in enumerate(counts, 1)}},
+        )
+        for name, counts in corrupted.items()
+    ]
+    return replace(audit, models=tuple(models), num_images=100, severities=tuple(models[0].corruptions["fog"]))
+
+
+def test_a_difference_within_its_interval_is_neither_ahead_nor_behind(tmp_path, images):
+    _, _, audit = write(tmp_path, images, make_model("net"))
+    both = make_audit(audit, a=(50, 52, 75, 26), b=(50, 50, 50, 50))
+    assert compare(both) == (
+        "Under corruption a is 0.8 points ahead of b on average (95 % interval -3.1 to 4.6); "
+        "of 4 corrupted versions it is clearly ahead on 1 and clearly behind on 1."
     )
+    assert compare(make_audit(audit, a=(50,))) == ""
+
+
+def test_a_cell_is_shaded_only_beyond_the_interval_of_its_difference_to_clean(tmp_path, images):
+    _, _, audit = write(tmp_path, images, make_model("net"))
+    (_, entries, _), _ = corruption_table(make_audit(audit, a=(90, 88, 80)))
+    cells = entries[0][2][0]["cells"]
+    assert [value for value, _ in cells] == pytest.approx([0.9, 0.88, 0.8, 0.86])
+    assert [shaded > 0 for _, shaded in cells] == [False, False, True, True]
 
 
 def test_a_cell_is_shaded_by_the_part_of_the_clean_accuracy_that_is_lost():

@@ -19,7 +19,7 @@ def run(*words):
 
 def test_json_has_a_row_a_part(tmp_path):
     write_mnist(tmp_path, num_train=1, num_test=1)
-    rows = json.loads(run("list", "--root", tmp_path, "--json").output)
+    rows = json.loads(run("list", "--root", tmp_path, "--json", "-").output)
     states = {(row["suite"], row["part"]): row["present"] for row in rows}
     assert states["digits", "mnist"] is True
     assert states["digits", "syn"] is False
@@ -92,7 +92,7 @@ def cifar(tmp_path):
 def test_a_folder_is_corrupted(photos, tmp_path):
     result = run("corrupt", photos, "--out", tmp_path / "out", "--corruption", "brightness", "--severity", 3)
     assert result.exit_code == 0, result.output
-    assert "1 images" in result.output
+    assert "1 image" in result.output
     assert (tmp_path / "out" / "dog" / "x.png").is_file()
 
 
@@ -116,7 +116,7 @@ def test_cifar10c_is_generated_once(cifar):
     [
         (["cifar10c", "--severity", 3], "--severity"),
         (["PHOTOS", "--corruption", "fog"], "needs --out"),
-        (["PHOTOS", "--out", "x", "--corruption", "fog", "--workers", 3], "--root and --workers"),
+        (["PHOTOS", "--out", "x", "--corruption", "fog", "--workers", 3], "--data and --workers"),
         (["PHOTOS", "--out", "x"], "needs one --corruption"),
         (["PHOTOS", "--out", "x", "--corruption", "fog", "--corruption", "snow"], "needs one --corruption"),
     ],

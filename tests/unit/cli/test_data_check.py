@@ -40,7 +40,7 @@ def test_a_complete_set_is_a_success(root):
 
 def test_a_damaged_file_is_a_failure(root):
     (root / "toy" / "two.bin").write_bytes(b"x")
-    done = call("toy", "--root", root, "--json")
+    done = call("toy", "--root", root, "--json", "-")
     assert done.exit_code == 1
     rows = json.loads(done.output)
     assert [row["state"] for row in rows] == ["present", "damaged"]
@@ -49,7 +49,7 @@ def test_a_damaged_file_is_a_failure(root):
 
 def test_without_names_every_set_is_checked(root, monkeypatch):
     monkeypatch.setenv("ASRNORM_DATA", str(root))
-    done = call("--json")
+    done = call("--json", "-")
     assert {row["set"] for row in json.loads(done.output)} == set(catalog.CATALOG)
 
 

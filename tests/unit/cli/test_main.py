@@ -2,6 +2,7 @@
 
 import json
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -48,11 +49,11 @@ def test_list_norms(run):
 
 def test_list_as_json_has_every_name_with_summary_and_options(run):
     for kind in listing.REGISTRIES:
-        status, out, _ = run("list", kind, "--json")
+        status, out, _ = run("list", kind, "--json", "-")
         rows = json.loads(out)
         assert status == 0
         assert all(row["summary"] for row in rows)
-    norms = {row["name"]: row for row in json.loads(run("list", "norms", "--json")[1])}
+    norms = {row["name"]: row for row in json.loads(run("list", "norms", "--json", "-")[1])}
     assert set(norms) == set(NORMS.names())
     assert norms["asr"]["options"]["stan_ratio"] == 2
     assert "device" not in norms["asr"]["options"]
@@ -62,7 +63,7 @@ def test_doctor(run):
     status, out, _ = run("doctor")
     assert status == 0
     assert "pip install 'asrnorm[ray]'" in out or "ray" in out
-    names = [row["name"] for row in json.loads(run("doctor", "--json")[1])]
+    names = [row["name"] for row in json.loads(run("doctor", "--json", "-")[1])]
     assert names[:2] == ["python", "torch"]
 
 
@@ -79,7 +80,8 @@ def test_doctor_fails_where_something_everything_needs_is_broken(run, monkeypatc
     ("words", "line"),
     [
         (("lst",), "asrnorm: No such command 'lst'"),
-        (("list",), "asrnorm: Missing argument"),
+        (("predict",), "asrnorm: Missing argument"),
+        (("list", "norms", "--json"), "asrnorm: --json takes the path of a file, or - to print"),
         (("list", "nroms"), "asrnorm: unknown registry 'nroms'; did you mean 'norms'? Known: "),
         (("list", "norms", "--jsn"), "asrnorm: No such option: --jsn"),
         (("train", "digits_mini.erm_bn", "--set", "steps=abc"), "asrnorm: --set: steps must be int, not 'abc'"),
@@ -115,7 +117,7 @@ def test_work_that_fails_is_one_line_with_status_1_and_a_traceback_only_on_deman
     ("words", "command"),
     [
         (("lst",), "asrnorm"),
-        (("list",), "asrnorm list"),
+        (("predict",), "asrnorm predict"),
         (("export", "run", "--jsn"), "asrnorm export"),
         (("data", "corrupt", "cifar10c", "--jsn"), "asrnorm data corrupt"),
     ],
@@ -224,6 +226,41 @@ def test_version_and_help(run):
     assert "doctor" in out
     assert "Example" in run("list", "--help")[1]
     assert run()[0] in (0, 2)
+
+
+def every_command():
+    groups = {(): app, **{(group.name,): group.typer_instance for group in app.registered_groups}}
+    return [
+        (*words, command.name or command.callback.__name__)
+        for words, group in groups.items()
+        for command in group.registered_commands
+    ]
+
+
+@pytest.mark.parametrize("words", every_command(), ids=" ".join)
+def test_every_help_has_an_example_and_json_and_names_no_types_of_python(run, words):
+    status, out, _ = run(*words, "-h")
+    assert status == 0
+    assert "Example" in out
+    assert re.search(r"--json +PATH", out)
+    assert not re.search(r"<(bool|str|int|float|path|list)\b|x>=", out)
+
+
+@pytest.mark.parametrize(
+    ("typed", "offered"),
+    [
+        ("asrnorm train digits_mini.erm_b", {f"digits_mini.erm_{norm}" for norm in ("bin", "bn", "bn_test")}),
+        ("asrnorm report table1", {"table1", "table10"}),
+        ("asrnorm reproduce fig-l", {"fig-lambda-cifar", "fig-lambda-pacs", "fig-levels"}),
+        ("asrnorm train digits.erm_bn --set norm=as", {"norm=as", "norm=asr"}),
+        ("asrnorm list no", {"norms"}),
+    ],
+)
+def test_tab_completes_names_without_torch(typed, offered):
+    code = "import sys; sys.modules['torch'] = None; from asrnorm.__main__ import run; run()"
+    variables = {"_ASRNORM_COMPLETE": "complete_bash", "COMP_WORDS": typed, "COMP_CWORD": str(typed.count(" "))}
+    done = subprocess.run([sys.executable, "-c", code], env=os.environ | variables, capture_output=True, text=True)
+    assert set(done.stdout.split()) == offered, done.stderr
 
 
 def test_a_default_in_words_stands_in_one_pair_of_parentheses(run):

@@ -3,6 +3,7 @@
 import os
 import re
 import sys
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
@@ -11,7 +12,15 @@ from PIL import Image
 from typer.testing import CliRunner
 
 from asrnorm.cli.main import app, main
-from asrnorm.cli.options import check_data, find_kept, import_modules, json_output, open_run, read_assignments
+from asrnorm.cli.options import (
+    check_data,
+    find_kept,
+    import_modules,
+    json_lines,
+    json_output,
+    open_run,
+    read_assignments,
+)
 from asrnorm.core import files
 from asrnorm.core.config import dump_config
 from asrnorm.core.errors import InputError, StorageError, UnknownNameError, WrongCallError
@@ -51,11 +60,31 @@ def test_a_folder_without_a_finished_run_is_named_with_what_it_lacks(tmp_path):
         open_run(tmp_path)
 
 
-def test_kept_results_are_those_of_the_working_directory(tmp_path, monkeypatch):
+def test_kept_results_are_those_of_the_working_directory_then_of_the_package_then_of_its_checkout(
+    tmp_path, monkeypatch
+):
+    package = tmp_path / "checkout" / "src" / "asrnorm"
+    monkeypatch.setattr("asrnorm.cli.options.__file__", str(package / "cli" / "options.py"))
     monkeypatch.chdir(tmp_path)
     assert find_kept() is None
+    (tmp_path / "checkout" / "results").mkdir(parents=True)
+    assert find_kept() == tmp_path / "checkout" / "results"
+    (package / "studies" / "kept").mkdir(parents=True)
+    assert find_kept() == package / "studies" / "kept"
     (tmp_path / "results").mkdir()
     assert find_kept().resolve() == tmp_path / "results"
+
+
+def test_lines_are_printed_one_by_one_or_written_together_also_after_an_error(capsys, tmp_path):
+    with json_lines(Path("-")) as write:
+        typer.echo("table")
+        write("1")
+        assert capsys.readouterr().out == "1\n"
+    with suppress(InputError), json_lines(tmp_path / "lines.jsonl") as write:
+        write("1")
+        write("2")
+        raise InputError("the third")
+    assert (tmp_path / "lines.jsonl").read_text() == "1\n2\n"
 
 
 def test_without_a_file_nothing_is_written(capsys):

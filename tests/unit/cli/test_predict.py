@@ -37,11 +37,30 @@ def images(tmp_path):
 
 
 def test_a_json_line_an_image_in_the_order_given(run, images):
-    result = call(run, *images, "--json")
+    result = call(run, *images, "--json", "-")
     assert result.exit_code == 0, result.output
     rows = [json.loads(line) for line in result.stdout.splitlines()]
     assert [(row["image"], row["class"]) for row in rows] == list(zip(map(str, images), "abcd", strict=True))
     assert all(0.25 < row["probability"] <= 1 for row in rows)
+
+
+def test_of_more_than_one_class_all_are_shown_most_probable_first(run, images):
+    result = call(run, *images, "--top", 3, "--json", "-")
+    assert result.exit_code == 0, result.output
+    for row in map(json.loads, result.stdout.splitlines()):
+        classes, probabilities = ([one[key] for one in row["top"]] for key in ("class", "probability"))
+        assert (row["class"], row["probability"]) == (classes[0], probabilities[0])
+        assert len(set(classes)) == 3
+        assert probabilities == sorted(probabilities, reverse=True)
+        assert sum(probabilities) <= 1
+    lines = call(run, *images, "--top", 9).stdout.splitlines()
+    assert len(lines) == 1 + 4 * 4, "a line for each of the four classes"
+
+
+def test_json_lines_go_to_a_file_beside_the_table(run, images, tmp_path):
+    result = call(run, *images, "--json", tmp_path / "lines.jsonl")
+    assert result.stdout.startswith("image")
+    assert len((tmp_path / "lines.jsonl").read_text().splitlines()) == len(images)
 
 
 def test_a_table_for_people(run, images):
@@ -53,7 +72,7 @@ def test_a_table_for_people(run, images):
     assert "picture [3].png" in lines[4]  # brackets are not taken for markup
 
 
-@pytest.mark.parametrize("options", [(), ("--json",)])
+@pytest.mark.parametrize("options", [(), ("--json", "-")])
 def test_a_bad_image_is_a_line_on_standard_error_and_the_others_go_on(run, images, options):
     images[1].write_bytes(b"no image")
     result = call(run, *images, "gone.png", *options)
@@ -81,7 +100,7 @@ def test_of_a_folder_all_images_are_taken(run, images, tmp_path):
     for path, name in zip(images, ("b.png", "a.png", "more/c.png", "more/a.png"), strict=True):
         path.rename(tmp_path / "photos" / name)
     (tmp_path / "photos" / "notes.txt").write_text("buy milk")
-    result = call(run, tmp_path / "photos", "--json")
+    result = call(run, tmp_path / "photos", "--json", "-")
     assert result.exit_code == 0, result.output
     rows = [json.loads(line) for line in result.stdout.splitlines()]
     names = [(str(tmp_path / "photos" / name), label) for name, label in zip(("a.png", "b.png"), "ba", strict=True)]
@@ -107,5 +126,5 @@ def test_images_are_predicted_in_the_form_in_which_the_run_was_evaluated(tmp_pat
     run = install_run(monkeypatch, tmp_path / "run", suite, evaluate_batch=2, precision="float64", augment="pacs")
     result = CliRunner().invoke(app, [str(tmp_path / "run"), "a.png"])
     assert result.exit_code == 0, result.output
-    form = {"image_size": (227, 227), "batch_size": 2, "precision": "float64", "resize": (222, 222)}
+    form = {"image_size": (227, 227), "batch_size": 2, "precision": "float64", "resize": (222, 222), "top": 1}
     assert given == {**form, "device": run.device}

@@ -74,7 +74,7 @@ def test_several_are_kept_and_reported_in_folders_of_their_own(place, capsys):
     ]
     assert (place / "results" / "table3.jsonl").is_file()
     assert (place / "there" / "table8" / "table8.csv").is_file()
-    assert main(["report", *words, "--json"]) == 0
+    assert main(["report", *words, "--json", "-"]) == 0
     assert [said["study"] for said in json.loads(capsys.readouterr().out)] == ["table3", "table8"]
 
 
@@ -86,7 +86,7 @@ def test_a_wrong_name_among_several_leaves_nothing_written(place, capsys):
 
 
 def test_json_has_every_cell_and_file(place, capsys):
-    assert main(["report", "table3", "--scale", "smoke", "--seeds", "2", "--json"]) == 0
+    assert main(["report", "table3", "--scale", "smoke", "--seeds", "2", "--json", "-"]) == 0
     said = json.loads(capsys.readouterr().out)
     cells = {(cell["row"], cell["column"]): cell for cell in said["cells"]}
     assert cells["RSC", "Photo"]["n"] == 2
@@ -134,7 +134,7 @@ def test_what_is_done_is_kept_and_then_stands_for_the_runs(place, capsys):
     assert main(words) == 0
     assert "results/table3.jsonl: 48 results added, 0 replaced, 0 of runs kept before" in capsys.readouterr().err
     (place / "runs").rename(place / "gone")
-    assert main(["report", "table3", "--scale", "smoke", "--seeds", "2", "--json"]) == 0
+    assert main(["report", "table3", "--scale", "smoke", "--seeds", "2", "--json", "-"]) == 0
     assert json.loads(capsys.readouterr().out)["missing"] == 8
     (place / "results" / "table3.jsonl").write_text("{")
     assert main([*words, "--runs", "gone"]) == 1

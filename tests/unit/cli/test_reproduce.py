@@ -235,7 +235,7 @@ def kept(tmp_path, monkeypatch):
 
 def test_what_is_kept_is_not_trained_again_and_stands_in_the_report(kept, reports, launches, capsys):
     main(["reproduce", "mini", "--scale", "smoke"])
-    assert "1 of 2 runs are done, 1 of them kept in results/; 1 to do" in capsys.readouterr().err
+    assert "1 of 2 runs are done, 1 of them kept before; 1 to do" in capsys.readouterr().err
     ((jobs, _),) = launches
     assert {job.config.recipe: bool(job.missing()) for job in jobs} == {
         "digits_mini.erm_bn": False,
@@ -250,7 +250,7 @@ def test_a_dry_run_says_what_is_kept(kept, reports, launches, capsys):
     said = capsys.readouterr()
     (line,) = (line for line in said.out.splitlines() if "digits_mini.erm_bn" in line)
     assert line.split() == [line.split()[0], "kept"]
-    assert said.out.splitlines()[-1] == "1 of 2 runs are done, 1 of them kept in results/, 1 to do"
+    assert said.out.splitlines()[-1] == "1 of 2 runs are done, 1 of them kept before, 1 to do"
     assert said.err.splitlines() == [said.err.strip()]
     assert "warning: results/mini.jsonl, line 3: not a line of JSON" in said.err
 
@@ -266,9 +266,7 @@ def test_where_all_is_kept_nothing_starts_and_a_line_says_how_to_train_again(
     study = mini()
     monkeypatch.setitem(STUDIES._entries, "mini", lambda: Study(**{**vars(study), "rows": study.rows[:2]}))
     assert main(["reproduce", "mini", "--scale", "smoke"]) == 0
-    assert (
-        "1 of 1 runs are done, 1 of them kept in results/; --ignore-kept trains them again" in capsys.readouterr().out
-    )
+    assert "1 of 1 runs are done, 1 of them kept before; --ignore-kept trains them again" in capsys.readouterr().out
     assert launches == []
     assert reports[0][0].missing == ()
 

@@ -1,4 +1,5 @@
 import dataclasses
+import json
 import sys
 import types
 from pathlib import Path
@@ -94,6 +95,24 @@ def test_dry_run_prints_a_config_that_is_itself_valid_and_makes_nothing(config_f
     assert content_hash(tiny_config(steps=3)) not in done.stdout
 
 
+def test_steps_device_and_data_are_short_for_their_settings(tmp_path):
+    short = call("folder.erm_bn", "--dry-run", "--steps", "7", "--device", "cpu", "--data", str(tmp_path))
+    settings = (f"suite.root={tmp_path}", "steps=7", "device=cpu")
+    long = call("folder.erm_bn", "--dry-run", *(word for setting in settings for word in ("--set", setting)))
+    assert short.stdout == long.stdout
+    assert yaml.safe_load(short.stdout)["steps"] == 7
+
+
+def test_json_has_the_result_or_the_config_of_a_dry_run(config_file, tmp_path):
+    done = call("--config", config_file, "--out", str(tmp_path / "a"), "--json", "-")
+    values = json.loads(done.stdout)
+    assert values.pop("run") == str(tmp_path / "a")
+    assert values == json.loads((tmp_path / "a" / "result.json").read_text())
+    planned = json.loads(call("--config", config_file, "--dry-run", "--json", "-").stdout)
+    assert planned["hash"] == values["config_hash"] == content_hash(tiny_config(steps=3))
+    assert planned["config"]["steps"] == 3
+
+
 def test_a_recipe_is_asked_for_with_scale_seed_and_domains(monkeypatch):
     asked = {}
 
@@ -124,6 +143,8 @@ def test_modules_of_the_users_own_are_found_in_the_current_folder(config_file, t
         (("x.y", "--config", "FILE"), "--config replaces a recipe"),
         (("--config", "FILE", "--set", "steps"), "name=value"),
         (("--config", "FILE", "--source", "a", "--set", "suite.source=b"), "--set suite.source=b contradicts --source"),
+        (("--config", "FILE", "--steps", "3", "--set", "steps=4"), "--set steps=4 contradicts --steps"),
+        (("digits.erm_bn", "--data", "x", "--set", "suite.root=y"), "--set suite.root=y contradicts --data"),
         (("--config", "."), "a folder; give config.yaml"),
     ],
 )

@@ -30,13 +30,29 @@ def test_a_folder_of_runs_is_a_table_of_recipe_by_domain(runs, tmp_path):
     labels = [row.label for row in found.study.rows]
     assert labels == sorted(labels)
     assert "digits.rsda_asr" in labels
-    assert found.study.columns == ("source", "svhn", "mnist_m", "syn", "usps", "unseen, average")
+    assert found.study.columns == ("unseen, average", "source", "svhn", "mnist_m", "syn", "usps")
     cell = found.cells["digits.rsda_asr", "svhn"]
     assert (cell.n, cell.seeds) == (3, (0, 1, 2))
     assert [warning.partition(";")[0] for warning in found.warnings] == ["smoke scale only shows that everything runs"]
     text = write_report(found, tmp_path / "out")[-1].read_text()
     assert "selection last" in text
     assert "recipe: digits.rsda_asr" in text
+
+
+def test_the_report_of_a_folder_says_nothing_of_a_paper(tmp_path):
+    make_up_runs(small_study(), tmp_path / "runs", scale="paper")
+    files = write_report(collect_folder(tmp_path / "runs"), tmp_path / "out")
+    for path in files:
+        if path.suffix in (".md", ".tex"):
+            assert "paper" not in path.read_text().lower()
+    markdown = next(path for path in files if path.suffix == ".md").read_text()
+    assert "| row | column | ours | n |\n| --- | --- | ---: | ---: |\n" in markdown
+    assert "Mean ± standard deviation (n - 1); our best in bold." in markdown
+    shown = files[-1].read_text().partition('<h2 id="runs">')[0].partition("<body>")[2]  # not the configs
+    assert "paper" not in shown
+    make_up_runs(small_study(), tmp_path / "short", scale="short")
+    markdown = next(path for path in write_report(collect_folder(tmp_path / "short"), tmp_path) if path.suffix == ".md")
+    assert "Mean ± standard deviation (n - 1), short scale;" in markdown.read_text()
 
 
 def test_one_run_is_a_folder_of_one(runs):
@@ -237,7 +253,7 @@ def test_domains_may_have_any_name(runs):
 def test_cifar10c_is_shown_by_level(tmp_path):
     make_up_runs(get_study("table6"), tmp_path, seeds=[0])
     found = collect_folder(tmp_path)
-    assert found.study.columns == ("source", *(f"Level {level}" for level in range(1, 6)), "unseen, average")
+    assert found.study.columns == ("unseen, average", "source", *(f"Level {level}" for level in range(1, 6)))
     assert found.study.figures == ("levels",)
 
 

@@ -32,23 +32,17 @@ def test_a_picture_is_inside_the_page_with_its_description():
     assert '<img src="data:image/png;base64,cG5n" alt="a &#34;b&#34;">' in text
 
 
-def percents(columns, rows, mark_best=True):
-    text = render_source(
-        "{{ percent_table(columns, rows, mark_best) }}", columns=columns, rows=rows, mark_best=mark_best
-    )
+def percents(columns, rows, best=()):
+    text = render_source("{{ percent_table(columns, rows, best) }}", columns=columns, rows=rows, best=best)
     (table,) = read_tables(text)
     return [[(cell.text, cell.attributes.get("class")) for cell in line[1:]] for line in table.lines[1:]]
 
 
-def test_the_best_of_each_column_is_marked_and_the_absent_is_a_dash():
+def test_the_row_to_mark_in_each_column_is_marked_and_the_absent_is_a_dash():
     rows = [("x", [0.5, None]), ("y", [0.25, 0.125])]
-    assert percents(["a", "b"], rows) == [[("50.0", "best"), (DASH, None)], [("25.0", None), ("12.5", "best")]]
-    assert percents(["a", "b"], rows, mark_best=False)[0][0] == ("50.0", None)
-
-
-def test_a_single_row_and_a_column_without_numbers_have_no_best():
-    assert percents(["a"], [("x", [0.5])]) == [[("50.0", None)]]
-    assert percents(["a"], [("x", [None]), ("y", [None])]) == [[(DASH, None)], [(DASH, None)]]
+    lines = [[("50.0", "best"), (DASH, None)], [("25.0", None), ("12.5", None)]]
+    assert percents(["a", "b"], rows, best=[0, None]) == lines
+    assert percents(["a", "b"], rows)[0][0] == ("50.0", None)
 
 
 def test_every_value_of_a_template_is_escaped():

@@ -95,4 +95,4 @@ def test_where_an_epoch_is_chosen_the_steps_are_those_of_the_training(tmp_path):
     assert "paper scale: 1,260 to 1,740 steps; selection source-val;" in describe_provenance(
         collect(study, runs=tmp_path)
     )
-    assert "; paper scale; selection source-val;" in describe_provenance(collect_folder(tmp_path))
+    assert "; seed 0; selection source-val;" in describe_provenance(collect_folder(tmp_path)), "and nobody's scale"

@@ -76,7 +76,7 @@ def test_without_tensorboard_one_line_says_so(tmp_path, monkeypatch, caplog):
         with RunLog(tmp_path / name, tmp_path / "events", 0) as log:
             log.write({"step": 1})
     assert [record.getMessage() for record in caplog.records] == [
-        "no TensorBoard events are written; pip install tensorboard for them"
+        "no TensorBoard events are written; pip install 'asrnorm[tensorboard]' for them"
     ]
 
 

@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from asrnorm.core.config import as_whole_number
-from asrnorm.core.errors import InputError, InputTypeError, MissingDependencyError
+from asrnorm.core.errors import InputError, InputTypeError, missing_extra
 from asrnorm.core.registry import Registry
 from asrnorm.data.corruptions.severity import check_limits, check_side, choose_preset, severity_options
 
@@ -153,4 +153,4 @@ def import_opencv(name: str) -> Any:
     try:
         return import_module("cv2")
     except ImportError:
-        raise MissingDependencyError(f"corruption {name!r} needs OpenCV: pip install opencv-python-headless") from None
+        raise missing_extra(f"corruption {name!r}", "OpenCV", "data") from None

@@ -9,7 +9,7 @@ from typing import Any
 
 from PIL import Image
 
-from asrnorm.core.errors import InputError
+from asrnorm.core.errors import InputError, count_of
 from asrnorm.core.files import write_whole
 from asrnorm.core.progress import PartProgress
 from asrnorm.data.corruptions.base import CORRUPTIONS, corrupt
@@ -91,7 +91,7 @@ def corrupt_folder(
             write_whole(destination, png.getvalue())
             existing.add(destination)
             bar.advance(1)
-        bar.say(f"{name}: {len(images)} images in {target}")
+        bar.say(f"{name}: {count_of(len(images), 'image')} in {target}")
     return destinations
 
 

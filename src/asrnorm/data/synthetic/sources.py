@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 from PIL import Image, ImageFont
 
-from asrnorm.core.errors import MissingDependencyError
+from asrnorm.core.errors import MissingDependencyError, missing_extra
 
 SIZE = 32
 LIBRARIES = {
@@ -53,7 +53,7 @@ def require(module: str, purpose: str) -> ModuleType:
         return import_module(module)
     except ImportError as error:
         distribution = LIBRARIES[module.partition(".")[0]]
-        raise MissingDependencyError(f"{purpose} needs {distribution} ({error}); pip install {distribution}") from error
+        raise missing_extra(purpose, distribution, "data") from error
 
 
 def package_file(package: str, relative: str, purpose: str) -> Path:

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from asrnorm.core.config import content_hash, run_name
-from asrnorm.core.errors import AsrnormError, MissingDependencyError, printable
+from asrnorm.core.errors import AsrnormError, missing_extra, printable
 from asrnorm.core.files import write_whole
 from asrnorm.core.registry import Registry
 from asrnorm.studies import Row
@@ -161,30 +161,34 @@ def _matplotlib() -> Any:
     try:
         matplotlib = import_module("matplotlib")
     except ImportError:
-        raise MissingDependencyError("figures need matplotlib: pip install 'asrnorm[data]'") from None
+        raise missing_extra("a figure", "matplotlib", "data") from None
     matplotlib.use("Agg")
     return matplotlib
 
 
 def bar_chart(groups: Sequence[str], series: Mapping[str, Sequence[float]], label: str) -> str:
-    """Return an SVG of bars in groups, with the values, which are fractions, in percent above them."""
-    with canvas(max(6.0, 1.1 * len(groups) * len(series) ** 0.5 + 2), 3.4) as (figure, axes):
-        width = 0.8 / len(series)
+    """Return an SVG of horizontal bars in groups, narrow enough for a phone.
+
+    The values are fractions, and stand in percent behind the bars.
+    """
+    with canvas(4.6, 0.16 * len(groups) * (len(series) + 1) + 1) as (figure, axes):
+        height = 0.84 / len(series)
         for index, (name, values) in enumerate(series.items()):
-            positions = [group + (index - (len(series) - 1) / 2) * width for group in range(len(groups))]
+            positions = [group + (index - (len(series) - 1) / 2) * height for group in range(len(groups))]
             percent = [100 * value for value in values]
-            bars = axes.bar(positions, percent, width * 0.94, color=PALETTE[index % len(PALETTE)], label=name)
-            axes.bar_label(bars, fmt="%.0f", fontsize=8, padding=1)
-        axes.set_xticks(range(len(groups)), groups)
-        axes.set_ylim(0, 108)
-        axes.set_ylabel(f"{label} (%)")
-        axes.legend(ncols=len(series), loc="lower center", bbox_to_anchor=(0.5, 1.0))
+            bars = axes.barh(positions, percent, height * 0.94, color=PALETTE[index % len(PALETTE)], label=name)
+            axes.bar_label(bars, fmt="%.0f", fontsize=8, padding=2)
+        axes.set_yticks(range(len(groups)), groups)
+        axes.invert_yaxis()
+        axes.set_xlim(0, 108)
+        axes.set_xlabel(f"{label} (%)")
+        axes.legend(ncols=2, loc="lower center", bbox_to_anchor=(0.4, 1.0), fontsize=8)
         return for_page(to_svg(figure), "bars")
 
 
 def line_chart(lines: Mapping[str, Sequence[tuple[float, float]]], x_label: str, y_label: str) -> str:
     """Return an SVG of one curve per name."""
-    with canvas(6.4, 3.0) as (figure, axes):
+    with canvas(4.6, 2.8) as (figure, axes):
         for index, (name, points) in enumerate(lines.items()):
             axes.plot(*zip(*points, strict=True), color=PALETTE[index % len(PALETTE)], label=name, linewidth=1.6)
         axes.set_xlabel(x_label)

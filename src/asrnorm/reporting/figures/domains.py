@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from asrnorm.core.errors import MissingDependencyError
+from asrnorm.core.errors import missing_extra
 from asrnorm.reporting.figures.base import FIGURES, NothingToDrawError, canvas, legend_beside, look, records_of
 from asrnorm.studies import ANALYSIS_FILES
 from asrnorm.studies.collect import Collected, RunRecord
@@ -80,7 +80,7 @@ def embed(values: np.ndarray) -> np.ndarray:
     try:
         manifold, threads = import_module("sklearn.manifold"), import_module("threadpoolctl")
     except ImportError:
-        raise MissingDependencyError("t-SNE needs scikit-learn: pip install 'asrnorm[data]'") from None
+        raise missing_extra("t-SNE", "scikit-learn", "data") from None
     scaled = values.astype(np.float64) - values.mean(0)
     perplexity = min(30.0, (len(values) - 1) / 3)
     model = manifold.TSNE(perplexity=perplexity, init="pca", learning_rate="auto", random_state=0)
