@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from asrnorm.core.config import content_hash
-from asrnorm.studies import get_study, list_studies
+from asrnorm.studies import collect, get_study, list_studies
 from asrnorm.studies.decay import decay_curve
 from asrnorm.studies.plan import iterate_specs
 from asrnorm.studies.spec import scored_hash
@@ -70,6 +70,34 @@ def test_every_kept_result_is_found_by_a_study():
     specs = {spec for name in list_studies() for spec in iterate_specs(get_study(name))}
     found = {scored_hash(spec, *where) for spec in specs for where in set(kept.values())}
     assert not kept.keys() - found, "these results are of no row of any study"
+
+
+CLAIMS = [  # page, what it says, and the numbers of it: a study's row, or the difference of two rows
+    ("README.md", "ASR-Norm gains 5.8 points", ("table3", "paper", "ERM + ASR-Norm", "ERM"), 5.8),
+    ("README.md", "with RSC it gains 1.8", ("table3", "paper", "RSC + ASR-Norm", "RSC"), 1.8),
+    ("README.md", "the gains are [5.8 and 5.9]", ("table3-chosen", "paper", "ERM + ASR-Norm", "ERM"), 5.8),
+    ("README.md", "the gains are [5.8 and 5.9]", ("table3-chosen", "paper", "RSC + ASR-Norm", "RSC"), 5.9),
+    ("README.md", "[8.6 of 10.4]", ("cifar-erm", "short", "ERM + IN", "ERM + BN"), 8.6),
+    ("README.md", "[8.6 of 10.4]", ("cifar-erm", "short", "ERM + ASR-Norm", "ERM + BN"), 10.4),
+    ("README.md", "71.0 against 68.9", ("table9", "short", "RSDA + ASR-Norm"), 71.0),
+    ("README.md", "71.0 against 68.9", ("table9", "short", "RSDA"), 68.9),
+    ("README.md", "so are instance norm, 75.2", ("table9", "short", "RSDA + IN"), 75.2),
+    ("README.md", "confined, 75.5", ("table9", "short", "RSDA + ASR-Norm, confined"), 75.5),
+    ("README.md", "ends 1.5 below", ("table1", "paper", "RSDA", "RSDA + ASR-Norm"), 1.5),
+    ("docs/evaluation/rule.md", "from 64.5 to 61.1", ("table3-chosen", "paper", "RSC + ASR-Norm"), 64.5),
+    ("docs/evaluation/rule.md", "64.5 to 61.1", ("table3", "paper", "RSC + ASR-Norm"), 61.1),
+    ("docs/norms/asr.md", "RSC takes 0.5 to 2.5 away", ("table3", "paper", "ERM + ASR-Norm", "RSC + ASR-Norm"), 2.5),
+    ("docs/studies/pacs-stated.md", "average is 67.8", ("pacs-stated", "paper", "ERM + ASR-Norm, stages"), 67.8),
+]
+
+
+@pytest.mark.parametrize(("page", "text", "rows", "number"), CLAIMS)
+def test_a_claim_in_prose_holds(page, text, rows, number):
+    assert text in (ROOT / page).read_text()
+    study, scale, *labels = rows
+    found = collect(get_study(study), runs=ROOT / "no-runs", kept=ROOT / "results", scale=scale)
+    means = [found.cells[label, "Avg."].mean for label in labels]
+    assert abs(means[0] - sum(means[1:]) - number) <= 0.0501
 
 
 def test_the_lambdas_on_pacs_end_where_weight_decay_alone_puts_them():

@@ -28,7 +28,8 @@ asrnorm report table3 --scale short               # only write the report
 
 A run is identified by a hash of everything that changes its numbers. Studies therefore share their runs, and a cell can
 only be filled by its own run at its own seed and scale. Rows that are not implemented here keep the paper's numbers and
-say why. Rows that the paper copied from other works are marked; its slips are shown as printed, with a note.
+say why. Rows that the paper copied from other works are marked; its slips are shown as printed, with a note. What is
+taken from the paper and what is chosen, and how, follows [one rule](../evaluation/rule.md).
 
 | study | what it shows | runs per seed | seeds |
 | --- | --- | ---: | ---: |

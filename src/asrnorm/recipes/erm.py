@@ -97,7 +97,8 @@ def pacs(norm: str, *, source: Names = None, target: Names = None) -> RunConfig:
         # Paper: "the BN in the ResNet-18 model is substituted", at a rate of .004, with RSC in a version that is not
         # named. In all 20 layers at that rate it ruins the pretrained network; its parameter table fits 12. Layers,
         # rate and version are chosen by source images alone (study pacs-reading): the stem and the first two stages,
-        # .01, the third. Momentum and weight decay are not given; they are those of RSC's code, without Nesterov.
+        # .01, the third; tables 3, 4 and 8 set rate and layers as the paper has them. Momentum and weight decay are not
+        # given; they are those of RSC's code, without Nesterov.
         optim=OptimConfig(
             name="sgd", lr=0.01, momentum=0.9, weight_decay=5e-4, schedule="step", step_at=0.8, step_factor=0.1
         ),
