@@ -10,7 +10,7 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from asrnorm.core.errors import InputError, first_line
+from asrnorm.core.errors import InputError, count_of, first_line
 from asrnorm.data.class_names import keep_known
 from asrnorm.data.folder_listing import check_distinct_files, list_one_domain, order_classes
 from asrnorm.data.image import read_image
@@ -98,7 +98,7 @@ def read_images(
         except InputError as error:
             skipped.append(str(error))
     if not read:
-        raise InputError(f"{folder}: none of {len(skipped)} images can be read; the first: {skipped[0]}")
+        raise InputError(f"{folder}: none of {count_of(len(skipped), 'image')} can be read; the first: {skipped[0]}")
     return LabeledImages(
         images=np.stack(images),
         labels=np.array([labels[to_nfc(sample.label)] for sample in read], np.int64),

@@ -92,10 +92,9 @@ def find_best(cases: Sequence[Sequence[Sequence[str]]], num_images: int) -> list
     """
     if len(cases) != 2:
         return []
-    pairs = zip(*cases, strict=True)
     return [
         0 if is_higher(one, other, num_images) else 1 if is_higher(other, one, num_images) else None
-        for one, other in pairs
+        for one, other in zip(*cases, strict=True)
     ]
 
 
@@ -143,16 +142,11 @@ def _rows(audit: Audit, names: Sequence[str] | None) -> list[dict[str, Any]]:
     rows = []
     for model in audit.models:
         clean = model.clean.accuracy
-        values = [_accuracy(model.under(level, names)) for level in audit.severities]
-        present = [value for value in values if value is not None]
-        mean = sum(present) / len(present) if present else None
-        groups = [model.corrupted(level, names) for level in (*audit.severities, None)]
-        worse = [
-            is_higher([model.clean.right], [scores.right for scores in group], audit.num_images) for group in groups
-        ]
-        cells = [
-            (value, shade(value, clean) if lost else 0.0) for value, lost in zip((*values, mean), worse, strict=True)
-        ]
+        cells = []
+        for level in (*audit.severities, None):  # the last is their mean
+            value, right = _accuracy(model.under(level, names)), [one.right for one in model.corrupted(level, names)]
+            is_lower = is_higher([model.clean.right], right, audit.num_images)
+            cells.append((value, shade(value, clean) if is_lower else 0.0))
         rows.append({"name": model.name, "clean": clean, "cells": cells})
     return rows
 
@@ -195,12 +189,14 @@ def _attacks(audit: Audit) -> dict[str, Any] | None:
         "chart": curves(lines, ticks, "accuracy under attack by radius", title="radius, in levels of 255"),
         "columns": ["clean", *map(summary.describe_attack, names)],
         "rows": [(model.name, [model.clean.accuracy, *map(model.attacks.get, names)]) for model in audit.models],
-        "best": find_best([_right_under_attack(model, names) for model in audit.models], audit.num_images),
+        "best": find_best(
+            [
+                [[model.clean.right], *([model.right_under_attack.get(name, "")] for name in names)]
+                for model in audit.models
+            ],
+            audit.num_images,
+        ),
     }
-
-
-def _right_under_attack(model: ModelAudit, names: Sequence[str]) -> list[list[str]]:
-    return [[model.clean.right], *([model.right_under_attack.get(name, "")] for name in names)]
 
 
 def _radius(attack: str) -> float:

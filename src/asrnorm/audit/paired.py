@@ -1,8 +1,6 @@
-"""Intervals of differences in accuracy that are measured on the same images.
+"""Intervals of differences between accuracies on the same images, which are known better than either accuracy.
 
-Two accuracies on the same images differ only by the images that are right in one case and wrong in the other, so their
-difference is known better than either of them. McNemar (1947), "Note on the sampling error of the difference between
-correlated proportions or percentages".
+McNemar (1947), "Note on the sampling error of the difference between correlated proportions or percentages".
 """
 
 import math

@@ -47,11 +47,7 @@ def audit(
     ],
     data: Annotated[
         Path,
-        typer.Option(
-            metavar="DIR",
-            help="Folder of images, one subfolder per class, or a .csv or .jsonl table.",
-            show_default=False,
-        ),
+        typer.Option(help="Folder of images, one subfolder per class, or a .csv or .jsonl table.", show_default=False),
     ],
     against: Annotated[str | None, typer.Option(help="A second model, on the same images.")] = None,
     weights: Annotated[
@@ -62,9 +58,8 @@ def audit(
     classes: Annotated[
         Path | None,
         typer.Option(
-            metavar="FILE",
             help="JSON file that maps folder names to outputs, or lists the names in their order; for models that do "
-            "not know them.",
+            "not know them."
         ),
     ] = None,
     quick: Annotated[
@@ -82,9 +77,7 @@ def audit(
     mean: Annotated[Triple | None, _channel_option("Mean of each channel of the input.")] = None,
     std: Annotated[Triple | None, _channel_option("Standard deviation of each channel of the input.")] = None,
     device: Annotated[str, typer.Option(help="Device to run on: auto, cpu, cuda, cuda:1, ...")] = "auto",
-    out: Annotated[
-        Path, typer.Option(metavar="DIR", help="Folder of the page, the numbers and cached results.")
-    ] = Path("audit"),
+    out: Annotated[Path, typer.Option(help="Folder of the page, the numbers and cached results.")] = Path("audit"),
     json_file: JsonFile = None,
     seed: Annotated[int, typer.Option(help="Seed of noise, attacks and the search.")] = 0,
     workers: Annotated[

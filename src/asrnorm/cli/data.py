@@ -39,7 +39,7 @@ _DEFAULT_SEVERITY = 3
 
 Data = Annotated[
     Path | None,
-    typer.Option("--data", "--root", metavar="DIR", help="The data folder.", show_default="ASRNORM_DATA"),
+    typer.Option("--data", "--root", help="The data folder.", show_default="ASRNORM_DATA"),
 ]
 
 data_app = typer.Typer(help=_HELP, no_args_is_help=True)
@@ -108,9 +108,7 @@ def _fold(rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
 @data_app.command()
 def show(
     suite: Annotated[str, typer.Argument(help="Name of the suite; see `asrnorm list suites`.", show_default=False)],
-    out: Annotated[
-        Path | None, typer.Option(metavar="DIR", help="Folder to write to.", show_default="runs/samples/SUITE")
-    ] = None,
+    out: Annotated[Path | None, typer.Option(help="Folder to write to.", show_default="runs/samples/SUITE")] = None,
     domain: Annotated[
         list[str] | None,
         typer.Option(help="Only this domain; may be given again. By default all, and of several levels the strongest."),
@@ -146,7 +144,7 @@ def show(
 
 @data_app.command()
 def fetch(
-    wanted: Annotated[list[str], typer.Argument(metavar="NAMES...", help=f"Of: {_NAMES}.", show_default=False)],
+    wanted: Annotated[list[str], typer.Argument(metavar="NAMES", help=f"Of: {_NAMES}.", show_default=False)],
     from_archive: Annotated[
         Path | None, typer.Option(metavar="FILE", help="A file downloaded by hand, for one set.", show_default=False)
     ] = None,
@@ -223,7 +221,7 @@ def show_progress(label: str) -> Iterator[Progress]:
 @data_app.command()
 def check(
     wanted: Annotated[
-        list[str] | None, typer.Argument(metavar="[NAMES]...", help=f"Of: {_NAMES}; else all.", show_default=False)
+        list[str] | None, typer.Argument(metavar="NAMES", help=f"Of: {_NAMES}; else all.", show_default=False)
     ] = None,
     json_file: JsonFile = None,
     root: Data = None,
@@ -259,7 +257,7 @@ def corrupt(
         int | None, typer.Option(min=1, help="Number of processes, for cifar10c.", show_default="one per core")
     ] = None,
     out: Annotated[
-        Path | None, typer.Option(metavar="DIR", help="Folder to write to.", show_default="ASRNORM_DATA/CIFAR-10-C")
+        Path | None, typer.Option(help="Folder to write to.", show_default="ASRNORM_DATA/CIFAR-10-C")
     ] = None,
     root: Data = None,
     preset: Annotated[

@@ -1,7 +1,6 @@
 """`asrnorm demo`: one source domain, five trainings, four unseen domains, a table and a page."""
 
 import json
-from collections.abc import Sequence
 from pathlib import Path
 from typing import Annotated, cast
 
@@ -26,7 +25,7 @@ _BEST = "RSDA + ASR-Norm"
 
 
 def demo(
-    out: Annotated[Path, typer.Option(metavar="DIR", help="Folder of the runs and the report.")] = Path("runs", "demo"),
+    out: Annotated[Path, typer.Option(help="Folder of the runs and the report.")] = Path("runs", "demo"),
     seed: Annotated[int, typer.Option(min=0, help="Seed of the five runs.")] = 0,
     scale: Annotated[str, typer.Option(help="Size of the demo: paper (its full size) or smoke (seconds).")] = "paper",
     fresh: Annotated[bool, typer.Option("--fresh", help="Train again what is already done.")] = False,
@@ -66,10 +65,6 @@ def _run(out: Path, seed: int, scale: Scale, fresh: bool) -> dict[str, RunResult
     return results
 
 
-def _find_best(column: Sequence[float]) -> int | None:
-    return column.index(max(column)) if column.count(max(column)) == 1 else None
-
-
 def _accuracies(result: RunResult) -> list[float]:
     return [result.average_accuracy, result.source.accuracy, *(domain.accuracy for domain in result.domains)]
 
@@ -97,12 +92,7 @@ def _write_report(page: Path, headings: list[str], results: dict[str, RunResult]
         gains=[f"{abs(gain):.1f} points {'behind' if gain < 0 else 'ahead of'} {row}" for row, gain in gains.items()],
         columns=headings,
         rows=list(accuracies.items()),
-        best_rows=[_find_best(column) for column in zip(*accuracies.values(), strict=True)],
-        bars=bar_chart(
-            [headings[0], *headings[2:]],
-            {row: [average, *unseen] for row, (average, _, *unseen) in accuracies.items()},
-            "accuracy",
-        ),
+        bars=bar_chart(headings[2:], {row: values[2:] for row, values in accuracies.items()}, "accuracy"),
         overview=overview.read_bytes(),
         losses=line_chart(losses, "step", "loss"),
         footer=f"commit {first.commit}; {configs}",

@@ -41,8 +41,7 @@ def evaluate(
     data: Annotated[
         Path | None,
         typer.Option(
-            metavar="DIR",
-            help="Score labelled images of new domains instead: `CLASS/IMAGE` or `DOMAIN/CLASS/IMAGE`, or a table.",
+            help="Score labelled images of new domains instead: `CLASS/IMAGE` or `DOMAIN/CLASS/IMAGE`, or a table."
         ),
     ] = None,
     settings: Annotated[

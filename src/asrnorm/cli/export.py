@@ -4,15 +4,12 @@ import json
 import re
 from dataclasses import asdict
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import typer
 
 from asrnorm.cli.options import JsonFile, Modules, RunFolder, import_modules, json_output, open_run
 from asrnorm.core.errors import UnknownNameError, WrongCallError, describe_unknown
-
-if TYPE_CHECKING:
-    from asrnorm.exporting import Export
 
 # A copy of the registry's, which needs torch to load; a test compares them.
 SUFFIXES = {"onnx": ".onnx", "safetensors": ".safetensors", "torch-export": ".pt2"}
@@ -65,20 +62,16 @@ def export(
         )
         files = [str(done.path), *map(str, done.sidecars)]
         write_json(json.dumps({"format": file_format, "files": files, **asdict(done.verdict)}, indent=2))
-        _print(done)
-
-
-def _print(done: "Export") -> None:
-    typer.echo(f"{done.path}: {done.path.stat().st_size:,} bytes")
-    typer.echo(
-        f"relative error {done.verdict.relative_error:.1e} against the model (allowed {done.verdict.tolerance:.1e}), "
-        f"on random images in batches of {', '.join(map(str, done.verdict.batches))}"
-    )
-    if done.verdict.tolerance > _WARNING_TOLERANCE:
+        typer.echo(f"{done.path}: {done.path.stat().st_size:,} bytes")
+        verdict = done.verdict
         typer.echo(
-            "warning: rounding alone changes this model's logits that much, so they differ between machines; feature "
-            "maps of few pixels are a common cause: larger images may help",
-            err=True,
+            f"relative error {verdict.relative_error:.1e} against the model (allowed {verdict.tolerance:.1e}), on "
+            f"random images in batches of {', '.join(map(str, verdict.batches))}"
         )
-    for sidecar in done.sidecars:
-        typer.echo(f"{sidecar}")
+        if verdict.tolerance > _WARNING_TOLERANCE:
+            typer.echo(
+                "warning: rounding alone changes this model's logits that much, so they differ between machines; "
+                "feature maps of few pixels are a common cause: larger images may help",
+                err=True,
+            )
+        typer.echo("\n".join(files[1:]))

@@ -46,7 +46,10 @@ def list_registry(
     """
     with json_output(json_file, quiet=True) as write_json:
         import_modules(modules)
-        rows = _describe_kinds() if kind is None else _describe_names(kind, pattern)
+        rows: list[dict[str, Any]]
+        rows = [{"name": name, "summary": summary, "options": {}} for name, (_, _, summary) in REGISTRIES.items()]
+        if kind is not None:
+            rows = _describe_names(kind, pattern)
         write_json(json.dumps(rows, indent=2))
         if names_only:
             typer.echo("\n".join(row["name"] for row in rows))
@@ -54,10 +57,6 @@ def list_registry(
             _print_recipes([row["name"] for row in rows])
         else:
             _print_rows(rows)
-
-
-def _describe_kinds() -> list[dict[str, Any]]:
-    return [{"name": name, "summary": summary, "options": {}} for name, (_, _, summary) in REGISTRIES.items()]
 
 
 def _describe_names(kind: str, pattern: str) -> list[dict[str, Any]]:
@@ -101,7 +100,7 @@ def _print_rows(rows: Sequence[dict[str, Any]]) -> None:
 def group_recipes(names: Sequence[str]) -> list[tuple[str, list[str], list[str]]]:
     """Return suites with methods and norms, so that every `<suite>.<method>_<norm>` of a row is a recipe.
 
-    Methods that have the same norms share a row; a recipe whose name has no norm is a method without any.
+    Methods with the same norms share a row; a recipe whose name has no norm is a method without any.
     """
     from asrnorm.recipes.base import NORMS
 
@@ -118,13 +117,7 @@ def group_recipes(names: Sequence[str]) -> list[tuple[str, list[str], list[str]]
 
 def _print_recipes(names: Sequence[str]) -> None:
     table = make_table("suite", "methods", "norms", wrap=["methods", "norms"])
-    rows = group_recipes(names)
-    for index, (suite, methods, norms) in enumerate(rows):
-        table.add_row(suite if not index or rows[index - 1][0] != suite else "", " ".join(methods), " ".join(norms))
-    console = Console(highlight=False)
-    console.print(table)
-    console.print(
-        f"{len(names)} recipes, each named <suite>.<method>_<norm>, such as {names[0]}; --names lists them all, a "
-        "pattern such as 'folder.*' shows some with their options.",
-        markup=False,
-    )
+    for suite, methods, norms in group_recipes(names):
+        table.add_row(suite, " ".join(methods), " ".join(norms))
+    Console().print(table)
+    typer.echo(f"{len(names)} recipes, named <suite>.<method>_<norm>, such as {names[0]}; --names lists them all")

@@ -37,6 +37,7 @@ OK, FAILED, WRONG_CALL = 0, 1, 2
 _INTERRUPTED = 130  # typer's status for Ctrl-C
 _DISCONNECTED = ("Connection closed by peer", "Connection reset by peer", "Broken pipe")  # messages of gloo and NCCL
 
+_FOLDERS = ("DATA", "OUT", "RUNS")  # options that take one
 _SETTINGS: dict[str, Any] = {"help_option_names": ["-h", "--help"]}
 app = typer.Typer(
     name="asrnorm",
@@ -120,7 +121,8 @@ def _simplify_help(command: Any) -> None:
         if option.param_type_name == "argument":
             option.display_type_rich = lambda ctx: None  # noqa: ARG005
         if option.metavar is None:
-            option.metavar = "" if getattr(option, "is_flag", False) else option.opts[0].strip("-").upper()
+            name = option.opts[0].strip("-").upper()
+            option.metavar = "" if getattr(option, "is_flag", False) else "DIR" if name in _FOLDERS else name
     for each in getattr(command, "commands", {}).values():
         _simplify_help(each)
 

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Annotated, cast, get_args
 
 import typer
 
+from asrnorm.cli.completion import complete_setting
 from asrnorm.core import errors
 from asrnorm.core.config import RunConfig, Scale
 from asrnorm.core.errors import AsrnormError, InputError, StorageError, UnknownNameError, WrongCallError
@@ -24,6 +25,15 @@ KEPT = Path("results")
 JsonFile = Annotated[
     Path | None,
     typer.Option("--json", metavar="PATH", help="Write the result as JSON to this file; - prints it and nothing else."),
+]
+Settings = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--set",
+        metavar="FIELD=VALUE",
+        help="Change any field of the config, such as optim.lr=0.01; may be given again, the last counts.",
+        autocompletion=complete_setting,
+    ),
 ]
 RunFolder = Annotated[Path, typer.Argument(help="The folder of a finished run.")]
 Modules = Annotated[
@@ -83,14 +93,9 @@ def json_output(file: Path | None, *, quiet: bool = False) -> Iterator[Callable[
 def json_lines(file: Path | None) -> Iterator[Callable[[str], None]]:
     """Yield a function that adds a line to the file of `--json`; with `-`, it prints the line at once."""
     stdout, lines = sys.stdout, list[str]()
-
-    def print_line(line: str) -> None:
-        stdout.write(f"{line}\n")
-        stdout.flush()
-
     with json_output(file, quiet=True) as write:
         try:
-            yield print_line if file == Path("-") else lines.append
+            yield (lambda line: typer.echo(line, stdout)) if file == Path("-") else lines.append
         finally:
             if lines:
                 write("".join(f"{line}\n" for line in lines))

@@ -1,7 +1,6 @@
 """`asrnorm predict`: the class of each image, predicted by a finished run."""
 
 import json
-from collections.abc import Callable
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -29,49 +28,43 @@ def predict(
     """
     with json_lines(json_file) as write_line:
         import_modules(modules)
-        failed = _predict(run, images, top, write_line, prints_lines=json_file == Path("-"))
+        loaded = open_run(run)
+        from asrnorm.evaluation import predict_files
+
+        paths = _expand_folders(images)
+        table = make_table("image", "class", "probability", wrap=["image"])
+        table.columns[-1].justify = "right"
+        failed = False
+        predictions = predict_files(
+            loaded.model,
+            paths,
+            loaded.classes,
+            image_size=loaded.suite.image_size,
+            batch_size=loaded.config.evaluate_batch,
+            device=loaded.device,
+            precision=loaded.config.precision,
+            resize=loaded.input_size,
+            top=top,
+        )
+        console = Console(stderr=True)
+        hidden = json_file == Path("-") or not console.is_terminal  # a bar would capture the JSON lines
+        shown = track(predictions, "predicting", len(paths), console=console, transient=True, disable=hidden)
+        for path, found in shown:
+            if isinstance(found, InputError):
+                failed = True
+                print_error(f"{path}: no images in it" if path.is_dir() else str(found))
+                continue
+            ranking = [(found.label, found.probability), *found.runners_up]
+            row: dict[str, Any] = {"image": str(path), "class": found.label, "probability": found.probability}
+            if top > 1:
+                row["top"] = [{"class": label, "probability": probability} for label, probability in ranking]
+            write_line(json.dumps(row))
+            for rank, (label, probability) in enumerate(ranking):
+                table.add_row("" if rank else escape(str(path)), escape(label), f"{probability:.4f}")
+        if table.rows:
+            Console(highlight=False).print(table)
     if failed:
         raise typer.Exit(1)
-
-
-def _predict(run: Path, images: list[Path], top: int, write_line: Callable[[str], None], *, prints_lines: bool) -> bool:
-    """Predict and show all images; return whether one of them is unreadable."""
-    loaded = open_run(run)
-    from asrnorm.evaluation import predict_files
-
-    paths = _expand_folders(images)
-    table = make_table("image", "class", "probability", wrap=["image"])
-    table.columns[-1].justify = "right"
-    failed = False
-    predictions = predict_files(
-        loaded.model,
-        paths,
-        loaded.classes,
-        image_size=loaded.suite.image_size,
-        batch_size=loaded.config.evaluate_batch,
-        device=loaded.device,
-        precision=loaded.config.precision,
-        resize=loaded.input_size,
-        top=top,
-    )
-    console = Console(stderr=True)
-    hidden = prints_lines or not console.is_terminal  # a bar would capture the JSON lines
-    for path, found in track(predictions, "predicting", len(paths), console=console, transient=True, disable=hidden):
-        if isinstance(found, InputError):
-            failed = True
-            message = f"{path}: no images in it" if path.is_dir() else str(found)
-            print_error(message)
-            continue
-        ranking = [(found.label, found.probability), *found.runners_up]
-        row: dict[str, Any] = {"image": str(path), "class": found.label, "probability": found.probability}
-        if top > 1:
-            row["top"] = [{"class": label, "probability": probability} for label, probability in ranking]
-        write_line(json.dumps(row))
-        for rank, (label, probability) in enumerate(ranking):
-            table.add_row("" if rank else escape(str(path)), escape(label), f"{probability:.4f}")
-    if table.rows:
-        Console(highlight=False).print(table)
-    return failed
 
 
 def _expand_folders(images: list[Path]) -> list[Path]:

@@ -37,7 +37,7 @@ def report(
     what: Annotated[
         list[str],
         typer.Argument(
-            metavar="STUDY_OR_FOLDER...",
+            metavar="STUDY_OR_FOLDER",
             help=f"Names of studies, or folders of runs; {PAPER}: all tables and figures of the paper.",
             show_default=False,
             autocompletion=complete_study,
@@ -46,13 +46,12 @@ def report(
     out: Annotated[
         Path | None,
         typer.Option(
-            metavar="DIR",
             help="Folder of the report; for several, the folder that holds their folders.",
             show_default="reports/<study>, at other scales reports/<study>-<scale>, or <folder>/report",
         ),
     ] = None,
     scale: Annotated[str, typer.Option(help="Scale of the runs of a study: paper, short or smoke.")] = "paper",
-    runs: Annotated[Path, typer.Option(metavar="DIR", help="Folder that holds the run folders of a study.")] = _RUNS,
+    runs: Annotated[Path, typer.Option(help="Folder that holds the run folders of a study.")] = _RUNS,
     seeds: Annotated[
         int | None, typer.Option(min=1, help="Take seeds 0 to N - 1 of a study.", show_default="the study's")
     ] = None,

@@ -11,10 +11,11 @@ import typer
 from rich.console import Console
 from rich.text import Text
 
-from asrnorm.cli.completion import complete_setting, complete_study
+from asrnorm.cli.completion import complete_study
 from asrnorm.cli.options import (
     JsonFile,
     Modules,
+    Settings,
     check_data,
     check_folder,
     check_scale,
@@ -61,11 +62,10 @@ def reproduce(
     slurm: Annotated[
         str | None, typer.Option(help="Run through Slurm, with submitit's options: timeout_min=600,gpus_per_node=1,...")
     ] = None,
-    runs: Annotated[Path, typer.Option(metavar="DIR", help="Folder that holds the run folders.")] = Path("runs"),
+    runs: Annotated[Path, typer.Option(help="Folder that holds the run folders.")] = Path("runs"),
     out: Annotated[
         Path | None,
         typer.Option(
-            metavar="DIR",
             help="Folder of the report; for several studies, the folder that holds their folders.",
             show_default="reports/<study>, at other scales reports/<study>-<scale>",
         ),
@@ -78,15 +78,7 @@ def reproduce(
     ignore_kept: Annotated[
         bool, typer.Option("--ignore-kept", help="Also train the runs whose results are kept.")
     ] = False,
-    settings: Annotated[
-        list[str] | None,
-        typer.Option(
-            "--set",
-            metavar="FIELD=VALUE",
-            help="Change a field of every run, such as steps=500; may be given again.",
-            autocompletion=complete_setting,
-        ),
-    ] = None,
+    settings: Settings = None,
     json_file: JsonFile = None,
     modules: Modules = None,
 ) -> None:

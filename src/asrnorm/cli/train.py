@@ -2,14 +2,22 @@
 
 import json
 import os
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Annotated, Any, cast
 
 import typer
 
-from asrnorm.cli.completion import complete_recipe, complete_setting
-from asrnorm.cli.options import JsonFile, Modules, import_modules, json_output, note_missing_data, read_assignments
+from asrnorm.cli.completion import complete_recipe
+from asrnorm.cli.options import (
+    JsonFile,
+    Modules,
+    Settings,
+    import_modules,
+    json_output,
+    note_missing_data,
+    read_assignments,
+)
 from asrnorm.cli.table import print_attacks, print_scores
 from asrnorm.core.config import RunConfig, Scale, content_hash, dump_config, load_config, override, run_name, to_mapping
 from asrnorm.core.errors import ConversionError, InputError, WrongCallError
@@ -28,26 +36,16 @@ def train(
         str | None, typer.Option(help="Size of the run: paper, short or smoke.", show_default="paper")
     ] = None,
     data: Annotated[
-        Path | None,
-        typer.Option(metavar="DIR", help="Folder of the images.", show_default="ASRNORM_DATA"),
+        Path | None, typer.Option(metavar="DIR", help="Folder of the images.", show_default="ASRNORM_DATA")
     ] = None,
     steps: Annotated[int | None, typer.Option(help="Number of training steps.", show_default="the recipe's")] = None,
     device: Annotated[str | None, typer.Option(help="auto, cpu, cuda, cuda:1, ...", show_default="auto")] = None,
-    assignments: Annotated[
-        list[str] | None,
-        typer.Option(
-            "--set",
-            metavar="FIELD=VALUE",
-            help="Change any field of the config, such as optim.lr=0.01; may be given again, the last counts.",
-            autocompletion=complete_setting,
-        ),
-    ] = None,
+    assignments: Settings = None,
     config_file: Annotated[
         Path | None, typer.Option("--config", metavar="FILE", help="A config.yaml instead of a recipe.")
     ] = None,
     out: Annotated[
-        Path | None,
-        typer.Option(metavar="DIR", help="The run's folder.", show_default="runs/<recipe>--s<seed>--<hash>"),
+        Path | None, typer.Option(help="The run's folder.", show_default="runs/<recipe>--s<seed>--<hash>")
     ] = None,
     seed: Annotated[int | None, typer.Option(min=0, help="Seed of the run.", show_default="0")] = None,
     source: Annotated[list[str] | None, typer.Option(help="Domains to train on, as A,B; may be given again.")] = None,
@@ -81,21 +79,17 @@ def train(
             write_json(json.dumps({"hash": content_hash(config), "config": to_mapping(config)}, indent=2))
             note_missing_data([config], "the run", targets=False)
             return
-        _train(config, out, fresh, write_json)
+        from asrnorm.training import run
 
-
-def _train(config: RunConfig, out: Path | None, fresh: bool, write_json: Callable[[str], None]) -> None:
-    from asrnorm.training import run
-
-    folder = out or Path("runs", run_name(config))
-    before = _read_time(folder / "result.json")
-    result = run(config, out, fresh)
-    if os.environ.get("RANK", "0") == "0":
-        print_result(result)
-        write_json(json.dumps({"run": str(folder), **to_plain(result)}, indent=2))
-        typer.echo(f"run: {folder}")
-        if before == _read_time(folder / "result.json"):
-            typer.echo("the run was done already, nothing was trained; --fresh starts over", err=True)
+        folder = out or Path("runs", run_name(config))
+        before = _read_time(folder / "result.json")
+        result = run(config, out, fresh)
+        if os.environ.get("RANK", "0") == "0":
+            print_result(result)
+            write_json(json.dumps({"run": str(folder), **to_plain(result)}, indent=2))
+            typer.echo(f"run: {folder}")
+            if before == _read_time(folder / "result.json"):
+                typer.echo("the run was done already, nothing was trained; --fresh starts over", err=True)
 
 
 def _read_time(file: Path) -> int | None:

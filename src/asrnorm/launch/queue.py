@@ -15,7 +15,6 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from asrnorm.core.errors import count_of
 from asrnorm.launch.jobs import Ended, Executor, Job
 
 if TYPE_CHECKING:
@@ -126,8 +125,7 @@ class Queue:
                 if signals and not board.stopping:
                     board.stopping = True
                     self._executor.stop()
-                    running = count_of(len(board.running), "run")
-                    self._view.say(f"stopping {running} after a checkpoint; Ctrl-C again kills at once")
+                    self._view.say("stopping after checkpoints are written; Ctrl-C again kills at once")
                 if len(signals) > 1:
                     self._executor.stop(at_once=True)
                 board.slots = self._executor.slots()

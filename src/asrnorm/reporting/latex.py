@@ -186,26 +186,18 @@ def _join(cells: Iterable[str]) -> str:
 
 
 def _cell_by_cell(sheet: Sheet) -> Iterator[str]:
-    """Every cell on a line, in tables of a page each: `longtable` needs several passes, this needs one.
-
-    Columns of the paper and of tests are left out where there are none.
-    """
-    shown = [True] * 3 + [bool(sheet.collected.printed)] * 2 + [True] + [sheet.has_p] * 2
-
-    def join(fields: Sequence[str]) -> str:
-        return _join(field for field, is_shown in zip(fields, shown, strict=True) if is_shown)
-
-    lines = []
+    """Every cell on a line, in tables of a page each: `longtable` needs several passes, this needs one."""
+    shown = [0, 1, 2, *[3, 4] * bool(sheet.collected.printed), 5, *[6, 7] * sheet.has_p]  # of the eight columns
+    rows = [["Row", "Column", "Ours", "Paper", "Difference", "$n$", "$p$", "against"]]
     for cell in sheet.filled:
         first, *more = [(_p_value(test), escape(test.result.against)) for test in cell.p_tests] or [("-", "")]
         ours = r"\textit{not run}" if cell.measured is None and cell.row.not_run is not None else _ours(cell)
         count = str(cell.measured.n) if cell.measured else "-"
         names = (escape(cell.row.label), escape(cell.column))
         numbers = (ours, _gray(cell.paper, cell.marks), _math(cell.difference) or "-", count)
-        lines.append(join([*names, *numbers, *first]))
-        lines += [join([*[""] * 6, *pair]) for pair in more]
-    heads = join(["Row", "Column", "Ours", "Paper", "Difference", "$n$", "$p$", "against"])
-    layout = "".join(letter for letter, is_shown in zip("llrrrrrl", shown, strict=True) if is_shown)
+        rows += [[*names, *numbers, *first], *([*[""] * 6, *pair] for pair in more)]
+    heads, *lines = (_join(row[index] for index in shown) for row in rows)
+    layout = "".join("llrrrrrl"[index] for index in shown)
     for first_line in range(0, len(lines), _PAGE_LINES):
         yield r"\clearpage\begin{center}\small"
         yield _FIT

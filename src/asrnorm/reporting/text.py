@@ -80,7 +80,7 @@ def count_tasks(tasks: Iterable[Task]) -> str:
         '1 run, 2 evaluations'
     """
     counts = Counter[str](task.kind for task in tasks)
-    plurals = {"run": "runs", "evaluation": "evaluations", "analysis": "analyses"}
+    plurals = {"run": "", "evaluation": "", "analysis": "analyses"}
     return ", ".join(count_of(counts[kind], kind, plural) for kind, plural in plurals.items() if counts[kind])
 
 

@@ -58,6 +58,9 @@ def test_sheets_are_written_of_the_strongest_levels_and_missing_targets_are_repo
 def test_chosen_domains_are_shown_in_a_folder_under_runs(cifar10c):
     result = run("show", "cifar10c", "--root", cifar10c, "--domain", "fog/1", "--domain", "fog/1")
     assert result.stdout == "runs/samples/cifar10c: overview.png, fog-1.png\n"
+    told = json.loads(run("show", "cifar10c", "--data", cifar10c, "--domain", "fog/1", "--json", "-").stdout)
+    assert told["files"] == [f"runs/samples/cifar10c/{name}.png" for name in ("overview", "fog-1")]
+    assert "gaussian_noise" in told["missing"]
     assert Path("runs/samples/cifar10c/overview.png").is_file()
 
 
@@ -94,6 +97,8 @@ def test_a_folder_is_corrupted(photos, tmp_path):
     assert result.exit_code == 0, result.output
     assert "1 image" in result.output
     assert (tmp_path / "out" / "dog" / "x.png").is_file()
+    again = run("corrupt", photos, "--out", tmp_path / "b", "--corruption", "fog", "--json", "-")
+    assert json.loads(again.stdout) == {"folder": str(tmp_path / "b"), "files": [str(tmp_path / "b" / "dog" / "x.png")]}
 
 
 def test_severity_zero_is_not_taken_for_the_default(photos, tmp_path):

@@ -1,3 +1,5 @@
+import json
+
 import pytest
 import typer
 from typer.testing import CliRunner
@@ -29,6 +31,10 @@ def test_a_set_is_fetched_into_the_folder_that_is_given(server, tmp_path):
     assert done.exit_code == 0
     assert f"toy: 2 files in {tmp_path / 'toy'}, the published file. Licence: CC0" in done.output
     assert (tmp_path / "toy" / "one.bin").read_bytes() == FILES["one.bin"]
+    rows = json.loads(call("toy", "--data", tmp_path, "--json", "-").stdout)
+    assert {(row["set"], row["file"], row["state"]) for row in rows} == {
+        ("toy", f"toy/{name}", "present") for name in FILES
+    }
 
 
 def test_the_environment_names_the_folder(server, tmp_path, monkeypatch):

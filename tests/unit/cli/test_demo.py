@@ -29,4 +29,8 @@ def test_the_demo_trains_compares_and_reports(tmp_path, capsys, monkeypatch):
     assert folders == {run_name(recipe(name, scale="smoke")) for name in ROWS.values()}  # of another scale: others
     with next(tmp_path.glob("*/log.jsonl")).open("a") as log:
         log.write('{"step": 9, "lo')  # as a kill leaves it
-    assert main(["demo", "--out", str(tmp_path), "--scale", "smoke"]) == 0  # done runs are not trained again
+    capsys.readouterr()
+    words = ["demo", "--out", str(tmp_path), "--scale", "smoke", "--json", "-"]
+    assert main(words) == 0  # done runs are not trained again
+    told = json.loads(capsys.readouterr().out)
+    assert {row: result["recipe"] for row, result in told.items()} == ROWS

@@ -1,5 +1,6 @@
 """`asrnorm export`: a file, its error on the screen, and one line for what goes wrong."""
 
+import json
 import shutil
 
 import pytest
@@ -32,6 +33,10 @@ def test_the_file_lies_in_the_run_and_its_error_is_printed(folder, capsys):
     assert printed[1].startswith("relative error ")
     assert printed[2] == f"{folder / 'export' / 'model.pt2.json'}"
     assert (folder / "export" / "model.pt2").is_file()
+    assert main(["export", str(folder), "--format", "torch-export", "--json", "-"]) == 0
+    told = json.loads(capsys.readouterr().out)
+    assert told["files"] == [str(folder / "export" / name) for name in ("model.pt2", "model.pt2.json")]
+    assert 0 <= told["relative_error"] <= told["tolerance"]
 
 
 def test_size_batch_and_place_are_taken_from_the_line(folder, tmp_path, capsys):

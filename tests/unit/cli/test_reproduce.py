@@ -1,5 +1,6 @@
 """asrnorm reproduce: from a study to its runs and its report."""
 
+import json
 import sys
 from dataclasses import replace
 from pathlib import Path
@@ -242,6 +243,19 @@ def test_what_is_kept_is_not_trained_again_and_stands_in_the_report(kept, report
         "digits_mini.erm_asr": True,
     }
     assert {row for row, _ in reports[0][0].cells} == {"BN", "BN-Test"}
+
+
+def test_json_has_the_plan_of_a_dry_run_and_the_report_of_a_real_one(kept, reports, launches, capsys):
+    assert main(["reproduce", "mini", "--scale", "smoke", "--dry-run", "--json", "-"]) == 0
+    jobs = json.loads(capsys.readouterr().out)
+    assert {job["run"].partition("--")[0]: (job["state"], bool(job["todo"])) for job in jobs} == {
+        "digits_mini.erm_bn": ("kept", False),
+        "digits_mini.erm_asr": ("not begun", True),
+    }
+    assert main(["reproduce", "mini", "--scale", "smoke", "--json", "-"]) == 1, "a run failed; the others are reported"
+    report = json.loads(capsys.readouterr().out)
+    assert (report["study"], report["scale"]) == ("mini", "smoke")
+    assert {cell["row"] for cell in report["cells"] if cell["state"] == "measured"} == {"BN", "BN-Test"}
 
 
 def test_a_dry_run_says_what_is_kept(kept, reports, launches, capsys):

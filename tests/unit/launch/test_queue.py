@@ -151,7 +151,7 @@ def test_a_signal_stops_all_and_says_what_is_left(tmp_path):
     assert sorted(names(outcome.left)) == ["first", "second", "third"]
     assert executor.told == [False]
     assert executor.submitted == ["first", "second"]
-    assert view.said == ["stopping 2 runs after a checkpoint; Ctrl-C again kills at once"]
+    assert view.said == ["stopping after checkpoints are written; Ctrl-C again kills at once"]
     assert signal.getsignal(signal.SIGTERM) == before
 
 

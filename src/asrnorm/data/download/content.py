@@ -12,7 +12,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from asrnorm.core.errors import InputError, first_line
+from asrnorm.core.errors import InputError, count_of, first_line
 from asrnorm.data.readers import open_npy, read_listing
 
 PACS_CLASSES = ("dog", "elephant", "giraffe", "guitar", "horse", "house", "person")
@@ -82,7 +82,7 @@ def pacs_domain(path: Path, *, counts: tuple[int, ...]) -> str:
     lists = sorted((path.parent / "splits").glob(f"{path.name}_*_kfold.txt"))
     listed = {name for file in lists for name, _ in read_listing(file, labels=range(1, len(PACS_CLASSES) + 1))}
     if absent := [name for name in sorted(listed) if not (path.parent / name).is_file()]:
-        raise InputError(f"{path.name}: {len(absent)} listed files are missing, the first {absent[0]}")
+        raise InputError(f"{path.name}: {count_of(len(absent), 'listed file')} missing, the first {absent[0]}")
     by_class = ", ".join(f"{name} {count}" for name, count, _ in per_class)
     return f"{sum(found)} images ({by_class})" + ("" if lists else "; no kfold lists to compare with")
 

@@ -133,7 +133,7 @@ def test_a_domain_is_counted_by_class_and_compared_with_the_lists(domain):
     with pytest.raises(InputError, match="dog 1 of 2"):
         pacs_domain(domain, counts=(2, 1, 1, 1, 1, 1, 1))
     (domain.parent / "splits" / "photo_test_kfold.txt").write_text("photo/dog/1.jpg 1\nphoto/dog/2.jpg 1\n")
-    with pytest.raises(InputError, match=r"1 listed files are missing, the first photo/dog/2\.jpg"):
+    with pytest.raises(InputError, match=r"1 listed file missing, the first photo/dog/2\.jpg"):
         pacs_domain(domain, counts=(1,) * 7)
     (domain / "dog" / "1.jpg").write_bytes((domain / "dog" / "1.jpg").read_bytes()[:-3])
     with pytest.raises(InputError, match=r"dog/1\.jpg: cut short"):
