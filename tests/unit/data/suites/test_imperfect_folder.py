@@ -1,5 +1,7 @@
 """The folder suite on data as people have it: broken files, domains that lack classes, have others, or call them so."""
 
+import errno
+
 import numpy as np
 import pytest
 
@@ -75,6 +77,18 @@ def test_what_to_train_on_is_asked_before_classes_are_compared(root):
     (root / "photo" / "dog").rename(root / "photo" / "hound")
     with pytest.raises(WrongCallError, match="--source"):
         create(root, source=None).require_source()
+
+
+@pytest.mark.parametrize("error", [OSError(errno.EIO, "Input/output error"), MemoryError()])
+def test_a_file_that_the_system_fails_to_read_is_not_taken_for_broken(root, error, monkeypatch):
+    def fail(*_arguments, **_options):
+        raise error
+
+    with monkeypatch.context() as context:
+        context.setattr("asrnorm.data.image.Image.open", fail)
+        with pytest.raises(InputError):
+            create(root).check_files()
+    create(root).check_files()
 
 
 def test_a_cache_made_while_skipping_does_not_serve_a_strict_suite(root):
