@@ -10,6 +10,7 @@ from math import ceil
 from torch import nn
 
 from asrnorm.conversion.layer_kind import NormSpec, Unsupported, recognize
+from asrnorm.conversion.replace import first_original, original_of
 from asrnorm.core.errors import ConversionError, describe_unknown
 from asrnorm.norms import NormLayer
 
@@ -45,12 +46,16 @@ class Site:
         return isinstance(self.spec, NormSpec) and self.spec.kind in kinds
 
 
-def find_sites(model: nn.Module) -> list[Site]:
-    """Return the norm layers of a model in the order of registration."""
+def find_sites(model: nn.Module, *, original: bool = False) -> list[Site]:
+    """Return the norm layers of a model in the order of registration, or those that it had before any conversion."""
     names: dict[nn.Module, list[str]] = {}
     for name, module in iterate_children(model):
         names.setdefault(module, []).append(name)
     layers = [module for module in model.modules() if module in names]
+    if original:
+        inside = {part for layer in layers if original_of(layer) for part in layer.modules() if part is not layer}
+        found = ((m, first_original(m).module if original_of(m) else m) for m in layers if m not in inside)
+        return [Site(old, tuple(names[m]), spec) for m, old in found if (spec := recognize(old)) is not None]
     return [Site(m, tuple(names[m]), spec) for m in layers if (spec := recognize(m)) is not None]
 
 

@@ -1,15 +1,15 @@
 """A hook on a converted network: `load_state_dict` says in one line that a state dict is of another conversion."""
 
 import inspect
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 from torch import nn
 from torch.nn.parameter import is_lazy
 
-from asrnorm.conversion.layer_kind import DEFAULT_KINDS, recognize
-from asrnorm.conversion.replace import first_original, original_of
-from asrnorm.conversion.select import PRESETS, Site, choose, iterate_children
+from asrnorm.conversion.layer_kind import DEFAULT_KINDS
+from asrnorm.conversion.replace import original_of
+from asrnorm.conversion.select import PRESETS, Site, choose, find_sites
 from asrnorm.core.errors import AsrnormError, ConversionError, StateMismatchError
 from asrnorm.norms import NORMS
 from asrnorm.norms.asr import LIMITS
@@ -34,15 +34,19 @@ def remove_check(module: nn.Module) -> None:
 
 
 def _check_state(model: nn.Module, state: Mapping[str, Any], prefix: str, *_rest: Any) -> None:
-    """Raise if a state dict differs from a model in norm layers only."""
-    sites = _find_norms(model)
-    names = [name for site in sites for name in site.names]
-    own = {key.removeprefix(prefix): value for key, value in state.items() if key.startswith(prefix)}
-    given, others = _split(_shapes(own), names)
-    differing = [site for site in sites if given[site.name] != _shapes(site.module.state_dict())]
-    if not differing or not _is_strict() or others != _split(_shapes(model.state_dict()), names)[1]:
-        return  # the same, or of another architecture: PyTorch's own message lists the keys
-    raise StateMismatchError(_explain(model, sites, differing, given))
+    """Raise if a state dict differs from a model in norm layers only; other differences PyTorch describes itself."""
+    sites = find_sites(model, original=True)
+    own = {site.name: _shapes(model.get_submodule(site.name).state_dict()) for site in sites}
+    given = {site.name: _shapes(state, f"{prefix}{site.name}.") for site in sites}
+    if own == given or not _is_strict():
+        return
+    inside = tuple(f"{name}." for site in sites for name in site.names)
+    here, there = (
+        {key: shape for key, shape in shapes.items() if not key.startswith(inside)}
+        for shapes in (_shapes(model.state_dict()), _shapes(state, prefix))
+    )
+    if here == there:
+        raise StateMismatchError(_explain(model, sites, own, given))
 
 
 def _is_strict() -> bool:
@@ -53,65 +57,55 @@ def _is_strict() -> bool:
     return frame is not None and bool(frame.f_locals["strict"])
 
 
-def _find_norms(model: nn.Module) -> list[Site]:
-    """Return the norm layers of a model, converted or not, described as they were before any conversion."""
-    names: dict[nn.Module, list[str]] = {}
-    for name, module in iterate_children(model):
-        names.setdefault(module, []).append(name)
-    inside = {part for layer in names if original_of(layer) for part in layer.modules() if part is not layer}
-    layers = [layer for layer in model.modules() if layer in names and layer not in inside]
-    found = ((layer, recognize(_original(layer))) for layer in layers)
-    return [Site(layer, tuple(names[layer]), spec) for layer, spec in found if spec is not None]
-
-
-def _explain(model: nn.Module, sites: list[Site], differing: list[Site], given: dict[str, Shapes]) -> str:
-    converted = [site for site in sites if given[site.name] != _shapes(_original(site.module).state_dict())]
+def _explain(model: nn.Module, sites: list[Site], own: dict[str, Shapes], given: dict[str, Shapes]) -> str:
+    converted = [site for site in sites if given[site.name] != _shapes(site.module.state_dict())]
     if not converted:
         return (
             f"the state dict is of this {type(model).__name__} before its conversion: load it into the plain network "
             "(asrnorm.revert(net) gives it back), then convert that"
         )
-    on_one_side = [site for site in differing if (site in converted) != (original_of(site.module) is not None)]
-    first = (on_one_side or differing)[0]
-    there = "another norm or has other options" if first in converted else "not converted"
-    here = "it is not converted" if original_of(first.module) is None else f"it is {type(first.module).__name__}"
-    rest = f" ({len(differing)} layers differ)" if len(differing) > 1 else ""
-    call = _find_call(sites, converted, given)
+    present = {site.name: model.get_submodule(site.name) for site in sites}
+    differing = [site for site in sites if own[site.name] != given[site.name]]
+    # A layer that is converted on one side only says more than one with other options.
+    first = min(differing, key=lambda site: (site in converted) == (original_of(present[site.name]) is not None))
+    here = type(present[first.name]).__name__ if original_of(present[first.name]) else "not"
+    changed = "converted" if here == "not" else "another, or has other options,"
+    there = changed if first in converted else "not converted"
+    call = _find_call(model, sites, converted, given)
     advice = f"convert the plain network by {call}" if call else "asrnorm.save and asrnorm.load keep the two together"
-    return f"the state dict is of another conversion: {first.name} is {there} there, here {here}{rest}; {advice}"
+    difference = f"{first.name} is {there} there, here it is {here} ({len(differing)} of {len(sites)} norms differ)"
+    return f"the state dict is of another conversion: {difference}; {advice}"
 
 
-def _find_call(sites: list[Site], converted: list[Site], given: dict[str, Shapes]) -> str | None:
-    """Return the call of `convert` that gives the layers of a state dict, `None` if it is not found."""
-    fitting = [list(_fitting_norms(sites, site.spec, given[site.name])) for site in converted]
+def _find_call(model: nn.Module, sites: list[Site], converted: list[Site], given: dict[str, Shapes]) -> str | None:
+    """Return the call of `convert` that gives the layers of a state dict, `None` if several norms have such layers."""
+    fitting = [list(_fitting_norms(model, site, given[site.name])) for site in converted]
     calls = [one for one in fitting[0] if all(one in others for others in fitting)]
+    own = {original.norm for layer in model.modules() if (original := original_of(layer)) is not None}
     names = [site.name for site in converted]
     layers: Any = next((preset for preset in PRESETS[1:] if _preset_names(sites, preset) == names), names)
-    if not calls or (layers is names and len(names) > _MAX_NAMED):
+    is_known = calls and (calls[0][0] in own or len({name for name, _ in calls}) == 1)
+    if not is_known or (layers is names and len(names) > _MAX_NAMED):
         return None
-    norm, *options = calls[0]
-    own = {original.norm for site in sites if (original := original_of(site.module)) is not None}
-    others = sorted({name for name, *_ in calls} - own)
-    is_sure = norm in own or len(others) == 1
-    call = ", ".join([f'"{norm}"' if is_sure else "NORM", f"layers={layers!r}", *options])
-    return f"asrnorm.convert(net, {call})" + ("" if is_sure else f" with NORM one of {', '.join(others)}")
+    norm, options = calls[0]
+    return f'asrnorm.convert(net, "{norm}", layers={layers!r}{options})'
 
 
-def _fitting_norms(sites: list[Site], spec: object, shapes: Shapes) -> Iterator[list[str]]:
+def _fitting_norms(model: nn.Module, site: Site, shapes: Shapes) -> Iterator[tuple[str, str]]:
     """Yield each norm, and options as a call has them, whose layer has these shapes; those of the model first."""
-    own = [found for site in sites if (found := original_of(site.module)) is not None and found.norm in NORMS]
+    own = [found for layer in model.modules() if (found := original_of(layer)) is not None and found.norm in NORMS]
     tried = [(str(found.norm), dict(found.options or {})) for found in own] + [(name, {}) for name in NORMS.names()]
-    without_activation = {key.removeprefix("norm."): shape for key, shape in shapes.items()}
+    bare = {key.removeprefix("norm."): shape for key, shape in shapes.items()}  # of a norm with an activation
     for name, options in tried:
         has_gate = "gated_rescale" in NORMS.options(name) and options.get("rescale") is not False
         for gate in ({"gated_rescale": False}, {"gated_rescale": True}) if has_gate else ({},):
             settings: dict[str, Any] = {**options, **gate}
             try:
-                layer = NORMS[name](getattr(spec, "num_features", None), device="meta", **settings)
+                layer = NORMS[name](getattr(site.spec, "num_features", None), device="meta", **settings)
             except (AsrnormError, RuntimeError, TypeError):  # too few channels for its groups, a layer of one's own
                 continue
-            if _shapes(layer.state_dict()) in (shapes, without_activation):
-                yield [name, *(f"{key}={value!r}" for key, value in settings.items())]
+            if _shapes(layer.state_dict()) in (shapes, bare):
+                yield name, "".join(f", {key}={value!r}" for key, value in settings.items())
 
 
 def _preset_names(sites: list[Site], preset: str) -> list[str]:
@@ -121,26 +115,9 @@ def _preset_names(sites: list[Site], preset: str) -> list[str]:
         return []
 
 
-def _original(layer: nn.Module) -> nn.Module:
-    return first_original(layer).module if original_of(layer) is not None else layer
-
-
-def _split(shapes: Shapes, names: Collection[str]) -> tuple[dict[str, Shapes], Shapes]:
-    """Return the shapes in each of the named layers, and those outside of them."""
-    layers: dict[str, Shapes] = {name: {} for name in names}
-    outside: Shapes = {}
-    for key, shape in shapes.items():
-        ends = [index for index, letter in enumerate(key) if letter == "." and key[:index] in layers]
-        if ends:
-            layers[key[: ends[0]]][key[ends[0] + 1 :]] = shape
-        else:
-            outside[key] = shape
-    return layers, outside
-
-
-def _shapes(state: Mapping[str, Any]) -> Shapes:
+def _shapes(state: Mapping[str, Any], prefix: str = "") -> Shapes:
     return {
-        key: () if is_lazy(value) else tuple(getattr(value, "shape", ()))
+        key.removeprefix(prefix): () if is_lazy(value) else tuple(getattr(value, "shape", ()))
         for key, value in state.items()
-        if key.rpartition(".")[2] not in _OPTIONAL
+        if key.startswith(prefix) and key.rpartition(".")[2] not in _OPTIONAL
     }

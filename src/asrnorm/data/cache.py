@@ -88,17 +88,21 @@ def cache_folder(root: Path | None = None) -> Path:
     return Path.home() / ".cache" / "asrnorm"
 
 
-def describe_files(paths: Iterable[Path]) -> str:
+def describe_files(paths: Iterable[Path], *, may_lack: bool = False) -> str:
     """Return a digest of the paths, sizes and times of files: it changes when one of them does.
 
-    It includes the change time (ctime): a file copied over with its old modification time differs in that alone.
+    It includes the change time (ctime): a file copied over with its old modification time differs in that alone. With
+    `may_lack`, a file that is not there is described as such; otherwise it raises `InputError`.
     """
     digest = hashlib.sha256()
     for path in paths:
         try:
             status = path.stat()
         except OSError as error:
-            raise InputError(f"{path}: {error.strerror}") from None
+            if not may_lack:
+                raise InputError(f"{path}: {error.strerror}") from None
+            digest.update(f"{path}\0{error.errno}\n".encode("utf-8", "surrogateescape"))
+            continue
         line = f"{path}\0{status.st_size}\0{status.st_mtime_ns}\0{status.st_ctime_ns}\n"
         digest.update(line.encode("utf-8", "surrogateescape"))
     return digest.hexdigest()

@@ -66,11 +66,12 @@ def keep_known(
     others = {name: count for name, count in found.items() if name not in classes}
     if others and (unknown == "refuse" or len(others) == len(found)):
         problem = describe_unknown(f"class of {samples[0].domain!r},", next(iter(others)), classes)
-        raise UnknownNameError(f"{root}: {problem}; {advice}")
+        skip = "" if len(others) == len(found) else ", or leave its images out: unknown=skip"
+        raise UnknownNameError(f"{root}: {problem}; {advice}{skip}")
     if others:
         named = name_some([f"{name} ({count:,})" for name, count in sorted(others.items())])
         _log.warning(
-            "%s: left out %s images of %s, whose classes are not those of the source: %s; %s",
+            "%s: left out %s images of %s in classes that the source does not have: %s; %s",
             *(root, f"{sum(others.values()):,}", samples[0].domain, named, advice),
         )
     if samples and (lacking := [name for name in classes if name not in found]):

@@ -4,6 +4,7 @@ Transparent images are put on white, 16-bit values keep their high byte (as Pill
 rotation is applied, and a file that declares too many pixels is rejected before they are allocated.
 """
 
+import errno
 import warnings
 from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -47,15 +48,15 @@ def read_images(
 ) -> Iterator[NDArray[np.uint8]]:
     """Yield the images of many files in order, as uint8 `(k, h, w, 3)` blocks, decoded by several threads.
 
-    Of several files that cannot be read, the `InputError` names the first in order. If a list `broken` is given, their
-    rows are added to it instead, and their images are black.
+    Of several files that cannot be read, the `InputError` names the first in order. If a list `broken` is given, the
+    rows of files that are damaged or absent are added to it instead, and their images are black.
     """
 
     def decode(row: int) -> NDArray[np.uint8]:
         try:
             return _decode(paths[row], size)
-        except InputError:
-            if broken is None:
+        except InputError as error:
+            if broken is None or _is_of_system(error.__context__):
                 raise
             broken.append(row)
             return np.zeros((*size, 3), np.uint8)
@@ -63,6 +64,12 @@ def read_images(
     with _quiet(), ThreadPoolExecutor(num_threads or count_cores()) as pool:
         for start in range(0, len(paths), _BLOCK):
             yield np.stack(list(pool.map(decode, range(start, min(start + _BLOCK, len(paths))))))
+
+
+def _is_of_system(error: BaseException | None) -> bool:
+    """Return whether a file may be good although it was not read: no permission, a failing disk, too little memory."""
+    is_known = isinstance(error, OSError) and error.errno in (None, errno.ENOENT, errno.EISDIR)  # Pillow sets no errno
+    return isinstance(error, OSError | MemoryError) and not is_known
 
 
 def resize_images(images: NDArray[np.uint8], size: tuple[int, int]) -> NDArray[np.uint8]:

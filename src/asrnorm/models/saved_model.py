@@ -114,14 +114,13 @@ def load(path: str | Path, model: nn.Module | None = None) -> nn.Module:
             return _build(saved)
         inner = _inside(model)
         here = describe_conversion(inner)
-        difference = compare_conversions(here, saved.conversion)
-        if difference and here:
+        if (difference := compare_conversions(here, saved.conversion)) and here:
             raise ConversionError(
                 f"{path}: the network is converted in another way than the file: {difference}; asrnorm.revert(net) it, "
                 "or give a new one"
             )
         if difference:
-            check_unwrapped(model if inner is model or wrapper_of(model) else inner)
+            check_unwrapped(model)
             with suppress(TypeError, RuntimeError, NotImplementedError):  # a network that cannot be copied
                 _check_fits(_convert_alike(_copy_to_meta(inner), saved), saved)
             # A single layer is replaced; any other network is converted in place.
@@ -151,9 +150,10 @@ def _plain_state(model: nn.Module) -> dict[str, Any]:
     return {without_wrappers(key): value for key, value in model.state_dict(keep_vars=True).items()}
 
 
-def _fill(model: nn.Module, state: Mapping[str, Tensor]) -> None:
+def _fill(model: nn.Module, state: Mapping[str, Tensor]) -> nn.Module:
     own = {without_wrappers(key): key for key in model.state_dict()}
     model.load_state_dict({own.get(key, key): value for key, value in state.items()})
+    return model
 
 
 def _describe_call(model: nn.Module) -> dict[str, Any] | None:
@@ -212,8 +212,7 @@ def _build(saved: _Saved) -> nn.Module:
     _check_fits(model, saved)
     for key, own in _plain_state(model).items():
         own.data = own.data.to(saved.state[key].dtype)
-    _fill(model, saved.state)
-    return model
+    return _fill(model, saved.state)
 
 
 def _create(path: Path, call: Mapping[str, Any]) -> nn.Module:

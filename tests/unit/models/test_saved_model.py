@@ -163,6 +163,13 @@ def test_wrapped_networks_are_saved_by_their_plain_names(path):
     assert same_outputs(model, asrnorm.load(path, staged()))
 
 
+def test_the_network_of_an_averaged_model_is_converted_inside_it(path):
+    asrnorm.save(asrnorm.convert(trained_staged(), "asr"), path)
+    averaged = torch.optim.swa_utils.AveragedModel(staged())
+    assert asrnorm.load(path, averaged) is averaged
+    assert same_outputs(averaged, asrnorm.load(path, staged()))
+
+
 def test_tied_weights_stay_tied_and_buffers_and_channels_last_come_back(path):
     class Tied(nn.Module):
         def __init__(self):
@@ -224,6 +231,7 @@ def test_a_norm_without_a_registered_name_needs_a_network_that_has_it(path):
         (lambda: asrnorm.convert(staged(), "asr"), ConversionError, "stem.bn"),
         (lambda: asrnorm.revert(asrnorm.convert(staged(), "asr")).append(nn.BatchNorm2d(3)), InputError, "6"),
         (lambda: nn.DataParallel(staged()), ConversionError, "DataParallel"),
+        (lambda: torch.compile(staged()), ConversionError, "compiled"),
         (dict, InputTypeError, "dict"),
     ],
 )

@@ -22,7 +22,7 @@ from asrnorm.data.folder_listing import (
     list_images,
     list_one_domain,
 )
-from asrnorm.data.image import read_image, read_images
+from asrnorm.data.image import read_images
 from asrnorm.data.image_set import FileSet, ImageSet, concatenate, split_stratified
 from asrnorm.data.image_table import Sample, group_by_domain, to_file_set, to_nfc
 from asrnorm.data.suites.base import (
@@ -171,7 +171,7 @@ class ImageFolder(Suite):
 
     def source_sizes(self) -> str:
         """Return a digest of the sizes of the source's files, each by its path below the root."""
-        return self._digest(self.sources, lambda sample: sample.path.stat().st_size)
+        return self._digest(self.sources, lambda sample: _count_bytes(sample.path))
 
     def source_skipped(self) -> list[str] | None:
         """Return the paths below the root of the source's images that were left out; `None` before it is decoded."""
@@ -199,7 +199,7 @@ class ImageFolder(Suite):
                 )
         self.prepare()
         for data in (self.source_test, *self.targets.values()):
-            if isinstance(data, FileSet):
+            if isinstance(data, FileSet) and self._broken == "refuse":
                 describe_files(data.paths)
 
     @property
@@ -228,9 +228,14 @@ class ImageFolder(Suite):
         samples = rename_classes(samples, self._aliases, known)
         check_distinct_files(self.root, samples)
         domains = group_by_domain(samples)
-        classes = collect_classes(samples, self.root, domains.keys() - targets if chosen else None)
+        try:
+            classes = collect_classes(samples, self.root, domains.keys() - targets)
+        except InputError:
+            if not chosen:  # which domains to train on is the first question
+                choose_domains(tuple(domains), None, None, suite="folder", needs_target=False)
+            raise
         for name in (name for name in domains if name in targets):
-            advice = "if they have other names there, --set suite.aliases=FILE; without this domain, --target OTHERS"
+            advice = "say what the source calls them, --set suite.aliases=FILE, or choose domains, --target NAME"
             domains[name] = keep_known(domains[name], classes, self.root, unknown=self._unknown, advice=advice)
         if len(classes) < 2:
             raise InputError(
@@ -265,7 +270,7 @@ class ImageFolder(Suite):
         digest = hashlib.sha256(f"{self.root}\0{domain}".encode("utf-8", "surrogateescape")).hexdigest()[:12]
         entry = open_entry(
             f"folder-{digest}-{f'{self._size[0]}x{self._size[1]}' if self._in_memory else 'broken'}",
-            fingerprint={"files": describe_files(files.paths)},
+            fingerprint={"files": describe_files(files.paths, may_lack=self._broken == "skip")},
             build=lambda writer: self._decode(writer, domain, files),
             folder=cache_folder(),  # never inside the user's own folder
         )
@@ -284,17 +289,20 @@ class ImageFolder(Suite):
             deque(blocks, maxlen=0)
         broken = sorted(found)
         if len(broken) > max(1, _MAX_BROKEN * len(files)):
-            raise InputError(
-                f"{self.root}: {len(broken):,} of {len(files):,} images of {domain} cannot be read, more than "
-                f"{_MAX_BROKEN:.0%}: {self._name(domain, broken)}; repair or remove them"
-            )
+            try:
+                files.read(broken[0])
+            except InputError as error:
+                raise InputError(
+                    f"{self.root}: {len(broken):,} of {len(files):,} images of {domain} cannot be read, more than 1 %: "
+                    f"{self._name(domain, broken)}; repair or remove them ({error})"
+                ) from None
         if broken or not self._in_memory:
             writer.add("broken", np.array(broken, np.int64))
 
     def _report_broken(self, domain: str, files: FileSet, broken: NDArray[np.int64]) -> None:
         """Say once which images of a domain are left out, or raise for the first if that is asked for."""
         if len(broken) and self._broken == "refuse":
-            read_image(files.paths[broken[0]])
+            files.read(broken[0])
         if len(broken) and domain not in self._skipped:
             count = f"{len(broken):,} of {len(files):,} images of {domain}"
             _log.warning("%s: left out %s that cannot be read: %s", self.root, count, self._name(domain, broken))

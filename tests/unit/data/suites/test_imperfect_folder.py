@@ -1,10 +1,12 @@
 """The folder suite on data as people have it: broken files, domains that lack classes, have others, or call them so."""
 
+import errno
+
 import numpy as np
 import pytest
 
 from asrnorm.core.config import Choice, content_hash
-from asrnorm.core.errors import InputError, UnknownNameError
+from asrnorm.core.errors import InputError, UnknownNameError, WrongCallError
 from asrnorm.data import FileSet, create_suite
 from asrnorm.training.environment import check_source, record_environment
 from helpers.published import write_folder
@@ -56,6 +58,37 @@ def test_the_other_images_keep_their_labels_pixels_and_split(root):
     np.testing.assert_array_equal(after.images, before[0][1:])
     np.testing.assert_array_equal(after.labels, before[1][1:])
     assert {image.tobytes() for image in create(root).validation.images} == held_out
+
+
+def test_files_that_a_table_names_and_nobody_has_are_broken_ones(root, caplog):
+    rows = [f"{path.relative_to(root)},{path.parent.name},{path.parent.parent.name}" for path in root.rglob("*.png")]
+    (root / "table.csv").write_text("\n".join(["path,label,domain", *sorted(rows), "art/dog/gone.png,dog,art"]))
+    suite = create(root / "table.csv")
+    suite.check_files()
+    assert suite.source_skipped() == ["art/dog/gone.png"]
+    assert len(suite.train) + len(suite.validation) == 20
+    for path in (root / "art" / "dog").iterdir():
+        path.unlink()
+    with pytest.raises(InputError, match=r"11 of 21 images of art.* no such file"):
+        create(root / "table.csv").check_files()
+
+
+def test_what_to_train_on_is_asked_before_classes_are_compared(root):
+    (root / "photo" / "dog").rename(root / "photo" / "hound")
+    with pytest.raises(WrongCallError, match="--source"):
+        create(root, source=None).require_source()
+
+
+@pytest.mark.parametrize("error", [OSError(errno.EIO, "Input/output error"), MemoryError()])
+def test_a_file_that_the_system_fails_to_read_is_not_taken_for_broken(root, error, monkeypatch):
+    def fail(*_arguments, **_options):
+        raise error
+
+    with monkeypatch.context() as context:
+        context.setattr("asrnorm.data.image.Image.open", fail)
+        with pytest.raises(InputError):
+            create(root).check_files()
+    create(root).check_files()
 
 
 def test_a_cache_made_while_skipping_does_not_serve_a_strict_suite(root):
