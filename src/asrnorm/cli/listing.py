@@ -46,8 +46,7 @@ def list_registry(
     """
     with json_output(json_file, quiet=True) as write_json:
         import_modules(modules)
-        rows: list[dict[str, Any]]
-        rows = [{"name": name, "summary": summary, "options": {}} for name, (_, _, summary) in REGISTRIES.items()]
+        rows: Any = [{"name": name, "summary": what, "options": {}} for name, (_, _, what) in REGISTRIES.items()]
         if kind is not None:
             rows = _describe_names(kind, pattern)
         write_json(json.dumps(rows, indent=2))
