@@ -222,17 +222,18 @@ class ImageFolder(Suite):
             check_domains(known, chosen, suite="folder")
         # A domain that is not used need not have the classes of the others, nor images.
         used = chosen if self._source and self._target else None
-        targets = set(split_names(self._target, names)) or set(known) - set(split_names(self._source, names))
-        targets = targets if chosen and not is_alone else set()
+        sources = set(split_names(self._source, names)) or set(known) - set(split_names(self._target, names))
+        targets = set(known) - sources
         samples = list_one_domain(self.root) if is_alone else list_images(self.root, used, skip_empty=targets)
         samples = rename_classes(samples, self._aliases, known)
         check_distinct_files(self.root, samples)
         domains = group_by_domain(samples)
+        if chosen:  # first of all, because the classes are those of the sources
+            self._choose(domains)
         try:
-            classes = collect_classes(samples, self.root, domains.keys() - targets)
+            classes = collect_classes(samples, self.root, sources)
         except InputError:
-            if not chosen:  # which domains to train on is the first question
-                choose_domains(tuple(domains), None, None, suite="folder", needs_target=False)
+            self._choose(domains)
             raise
         for name in (name for name in domains if name in targets):
             advice = "say what the source calls them, --set suite.aliases=FILE, or choose domains, --target NAME"
@@ -246,7 +247,10 @@ class ImageFolder(Suite):
 
     @cached_property
     def _roles(self) -> tuple[tuple[str, ...], tuple[str, ...]]:
-        return choose_domains(self.domains, self._source, self._target, suite="folder", needs_target=False)
+        return self._choose(self.domains)
+
+    def _choose(self, domains: Iterable[str]) -> tuple[tuple[str, ...], tuple[str, ...]]:
+        return choose_domains(tuple(domains), self._source, self._target, suite="folder", needs_target=False)
 
     @cached_property
     def _in_memory(self) -> bool:

@@ -91,6 +91,14 @@ def test_a_file_that_the_system_fails_to_read_is_not_taken_for_broken(root, erro
     create(root).check_files()
 
 
+def test_a_source_without_images_and_one_that_is_a_target_too_are_told_as_such(root):
+    (root / "dawn").mkdir()
+    with pytest.raises(UnknownNameError, match="'dawn'"):
+        _ = create(root, source="dawn").classes
+    with pytest.raises(WrongCallError, match="at once"):
+        _ = create(root, target="art").classes
+
+
 def test_a_cache_made_while_skipping_does_not_serve_a_strict_suite(root):
     break_files(root / "photo", 1)
     create(root).check_files()
