@@ -259,5 +259,5 @@ def _write_statistics(run: Path, loaded: "LoadedRun", config: RunConfig, suite: 
     buffer = io.BytesIO()
     np.savez_compressed(buffer, **arrays)
     remove_leftovers(path)
-    write_whole(path, buffer.getvalue())
+    write_whole(path, buffer.getvalue(), follow_links=False)
     typer.echo(f"{path}: learned statistics of {len(arrays['domain']):,} images")

@@ -18,40 +18,48 @@ _OPEN_FILES = "/proc/"  # target of /dev/stdout and /dev/fd
 _NO_FOLDER_SYNC = frozenset({errno.EINVAL, errno.ENOTSUP, errno.EOPNOTSUPP})
 
 
-def write_whole(path: Path, content: bytes | str) -> None:
+def write_whole(path: Path, content: bytes | str, *, follow_links: bool = True) -> None:
     """Write a file atomically: after a crash or power loss it holds the old content or the new one, complete.
+
+    `follow_links` is that of `replacing`.
 
     Raises:
         StorageError: the disk is full or the folder is not writable; the old file stays.
     """
     try:
-        with replacing(path) as temporary:
+        with replacing(path, follow_links=follow_links) as temporary:
             temporary.write_bytes(content.encode("utf-8", "backslashreplace") if isinstance(content, str) else content)
     except OSError as error:
         raise StorageError(describe_failure(error, path)) from None
 
 
 @contextmanager
-def replacing(path: Path) -> Iterator[Path]:
+def replacing(path: Path, *, follow_links: bool = True) -> Iterator[Path]:
     """Yield a temporary path beside `path`; the file written there replaces `path` when the block ends.
 
     The temporary name is hidden and keeps the suffix, `.<name>.<process>.tmp<suffix>`, because libraries choose the
     format by suffix. The parent folder is created. After an error the temporary file is removed and `path` is
-    unchanged. If `path` is a link, the file it points to is replaced; if it is a device or a pipe such as
-    `/dev/stdout`, the content is written into it.
+    unchanged.
+
+    Args:
+        path: the file. If it is a link, the file it points to is replaced; if it is a device or a pipe such as
+            `/dev/stdout`, the content is written into it.
+        follow_links: `False` replaces a link, device or pipe itself, for files in a folder that somebody else may have
+            made: a link there must not choose which file is overwritten.
 
     Raises:
         OSError: from the system, naming `path` instead of the temporary file, for callers that add their own message.
     """
-    if _is_special(path):
+    if follow_links and _is_special(path):
         with _writing_into(path) as temporary:
             yield temporary
         return
-    if path.is_symlink():
+    if follow_links and path.is_symlink():
         path = path.resolve()
     temporary = path.with_name(f".{path.name}.{os.getpid()}.tmp{path.suffix}")
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
+        temporary.unlink(missing_ok=True)  # of a killed process of the same number, or a link
         yield temporary
         sync_file(temporary)
         temporary.replace(path)
@@ -61,6 +69,24 @@ def replacing(path: Path) -> Iterator[Path]:
             temporary.unlink(missing_ok=True)
         if isinstance(error, OSError):
             _name_file(error, temporary, path)
+        raise
+
+
+def open_to_append(path: Path) -> IO[bytes]:
+    """Open a file to append to it, without following a link: see `replacing`.
+
+    Raises:
+        OSError: from the system, or `path` is a link.
+    """
+
+    def opener(name: str, flags: int) -> int:
+        return os.open(name, flags | getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_NONBLOCK", 0), 0o666)
+
+    try:
+        return open(path, "ab", opener=opener)  # noqa: PTH123  (Path.open takes no opener)
+    except OSError as error:
+        if path.is_symlink():
+            raise OSError(error.errno, "is a symbolic link, and a file of a run must not be one; remove it") from None
         raise
 
 

@@ -97,7 +97,7 @@ def write_result(path: Path, result: RunResult) -> None:
     Raises:
         StorageError: the disk is full or the folder is not writable; the old file stays.
     """
-    write_whole(path, format_result(result))
+    write_whole(path, format_result(result), follow_links=False)
 
 
 def read_result(path: Path) -> RunResult:

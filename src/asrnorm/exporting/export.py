@@ -94,7 +94,7 @@ def export_run(
     content, entries = chosen.encode(request)
     try:
         remove_leftovers(path)
-        with replacing(path) as temporary:
+        with replacing(path, follow_links=False) as temporary:
             temporary.write_bytes(content)
             sync_file(temporary)  # a full disk raises before the sidecars change
             verdict = verify(chosen.open(temporary, request), request, path.name)
@@ -102,7 +102,7 @@ def export_run(
             endings = {CARD: (json.dumps(card, indent=2) + "\n").encode(), **chosen.sidecars(request)}
             sidecars = {path.with_name(path.name + ending): text for ending, text in endings.items()}
             for sidecar, text in sidecars.items():
-                write_whole(sidecar, text)
+                write_whole(sidecar, text, follow_links=False)
     except StorageError:
         raise
     except OSError as error:

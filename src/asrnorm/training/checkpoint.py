@@ -74,7 +74,7 @@ class CheckpointStore:
         """
         parts = self._parts.save(pool)
         whole = {"schema": SCHEMA, "config": to_mapping(self._config), "parts": parts, **state}
-        with advising(self._last), replacing(self._last) as temporary:
+        with advising(self._last), replacing(self._last, follow_links=False) as temporary:
             data = pack(whole)
             require_loadable(whole, data)
             temporary.write_bytes(data)

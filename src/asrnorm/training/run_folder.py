@@ -10,7 +10,7 @@ from typing import IO
 
 from asrnorm.core.config import RunConfig, content_hash, dump_config, first_difference, load_config
 from asrnorm.core.errors import InputError, StorageError
-from asrnorm.core.files import DISK_FULL, describe_failure, replacing, take_lock
+from asrnorm.core.files import DISK_FULL, describe_failure, open_to_append, replacing, take_lock
 from asrnorm.core.results import read_result
 
 logger = logging.getLogger("asrnorm")
@@ -75,7 +75,7 @@ class RunFolder:
             self._require_run_or_empty()
             is_new = not self.path.exists()
             self.path.mkdir(parents=True, exist_ok=True)
-            lock = (self.path / ".lock").open("ab")
+            lock = open_to_append(self.path / ".lock")
         with lock:
             is_locked = self._take_lock(lock)
             if fresh:
@@ -164,7 +164,7 @@ class RunFolder:
         """Remove the temporary files of a process that was killed."""
         first_pass = RunFolder(self.choice)
         for run in (self, first_pass):
-            for folder in (run.path, run.checkpoints, run.pool):
+            for folder in (run.path, *(one for one in (run.checkpoints, run.pool) if not one.is_symlink())):
                 for leftover in (path for pattern in _TEMPORARY for path in folder.glob(pattern)):
                     leftover.unlink(missing_ok=True)
 
@@ -201,7 +201,7 @@ def write_run_file(path: Path, data: bytes) -> None:
     Raises:
         StorageError: it cannot be written; the old content stays.
     """
-    with advising(path), replacing(path) as temporary:
+    with advising(path), replacing(path, follow_links=False) as temporary:
         temporary.write_bytes(data)
 
 
