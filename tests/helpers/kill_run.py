@@ -146,7 +146,7 @@ def outcome(folder):
         ]
 
     result = json.loads((folder / "result.json").read_text())
-    del result["wall_seconds"]
+    del result["wall_seconds"], result["values_sha256"]  # the one is part of the other
     logs = {str(path.relative_to(folder)): rows(path) for path in folder.rglob("log.jsonl")}
     named = [part["name"] for part in unpack(folder / "checkpoints" / "last.pt")["parts"]]  # digests of what grew
     parts = [*named, *sorted(path.name for path in folder.rglob("part-*"))]

@@ -1,17 +1,18 @@
 """Atomic file writes, and locks that a crash releases."""
 
 import errno
-import glob
+import hashlib
 import os
 import shutil
 import stat
 import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
+from functools import cache
 from pathlib import Path
 from typing import IO
 
-from asrnorm.core.errors import StorageError
+from asrnorm.core.errors import InputError, StorageError
 
 DISK_FULL = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EFBIG})
 _OPEN_FILES = "/proc/"  # target of /dev/stdout and /dev/fd
@@ -59,6 +60,7 @@ def replacing(path: Path, *, follow_links: bool = True) -> Iterator[Path]:
     temporary = path.with_name(f".{path.name}.{os.getpid()}.tmp{path.suffix}")
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
+        _remove_leftovers(path)
         temporary.unlink(missing_ok=True)  # of a killed process of the same number, or a link
         yield temporary
         sync_file(temporary)
@@ -90,12 +92,19 @@ def open_to_append(path: Path) -> IO[bytes]:
         raise
 
 
-def remove_leftovers(path: Path) -> None:
+def _remove_leftovers(path: Path) -> None:
     """Remove temporary files that killed processes left beside `path`."""
-    for leftover in path.parent.glob(f".{glob.escape(path.name)}.*.tmp*"):
-        number = leftover.name.removeprefix(f".{path.name}.").partition(".")[0]
+    for leftover in _find_temporary(path.parent.absolute()):
+        number = leftover.name.removeprefix(f".{path.name}.").removesuffix(f".tmp{path.suffix}")
         if number.isdecimal() and not _is_running(int(number)):
-            leftover.unlink(missing_ok=True)
+            with suppress(OSError):
+                leftover.unlink(missing_ok=True)
+
+
+@cache
+def _find_temporary(folder: Path) -> tuple[Path, ...]:
+    """Return the temporary files that a folder has at the first write; listed once, for folders of many files."""
+    return tuple(folder.glob(".*.tmp*"))
 
 
 def _is_running(process: int) -> bool:
@@ -143,6 +152,19 @@ def sync_file(path: Path) -> None:
     """Flush the content of a file to disk."""
     with path.open("rb+") as file:
         os.fsync(file.fileno())
+
+
+def file_sha256(path: Path) -> str:
+    """Return the SHA-256 of the content of a file.
+
+    Raises:
+        InputError: it cannot be read.
+    """
+    try:
+        with path.open("rb") as file:
+            return hashlib.file_digest(file, "sha256").hexdigest()
+    except OSError as error:
+        raise InputError(describe_failure(error, path)) from None
 
 
 def sync_folder(folder: Path) -> None:

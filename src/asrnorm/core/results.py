@@ -1,6 +1,7 @@
 """Results of a run: the schema of `result.json`, reading, writing and checking it."""
 
 import dataclasses
+import hashlib
 import json
 import math
 import re
@@ -14,6 +15,7 @@ from asrnorm.core.files import write_whole
 
 SCHEMA = 1
 _ROUNDING = 1e-9
+CHECKSUMS = ("weights_sha256", "config_sha256", "values_sha256")
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -46,6 +48,10 @@ class RunResult:
         origin: provenance of a kept result, from the run's `env.json`: device, torch version, day, edition of the test
             images, commits at which it was resumed, a digest of the names of the user's own images; for a run that was
             scored again, the edition and the scoring commit (`scored`). Results that differ only here are equal.
+        weights_sha256: SHA-256 of the bytes of `model.safetensors`.
+        config_sha256: SHA-256 of the bytes of `config.yaml`; an evaluation, whose config is no file, has none.
+        values_sha256: SHA-256 of all other values but `origin`, see `seal`. Results from before these three fields
+            have none of them, and are not checked.
     """
 
     recipe: str
@@ -64,6 +70,9 @@ class RunResult:
     steps: int
     validation: dict[str, float] = dataclasses.field(default_factory=dict)
     origin: dict[str, str] = dataclasses.field(default_factory=dict)
+    weights_sha256: str = ""
+    config_sha256: str = ""
+    values_sha256: str = dataclasses.field(default="", compare=False)
     schema: int = SCHEMA
 
     @property
@@ -73,17 +82,31 @@ class RunResult:
 
 
 def to_plain(result: RunResult) -> dict[str, Any]:
-    """Return a result as plain JSON values, schema first; empty `validation` and `origin` are left out.
+    """Return a result as plain JSON values, schema first; empty optional fields are left out.
 
     A run without target domains has no average accuracy, stored as `null`.
     """
     values = dataclasses.asdict(result)
     if math.isnan(result.average_accuracy):
         values["average_accuracy"] = None
-    for name in ("validation", "origin"):
+    for name in ("validation", "origin", *CHECKSUMS):
         if not values[name]:
             del values[name]
     return {"schema": values.pop("schema"), **values}
+
+
+def seal(result: RunResult) -> RunResult:
+    """Return a result with the checksum of its values, which `read_result` checks.
+
+    It covers the values and not the text, so that it holds in a `result.json` and in a line of kept results alike, and
+    leaves out `origin`, which is added when a result is kept.
+    """
+    return dataclasses.replace(result, values_sha256=_digest(result))
+
+
+def _digest(result: RunResult) -> str:
+    values = to_plain(dataclasses.replace(result, origin={}, values_sha256=""))
+    return hashlib.sha256(json.dumps(values, sort_keys=True).encode()).hexdigest()
 
 
 def format_result(result: RunResult) -> str:
@@ -132,6 +155,8 @@ def parse_result(values: object, where: str) -> RunResult:
     except UnknownNameError as error:
         raise InputError(str(error)) from error
     _check_ranges(result, where)
+    if result.values_sha256 and result.values_sha256 != _digest(result):
+        raise InputError(f"{where}: damaged or edited, its values do not match their checksum")
     return result
 
 

@@ -113,12 +113,21 @@ def pack_state(state: Mapping[str, Tensor]) -> bytes:
     return bytes(save(tensors, metadata={_CHECKSUM: _checksum(_read_header(plain), plain)}))
 
 
-def _verify_checksum(path: Path) -> None:
-    with path.open("rb") as file:
-        header = _read_header(file)
-        named = header.pop("__metadata__", {}).get(_CHECKSUM)
-        if named is not None and named != _checksum(header, file):
-            raise InputError(f"{path}: damaged, its checksum does not match")
+def verify_checksum(path: Path) -> None:
+    """Check a `.safetensors` file against the checksum that `pack_state` put in it; one without it passes.
+
+    Raises:
+        InputError: the file is damaged.
+    """
+    try:
+        with path.open("rb") as file:
+            header = _read_header(file)
+            named = header.pop("__metadata__", {}).get(_CHECKSUM)
+            intact = named is None or named == _checksum(header, file)
+    except (OSError, ValueError, AttributeError) as error:
+        raise InputError(f"{path}: damaged, or not a safetensors file ({first_line(error)})") from error
+    if not intact:
+        raise InputError(f"{path}: damaged, its checksum does not match")
 
 
 def _read_header(file: BinaryIO) -> dict[str, Any]:
@@ -143,7 +152,7 @@ def read_state(path: Path) -> dict[str, Tensor]:
         if path.suffix == ".safetensors":
             from safetensors.torch import load_file
 
-            _verify_checksum(path)
+            verify_checksum(path)
             return load_file(path)
         with warnings.catch_warnings(action="ignore"):  # about pickle protocols and the like, before it fails
             content = torch.load(path, map_location="cpu", weights_only=True)

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from asrnorm.core.errors import AsrnormError, InputError
-from asrnorm.core.results import RunResult, parse_result, read_log_rows, read_result, to_plain
+from asrnorm.core.results import CHECKSUMS, RunResult, parse_result, read_log_rows, read_result, to_plain
 
 DETAILS = "details"
 CURVES_FILE = "curves.csv"  # a few kilobytes of the log, kept in a details folder
@@ -144,10 +144,12 @@ def _parse_lines(path: Path) -> Iterator[tuple[str, RunResult | InputError]]:
 
 
 def is_same(one: RunResult, other: RunResult) -> bool:
-    """Return whether two results are equal except for their origin; as text, so that NaN equals NaN."""
-    if one is other:
-        return True
-    return json.dumps(to_plain(replace(one, origin={}))) == json.dumps(to_plain(replace(other, origin={})))
+    """Return whether two results are equal except for origin and checksums, which older results lack."""
+
+    def plain(result: RunResult) -> str:  # as text, so that NaN equals NaN
+        return json.dumps(to_plain(replace(result, origin={}, **dict.fromkeys(CHECKSUMS, ""))))
+
+    return one is other or plain(one) == plain(other)
 
 
 def has_same_numbers(one: RunResult, other: RunResult) -> bool:

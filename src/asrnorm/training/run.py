@@ -14,7 +14,8 @@ import torch
 from asrnorm.core.config import RunConfig, content_hash, load_config, run_name
 from asrnorm.core.distributed import World
 from asrnorm.core.errors import DivergenceError, InputError, InputTypeError, InterruptedRunError
-from asrnorm.core.results import RunResult, format_result, read_environment, read_result
+from asrnorm.core.files import file_sha256
+from asrnorm.core.results import RunResult, format_result, read_environment, read_result, seal
 from asrnorm.data import Suite, create_suite
 from asrnorm.data.pool import Pool
 from asrnorm.data.suites.base import Data
@@ -133,6 +134,8 @@ def load_run(folder: str | Path, device: str = "auto") -> LoadedRun:
     check_names(config)
     if not files.model.is_file():
         raise InputError(f"{files.path}: the run is not done, it has no {files.model.name}; asrnorm train resumes it")
+    if files.result.exists():
+        _check_files(files, config)
     chosen = choose_device(device)
     suite = create_suite(config.suite.name, **config.suite.args)
     classes = _read_classes(files.environment, suite)
@@ -142,6 +145,19 @@ def load_run(folder: str | Path, device: str = "auto") -> LoadedRun:
     except RuntimeError as error:  # load_state_dict lists every key
         raise InputError(f"{files.model}: not the weights of {files.config}") from error
     return LoadedRun(config, model.eval(), suite, chosen, classes)
+
+
+def _check_files(files: RunFolder, config: RunConfig) -> None:
+    try:
+        result = read_result(files.result)
+    except InputError as error:  # the model is whole without it, and has a checksum of its own
+        logger.warning("%s; asrnorm train makes it again, config and weights are not checked", error)
+        return
+    files.check_config(config, result)
+    try:
+        files.check_model(result)
+    except InputError as error:
+        raise InputError(f"{error}; asrnorm train makes it again from the last checkpoint") from None
 
 
 def _read_classes(environment: Path, suite: Suite) -> tuple[str, ...]:
@@ -184,6 +200,8 @@ def _execute(config: RunConfig, site: _Site) -> RunResult:
     wall = seconds + trainer.elapsed + time.monotonic() - started
     result = replace(result, wall_seconds=round(wall, 3))
     if site.is_first:
+        files = {"weights_sha256": file_sha256(site.folder.model), "config_sha256": file_sha256(site.folder.config)}
+        result = seal(replace(result, **files))
         # The test images may have been added, or changed, since the start.
         facts |= {"edition": suite.edition, "targets": suite.target_listing()}
         record_environment(site.folder.environment, facts)

@@ -16,7 +16,6 @@ from asrnorm.core.errors import StorageError
 from asrnorm.core.files import (
     hold_lock,
     open_to_append,
-    remove_leftovers,
     replacing,
     sync_folder,
     take_lock,
@@ -118,10 +117,12 @@ def test_leftovers_of_killed_processes_go_and_those_of_running_ones_stay(tmp_pat
     ended = subprocess.Popen([sys.executable, "-c", ""])
     ended.wait()
     dead = [tmp_path / f".model[1].onnx.{number}.tmp.onnx" for number in (ended.pid, 10**30)]
-    kept = [tmp_path / f".model[1].onnx.{os.getpid()}.tmp.onnx", tmp_path / f".other.{ended.pid}.tmp", path]
+    running = subprocess.Popen([sys.executable, "-c", "input()"], stdin=subprocess.PIPE)
+    kept = [tmp_path / f".model[1].onnx.{running.pid}.tmp.onnx", tmp_path / f".other.{ended.pid}.tmp", path]
     for one in (*dead, *kept):
         one.touch()
-    remove_leftovers(path)
+    write_whole(path, "new")
+    running.communicate(b"\n")
     assert sorted(tmp_path.iterdir()) == sorted(kept)
 
 
