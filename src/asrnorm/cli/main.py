@@ -81,14 +81,14 @@ def main(arguments: Sequence[str] | None = None) -> int:
             stream.reconfigure(errors="backslashreplace")
     words = list(sys.argv[1:] if arguments is None else arguments)
     debug = "--debug" in words
-    words = [_expand_home(word) for word in words if word != "--debug"]
     try:
-        Path.cwd()  # torch aborts the process if the folder is gone
-    except FileNotFoundError:
-        return _fail("the current folder has been removed; change to another")
-    if "--help" not in words and (repeated := find_repeated(app, words)):
-        return _fail(f"{repeated} is given more than once, and takes one value", WRONG_CALL)
-    try:
+        words = [_expand_home(word) for word in words if word != "--debug"]
+        try:
+            Path.cwd()  # torch aborts the process if the folder is gone
+        except FileNotFoundError:
+            return _fail("the current folder has been removed; change to another")
+        if "--help" not in words and (repeated := find_repeated(app, words)):
+            return _fail(f"{repeated} is given more than once, and takes one value", WRONG_CALL)
         with sigterm_as_interrupt():
             status = app(args=words, prog_name="asrnorm", standalone_mode=False)
     except (Exception, KeyboardInterrupt) as error:

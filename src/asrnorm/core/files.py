@@ -85,7 +85,7 @@ def open_to_append(path: Path) -> IO[bytes]:
         return os.open(name, flags | getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_NONBLOCK", 0), 0o666)
 
     try:
-        return open(path, "ab", opener=opener)  # noqa: PTH123  (Path.open takes no opener)
+        return open(path, "ab", opener=opener)
     except OSError as error:
         if path.is_symlink():
             raise OSError(error.errno, "is a symbolic link, and a file of a run must not be one; remove it") from None
@@ -121,11 +121,15 @@ def _is_special(path: Path) -> bool:
     """Tell whether a path is a device, a pipe or an open file, which must not be replaced by a file."""
     try:
         mode = path.stat().st_mode
-        target = str(path.readlink()) if path.is_symlink() else ""
-        opened = any(name.startswith(_OPEN_FILES) for name in (target, f"{path.parent.resolve()}/"))
+        return is_open_file(path) or not (stat.S_ISREG(mode) or stat.S_ISDIR(mode))
     except OSError:
         return False
-    return opened or not (stat.S_ISREG(mode) or stat.S_ISDIR(mode))
+
+
+def is_open_file(path: Path) -> bool:
+    """Tell whether a path names a file that a process has open, such as `/dev/stdin` or `/dev/fd/3`."""
+    target = str(path.readlink()) if path.is_symlink() else ""
+    return any(name.startswith(_OPEN_FILES) for name in (target, f"{path.parent.resolve()}/"))
 
 
 @contextmanager

@@ -12,6 +12,7 @@ from typing import Any
 from asrnorm.core.config import build
 from asrnorm.core.errors import InputError, UnknownNameError
 from asrnorm.core.files import write_whole
+from asrnorm.core.reading import parse_json, read_bytes, read_json
 
 SCHEMA = 1
 _ROUNDING = 1e-9
@@ -130,12 +131,12 @@ def read_result(path: Path) -> RunResult:
         InputError: the file is missing, damaged or has another schema.
     """
     try:
-        values = json.loads(path.read_text(encoding="utf-8"))
+        values = read_json(path)
     except FileNotFoundError:
         raise InputError(f"{path}: no result; the run is not done") from None
     except OSError as error:
         raise InputError(f"{path}: {error.strerror}") from None
-    except (ValueError, RecursionError) as error:
+    except InputError as error:
         raise InputError(f"{path}: damaged ({error})") from error
     return parse_result(values, str(path))
 
@@ -188,15 +189,26 @@ def read_log_rows(path: Path) -> list[dict[str, Any]]:
     if not path.exists():
         return []
     rows = []
-    for line in path.read_text(encoding="utf-8", errors="replace").splitlines():
+    for line in read_bytes(path).decode("utf-8", errors="replace").splitlines():
         try:
-            row = json.loads(line)
-        except (ValueError, RecursionError):
+            row = parse_json(line)
+        except InputError:
             break
-        if not isinstance(row, dict) or not isinstance(row.get("step"), int):
+        if not isinstance(row, dict) or not _is_row(row):
             break
         rows.append(row)
     return rows
+
+
+def _is_row(row: dict[str, Any]) -> bool:
+    """Tell whether a row of a log has numbers where readers expect them."""
+    lambdas = row.get("lambdas", {})
+    if type(row.get("step")) is not int or not isinstance(lambdas, dict):
+        return False
+    layers = list(lambdas.values())
+    numbers = [row[name] for name in ("loss", "accuracy") if name in row]
+    numbers += [value for layer in layers if isinstance(layer, dict) for value in layer.values()]
+    return all(isinstance(layer, dict) for layer in layers) and all(type(value) in (int, float) for value in numbers)
 
 
 def read_environment(path: Path) -> dict[str, Any]:
@@ -205,8 +217,8 @@ def read_environment(path: Path) -> dict[str, Any]:
     The file holds the environment at the start, and under `resumed` what had changed at each resume.
     """
     try:
-        first = json.loads(path.read_text(encoding="utf-8"))
-    except (OSError, ValueError, RecursionError):
+        first = read_json(path)
+    except (OSError, InputError):
         return {}
     resumed = first.get("resumed") if isinstance(first, dict) else None
     parts = [first, *(resumed if isinstance(resumed, list) else [])]

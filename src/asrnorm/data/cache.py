@@ -21,6 +21,7 @@ from numpy.typing import DTypeLike, NDArray
 
 from asrnorm.core.errors import AsrnormError, InputError, StorageError
 from asrnorm.core.files import DISK_FULL, hold_lock, sync_folder
+from asrnorm.core.reading import read_json
 from asrnorm.data.image import read_images
 from asrnorm.data.readers import open_npy
 
@@ -183,7 +184,7 @@ def _open_patiently(path: Path, wanted: Mapping[str, Any]) -> dict[str, NDArray[
 
 def _open(path: Path, wanted: Mapping[str, Any]) -> dict[str, NDArray[Any]] | None:
     try:
-        record = json.loads((path / _RECORD).read_text(encoding="utf-8"))
+        record = read_json(path / _RECORD)
         if {key: record[key] for key in wanted} != wanted:
             return None
         if not {f"{name}.npy" for name in record["arrays"]} == {file.name for file in path.glob("*.npy")} != set():
@@ -193,7 +194,7 @@ def _open(path: Path, wanted: Mapping[str, Any]) -> dict[str, NDArray[Any]] | No
         if error.errno not in _ABSENT:  # for instance too many open files: the entry itself may be good
             raise
         return None
-    except (ValueError, KeyError, TypeError, AttributeError, RecursionError):
+    except (ValueError, KeyError, TypeError, AttributeError):
         return None  # damaged, or replaced during reading: the caller takes the lock and tries again
 
 

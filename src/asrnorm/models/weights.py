@@ -15,6 +15,7 @@ import torch
 from torch import Tensor, nn
 
 from asrnorm.core.errors import InputError, first_line
+from asrnorm.core.reading import check_pickle, parse_json
 from asrnorm.models.base import Classifier
 from asrnorm.norms import BatchNorm
 from asrnorm.norms.base import NormLayer
@@ -22,7 +23,7 @@ from asrnorm.norms.base import NormLayer
 logger = logging.getLogger("asrnorm")
 
 _CHECKSUM = "sha256"
-_LONGEST_HEADER = 100_000_000  # bytes, as in the format's own reader
+_LONGEST_HEADER = 10_000_000  # bytes; 100,000 tensors. The format's own reader takes ten times as many, in a minute
 _RUNNING = ("running_mean", "running_var", "num_batches_tracked")
 _STATES = ("state_dict", "model_state_dict", "model")  # keys of the network in checkpoints of training scripts
 # Prefixes of DataParallel, DDP and averaged models; of torch.compile; of `NormalizedInput`.
@@ -132,7 +133,9 @@ def verify_checksum(path: Path) -> None:
 
 def _read_header(file: BinaryIO) -> dict[str, Any]:
     length = int.from_bytes(file.read(8), "little")
-    header: dict[str, Any] = json.loads(file.read(min(length, _LONGEST_HEADER)))
+    if length > _LONGEST_HEADER:
+        raise InputError(f"a header of {length:,} bytes, more than {_LONGEST_HEADER:,}")
+    header: dict[str, Any] = parse_json(file.read(length))
     return header
 
 
@@ -154,10 +157,14 @@ def read_state(path: Path) -> dict[str, Tensor]:
 
             verify_checksum(path)
             return load_file(path)
+        with path.open("rb") as file:
+            check_pickle(file)
         with warnings.catch_warnings(action="ignore"):  # about pickle protocols and the like, before it fails
             content = torch.load(path, map_location="cpu", weights_only=True)
-    except (ImportError, InputError):
+    except ImportError:
         raise
+    except InputError as error:
+        raise InputError(str(error) if str(error).startswith(f"{path}: ") else f"{path}: {error}") from error
     except Exception as error:  # damage surfaces anywhere in the readers; safetensors has its own error class
         # torch refused to unpickle it; its message, which advises unsafe loading, is not passed on.
         if isinstance(error, pickle.UnpicklingError) or "weights_only" in str(error):

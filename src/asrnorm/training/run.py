@@ -15,6 +15,7 @@ from asrnorm.core.config import RunConfig, content_hash, load_config, run_name
 from asrnorm.core.distributed import World
 from asrnorm.core.errors import DivergenceError, InputError, InputTypeError, InterruptedRunError
 from asrnorm.core.files import file_sha256
+from asrnorm.core.reading import read_json
 from asrnorm.core.results import RunResult, format_result, read_environment, read_result, seal
 from asrnorm.data import Suite, create_suite
 from asrnorm.data.pool import Pool
@@ -200,8 +201,8 @@ def _execute(config: RunConfig, site: _Site) -> RunResult:
     wall = seconds + trainer.elapsed + time.monotonic() - started
     result = replace(result, wall_seconds=round(wall, 3))
     if site.is_first:
-        files = {"weights_sha256": file_sha256(site.folder.model), "config_sha256": file_sha256(site.folder.config)}
-        result = seal(replace(result, **files))
+        weights, written = file_sha256(site.folder.model), file_sha256(site.folder.config)
+        result = seal(replace(result, weights_sha256=weights, config_sha256=written))
         # The test images may have been added, or changed, since the start.
         facts |= {"edition": suite.edition, "targets": suite.target_listing()}
         record_environment(site.folder.environment, facts)
@@ -235,9 +236,9 @@ def _choose_steps(config: RunConfig, suite: Suite, site: _Site) -> tuple[int, fl
 def _read_choice(path: Path, steps: int) -> tuple[int, float] | None:
     """Return the step chosen by an earlier process and its seconds, `None` if there is no valid file."""
     try:
-        values = json.loads(path.read_text(encoding="utf-8"))
+        values = read_json(path)
         step, seconds = values["step"], float(values["seconds"])
-    except (OSError, ValueError, KeyError, TypeError, RecursionError):
+    except (OSError, ValueError, KeyError, TypeError):
         return None
     return (step, seconds) if type(step) is int and 1 <= step <= steps else None
 

@@ -1,5 +1,6 @@
 """The training loop: grow where the method says so, take a step; log, evaluate and checkpoint on schedule."""
 
+import operator
 import time
 from collections.abc import Callable
 from contextlib import AbstractContextManager
@@ -11,7 +12,7 @@ from torch.nn.utils import get_total_norm
 
 from asrnorm.core.config import RunConfig
 from asrnorm.core.distributed import World
-from asrnorm.core.errors import DivergenceError, InterruptedRunError
+from asrnorm.core.errors import AsrnormError, DivergenceError, InputError, InterruptedRunError, first_line
 from asrnorm.core.precision import autocast, products, weight_dtype
 from asrnorm.core.schedule import rate_factor
 from asrnorm.data.pool import Pool
@@ -22,7 +23,7 @@ from asrnorm.norms import ASRNorm2d
 from asrnorm.training.assembly import from_first, synchronize
 from asrnorm.training.batches import Batches
 from asrnorm.training.capture import CapturedSteps
-from asrnorm.training.checkpoint import CheckpointStore
+from asrnorm.training.checkpoint import CheckpointStore, Loaded
 from asrnorm.training.log import Interruption, PhaseInterrupted, RunLog, RunProgress, reporting_progress
 from asrnorm.training.optim import create_optimizer, load_optimizer, optimizer_state, set_rate
 from asrnorm.training.selection import Selector
@@ -169,8 +170,21 @@ class Trainer:
         if loaded is None:
             loaded = store.load(stop=self.stop, only=name)
             assert loaded is not None, "the first process has just read it"
+        try:
+            self._restore(loaded)
+        except (AsrnormError, torch.OutOfMemoryError):
+            raise
+        except Exception as error:  # a forged or foreign state fails anywhere in torch
+            raise InputError(
+                f"{name}: not a checkpoint of this run ({first_line(error)}); start over with --fresh"
+            ) from error
+        return True
+
+    def _restore(self, loaded: Loaded) -> None:
         state = loaded.state
-        self.step, self.elapsed = state["step"], state["elapsed"]
+        if state["step"] > self.stop:
+            raise InputError(f"{loaded.name}: of step {state['step']:,}, after the last one, {self.stop:,}")
+        self.step, self.elapsed = state["step"], float(state["elapsed"])
         self._started = time.monotonic()
         self.model.load_state_dict(state["model"])
         load_optimizer(self.optimizer, state["optimizer"])
@@ -183,8 +197,7 @@ class Trainer:
         if self.selector is not None:
             self.selector.load_state_dict(state["selection"])
         self._loss_sum.copy_(state["loss_sum"] * (self.world.rank == 0))  # the sum over all processes
-        self._num_losses = state["num_losses"]
-        return True
+        self._num_losses = max(0, operator.index(state["num_losses"]))
 
     def _save(self, store: CheckpointStore) -> None:
         loss_sum = self.world.sum(self._loss_sum)

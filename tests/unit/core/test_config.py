@@ -104,7 +104,11 @@ def test_a_stored_config_reads_back_as_itself(tmp_path, config):
     st.dictionaries(
         st.text("abc_", min_size=1),
         st.recursive(
-            st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False, allow_infinity=False) | st.text(),
+            st.none()
+            | st.booleans()
+            | st.integers(-(2**63), 2**63 - 1)
+            | st.floats(allow_nan=False, allow_infinity=False)
+            | st.text(),
             lambda inner: st.lists(inner, max_size=3),
             max_leaves=5,
         ),

