@@ -186,8 +186,9 @@ def main(place, most_kills, seconds, seed):
         report["differing"] += [f"{folder.name}: {key}" for key in found if found[key] != references[name][key]]
         report["runs"] += 1
         report["most_kills_of_a_run"] = max(of_this_run, report["most_kills_of_a_run"])
-    sys.stdout.write(json.dumps(report))
+    sys.stdout.write(json.dumps(report) + "\n")
+    return 1 if report["differing"] else 0
 
 
 if __name__ == "__main__":
-    main(Path(sys.argv[1]), int(sys.argv[2]), float(sys.argv[3]), int(sys.argv[4]))
+    sys.exit(main(Path(sys.argv[1]), int(sys.argv[2]), float(sys.argv[3]), int(sys.argv[4])))

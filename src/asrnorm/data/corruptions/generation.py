@@ -266,7 +266,7 @@ class _Record:
             raise InputError(f"{path} was made from other images, labels or severities: use another folder")
         seed = entry.get("seed", self.seed)
         if name in RANDOM and seed != self.seed:
-            raise InputError(f"{path} was made with seed {seed}, not {self.seed}: use that seed, or another folder")
+            raise InputError(f"{path} was made with seed {seed!r}, not {self.seed}: use that seed, or another folder")
 
     def enter(self, name: str, seconds: float, *, skipped: bool) -> GeneratedFile:
         path = self.path.parent / f"{name}.npy"
