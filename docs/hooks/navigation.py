@@ -87,6 +87,7 @@ LAYOUT: tuple[tuple[str, tuple[tuple[str | None, str], ...]], ...] = (
         (
             ("Architecture", "architecture.md"),
             ("Contributing", "contributing.md"),
+            ("Security", "security.md"),
             ("Changelog", "changelog.md"),
         ),
     ),

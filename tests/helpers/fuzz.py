@@ -434,6 +434,7 @@ def attempt(name, number, seed):
         except AsrnormError as error:
             return None if len(str(error)) < 20_000 else f"a long message: {error!r:.300}"
         except Exception as error:
+            signal.alarm(0)
             frames = traceback.extract_tb(error.__traceback__)
             own = [f for f in frames if "asrnorm" in f.filename] or list(frames)
             return f"{type(error).__name__}: {error!s:.300} ({Path(own[-1].filename).name}:{own[-1].lineno})"

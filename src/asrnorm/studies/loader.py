@@ -11,7 +11,7 @@ from typing import Any
 
 from asrnorm.core.config import build
 from asrnorm.core.errors import InputError, UnknownNameError, describe_unknown
-from asrnorm.core.reading import parse_yaml
+from asrnorm.core.reading import MAX_YAML, parse_yaml, read_bytes
 from asrnorm.studies.spec import STUDIES, Cell, Comparison, Evaluation, Measure, Printed, Row, RunSpec, Study
 
 TABLES = Path(__file__).with_name("tables")
@@ -283,7 +283,9 @@ def _read_yaml(path: Path) -> Mapping[str, Any]:
 
 def _read_text(path: Path) -> str:
     try:
-        return path.read_text(encoding="utf-8")
+        return read_bytes(path, MAX_YAML).decode("utf-8")
+    except InputError:
+        raise
     except (OSError, UnicodeDecodeError) as error:
         raise InputError(f"{path}: cannot be read ({getattr(error, 'strerror', None) or error})") from None
 
