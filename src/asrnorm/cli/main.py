@@ -35,6 +35,7 @@ from asrnorm.core.errors import AsrnormError, UnknownNameError, WrongCallError, 
 
 OK, FAILED, WRONG_CALL = 0, 1, 2
 _INTERRUPTED = 130  # typer's status for Ctrl-C
+_TOO_LARGE = ("can't allocate memory", "Storage size calculation overflowed")
 _DISCONNECTED = ("Connection closed by peer", "Connection reset by peer", "Broken pipe")  # messages of gloo and NCCL
 
 app = typer.Typer(
@@ -172,9 +173,9 @@ def _report(error: BaseException) -> int:
 
 def _explain_unexpected(error: BaseException) -> str:
     kind = type(error).__name__
-    # torch raises its own error for GPU memory and a RuntimeError for host memory.
-    if kind in ("MemoryError", "OutOfMemoryError") or "can't allocate memory" in str(error):
-        return f"{kind}: this machine or its GPU has not enough memory"
+    # torch raises its own error for GPU memory and a RuntimeError for host memory, or for sizes beyond any.
+    if kind in ("MemoryError", "OutOfMemoryError") or any(words in str(error) for words in _TOO_LARGE):
+        return f"{kind}: this machine or its GPU has not enough memory; a smaller network or batch needs less"
     if os.environ.get("RANK", "0") != "0" and any(words in str(error) for words in _DISCONNECTED):
         return "another process of this run ended before this one; its message is the reason"
     if "Could not determine home directory" in str(error):

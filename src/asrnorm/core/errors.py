@@ -56,6 +56,10 @@ class InterruptedRunError(AsrnormError):
     """Run that stopped on request; the same command resumes it."""
 
 
+class DeviceMemoryError(AsrnormError, MemoryError):
+    """Batch for which the device has not enough memory."""
+
+
 class MissingDependencyError(AsrnormError, ImportError):
     """Optional library that the call needs and this machine lacks."""
 
@@ -86,7 +90,7 @@ def describe_unknown(kind: str, name: str, known: Iterable[str]) -> str:
         >>> describe_unknown("norm", "asrr", ["asr", "bn"])
         "unknown norm 'asrr'; did you mean 'asr'? Known: asr, bn"
     """
-    names = sorted(known)
+    names = sorted(map(str, known))  # a hostile file may have a list among them
     if not names:
         return f"unknown {kind} {name!r}; there is none"
     close = difflib.get_close_matches(name, names, n=1)

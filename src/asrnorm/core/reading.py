@@ -33,7 +33,10 @@ def read_bytes(path: Path, most: int = MAX_BYTES) -> bytes:
         OSError: it cannot be read.
         InputError: it is a device or a pipe with a name, or larger than `most`.
     """
-    mode = path.stat().st_mode
+    try:
+        mode = path.stat().st_mode
+    except ValueError as error:  # a null byte in the path, which may come from another file
+        raise InputError(f"{str(path)!r:.80}: {error}") from None
     if not (stat.S_ISREG(mode) or stat.S_ISDIR(mode) or is_open_file(path)):
         raise InputError(f"{path}: a device or a pipe, not a file")
     with path.open("rb") as file:

@@ -151,6 +151,9 @@ def unpack(path: Path) -> dict[str, Any]:
         raise DamagedError(f"{path}: damaged, without {', '.join(wrong)}")
     if state["step"] < 0:
         raise DamagedError(f"{path}: damaged, of step {state['step']}")
+    for part in state["parts"]:  # a path for a name would lead out of the folder
+        if not (isinstance(part, dict) and "sha256" in part and _PART.fullmatch(str(part.get("name")))):
+            raise DamagedError(f"{path}: damaged, {part!r:.80} is not a part")
     return state
 
 
@@ -222,12 +225,9 @@ class PartStore:
         self._stored = list(names)
         parts = []
         for part in self._stored:
-            name, digest = (part.get(key) if isinstance(part, dict) else None for key in ("name", "sha256"))
-            if not (isinstance(name, str) and _PART.fullmatch(name)):  # a path would lead out of the folder
-                raise DamagedError(f"{self._folder}: {name!r:.80} is not the name of a part")
-            path = self._folder / name
+            path = self._folder / part["name"]
             data = _read(path)
-            if hashlib.sha256(data).hexdigest() != digest:
+            if hashlib.sha256(data).hexdigest() != part["sha256"]:
                 raise DamagedError(f"{path}: damaged, its checksum does not match")
             try:
                 tensors = load(data)

@@ -11,8 +11,16 @@ from torch import Tensor, nn
 from torch.nn.utils import get_total_norm
 
 from asrnorm.core.config import RunConfig
+from asrnorm.core.device_memory import find_fitting
 from asrnorm.core.distributed import World
-from asrnorm.core.errors import AsrnormError, DivergenceError, InputError, InterruptedRunError, first_line
+from asrnorm.core.errors import (
+    AsrnormError,
+    DeviceMemoryError,
+    DivergenceError,
+    InputError,
+    InterruptedRunError,
+    first_line,
+)
 from asrnorm.core.precision import autocast, products, weight_dtype
 from asrnorm.core.schedule import rate_factor
 from asrnorm.data.pool import Pool
@@ -99,6 +107,7 @@ class Trainer:
         Raises:
             DivergenceError: a loss is not finite.
             InterruptedRunError: Ctrl-C or SIGTERM; a checkpoint has been written.
+            DeviceMemoryError: the batch does not fit; the last checkpoint is kept.
             StorageError: the disk is full.
         """
         if not self.resume(store):
@@ -119,6 +128,9 @@ class Trainer:
                         rows.sync()
                         self._save(store)
                     raise self._interrupted() from None
+                except torch.OutOfMemoryError:
+                    memory = self._describe_memory()
+                    raise DeviceMemoryError(memory) from None
                 stopping = interruption.is_agreed(self.world, self.step, self.device)
                 after_grow = grow_log is not None and self.method.checkpoint_after_grow
                 # Several processes, whose clocks differ, keep to the schedule.
@@ -290,6 +302,24 @@ class Trainer:
             "seconds": round(self._clock(), 3),
         }
 
+    def _describe_memory(self) -> str:
+        """Return one line with the batch that would have fit; the run ends, so that the attempts may leave a mess."""
+        said = f"step {self.step + 1:,}: {self.device} has not enough memory for batch_size={self.config.batch_size}"
+        kept = "the last checkpoint is kept"
+        if self.world.size > 1:
+            return f"{said} in {self.world.size} processes; use more of them, or a smaller batch_size; {kept}"
+
+        def attempt(size: int) -> None:
+            self.optimizer.zero_grad(set_to_none=True)
+            batch = self.batches.fetch(self.step)
+            part = Batch(batch.images[:size], batch.labels[:size], step=batch.step, rows=_first(batch.rows, size))
+            with self.autocast():
+                self.method.loss(self.model, part).backward()
+
+        fitting = find_fitting(self.config.batch_size, attempt)
+        advice = f"{fitting} fit: set batch_size={fitting}, in another folder" if fitting else "not even one image fits"
+        return f"{said}; {advice}; {kept}"
+
     def _interrupted(self) -> InterruptedRunError:
         return InterruptedRunError(f"interrupted at step {self.step:,} of {self.stop:,}; start the run again to resume")
 
@@ -313,6 +343,10 @@ class Trainer:
         self.resume(store)
         rows.cut(self.step)
         self.model.train()
+
+
+def _first(rows: Tensor | None, size: int) -> Tensor | None:
+    return None if rows is None else rows[:size]
 
 
 def find_not_finite(model: nn.Module) -> str | None:

@@ -46,3 +46,7 @@ def test_whoever_catches_one_catches_all(kind):
 def test_they_are_what_python_would_have_raised_too():
     assert issubclass(InputError, ValueError)
     assert issubclass(InputTypeError, TypeError)
+
+
+def test_names_of_other_types_are_listed_too():
+    assert describe_unknown("row", "x", ["a", ["b"]]).endswith("known: ['b'], a")

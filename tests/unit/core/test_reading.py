@@ -90,6 +90,8 @@ def test_devices_pipes_and_large_files_are_not_read(tmp_path):
     assert read_bytes(tmp_path / "large", 11) == bytes(11)
     with pytest.raises(FileNotFoundError):
         read_json(tmp_path / "none")
+    with pytest.raises(InputError, match="null byte"):
+        read_json(tmp_path / "a\0b")
 
 
 def test_an_open_pipe_is_read():

@@ -335,6 +335,7 @@ def forge(folder, change):
         lambda state: state.update(parts=[{"name": "/dev/zero", "sha256": ""}], step=4),
         lambda state: state.update(parts=[{"name": "../model.safetensors", "sha256": ""}], step=4),
         lambda state: state.update(parts=["x"], step=4),
+        lambda state: state.update(parts=[{"sha256": ""}]),
         lambda state: state["config"].update(steps="x"),
     ],
 )
