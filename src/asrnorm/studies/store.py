@@ -18,6 +18,7 @@ from asrnorm.core.reading import parse_json, read_bytes, read_json
 from asrnorm.core.results import CHECKSUMS, RunResult, parse_result, read_log_rows, read_result, to_plain
 
 DETAILS = "details"
+KEPT_FILES = "[!.]*.jsonl"  # hidden ones are what killed processes left
 CURVES_FILE = "curves.csv"  # a few kilobytes of the log, kept in a details folder
 MAX_CURVE_ROWS = 60  # enough for a curve in a figure
 _CURVES = ("loss", "accuracy")
@@ -63,7 +64,7 @@ def find_results(runs: Path, kept: Path | None = None) -> Store:
     found: dict[str, StoredResult] = {}
     problems: list[str] = []
     for folder in sorted(path for path in runs.glob("*") if path.is_dir()):
-        for path in (folder / "result.json", *sorted(folder.glob("evaluations/*.json"))):
+        for path in (folder / "result.json", *sorted(folder.glob("evaluations/[!.]*.json"))):
             if not path.exists():
                 continue
             try:
@@ -77,7 +78,7 @@ def find_results(runs: Path, kept: Path | None = None) -> Store:
             found.setdefault(result.config_hash, StoredResult(result=result, folder=folder, scored_again=again))
     details = {} if kept is None else find_details(kept)
     lines: dict[str, tuple[str, RunResult]] = {}
-    for path in () if kept is None else sorted(kept.glob("*.jsonl")):
+    for path in () if kept is None else sorted(kept.glob(KEPT_FILES)):
         for where, line in _parse_lines(path):
             if isinstance(line, InputError):
                 problems.append(str(line))

@@ -52,7 +52,7 @@ class RunFolder:
         """
         if not self.result.exists():
             return False
-        has_checkpoint = any(self.checkpoints.glob("*.pt"))
+        has_checkpoint = any(self.checkpoints.glob("[!.]*.pt"))
         if not self.model.exists() and has_checkpoint:
             return False
         try:

@@ -196,6 +196,8 @@ class Trainer:
         state = loaded.state
         if state["step"] > self.stop:
             raise InputError(f"{loaded.name}: of step {state['step']:,}, after the last one, {self.stop:,}")
+        if not 0 <= state["elapsed"] < float("inf"):
+            raise InputError(f"{loaded.name}: damaged, {state['elapsed']} seconds")
         self.step, self.elapsed = state["step"], float(state["elapsed"])
         self._started = time.monotonic()
         self.model.load_state_dict(state["model"])

@@ -437,3 +437,14 @@ def test_a_result_with_checksums_is_the_same_as_its_kept_line_without(folders):
         write_result(path, seal(replace(read_result(path), weights_sha256="a" * 64)))
     assert len(archive(study, **folders).same) == 2
     assert texts(folders["kept"]) == before
+
+
+def test_what_a_killed_process_left_is_no_kept_file(folders):
+    study = study_of(BN)
+    archive(study, **folders)
+    expected = texts(folders["kept"])
+    left = folders["kept"] / ".mini.jsonl.999999999.tmp.jsonl"
+    (folders["kept"] / "mini.jsonl").rename(left)
+    assert find_results(folders["runs"] / "none", folders["kept"]).results == {}
+    assert len(archive(study, **folders).added) == 2
+    assert texts(folders["kept"])["mini.jsonl"] == expected["mini.jsonl"]

@@ -329,6 +329,7 @@ def forge(folder, change):
         lambda state: state.pop("loss_sum"),
         lambda state: state.update(optimizer={}),
         lambda state: state.update(elapsed="x"),
+        lambda state: state.update(elapsed=float("inf")),
         lambda state: state.update(step=-1),
         lambda state: state.update(step=10**9),
         lambda state: state.update(num_losses=None),
