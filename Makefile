@@ -13,13 +13,22 @@ PIP    := $(BIN)/python -m pip install --quiet --disable-pip-version-check
 WORKERS ?= 2
 PYTEST  := OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n $(WORKERS) --dist worksteal
 
-.PHONY: help setup demo test test-slow test-gpu check format pages docs clean
+# Inputs of `make fuzz` and kills of `make torture`: make fuzz INPUTS=1000000 SECONDS=86400
+INPUTS  ?= 50000
+KILLS   ?= 20
+SECONDS ?= 600
+SEED    ?= 0
+HARM    := OMP_NUM_THREADS=1 PYTHONPATH=tests $(BIN)/python -m
+
+.PHONY: help setup demo test test-slow test-gpu fuzz torture check format pages docs clean
 
 help:
 	@echo "make demo       set up .venv and train five networks on one domain, compare them on four unseen ones"
 	@echo "make test       set up .venv, check the code, run the CPU tests"
 	@echo "make test-slow  the tests that take minutes (WRN-40-4 to ONNX, a Ray cluster that loses a machine)"
 	@echo "make test-gpu   the tests that need a CUDA device"
+	@echo "make fuzz       damaged files and hostile calls for every reader (INPUTS, SECONDS, SEED)"
+	@echo "make torture    kill every command that writes files, and training in its phases (KILLS, SECONDS, SEED)"
 	@echo "make check      ruff, mypy, codespell and the architecture test"
 	@echo "make format     let ruff rewrite what it can"
 	@echo "make pages      write the tables and figures of the docs anew from results/ and bench/results/"
@@ -63,6 +72,14 @@ test-slow: $(CLUSTER)
 # One worker: tests that share a device wait for each other's memory.
 test-gpu: setup
 	$(BIN)/python -m pytest -m gpu
+
+fuzz: setup
+	$(HARM) helpers.fuzz $(INPUTS) $(SECONDS) $(SEED)
+
+torture: setup
+	$(HARM) helpers.torture $(KILLS) $(SECONDS) $(SEED)
+	folder=$$(mktemp -d); $(HARM) helpers.kill_run $$folder $$((10 * $(KILLS))) $(SECONDS) $(SEED); status=$$?; \
+	rm -rf $$folder; exit $$status
 
 check: setup
 	$(BIN)/ruff check .

@@ -88,6 +88,7 @@ LAYOUT: tuple[tuple[str, tuple[tuple[str | None, str], ...]], ...] = (
         (
             ("Architecture", "architecture.md"),
             ("Contributing", "contributing.md"),
+            ("Security", "security.md"),
             ("Changelog", "changelog.md"),
         ),
     ),

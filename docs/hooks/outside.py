@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from mkdocs.structure.pages import Page
 
 # File of the tree to page of the site.
-PAGES = {"ARCHITECTURE.md": "architecture.md", "CHANGELOG.md": "changelog.md", "CONTRIBUTING.md": "contributing.md"}
+PAGES = {f"{name.upper()}.md": f"{name}.md" for name in ("architecture", "changelog", "contributing", "security")}
 _SITE = {**PAGES, "README.md": "README.md"}
 _HOME = {page: file for file, page in PAGES.items()}
 _LINK = re.compile(r"(?<!!)\[((?:[^\[\]]|\[[^\[\]]*\])+)\]\((?!https?:|mailto:|#)([^)\s#]+)(#[^)\s]*)?\)")

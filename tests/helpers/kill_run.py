@@ -146,7 +146,7 @@ def outcome(folder):
         ]
 
     result = json.loads((folder / "result.json").read_text())
-    del result["wall_seconds"]
+    del result["wall_seconds"], result["values_sha256"]  # the one is part of the other
     logs = {str(path.relative_to(folder)): rows(path) for path in folder.rglob("log.jsonl")}
     named = [part["name"] for part in unpack(folder / "checkpoints" / "last.pt")["parts"]]  # digests of what grew
     parts = [*named, *sorted(path.name for path in folder.rglob("part-*"))]
@@ -186,8 +186,9 @@ def main(place, most_kills, seconds, seed):
         report["differing"] += [f"{folder.name}: {key}" for key in found if found[key] != references[name][key]]
         report["runs"] += 1
         report["most_kills_of_a_run"] = max(of_this_run, report["most_kills_of_a_run"])
-    sys.stdout.write(json.dumps(report))
+    sys.stdout.write(json.dumps(report) + "\n")
+    return 1 if report["differing"] else 0
 
 
 if __name__ == "__main__":
-    main(Path(sys.argv[1]), int(sys.argv[2]), float(sys.argv[3]), int(sys.argv[4]))
+    sys.exit(main(Path(sys.argv[1]), int(sys.argv[2]), float(sys.argv[3]), int(sys.argv[4])))

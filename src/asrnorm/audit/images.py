@@ -1,8 +1,8 @@
 """The images of an audit, and which output of a model each of their classes is."""
 
 import hashlib
-import json
 import logging
+import re
 from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -11,6 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from asrnorm.core.errors import InputError, count_of, first_line
+from asrnorm.core.reading import read_json
 from asrnorm.data.class_names import keep_known
 from asrnorm.data.folder_listing import check_distinct_files, list_one_domain, order_classes
 from asrnorm.data.image import read_image
@@ -157,10 +158,10 @@ def knows_classes(folders: Sequence[str], names: Sequence[str] | None) -> bool:
 def _read_outputs(file: Path) -> dict[str, int]:
     """Return a mapping in which names of several outputs are marked: ImageNet calls a bird and a machine crane."""
     try:
-        content = json.loads(file.read_text(encoding="utf-8"))
+        content = read_json(file)
     except FileNotFoundError:
         raise InputError(f"{file}: no such file") from None
-    except (OSError, ValueError, RecursionError) as error:
+    except (OSError, InputError) as error:
         raise InputError(f"{file}: not JSON ({first_line(error)})") from None
     pairs: Iterable[tuple[str, int]] = ()
     if isinstance(content, list) and all(isinstance(name, str) for name in content):
@@ -168,7 +169,7 @@ def _read_outputs(file: Path) -> dict[str, int]:
     elif isinstance(content, dict) and all(type(index) is int for index in content.values()):
         pairs = content.items()
     elif isinstance(content, dict) and all(
-        key.isdecimal() and isinstance(value, str | list) for key, value in content.items()
+        re.fullmatch("[0-9]{1,18}", key) and isinstance(value, str | list) for key, value in content.items()
     ):
         named = {int(key): [value] if isinstance(value, str) else value for key, value in content.items()}
         pairs = ((name, index) for index, names in named.items() for name in names if type(name) is str)

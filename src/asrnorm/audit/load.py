@@ -2,7 +2,6 @@
 
 import hashlib
 import importlib.util
-import json
 import sys
 import warnings
 from collections.abc import Iterable, Mapping
@@ -18,6 +17,7 @@ from torch import Tensor, nn
 
 from asrnorm.audit.model import AuditedModel, AuditedModule, InputSpec
 from asrnorm.core.errors import InputError, MissingDependencyError, WrongCallError, first_line, missing_extra
+from asrnorm.core.reading import read_json
 from asrnorm.data.suites.base import IMAGENET_MEAN, IMAGENET_STD
 from asrnorm.models.weights import read_state, unwrap_state
 
@@ -124,9 +124,9 @@ def _load_file(path: Path, input_spec: InputSpec, device: torch.device, trust: b
 def _read_card(path: Path) -> dict[str, Any]:
     """Return the card that `asrnorm export` writes beside a file, or nothing if it is missing or of another file."""
     try:
-        card = json.loads(path.with_name(f"{path.name}.json").read_text(encoding="utf-8"))
+        card = read_json(path.with_name(f"{path.name}.json"))
         return dict(card) if card["sha256"] == hashlib.sha256(path.read_bytes()).hexdigest() else {}
-    except (OSError, ValueError, KeyError, TypeError, RecursionError):
+    except (OSError, ValueError, KeyError, TypeError):
         return {}
 
 

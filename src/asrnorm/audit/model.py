@@ -13,7 +13,8 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from asrnorm.core.errors import AsrnormError, InputError, first_line
+from asrnorm.core.device_memory import InParts
+from asrnorm.core.errors import AsrnormError, DeviceMemoryError, InputError, first_line
 
 NO_GRADIENTS = "the file has no gradients"
 _INSTALLED = frozenset({"site-packages", "dist-packages"})
@@ -108,6 +109,7 @@ class AuditedModel(ABC):
         self.device = torch.device("cpu")
         self.num_parameters: int | None = None
         self.probabilities = False
+        self._in_parts = InParts(lambda images: self.outputs(images.to(self.device)))
 
     @property
     def has_gradients(self) -> bool:
@@ -148,7 +150,9 @@ class AuditedModel(ABC):
     def _call(self, images: Tensor) -> Tensor:
         try:
             with torch.inference_mode():
-                return self.outputs(images.to(self.device))
+                return self._in_parts(images)  # in eval mode images do not depend on each other
+        except DeviceMemoryError as error:
+            raise DeviceMemoryError(f"{self.name}: {error}; try a smaller --size") from None
         except AsrnormError as error:
             raise InputError(f"{self.name} {error}") from error
         except Exception as error:  # the user's code may raise anything

@@ -19,6 +19,7 @@ from asrnorm.audit.result import Plan, Scores, measure
 from asrnorm.core.errors import StorageError
 from asrnorm.core.files import describe_failure
 from asrnorm.core.progress import PartProgress
+from asrnorm.core.reading import parse_json
 from asrnorm.data.augment import to_float
 
 _FORMAT = 2  # of cached results; those of another are measured again
@@ -44,10 +45,10 @@ class ResultCache:
             raise StorageError(describe_failure(error, path)) from None
         for line in lines:
             try:
-                row = json.loads(line)
+                row = parse_json(line)
                 if row == _seal(row["key"], row["part"], row["value"]):
                     self._values[row["key"], row["part"]] = row["value"]
-            except (ValueError, KeyError, TypeError, RecursionError):
+            except (ValueError, KeyError, TypeError):
                 continue
 
     def get(self, key: str, part: str) -> Any:

@@ -19,8 +19,8 @@ from asrnorm.cli.options import JsonFile, Modules, RunFolder, import_modules, js
 from asrnorm.cli.table import print_attacks, print_domains, print_scores
 from asrnorm.core.config import RunConfig, content_hash, override
 from asrnorm.core.errors import InputError, WrongCallError, count_of
-from asrnorm.core.files import remove_leftovers, write_whole
-from asrnorm.core.results import read_result, write_result
+from asrnorm.core.files import write_whole
+from asrnorm.core.results import read_result, seal, write_result
 from asrnorm.core.settings import find_commit, shorten_commit
 
 if TYPE_CHECKING:
@@ -183,6 +183,7 @@ def _score_suite(
     # What is not measured again is copied from the run: recipe, seed, commit of the training, steps, ...
     result = dataclasses.replace(
         read_result(run / "result.json"),
+        config_sha256="",
         config_hash=content_hash(config),
         source=scores.source,
         domains=scores.domains,
@@ -193,8 +194,7 @@ def _score_suite(
         wall_seconds=round(time.monotonic() - started, 3),
         origin=origin,
     )
-    remove_leftovers(saved)
-    write_result(saved, result)
+    write_result(saved, seal(result))
 
 
 def _input_options(loaded: "LoadedRun", config: RunConfig) -> dict[str, Any]:
@@ -260,6 +260,5 @@ def _write_statistics(run: Path, loaded: "LoadedRun", config: RunConfig, suite: 
     path = run / "analyses" / "statistics.npz"
     buffer = io.BytesIO()
     np.savez_compressed(buffer, **arrays)
-    remove_leftovers(path)
-    write_whole(path, buffer.getvalue())
+    write_whole(path, buffer.getvalue(), follow_links=False)
     typer.echo(f"{path}: learned statistics of {count_of(len(arrays['domain']), 'image')}")

@@ -35,6 +35,7 @@ from asrnorm.core.errors import AsrnormError, UnknownNameError, WrongCallError, 
 
 OK, FAILED, WRONG_CALL = 0, 1, 2
 _INTERRUPTED = 130  # typer's status for Ctrl-C
+_TOO_LARGE = ("can't allocate memory", "Storage size calculation overflowed")
 _DISCONNECTED = ("Connection closed by peer", "Connection reset by peer", "Broken pipe")  # messages of gloo and NCCL
 
 _FOLDERS = ("DATA", "OUT", "RUNS")  # options that take one
@@ -83,17 +84,17 @@ def main(arguments: Sequence[str] | None = None) -> int:
             stream.reconfigure(errors="backslashreplace")
     words = list(sys.argv[1:] if arguments is None else arguments)
     debug = "--debug" in words
-    words = [_expand_home(word) for word in words if word != "--debug"]
     try:
-        Path.cwd()  # torch aborts the process if the folder is gone
-    except FileNotFoundError:
-        return _fail("the current folder has been removed; change to another")
-    command: Any = typer.main.get_command(app)
-    if not set(_SETTINGS["help_option_names"]).isdisjoint(words):
-        _simplify_help(command)
-    elif repeated := find_repeated(command, words):
-        return _fail(f"{repeated} is given more than once, and takes one value", WRONG_CALL)
-    try:
+        words = [_expand_home(word) for word in words if word != "--debug"]
+        try:
+            Path.cwd()  # torch aborts the process if the folder is gone
+        except FileNotFoundError:
+            return _fail("the current folder has been removed; change to another")
+        command: Any = typer.main.get_command(app)
+        if not set(_SETTINGS["help_option_names"]).isdisjoint(words):
+            _simplify_help(command)
+        elif repeated := find_repeated(command, words):
+            return _fail(f"{repeated} is given more than once, and takes one value", WRONG_CALL)
         with sigterm_as_interrupt():
             status = command.main(args=words, prog_name="asrnorm", standalone_mode=False)
     except (Exception, KeyboardInterrupt) as error:
@@ -193,9 +194,9 @@ def _report(error: BaseException) -> int:
 
 def _explain_unexpected(error: BaseException) -> str:
     kind = type(error).__name__
-    # torch raises its own error for GPU memory and a RuntimeError for host memory.
-    if kind in ("MemoryError", "OutOfMemoryError") or "can't allocate memory" in str(error):
-        return f"{kind}: this machine or its GPU has not enough memory"
+    # torch raises its own error for GPU memory and a RuntimeError for host memory, or for sizes beyond any.
+    if kind in ("MemoryError", "OutOfMemoryError") or any(words in str(error) for words in _TOO_LARGE):
+        return f"{kind}: this machine or its GPU has not enough memory; a smaller network or batch needs less"
     if os.environ.get("RANK", "0") != "0" and any(words in str(error) for words in _DISCONNECTED):
         return "another process of this run ended before this one; its message is the reason"
     if "Could not determine home directory" in str(error):

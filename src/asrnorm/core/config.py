@@ -10,17 +10,16 @@ import operator
 import os
 import re
 from collections.abc import Mapping
-from functools import cache
+from functools import cache, partial
 from pathlib import Path
 from typing import Any, Literal, get_args, get_origin, get_type_hints
 
 from asrnorm.core.errors import InputError, InputTypeError, UnknownNameError, describe_unknown
 from asrnorm.core.hashing import difference, digest
+from asrnorm.core.reading import check_int, parse_yaml, read_yaml
 
 NAMES = ("source", "target", "root")
 """Suite options that hold names of domains or folders: a domain may be called `01`, `1e3` or `on`."""
-
-_MOST_BRACKETS = 1000  # PyYAML's time grows with the square of their depth
 
 # YAML 1.1 reads 1e-4 as text, because it has no decimal point.
 _EXPONENT = re.compile(r"[+-]?\d+(\.\d*)?[eE][+-]?\d+")
@@ -224,49 +223,10 @@ def override(config: RunConfig, assignments: Mapping[str, Any]) -> RunConfig:
 
 def load_config(path: Path) -> RunConfig:
     """Read a `config.yaml`."""
-    values = read_yaml(path, "config file")
+    values = read_yaml(path)
     if not isinstance(values, dict):
         raise InputError(f"{path}: holds no config")
     return from_mapping(values, str(path))
-
-
-def read_yaml(path: Path, kind: str) -> Any:
-    """Return the values of a YAML file; `kind` says in messages what the file should be."""
-    import yaml
-
-    try:
-        text = path.read_text(encoding="utf-8")
-        if has_too_many_brackets(text):
-            raise InputError(f"{path}: {text.count('[') + text.count('{'):,} brackets; this is no {kind}")
-        # Nested aliases can expand beyond any memory.
-        if any(isinstance(event, yaml.AliasEvent) for event in yaml.parse(text, yaml.SafeLoader)):
-            raise InputError(f"{path}: has a YAML alias (*name); write its value out")
-        check_unique_keys(yaml.compose(text, yaml.SafeLoader), path)
-        return yaml.safe_load(text)
-    except InputError:
-        raise  # an InputError is a ValueError too
-    except FileNotFoundError:
-        raise InputError(f"{path}: no such {kind}") from None
-    except OSError as error:
-        raise InputError(f"{path}: {error.strerror}") from None
-    except (yaml.YAMLError, ValueError, RecursionError) as error:  # invalid dates, hundreds of nested brackets
-        raise InputError(f"{path}: not YAML ({' '.join(str(error).split())})") from error
-
-
-def check_unique_keys(node: Any, path: Path) -> None:
-    """Raise if a mapping has a key twice: YAML would silently keep the last value."""
-    import yaml
-
-    parts = list(node.value) if isinstance(node, yaml.CollectionNode) else []
-    if isinstance(node, yaml.MappingNode):
-        seen = set()
-        for key in (key for key, _ in node.value if isinstance(key, yaml.ScalarNode)):
-            if key.value in seen:
-                raise InputError(f"{path}: line {key.start_mark.line + 1} gives {key.value!r} a second time")
-            seen.add(key.value)
-        parts = [value for _, value in node.value]
-    for part in parts:
-        check_unique_keys(part, path)
 
 
 def dump_config(config: RunConfig) -> str:
@@ -311,24 +271,15 @@ def parse(text: str) -> Any:
         >>> parse("1e-4"), parse("[8, 16]"), parse("null"), parse("photo"), parse("C:/images")
         (0.0001, [8, 16], None, 'photo', 'C:/images')
     """
-    import yaml
-
     if _EXPONENT.fullmatch(text):
         return float(text)
-    if has_too_many_brackets(text):
-        return text
     if ":" in text and not text.startswith(("{", "[", '"', "'")):
         return text  # a path or a domain; YAML would read a mapping or a sexagesimal number
     try:
-        value = yaml.safe_load(text)
-    except (yaml.YAMLError, ValueError, RecursionError):  # invalid dates, hundreds of nested brackets
+        value = parse_yaml(text)
+    except InputError:  # what is not YAML is text, as is a number of more than 64 bits
         return text
     return value if value is None or isinstance(value, bool | int | float | str | list | dict) else text
-
-
-def has_too_many_brackets(text: str) -> bool:
-    """Tell whether a text has more brackets than any config; parsing it as YAML could take hours."""
-    return text.count("[") + text.count("{") > _MOST_BRACKETS
 
 
 def as_whole_number(value: Any, what: str) -> int:
@@ -396,9 +347,13 @@ def _convert(hint: Any, value: Any, where: str) -> Any:
     if get_origin(hint) is dict:
         if not isinstance(value, Mapping) or not all(isinstance(key, str) for key in value):
             raise InputError(f"{where} must be a mapping of names to values, not {value!r}")
-        return {key: _convert_option(part, f"{where}.{key}") for key, part in value.items()}
+        kind = get_args(hint)[1]
+        convert = _convert_option if kind is Any else partial(_convert, kind)
+        return {key: convert(part, where=f"{where}.{key}") for key, part in value.items()}
     if hint is float and isinstance(value, str) and _EXPONENT.fullmatch(value):
         return float(value)
+    if isinstance(value, int):
+        check_int(value, where)
     if hint is float and isinstance(value, int) and not isinstance(value, bool):
         return float(value)
     if hint is int and isinstance(value, float) and value.is_integer():
@@ -425,6 +380,8 @@ def _convert_option(value: Any, where: str) -> Any:
         return str(value)
     if isinstance(value, float) and not math.isfinite(value):
         raise InputError(f"{where} must be a finite number, not {value}")
-    if value is None or isinstance(value, bool | int | float):
+    if isinstance(value, int):
+        return check_int(value, where)
+    if value is None or isinstance(value, float):
         return value
     raise InputError(f"{where} must be text, a number, a list or null, not {value!r}; quote it if it is text")

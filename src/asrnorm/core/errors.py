@@ -60,6 +60,10 @@ class InterruptedRunError(AsrnormError):
     """Run that stopped on request; the same command resumes it."""
 
 
+class DeviceMemoryError(AsrnormError, MemoryError):
+    """Batch for which the device has not enough memory."""
+
+
 class MissingDependencyError(AsrnormError, ImportError):
     """Optional library that the call needs and this machine lacks."""
 
@@ -105,7 +109,7 @@ _MOST_SHOWN = 100  # names in a line of help
 
 def describe_unknown(kind: str, name: str, known: Iterable[str]) -> str:
     """Return one line for an unknown `name`: the closest known name, and all known ones if they fit."""
-    names = sorted(known)
+    names = sorted(map(str, known))  # a hostile file may have a list among them
     if not names:
         return f"unknown {kind} {name!r}; there is none"
     close = difflib.get_close_matches(name, names, n=1)

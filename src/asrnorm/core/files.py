@@ -1,57 +1,67 @@
 """Atomic file writes, and locks that a crash releases."""
 
 import errno
-import glob
+import hashlib
 import os
 import shutil
 import stat
 import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
+from functools import cache
 from pathlib import Path
 from typing import IO
 
-from asrnorm.core.errors import StorageError
+from asrnorm.core.errors import InputError, StorageError
 
 DISK_FULL = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EFBIG})
 _OPEN_FILES = "/proc/"  # target of /dev/stdout and /dev/fd
 _NO_FOLDER_SYNC = frozenset({errno.EINVAL, errno.ENOTSUP, errno.EOPNOTSUPP})
 
 
-def write_whole(path: Path, content: bytes | str) -> None:
+def write_whole(path: Path, content: bytes | str, *, follow_links: bool = True) -> None:
     """Write a file atomically: after a crash or power loss it holds the old content or the new one, complete.
+
+    `follow_links` is that of `replacing`.
 
     Raises:
         StorageError: the disk is full or the folder is not writable; the old file stays.
     """
     try:
-        with replacing(path) as temporary:
+        with replacing(path, follow_links=follow_links) as temporary:
             temporary.write_bytes(content.encode("utf-8", "backslashreplace") if isinstance(content, str) else content)
     except OSError as error:
         raise StorageError(describe_failure(error, path)) from None
 
 
 @contextmanager
-def replacing(path: Path) -> Iterator[Path]:
+def replacing(path: Path, *, follow_links: bool = True) -> Iterator[Path]:
     """Yield a temporary path beside `path`; the file written there replaces `path` when the block ends.
 
     The temporary name is hidden and keeps the suffix, `.<name>.<process>.tmp<suffix>`, because libraries choose the
     format by suffix. The parent folder is created. After an error the temporary file is removed and `path` is
-    unchanged. If `path` is a link, the file it points to is replaced; if it is a device or a pipe such as
-    `/dev/stdout`, the content is written into it.
+    unchanged.
+
+    Args:
+        path: the file. If it is a link, the file it points to is replaced; if it is a device or a pipe such as
+            `/dev/stdout`, the content is written into it.
+        follow_links: `False` replaces a link, device or pipe itself, for files in a folder that somebody else may have
+            made: a link there must not choose which file is overwritten.
 
     Raises:
         OSError: from the system, naming `path` instead of the temporary file, for callers that add their own message.
     """
-    if _is_special(path):
+    if follow_links and _is_special(path):
         with _writing_into(path) as temporary:
             yield temporary
         return
-    if path.is_symlink():
+    if follow_links and path.is_symlink():
         path = path.resolve()
     temporary = path.with_name(f".{path.name}.{os.getpid()}.tmp{path.suffix}")
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
+        _remove_leftovers(path)
+        temporary.unlink(missing_ok=True)  # of a killed process of the same number, or a link
         yield temporary
         sync_file(temporary)
         temporary.replace(path)
@@ -64,12 +74,37 @@ def replacing(path: Path) -> Iterator[Path]:
         raise
 
 
-def remove_leftovers(path: Path) -> None:
+def open_to_append(path: Path) -> IO[bytes]:
+    """Open a file to append to it, without following a link: see `replacing`.
+
+    Raises:
+        OSError: from the system, or `path` is a link.
+    """
+
+    def opener(name: str, flags: int) -> int:
+        return os.open(name, flags | getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_NONBLOCK", 0), 0o666)
+
+    try:
+        return open(path, "ab", opener=opener)
+    except OSError as error:
+        if path.is_symlink():
+            raise OSError(error.errno, "is a symbolic link, and a file of a run must not be one; remove it") from None
+        raise
+
+
+def _remove_leftovers(path: Path) -> None:
     """Remove temporary files that killed processes left beside `path`."""
-    for leftover in path.parent.glob(f".{glob.escape(path.name)}.*.tmp*"):
-        number = leftover.name.removeprefix(f".{path.name}.").partition(".")[0]
+    for leftover in _find_temporary(path.parent.absolute()):
+        number = leftover.name.removeprefix(f".{path.name}.").removesuffix(f".tmp{path.suffix}")
         if number.isdecimal() and not _is_running(int(number)):
-            leftover.unlink(missing_ok=True)
+            with suppress(OSError):
+                leftover.unlink(missing_ok=True)
+
+
+@cache
+def _find_temporary(folder: Path) -> tuple[Path, ...]:
+    """Return the temporary files that a folder has at the first write; listed once, for folders of many files."""
+    return tuple(folder.glob(".*.tmp*"))
 
 
 def _is_running(process: int) -> bool:
@@ -86,11 +121,15 @@ def _is_special(path: Path) -> bool:
     """Tell whether a path is a device, a pipe or an open file, which must not be replaced by a file."""
     try:
         mode = path.stat().st_mode
-        target = str(path.readlink()) if path.is_symlink() else ""
-        opened = any(name.startswith(_OPEN_FILES) for name in (target, f"{path.parent.resolve()}/"))
+        return is_open_file(path) or not (stat.S_ISREG(mode) or stat.S_ISDIR(mode))
     except OSError:
         return False
-    return opened or not (stat.S_ISREG(mode) or stat.S_ISDIR(mode))
+
+
+def is_open_file(path: Path) -> bool:
+    """Tell whether a path names a file that a process has open, such as `/dev/stdin` or `/dev/fd/3`."""
+    target = str(path.readlink()) if path.is_symlink() else ""
+    return any(name.startswith(_OPEN_FILES) for name in (target, f"{path.parent.resolve()}/"))
 
 
 @contextmanager
@@ -117,6 +156,19 @@ def sync_file(path: Path) -> None:
     """Flush the content of a file to disk."""
     with path.open("rb+") as file:
         os.fsync(file.fileno())
+
+
+def file_sha256(path: Path) -> str:
+    """Return the SHA-256 of the content of a file.
+
+    Raises:
+        InputError: it cannot be read.
+    """
+    try:
+        with path.open("rb") as file:
+            return hashlib.file_digest(file, "sha256").hexdigest()
+    except OSError as error:
+        raise InputError(describe_failure(error, path)) from None
 
 
 def sync_folder(folder: Path) -> None:

@@ -1,6 +1,7 @@
 """Results of a run: the schema of `result.json`, reading, writing and checking it."""
 
 import dataclasses
+import hashlib
 import json
 import math
 import re
@@ -11,9 +12,11 @@ from typing import Any
 from asrnorm.core.config import build
 from asrnorm.core.errors import InputError, UnknownNameError
 from asrnorm.core.files import write_whole
+from asrnorm.core.reading import parse_json, read_bytes, read_json
 
 SCHEMA = 1
 _ROUNDING = 1e-9
+CHECKSUMS = ("weights_sha256", "config_sha256", "values_sha256")
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -46,6 +49,10 @@ class RunResult:
         origin: provenance of a kept result, from the run's `env.json`: device, torch version, day, edition of the test
             images, commits at which it was resumed, a digest of the names of the user's own images; for a run that was
             scored again, the edition and the scoring commit (`scored`). Results that differ only here are equal.
+        weights_sha256: SHA-256 of the bytes of `model.safetensors`.
+        config_sha256: SHA-256 of the bytes of `config.yaml`; an evaluation, whose config is no file, has none.
+        values_sha256: SHA-256 of all other values but `origin`, see `seal`. Results from before these three fields
+            have none of them, and are not checked.
     """
 
     recipe: str
@@ -64,6 +71,9 @@ class RunResult:
     steps: int
     validation: dict[str, float] = dataclasses.field(default_factory=dict)
     origin: dict[str, str] = dataclasses.field(default_factory=dict)
+    weights_sha256: str = ""
+    config_sha256: str = ""
+    values_sha256: str = dataclasses.field(default="", compare=False)
     schema: int = SCHEMA
 
     @property
@@ -73,17 +83,31 @@ class RunResult:
 
 
 def to_plain(result: RunResult) -> dict[str, Any]:
-    """Return a result as plain JSON values, schema first; empty `validation` and `origin` are left out.
+    """Return a result as plain JSON values, schema first; empty optional fields are left out.
 
     A run without target domains has no average accuracy, stored as `null`.
     """
     values = dataclasses.asdict(result)
     if math.isnan(result.average_accuracy):
         values["average_accuracy"] = None
-    for name in ("validation", "origin"):
+    for name in ("validation", "origin", *CHECKSUMS):
         if not values[name]:
             del values[name]
     return {"schema": values.pop("schema"), **values}
+
+
+def seal(result: RunResult) -> RunResult:
+    """Return a result with the checksum of its values, which `read_result` checks.
+
+    It covers the values and not the text, so that it holds in a `result.json` and in a line of kept results alike, and
+    leaves out `origin`, which is added when a result is kept.
+    """
+    return dataclasses.replace(result, values_sha256=_digest(result))
+
+
+def _digest(result: RunResult) -> str:
+    values = to_plain(dataclasses.replace(result, origin={}, values_sha256=""))
+    return hashlib.sha256(json.dumps(values, sort_keys=True).encode()).hexdigest()
 
 
 def format_result(result: RunResult) -> str:
@@ -97,7 +121,7 @@ def write_result(path: Path, result: RunResult) -> None:
     Raises:
         StorageError: the disk is full or the folder is not writable; the old file stays.
     """
-    write_whole(path, format_result(result))
+    write_whole(path, format_result(result), follow_links=False)
 
 
 def read_result(path: Path) -> RunResult:
@@ -107,12 +131,12 @@ def read_result(path: Path) -> RunResult:
         InputError: the file is missing, damaged or has another schema.
     """
     try:
-        values = json.loads(path.read_text(encoding="utf-8"))
+        values = read_json(path)
     except FileNotFoundError:
         raise InputError(f"{path}: no result; the run is not done") from None
     except OSError as error:
         raise InputError(f"{path}: {error.strerror}") from None
-    except (ValueError, RecursionError) as error:
+    except InputError as error:
         raise InputError(f"{path}: damaged ({error})") from error
     return parse_result(values, str(path))
 
@@ -132,6 +156,8 @@ def parse_result(values: object, where: str) -> RunResult:
     except UnknownNameError as error:
         raise InputError(str(error)) from error
     _check_ranges(result, where)
+    if result.values_sha256 and result.values_sha256 != _digest(result):
+        raise InputError(f"{where}: damaged or edited, its values do not match their checksum")
     return result
 
 
@@ -163,15 +189,26 @@ def read_log_rows(path: Path) -> list[dict[str, Any]]:
     if not path.exists():
         return []
     rows = []
-    for line in path.read_text(encoding="utf-8", errors="replace").splitlines():
+    for line in read_bytes(path).decode("utf-8", errors="replace").splitlines():
         try:
-            row = json.loads(line)
-        except (ValueError, RecursionError):
+            row = parse_json(line)
+        except InputError:
             break
-        if not isinstance(row, dict) or not isinstance(row.get("step"), int):
+        if not isinstance(row, dict) or not _is_row(row):
             break
         rows.append(row)
     return rows
+
+
+def _is_row(row: dict[str, Any]) -> bool:
+    """Tell whether a row of a log has numbers where readers expect them."""
+    lambdas = row.get("lambdas", {})
+    if type(row.get("step")) is not int or not isinstance(lambdas, dict):
+        return False
+    layers = list(lambdas.values())
+    numbers = [row[name] for name in ("loss", "accuracy") if name in row]
+    numbers += [value for layer in layers if isinstance(layer, dict) for value in layer.values()]
+    return all(isinstance(layer, dict) for layer in layers) and all(type(value) in (int, float) for value in numbers)
 
 
 def read_environment(path: Path) -> dict[str, Any]:
@@ -180,8 +217,8 @@ def read_environment(path: Path) -> dict[str, Any]:
     The file holds the environment at the start, and under `resumed` what had changed at each resume.
     """
     try:
-        first = json.loads(path.read_text(encoding="utf-8"))
-    except (OSError, ValueError, RecursionError):
+        first = read_json(path)
+    except (OSError, InputError):
         return {}
     resumed = first.get("resumed") if isinstance(first, dict) else None
     parts = [first, *(resumed if isinstance(resumed, list) else [])]

@@ -68,10 +68,10 @@ def shorten_commit(commit: str) -> str:
 
 
 def _git(folder: Path, *words: str) -> str | None:
+    # Without its optional lock: killed with this process, git would leave the user's repository locked.
+    command = ["git", "--no-optional-locks", "-C", str(folder), *words]
     try:
-        done = subprocess.run(
-            ["git", "-C", str(folder), *words], capture_output=True, text=True, timeout=_GIT_SECONDS, check=True
-        )
+        done = subprocess.run(command, capture_output=True, text=True, timeout=_GIT_SECONDS, check=True)
     except (OSError, subprocess.SubprocessError):
         return None
     return done.stdout.strip()

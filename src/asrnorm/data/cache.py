@@ -11,6 +11,7 @@ import json
 import os
 import shutil
 import tempfile
+import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -20,6 +21,7 @@ from numpy.typing import DTypeLike, NDArray
 
 from asrnorm.core.errors import AsrnormError, InputError, StorageError
 from asrnorm.core.files import DISK_FULL, hold_lock, sync_folder
+from asrnorm.core.reading import read_json
 from asrnorm.data.image import read_images
 from asrnorm.data.readers import open_npy
 
@@ -29,6 +31,7 @@ _RECORD = "entry.json"
 _TAKEN = (errno.ENOTEMPTY, errno.EEXIST)
 _ABSENT = (errno.ENOENT, errno.ENOTDIR, errno.ESTALE)
 _ANY_FOLDER = (errno.EMFILE, errno.ENFILE, errno.ENOMEM, errno.EIO)  # errors that another folder would not avoid
+_PAUSES = (0.02, 0.05, 0.1, 0.2, 0.4)  # seconds between attempts to open an entry that others may be exchanging
 _verified: set[tuple[str, int, int]] = set()  # files whose SHA-256 this process has checked: path, inode, mtime
 
 
@@ -65,8 +68,7 @@ def open_entry(
             if arrays is None:
                 for leftover in folder.glob(f"{name}.partial-*") if held else ():  # of killed processes
                     shutil.rmtree(leftover, ignore_errors=True)
-                _build(path, wanted, build)
-                arrays = _open(path, wanted)
+                arrays = _build(path, wanted, build)
     except AsrnormError:
         raise  # some of them are OSErrors too
     except OSError as error:
@@ -146,7 +148,10 @@ class EntryWriter:
         self.stream("images", (len(paths), *size, 3), np.uint8, read_images(paths, size=size))
 
 
-def _build(path: Path, wanted: Mapping[str, Any], build: Callable[[EntryWriter], None]) -> None:
+def _build(
+    path: Path, wanted: Mapping[str, Any], build: Callable[[EntryWriter], None]
+) -> dict[str, NDArray[Any]] | None:
+    """Build an entry, put it in its place and return its arrays; `None` if they do not read back."""
     partial = Path(tempfile.mkdtemp(prefix=f"{path.name}.partial-", dir=path.parent))
     try:
         writer = EntryWriter(partial)
@@ -156,28 +161,44 @@ def _build(path: Path, wanted: Mapping[str, Any], build: Callable[[EntryWriter],
             file.flush()
             os.fsync(file.fileno())
         partial.chmod(0o755)  # mkdtemp's 0700 would exclude other users of a shared cache
-        shutil.rmtree(path, ignore_errors=True)
-        try:
-            partial.rename(path)
-        except OSError as error:
-            if error.errno not in _TAKEN or _open(path, wanted) is None:
-                raise
-        sync_folder(path.parent)
+        arrays = _open(path, wanted)  # without locks, another process may have built it meanwhile
+        if arrays is None:
+            shutil.rmtree(path, ignore_errors=True)
+            try:
+                partial.rename(path)
+            except OSError as error:
+                if error.errno not in _TAKEN or _open_patiently(path, wanted) is None:
+                    raise
+            sync_folder(path.parent)
+            arrays = _open_patiently(path, wanted)
+        return arrays
     finally:
         shutil.rmtree(partial, ignore_errors=True)
 
 
+def _open_patiently(path: Path, wanted: Mapping[str, Any]) -> dict[str, NDArray[Any]] | None:
+    """Open an entry that exists; without locks, another process may be exchanging it for an equal one."""
+    for pause in _PAUSES:
+        arrays = _open(path, wanted)
+        if arrays is not None:
+            return arrays
+        time.sleep(pause)
+    return _open(path, wanted)
+
+
 def _open(path: Path, wanted: Mapping[str, Any]) -> dict[str, NDArray[Any]] | None:
     try:
-        record = json.loads((path / _RECORD).read_text(encoding="utf-8"))
+        record = read_json(path / _RECORD)
         if {key: record[key] for key in wanted} != wanted:
             return None
+        if not {f"{name}.npy" for name in record["arrays"]} == {file.name for file in path.glob("*.npy")} != set():
+            return None  # an array is missing in the record or on the disk
         return {name: _open_array(path / f"{name}.npy", entry) for name, entry in record["arrays"].items()}
     except OSError as error:
         if error.errno not in _ABSENT:  # for instance too many open files: the entry itself may be good
             raise
         return None
-    except (ValueError, KeyError, TypeError, AttributeError, RecursionError):
+    except (ValueError, KeyError, TypeError, AttributeError):
         return None  # damaged, or replaced during reading: the caller takes the lock and tries again
 
 

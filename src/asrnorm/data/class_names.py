@@ -6,8 +6,8 @@ from collections.abc import Collection, Sequence
 from pathlib import Path
 from typing import Any
 
-from asrnorm.core.config import read_yaml
 from asrnorm.core.errors import InputError, UnknownNameError, describe_unknown
+from asrnorm.core.reading import read_yaml
 from asrnorm.data.image_table import Sample, to_nfc
 
 _MAX_NAMED = 8

@@ -2,7 +2,6 @@
 
 import csv
 import io
-import json
 import os
 import unicodedata
 from collections.abc import Iterable, Iterator, Sequence
@@ -12,6 +11,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from asrnorm.core.errors import InputError
+from asrnorm.core.reading import parse_json
 from asrnorm.data.image import EXTENSIONS
 from asrnorm.data.image_set import FileSet
 from asrnorm.data.readers import read_bytes
@@ -116,8 +116,8 @@ def _json_rows(path: Path, text: str) -> Iterator[tuple[int, dict[str, Any]]]:
         if not line.strip():
             continue
         try:
-            row = json.loads(line)
-        except (ValueError, RecursionError):
+            row = parse_json(line)
+        except InputError:
             row = None
         if not isinstance(row, dict):
             raise InputError(f"{path}, line {number}: expected a JSON object with {', '.join(COLUMNS)}")

@@ -11,7 +11,8 @@ from numpy.typing import NDArray
 from torch import Tensor, nn
 
 from asrnorm.core.cuda_graph import Graph, capture
-from asrnorm.core.errors import InputError, UnknownNameError, describe_unknown
+from asrnorm.core.device_memory import InParts, find_fitting
+from asrnorm.core.errors import DeviceMemoryError, InputError, UnknownNameError, describe_unknown
 from asrnorm.core.precision import Precision, autocast, products, weight_dtype
 from asrnorm.data.augment import resize, to_float
 from asrnorm.methods.frozen_eval import looks_at_batch
@@ -118,9 +119,32 @@ class Forward:
         self._inference = inference
         self._shapes: dict[tuple[object, ...], _Shape] = {}
         self._is_eager = not can_be_captured(inference)
+        self._in_parts = InParts(self._compute)
 
     def __call__(self, images: Tensor, batches: int = 1) -> Tensor:
-        """Return the logits of one batch, or of `batches` batches of one size, each of which `bn_test` normalizes."""
+        """Return the logits of one batch, or of `batches` batches of one size, each of which `bn_test` normalizes.
+
+        If the device has not enough memory, the batch is halved, unless its size is part of the numbers.
+
+        Raises:
+            DeviceMemoryError: a batch that must not be halved, or one image, does not fit.
+        """
+        if not any(looks_at_batch(module) for module in self._inference.model.modules()):
+            return self._in_parts(images)
+        try:
+            return self._compute(images, batches)
+        except torch.OutOfMemoryError:
+            self._shapes.clear()
+        size = len(images) // batches
+        if batches > 1:
+            return torch.cat([self(part) for part in images.split(size)])
+        fitting = find_fitting(size, lambda fewer: self._compute(images[:fewer]))
+        raise DeviceMemoryError(
+            f"{images.device} has not enough memory for a batch of {size} images, by which this norm normalizes; "
+            + (f"{fitting} fit: set evaluate_batch={fitting}, which changes the numbers" if fitting else "none fits")
+        )
+
+    def _compute(self, images: Tensor, batches: int = 1) -> Tensor:
         with separating_batches(self._inference.model, batches):
             if self._is_eager:
                 with torch.inference_mode():

@@ -15,7 +15,7 @@ import asrnorm
 from asrnorm import ops
 from asrnorm.core.config import content_hash
 from asrnorm.core.errors import InputError, StorageError, WrongCallError
-from asrnorm.core.files import describe_failure, remove_leftovers, replacing, sync_file, write_whole
+from asrnorm.core.files import describe_failure, replacing, sync_file, write_whole
 from asrnorm.exporting.base import FORMATS, INPUT, ExportRequest, FileFormat, Network
 from asrnorm.exporting.formats import CARD, OUTPUT
 from asrnorm.training import LoadedRun
@@ -93,8 +93,7 @@ def export_run(
     request = ExportRequest(run=run, model=model, size=size or run.input_size, batch=batch, opset=opset)
     content, entries = chosen.encode(request)
     try:
-        remove_leftovers(path)
-        with replacing(path) as temporary:
+        with replacing(path, follow_links=False) as temporary:
             temporary.write_bytes(content)
             sync_file(temporary)  # a full disk raises before the sidecars change
             verdict = verify(chosen.open(temporary, request), request, path.name)
@@ -102,7 +101,7 @@ def export_run(
             endings = {CARD: (json.dumps(card, indent=2) + "\n").encode(), **chosen.sidecars(request)}
             sidecars = {path.with_name(path.name + ending): text for ending, text in endings.items()}
             for sidecar, text in sidecars.items():
-                write_whole(sidecar, text)
+                write_whole(sidecar, text, follow_links=False)
     except StorageError:
         raise
     except OSError as error:

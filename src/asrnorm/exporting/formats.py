@@ -1,7 +1,6 @@
 """The file formats: ONNX, `torch.export`, and safetensors with the config that builds the network."""
 
 import io
-import json
 import logging
 import warnings
 from importlib import import_module
@@ -14,6 +13,7 @@ from torch.export import ExportedProgram
 
 from asrnorm.core.config import RunConfig, dump_config, load_config
 from asrnorm.core.errors import InputError, WrongCallError, first_line, missing_extra
+from asrnorm.core.reading import read_json
 from asrnorm.data import create_suite
 from asrnorm.exporting.base import FORMATS, INPUT, ExportRequest, FileFormat, Network, dynamic_axes, trace
 from asrnorm.models import Classifier
@@ -138,10 +138,10 @@ def load_weight_file(path: str | Path) -> Classifier:
     config = load_config(path.with_name(path.name + CONFIG))
     card = path.with_name(path.name + CARD)
     try:
-        classes = json.loads(card.read_text())["classes"]
+        num_classes = len(read_json(card)["classes"])
     except (OSError, ValueError, KeyError, TypeError) as error:
         raise InputError(f"{card}: missing or damaged; export the run again") from error
-    return _build(path, config, len(classes))
+    return _build(path, config, num_classes)
 
 
 def _build(path: Path, config: RunConfig, num_classes: int) -> Classifier:

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Literal, NamedTuple, Protocol
 
 from asrnorm.core.config import RunConfig, content_hash, dump_config, override
 from asrnorm.core.errors import AsrnormError
-from asrnorm.core.files import take_lock, write_whole
+from asrnorm.core.files import open_to_append, take_lock, write_whole
 from asrnorm.core.settings import BACKEND_VARIABLE, DEVICE_VARIABLE
 from asrnorm.studies.spec import ANALYSIS_FILES, DIVERGENCE_FILE, Evaluation
 from asrnorm.studies.store import holds_result
@@ -219,7 +219,7 @@ def execute(
     """
     try:
         job.folder.mkdir(parents=True, exist_ok=True)
-        with (job.folder / _LOCK).open("ab") as lock:  # keeps other launches out, for evaluations too
+        with open_to_append(job.folder / _LOCK) as lock:  # keeps other launches out, for evaluations too
             take_lock(lock)
             return _execute(job, environment, request, directory)
     except BlockingIOError:
@@ -251,7 +251,7 @@ def _execute(job: Job, environment: Mapping[str, str], request: Callable[[], Req
         if command.label == "train":
             if job.is_busy():
                 return Ended(job, "busy")
-            write_whole(job.folder / CONFIG, dump_config(job.config))
+            write_whole(job.folder / CONFIG, dump_config(job.config), follow_links=False)
         error = _run(job, command, environment, request, directory)
         if error is None:
             continue
@@ -276,7 +276,7 @@ def _run(
     job: Job, command: Command, environment: Mapping[str, str], request: Callable[[], Request], directory: Path | None
 ) -> str | None:
     """Run one command; return its error line, or `None` on success."""
-    with (job.folder / LOG).open("ab") as log:
+    with open_to_append(job.folder / LOG) as log:
         start = log.tell()
         log.write(f"# {time.strftime('%Y-%m-%d %H:%M:%S')} {os.uname().nodename}: {command.label}\n".encode())
         log.flush()

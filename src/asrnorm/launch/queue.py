@@ -3,7 +3,6 @@
 The progress of a job is read from the files in its run folder.
 """
 
-import json
 import os
 import signal
 import threading
@@ -15,6 +14,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from asrnorm.core.reading import parse_json
 from asrnorm.launch.jobs import Ended, Executor, Job
 
 if TYPE_CHECKING:
@@ -55,8 +55,8 @@ def last_step(log: Path) -> int:
         return 0
     for line in reversed(lines):
         try:
-            return int(json.loads(line)["step"])
-        except (ValueError, KeyError, TypeError, OverflowError, RecursionError):  # being written, cut, or damaged
+            return int(parse_json(line)["step"])
+        except (ValueError, KeyError, TypeError, OverflowError):  # being written, cut, or damaged
             continue
     return 0
 

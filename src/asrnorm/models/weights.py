@@ -15,6 +15,7 @@ import torch
 from torch import Tensor, nn
 
 from asrnorm.core.errors import InputError, first_line
+from asrnorm.core.reading import check_pickle, parse_json
 from asrnorm.models.base import Classifier
 from asrnorm.norms import BatchNorm
 from asrnorm.norms.base import NormLayer
@@ -22,7 +23,7 @@ from asrnorm.norms.base import NormLayer
 logger = logging.getLogger("asrnorm")
 
 _CHECKSUM = "sha256"
-_LONGEST_HEADER = 100_000_000  # bytes, as in the format's own reader
+_LONGEST_HEADER = 10_000_000  # bytes; 100,000 tensors. The format's own reader takes ten times as many, in a minute
 _RUNNING = ("running_mean", "running_var", "num_batches_tracked")
 _STATES = ("state_dict", "model_state_dict", "model")  # keys of the network in checkpoints of training scripts
 # Prefixes of DataParallel, DDP and averaged models; of torch.compile; of `NormalizedInput`.
@@ -127,14 +128,23 @@ def pack_state(state: Mapping[str, Tensor], metadata: Mapping[str, str] | None =
     return b"".join((len(text).to_bytes(8, "little"), text, plain.getbuffer()[start:]))
 
 
-def _verify_checksum(path: Path) -> None:
-    with path.open("rb") as file:
-        header = _read_header(file)
-        named = header.get("__metadata__", {}).pop(_CHECKSUM, None)
-        if not header.get("__metadata__"):
-            header.pop("__metadata__", None)
-        if named is not None and named != _checksum(header, file):
-            raise InputError(f"{path}: damaged, its checksum does not match")
+def verify_checksum(path: Path) -> None:
+    """Check a `.safetensors` file against the checksum that `pack_state` put in it; one without it passes.
+
+    Raises:
+        InputError: the file is damaged.
+    """
+    try:
+        with path.open("rb") as file:
+            header = _read_header(file)
+            named = header.get("__metadata__", {}).pop(_CHECKSUM, None)
+            if not header.get("__metadata__"):
+                header.pop("__metadata__", None)
+            intact = named is None or named == _checksum(header, file)
+    except (OSError, ValueError, AttributeError) as error:
+        raise InputError(f"{path}: damaged, or not a safetensors file ({first_line(error)})") from error
+    if not intact:
+        raise InputError(f"{path}: damaged, its checksum does not match")
 
 
 def read_metadata(path: Path) -> dict[str, str]:
@@ -145,7 +155,9 @@ def read_metadata(path: Path) -> dict[str, str]:
 
 def _read_header(file: BinaryIO) -> dict[str, Any]:
     length = int.from_bytes(file.read(8), "little")
-    header: dict[str, Any] = json.loads(file.read(min(length, _LONGEST_HEADER)))
+    if length > _LONGEST_HEADER:
+        raise InputError(f"a header of {length:,} bytes, more than {_LONGEST_HEADER:,}")
+    header: dict[str, Any] = parse_json(file.read(length))
     return header
 
 
@@ -165,12 +177,16 @@ def read_state(path: Path) -> dict[str, Tensor]:
         if path.suffix == ".safetensors":
             from safetensors.torch import load_file
 
-            _verify_checksum(path)
+            verify_checksum(path)
             return load_file(path)
+        with path.open("rb") as file:
+            check_pickle(file)
         with warnings.catch_warnings(action="ignore"):  # about pickle protocols and the like, before it fails
             content = torch.load(path, map_location="cpu", weights_only=True)
-    except (ImportError, InputError):
+    except ImportError:
         raise
+    except InputError as error:
+        raise InputError(str(error) if str(error).startswith(f"{path}: ") else f"{path}: {error}") from error
     except Exception as error:  # damage surfaces anywhere in the readers; safetensors has its own error class
         # torch refused to unpickle it; its message, which advises unsafe loading, is not passed on.
         if isinstance(error, pickle.UnpicklingError) or "weights_only" in str(error):

@@ -17,7 +17,7 @@ from torch.nn.utils.weight_norm import WeightNorm
 
 from asrnorm.core.errors import InputError, InputTypeError
 from asrnorm.norms import functional, reference
-from asrnorm.norms.base import NORMS, affine_parameters, check_sizes, preset, spatial_size
+from asrnorm.norms.base import NORMS, affine_parameters, check_number, check_sizes, preset, spatial_size
 from asrnorm.norms.batch import TracksBatch
 
 Statistics = Literal["instance", "batch", "layer"]
@@ -141,6 +141,8 @@ class ASRNorm2d(TracksBatch):
         sizes = (self.stan_ratio, self.rescale_ratio, hidden)
         if any(isinstance(size, bool) or not isinstance(size, Integral) for size in sizes):
             raise InputTypeError(f"{self.label()}: ratios and rescale_features must be whole numbers")
+        check_number("lambda_init", self.lambda_init)
+        check_number("gate_init", self.gate_init)
         self.check_activation(self.activation)
         known = get_args(Statistics)
         gates_nothing = self.gated_rescale and not self.rescale

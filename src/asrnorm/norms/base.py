@@ -4,7 +4,7 @@ import functools
 import inspect
 import math
 from collections.abc import Callable, Collection
-from numbers import Integral
+from numbers import Integral, Real
 from typing import Any
 
 import torch
@@ -247,12 +247,23 @@ def spatial_size(x: Tensor) -> int:
     return math.prod(x.shape[2:])
 
 
+def check_number(name: str, value: float) -> None:
+    """Raise if a value is not a number.
+
+    Raises:
+        InputTypeError: `None`, text, a boolean.
+    """
+    if isinstance(value, bool) or not isinstance(value, Real):
+        raise InputTypeError(f"{name} must be a number, not {value!r:.80}")
+
+
 def check_sizes(num_features: int, eps: float = 0.0) -> None:
     """Raise if `num_features` is not a positive integer or `eps` is negative or NaN."""
     if isinstance(num_features, bool) or not isinstance(num_features, Integral):
         raise InputTypeError(f"num_features must be a whole number, not {num_features!r}")
     if num_features < 1:
         raise InputError(f"num_features must be at least 1, not {num_features}")
+    check_number("eps", eps)
     if not eps >= 0:
         raise InputError(f"eps must be at least 0, not {eps}")
 

@@ -21,6 +21,7 @@ from asrnorm.studies.spec import ANALYSIS_FILES, DIVERGENCE_FILE, Study, get_stu
 from asrnorm.studies.store import (
     CURVES_FILE,
     DETAILS,
+    KEPT_FILES,
     find_details,
     find_results,
     format_curves,
@@ -81,7 +82,7 @@ def archive(
     chosen = tuple(range(study.seeds) if seeds is None else seeds)
     store = find_results(runs)
     tasks = [task for task in plan(study, seeds=chosen, scale=scale, runs=runs).tasks if task.state == "done"]
-    files = {path: {one.config_hash: one for one in read_lines(path)} for path in sorted(kept.glob("*.jsonl"))}
+    files = {path: {one.config_hash: one for one in read_lines(path)} for path in sorted(kept.glob(KEPT_FILES))}
     own = kept / f"{study.name}.jsonl"
     before = {identity: path for path in reversed(files) for identity in files[path]}
     outcomes: dict[str, list[str]] = {field.name: [] for field in fields(Archived) if field.name != "path"}

@@ -7,15 +7,18 @@ names of a run folder.
 import csv
 import io
 import json
+import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, TypeVar
 
 from asrnorm.core.errors import AsrnormError, InputError
-from asrnorm.core.results import RunResult, parse_result, read_log_rows, read_result, to_plain
+from asrnorm.core.reading import parse_json, read_bytes, read_json
+from asrnorm.core.results import CHECKSUMS, RunResult, parse_result, read_log_rows, read_result, to_plain
 
 DETAILS = "details"
+KEPT_FILES = "[!.]*.jsonl"  # hidden ones are what killed processes left
 CURVES_FILE = "curves.csv"  # a few kilobytes of the log, kept in a details folder
 MAX_CURVE_ROWS = 60  # enough for a curve in a figure
 _CURVES = ("loss", "accuracy")
@@ -61,7 +64,7 @@ def find_results(runs: Path, kept: Path | None = None) -> Store:
     found: dict[str, StoredResult] = {}
     problems: list[str] = []
     for folder in sorted(path for path in runs.glob("*") if path.is_dir()):
-        for path in (folder / "result.json", *sorted(folder.glob("evaluations/*.json"))):
+        for path in (folder / "result.json", *sorted(folder.glob("evaluations/[!.]*.json"))):
             if not path.exists():
                 continue
             try:
@@ -75,7 +78,7 @@ def find_results(runs: Path, kept: Path | None = None) -> Store:
             found.setdefault(result.config_hash, StoredResult(result=result, folder=folder, scored_again=again))
     details = {} if kept is None else find_details(kept)
     lines: dict[str, tuple[str, RunResult]] = {}
-    for path in () if kept is None else sorted(kept.glob("*.jsonl")):
+    for path in () if kept is None else sorted(kept.glob(KEPT_FILES)):
         for where, line in _parse_lines(path):
             if isinstance(line, InputError):
                 problems.append(str(line))
@@ -125,9 +128,12 @@ def read_lines(path: Path) -> list[RunResult]:
 def _parse_lines(path: Path) -> Iterator[tuple[str, RunResult | InputError]]:
     """Yield the location of every line of a kept file that is not blank, and its result or what is wrong with it."""
     try:
-        lines = path.read_bytes().splitlines()
+        lines = read_bytes(path).splitlines()
     except OSError as error:
         yield str(path), InputError(f"{path}: {error.strerror}")
+        return
+    except InputError as error:
+        yield str(path), error
         return
     for number, line in enumerate(lines, start=1):
         where = f"{path}, line {number}"
@@ -135,19 +141,25 @@ def _parse_lines(path: Path) -> Iterator[tuple[str, RunResult | InputError]]:
             continue
         result: RunResult | InputError
         try:
-            result = parse_result(json.loads(line.decode("utf-8")), where)
+            values = parse_json(line)
+        except InputError as error:
+            yield where, InputError(f"{where}: not a line of JSON ({error}); mend or remove it")
+            continue
+        try:
+            result = parse_result(values, where)
         except InputError as error:
             result = InputError(f"{error}; mend or remove the line")
-        except (ValueError, RecursionError) as error:
-            result = InputError(f"{where}: not a line of JSON ({error}); mend or remove it")
         yield where, result
 
 
 def is_same(one: RunResult, other: RunResult) -> bool:
-    """Return whether two results are equal except for their origin; as text, so that NaN equals NaN."""
-    if one is other:
-        return True
-    return json.dumps(to_plain(replace(one, origin={}))) == json.dumps(to_plain(replace(other, origin={})))
+    """Return whether two results are equal except for origin and checksums, which older results lack."""
+
+    def plain(result: RunResult) -> str:  # as text, so that NaN equals NaN
+        values = to_plain(replace(result, origin={}))
+        return json.dumps({name: value for name, value in values.items() if name not in CHECKSUMS})
+
+    return one is other or plain(one) == plain(other)
 
 
 def has_same_numbers(one: RunResult, other: RunResult) -> bool:
@@ -158,7 +170,7 @@ def has_same_numbers(one: RunResult, other: RunResult) -> bool:
 def read_origin(path: Path) -> dict[str, str]:
     """Return the latest device, library versions, date and data in an `env.json`; empty if it cannot be read."""
     try:
-        first = json.loads(path.read_text("utf-8"))
+        first = read_json(path)
         latest = {key: value for part in (first, *first.get("resumed", ())) for key, value in part.items()}
     except (OSError, ValueError, AttributeError, TypeError):
         return {}
@@ -169,13 +181,16 @@ def read_origin(path: Path) -> dict[str, str]:
 
 
 def read_log(folder: Path | None) -> list[dict[str, Any]]:
-    """Return the rows of a run's log up to a line that was cut off, or of the curves kept of it, or none."""
+    """Return the rows of a run's log up to a damaged one, or of the curves kept of it, or none."""
     if folder is None:
         return []
-    if (folder / "log.jsonl").is_file():
-        return read_log_rows(folder / "log.jsonl")
-    if (folder / CURVES_FILE).is_file():
-        return list(parse_curves((folder / CURVES_FILE).read_text(encoding="utf-8", errors="replace")))
+    try:
+        if (folder / "log.jsonl").is_file():
+            return read_log_rows(folder / "log.jsonl")
+        if (folder / CURVES_FILE).is_file():
+            return list(parse_curves(read_bytes(folder / CURVES_FILE).decode("utf-8", errors="replace")))
+    except (OSError, InputError):  # one log that cannot be read must not stop a report on all runs
+        pass
     return []
 
 
@@ -197,11 +212,12 @@ def format_curves(rows: Sequence[dict[str, Any]]) -> str:
 
 
 def parse_curves(text: str) -> Iterator[dict[str, Any]]:
-    r"""Yield the rows that `format_curves` wrote, up to the first that is incomplete."""
-    lines = csv.reader(io.StringIO(text))
-    heads: list[str] = next(lines, [])
-    for words in lines:
-        if len(words) != len(heads) or not words[0].isdecimal():
+    """Yield the rows that `format_curves` wrote, up to the first that is incomplete."""
+    lines = text.split("\n")  # not csv.reader alone, which raises at a carriage return
+    heads = _split(lines[0])
+    for line in lines[1:]:
+        words = _split(line)
+        if len(words) != len(heads) or not re.fullmatch("[0-9]{1,18}", words[0] if words else ""):
             return
         row: dict[str, Any] = {"step": int(words[0])}
         for head, word in zip(heads[1:], words[1:], strict=True):
@@ -217,6 +233,13 @@ def parse_curves(text: str) -> Iterator[dict[str, Any]]:
             else:
                 row[head] = value
         yield row
+
+
+def _split(line: str) -> list[str]:
+    try:
+        return next(csv.reader([line]), [])
+    except csv.Error:
+        return []
 
 
 def subsample(items: Sequence[T], most: int) -> list[T]:

@@ -11,6 +11,7 @@ import hashlib
 import io
 import logging
 import pickle
+import re
 import time
 import warnings
 from collections.abc import Iterable, Iterator
@@ -21,8 +22,9 @@ import torch
 from torch import Tensor
 
 from asrnorm.core.config import RunConfig, from_mapping, to_mapping
-from asrnorm.core.errors import AsrnormError, InputError
+from asrnorm.core.errors import AsrnormError, InputError, first_line
 from asrnorm.core.files import replacing, sync_file
+from asrnorm.core.reading import check_pickle
 from asrnorm.data.pool import Pool
 from asrnorm.training.run_folder import advising, require_same_run, write_run_file
 
@@ -32,6 +34,7 @@ SCHEMA = 1
 NAMES = ("last.pt", "previous.pt")
 _MOST_LOST = 300.0  # seconds of work that a crash may cost, if the steps between checkpoints take longer
 _DIGITS = 64  # of a SHA-256 in hex
+_PART = re.compile(r"part-\d{4,}-[0-9a-f]{12}\.safetensors")
 _PLAIN = (int, float, bool, str, type(None))  # exactly these types: NumPy's numbers inherit from some of them
 
 
@@ -74,7 +77,7 @@ class CheckpointStore:
         """
         parts = self._parts.save(pool)
         whole = {"schema": SCHEMA, "config": to_mapping(self._config), "parts": parts, **state}
-        with advising(self._last), replacing(self._last) as temporary:
+        with advising(self._last), replacing(self._last, follow_links=False) as temporary:
             data = pack(whole)
             require_loadable(whole, data)
             temporary.write_bytes(data)
@@ -136,6 +139,7 @@ def unpack(path: Path) -> dict[str, Any]:
     if hashlib.sha256(content).hexdigest().encode() != digest:
         raise DamagedError(f"{path}: damaged, its checksum does not match")
     try:
+        check_pickle(io.BytesIO(content))
         with warnings.catch_warnings(action="ignore"):  # torch's advice on how to load it anyway
             state = torch.load(io.BytesIO(content), map_location="cpu", weights_only=True)
     except Exception:  # torch's reader raises RuntimeError, EOFError, IndexError, ...
@@ -143,8 +147,13 @@ def unpack(path: Path) -> dict[str, Any]:
     if not isinstance(state, dict) or state.get("schema") != SCHEMA:
         raise DamagedError(f"{path}: not a checkpoint of schema {SCHEMA}")
     kinds = {"config": dict, "parts": list, "step": int}
-    if wrong := [name for name, kind in kinds.items() if not isinstance(state.get(name), kind)]:
+    if wrong := [name for name, kind in kinds.items() if type(state.get(name)) is not kind]:
         raise DamagedError(f"{path}: damaged, without {', '.join(wrong)}")
+    if state["step"] < 0:
+        raise DamagedError(f"{path}: damaged, of step {state['step']}")
+    for part in state["parts"]:  # a path for a name would lead out of the folder
+        if not (isinstance(part, dict) and "sha256" in part and _PART.fullmatch(str(part.get("name")))):
+            raise DamagedError(f"{path}: damaged, {part!r:.80} is not a part")
     return state
 
 
@@ -220,8 +229,11 @@ class PartStore:
             data = _read(path)
             if hashlib.sha256(data).hexdigest() != part["sha256"]:
                 raise DamagedError(f"{path}: damaged, its checksum does not match")
-            tensors = load(data)
-            parts.append((tensors["images"], tensors["labels"]))
+            try:
+                tensors = load(data)
+                parts.append((tensors["images"], tensors["labels"]))
+            except Exception as error:  # safetensors has an error class of its own
+                raise DamagedError(f"{path}: damaged ({first_line(error)})") from None
         return parts
 
     def forget(self) -> None:

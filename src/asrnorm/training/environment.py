@@ -17,6 +17,7 @@ import asrnorm
 from asrnorm.core.config import RunConfig
 from asrnorm.core.distributed import World
 from asrnorm.core.errors import AsrnormError, InputError
+from asrnorm.core.reading import read_json
 from asrnorm.core.results import read_environment
 from asrnorm.core.settings import find_commit
 from asrnorm.data import Suite, create_suite
@@ -66,8 +67,8 @@ def record_environment(path: Path, now: dict[str, Any]) -> dict[str, Any]:
         What was recorded at the start.
     """
     try:
-        first: dict[str, Any] = json.loads(path.read_text())
-    except (OSError, ValueError, RecursionError):
+        first: dict[str, Any] = read_json(path)
+    except (OSError, InputError):
         first = {}
     if not isinstance(first, dict) or "commit" not in first:
         first = dict(now)

@@ -1,5 +1,6 @@
 """What a run says and hears: `log.jsonl` with TensorBoard events, the progress display, and signals to stop."""
 
+import io
 import json
 import logging
 import os
@@ -18,7 +19,7 @@ from rich.progress import BarColumn, MofNCompleteColumn, TextColumn
 
 from asrnorm.core.distributed import World
 from asrnorm.core.errors import install_command
-from asrnorm.core.files import describe_failure
+from asrnorm.core.files import describe_failure, open_to_append
 from asrnorm.core.progress import Progress
 from asrnorm.core.results import read_log_rows
 from asrnorm.methods import Method
@@ -77,7 +78,7 @@ class RunLog:
             kept = "".join(f"{json.dumps(row)}\n" for row in read_log_rows(self._path) if row["step"] <= step)
         write_run_file(self._path, kept.encode())
         with advising(self._path):
-            self._file = self._path.open("a", encoding="utf-8")
+            self._file = io.TextIOWrapper(open_to_append(self._path), encoding="utf-8")
 
     def write(self, row: Mapping[str, Any]) -> None:
         """Append the row of a step."""

@@ -14,7 +14,9 @@ import torch
 from asrnorm.core.config import RunConfig, content_hash, load_config, run_name
 from asrnorm.core.distributed import World
 from asrnorm.core.errors import DivergenceError, InputError, InputTypeError, InterruptedRunError
-from asrnorm.core.results import RunResult, format_result, read_environment, read_result
+from asrnorm.core.files import file_sha256
+from asrnorm.core.reading import read_json
+from asrnorm.core.results import RunResult, format_result, read_environment, read_result, seal
 from asrnorm.data import Suite, create_suite
 from asrnorm.data.pool import Pool
 from asrnorm.data.suites.base import Data
@@ -133,6 +135,8 @@ def load_run(folder: str | Path, device: str = "auto") -> LoadedRun:
     check_names(config)
     if not files.model.is_file():
         raise InputError(f"{files.path}: the run is not done, it has no {files.model.name}; asrnorm train resumes it")
+    if files.result.exists():
+        _check_files(files, config)
     chosen = choose_device(device)
     suite = create_suite(config.suite.name, **config.suite.args)
     classes = _read_classes(files.environment, suite)
@@ -142,6 +146,19 @@ def load_run(folder: str | Path, device: str = "auto") -> LoadedRun:
     except RuntimeError as error:  # load_state_dict lists every key
         raise InputError(f"{files.model}: not the weights of {files.config}") from error
     return LoadedRun(config, model.eval(), suite, chosen, classes)
+
+
+def _check_files(files: RunFolder, config: RunConfig) -> None:
+    try:
+        result = read_result(files.result)
+    except InputError as error:  # the model is whole without it, and has a checksum of its own
+        logger.warning("%s; asrnorm train makes it again, config and weights are not checked", error)
+        return
+    files.check_config(config, result)
+    try:
+        files.check_model(result)
+    except InputError as error:
+        raise InputError(f"{error}; asrnorm train makes it again from the last checkpoint") from None
 
 
 def _read_classes(environment: Path, suite: Suite) -> tuple[str, ...]:
@@ -185,6 +202,8 @@ def _execute(config: RunConfig, site: _Site) -> RunResult:
     wall = seconds + trainer.elapsed + time.monotonic() - started
     result = replace(result, wall_seconds=round(wall, 3))
     if site.is_first:
+        weights, written = file_sha256(site.folder.model), file_sha256(site.folder.config)
+        result = seal(replace(result, weights_sha256=weights, config_sha256=written))
         # The test images may have been added, or changed, since the start.
         facts |= {"edition": suite.edition, "targets": suite.target_listing()}
         record_environment(site.folder.environment, facts)
@@ -219,9 +238,9 @@ def _choose_steps(config: RunConfig, suite: Suite, site: _Site) -> tuple[int, fl
 def _read_choice(path: Path, steps: int) -> tuple[int, float] | None:
     """Return the step chosen by an earlier process and its seconds, `None` if there is no valid file."""
     try:
-        values = json.loads(path.read_text(encoding="utf-8"))
+        values = read_json(path)
         step, seconds = values["step"], float(values["seconds"])
-    except (OSError, ValueError, KeyError, TypeError, RecursionError):
+    except (OSError, ValueError, KeyError, TypeError):
         return None
     return (step, seconds) if type(step) is int and 1 <= step <= steps else None
 

@@ -10,8 +10,9 @@ from typing import IO
 
 from asrnorm.core.config import RunConfig, content_hash, dump_config, first_difference, load_config
 from asrnorm.core.errors import InputError, StorageError
-from asrnorm.core.files import DISK_FULL, describe_failure, replacing, take_lock
-from asrnorm.core.results import read_result
+from asrnorm.core.files import DISK_FULL, describe_failure, file_sha256, open_to_append, replacing, take_lock
+from asrnorm.core.results import RunResult, read_result
+from asrnorm.models.weights import verify_checksum
 
 logger = logging.getLogger("asrnorm")
 
@@ -44,24 +45,50 @@ class RunFolder:
         self.divergence = path / "divergence.json"
 
     def is_done(self) -> bool:
-        """Tell whether there is a result; a damaged one, or one without its model, is made again from a checkpoint.
+        """Tell whether there is a result; if it or its model is damaged, both are made again from a checkpoint.
 
         Raises:
-            InputError: a damaged result, and no checkpoint.
+            InputError: a damaged result or model, and no checkpoint.
         """
         if not self.result.exists():
             return False
-        has_checkpoint = any(self.checkpoints.glob("*.pt"))
+        has_checkpoint = any(self.checkpoints.glob("[!.]*.pt"))
         if not self.model.exists() and has_checkpoint:
             return False
         try:
-            read_result(self.result)
+            self.check_model(read_result(self.result))
         except InputError as error:
             if not has_checkpoint:
                 raise InputError(f"{error}; start over with --fresh") from None
             logger.warning("%s; it is made again from the last checkpoint", error)
             return False
         return True
+
+    def check_model(self, result: RunResult) -> None:
+        """Raise if the model is damaged, or not the one that the result was measured with; a missing one passes.
+
+        Raises:
+            InputError: another checksum than in `result.json`, or, for results that have none, than in the file itself.
+        """
+        if not self.model.exists():
+            return
+        if not result.weights_sha256:
+            verify_checksum(self.model)
+        elif file_sha256(self.model) != result.weights_sha256:
+            raise InputError(f"{self.model}: damaged or replaced, its SHA-256 is not the one in {self.result.name}")
+
+    def check_config(self, config: RunConfig, result: RunResult) -> None:
+        """Raise if `config.yaml`, read as `config`, has changed since the result; other devices and comments pass.
+
+        Raises:
+            InputError: a field that changes numbers has another value.
+        """
+        changed = result.config_sha256 and file_sha256(self.config) != result.config_sha256
+        if changed and content_hash(config) != result.config_hash:
+            raise InputError(
+                f"{self.config}: damaged or edited since the run was done, its hash is {content_hash(config)} and not "
+                f"{result.config_hash}; restore it, and give what is to change to the command, with --set"
+            )
 
     @contextmanager
     def open(self, config: RunConfig, *, fresh: bool) -> Iterator[None]:
@@ -75,7 +102,7 @@ class RunFolder:
             self._require_run_or_empty()
             is_new = not self.path.exists()
             self.path.mkdir(parents=True, exist_ok=True)
-            lock = (self.path / ".lock").open("ab")
+            lock = open_to_append(self.path / ".lock")
         with lock:
             is_locked = self._take_lock(lock)
             if fresh:
@@ -164,7 +191,7 @@ class RunFolder:
         """Remove the temporary files of a process that was killed."""
         first_pass = RunFolder(self.choice)
         for run in (self, first_pass):
-            for folder in (run.path, run.checkpoints, run.pool):
+            for folder in (run.path, *(one for one in (run.checkpoints, run.pool) if not one.is_symlink())):
                 for leftover in (path for pattern in _TEMPORARY for path in folder.glob(pattern)):
                     leftover.unlink(missing_ok=True)
 
@@ -201,7 +228,7 @@ def write_run_file(path: Path, data: bytes) -> None:
     Raises:
         StorageError: it cannot be written; the old content stays.
     """
-    with advising(path), replacing(path) as temporary:
+    with advising(path), replacing(path, follow_links=False) as temporary:
         temporary.write_bytes(data)
 
 

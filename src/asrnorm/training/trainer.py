@@ -1,5 +1,6 @@
 """The training loop: grow where the method says so, take a step; log, evaluate and checkpoint on schedule."""
 
+import operator
 import time
 from collections.abc import Callable
 from contextlib import AbstractContextManager
@@ -10,8 +11,16 @@ from torch import Tensor, nn
 from torch.nn.utils import get_total_norm
 
 from asrnorm.core.config import RunConfig
+from asrnorm.core.device_memory import find_fitting
 from asrnorm.core.distributed import World
-from asrnorm.core.errors import DivergenceError, InterruptedRunError
+from asrnorm.core.errors import (
+    AsrnormError,
+    DeviceMemoryError,
+    DivergenceError,
+    InputError,
+    InterruptedRunError,
+    first_line,
+)
 from asrnorm.core.precision import autocast, products, weight_dtype
 from asrnorm.core.schedule import rate_factor
 from asrnorm.data.pool import Pool
@@ -22,7 +31,7 @@ from asrnorm.norms import ASRNorm2d
 from asrnorm.training.assembly import from_first, synchronize
 from asrnorm.training.batches import Batches
 from asrnorm.training.capture import CapturedSteps
-from asrnorm.training.checkpoint import CheckpointStore
+from asrnorm.training.checkpoint import CheckpointStore, Loaded
 from asrnorm.training.log import Interruption, PhaseInterrupted, RunLog, RunProgress, reporting_progress
 from asrnorm.training.optim import create_optimizer, load_optimizer, optimizer_state, set_rate
 from asrnorm.training.selection import Selector
@@ -98,6 +107,7 @@ class Trainer:
         Raises:
             DivergenceError: a loss is not finite.
             InterruptedRunError: Ctrl-C or SIGTERM; a checkpoint has been written.
+            DeviceMemoryError: the batch does not fit; the last checkpoint is kept.
             StorageError: the disk is full.
         """
         if not self.resume(store):
@@ -118,6 +128,9 @@ class Trainer:
                         rows.sync()
                         self._save(store)
                     raise self._interrupted() from None
+                except torch.OutOfMemoryError:
+                    memory = self._describe_memory()
+                    raise DeviceMemoryError(memory) from None
                 stopping = interruption.is_agreed(self.world, self.step, self.device)
                 after_grow = grow_log is not None and self.method.checkpoint_after_grow
                 # Several processes, whose clocks differ, keep to the schedule.
@@ -169,8 +182,23 @@ class Trainer:
         if loaded is None:
             loaded = store.load(stop=self.stop, only=name)
             assert loaded is not None, "the first process has just read it"
+        try:
+            self._restore(loaded)
+        except (AsrnormError, torch.OutOfMemoryError):
+            raise
+        except Exception as error:  # a forged or foreign state fails anywhere in torch
+            raise InputError(
+                f"{name}: not a checkpoint of this run ({first_line(error)}); start over with --fresh"
+            ) from error
+        return True
+
+    def _restore(self, loaded: Loaded) -> None:
         state = loaded.state
-        self.step, self.elapsed = state["step"], state["elapsed"]
+        if state["step"] > self.stop:
+            raise InputError(f"{loaded.name}: of step {state['step']:,}, after the last one, {self.stop:,}")
+        if not 0 <= state["elapsed"] < float("inf"):
+            raise InputError(f"{loaded.name}: damaged, {state['elapsed']} seconds")
+        self.step, self.elapsed = state["step"], float(state["elapsed"])
         self._started = time.monotonic()
         self.model.load_state_dict(state["model"])
         load_optimizer(self.optimizer, state["optimizer"])
@@ -183,8 +211,7 @@ class Trainer:
         if self.selector is not None:
             self.selector.load_state_dict(state["selection"])
         self._loss_sum.copy_(state["loss_sum"] * (self.world.rank == 0))  # the sum over all processes
-        self._num_losses = state["num_losses"]
-        return True
+        self._num_losses = max(0, operator.index(state["num_losses"]))
 
     def _save(self, store: CheckpointStore) -> None:
         loss_sum = self.world.sum(self._loss_sum)
@@ -277,6 +304,24 @@ class Trainer:
             "seconds": round(self._clock(), 3),
         }
 
+    def _describe_memory(self) -> str:
+        """Return one line with the batch that would have fit; the run ends, so that the attempts may leave a mess."""
+        said = f"step {self.step + 1:,}: {self.device} has not enough memory for batch_size={self.config.batch_size}"
+        kept = "the last checkpoint is kept"
+        if self.world.size > 1:
+            return f"{said} in {self.world.size} processes; use more of them, or a smaller batch_size; {kept}"
+
+        def attempt(size: int) -> None:
+            self.optimizer.zero_grad(set_to_none=True)
+            batch = self.batches.fetch(self.step)
+            part = Batch(batch.images[:size], batch.labels[:size], step=batch.step, rows=_first(batch.rows, size))
+            with self.autocast():
+                self.method.loss(self.model, part).backward()
+
+        fitting = find_fitting(self.config.batch_size, attempt)
+        advice = f"{fitting} fit: set batch_size={fitting}, in another folder" if fitting else "not even one image fits"
+        return f"{said}; {advice}; {kept}"
+
     def _interrupted(self) -> InterruptedRunError:
         return InterruptedRunError(f"interrupted at step {self.step:,} of {self.stop:,}; start the run again to resume")
 
@@ -300,6 +345,10 @@ class Trainer:
         self.resume(store)
         rows.cut(self.step)
         self.model.train()
+
+
+def _first(rows: Tensor | None, size: int) -> Tensor | None:
+    return None if rows is None else rows[:size]
 
 
 def find_not_finite(model: nn.Module) -> str | None:

@@ -1,3 +1,4 @@
+import os
 import subprocess
 
 from asrnorm import __version__
@@ -17,8 +18,11 @@ def test_the_commit_is_that_of_the_packages_own_repository(monkeypatch, tmp_path
     assert find_commit() == f"v{__version__}", "installed inside a repository that is not its own"
     subprocess.run([*git, "add", "."], check=True)
     subprocess.run([*git, "commit", "-q", "-m", "ours"], check=True)
+    os.utime(package / "__init__.py", (1, 1))  # git would refresh its index, under a lock
+    index = (tmp_path / ".git" / "index").read_bytes()
     found = find_commit()
     assert len(found) == 40
+    assert (tmp_path / ".git" / "index").read_bytes() == index
     (package / "__init__.py").write_text("changed")
     assert find_commit() == f"{found}+"
 

@@ -51,3 +51,7 @@ def test_they_are_what_python_would_have_raised_too():
 
 def test_control_characters_are_escaped_for_a_terminal():
     assert printable("svhn\x1b[2J\u202e") == "svhn\\x1b[2J\\u202e"
+
+
+def test_names_of_other_types_are_listed_too():
+    assert describe_unknown("row", "x", ["a", ["b"]]).endswith("known: ['b'], a")

@@ -13,7 +13,14 @@ import pytest
 
 from asrnorm.core import files as storage
 from asrnorm.core.errors import StorageError
-from asrnorm.core.files import hold_lock, remove_leftovers, replacing, sync_folder, take_lock, write_whole
+from asrnorm.core.files import (
+    hold_lock,
+    open_to_append,
+    replacing,
+    sync_folder,
+    take_lock,
+    write_whole,
+)
 
 
 @pytest.fixture
@@ -110,10 +117,12 @@ def test_leftovers_of_killed_processes_go_and_those_of_running_ones_stay(tmp_pat
     ended = subprocess.Popen([sys.executable, "-c", ""])
     ended.wait()
     dead = [tmp_path / f".model[1].onnx.{number}.tmp.onnx" for number in (ended.pid, 10**30)]
-    kept = [tmp_path / f".model[1].onnx.{os.getpid()}.tmp.onnx", tmp_path / f".other.{ended.pid}.tmp", path]
+    running = subprocess.Popen([sys.executable, "-c", "input()"], stdin=subprocess.PIPE)
+    kept = [tmp_path / f".model[1].onnx.{running.pid}.tmp.onnx", tmp_path / f".other.{ended.pid}.tmp", path]
     for one in (*dead, *kept):
         one.touch()
-    remove_leftovers(path)
+    write_whole(path, "new")
+    running.communicate(b"\n")
     assert sorted(tmp_path.iterdir()) == sorted(kept)
 
 
@@ -180,6 +189,31 @@ def test_behind_a_link_the_file_is_replaced(old, tmp_path):
     assert link.is_symlink()
     assert old.read_text() == "new"
     assert list(old.parent.iterdir()) == [old]
+
+
+def test_a_link_that_is_not_followed_is_replaced_itself(old, tmp_path):
+    link = tmp_path / "link.html"
+    link.symlink_to(old)
+    (tmp_path / f".link.html.{os.getpid()}.tmp.html").symlink_to(old)
+    write_whole(link, "new", follow_links=False)
+    assert not link.is_symlink()
+    assert link.read_text() == "new"
+    assert_untouched(old)
+
+
+def test_no_line_is_appended_behind_a_link(old, tmp_path):
+    link, dangling, plain = tmp_path / "log.jsonl", tmp_path / "lock", tmp_path / "plain"
+    link.symlink_to(old)
+    dangling.symlink_to(tmp_path / "absent")
+    for path in (link, dangling):
+        with pytest.raises(OSError, match="symbolic link"):
+            open_to_append(path)
+    assert_untouched(old)
+    assert not (tmp_path / "absent").exists()
+    for _ in range(2):
+        with open_to_append(plain) as file:
+            file.write(b"x")
+    assert plain.read_bytes() == b"xx"
 
 
 def test_a_pipe_gets_the_content_and_stays_one(tmp_path):

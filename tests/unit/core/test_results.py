@@ -8,7 +8,17 @@ import pytest
 
 from asrnorm.core import files as storage
 from asrnorm.core.errors import InputError
-from asrnorm.core.results import SCHEMA, DomainScore, RunResult, read_log_rows, read_result, to_plain, write_result
+from asrnorm.core.results import (
+    SCHEMA,
+    DomainScore,
+    RunResult,
+    parse_result,
+    read_log_rows,
+    read_result,
+    seal,
+    to_plain,
+    write_result,
+)
 
 SCORE = DomainScore(name="svhn", accuracy=0.5, brier=0.06, brier_sum=0.6, nll=1.5, ece=0.1, num_samples=26032)
 RESULT = RunResult(
@@ -186,3 +196,27 @@ def test_a_line_that_was_cut_short_ends_the_log_whatever_follows(tmp_path):
     path = tmp_path / "log.jsonl"
     path.write_text('{"step": 1, "loss": 2.0}\n{"step": 2, "lo\n{"step": 3, "loss": 1.0}\n')
     assert [row["step"] for row in read_log_rows(path)] == [1]
+
+
+@pytest.mark.parametrize("origin", [{}, {"device": "NVIDIA H200"}], ids=["a run's", "a kept line"])
+def test_no_single_bit_flip_changes_what_a_sealed_result_says(origin):
+    sealed = seal(dataclasses.replace(RESULT, weights_sha256="a" * 64, config_sha256="b" * 64))
+    data = json.dumps(to_plain(dataclasses.replace(sealed, origin=origin))).encode()
+    assert parse_result(json.loads(data), "here") == dataclasses.replace(sealed, origin=origin)
+    changed = []
+    for bit in range(0, 8 * len(data), 3):
+        damaged = bytearray(data)
+        damaged[bit // 8] ^= 1 << bit % 8
+        try:
+            found = parse_result(json.loads(damaged), "here")
+        except ValueError:
+            continue
+        if dataclasses.replace(found, origin={}) != sealed:
+            changed.append(bytes(damaged))
+    assert changed == []
+
+
+def test_results_from_before_checksums_are_written_as_they_were_read():
+    old = to_plain(RESULT)
+    assert not any(name.endswith("_sha256") for name in old)
+    assert to_plain(parse_result(old, "here")) == old

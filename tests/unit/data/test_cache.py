@@ -116,12 +116,17 @@ def damage_shape(path):
     (path / "entry.json").write_text(json.dumps(record))
 
 
+def damage_names(path):
+    record = json.loads((path / "entry.json").read_text())
+    (path / "entry.json").write_text(json.dumps({**record, "arrays": {}}))
+
+
 def damage_kind(path):
     (path / "entry.json").write_text("[]")
 
 
 @pytest.mark.parametrize(
-    "damage", [damage_bytes, damage_length, damage_absent, damage_record, damage_shape, damage_kind]
+    "damage", [damage_bytes, damage_length, damage_absent, damage_record, damage_shape, damage_names, damage_kind]
 )
 def test_a_damaged_entry_is_built_again(tmp_path, counted, damage):
     open_entry("e", fingerprint={}, build=counted, folder=tmp_path)
@@ -243,6 +248,23 @@ def test_without_locks_two_build_the_same_and_neither_removes_the_other_s(tmp_pa
     found = open_entry("e", fingerprint={"a": 1}, build=build_around_another, folder=tmp_path)
     assert found["x"].tolist() == [0, 1, 2]
     assert names(tmp_path) == ["e", "e.lock"]
+
+
+def test_without_locks_four_processes_all_get_the_entry(tmp_path):
+    refuse = "import errno, fcntl\ndef refuse(*_): raise OSError(errno.ENOLCK, 'no locks')\nfcntl.flock = refuse\n"
+    command = [sys.executable, "-c", refuse + BUILDER, str(tmp_path), "0.05"]
+    processes = [subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE) for _ in range(4)]
+    outputs = [process.communicate(timeout=60) for process in processes]
+    assert [out for out, _ in outputs] == 4 * [b"70\n"], outputs
+    assert names(tmp_path / "cache") == ["entry", "entry.lock"]
+
+
+def test_without_locks_an_entry_that_another_is_exchanging_is_awaited(tmp_path, monkeypatch):
+    monkeypatch.setattr("fcntl.flock", lambda *_: (_ for _ in ()).throw(OSError(errno.ENOLCK, "no locks")))
+    opened, answers = cache._open, iter([None, None, None, None])  # absent, absent, absent, just removed
+    monkeypatch.setattr(cache, "_open", lambda *arguments: next(answers, opened(*arguments)))
+    entry = open_entry("e", fingerprint={}, build=lambda w: w.add("x", np.ones(2)), folder=tmp_path)
+    assert entry["x"].tolist() == [1, 1]
 
 
 def _is_waiting(pid):

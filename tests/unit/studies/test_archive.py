@@ -11,7 +11,7 @@ import pytest
 
 from asrnorm.core.config import content_hash, run_name
 from asrnorm.core.errors import InputError
-from asrnorm.core.results import read_result, write_result
+from asrnorm.core.results import read_result, seal, write_result
 from asrnorm.studies import (
     ANALYSIS_FILES,
     Cell,
@@ -412,3 +412,39 @@ def test_a_run_that_diverged_is_kept_where_that_is_an_outcome(tmp_path):
     archive(study, runs=tmp_path / "runs", kept=tmp_path / "results", scale="smoke")
     tasks = plan(study, seeds=[0], scale="smoke", runs=tmp_path / "no", kept=tmp_path / "results").tasks
     assert [task.spec for task in tasks if task.state == "kept"] == [spec]
+
+
+def test_checksums_survive_archiving_and_guard_the_line(folders):
+    for path in folders["runs"].rglob("*.json"):
+        write_result(path, seal(replace(read_result(path), weights_sha256="a" * 64)))
+    for folder in folders["runs"].iterdir():
+        (folder / "env.json").write_text(json.dumps({"commit": "a" * 40, "torch": "2.9"}))
+    archive(study_of(BN, BN_TEST, ASR), **folders)
+    path = folders["kept"] / "mini.jsonl"
+    kept = find_results(folders["kept"] / "none", folders["kept"])
+    assert (len(kept.results), kept.problems) == (6, ())
+    assert all(one.result.weights_sha256 and one.result.origin["torch"] == "2.9" for one in kept.results.values())
+    path.write_text(path.read_text().replace('"steps": 1', '"steps": 2', 1))
+    (problem,) = find_results(folders["kept"] / "none", folders["kept"]).problems
+    assert "checksum" in problem
+
+
+def test_a_result_with_checksums_is_the_same_as_its_kept_line_without(folders):
+    study = study_of(BN)
+    archive(study, **folders)
+    before = texts(folders["kept"])
+    for path in folders["runs"].glob("*/result.json"):
+        write_result(path, seal(replace(read_result(path), weights_sha256="a" * 64)))
+    assert len(archive(study, **folders).same) == 2
+    assert texts(folders["kept"]) == before
+
+
+def test_what_a_killed_process_left_is_no_kept_file(folders):
+    study = study_of(BN)
+    archive(study, **folders)
+    expected = texts(folders["kept"])
+    left = folders["kept"] / ".mini.jsonl.999999999.tmp.jsonl"
+    (folders["kept"] / "mini.jsonl").rename(left)
+    assert find_results(folders["runs"] / "none", folders["kept"]).results == {}
+    assert len(archive(study, **folders).added) == 2
+    assert texts(folders["kept"])["mini.jsonl"] == expected["mini.jsonl"]

@@ -310,3 +310,39 @@ def test_a_first_pass_that_has_chosen_keeps_no_grown_images(tmp_path):
     run(config, tmp_path / "a")
     assert (tmp_path / "a" / "choice" / "choice.json").is_file()
     assert not (tmp_path / "a" / "choice" / "pool").exists()
+
+
+def forge(folder, change):
+    """Write a checkpoint with a valid checksum and another state."""
+    (folder / "result.json").unlink()
+    (folder / "checkpoints" / "previous.pt").unlink()
+    path = folder / "checkpoints" / "last.pt"
+    state = unpack(path)
+    change(state)
+    path.write_bytes(pack(state))
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        lambda state: state.pop("model"),
+        lambda state: state.pop("loss_sum"),
+        lambda state: state.update(optimizer={}),
+        lambda state: state.update(elapsed="x"),
+        lambda state: state.update(elapsed=float("inf")),
+        lambda state: state.update(step=-1),
+        lambda state: state.update(step=10**9),
+        lambda state: state.update(num_losses=None),
+        lambda state: state.update(parts=[{"name": "/dev/zero", "sha256": ""}], step=4),
+        lambda state: state.update(parts=[{"name": "../model.safetensors", "sha256": ""}], step=4),
+        lambda state: state.update(parts=["x"], step=4),
+        lambda state: state.update(parts=[{"sha256": ""}]),
+        lambda state: state["config"].update(steps="x"),
+    ],
+)
+def test_a_forged_checkpoint_is_one_line(tmp_path, change):
+    config = tiny_config(steps=6)
+    run(config, tmp_path / "a")
+    forge(tmp_path / "a", change)
+    with pytest.raises(InputError):
+        run(config, tmp_path / "a")

@@ -155,6 +155,7 @@ def test_a_finished_run_is_opened_though_no_run_would_start_so_today(tmp_path):
     run(tiny_config(steps=2), tmp_path / "a")
     path = tmp_path / "a" / "config.yaml"
     path.write_text(path.read_text().replace("selection: last", "selection: source-val"))
+    (tmp_path / "a" / "result.json").unlink()  # it would notice the edit
     loaded = load_run(tmp_path / "a", device="cpu")
     assert (loaded.config.selection, loaded.config.evaluate_every) == ("source-val", 0)
     with pytest.raises(InputError, match="evaluate_every=0 makes none"):

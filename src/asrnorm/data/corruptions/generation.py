@@ -22,6 +22,7 @@ from numpy.typing import NDArray
 from asrnorm.core.errors import InputError, StorageError
 from asrnorm.core.files import DISK_FULL, hold_lock, sync_folder, take_lock, write_whole
 from asrnorm.core.progress import PartProgress
+from asrnorm.core.reading import read_json
 from asrnorm.core.settings import count_cores
 from asrnorm.data.corruptions.base import CORRUPTIONS, Pixels, corrupt, list_corruptions
 from asrnorm.data.corruptions.severity import RANDOM, SEVERITIES, choose_preset
@@ -251,10 +252,11 @@ class _Record:
 
     def _read(self) -> dict[str, Mapping[str, Any]]:
         try:
-            return dict(json.loads(self.path.read_text())["files"])
+            files = read_json(self.path)["files"]
+            return {name: dict(entry) for name, entry in files.items()}
         except FileNotFoundError:
             return {}
-        except (ValueError, KeyError, TypeError):
+        except (ValueError, KeyError, TypeError, AttributeError):
             raise InputError(f"{self.path} cannot be read: remove it, or use another folder") from None
 
     def check(self, name: str) -> None:
@@ -264,7 +266,7 @@ class _Record:
             raise InputError(f"{path} was made from other images, labels or severities: use another folder")
         seed = entry.get("seed", self.seed)
         if name in RANDOM and seed != self.seed:
-            raise InputError(f"{path} was made with seed {seed}, not {self.seed}: use that seed, or another folder")
+            raise InputError(f"{path} was made with seed {seed!r}, not {self.seed}: use that seed, or another folder")
 
     def enter(self, name: str, seconds: float, *, skipped: bool) -> GeneratedFile:
         path = self.path.parent / f"{name}.npy"

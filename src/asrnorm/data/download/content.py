@@ -5,7 +5,6 @@ A copy may be recompressed, converted or generated. Each content check returns o
 """
 
 import hashlib
-import json
 import platform
 from collections import Counter
 from collections.abc import Callable
@@ -13,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from asrnorm.core.errors import InputError, count_of, first_line
+from asrnorm.core.reading import check_pickle, read_json
 from asrnorm.data.readers import open_npy, read_listing
 
 PACS_CLASSES = ("dog", "elephant", "giraffe", "guitar", "horse", "house", "person")
@@ -132,7 +132,9 @@ def _read_shapes(path: Path) -> dict[str, tuple[int, ...]]:
             return {key: tuple(file.get_slice(key).get_shape()) for key in file.keys()}  # noqa: SIM118
     import torch
 
-    state: Any = torch.load(path, map_location="cpu", weights_only=True)
+    with path.open("rb") as file:
+        check_pickle(file)
+        state: Any = torch.load(file, map_location="cpu", weights_only=True)
     return {key: tuple(value.shape) for key, value in state.items()}
 
 
@@ -178,7 +180,7 @@ def _distance(name: str, machine: str = "") -> str:
 def read_record(path: Path) -> dict[str, dict[str, Any]]:
     """Return the entries of a `generated.json` by array; empty if the file is missing or unreadable."""
     try:
-        files = json.loads(path.read_text("utf-8"))["files"]
+        files = read_json(path)["files"]
         return {name: dict(entry) for name, entry in files.items()}
     except (OSError, ValueError, KeyError, TypeError, AttributeError):
         return {}

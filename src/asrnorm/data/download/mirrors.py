@@ -23,6 +23,7 @@ from urllib.parse import urlsplit
 
 from asrnorm.core.errors import FetchError, first_line
 from asrnorm.core.files import sync_file
+from asrnorm.core.reading import read_json
 from asrnorm.data.download.content import matches
 
 DISK_MARGIN = 64 << 20  # bytes left free on the disk
@@ -123,7 +124,7 @@ class PartialFile:
     def validator(self, url: str) -> str:
         """Return the ETag or date of the version at `url` that the bytes belong to; empty if it is not known."""
         try:
-            note = json.loads(self._note.read_text())
+            note = read_json(self._note)
             return str(note["validator"]) if note["url"] == url else ""
         except (OSError, ValueError, KeyError, TypeError):
             return ""

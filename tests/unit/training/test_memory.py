@@ -1,0 +1,53 @@
+"""A GPU without enough memory, simulated: one line with the batch that fits, and the checkpoint stays."""
+
+import pytest
+import torch
+
+from asrnorm.core.errors import DeviceMemoryError
+from asrnorm.evaluation import score
+from asrnorm.models import Classifier
+from asrnorm.norms import NORMS, BatchNorm
+from asrnorm.training import run
+from helpers.tiny_run import ToyNet, make_images, model_bytes, tiny_config
+
+
+def limit(monkeypatch, most, from_call=0):
+    """Let networks fail for more than `most` images at once, from some call on."""
+    forward, calls = ToyNet.features, []
+
+    def limited(network, images):
+        calls.append(len(images))
+        if len(images) > most and len(calls) > from_call:
+            raise torch.OutOfMemoryError("CUDA out of memory. Tried to allocate 2.00 GiB")
+        return forward(network, images)
+
+    monkeypatch.setattr(ToyNet, "features", limited)
+    return calls
+
+
+def test_training_names_the_batch_that_fits_and_resumes_from_the_checkpoint(tmp_path, monkeypatch):
+    config = tiny_config(steps=12, checkpoint_every=4)
+    run(config, tmp_path / "whole")
+    with monkeypatch.context() as patch:
+        limit(patch, 5, from_call=12)
+        with pytest.raises(DeviceMemoryError, match=r"batch_size=16; 4 fit: set batch_size=4"):
+            run(config, tmp_path / "a")
+    assert (tmp_path / "a" / "checkpoints" / "last.pt").exists()
+    run(config, tmp_path / "a")
+    assert model_bytes(tmp_path / "a") == model_bytes(tmp_path / "whole")
+
+
+def test_evaluation_halves_its_batch(monkeypatch):
+    network, data = ToyNet(norm_layer=BatchNorm).eval(), make_images(30, seed=2)
+    expected = score(network, data, name="plain", batch_size=30)
+    calls = limit(monkeypatch, 8)
+    found = score(network, data, name="plain", batch_size=30)
+    assert (found.accuracy, found.num_samples) == (expected.accuracy, 30)
+    assert max(calls[2:]) <= 8
+
+
+def test_a_batch_that_is_part_of_the_number_is_not_halved(monkeypatch):
+    network: Classifier = ToyNet(norm_layer=NORMS["bn_test"]).eval()
+    limit(monkeypatch, 8)
+    with pytest.raises(DeviceMemoryError, match="evaluate_batch=7"):
+        score(network, make_images(30, seed=2), name="plain", batch_size=30)
