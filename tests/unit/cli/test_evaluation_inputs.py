@@ -19,7 +19,8 @@ from asrnorm.cli.evaluation_inputs import check_split, choose_suite
 from asrnorm.core.config import Choice
 from asrnorm.core.distributed import ALONE
 from asrnorm.core.errors import ConversionError, InputError, WrongCallError
-from asrnorm.core.results import read_result
+from asrnorm.core.files import file_sha256
+from asrnorm.core.results import read_result, seal, write_result
 from asrnorm.data import SUITES
 from asrnorm.evaluation import score
 from asrnorm.models.weights import pack_state, read_state
@@ -184,6 +185,14 @@ def make_photos(folder):
     return folder
 
 
+def replace_weights(folder, state):
+    """Give a finished run other weights, and its result their checksum."""
+    path = folder / "model.safetensors"
+    path.write_bytes(pack_state(state))
+    result = read_result(folder / "result.json")
+    write_result(folder / "result.json", seal(replace(result, weights_sha256=file_sha256(path))))
+
+
 @pytest.fixture(scope="module")
 def trained(tmp_path_factory):
     """A run whose learned means lie far from the images' own."""
@@ -193,7 +202,7 @@ def trained(tmp_path_factory):
     for name, value in state.items():
         if "mu_decoder.weight" in name:
             state[name] = value * 200
-    (folder / "model.safetensors").write_bytes(pack_state(state))
+    replace_weights(folder, state)
     return folder
 
 
@@ -236,7 +245,7 @@ def test_a_confined_run_is_scored_free_where_that_is_asked_for(trained, tmp_path
     state = read_state(tmp_path / "confined" / "model.safetensors")
     limits = {name: torch.zeros_like(value) for name, value in state.items() if "shift_" in name}
     assert len(limits) == 4
-    (tmp_path / "confined" / "model.safetensors").write_bytes(pack_state({**state, **limits}))
+    replace_weights(tmp_path / "confined", {**state, **limits})
     assert scores(tmp_path / "confined")["source"] != scores(tmp_path / "confined", "--set", "confine=0")["source"]
 
 
