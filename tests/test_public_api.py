@@ -14,6 +14,7 @@ PUBLIC = [
     "ASRNorm2d",
     "Batch",
     "__version__",
+    "augment",
     "calibrate",
     "confine",
     "conversion_summary",

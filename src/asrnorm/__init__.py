@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from asrnorm.conversion import revert as revert
     from asrnorm.data import create_suite as create_suite
     from asrnorm.data import list_suites as list_suites
+    from asrnorm.data.augment import augment as augment
     from asrnorm.data.corruptions import corrupt as corrupt
     from asrnorm.methods import Batch as Batch
     from asrnorm.methods import create_method as create_method
@@ -33,6 +34,7 @@ if TYPE_CHECKING:
 _HOME = {
     "ASRNorm2d": "asrnorm.norms",
     "Batch": "asrnorm.methods",
+    "augment": "asrnorm.data.augment",
     "calibrate": "asrnorm.conversion",
     "confine": "asrnorm.conversion",
     "conversion_summary": "asrnorm.conversion",

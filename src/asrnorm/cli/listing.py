@@ -16,6 +16,7 @@ from asrnorm.core.registry import Registry
 
 # Module and name of each registry; most of the modules load torch.
 REGISTRIES = {
+    "augmentations": ("asrnorm.data.augment", "AUGMENTATIONS"),
     "methods": ("asrnorm.methods", "METHODS"),
     "models": ("asrnorm.models", "MODELS"),
     "norms": ("asrnorm.norms", "NORMS"),

@@ -15,7 +15,7 @@ from asrnorm.core.errors import InputError
 from asrnorm.core.precision import Precision
 from asrnorm.core.results import DomainScore
 from asrnorm.data import FileSet, ImageSet, Suite
-from asrnorm.data.augment.named import network_size
+from asrnorm.data.augment.named import Spec, network_size
 from asrnorm.data.image import read_images
 from asrnorm.data.image_set import balanced_subset
 from asrnorm.evaluation.inference import Forward, Inference, count_together
@@ -153,12 +153,12 @@ def _score_each(
         yield domain
 
 
-def evaluation_size(suite: Suite, augment: str | None = None) -> tuple[int, int]:
+def evaluation_size(suite: Suite, augment: Spec | None = None) -> tuple[int, int]:
     """Return the height and width at which a network for a suite is trained and evaluated.
 
     Args:
         suite: of the network.
-        augment: the augmentation it is trained with; `None` is that of the recipes, which for PACS gives 222x222.
+        augment: the augmentation or chain it is trained with; `None` is that of the recipes: 222x222 for PACS.
 
     Example:
         >>> from asrnorm.data import create_suite

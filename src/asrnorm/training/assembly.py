@@ -19,6 +19,7 @@ from asrnorm.core.errors import AsrnormError, InputError, MissingDependencyError
 from asrnorm.core.precision import weight_dtype
 from asrnorm.core.settings import DEVICE_VARIABLE
 from asrnorm.data import SUITES, Suite, create_suite
+from asrnorm.data.augment import create_augmentation
 from asrnorm.data.download.verify import find_weights
 from asrnorm.data.pool import Pool
 from asrnorm.methods import METHODS, Method, keyed_generator
@@ -48,6 +49,7 @@ def check_names(config: RunConfig) -> None:
     MODELS.check(config.model.name, config.model.args)
     NORMS.check(config.norm.name, config.norm.args)
     METHODS.check(config.method.name, config.method.args)
+    create_augmentation(config.augment)
     for field, choice in (("model", config.model), ("norm", config.norm)):
         for option in _SET_BY_RUN.intersection(choice.args):
             raise InputError(f"{field}.{option} follows from device, precision and norm: leave it out")

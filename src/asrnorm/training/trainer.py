@@ -72,6 +72,8 @@ class Trainer:
             seed=config.seed,
             shuffle=config.shuffle,
             augment=config.augment,
+            views=method.views,
+            shared=method.shared,
             world=world,
             dtype=weight_dtype(config.precision),
         )

@@ -329,3 +329,27 @@ def test_values_that_are_no_text_are_taken_as_they_are():
 def test_a_number_of_numpy_is_a_number():
     assert type(override(make(), {"seed": np.int64(3)}).seed) is int
     assert override(make(), {"seed": np.int64(3)}).seed == 3
+
+
+@pytest.mark.parametrize(
+    ("given", "stored"),
+    [
+        ("pacs", "pacs"),
+        ("[pacs]", "pacs"),
+        ("[{name: pacs}]", "pacs"),
+        ("[]", "none"),
+        ("[none, pacs, none]", "pacs"),
+        ("[pacs, {name: edges, share: 1e-1}]", ["pacs", {"name": "edges", "share": 0.1}]),
+    ],
+)
+def test_a_chain_has_one_form_in_which_it_is_stored_and_hashed(given, stored):
+    config = override(make(), {"augment": given})
+    assert config.augment == stored
+    assert content_hash(config) == content_hash(override(make(), {"augment": stored}))
+    assert from_mapping(yaml.safe_load(dump_config(config))) == config
+
+
+@pytest.mark.parametrize("value", ["3", "[3]", "[{share: 1}]", "[{name: 3}]", "{name: pacs}"])
+def test_what_is_no_chain_is_refused(value):
+    with pytest.raises(InputError):
+        override(make(), {"augment": value})
