@@ -42,7 +42,7 @@ ASR_SIGNATURE = (
 REGISTRY_KEYS = {
     "norms": "asr as ar bn bn_test dsbn in ln gn sn sn_in_ln bin ilm none",
     "suites": "digits cifar10c pacs folder digits_mini",
-    "methods": "erm ada me_ada m_ada rda rsda esda rsc pgd",
+    "methods": "erm ada me_ada m_ada rda rsda esda rsc pgd consistency",
     "models": "digits_convnet wrn_40_4 wrn_16_4 wrn_40_2 resnet18 resnet50 timm",
 }
 

@@ -83,7 +83,15 @@ def plain_config(method, **changes):
 
 # On the CPU rsc and pgd draw by the step itself, which a window does not know.
 @pytest.mark.parametrize(
-    ("method", "augment"), [("erm", "pacs"), ("ada", "cifar"), ("rsda", "none"), ("rda", "cifar"), ("esda", "none")]
+    ("method", "augment"),
+    [
+        ("erm", "pacs"),
+        ("ada", "cifar"),
+        ("rsda", "none"),
+        ("rda", "cifar"),
+        ("esda", "none"),
+        ("consistency", ["cifar", {"name": "photometric", "share": 0.5}, "fourier", "noise"]),
+    ],
 )
 def test_steps_of_a_window_are_the_steps_themselves(method, augment, stand_in, tmp_path):
     config = plain_config(method, augment=augment, model=Choice(name="toy_net", args={"dropout": 0.5}))
