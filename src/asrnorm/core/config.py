@@ -99,6 +99,7 @@ class RunConfig:
         confine: number of source images whose range limits (clamps) the learned means of ASR-Norm after training; 0
             leaves them free, as in the paper.
         augment: augmentation of the training images: a name, or a chain of names and of mappings with options.
+        average: average of the weights along the run that is selected, scored and saved: `none`, `ema`, `swa`, `swad`.
         shuffle: draw batches at random; `False` keeps the order of the data set, as the Digits protocols do.
         selection: rule that picks the reported checkpoint; `oracle` looks at the targets and is labelled so.
         evaluate_every: steps between evaluations for the selection; 0 for none, allowed with `last` only.
@@ -128,6 +129,7 @@ class RunConfig:
     reestimate: int = 0
     confine: int = 0
     augment: Chain = "none"
+    average: Choice = Choice(name="none")
     shuffle: bool = True
     selection: Selection = "last"
     evaluate_every: int = 0

@@ -20,6 +20,7 @@ ADDED: dict[str, Any] = {
     "calibrate": 0,
     "reestimate": 0,
     "confine": 0,
+    "average": {"name": "none", "args": {}},
     "optim.warmup_steps": 0,
     "optim.norm_warmup_steps": 0,
     "optim.norm_lr": 1,

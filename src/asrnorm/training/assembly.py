@@ -27,6 +27,7 @@ from asrnorm.models import MODELS, Classifier, create_model, replaces_norms
 from asrnorm.models.base import PARTS, NormalizedInput
 from asrnorm.norms import NORMS, ARNorm2d, ASRNorm2d
 from asrnorm.norms.base import NormLayer
+from asrnorm.training.average import AVERAGES
 from asrnorm.training.batches import Batches
 
 T = TypeVar("T")
@@ -50,6 +51,8 @@ def check_names(config: RunConfig) -> None:
     NORMS.check(config.norm.name, config.norm.args)
     METHODS.check(config.method.name, config.method.args)
     create_augmentation(config.augment)
+    if config.average.name != "none":
+        AVERAGES.check(config.average.name, config.average.args)
     for field, choice in (("model", config.model), ("norm", config.norm)):
         for option in _SET_BY_RUN.intersection(choice.args):
             raise InputError(f"{field}.{option} follows from device, precision and norm: leave it out")
@@ -87,9 +90,22 @@ def check_config(config: RunConfig) -> None:
             f"selection={config.selection} chooses among evaluations, and evaluate_every=0 makes none: give it a "
             "number of steps"
         )
+    _check_average(config)
     method = METHODS[config.method.name](**config.method.args)  # checks the values of its options
     if config.compile and method.differentiates_twice:
         raise InputError(f"{config.method.name} differentiates twice, which torch.compile cannot: leave out compile")
+
+
+def _check_average(config: RunConfig) -> None:
+    if config.average.name == "none":
+        return
+    AVERAGES[config.average.name](**config.average.args)  # checks the values of its options
+    if config.compile:
+        raise InputError("average estimates running statistics, which compiled layers hide: leave out compile")
+    if config.average.name == "swad" and not config.evaluate_every:
+        raise InputError("average=swad measures the validation loss: set evaluate_every to a number of steps")
+    if config.average.name == "swad" and config.selection != "last":
+        raise InputError(f"average=swad chooses the steps itself: leave out selection={config.selection}")
 
 
 def _may_learn_standardization(config: RunConfig) -> bool:

@@ -77,6 +77,10 @@ class TestOnTheDevice:
     def test_every_precision_and_augmentation(self, augment, precision, tmp_path):
         compare(gpu_config("ada", augment=augment, precision=precision, optim=adam), tmp_path)
 
+    @pytest.mark.parametrize("average", ["ema", "swa", "swad"])
+    def test_averages(self, average, tmp_path):
+        compare(gpu_config("ada", average=Choice(name=average), evaluate_every=10), tmp_path)
+
     @pytest.mark.parametrize("method", ["erm", "rsc", "pgd"])
     def test_layers_that_draw(self, method, tmp_path):
         compare(gpu_config(method, model=Choice(name="toy_net", args={"dropout": 0.5})), tmp_path)
