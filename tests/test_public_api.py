@@ -24,6 +24,7 @@ PUBLIC = [
     "create_model",
     "create_norm",
     "create_suite",
+    "insert",
     "list_methods",
     "list_models",
     "list_norms",
@@ -31,6 +32,7 @@ PUBLIC = [
     "list_suites",
     "recipe",
     "reestimate",
+    "remove",
     "revert",
     "train",
 ]

@@ -13,7 +13,9 @@ if TYPE_CHECKING:
     from asrnorm.conversion import confine as confine
     from asrnorm.conversion import conversion_summary as conversion_summary
     from asrnorm.conversion import convert as convert
+    from asrnorm.conversion import insert as insert
     from asrnorm.conversion import reestimate as reestimate
+    from asrnorm.conversion import remove as remove
     from asrnorm.conversion import revert as revert
     from asrnorm.data import create_suite as create_suite
     from asrnorm.data import list_suites as list_suites
@@ -44,6 +46,7 @@ _HOME = {
     "create_model": "asrnorm.models",
     "create_norm": "asrnorm.norms",
     "create_suite": "asrnorm.data",
+    "insert": "asrnorm.conversion",
     "list_methods": "asrnorm.methods",
     "list_models": "asrnorm.models",
     "list_norms": "asrnorm.norms",
@@ -51,6 +54,7 @@ _HOME = {
     "list_suites": "asrnorm.data",
     "recipe": "asrnorm.recipes",
     "reestimate": "asrnorm.conversion",
+    "remove": "asrnorm.conversion",
     "revert": "asrnorm.conversion",
     "train": "asrnorm.training",
 }

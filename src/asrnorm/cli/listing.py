@@ -17,6 +17,7 @@ from asrnorm.core.registry import Registry
 # Module and name of each registry; most of the modules load torch.
 REGISTRIES = {
     "augmentations": ("asrnorm.data.augment", "AUGMENTATIONS"),
+    "blocks": ("asrnorm.conversion", "BLOCKS"),
     "methods": ("asrnorm.methods", "METHODS"),
     "models": ("asrnorm.models", "MODELS"),
     "norms": ("asrnorm.norms", "NORMS"),

@@ -100,6 +100,7 @@ class RunConfig:
             leaves them free, as in the paper.
         augment: augmentation of the training images: a name, or a chain of names and of mappings with options.
         average: average of the weights along the run that is selected, scored and saved: `none`, `ema`, `swa`, `swad`.
+        blocks: blocks inserted in training: a name, or names and mappings with options and the `layers` they follow.
         shuffle: draw batches at random; `False` keeps the order of the data set, as the Digits protocols do.
         selection: rule that picks the reported checkpoint; `oracle` looks at the targets and is labelled so.
         evaluate_every: steps between evaluations for the selection; 0 for none, allowed with `last` only.
@@ -130,6 +131,7 @@ class RunConfig:
     confine: int = 0
     augment: Chain = "none"
     average: Choice = Choice(name="none")
+    blocks: Chain = "none"
     shuffle: bool = True
     selection: Selection = "last"
     evaluate_every: int = 0
@@ -153,7 +155,8 @@ class RunConfig:
         for name in ("evaluate_every", "evaluate_limit", "lambda_every", "calibrate", "reestimate", "confine"):
             if getattr(self, name) < 0:
                 raise InputError(f"{name} must be at least 0, not {getattr(self, name)}")
-        object.__setattr__(self, "augment", normalize_chain(self.augment, "augment"))
+        for name in ("augment", "blocks"):
+            object.__setattr__(self, name, normalize_chain(getattr(self, name), name))
         root = self.suite.args.get("root")
         if isinstance(root, str | Path):  # absolute, because a run may be opened from another folder
             args = {**self.suite.args, "root": _normalize(Path(root).expanduser().absolute())}

@@ -21,6 +21,7 @@ ADDED: dict[str, Any] = {
     "reestimate": 0,
     "confine": 0,
     "average": {"name": "none", "args": {}},
+    "blocks": "none",
     "optim.warmup_steps": 0,
     "optim.norm_warmup_steps": 0,
     "optim.norm_lr": 1,

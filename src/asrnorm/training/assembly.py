@@ -11,7 +11,7 @@ import torch.distributed as distributed
 from torch import Tensor, nn
 from torch.nn.modules.batchnorm import _BatchNorm
 
-from asrnorm.conversion import calibrate, confine, convert, reestimate
+from asrnorm.conversion import BLOCKS, calibrate, confine, convert, insert, reestimate
 from asrnorm.conversion.select import BATCH_NORMS, Layers
 from asrnorm.core.config import RunConfig
 from asrnorm.core.distributed import ALONE, World, sum_over_processes
@@ -53,6 +53,8 @@ def check_names(config: RunConfig) -> None:
     create_augmentation(config.augment)
     if config.average.name != "none":
         AVERAGES.check(config.average.name, config.average.args)
+    for name, options in _list_blocks(config):
+        BLOCKS.check(name, {option: value for option, value in options.items() if option != "layers"})
     for field, choice in (("model", config.model), ("norm", config.norm)):
         for option in _SET_BY_RUN.intersection(choice.args):
             raise InputError(f"{field}.{option} follows from device, precision and norm: leave it out")
@@ -246,7 +248,16 @@ def build_model(config: RunConfig, suite: Suite, num_classes: int, device: torch
         )
     if config.confine and not any(isinstance(layer, ASRNorm2d) and layer.standardize for layer in model.modules()):
         raise InputError(_NOTHING_TO_CONFINE.format(config.norm.name))
+    for name, options in _list_blocks(config):
+        insert(model, name, **options)
     return _finish_model(model, config, suite, device)
+
+
+def _list_blocks(config: RunConfig) -> list[tuple[str, dict[str, Any]]]:
+    """The name of each block of a run, and its options with the layers."""
+    parts = [config.blocks] if isinstance(config.blocks, str) else config.blocks
+    named = [{"name": part} if isinstance(part, str) else dict(part) for part in parts]
+    return [(options.pop("name"), options) for options in named if options["name"] != "none"]
 
 
 def build_like(

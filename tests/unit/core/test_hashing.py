@@ -59,6 +59,7 @@ HASHED = {
     "calibrate": 1,
     "reestimate": 1,
     "average": Choice(name="ema"),
+    "blocks": "mixstyle",
     "confine": 1,
     "augment": "pacs",
     "shuffle": False,
@@ -138,7 +139,7 @@ def test_every_later_field_says_what_runs_did_before_it():
 
 def test_the_hash_of_a_config_is_that_of_one_that_has_no_later_field():
     values = to_mapping(plain_config())
-    assert set(values) == FIRST | set(hashing.UNHASHED) | {"average", "calibrate", "confine", "reestimate"}
+    assert set(values) == FIRST | set(hashing.UNHASHED) | {"average", "blocks", "calibrate", "confine", "reestimate"}
     for path in ADDED:
         *parents, name = path.split(".")
         del (values[parents[0]] if parents else values)[name]
@@ -153,9 +154,10 @@ def test_a_later_field_that_is_used_changes_the_hash_and_the_difference_shows_bo
         used = plain_config(average=Choice(name="ema"))
         assert content_hash(override(used, {"average": "none"})) == content_hash(plain_config())
     else:
-        after = not before if isinstance(before, bool) else 3
+        after = {bool: not before, str: "mixstyle"}.get(type(before), 3)
         used = override(plain_config(), {path: after})
         assert content_hash(override(used, {path: before})) == content_hash(plain_config())
+        before, after = (repr(value) if isinstance(value, str) else value for value in (before, after))
     assert content_hash(used) != content_hash(plain_config())
     assert first_difference(plain_config(), used) == f"{path}: {before} here, {after} there"
 
