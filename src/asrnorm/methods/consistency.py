@@ -41,7 +41,8 @@ class Consistency(Method):
         views: an augmentation or chain for each view, on top of the config's `augment`.
         weight: $w$.
         supervise: views whose labels are learned, `all` or the `first`.
-        label_smoothing: of the cross-entropy; for `over: erm` only.
+        label_smoothing: of the cross-entropy; for `over: erm` only, as the next.
+        mixup: mix each image, and its label, with another one by a part of Beta(mixup, mixup); all views alike.
         shared: all views have the same draws of the config's `augment`, as in AugMix; otherwise each its own.
 
     Raises:
@@ -64,20 +65,21 @@ class Consistency(Method):
         weight: float = 12.0,
         supervise: Literal["all", "first"] = "first",
         label_smoothing: float = 0.0,
+        mixup: float = 0.0,
         shared: bool = True,
     ) -> None:
         self.over = _create(over)
         if isinstance(views, str) or len(views) < 2:
             raise InputError(f"consistency compares two or more views: views=[none, augmix], not {views!r:.80}")
-        if weight < 0 or not 0 <= label_smoothing < 1:
-            raise InputError("consistency: weight must be at least 0, and label_smoothing at least 0 and below 1")
+        if min(weight, mixup) < 0 or not 0 <= label_smoothing < 1:
+            raise InputError("consistency: weight and mixup must be at least 0, label_smoothing at least 0 and below 1")
         if supervise not in ("all", "first"):
             raise InputError(f"consistency: supervise must be 'all' or 'first', not {supervise!r}")
         self._has_own_loss = type(self.over).loss is not Method.loss
-        if label_smoothing and self._has_own_loss:
-            raise InputError("consistency: label_smoothing is for over: erm, other methods have their own loss")
+        if (label_smoothing or mixup) and self._has_own_loss:
+            raise InputError("consistency: label_smoothing and mixup are for over: erm, others have their own loss")
         self.views, self.shared, self.weight = tuple(views), shared, weight
-        self.supervise, self.label_smoothing = supervise, label_smoothing
+        self.supervise, self.label_smoothing, self.mixup = supervise, label_smoothing, mixup
         self._augmentations = [create_augmentation(view) for view in self.views]
         self.capturable = is_capturable(self.over)
         self.checkpoint_after_grow = self.over.checkpoint_after_grow
@@ -94,18 +96,32 @@ class Consistency(Method):
         Without views, as in a loop of one's own, they are made here from the images of the batch.
         """
         views = batch.views or self._make_views(batch)
+        targets: list[tuple[Tensor | float, Tensor]] = [(1.0, batch.labels)]
+        if self.mixup:
+            drawn = self.drawn(batch)
+            part, other = drawn["mixup_part"].to(views[0].dtype), batch.own(drawn["mixup_order"]).argsort()
+            views = tuple(torch.lerp(view[other], view, part) for view in views)
+            targets = [(part, batch.labels), (1 - part, batch.labels[other])]
         logits = model(torch.cat(views)).chunk(len(views))
         count = len(views) if self.supervise == "all" else 1
         if self._has_own_loss:  # computes its own predictions
             losses = [self.over.loss(model, batch._replace(images=view, views=())) for view in views[:count]]
         else:
-            smoothing = self.label_smoothing
-            losses = [F.cross_entropy(own, batch.labels, label_smoothing=smoothing) for own in logits[:count]]
-        return torch.stack(losses).mean() + self.weight * jensen_shannon(logits)
+            losses = [
+                share * F.cross_entropy(own, labels, label_smoothing=self.label_smoothing)
+                for own in logits[:count]
+                for share, labels in targets
+            ]
+        return torch.stack(losses).sum() / count + self.weight * jensen_shannon(logits)
 
     def draw(self, step: int, size: int) -> dict[str, Tensor]:
-        """Return what the other method draws; those of the views are part of the batch."""
-        return self.over.draw(step, size)
+        """Return what the other method and mixup draw; those of the views are part of the batch."""
+        drawn = self.over.draw(step, size)
+        if self.mixup:
+            generator = self.generator(step, "mixup")
+            pair = torch._standard_gamma(torch.full((2,), self.mixup, dtype=torch.float64), generator=generator)
+            drawn |= {"mixup_part": pair[0] / pair.sum(), "mixup_order": torch.rand(size, generator=generator)}
+        return drawn
 
     def is_growing(self, step: int) -> bool:
         """Tell whether the other method grows."""

@@ -24,6 +24,10 @@ from asrnorm.core.registry import Registry
 AVERAGES: Registry[Callable[..., "Average"]] = Registry("average")
 
 Measure = Callable[[nn.Module], float]
+Segment = tuple[int, list[Tensor]]
+"""A number of steps, and the mean of the weights after each of them."""
+
+_MEASURED = ("_losses", "_start", "_end", "_limit", "_last", "_pending", "_total")
 
 
 class Average(ABC):
@@ -54,9 +58,9 @@ class Average(ABC):
     def share(self, step: int) -> float:
         """Return how far the update of a step moves the average: 0 leaves it, 1 makes it the weights."""
 
-    @abstractmethod
     def exists(self, step: int) -> bool:
         """Tell whether there is an average after `step` updates."""
+        return step > 0
 
     def set_share(self, share: float | Tensor) -> None:
         """Set how far the next `update` moves, by a number or a tensor on the device."""
@@ -125,10 +129,6 @@ class EMA(Average):
     def share(self, step: int) -> float:
         """Return `1 - decay`, and 1 in the first step."""
         return 1 - self.decay if step else 1.0
-
-    def exists(self, step: int) -> bool:
-        """Tell whether a step was taken."""
-        return step > 0
 
 
 @AVERAGES.register("swa")
@@ -199,8 +199,8 @@ class SWAD(Average):
         self._start = self._end = -1  # indices of losses; -1 where not known yet
         self._limit = 0.0
         self._last = 0  # step of the last measurement
-        self._pending: list[tuple[int, list[Tensor]]] = []  # steps and mean of the last segments
-        self._total: tuple[int, list[Tensor]] | None = None  # of those that are surely part of the average
+        self._pending: list[Segment] = []  # the last ones
+        self._total: Segment | None = None  # of those that are surely part of the average
 
     def share(self, step: int) -> float:
         """Return 1, 1/2, 1/3, ... in the steps since the last measurement."""
@@ -248,27 +248,20 @@ class SWAD(Average):
 
     def state_dict(self) -> dict[str, Any]:
         """Return the running mean, what was measured, and the segments."""
-        names = ("_losses", "_start", "_end", "_limit", "_last", "_pending", "_total")
-        return super().state_dict() | {name: getattr(self, name) for name in names}
+        return super().state_dict() | {name: getattr(self, name) for name in _MEASURED}
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
         """Restore what `state_dict` returned."""
         super().load_state_dict(state)
-        device = self._move.device
-        for name in ("_losses", "_start", "_end", "_limit", "_last"):
-            value = state[name]
-            setattr(self, name, list(value) if isinstance(value, list) else value)
-        self._pending = [_to(device, segment) for segment in state["_pending"]]
-        self._total = None if state["_total"] is None else _to(device, state["_total"])
+        for name in _MEASURED:
+            setattr(self, name, state[name])
+        self._losses, device = list(self._losses), self._move.device
+        self._pending = [(count, [weight.to(device) for weight in weights]) for count, weights in self._pending]
+        if self._total is not None:
+            self._total = self._total[0], [weight.to(device) for weight in self._total[1]]
 
 
-def _to(device: torch.device, segment: tuple[int, list[Tensor]]) -> tuple[int, list[Tensor]]:
-    return segment[0], [weight.to(device) for weight in segment[1]]
-
-
-def _join(
-    segments: list[tuple[int, list[Tensor]]], total: tuple[int, list[Tensor]] | None
-) -> tuple[int, list[Tensor]] | None:
+def _join(segments: list[Segment], total: Segment | None) -> Segment | None:
     """Return number and mean of all steps in segments and a total."""
     for count, weights in segments:
         if total is None:

@@ -2,7 +2,7 @@
 
 import time
 from collections.abc import Callable, Iterator
-from contextlib import AbstractContextManager, ExitStack, contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from typing import Any
 
 import torch
@@ -259,9 +259,8 @@ class Trainer:
         if self.average is None or not self.average.exists(self.step):
             yield
             return
-        with ExitStack() as stack:
-            with self.autocast():
-                stack.enter_context(self.average.applied(self.model, self._recent_images(self.average.reestimate)))
+        images = self._recent_images(self.average.reestimate)
+        with self.autocast(), self.average.applied(self.model, images):
             yield
 
     def _recent_images(self, count: int) -> Iterator[Tensor]:

@@ -57,6 +57,21 @@ def test_the_loss_is_the_mean_of_the_supervised_views_and_the_weighted_divergenc
     assert float(method.loss(model, batch).detach()) == pytest.approx(float(expected.detach()), rel=1e-5)
 
 
+def test_mixup_mixes_images_and_labels_of_all_views_alike():
+    torch.manual_seed(0)
+    model, batch = ToyNet(), make_batch()
+    method = Consistency(weight=3.0, supervise="all", mixup=0.7)
+    drawn = method.draw(batch.step, 6)
+    part, other = float(drawn["mixup_part"]), drawn["mixup_order"].argsort()
+    assert 0 < part < 1
+    logits = [model(part * view + (1 - part) * view[other]) for view in batch.views]
+    both = [(part, batch.labels), (1 - part, batch.labels[other])]
+    entropy = sum(share * F.cross_entropy(own, labels) for own in logits for share, labels in both) / 3
+    expected = entropy + 3 * jensen_shannon(logits)
+    assert float(method.loss(model, batch).detach()) == pytest.approx(float(expected.detach()), rel=1e-5)
+    assert method.draw(4, 6)["mixup_part"] != drawn["mixup_part"]
+
+
 def test_another_method_computes_its_own_loss_of_each_view():
     torch.manual_seed(0)
     model, batch = ToyNet(), make_batch()
@@ -115,6 +130,8 @@ def test_what_the_trainer_sets_reaches_the_other_method():
         ({"over": "consistency"}, InputError),
         ({"over": "rda", "label_smoothing": 0.1}, InputError),
         ({"weight": -1.0}, InputError),
+        ({"mixup": -1.0}, InputError),
+        ({"over": "rda", "mixup": 1.0}, InputError),
         ({"supervise": "second"}, InputError),
     ],
 )

@@ -1,7 +1,6 @@
 """Augmentation of whole batches of images on their device, with Pillow's arithmetic."""
 
 from asrnorm.data.augment.augmix import Affine as Affine
-from asrnorm.data.augment.augmix import AugMix as AugMix
 from asrnorm.data.augment.base import to_bytes as to_bytes
 from asrnorm.data.augment.base import to_float as to_float
 from asrnorm.data.augment.color import autocontrast as autocontrast
@@ -17,9 +16,6 @@ from asrnorm.data.augment.color import shift_channel as shift_channel
 from asrnorm.data.augment.color import shift_hue as shift_hue
 from asrnorm.data.augment.color import solarize as solarize
 from asrnorm.data.augment.filters import Blur as Blur
-from asrnorm.data.augment.filters import Edges as Edges
-from asrnorm.data.augment.filters import Noise as Noise
-from asrnorm.data.augment.filters import Pixelate as Pixelate
 from asrnorm.data.augment.fourier import FourierMix as FourierMix
 from asrnorm.data.augment.geometry import affine as affine
 from asrnorm.data.augment.geometry import resize as resize
@@ -28,7 +24,6 @@ from asrnorm.data.augment.named import Augmentation as Augmentation
 from asrnorm.data.augment.named import augment as augment
 from asrnorm.data.augment.named import create_augmentation as create_augmentation
 from asrnorm.data.augment.photometric import Photometric as Photometric
-from asrnorm.data.augment.randconv import ProRandConv as ProRandConv
 from asrnorm.data.augment.randconv import RandConv as RandConv
 from asrnorm.data.augment.rsda import IDENTITY as IDENTITY
 from asrnorm.data.augment.rsda import RSDA_OPERATIONS as RSDA_OPERATIONS
