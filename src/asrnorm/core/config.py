@@ -174,9 +174,6 @@ def normalize_chain(value: Any, where: str) -> Chain:
 
     A mapping without options becomes its name, `none` is left out, and a list of one name becomes that name.
 
-    Raises:
-        InputError: another type, or a mapping without a name.
-
     Example:
         >>> normalize_chain(["none", {"name": "pacs"}], "augment"), normalize_chain([{"name": "edges", "gain": 2}], "")
         ('pacs', [{'name': 'edges', 'gain': 2}])

@@ -68,27 +68,21 @@ def uniform_noise(key: Tensor, shape: Sequence[int], *, start: int = 0, dtype: t
     return _hash(index.mul_(_GOLDEN).add_(key.view(())), dtype).view(*shape)
 
 
-def uniform_rows(keys: Tensor, shape: Sequence[int], *, start: int = 0) -> Tensor:
+def uniform_rows(keys: Tensor, shape: Sequence[int]) -> Tensor:
     """Return `uniform_noise` of each key, float32 `(n, *shape)`: the numbers of a row depend on its own key alone.
-
-    Args:
-        keys: int64 `(n,)`.
-        shape: of a row.
-        start: index of the first number in the stream of each key.
 
     Example:
         >>> rows = uniform_rows(torch.tensor([7, 8]), (4, 3))
         >>> bool((rows[1] == uniform_noise(torch.tensor(8), (4, 3))).all())
         True
     """
-    index = torch.arange(start + 1, start + 1 + math.prod(shape), device=keys.device)
+    index = torch.arange(1, 1 + math.prod(shape), device=keys.device)
     return _hash(index.mul_(_GOLDEN) + keys.view(-1, 1), torch.float32).view(-1, *shape)
 
 
-def normal_rows(keys: Tensor, shape: Sequence[int], *, start: int = 0) -> Tensor:
+def normal_rows(keys: Tensor, shape: Sequence[int]) -> Tensor:
     """Return standard normal numbers, float32 `(n, *shape)`, by the inverse of the distribution function."""
-    uniform = uniform_rows(keys, shape, start=start)
-    return uniform.mul_(2).sub_(1).clamp_(min=2.0**-24 - 1).erfinv_().mul_(math.sqrt(2))
+    return uniform_rows(keys, shape).mul_(2).sub_(1).clamp_(min=2.0**-24 - 1).erfinv_().mul_(math.sqrt(2))
 
 
 def draw_keys(count: int, generator: torch.Generator) -> Tensor:

@@ -113,11 +113,6 @@ class EMA(Average):
     Args:
         decay: $d$.
         reestimate: source batches on which running statistics are estimated for the averaged weights.
-
-    Example:
-        >>> average = EMA(decay=0.99)
-        >>> average.share(0), round(average.share(7), 4)
-        (1.0, 0.01)
     """
 
     def __init__(self, *, decay: float = 0.999, reestimate: int = 50) -> None:

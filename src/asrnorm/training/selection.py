@@ -117,11 +117,7 @@ def create_measure(
 
 
 def create_loss_measure(suite: Suite, config: RunConfig, device: torch.device, world: World) -> Measure:
-    """Return the measure of the mean cross-entropy on the source's validation images.
-
-    Raises:
-        InputError: the suite has none.
-    """
+    """Return the measure of the mean cross-entropy on the source's validation images; raise if there are none."""
     from asrnorm.evaluation.score import score, subsample
 
     if suite.validation is None:

@@ -135,16 +135,9 @@ class AugMix(Occasional):
 
 
 def operation_values(op: Tensor, level: Tensor, sign: Tensor, image_size: Size) -> tuple[Tensor, Tensor]:
-    """Return the parameter of each operation at a level of 0 to 10, and the matrix of those that move pixels.
+    """Return bits or threshold of each operation at a level of 0 to 10, and the matrix of those that move pixels.
 
-    Args:
-        op: index of the operation, of any shape.
-        level: float64 of the same shape, between 0 and 10.
-        sign: -1 or 1, the direction of those that move pixels.
-        image_size: height and width.
-
-    Returns:
-        Bits or thresholds, float64 of the same shape; matrices with an axis of six more, the identity for others.
+    `op`, `level` and `sign`, the direction of a move, have any one shape; matrices have an axis of six more.
     """
     height, width = image_size
     part = level / 10

@@ -267,12 +267,7 @@ def invert(images: Tensor) -> Tensor:
 
 
 def posterize(images: Tensor, bits: Parameter) -> Tensor:
-    """Keep the first 1 to 8 bits of every value, as `ImageOps.posterize`.
-
-    Example:
-        >>> posterize(torch.tensor([9, 100, 255], dtype=torch.uint8).view(1, 3, 1, 1), 2).flatten().tolist()
-        [0, 64, 192]
-    """
+    """Keep the first 1 to 8 bits of every value, as `ImageOps.posterize`."""
     check_images(images)
     step = 2 ** (8 - per_sample(bits, images, torch.int32))
     return (images // step * step).to(torch.uint8)
@@ -283,10 +278,6 @@ def equalize(images: Tensor) -> Tensor:
 
     A value becomes $\lfloor (\lfloor s / 2 \rfloor + k) / s \rfloor$ with $k$ pixels below it and
     $s = \lfloor (hw - m) / 255 \rfloor$, $m$ the pixels of the lightest value. Where $s = 0$ the channel is unchanged.
-
-    Example:
-        >>> equalize(torch.arange(0, 256, 16, dtype=torch.uint8).repeat(32).expand(1, 3, 1, 512))[0, 0, 0, :4].tolist()
-        [0, 32, 64, 96]
     """
     check_images(images)
     if images.numel() == 0:

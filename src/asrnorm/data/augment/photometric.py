@@ -70,18 +70,7 @@ class Photometric(Occasional):
 
 
 def apply_bank(pixels: Tensor, op: Tensor, level: Tensor) -> Tensor:
-    """Apply one operation of `BANK` to each image.
-
-    Args:
-        pixels: uint8 `(n, 3, h, w)`.
-        op: index of the operation, int64 `(n,)`.
-        level: its level, float64 `(n,)`.
-
-    Example:
-        >>> gray = torch.full((1, 3, 1, 1), 100, dtype=torch.uint8)
-        >>> apply_bank(gray, torch.tensor([INVERT]), torch.zeros(1, dtype=torch.float64)).flatten().tolist()
-        [155, 155, 155]
-    """
+    """Apply one operation of `BANK` to each image, uint8 `(n, 3, h, w)`: its index int64 `(n,)`, its level float64."""
     return in_chunks(_apply_bank, pixels, op, level)
 
 
