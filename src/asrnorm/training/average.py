@@ -46,7 +46,7 @@ class Average(ABC):
         """Start to average the parameters of a model on its device."""
         self._parameters = [parameter.detach() for parameter in model.parameters()]
         self.weights = [parameter.clone() for parameter in self._parameters]
-        self._move = torch.zeros((), dtype=torch.float64, device=self.weights[0].device)
+        self._move = self.weights[0].new_zeros(())  # in the weights' dtype, for which one launch serves many tensors
         self.steps, self.every = config.steps, config.evaluate_every
 
     @property
@@ -68,8 +68,10 @@ class Average(ABC):
 
     def update(self) -> None:
         """Move the average towards the weights; nothing is read back."""
-        torch._foreach_mul_(self.weights, 1 - self._move)
-        torch._foreach_add_(self.weights, torch._foreach_mul(self._parameters, self._move))
+        # Not as a sum of two products: a rounded `1 - share` would shrink or stretch the average a little every time.
+        difference = torch._foreach_sub(self._parameters, self.weights)
+        torch._foreach_mul_(difference, self._move)
+        torch._foreach_add_(self.weights, difference)
 
     def consider(self, model: nn.Module, step: int) -> dict[str, float] | None:  # noqa: ARG002
         """Look at the model after `step` updates, every `evaluate_every`; return numbers for the log."""
