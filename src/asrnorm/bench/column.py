@@ -64,9 +64,7 @@ COLUMNS: dict[str, tuple[Column, ...]] = {
         _PEAK,
         _MEMORY,
     ),
-    "growth": (*_MS, _TIMES, _FLOOR, _PEAK),
     "step": (*_MS, _TIMES, Column("activations, MB", _extra("activation_mb", ",.0f")), _MEMORY),
-    "ascent": (*_MS, _TIMES),
     "train": (
         Column("steps/s", lambda row: f"{row['per_second']:,.1f}"),
         Column("whole training, s", _extra("seconds", ",.1f")),

@@ -99,13 +99,7 @@ def compare(
 
 
 def rebase(rows: Sequence[Row], candidates: Sequence[str]) -> list[Row]:
-    """Return the rows with the fastest of the candidate paths as the baseline.
-
-    Example:
-        >>> rows = [Row("step", name, rate, rate, rate, 1.0, "a", 3) for name, rate in (("a", 1.0), ("b", 2.0))]
-        >>> [(row.baseline, row.ratio) for row in rebase(rows, ["a", "b"])]
-        [('b', 0.5), ('b', 1.0)]
-    """
+    """Return the rows with the fastest of the candidate paths as the baseline."""
     best = max((row for row in rows if row.path in candidates), key=lambda row: row.per_second)
     return [replace(row, baseline=best.path, ratio=row.per_second / best.per_second) for row in rows]
 

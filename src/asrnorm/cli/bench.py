@@ -57,25 +57,16 @@ def bench_layers(
     json_file: JsonFile = None,
     device: Device = None,
     quick: Quick = False,
-    sweep: Annotated[
-        bool,
-        typer.Option(
-            "--sweep", help="Measure instead how time and memory grow with C, HW, N and the number of layers."
-        ),
-    ] = False,
-    only: Annotated[
-        str, typer.Option(help="Only the inputs whose name contains this text; with --sweep one of C, HW, N, layers.")
-    ] = "",
+    only: Annotated[str, typer.Option(help="Only the inputs whose name contains this text.")] = "",
     repeats: Repeats = 20,
 ) -> None:
     """Measure one norm layer, forward and backward, against BatchNorm and the floor of its memory traffic.
 
     Example: `asrnorm bench layers --device cuda --json bench/results/layers--h200.json`
     """
-    from asrnorm.bench import growth, layer
+    from asrnorm.bench import layer
 
-    suite, run = ("growth", growth.run) if sweep else ("layers", layer.run)
-    _report(suite, run(device, quick=quick, only=only, repeats=repeats), json_file)
+    _report("layers", layer.run(device, quick=quick, only=only, repeats=repeats), json_file)
 
 
 @bench_app.command("step")
@@ -94,19 +85,6 @@ def bench_step(
     from asrnorm.bench import step
 
     _report("step", step.run(device, quick=quick, only=only, repeats=repeats, compiled=compiled), json_file)
-
-
-@bench_app.command("ascent")
-def bench_ascent(
-    json_file: JsonFile = None, device: Device = None, quick: Quick = False, repeats: Repeats = 10
-) -> None:
-    """Measure a step of ADA's ascent on images, with BatchNorm and with ASR-Norm.
-
-    Example: `asrnorm bench ascent --device cuda --json bench/results/ascent--h200.json`
-    """
-    from asrnorm.bench import ascent
-
-    _report("ascent", ascent.run(device, quick=quick, repeats=repeats), json_file)
 
 
 @bench_app.command("train")

@@ -84,7 +84,7 @@ def examine() -> list[Check]:
     torch, torch_check = _examine_torch()
     checks = [_examine_python(), torch_check]
     if torch is not None:
-        checks += [_examine_gpu(torch), _examine_triton(torch), _examine_fused(torch), _examine_capture(torch)]
+        checks += [_examine_gpu(torch), _examine_triton(torch)]
     if chosen := os.environ.get(BACKEND_VARIABLE):
         checks.append(_examine_backend(chosen))
     return [*checks, *(_examine_library(*row) for row in OPTIONAL), _examine_data()]
@@ -120,7 +120,7 @@ def _examine_gpu(torch: Any) -> Check:
 
 
 def _examine_triton(torch: Any) -> Check:
-    slower = "norm layers use the slower reference"
+    slower = "norm layers and augmentations use slower tensor operations"
     triton, problem = _try_import("triton")
     if triton is None:
         state = "broken" if _version("triton") else "missing"
@@ -131,37 +131,13 @@ def _examine_triton(torch: Any) -> Check:
         return Check("triton", "ok", f"{unused}: {BACKEND_VARIABLE}=reference; {slower}")
     if not torch.cuda.is_available() or not torch.version.cuda:
         return Check("triton", "ok", f"{unused}: its kernels run on NVIDIA GPUs")
-    if too_old := _compare_capability(torch, LEAST_CAPABILITY):
-        return Check("triton", "missing", f"{unused}: {too_old}", f"{slower}; use a newer GPU")
-    return Check("triton", "ok", f"{triton.__version__}; norm layers run in kernels")
-
-
-def _compare_capability(torch: Any, needed: tuple[int, int]) -> str:
-    """Return why a GPU is too old for kernels, empty if it is not."""
     have = torch.cuda.get_device_capability()
-    if have >= needed:
-        return ""
-    return "this GPU has compute capability {}.{}, the kernels need {}.{}".format(*have, *needed)
-
-
-def _examine_fused(torch: Any) -> Check:
-    """Check the kernels of RSDA's transformations and PACS's augmentation, which have the bits of tensor operations."""
-    slower = "RSDA's transformations and PACS's augmentation run as tensor operations"
-    if os.environ.get(BACKEND_VARIABLE) == "reference":
-        return Check("rsda kernel", "ok", f"not used: {BACKEND_VARIABLE}=reference; {slower}")
-    if not torch.cuda.is_available():
-        return Check("rsda kernel", "ok", f"not used: it runs on GPUs; {slower}")
-    if too_old := _compare_capability(torch, LEAST_FUSED_CAPABILITY):
-        return Check("rsda kernel", "missing", f"not used: {too_old}; {slower}", "use a newer GPU")
-    if _try_import("triton")[0] is None:
-        return Check("rsda kernel", "missing", f"not used: it needs Triton; {slower}", "pip install triton")
-    return Check("rsda kernel", "ok", "used for images of up to 64x64; PACS's augmentation has its own kernels")
-
-
-def _examine_capture(torch: Any) -> Check:
-    if torch.cuda.is_available():
-        return Check("cuda graphs", "ok", "training steps are captured and replayed, unless a run has capture: false")
-    return Check("cuda graphs", "ok", "not used: steps are captured on CUDA devices only")
+    if have < LEAST_CAPABILITY:
+        capabilities = "this GPU has compute capability {}.{}, the kernels need {}.{}".format(*have, *LEAST_CAPABILITY)
+        if have >= LEAST_FUSED_CAPABILITY:
+            unused, slower = f"{triton.__version__}, used for augmentations alone", "norm layers use slower operations"
+        return Check("triton", "missing", f"{unused}: {capabilities}", f"{slower}; use a newer GPU")
+    return Check("triton", "ok", f"{triton.__version__}; norm layers and augmentations run in kernels")
 
 
 def _examine_backend(chosen: str) -> Check:

@@ -352,12 +352,7 @@ def parse(text: str) -> Any:
 
 
 def has_too_many_brackets(text: str) -> bool:
-    """Tell whether a text has more brackets than any config; parsing it as YAML could take hours.
-
-    Example:
-        >>> has_too_many_brackets("[8, 16]"), has_too_many_brackets("[" * 20_000)
-        (False, True)
-    """
+    """Tell whether a text has more brackets than any config; parsing it as YAML could take hours."""
     return text.count("[") + text.count("{") > _MOST_BRACKETS
 
 
@@ -366,11 +361,6 @@ def as_whole_number(value: Any, what: str) -> int:
 
     Raises:
         InputTypeError: the value is not an integer; `7.0` is not one either.
-
-    Example:
-        >>> import numpy as np
-        >>> as_whole_number(np.int64(7), "the seed")
-        7
     """
     try:
         return operator.index(value)
@@ -379,12 +369,7 @@ def as_whole_number(value: Any, what: str) -> int:
 
 
 def match_number(current: Any, value: Any) -> Any:
-    """Convert a number to the type of the one it replaces: `1e3` becomes an int, `1` a float.
-
-    Example:
-        >>> match_number(1000, 2e3), match_number(1.0, 5), match_number(None, 5)
-        (2000, 5.0, 5)
-    """
+    """Convert a number to the type of the one it replaces: `1e3` becomes an int, `1` a float."""
     if isinstance(value, bool) or isinstance(current, bool):
         return value
     if isinstance(current, float) and isinstance(value, int):

@@ -67,12 +67,7 @@ def first_line(error: object) -> str:
 
 
 def printable(text: str) -> str:
-    r"""Return text that is safe to print on a terminal: control characters are escaped.
-
-    Example:
-        >>> printable("svhn\x1b[2J")
-        'svhn\\x1b[2J'
-    """
+    r"""Return text that is safe to print on a terminal: control characters are escaped."""
     return _CONTROLS.sub(lambda match: match.group().encode("unicode_escape").decode(), text)
 
 
@@ -80,12 +75,7 @@ _MOST_SHOWN = 100  # names in a line of help
 
 
 def describe_unknown(kind: str, name: str, known: Iterable[str]) -> str:
-    """Return one line for an unknown `name`: the closest known name, and all known ones if they fit.
-
-    Example:
-        >>> describe_unknown("norm", "asrr", ["asr", "bn"])
-        "unknown norm 'asrr'; did you mean 'asr'? Known: asr, bn"
-    """
+    """Return one line for an unknown `name`: the closest known name, and all known ones if they fit."""
     names = sorted(known)
     if not names:
         return f"unknown {kind} {name!r}; there is none"

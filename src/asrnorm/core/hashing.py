@@ -66,14 +66,7 @@ def decisive(values: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _name_weights(path: Path) -> str:
-    """Return the file name for weights in the data folder's `weights`, and the given path for any other file.
-
-    Example:
-        >>> _name_weights(Path("weights/resnet18.pth")), _name_weights(Path("/mine/a/../b/last.pth"))
-        ('resnet18.pth', '/mine/b/last.pth')
-        >>> _name_weights(Path("resnet18.pth"))
-        './resnet18.pth'
-    """
+    """Return the file name for weights in the data folder's `weights`, and the given path for any other file."""
     if path.parent.as_posix() == "weights":
         return path.name
     normal = os.path.normpath(path.expanduser())

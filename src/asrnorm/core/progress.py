@@ -108,12 +108,7 @@ class _Rate(ProgressColumn):
 
 
 def describe_seconds(seconds: float) -> str:
-    """Return a duration in at most two units.
-
-    Example:
-        >>> describe_seconds(4000), describe_seconds(65), describe_seconds(3)
-        ('1 h 6 min', '1 min 5 s', '3 s')
-    """
+    """Return a duration in at most two units."""
     whole = round(seconds)
     if whole >= _HOUR:
         return f"{whole // _HOUR} h {whole % _HOUR // _MINUTE} min"

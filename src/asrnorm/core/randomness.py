@@ -31,12 +31,7 @@ def keyed_generator(*key: int | str, device: torch.device | str = "cpu") -> torc
 
 
 def draw_key(generator: torch.Generator) -> Tensor:
-    """Return the seed of a generator as a tensor: the key for `uniform_noise`.
-
-    Example:
-        >>> draw_key(torch.Generator().manual_seed(7))
-        tensor(7)
-    """
+    """Return the seed of a generator as a tensor: the key for `uniform_noise`."""
     return torch.tensor(generator.initial_seed())
 
 
@@ -51,13 +46,8 @@ def uniform_noise(key: Tensor, shape: Sequence[int], *, start: int = 0, dtype: t
     """Return numbers in [0, 1) on the device of the key, without reading the key on the host.
 
     A generator keeps its state on the host, where a CUDA graph does not see it. SplitMix64 has no state: each number is
-    a hash of the key and of its index in the stream.
-
-    Args:
-        key: int64, one element.
-        shape: of the result.
-        start: index of the first number in the stream of the key.
-        dtype: float32 or float64, of which all bits are drawn.
+    a hash of the key (int64) and of its index in the stream, which begins at `start`. All bits of float32 or float64
+    are drawn.
 
     Example:
         >>> whole = uniform_noise(torch.tensor(7), (4, 3))

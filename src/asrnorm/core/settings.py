@@ -62,12 +62,7 @@ def find_commit() -> str:
 
 
 def shorten_commit(commit: str) -> str:
-    """Return the first digits of a commit and its `+`.
-
-    Example:
-        >>> shorten_commit("699d2a08edc286938191f4db09b9db7da0461f82+"), shorten_commit("47563b9+")
-        ('699d2a08edc2+', '47563b9+')
-    """
+    """Return the first digits of a commit and its `+`."""
     digits = commit.removesuffix("+")
     return digits[:_DIGITS] + commit[len(digits) :]
 

@@ -1,10 +1,7 @@
 """Suites of domains, the files that they are read from, and what is done to their images.
 
-The line that imports a suite registers it. Loaders need torch and are imported on first use, so that
-`asrnorm data list` starts at once.
+The line that imports a suite registers it. Nothing here imports torch, so that `asrnorm data list` starts at once.
 """
-
-from typing import TYPE_CHECKING, Any
 
 from asrnorm.data.image_set import FileSet as FileSet
 from asrnorm.data.image_set import ImageSet as ImageSet
@@ -18,18 +15,3 @@ from asrnorm.data.suites.digits import Digits as Digits
 from asrnorm.data.suites.digits_mini import DigitsMini as DigitsMini
 from asrnorm.data.suites.folder import ImageFolder as ImageFolder
 from asrnorm.data.suites.pacs import PACS as PACS
-
-if TYPE_CHECKING:
-    from asrnorm.data.loader import ByteBatch as ByteBatch
-    from asrnorm.data.loader import Loader as Loader
-    from asrnorm.data.loader import create_loader as create_loader
-
-_LOADERS = ("ByteBatch", "Loader", "create_loader")
-
-
-def __getattr__(name: str) -> Any:
-    if name not in _LOADERS:
-        raise AttributeError(f"module 'asrnorm.data' has no attribute {name!r}")
-    from asrnorm.data import loader
-
-    return getattr(loader, name)

@@ -109,12 +109,7 @@ class SuiteDomains(Mapping[str, tuple[Images, NDArray[np.int64]]]):
 
 
 def strongest_levels(names: Sequence[str]) -> tuple[str, ...]:
-    """Return names without the weaker levels: of `fog/1` to `fog/5` only the last.
-
-    Example:
-        >>> strongest_levels(["cifar10", "fog/1", "fog/5", "fog/10", "snow/2"])
-        ('cifar10', 'fog/10', 'snow/2')
-    """
+    """Return names without the weaker levels: of `fog/1` to `fog/5` only the last."""
     strongest: dict[str, tuple[int, str]] = {}
     for name in names:
         stem, _, level = name.rpartition("/")

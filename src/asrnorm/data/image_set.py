@@ -17,8 +17,16 @@ from asrnorm.data.image import read_image, read_images
 class _Labelled:
     labels: NDArray[np.int64]
 
+    def read(self, row: int) -> NDArray[np.uint8]:
+        """Return one image, uint8 `(h, w, 3)`."""
+        raise NotImplementedError
+
     def __len__(self) -> int:
         return len(self.labels)
+
+    def __getitem__(self, row: int) -> tuple[NDArray[np.float32], int]:
+        """Return an image, float32 `(3, h, w)` in [0, 1], and its label, as a PyTorch `DataLoader` collates them."""
+        return np.divide(self.read(row).transpose(2, 0, 1), 255, dtype=np.float32), int(self.labels[row])
 
     def class_counts(self, num_classes: int) -> NDArray[np.int64]:
         """Return how many images each class has."""
@@ -60,6 +68,10 @@ class ImageSet(_Labelled):
         """Height and width."""
         return self.images.shape[1], self.images.shape[2]
 
+    def read(self, row: int) -> NDArray[np.uint8]:
+        """Return one image, uint8 `(h, w, 3)`."""
+        return self.images[row]
+
     def take(self, rows: slice | NDArray[np.integer] | Sequence[int]) -> Self:
         """Return some of the images: a view if the rows are consecutive, else a copy."""
         if not isinstance(rows, slice):
@@ -76,10 +88,6 @@ class FileSet(_Labelled):
         paths: one image file each.
         labels: int64 `(n,)`.
         image_size: height and width to which every image is resized.
-
-    Example:
-        >>> FileSet((Path("a.png"),), np.array([0]), (224, 224)).class_counts(2).tolist()
-        [1, 0]
     """
 
     paths: tuple[Path, ...]

@@ -78,10 +78,6 @@ class Pool:
                 out[self._move(inside)] = to_float(part[self._move(rows[inside] - start)])
         return out
 
-    def source_bytes(self, rows: Tensor) -> Tensor:
-        """Return images of the source by row, uint8 `(n, 3, h, w)`."""
-        return self._source[self._move(rows)]
-
     def _choose(self, rows: Tensor) -> Tensor:
         """Take an image of every part for every row and select one: the host reads nothing, and shapes are fixed."""
         out = to_float(self._source[rows.clamp(max=self.num_source - 1)])

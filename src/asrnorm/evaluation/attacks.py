@@ -93,10 +93,6 @@ class SemanticAscent:
             own gradient.
         steps: their number; 25 is the ASR-Norm paper's in training on CIFAR-10.
         penalty: on the distance.
-
-    Example:
-        >>> SemanticAscent(lr=20).name
-        'ada25-20'
     """
 
     lr: float = 1.0

@@ -32,11 +32,6 @@ class Inference:
         dtype: of its parameters and its input.
         precision: `bfloat16` computes under autocast and `tf32` in TF32 products; the others are those of `dtype`.
         size: height and width to which images are resized; `None` leaves them.
-
-    Example:
-        >>> inference = Inference.of(nn.Sequential(nn.Flatten(), nn.Linear(12, 5)))
-        >>> inference.logits(inference.to_input(np.zeros((4, 2, 2, 3), np.uint8))).shape
-        torch.Size([4, 5])
     """
 
     model: nn.Module

@@ -156,14 +156,7 @@ def _score_each(
 def evaluation_size(suite: Suite, augment: Spec | None = None) -> tuple[int, int]:
     """Return the height and width at which a network for a suite is trained and evaluated.
 
-    Args:
-        suite: of the network.
-        augment: the augmentation or chain it is trained with; `None` is that of the recipes: 222x222 for PACS.
-
-    Example:
-        >>> from asrnorm.data import create_suite
-        >>> evaluation_size(create_suite("pacs")), evaluation_size(create_suite("digits"))
-        ((222, 222), (32, 32))
+    `augment` is its augmentation or chain in training; `None` is that of the recipes, which for PACS gives 222x222.
     """
     return network_size(suite.name if augment is None else augment, suite.image_size)
 

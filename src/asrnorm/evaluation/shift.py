@@ -37,12 +37,7 @@ _CHUNK_VALUES = 1 << 22  # processed at a time: about 50 MB with the intermediat
 
 
 def shift_images(images: NDArray[np.uint8], suite_name: str, seed: int = 0) -> dict[str, NDArray[np.uint8]]:
-    """Return the images under every selection shift of a suite.
-
-    Args:
-        images: uint8 `(n, h, w, 3)`, of any size.
-        suite_name: a registry name.
-        seed: of the parameters, which are drawn per image and shift.
+    """Return images, uint8 `(n, h, w, 3)` of any size, under every selection shift of a suite.
 
     Raises:
         UnknownNameError: no such suite.
@@ -60,11 +55,6 @@ def apply_shift(images: NDArray[np.uint8], name: str, seed: int = 0) -> NDArray[
     """Return the images under one shift, for sets too large to hold in memory under all shifts.
 
     The parameters of an image depend on the seed, the shift and the index of the image.
-
-    Args:
-        images: uint8 `(n, h, w, 3)`, of any size.
-        name: of the shift.
-        seed: of its parameters.
 
     Raises:
         UnknownNameError: no such shift.

@@ -65,18 +65,10 @@ def adam_steps(
     eps: float,
     weight_decay: float,
 ) -> None:
-    """Do Adam's step on some tensors, in place; nothing is read back, and `steps` are left to the caller to count.
+    """Do Adam's step on some tensors, in place; nothing is read back, and the caller counts `steps`.
 
-    Args:
-        parameters: float32 and dense, all on one device.
-        gradients: of the same strides, as the two that follow.
-        means: running means of the gradients.
-        squares: running means of their squares.
-        steps: done before this one; float32, one element each, on the device.
-        lr: likewise, one for all.
-        betas: of the two means.
-        eps: added to the denominator.
-        weight_decay: times the parameter is added to the gradient.
+    The tensors are float32 and dense, on one device; gradients and their running means have the strides of their
+    parameters. `steps` (done before this one) and `lr` have one element each.
     """
     counts = tuple(parameter.numel() for parameter in parameters)
     factors = [number for beta in betas for number in (1 - beta, math.log(beta))]

@@ -61,12 +61,7 @@ class Layout(NamedTuple):
 
 
 def on_tensor_device(function: Callable[P, R]) -> Callable[P, R]:
-    """Launch a function's kernels on the device of its first tensor; Triton alone would take the current device.
-
-    Example:
-        >>> on_tensor_device(torch.relu)(torch.tensor([-1.0, 2.0])).tolist()
-        [0.0, 2.0]
-    """
+    """Launch a function's kernels on the device of its first tensor; Triton alone would take the current device."""
 
     @wraps(function)
     def guarded(*args: P.args, **options: P.kwargs) -> R:
@@ -77,12 +72,7 @@ def on_tensor_device(function: Callable[P, R]) -> Callable[P, R]:
 
 
 def memory_format(x: Tensor) -> torch.memory_format | None:
-    """Return the dense memory format of `x`, `None` where it is neither contiguous nor channels-last.
-
-    Example:
-        >>> memory_format(torch.zeros(2, 3, 4, 4)[:, :2]) is None
-        True
-    """
+    """Return the dense memory format of `x`, `None` where it is neither contiguous nor channels-last."""
     if x.is_contiguous():
         return torch.contiguous_format
     for rank, last in ((4, torch.channels_last), (5, torch.channels_last_3d)):
@@ -111,12 +101,7 @@ def empty_dense(x: Tensor) -> Tensor:
 
 
 def layout_of(x: Tensor) -> Layout:
-    """Return the layout of dense activations.
-
-    Example:
-        >>> layout_of(torch.zeros(2, 3, 4, 5))
-        Layout(num=2, channels=3, positions=20, stride_c=20, stride_s=1)
-    """
+    """Return the layout of dense activations."""
     num, channels = x.shape[:2]
     positions = x.numel() // (num * channels) if num and channels else 0
     if memory_format(x) is torch.contiguous_format:
@@ -138,22 +123,12 @@ def is_traced(x: Tensor) -> bool:
 
 
 def power_of_two(number: int) -> int:
-    """Return the smallest power of two that is not less than `number`.
-
-    Example:
-        >>> power_of_two(33)
-        64
-    """
+    """Return the smallest power of two that is not less than `number`."""
     return 1 << max(0, number - 1).bit_length()
 
 
 def count_blocks(length: int, size: int) -> int:
-    """Return how many blocks cover a length; `triton.cdiv` takes the host twenty times as long.
-
-    Example:
-        >>> count_blocks(65, 32)
-        3
-    """
+    """Return how many blocks cover a length; `triton.cdiv` takes the host twenty times as long."""
     return -(-length // size)
 
 
@@ -191,12 +166,6 @@ def register_tiles(x: Layout, itemsize: int, max_warps: int) -> RegisterTiles | 
 
     Also `None` where more than half of the tiles would be padding, and where rows are not aligned: such values are
     loaded one by one, into a register each.
-
-    Example:
-        >>> register_tiles(Layout(8, 64, 1024, 1, 64), 2, 16)
-        RegisterTiles(block=Block(channels=64, positions=64, warps=16), tiles=16, full=True)
-        >>> register_tiles(Layout(8, 64, 1025, 1, 64), 2, 16) is None  # one position too many
-        True
     """
     if max(x.stride_c, x.stride_s) % _LOAD_BYTES:
         return None
@@ -254,10 +223,6 @@ def sample_parts(num: int) -> int:
     """Return the number of partial sums in which the gradients of the parameters are summed over `num` samples.
 
     A program reads its samples 32 at a time, which takes long for a large batch.
-
-    Example:
-        >>> [sample_parts(num) for num in (1, 128, 256, 512, 5000)]
-        [1, 1, 2, 4, 8]
     """
     return max(1, min(_MAX_PARTS, num // _SAMPLES_PER_PART))
 

@@ -143,12 +143,7 @@ def _resize(
 
 
 def resize_fused(images: Tensor, size: tuple[int, int]) -> Tensor:
-    """Compute `resize` in one launch; the result is channels-last.
-
-    Args:
-        images: uint8 `(n, 3, h, w)` in any memory order.
-        size: height and width of the result, accepted by `find_fused_resize`.
-    """
+    """Compute `resize` of uint8 images in one launch, to a size that `find_fused_resize` accepts; channels-last."""
     count, _, image_h, image_w = images.shape
     out_h, out_w = size
     out = torch.empty(

@@ -47,12 +47,8 @@ TURNS = Sharing("time slices", {})
 def share_gpus(gpus: Sequence[str], clients: int, environment: Mapping[str, str] | None = None) -> Iterator[Sharing]:
     """Let processes use GPUs concurrently during a block; fall back to time slices where MPS is unavailable.
 
-    The daemon ends with the block, and with this process however it ends. A daemon of the user is left alone.
-
-    Args:
-        gpus: names as in `CUDA_VISIBLE_DEVICES`.
-        clients: maximum number of processes on one GPU; with one there is nothing to share.
-        environment: environment variables of the processes; those of this process by default.
+    GPUs are named as in `CUDA_VISIBLE_DEVICES`; `clients` is the most processes on one of them. The daemon ends with
+    the block, and with this process however it ends. A daemon of the user is left alone.
     """
     own = dict(os.environ if environment is None else environment)
     if not gpus or clients < 2 or own.get(VARIABLE, "").lower() in ("0", "no", "off", "false"):

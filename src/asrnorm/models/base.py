@@ -89,10 +89,7 @@ class Normalize(nn.Module):
 class NormalizedInput(Classifier):
     """A backbone with input normalization, so that methods and attacks work on images in [0, 1].
 
-    Args:
-        backbone: any classifier; for other networks put `Normalize` before them in an `nn.Sequential`.
-        mean: mean of each channel.
-        std: standard deviation of each channel.
+    For networks that are no `Classifier`, put `Normalize` before them in an `nn.Sequential`.
     """
 
     mean: Tensor

@@ -39,10 +39,6 @@ class DigitsConvNet(Classifier):
     Raises:
         InputError: a size below 1.
         UnknownNameError: an unknown initialization.
-
-    Example:
-        >>> DigitsConvNet(channels=(8, 16), hidden=32)(torch.zeros(2, 3, 32, 32)).shape
-        torch.Size([2, 10])
     """
 
     def __init__(
@@ -102,11 +98,6 @@ def convolve_small(x: Tensor, weight: Tensor, bias: Tensor | None = None) -> Ten
 
     cuDNN is made for many channels: on the 75 terms of a 5x5 square of colors it takes several times as long as memory
     traffic would, forward and backward. The kernels take float32 in channels-last, where TF32 products are allowed.
-
-    Args:
-        x: maps, `(n, c, h, w)`.
-        weight: `(out, c, height, width)`.
-        bias: `(out,)`.
     """
     if not (_fits(x, weight) and takes_kernels(x)):
         return F.conv2d(x, weight, bias)

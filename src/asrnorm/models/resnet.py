@@ -115,21 +115,11 @@ def _shortcut(in_width: int, width: int, stride: int, norm_layer: NormFactory) -
 
 @MODELS.register("resnet18")
 def resnet18(*, norm_layer: NormFactory = BatchNorm, num_classes: int = 1000) -> ResNet:
-    """ResNet-18, the paper's network for PACS, with torchvision's key names.
-
-    Example:
-        >>> sum(p.numel() for p in resnet18(num_classes=7).parameters())
-        11180103
-    """
+    """ResNet-18, the paper's network for PACS, with torchvision's key names."""
     return ResNet(BasicBlock, (2, 2, 2, 2), norm_layer=norm_layer, num_classes=num_classes)
 
 
 @MODELS.register("resnet50")
 def resnet50(*, norm_layer: NormFactory = BatchNorm, num_classes: int = 1000) -> ResNet:
-    """ResNet-50, with torchvision's key names.
-
-    Example:
-        >>> sum(p.numel() for p in resnet50().parameters())
-        25557032
-    """
+    """ResNet-50, with torchvision's key names."""
     return ResNet(Bottleneck, (3, 4, 6, 3), norm_layer=norm_layer, num_classes=num_classes)

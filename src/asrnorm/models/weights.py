@@ -163,12 +163,7 @@ def read_state(path: Path) -> dict[str, Tensor]:
 
 
 def unwrap_state(state: dict[str, Tensor], own: Collection[str]) -> dict[str, Tensor]:
-    """Return a state dict without the prefix of a wrapper around the network.
-
-    Args:
-        state: the saved state.
-        own: the network's keys; if the state has one of them, its keys are left alone.
-    """
+    """Return a state dict without the prefix of a wrapper; unchanged if it has one of the network's `own` keys."""
     if "n_averaged" not in own:
         state = {key: value for key, value in state.items() if key != "n_averaged"}
     of_run = {key: value for key, value in state.items() if key not in ("mean", "std")}

@@ -33,14 +33,7 @@ class PreActivationBlock(nn.Module):
 
 
 class WideResNet(Classifier):
-    """A wide residual network of `depth` layers, `widen` times as wide as the thin one.
-
-    Args:
-        depth: 6n + 4.
-        widen: the factor k.
-        norm_layer: makes a norm from a number of channels.
-        num_classes: number of outputs.
-    """
+    """A wide residual network of `depth` (6n + 4) layers, `widen` times as wide as the thin one."""
 
     def __init__(self, depth: int, widen: int, *, norm_layer: NormFactory = BatchNorm, num_classes: int = 10) -> None:
         super().__init__()
@@ -81,32 +74,17 @@ def _group(blocks: int, in_width: int, width: int, stride: int, norm_layer: Norm
 
 @MODELS.register("wrn_40_4")
 def wrn_40_4(*, norm_layer: NormFactory = BatchNorm, num_classes: int = 10) -> WideResNet:
-    """WideResNet of depth 40 and width 4, the paper's network for CIFAR-10-C.
-
-    Example:
-        >>> sum(p.numel() for p in wrn_40_4().parameters())
-        8949210
-    """
+    """WideResNet of depth 40 and width 4, the paper's network for CIFAR-10-C."""
     return WideResNet(40, 4, norm_layer=norm_layer, num_classes=num_classes)
 
 
 @MODELS.register("wrn_16_4")
 def wrn_16_4(*, norm_layer: NormFactory = BatchNorm, num_classes: int = 10) -> WideResNet:
-    """WideResNet of depth 16 and width 4, M-ADA's network for CIFAR-10-C.
-
-    Example:
-        >>> sum(p.numel() for p in wrn_16_4().parameters())
-        2748890
-    """
+    """WideResNet of depth 16 and width 4, M-ADA's network for CIFAR-10-C."""
     return WideResNet(16, 4, norm_layer=norm_layer, num_classes=num_classes)
 
 
 @MODELS.register("wrn_40_2")
 def wrn_40_2(*, norm_layer: NormFactory = BatchNorm, num_classes: int = 10) -> WideResNet:
-    """WideResNet of depth 40 and width 2, ME-ADA's network for CIFAR-10-C.
-
-    Example:
-        >>> sum(p.numel() for p in wrn_40_2().parameters())
-        2243546
-    """
+    """WideResNet of depth 40 and width 2, ME-ADA's network for CIFAR-10-C."""
     return WideResNet(40, 2, norm_layer=norm_layer, num_classes=num_classes)

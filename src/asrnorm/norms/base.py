@@ -71,12 +71,9 @@ class NormLayer(nn.Module):
             raise InputError(f"{self.label()}: the maps of shape {_show(x)} are empty")
 
     def check_several_values(self, x: Tensor, count: int, per: str) -> None:
-        """Raise if a statistic covers a single value: standardizing by it gives zero for any input.
+        """Raise if a statistic of `x` covers a single value: standardizing by it gives zero for any input.
 
-        Args:
-            x: the input, for the message.
-            count: number of values the statistic covers.
-            per: what each statistic belongs to, in words.
+        `count` is the number of values; `per` says in words what each statistic belongs to.
         """
         if count == 1:
             raise InputError(

@@ -39,14 +39,7 @@ class TracksBatch(NormLayer):
     def batch_moments(
         self, x: Tensor, mean_nc: Tensor, variance_nc: Tensor, *, track: bool = True
     ) -> tuple[Tensor, Tensor]:
-        """Return mean and variance of the batch, `(1, c)` each; in evaluation the running ones.
-
-        Args:
-            x: the input.
-            mean_nc: mean of each channel of each sample of `x`.
-            variance_nc: their variances.
-            track: update the running statistics.
-        """
+        """Return mean and variance `(1, c)` of the batch, from those of the samples; in evaluation the running ones."""
         # A process without samples takes part in a shared batch too: the others wait for it.
         if not self.training or (x.shape[0] == 0 and self.process_sum is None):
             dtype = mean_nc.dtype
@@ -287,26 +280,12 @@ def set_domain(model: nn.Module, domain: int | Tensor) -> int:
 
 
 def newest_batch_weight(momentum: float | None, num_batches: Tensor) -> float:
-    """Return the weight of the newest batch in running statistics.
-
-    Args:
-        momentum: the weight; `None` averages over all batches, as `torch.optim.swa_utils.update_bn` sets it.
-        num_batches: number of batches, including the newest.
-
-    Example:
-        >>> newest_batch_weight(0.1, torch.tensor(4)), newest_batch_weight(None, torch.tensor(4))
-        (0.1, 0.25)
-    """
+    """Return the weight of the newest batch in running statistics; momentum `None` averages over all batches."""
     return 1 / float(num_batches) if momentum is None else momentum
 
 
 def pool_over_processes(mean_nc: Tensor, variance_nc: Tensor, process_sum: ProcessSum) -> tuple[Tensor, Tensor, Tensor]:
     """Pool the moments of the samples of all processes, as `reference.pool_moments` does for one.
-
-    Args:
-        mean_nc: mean of each channel of each sample of this process.
-        variance_nc: their variances.
-        process_sum: sums over the processes.
 
     Returns:
         Mean and variance `(1, c)` of the whole batch, and its number of samples as a tensor.

@@ -47,11 +47,6 @@ def with_moments(x: Tensor) -> tuple[Tensor, Tensor, Tensor]:
 
     Pass the returned activations to `standardize_rescale`: the kernels then compute both gradients of the input, direct
     and through the moments, in one pass.
-
-    Example:
-        >>> x, mean, variance = with_moments(torch.randn(2, 3, 4, 4))
-        >>> mean.shape, variance.shape
-        (torch.Size([2, 3]), torch.Size([2, 3]))
     """
     if _by_kernels(x):
         from asrnorm.kernels.moments_rescale import with_moments as fused
@@ -98,21 +93,9 @@ def switch_norm(
     eps: float,
     activation: str | None = None,
 ) -> Tensor:
-    """Return switchable normalization by a mixture of instance and layer statistics.
+    """Return switchable normalization of `(n, c, ...)` by a mixture of instance and layer statistics.
 
-    Args:
-        x: `(n, c, ...)` with two positions or more.
-        mean_logits: weights of the means of instance and layer, before their softmax.
-        var_logits: likewise of the variances.
-        gain: `(c,)`.
-        bias: `(c,)`.
-        eps: added to the mixed variance.
-        activation: `None` or `"relu"`.
-
-    Example:
-        >>> zeros, ones = torch.zeros(2), torch.ones(3)
-        >>> switch_norm(torch.randn(2, 3, 4, 4), zeros, zeros, ones, ones, eps=1e-5).shape
-        torch.Size([2, 3, 4, 4])
+    The softmax of the logits, of instance and layer, weights their means and their variances.
     """
     if _by_kernels(x):
         from asrnorm.kernels import launch

@@ -101,12 +101,7 @@ class LayerNorm(GroupNorm):
 
 
 def largest_divisor(number: int, limit: int) -> int:
-    """Return the largest divisor of `number` that does not exceed `limit`.
-
-    Example:
-        >>> largest_divisor(48, 32), largest_divisor(7, 4)
-        (24, 1)
-    """
+    """Return the largest divisor of `number` that does not exceed `limit`."""
     return next(d for d in range(min(number, limit), 0, -1) if number % d == 0)
 
 

@@ -50,12 +50,7 @@ class RescaleNets(NamedTuple):
 
 
 def compute_dtype(x: Tensor) -> torch.dtype:
-    """Return the dtype of the computation: float64 for float64, otherwise float32.
-
-    Example:
-        >>> compute_dtype(torch.ones(1, dtype=torch.bfloat16))
-        torch.float32
-    """
+    """Return the dtype of the computation: float64 for float64, otherwise float32."""
     return torch.float64 if x.dtype == torch.float64 else torch.float32
 
 
@@ -73,12 +68,7 @@ def full_precision(x: Tensor) -> Iterator[None]:
 
 
 def per_channel(statistic: Tensor, like: Tensor) -> Tensor:
-    """Append the spatial axes of `like` to a `(n, c)` or `(c,)` statistic, so that it broadcasts.
-
-    Example:
-        >>> per_channel(torch.zeros(2, 3), torch.zeros(2, 3, 4, 5)).shape
-        torch.Size([2, 3, 1, 1])
-    """
+    """Append the spatial axes of `like` to a `(n, c)` or `(c,)` statistic, so that it broadcasts."""
     return statistic.reshape(statistic.shape + (1,) * (like.ndim - 2))
 
 
@@ -156,11 +146,6 @@ def standardize_rescale(
 
     Returns:
         A tensor of the shape, dtype and memory format of `x`, computed in `compute_dtype`.
-
-    Example:
-        >>> x = torch.tensor([[[1.0, 3.0]]])
-        >>> standardize_rescale(x, torch.tensor([[2.0]]), torch.tensor([[0.5]]), None, None, eps=0.0)
-        tensor([[[-2.,  2.]]])
     """
     dtype = compute_dtype(x)
     y = (x.to(dtype) - per_channel(mean, x)) / per_channel(std + eps, x)
@@ -301,14 +286,7 @@ def asr_norm(
 def sample_moments(mean_nc: Tensor, biased_nc: Tensor, count: int) -> list[Moments]:
     """Return the moments of instance and layer, with the unbiased variance of the instance as in the authors' code.
 
-    Args:
-        mean_nc: mean of every channel of every sample.
-        biased_nc: its biased variance.
-        count: number of positions, two or more.
-
-    Example:
-        >>> [variance.item() for _, variance in sample_moments(torch.tensor([[4.0]]), torch.tensor([[1.0]]), 2)]
-        [2.0, 2.0]
+    `biased_nc` is the biased variance of every channel of every sample over `count` positions, two or more.
     """
     variance_nc = biased_nc * (count / (count - 1))
     return [(mean_nc, variance_nc), pool_moments(mean_nc, variance_nc, dim=1)]
@@ -328,12 +306,6 @@ def switched_vectors(
         gain: `(c,)`.
         bias: `(c,)`.
         eps: added to the mixed variance.
-
-    Example:
-        >>> one, three, parameter = torch.ones(1), torch.full((1,), 3.0), torch.zeros(1)
-        >>> logits = torch.tensor([90.0, 0.0])
-        >>> switched_vectors([(one, one), (three, three)], torch.zeros(2), logits, parameter, parameter, eps=0.0)[:2]
-        (tensor([2.]), tensor([1.]))
     """
     means, variances = zip(*moments, strict=True)
     mean, variance = _mix(mean_logits, means), _mix(var_logits, variances)

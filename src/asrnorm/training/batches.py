@@ -9,7 +9,7 @@ from asrnorm.core.distributed import ALONE, World
 from asrnorm.core.errors import InputError
 from asrnorm.data.augment import create_augmentation
 from asrnorm.data.augment.named import Spec, take_prefixed
-from asrnorm.data.loader import BatchOrder
+from asrnorm.data.batch_order import BatchOrder
 from asrnorm.data.pool import Pool
 from asrnorm.methods import Batch, keyed_generator
 

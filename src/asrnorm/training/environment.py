@@ -132,10 +132,8 @@ def compare_source(path: Path, now: Mapping[str, Any], otherwise: str = START_OV
     With other classes, the outputs would stand for the wrong ones. With other images, the held-out set would change and
     the run would train on images that its first pass was selected by.
 
-    Args:
-        path: `env.json` of the run; facts that it lacks, or a file that cannot be read, are not compared.
-        now: what `describe_source` returns.
-        otherwise: what the user can do, other than restoring the images.
+    Facts that `env.json` lacks, or a file that cannot be read, are not compared. `now` is what `describe_source`
+    returns; `otherwise` says what the user can do, other than restoring the images.
 
     Raises:
         InputError: `env.json` has other classes, the same in another order, another number of source images, or as many

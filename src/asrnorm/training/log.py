@@ -114,12 +114,7 @@ class RunLog:
 
 
 def flatten(values: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, float]]:
-    """Yield the numbers of nested dicts and lists, each with its path.
-
-    Example:
-        >>> list(flatten({"loss": 1.5, "lambdas": {"norm1": {"mu": [0.1, 0.2]}}}))
-        [('loss', 1.5), ('lambdas/norm1/mu/0', 0.1), ('lambdas/norm1/mu/1', 0.2)]
-    """
+    """Yield the numbers of nested dicts and lists, each with its path."""
     for name, value in values.items():
         if isinstance(value, Mapping):
             yield from flatten(value, f"{prefix}{name}/")

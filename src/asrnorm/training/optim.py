@@ -30,13 +30,6 @@ def create_optimizer(model: nn.Module, config: OptimConfig) -> torch.optim.Optim
 
     Raises:
         InputError: `head_lr` is set, and the model has no recognizable classifier.
-
-    Example:
-        >>> from asrnorm.models import create_model
-        >>> model = create_model("digits_convnet", norm="asr", channels=(2, 2), hidden=2)
-        >>> optimizer = create_optimizer(model, OptimConfig(weight_decay=0.1, decay_lambdas=False))
-        >>> [(len(group["params"]), group["weight_decay"]) for group in optimizer.param_groups]
-        [(38, 0.1), (4, 0.0)]
     """
     groups = parameter_groups(model, config)
     on_gpu = next(model.parameters()).device.type == "cuda"

@@ -84,17 +84,10 @@ def score_settings(config: RunConfig, suite: Suite, device: torch.device, world:
 def create_measure(
     rule: Selection, suite: Suite, images: Data | None, config: RunConfig, device: torch.device, world: World
 ) -> Measure:
-    """Return the measure of a rule.
+    """Return the measure of a rule on held-out images of the source.
 
-    Args:
-        rule: `source-val` is accuracy on held-out images of the source; `shifted-val` the mean accuracy on them under
-            synthetic shifts that neither training nor any target uses; `oracle` the mean accuracy on the targets
-            themselves, which uses the test data.
-        suite: of the run.
-        images: the held-out images.
-        config: batch size, precision, and how many images of a domain are scored at most.
-        device: of the model.
-        world: the processes.
+    `source-val` is accuracy on these images; `shifted-val` the mean accuracy on them under synthetic shifts that
+    neither training nor any target uses; `oracle` the mean accuracy on the targets, which uses the test data.
 
     Raises:
         InputError: the suite has no images for the rule.

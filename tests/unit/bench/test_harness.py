@@ -82,3 +82,9 @@ def test_results_are_described_with_their_machine():
     assert (content["schema"], content["suite"]) == (1, "data")
     assert content["machine"] == metadata() | {"load": content["machine"]["load"]}
     assert [row["ratio"] for row in content["rows"]] == [2.0]
+
+
+def test_the_fastest_candidate_becomes_the_baseline():
+    rows = [Row("step", name, rate, rate, rate, 1.0, "a", 3) for name, rate in (("a", 1.0), ("b", 2.0), ("c", 4.0))]
+    rebased = harness.rebase(rows, ["a", "b"])
+    assert [(row.baseline, row.ratio) for row in rebased] == [("b", 0.5), ("b", 1.0), ("b", 2.0)]

@@ -37,7 +37,6 @@ def test_importing_the_command_does_not_load_torch():
     [
         (["layers", "--only", "conv 2"], "asr, reference"),
         (["step", "--only", "demo"], "bn, eager"),
-        (["ascent"], "bn, eager"),
         (["evaluate"], "asr, on the device"),
         (["train", "--only", "digits", "--made"], "trainer"),
     ],

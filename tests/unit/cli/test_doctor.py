@@ -24,7 +24,7 @@ def test_a_sound_machine():
     checks = by_name()
     assert checks["python"].state == checks["torch"].state == "ok"
     libraries = {name for name, *_ in doctor.OPTIONAL}
-    assert {"gpu", "triton", "rsda kernel", "cuda graphs", "data", *libraries} <= set(checks)
+    assert {"gpu", "triton", "data", *libraries} <= set(checks)
     assert all(check.state in ("ok", "missing", "broken") for check in checks.values())
     assert all(check.remedy for check in checks.values() if check.state != "ok")
 
@@ -108,7 +108,11 @@ def machine_with_gpu(monkeypatch):
 
 @pytest.mark.parametrize(
     ("capability", "state", "said"),
-    [((7, 5), "missing", "compute capability 7.5, the kernels need 8.0"), ((9, 0), "ok", "layers run in kernels")],
+    [
+        ((6, 1), "missing", "not used: this GPU has compute capability 6.1, the kernels need 8.0"),
+        ((7, 5), "missing", "augmentations alone: this GPU has compute capability 7.5, the kernels need 8.0"),
+        ((9, 0), "ok", "run in kernels"),
+    ],
 )
 def test_the_doctor_says_which_layers_run(machine_with_gpu, monkeypatch, capability, state, said):
     monkeypatch.setattr(machine_with_gpu.cuda, "get_device_capability", lambda: capability)
@@ -120,37 +124,6 @@ def test_the_doctor_says_which_layers_run(machine_with_gpu, monkeypatch, capabil
 def test_the_doctor_says_that_the_reference_was_asked_for(machine_with_gpu, monkeypatch):
     monkeypatch.setenv("ASRNORM_BACKEND", "reference")
     assert "ASRNORM_BACKEND=reference" in doctor._examine_triton(machine_with_gpu).detail
-
-
-@pytest.mark.parametrize(
-    ("capability", "state", "said"),
-    [((6, 1), "missing", "compute capability 6.1, the kernels need 7.0"), ((7, 5), "ok", "used for images of up to")],
-)
-def test_the_doctor_says_how_rsda_transforms(machine_with_gpu, monkeypatch, capability, state, said):
-    monkeypatch.setattr(machine_with_gpu.cuda, "get_device_capability", lambda: capability)
-    check = doctor._examine_fused(machine_with_gpu)
-    assert check.state == state
-    assert said in check.detail
-
-
-def test_rsda_without_triton_is_said_with_the_remedy(machine_with_gpu, monkeypatch):
-    monkeypatch.setattr(machine_with_gpu.cuda, "get_device_capability", lambda: (9, 0))
-    monkeypatch.setattr(doctor, "_try_import", lambda name: (None, "not installed"))
-    check = doctor._examine_fused(machine_with_gpu)
-    assert (check.state, check.remedy) == ("missing", "pip install triton")
-
-
-def test_the_size_that_the_doctor_names_is_the_kernels():
-    pytest.importorskip("triton", reason="Triton is not installed")
-    from asrnorm.kernels.rsda import MOST_PIXELS
-
-    assert MOST_PIXELS == 64 * 64
-
-
-def test_the_doctor_says_whether_steps_are_captured(machine_with_gpu, monkeypatch):
-    assert "are captured" in doctor._examine_capture(machine_with_gpu).detail
-    monkeypatch.setattr(machine_with_gpu.cuda, "is_available", lambda: False)
-    assert "not used" in doctor._examine_capture(machine_with_gpu).detail
 
 
 @pytest.mark.parametrize(

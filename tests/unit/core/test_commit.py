@@ -35,3 +35,12 @@ def test_without_git_the_version_stands_for_the_commit(monkeypatch):
     monkeypatch.delenv(settings.COMMIT_VARIABLE, raising=False)
     monkeypatch.setattr(settings.subprocess, "run", missing)
     assert find_commit() == f"v{__version__}"
+
+
+def test_a_shortened_commit_keeps_its_mark():
+    long = "699d2a08edc286938191f4db09b9db7da0461f82+"
+    assert [settings.shorten_commit(commit) for commit in (long, "47563b9+", "47563b9")] == [
+        "699d2a08edc2+",
+        "47563b9+",
+        "47563b9",
+    ]

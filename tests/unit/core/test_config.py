@@ -10,10 +10,13 @@ from hypothesis import strategies as st
 from asrnorm.core.config import (
     Choice,
     OptimConfig,
+    as_whole_number,
     content_hash,
     dump_config,
     from_mapping,
+    has_too_many_brackets,
     load_config,
+    match_number,
     override,
     to_mapping,
 )
@@ -329,6 +332,19 @@ def test_values_that_are_no_text_are_taken_as_they_are():
 def test_a_number_of_numpy_is_a_number():
     assert type(override(make(), {"seed": np.int64(3)}).seed) is int
     assert override(make(), {"seed": np.int64(3)}).seed == 3
+
+
+def test_numbers_of_other_libraries_and_types_become_those_of_the_field():
+    assert as_whole_number(np.int64(7), "the seed") == 7
+    with pytest.raises(TypeError):
+        as_whole_number(7.0, "the seed")
+    converted = match_number(1000, 2e3), match_number(1.0, 5), match_number(None, 5), match_number(True, 1)
+    assert [(type(value), value) for value in converted] == [(int, 2000), (float, 5.0), (int, 5), (int, 1)]
+
+
+def test_a_text_of_brackets_alone_is_noticed_before_it_is_parsed():
+    assert not has_too_many_brackets("[8, 16]")
+    assert has_too_many_brackets("[" * 20_000)
 
 
 @pytest.mark.parametrize(

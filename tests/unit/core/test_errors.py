@@ -11,6 +11,7 @@ from asrnorm.core.errors import (
     UnknownNameError,
     describe_unknown,
     first_line,
+    printable,
 )
 
 
@@ -46,3 +47,7 @@ def test_whoever_catches_one_catches_all(kind):
 def test_they_are_what_python_would_have_raised_too():
     assert issubclass(InputError, ValueError)
     assert issubclass(InputTypeError, TypeError)
+
+
+def test_control_characters_are_escaped_for_a_terminal():
+    assert printable("svhn\x1b[2J\u202e") == "svhn\\x1b[2J\\u202e"

@@ -167,3 +167,15 @@ def test_where_decoded_images_lie_is_no_other_run():
     streamed = override(own, {"suite.max_gigabytes": 0})
     assert content_hash(streamed) == content_hash(own)
     assert first_difference(streamed, own) is None
+
+
+@pytest.mark.parametrize(
+    ("path", "named"),
+    [
+        ("weights/resnet18.pth", "resnet18.pth"),
+        ("/mine/a/../b/last.pth", "/mine/b/last.pth"),
+        ("resnet18.pth", "./resnet18.pth"),
+    ],
+)
+def test_weights_of_the_data_folder_are_named_by_their_file_and_others_by_their_path(path, named):
+    assert hashing.decisive(to_mapping(make(weights=path)))["weights"] == named

@@ -42,3 +42,7 @@ def test_not_shown_says_nothing(capsys):
         bar.advance(10)
         bar.say("a line")
     assert capsys.readouterr() == ("", "")
+
+
+def test_durations_are_told_in_two_units():
+    assert [progress.describe_seconds(value) for value in (4000, 65, 3)] == ["1 h 6 min", "1 min 5 s", "3 s"]

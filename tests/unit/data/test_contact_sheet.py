@@ -184,3 +184,8 @@ def test_images_in_files_are_read_row_by_row(tmp_path):
         for suite, name in ((in_files, "files"), (in_memory, "memory"))
     )
     assert [file.read_bytes() for file in first] == [file.read_bytes() for file in second]
+
+
+def test_of_levels_the_strongest_is_kept():
+    names = ["cifar10", "fog/1", "fog/5", "fog/10", "snow/2"]
+    assert module.strongest_levels(names) == ("cifar10", "fog/10", "snow/2")

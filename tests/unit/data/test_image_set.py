@@ -5,6 +5,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+import torch
 from hypothesis import given
 from hypothesis import strategies as st
 from PIL import Image
@@ -32,6 +33,20 @@ def make(count=6):
 def test_other_shapes_and_dtypes_are_refused(images, labels, error):
     with pytest.raises(error):
         ImageSet(images, labels)
+
+
+@pytest.mark.parametrize("in_files", [False, True])
+def test_a_data_loader_of_torch_takes_it(tmp_path, in_files):
+    data = expected = make()
+    if in_files:
+        for row, image in enumerate(data.images):
+            Image.fromarray(image).save(tmp_path / f"{row}.png")
+        data = FileSet(tuple(tmp_path / f"{row}.png" for row in range(6)), data.labels, (4, 4))
+    batches = list(torch.utils.data.DataLoader(data, batch_size=4))
+    images, labels = (torch.cat(parts) for parts in zip(*batches, strict=True))
+    assert torch.equal(images, torch.from_numpy(expected.images).permute(0, 3, 1, 2) / 255)
+    assert labels.tolist() == list(range(6))
+    assert len(list(data)) == 6
 
 
 def test_it_cannot_be_changed():

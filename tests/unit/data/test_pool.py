@@ -28,7 +28,14 @@ def test_source_and_grown_images_come_back_by_row():
     assert float(images[3].max()) <= 1
     assert pool.labels.tolist() == [0, 1, 2, 3, 4, 7, 8, 9]
     assert (len(pool), pool.num_source) == (8, 5)
-    np.testing.assert_array_equal(pool.source_bytes(torch.tensor([4])).permute(0, 2, 3, 1).numpy()[0], data.images[4])
+
+
+def test_a_read_only_memory_map_is_taken_in_pieces(tmp_path, monkeypatch):
+    monkeypatch.setattr("asrnorm.data.pool._COPY_ROWS", 2)
+    data = picture_set()
+    np.save(tmp_path / "x.npy", data.images)
+    mapped = ImageSet(np.load(tmp_path / "x.npy", mmap_mode="r"), data.labels)
+    assert torch.equal(Pool(mapped).images(torch.arange(5)), Pool(data).images(torch.arange(5)))
 
 
 def test_restore_puts_other_parts_in_place():

@@ -93,3 +93,20 @@ def test_the_examples_of_block_sizes_are_right():
     found = doctest.testmod(launch)
     assert found.attempted
     assert not found.failed
+
+
+def test_a_layout_has_the_strides_of_its_memory_format():
+    from asrnorm.kernels.launch import Layout, layout_of
+
+    x = torch.zeros(2, 3, 4, 5)
+    assert layout_of(x) == Layout(num=2, channels=3, positions=20, stride_c=20, stride_s=1)
+    last = x.contiguous(memory_format=torch.channels_last)
+    assert layout_of(last) == Layout(num=2, channels=3, positions=20, stride_c=1, stride_s=3)
+
+
+def test_sizes_of_blocks_and_parts():
+    from asrnorm.kernels.launch import count_blocks, power_of_two, sample_parts
+
+    assert [power_of_two(number) for number in (0, 1, 32, 33)] == [1, 1, 32, 64]
+    assert [count_blocks(length, 32) for length in (0, 32, 65)] == [0, 1, 3]
+    assert [sample_parts(num) for num in (1, 128, 256, 512, 5000)] == [1, 1, 2, 4, 8]

@@ -261,3 +261,8 @@ def test_a_network_without_parts_is_answered_with_the_layer_that_serves_it():
     mean, std = torch.tensor([0.4, 0.5, 0.6]).view(1, 3, 1, 1), torch.tensor([0.2, 0.3, 0.1]).view(1, 3, 1, 1)
     normalized = nn.Sequential(Normalize((0.4, 0.5, 0.6), (0.2, 0.3, 0.1)), network)
     torch.testing.assert_close(normalized(x), network((x - mean) / std))
+
+
+def test_resnet50_has_torchvisions_number_of_parameters():
+    with torch.device("meta"):
+        assert count(create_model("resnet50")) == 25_557_032

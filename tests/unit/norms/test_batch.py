@@ -7,6 +7,7 @@ from torch import nn
 
 from asrnorm.core.errors import InputError, InputTypeError
 from asrnorm.norms import BatchNorm, BatchNormTest, DomainBatchNorm, create_norm, set_domain
+from asrnorm.norms.batch import newest_batch_weight
 
 X = torch.randn(6, 8, 5, 4, generator=torch.Generator().manual_seed(3)) * 3 + 1
 
@@ -156,3 +157,8 @@ def test_averaged_weights_get_the_statistics_that_pytorch_gives(name):
     state = ours[0].domains[0] if name == "dsbn" else ours[0]
     torch.testing.assert_close(state.running_mean, theirs[0].running_mean)
     torch.testing.assert_close(state.running_var, theirs[0].running_var)
+
+
+def test_the_newest_batch_has_its_momentum_or_its_share():
+    assert newest_batch_weight(0.1, torch.tensor(4)) == 0.1
+    assert newest_batch_weight(None, torch.tensor(4)) == 0.25

@@ -123,3 +123,15 @@ def test_without_networks_and_without_the_outer_eps_it_is_instance_norm():
     gain, bias = torch.rand(3, dtype=torch.float64), torch.rand(3, dtype=torch.float64)
     y = reference.asr_norm(x, None, None, gain, bias, eps=0.1, eps_out=0.0)
     torch.testing.assert_close(y, F.instance_norm(x, weight=gain, bias=bias, eps=0.1))
+
+
+def test_the_variance_of_an_instance_is_unbiased_and_the_layer_pools_it():
+    found = reference.sample_moments(torch.tensor([[4.0]]), torch.tensor([[1.0]]), 2)
+    assert [variance.item() for _, variance in found] == [2.0, 2.0]
+
+
+def test_switched_vectors_mix_means_and_variances_by_their_own_weights():
+    one, three, zero = torch.ones(1), torch.full((1,), 3.0), torch.zeros(1)
+    moments, logits = [(one, one), (three, three)], torch.tensor([90.0, 0.0])
+    mean, std, *_ = reference.switched_vectors(moments, torch.zeros(2), logits, zero, zero, eps=0.0)
+    assert (mean.item(), std.item()) == (2.0, 1.0)

@@ -30,12 +30,7 @@ _WORD = 2**64
 
 
 def list_corruptions() -> tuple[str, ...]:
-    """Return the names of all corruptions.
-
-    Example:
-        >>> len(list_corruptions()), list_corruptions()[:2]
-        (19, ('brightness', 'contrast'))
-    """
+    """Return the names of all corruptions."""
     return CORRUPTIONS.names()
 
 

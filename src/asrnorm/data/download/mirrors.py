@@ -27,7 +27,6 @@ from asrnorm.data.download.content import matches
 
 DISK_MARGIN = 64 << 20  # bytes left free on the disk
 MAX_BYTES = 16 << 30  # of a file whose size is not known beforehand
-_MAX_JSON = 16 << 20
 _CHUNK = 256 << 10
 _HEADERS = {"User-Agent": "asrnorm-data-fetch", "Accept-Encoding": "identity"}
 Progress = Callable[[int, int | None], None]
@@ -108,16 +107,6 @@ def download(
             if error.unreachable:
                 skipped.add(host)
     raise NoMirrorError(destination.name, reasons)
-
-
-def read_json(url: str, policy: Policy | None = None) -> Any:
-    """Return the JSON document at `url`, for the small answers of package registries."""
-    try:
-        request = urllib.request.Request(url, headers={**_HEADERS, "Accept": "application/json"})
-        with _open(request, policy or Policy()) as response:
-            return json.loads(response.read(_MAX_JSON))
-    except (_MirrorError, ValueError, http.client.HTTPException, OSError) as error:
-        raise FetchError(f"{url}: {first_line(error)}") from error
 
 
 class PartialFile:

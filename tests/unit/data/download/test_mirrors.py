@@ -14,7 +14,7 @@ import pytest
 
 from asrnorm.core.errors import FetchError
 from asrnorm.data.download import mirrors
-from asrnorm.data.download.mirrors import NoMirrorError, PartialFile, Policy, download, read_json
+from asrnorm.data.download.mirrors import NoMirrorError, PartialFile, Policy, download
 from helpers.flaky_server import Page, serve
 
 BODY = random.Random(0).randbytes(1_500_000)
@@ -221,8 +221,6 @@ def test_a_proxy_of_the_environment_is_used(server, tmp_path, monkeypatch):
 def test_an_address_that_is_none_is_one_line(tmp_path, url):
     with pytest.raises(NoMirrorError):
         download([url], tmp_path / "x", policy=QUICK)
-    with pytest.raises(FetchError):
-        read_json(url, QUICK)
 
 
 def test_a_proxy_whose_name_is_none_is_one_line(tmp_path, monkeypatch):
@@ -253,15 +251,6 @@ def test_a_killed_download_is_resumed_by_the_next_process(server, tmp_path):
     assert get(server, tmp_path, "/a").read_bytes() == BODY
     assert server.requests[-1][1]["Range"] == f"bytes={have}-"
     assert only(tmp_path) == ["file.bin"]
-
-
-def test_json_is_read_and_anything_else_is_one_line(server):
-    server.pages["/j"] = Page(b'{"a": 1}', kind="application/json")
-    server.pages["/n"] = Page(b"no")
-    assert read_json(server.url("/j"), QUICK) == {"a": 1}
-    for path in ("/n", "/404"):
-        with pytest.raises(FetchError):
-            read_json(server.url(path), QUICK)
 
 
 def test_nothing_leads_from_https_down_to_http():

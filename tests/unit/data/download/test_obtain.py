@@ -113,7 +113,7 @@ def test_without_network_one_line_names_the_file_its_folder_and_its_public_name(
 
 
 def test_packages_come_first_and_their_failure_is_told(server, root, monkeypatch):
-    def package(name, folder, progress):
+    def package(name, folder):
         if name == "npm:broken@1":
             raise FetchError("broken@1: npm is not installed")
         path = folder / "toy.tgz"
@@ -132,7 +132,7 @@ def test_packages_come_first_and_their_failure_is_told(server, root, monkeypatch
 
 
 def test_a_package_with_other_bytes_is_refused_and_nothing_is_installed(server, root, monkeypatch):
-    def package(name, folder, progress):
+    def package(name, folder):
         (folder / "toy.tgz").write_bytes(pack({**FILES, "one.bin": b"x" * len(FILES["one.bin"])}))
         return folder / "toy.tgz"
 

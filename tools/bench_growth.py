@@ -1,19 +1,22 @@
 """Scaling of ASR-Norm: time and memory against channels, positions, samples and the number of layers.
 
-One size varies at a time around a middle shape; each time is shown with that of the memory traffic alone.
+One size varies at a time around a middle shape. `python -m tools.bench_growth --json bench/results/growth--h200.json`
+measures; `tools.bench_plot` draws the figure.
 """
 
-from collections.abc import Iterator
+import argparse
+import sys
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
+from pathlib import Path
 
 import torch
 
 from asrnorm.bench import layer as layers
 from asrnorm.bench import step
 from asrnorm.bench.device import capture, copy_bandwidth, has_fused, is_cuda, require
-from asrnorm.bench.harness import Case, Row, compare, megabytes
+from asrnorm.bench.harness import Case, Row, compare, describe, megabytes
 from asrnorm.bench.layer import Shape, Way
-from asrnorm.core.errors import UnknownNameError, describe_unknown
 
 MIDDLE = Shape("growth", 128, 128, 32, 32)
 AXES: dict[str, tuple[int, ...]] = {
@@ -33,8 +36,6 @@ def run(device: str | None = "cpu", *, quick: bool = False, only: str = "", repe
 
     `only` chooses one of the axes `C`, `HW`, `N` and `layers`.
     """
-    if only and only not in (known := (*AXES, NETWORK_AXIS)):
-        raise UnknownNameError(describe_unknown("axis", only, known))
     target = require(device)
     bandwidth = copy_bandwidth(target, quick=quick)
     ways = tuple(way for way in layers.ways(is_cuda(target), has_fused(target)) if way.name in _KEEP)
@@ -85,3 +86,22 @@ def _network(count: int, device: torch.device, quick: bool, repeats: int) -> lis
     return [
         replace(row, extra={**extra, **row.times(net.batch), "peak_mb": megabytes(memory[row.path])}) for row in rows
     ]
+
+
+def main(arguments: Sequence[str] | None = None) -> None:
+    """Measure and write the file, after every point anew."""
+    parser = argparse.ArgumentParser(prog="python -m tools.bench_growth", description=__doc__)
+    parser.add_argument("--json", type=Path, required=True)
+    parser.add_argument("--device", help="cpu or cuda; cuda where there is one by default")
+    parser.add_argument("--only", default="", choices=(*AXES, NETWORK_AXIS), help="one axis alone")
+    parser.add_argument("--quick", action="store_true")
+    given = parser.parse_args(arguments)
+    rows: list[Row] = []
+    for part in run(given.device, quick=given.quick, only=given.only):
+        rows += part
+        sys.stdout.write("  ".join([part[0].work, *(f"{row.path}: {row.extra['ms']:.3f} ms" for row in part)]) + "\n")
+        given.json.write_text(describe("growth", rows))
+
+
+if __name__ == "__main__":
+    main()
