@@ -100,6 +100,7 @@ pages: setup
 	$(BIN)/python -m tools.selection_proxies
 	$(BIN)/python -m tools.bench_tables
 	$(BIN)/python -m tools.bench_plot
+	$(BIN)/python -m tools.augmentation_sheet
 
 # The pages need no torch. The variable silences the theme's advertisement of its successor.
 docs: $(SITE)

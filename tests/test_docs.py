@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from asrnorm.core.config import OptimConfig, RunConfig
+from asrnorm.core.config import Choice, OptimConfig, RunConfig
 from asrnorm.core.hashing import UNHASHED
 from asrnorm.methods import METHODS
 from asrnorm.norms import NORMS
@@ -23,6 +23,7 @@ PASTED = (
     "data/synthetic.md",
     "evaluation/adversarial.md",
     "evaluation/shifted-val.md",
+    "methods/consistency.md",
     "methods/index.md",
     "methods/rsc.md",
     "norms/asr.md",
@@ -83,6 +84,8 @@ def written(value):
     """Return a default as the pages write it."""
     if isinstance(value, bool):
         return "on" if value else "off"
+    if isinstance(value, Choice):
+        return value.name
     return "none" if value is None else str(value)
 
 

@@ -10,6 +10,8 @@ from pathlib import Path
 import pytest
 
 import asrnorm
+from asrnorm.core.config import from_mapping, load_config, to_mapping
+from asrnorm.training.assembly import check_config
 
 ROOT = Path(__file__).parents[1]
 SCRIPTS = sorted((ROOT / "examples").glob("*.py"))
@@ -20,6 +22,13 @@ EXPECTED = {
     "own_folder": "asrnorm train folder.rsda_asr --data ",
     "own_model_own_loop": "accuracy 100%",
 }
+
+
+@pytest.mark.parametrize("path", sorted((ROOT / "examples").glob("*.yaml")), ids=lambda path: path.stem)
+def test_a_config_can_be_started(path):
+    config = load_config(path)
+    check_config(config)
+    assert from_mapping(to_mapping(config)) == config
 
 
 def test_every_example_is_expected():

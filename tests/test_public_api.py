@@ -14,6 +14,7 @@ PUBLIC = [
     "ASRNorm2d",
     "Batch",
     "__version__",
+    "augment",
     "calibrate",
     "confine",
     "conversion_summary",
@@ -23,6 +24,7 @@ PUBLIC = [
     "create_model",
     "create_norm",
     "create_suite",
+    "insert",
     "list_methods",
     "list_models",
     "list_norms",
@@ -31,6 +33,7 @@ PUBLIC = [
     "load",
     "recipe",
     "reestimate",
+    "remove",
     "revert",
     "save",
     "train",
@@ -43,7 +46,7 @@ ASR_SIGNATURE = (
 REGISTRY_KEYS = {
     "norms": "asr as ar bn bn_test dsbn in ln gn sn sn_in_ln bin ilm none",
     "suites": "digits cifar10c pacs folder digits_mini",
-    "methods": "erm ada me_ada m_ada rda rsda esda rsc pgd",
+    "methods": "erm ada me_ada m_ada rda rsda esda rsc pgd consistency",
     "models": "digits_convnet wrn_40_4 wrn_16_4 wrn_40_2 resnet18 resnet50 timm",
 }
 

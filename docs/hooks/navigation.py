@@ -33,6 +33,7 @@ LAYOUT: tuple[tuple[str, tuple[tuple[str | None, str], ...]], ...] = (
             ("Train a network of your own", "how-to/model.md"),
             ("Add a norm", "how-to/norm.md"),
             ("Add a method", "how-to/method.md"),
+            ("Add a block", "how-to/block.md"),
             ("Add a suite", "how-to/suite.md"),
             ("Add a study", "how-to/study.md"),
             (None, "how-to/*.md"),

@@ -13,10 +13,13 @@ if TYPE_CHECKING:
     from asrnorm.conversion import confine as confine
     from asrnorm.conversion import conversion_summary as conversion_summary
     from asrnorm.conversion import convert as convert
+    from asrnorm.conversion import insert as insert
     from asrnorm.conversion import reestimate as reestimate
+    from asrnorm.conversion import remove as remove
     from asrnorm.conversion import revert as revert
     from asrnorm.data import create_suite as create_suite
     from asrnorm.data import list_suites as list_suites
+    from asrnorm.data.augment import augment as augment
     from asrnorm.data.corruptions import corrupt as corrupt
     from asrnorm.methods import Batch as Batch
     from asrnorm.methods import create_method as create_method
@@ -35,6 +38,7 @@ if TYPE_CHECKING:
 _HOME = {
     "ASRNorm2d": "asrnorm.norms",
     "Batch": "asrnorm.methods",
+    "augment": "asrnorm.data.augment",
     "calibrate": "asrnorm.conversion",
     "confine": "asrnorm.conversion",
     "conversion_summary": "asrnorm.conversion",
@@ -44,6 +48,7 @@ _HOME = {
     "create_model": "asrnorm.models",
     "create_norm": "asrnorm.norms",
     "create_suite": "asrnorm.data",
+    "insert": "asrnorm.conversion",
     "list_methods": "asrnorm.methods",
     "list_models": "asrnorm.models",
     "list_norms": "asrnorm.norms",
@@ -52,6 +57,7 @@ _HOME = {
     "load": "asrnorm.models",
     "recipe": "asrnorm.recipes",
     "reestimate": "asrnorm.conversion",
+    "remove": "asrnorm.conversion",
     "revert": "asrnorm.conversion",
     "save": "asrnorm.models",
     "train": "asrnorm.training",

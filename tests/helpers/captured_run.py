@@ -8,8 +8,10 @@ import torch
 from asrnorm.core.distributed import ALONE
 from asrnorm.data.pool import Pool
 from asrnorm.training.assembly import build_method, build_model
+from asrnorm.training.average import create_average
 from asrnorm.training.checkpoint import CheckpointStore
 from asrnorm.training.log import RunLog
+from asrnorm.training.selection import create_loss_measure
 from asrnorm.training.trainer import Trainer
 from helpers.tiny_run import ToySuite
 
@@ -20,7 +22,9 @@ STEPS = 40
 def make(config, device=CPU, stop=None):
     suite = ToySuite(**config.suite.args)
     model, method = build_model(config, suite, 3, device), build_method(config, device, ALONE)
-    return Trainer(config, model, method, Pool(suite.train, device), world=ALONE, stop=stop or config.steps)
+    average = create_average(config, partial(create_loss_measure, suite, config, device, ALONE))
+    pool = Pool(suite.train, device)
+    return Trainer(config, model, method, pool, world=ALONE, stop=stop or config.steps, average=average)
 
 
 def fit(trainer, folder):
@@ -37,6 +41,8 @@ def outcome(trainer, folder):
     tensors = {f"model.{name}": value for name, value in trainer.model.state_dict().items()}
     for index, (images, labels) in enumerate(trainer.pool.parts):
         tensors |= {f"pool.{index}.images": images, f"pool.{index}.labels": labels}
+    if trainer.average is not None:
+        tensors |= {f"average.{index}": value for index, value in enumerate(trainer.average.result())}
     for index, state in trainer.optimizer.state_dict()["state"].items():
         tensors |= {f"optimizer.{index}.{name}": value for name, value in state.items()}
     return rows, tensors

@@ -44,6 +44,19 @@ def cases():
             "noise-asr": tiny_config(
                 method=Choice(name="toy_noise"), norm=Choice(name="asr"), augment="cifar", **common
             ),
+            "ema-bn": tiny_config(average=Choice(name="ema", args={"decay": 0.9, "reestimate": 3}), **common),
+            "swad-bn": tiny_config(
+                average=Choice(name="swad", args={"optimum_patience": 2}), evaluate_every=4, batch_size=15, **common
+            ),
+            "views-bn": tiny_config(
+                method=Choice(
+                    name="consistency",
+                    args={"views": ["none", ["photometric", "randconv", "fourier"]], "over": "rda", "weight": 2.0},
+                ),
+                augment=["cifar", "noise"],
+                batch_size=15,
+                **common,
+            ),
             "uneven-bn": tiny_config(
                 method=Choice(name="toy_noise"), batch_size=15, selection="source-val", evaluate_every=6, **common
             ),

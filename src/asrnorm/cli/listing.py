@@ -17,6 +17,8 @@ from asrnorm.core.registry import Registry
 
 # Module and name of each registry, and what it holds; most of the modules load torch.
 REGISTRIES = {
+    "augmentations": ("asrnorm.data.augment", "AUGMENTATIONS", "changes of training images, to be chained"),
+    "blocks": ("asrnorm.conversion", "BLOCKS", "layers inserted into a network in training"),
     "methods": ("asrnorm.methods", "METHODS", "training algorithms"),
     "models": ("asrnorm.models", "MODELS", "networks"),
     "norms": ("asrnorm.norms", "NORMS", "normalization layers"),

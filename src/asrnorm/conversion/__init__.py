@@ -1,5 +1,9 @@
 """Replace the norm layers of any network, keep their trained values, and undo it."""
 
+from asrnorm.conversion.blocks import BLOCKS as BLOCKS
+from asrnorm.conversion.blocks import Block as Block
+from asrnorm.conversion.blocks import insert as insert
+from asrnorm.conversion.blocks import remove as remove
 from asrnorm.conversion.calibration import CalibrationReport as CalibrationReport
 from asrnorm.conversion.calibration import calibrate as calibrate
 from asrnorm.conversion.calibration import confine as confine

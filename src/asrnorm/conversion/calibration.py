@@ -121,7 +121,7 @@ def reestimate(model: nn.Module, batches: Iterable[Images], *, num_batches: int 
         ([2.0, 2.0, 2.0], [0.0, 0.0, 0.0])
     """
     check_unwrapped(model)
-    norms = [module for module in model.modules() if _updates_statistics(module)]
+    norms = [module for module in model.modules() if tracks_statistics(module)]
     if not norms:
         raise ConversionError(f"{type(model).__name__} has no norm with running statistics")
     momenta = [norm.momentum for norm in norms]
@@ -320,7 +320,7 @@ def _affine_norm(module: nn.Module) -> NormLayer | None:
     return norm if isinstance(norm, NormLayer) and all(value is not None for value in norm.affine_pair()) else None
 
 
-def _updates_statistics(module: nn.Module) -> bool:
+def tracks_statistics(module: nn.Module) -> bool:
     """Return whether a layer updates running statistics in training; frozen ones have no momentum."""
     buffers = (getattr(module, name, None) for name in ("running_mean", "running_var", "num_batches_tracked"))
     return hasattr(module, "momentum") and all(isinstance(buffer, Tensor) for buffer in buffers)

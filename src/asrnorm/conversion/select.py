@@ -9,7 +9,7 @@ from math import ceil
 
 from torch import nn
 
-from asrnorm.conversion.layer_kind import NormSpec, Unsupported, recognize
+from asrnorm.conversion.layer_kind import KINDS, NormSpec, Unsupported, recognize
 from asrnorm.conversion.replace import first_original, original_of
 from asrnorm.core.errors import ConversionError, describe_unknown
 from asrnorm.norms import NormLayer
@@ -154,15 +154,20 @@ def _preset_names(preset: str, names: list[str]) -> set[str]:
 
 
 def _stages(names: list[str]) -> dict[str, list[str]]:
-    """Return the norms of each stage in order, after removing a prefix that all names share."""
+    """Return the norms of each stage by its name, in order; a prefix that all names share counts for nothing."""
     shared = takewhile(lambda parts: len(set(parts)) == 1, zip(*(name.split(".")[:-1] for name in names), strict=False))
     start = sum(len(parts[0]) + 1 for parts in shared)
     stages: dict[str, list[str]] = {}
     for name in names:
         match = _STAGE.match(name[start:])
         if match:
-            stages.setdefault(match.group(0), []).append(name)
+            stages.setdefault(name[:start] + match.group(0), []).append(name)
     return stages
+
+
+def stage_names(model: nn.Module) -> list[str]:
+    """Return the names of a network's stages in order, as its norms show them; none if it has no numbered stages."""
+    return list(_stages([site.name for site in _body(find_sites(model), KINDS)]))
 
 
 def _basic_block_names(preset: str, names: list[str], number: str) -> set[str]:

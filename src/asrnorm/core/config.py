@@ -25,6 +25,8 @@ NAMES = ("source", "target", "root")
 _EXPONENT = re.compile(r"[+-]?\d+(\.\d*)?[eE][+-]?\d+")
 
 Selection = Literal["last", "source-val", "shifted-val", "oracle"]
+Chain = str | list[str | dict[str, Any]]
+"""A registry name, or a list of names and of mappings with a `name` and options."""
 Scale = Literal["paper", "short", "smoke"]
 
 
@@ -97,7 +99,9 @@ class RunConfig:
         reestimate: number of source batches used to estimate running statistics before training; 0 skips it.
         confine: number of source images whose range limits (clamps) the learned means of ASR-Norm after training; 0
             leaves them free, as in the paper.
-        augment: augmentation of the training images: nothing, CIFAR's crop and flip, or the PACS set.
+        augment: augmentation of the training images: a name, or a chain of names and of mappings with options.
+        average: average of the weights along the run that is selected, scored and saved: `none`, `ema`, `swa`, `swad`.
+        blocks: blocks inserted in training: a name, or names and mappings with options and the `layers` they follow.
         shuffle: draw batches at random; `False` keeps the order of the data set, as the Digits protocols do.
         selection: rule that picks the reported checkpoint; `oracle` looks at the targets and is labelled so.
         selection_ties: which of several equally good checkpoints that rule picks.
@@ -127,7 +131,9 @@ class RunConfig:
     calibrate: int = 0
     reestimate: int = 0
     confine: int = 0
-    augment: Literal["none", "cifar", "pacs"] = "none"
+    augment: Chain = "none"
+    average: Choice = Choice(name="none")
+    blocks: Chain = "none"
     shuffle: bool = True
     selection: Selection = "last"
     selection_ties: Literal["first", "last"] = "first"
@@ -152,6 +158,8 @@ class RunConfig:
         for name in ("evaluate_every", "evaluate_limit", "lambda_every", "calibrate", "reestimate", "confine"):
             if getattr(self, name) < 0:
                 raise InputError(f"{name} must be at least 0, not {getattr(self, name)}")
+        for name in ("augment", "blocks"):
+            object.__setattr__(self, name, normalize_chain(getattr(self, name), name))
         # Absolute, because a run may be opened from another folder.
         files = {key: self.suite.args.get(key) for key in ("root", "aliases")}
         paths = {k: _normalize(Path(v).expanduser().absolute()) for k, v in files.items() if isinstance(v, str | Path)}
@@ -163,6 +171,33 @@ def _normalize(path: Path) -> str:
     """Return a path without `..`; links in front of a `..` are resolved first, as the system does."""
     up = max((index for index, part in enumerate(path.parts, 1) if part == ".."), default=0)
     return os.path.normpath(Path(os.path.realpath(Path(*path.parts[:up])), *path.parts[up:]) if up else path)
+
+
+def normalize_chain(value: Any, where: str) -> Chain:
+    """Return a name, or a list of names and mappings, in the one form in which it is stored and hashed.
+
+    A mapping without options becomes its name, `none` is left out, and a list of one name becomes that name.
+
+    Example:
+        >>> normalize_chain(["none", {"name": "pacs"}], "augment"), normalize_chain([{"name": "edges", "gain": 2}], "")
+        ('pacs', [{'name': 'edges', 'gain': 2}])
+    """
+    if isinstance(value, str):
+        return value
+    if not isinstance(value, list | tuple):
+        raise InputError(f"{where} must be a name or a list of names and mappings, not {value!r:.80}")
+    parts: list[str | dict[str, Any]] = []
+    for part in value:
+        if not isinstance(part, str) and not (isinstance(part, Mapping) and isinstance(part.get("name"), str)):
+            raise InputError(f"{where} lists names, and mappings with a name and options, not {part!r:.80}")
+        if isinstance(part, Mapping):
+            part = {str(key): _convert_option(one, f"{where}.{key}") for key, one in part.items()}
+        name = part if isinstance(part, str) else part["name"]
+        if name != "none":
+            parts.append(name if isinstance(part, str) or len(part) == 1 else part)
+    if len(parts) == 1 and isinstance(parts[0], str):
+        return parts[0]
+    return parts or "none"
 
 
 def to_mapping(config: RunConfig) -> dict[str, Any]:
@@ -336,6 +371,8 @@ def _convert(hint: Any, value: Any, where: str) -> Any:
         if value not in get_args(hint):
             raise UnknownNameError(f"{where}: " + describe_unknown("value", str(value), map(str, get_args(hint))))
         return value
+    if hint == Chain:
+        return normalize_chain(value, where)
     if hint == str | None:
         if value is not None and not isinstance(value, str | Path):
             raise InputError(f"{where} must be text or null, not {value!r}")

@@ -21,6 +21,8 @@ ADDED: dict[str, Any] = {
     "reestimate": 0,
     "confine": 0,
     "selection_ties": "first",
+    "average": {"name": "none", "args": {}},
+    "blocks": "none",
     "optim.warmup_steps": 0,
     "optim.norm_warmup_steps": 0,
     "optim.norm_lr": 1,

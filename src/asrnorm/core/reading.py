@@ -128,8 +128,8 @@ def read_yaml(path: Path, kind: str = "config file") -> Any:
         raise InputError(said if said.startswith(f"{path}: ") else f"{path}: {said}") from error
 
 
-def parse_yaml(text: str) -> Any:
-    """Return YAML values: plain scalars, lists and mappings.
+def parse_yaml(text: str, *, aliases: bool = False) -> Any:
+    """Return YAML values: plain scalars, lists and mappings; `aliases` (`*name`) are for our own files.
 
     Raises:
         InputError: not YAML, a key given twice, a tag, an alias, nested more than 64 deep, or a number outside 64 bits.
@@ -146,7 +146,7 @@ def parse_yaml(text: str) -> Any:
         raise InputError(f"{brackets:,} brackets; this is no config")
     loader_class = _yaml_loader()
     try:
-        _check_events(yaml.parse(text, loader_class))
+        _check_events(yaml.parse(text, loader_class), aliases)
         loader = loader_class(text)
         try:
             node = loader.get_single_node()
@@ -181,12 +181,12 @@ def _yaml_loader() -> Any:
     return Loader
 
 
-def _check_events(events: Iterable[Any]) -> None:
+def _check_events(events: Iterable[Any], aliases: bool) -> None:
     import yaml
 
     depth = 0
     for event in events:
-        if isinstance(event, yaml.AliasEvent):  # nested ones can expand beyond any memory
+        if isinstance(event, yaml.AliasEvent) and not aliases:  # nested ones can expand beyond any memory
             raise InputError("has a YAML alias (*name); write its value out")
         if getattr(event, "tag", None) not in (None, "!"):
             raise InputError(f"has a YAML tag ({event.tag}); leave it out")

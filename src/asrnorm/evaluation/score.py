@@ -15,7 +15,7 @@ from asrnorm.core.errors import InputError
 from asrnorm.core.precision import Precision
 from asrnorm.core.results import DomainScore
 from asrnorm.data import FileSet, ImageSet, Suite
-from asrnorm.data.augment.named import network_size
+from asrnorm.data.augment.named import Spec, network_size
 from asrnorm.data.image import read_images
 from asrnorm.data.image_set import balanced_subset
 from asrnorm.evaluation.inference import Forward, Inference, count_together
@@ -153,10 +153,10 @@ def _score_each(
         yield domain
 
 
-def evaluation_size(suite: Suite, augment: str | None = None) -> tuple[int, int]:
+def evaluation_size(suite: Suite, augment: Spec | None = None) -> tuple[int, int]:
     """Return the height and width at which a network for a suite is trained and evaluated.
 
-    `augment` is its augmentation in training; `None` is that of the recipes, which for PACS gives 222x222.
+    `augment` is its augmentation or chain in training; `None` is that of the recipes, which for PACS gives 222x222.
     """
     return network_size(suite.name if augment is None else augment, suite.image_size)
 

@@ -9,6 +9,7 @@ from asrnorm.methods.base import METHODS as METHODS
 from asrnorm.methods.base import Batch as Batch
 from asrnorm.methods.base import Images as Images
 from asrnorm.methods.base import Method as Method
+from asrnorm.methods.consistency import Consistency as Consistency
 from asrnorm.methods.m_ada import MADA as MADA
 from asrnorm.methods.own_loop import OwnLoop
 from asrnorm.methods.pgd import PGD as PGD

@@ -1,6 +1,6 @@
 """What a training method decides: the loss of a batch, and what to generate between updates."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple, Protocol
 
 import torch
@@ -9,6 +9,7 @@ from torch import Tensor, nn
 
 from asrnorm.core.distributed import ALONE, World
 from asrnorm.core.registry import Registry
+from asrnorm.data.augment.named import Spec
 from asrnorm.methods.randomness import keyed_generator
 from asrnorm.models import Classifier
 
@@ -30,6 +31,7 @@ class Batch(NamedTuple):
         rows: int64 `(n,)`, their rows in the pool; those below its `num_source` are the source's. `None` where no pool
             is known.
         drawn: what the method's `draw` returned for the step, on the device; `None` where it is not drawn yet.
+        views: the images under each chain of the method's `views`, the first of them `images`; empty where it has none.
 
     Example:
         >>> Batch(torch.rand(4, 3, 8, 8), torch.zeros(4, dtype=torch.long), step=7).global_size
@@ -43,6 +45,7 @@ class Batch(NamedTuple):
     total: int | None = None
     rows: Tensor | None = None
     drawn: Mapping[str, Tensor] | None = None
+    views: tuple[Tensor, ...] = ()
 
     @property
     def global_size(self) -> int:
@@ -92,6 +95,8 @@ class Method:
         unit_range: `loss` does arithmetic on pixels in [0, 1], so that images in another range must be rejected.
         checkpoint_after_grow: `grow` takes much longer than writing a checkpoint, so that one follows it.
         differentiates_twice: `loss` takes second derivatives, which compiled parts of a network do not support.
+        views: augmentations, each for one view of every image; `Batch.views` has them. None gives one view.
+        shared: the views of an image differ by `views` alone, not by what the config's `augment` draws.
     """
 
     seed: int = 0
@@ -102,6 +107,8 @@ class Method:
     unit_range: bool = False
     checkpoint_after_grow: bool = True
     differentiates_twice: bool = False
+    views: Sequence[Spec] = ()
+    shared: bool = True
 
     def loss(self, model: Classifier, batch: Batch) -> Tensor:
         """Return the mean loss over this process's part of a batch.
@@ -167,6 +174,8 @@ def is_capturable(method: Method) -> bool:
         >>> is_capturable(Method()), is_capturable(Mine())
         (True, False)
     """
+    if "capturable" in vars(method):  # decided by an option, as a wrapper does
+        return bool(vars(method)["capturable"])
     for owner in type(method).__mro__:
         if "capturable" in vars(owner):
             return bool(vars(owner)["capturable"])

@@ -287,7 +287,7 @@ def _as_mapping(value: Any, where: str) -> Mapping[str, Any]:
 
 def _read_yaml(path: Path) -> Mapping[str, Any]:
     try:
-        values = parse_yaml(_read_text(path))
+        values = parse_yaml(_read_text(path), aliases=path.is_relative_to(Path(__file__).parent))
     except InputError as error:
         raise InputError(str(error) if str(error).startswith(f"{path}: ") else f"{path}: {error}") from error
     if not isinstance(values, dict):

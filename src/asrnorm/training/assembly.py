@@ -11,7 +11,7 @@ import torch.distributed as distributed
 from torch import Tensor, nn
 from torch.nn.modules.batchnorm import _BatchNorm
 
-from asrnorm.conversion import calibrate, confine, convert, reestimate
+from asrnorm.conversion import BLOCKS, calibrate, confine, convert, insert, reestimate
 from asrnorm.conversion.select import BATCH_NORMS, Layers
 from asrnorm.core.config import RunConfig
 from asrnorm.core.distributed import ALONE, World, sum_over_processes
@@ -19,6 +19,7 @@ from asrnorm.core.errors import AsrnormError, InputError, MissingDependencyError
 from asrnorm.core.precision import weight_dtype
 from asrnorm.core.settings import DEVICE_VARIABLE
 from asrnorm.data import SUITES, Suite, create_suite
+from asrnorm.data.augment import create_augmentation
 from asrnorm.data.download.verify import find_weights
 from asrnorm.data.pool import Pool
 from asrnorm.methods import METHODS, Method, keyed_generator
@@ -26,6 +27,7 @@ from asrnorm.models import MODELS, Classifier, create_model, replaces_norms
 from asrnorm.models.base import PARTS, NormalizedInput
 from asrnorm.norms import NORMS, ARNorm2d, ASRNorm2d
 from asrnorm.norms.base import NormLayer
+from asrnorm.training.average import AVERAGES
 from asrnorm.training.batches import Batches
 
 T = TypeVar("T")
@@ -48,6 +50,11 @@ def check_names(config: RunConfig) -> None:
     MODELS.check(config.model.name, config.model.args)
     NORMS.check(config.norm.name, config.norm.args)
     METHODS.check(config.method.name, config.method.args)
+    create_augmentation(config.augment)
+    if config.average.name != "none":
+        AVERAGES.check(config.average.name, config.average.args)
+    for name, options in _list_blocks(config):
+        BLOCKS.check(name, {option: value for option, value in options.items() if option != "layers"})
     for field, choice in (("model", config.model), ("norm", config.norm)):
         for option in _SET_BY_RUN.intersection(choice.args):
             raise InputError(f"{field}.{option} follows from device, precision and norm: leave it out")
@@ -85,9 +92,22 @@ def check_config(config: RunConfig) -> None:
             f"selection={config.selection} chooses among evaluations, and evaluate_every=0 makes none: give it a "
             "number of steps"
         )
+    _check_average(config)
     method = METHODS[config.method.name](**config.method.args)  # checks the values of its options
     if config.compile and method.differentiates_twice:
         raise InputError(f"{config.method.name} differentiates twice, which torch.compile cannot: leave out compile")
+
+
+def _check_average(config: RunConfig) -> None:
+    if config.average.name == "none":
+        return
+    AVERAGES[config.average.name](**config.average.args)  # checks the values of its options
+    if config.compile:
+        raise InputError("average estimates running statistics, which compiled layers hide: leave out compile")
+    if config.average.name == "swad" and not config.evaluate_every:
+        raise InputError("average=swad measures the validation loss: set evaluate_every to a number of steps")
+    if config.average.name == "swad" and config.selection != "last":
+        raise InputError(f"average=swad chooses the steps itself: leave out selection={config.selection}")
 
 
 def _may_learn_standardization(config: RunConfig) -> bool:
@@ -228,7 +248,16 @@ def build_model(config: RunConfig, suite: Suite, num_classes: int, device: torch
         )
     if config.confine and not any(isinstance(layer, ASRNorm2d) and layer.standardize for layer in model.modules()):
         raise InputError(_NOTHING_TO_CONFINE.format(config.norm.name))
+    for name, options in _list_blocks(config):
+        insert(model, name, **options)
     return _finish_model(model, config, suite, device)
+
+
+def _list_blocks(config: RunConfig) -> list[tuple[str, dict[str, Any]]]:
+    """The name of each block of a run, and its options with the layers."""
+    parts = [config.blocks] if isinstance(config.blocks, str) else config.blocks
+    named = [{"name": part} if isinstance(part, str) else dict(part) for part in parts]
+    return [(options.pop("name"), options) for options in named if options["name"] != "none"]
 
 
 def build_like(

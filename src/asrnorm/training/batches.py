@@ -1,6 +1,6 @@
 """The batch of a step: a function of the seed, the step and the pool, and of nothing else."""
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping, Sequence
 
 import torch
 from torch import Tensor
@@ -8,6 +8,7 @@ from torch import Tensor
 from asrnorm.core.distributed import ALONE, World
 from asrnorm.core.errors import InputError
 from asrnorm.data.augment import create_augmentation
+from asrnorm.data.augment.named import Spec, take_prefixed
 from asrnorm.data.batch_order import BatchOrder
 from asrnorm.data.pool import Pool
 from asrnorm.methods import Batch, keyed_generator
@@ -25,7 +26,9 @@ class Batches:
         batch_size: of the global batch.
         seed: of the order and of the augmentation.
         shuffle: a new order every epoch.
-        augment: name of the augmentation.
+        augment: name of the augmentation, or a chain.
+        views: chains, each on top of `augment` and for a view of its own; none gives one view.
+        shared: all views have the same draws of `augment`; otherwise each has its own.
         world: the processes.
         dtype: of the images.
 
@@ -47,13 +50,23 @@ class Batches:
         batch_size: int,
         seed: int = 0,
         shuffle: bool = True,
-        augment: str = "none",
+        augment: Spec = "none",
+        views: Sequence[Spec] = (),
+        shared: bool = True,
         world: World = ALONE,
         dtype: torch.dtype = torch.float32,
     ) -> None:
         self.pool, self.batch_size, self.seed = pool, batch_size, seed
         self.shuffle, self.world, self.dtype = shuffle, world, dtype
         self.augmentation = create_augmentation(augment)
+        self.views = [create_augmentation(view) for view in views]
+        self.shared = shared
+        # An augmentation that mixes images needs the batch of all processes: each makes it whole and takes its part.
+        self._is_whole = any(part.mixes for part in (self.augmentation, *self.views))
+        size = self.augmentation.output_size(pool.image_size)
+        for view, chain in zip(self.views, views, strict=True):
+            if view.output_size(size) != size:
+                raise InputError(f"view {chain!r} changes the size of images, which only augment may")
         if self.size < world.size:
             raise InputError(f"a batch of {self.size} images is too small for {world.size} processes; each needs one")
 
@@ -80,9 +93,15 @@ class Batches:
         Small tensors on the CPU; their shapes are the same in every step until the pool grows.
         """
         rows = self.rows(step)
-        share = self.world.share(len(rows))
-        generator = keyed_generator(self.seed, step, "augment")
-        drawn = {"rows": rows} | self.augmentation.draw(len(rows), self.pool.image_size, generator)
+        size = self.pool.image_size
+        drawn = {"rows": rows} | self.augmentation.draw(len(rows), size, keyed_generator(self.seed, step, "augment"))
+        for number, view in enumerate(self.views):
+            generator = keyed_generator(self.seed, step, "view", number)
+            own = view.draw(len(rows), self.augmentation.output_size(size), generator)
+            if number and not self.shared:
+                own |= _prefixed("base.", self.augmentation.draw(len(rows), size, generator))
+            drawn |= _prefixed(f"view{number}.", own)
+        share = slice(None) if self._is_whole else self.world.share(len(rows))
         return {name: value[share] for name, value in drawn.items()}
 
     def fetch(self, step: int) -> Batch:
@@ -101,9 +120,29 @@ class Batches:
             step: of the batch.
         """
         rows = drawn["rows"]
-        labels = self.pool.labels[rows]
         images = self.pool.images(rows) if images is None else images
-        images = self.augmentation.apply(images, drawn).to(self.dtype)
+        share = self.world.share(self.size)
+        part = share if self._is_whole else slice(None)
+        views = tuple(self._finish(view[part]) for view in self._augment(images, drawn))
+        labels, rows = self.pool.labels[rows][part], rows[part]
+        return Batch(views[0], labels, step, share.start, self.size, rows, views=views if self.views else ())
+
+    def _augment(self, images: Tensor, drawn: Mapping[str, Tensor]) -> Iterator[Tensor]:
+        base = self.augmentation.apply(images, drawn)
+        if not self.views:
+            yield base
+        for number, view in enumerate(self.views):
+            own = take_prefixed(drawn, f"view{number}.")
+            if number and not self.shared:
+                base = self.augmentation.apply(images, take_prefixed(own, "base."))
+            yield view.apply(base, own)
+
+    def _finish(self, images: Tensor) -> Tensor:
+        images = images.to(self.dtype)
         if self.pool.device.type == "cuda":
             images = images.contiguous(memory_format=torch.channels_last)
-        return Batch(images, labels, step, self.world.share(self.size).start, self.size, rows)
+        return images
+
+
+def _prefixed(prefix: str, drawn: Mapping[str, Tensor]) -> dict[str, Tensor]:
+    return {f"{prefix}{name}": value for name, value in drawn.items()}

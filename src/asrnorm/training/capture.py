@@ -16,6 +16,7 @@ from asrnorm.core.config import RunConfig
 from asrnorm.core.cuda_graph import Graph, capture
 from asrnorm.methods import Batch, Method
 from asrnorm.models import Classifier
+from asrnorm.training.average import Average
 from asrnorm.training.batches import Batches
 from asrnorm.training.optim import copy_rates, draw_rates
 
@@ -38,6 +39,7 @@ class CapturedSteps:
         update: takes a training step on a batch and returns its loss.
         loss_sum: the losses are added to it.
         seed: seeds the global generators for a step; called before each step if layers draw from them.
+        average: of the weights, which `update` moves.
     """
 
     def __init__(
@@ -50,9 +52,11 @@ class CapturedSteps:
         update: Callable[[Batch], Tensor],
         loss_sum: Tensor,
         seed: Callable[[int], None],
+        average: Average | None = None,
     ) -> None:
         self._config, self._model, self._method, self._optimizer = config, model, method, optimizer
         self._batches, self._update, self._loss_sum, self._seed = batches, update, loss_sum, seed
+        self._average = average
         self._failed = False
         self._graph: Graph[Batch] | None = None
         self._labels: Tensor | None = None
@@ -95,6 +99,7 @@ class CapturedSteps:
         self._windows: list[tuple[torch.cuda.Event, torch.cuda.Event, int]] = []
         state = [value for values in self._optimizer.state.values() for value in values.values()]
         changed = [self._index, *self._model.parameters(), *self._model.buffers(), *state, self._loss_sum]
+        changed += self._average.tensors if self._average is not None else []
         self._seed(step)
         graph = capture(self._take_step, device, changed=changed, what="the training step")
         self._layers_draw = torch.cuda.default_generators[device.index].get_offset() > 0
@@ -104,7 +109,11 @@ class CapturedSteps:
     def _draw(self, step: int) -> dict[str, Tensor]:
         """All that a step draws; the method's part has the prefix `method.`."""
         own = self._method.draw(step, self._batches.size)
+        share = (
+            {} if self._average is None else {"average": torch.tensor(self._average.share(step), dtype=torch.float64)}
+        )
         return {
+            **share,
             **self._batches.draw(step),
             **{f"{_METHOD}{name}": value for name, value in own.items()},
             "rates": draw_rates(self._optimizer, self._config.optim, step, self._config.steps),
@@ -117,6 +126,8 @@ class CapturedSteps:
         own = {name.removeprefix(_METHOD): value for name, value in drawn.items() if name.startswith(_METHOD)}
         batch = self._batches.make(drawn)._replace(drawn=own)
         copy_rates(self._optimizer, drawn["rates"])
+        if self._average is not None:
+            self._average.set_share(drawn["average"])
         self._loss_sum += self._update(batch)
         return batch
 

@@ -35,11 +35,20 @@ from asrnorm.training.assembly import (
     join_world,
     prepare_model,
 )
+from asrnorm.training.average import create_average
 from asrnorm.training.checkpoint import CheckpointStore
 from asrnorm.training.environment import check_finished, check_start, describe_environment, record_environment
 from asrnorm.training.log import RunLog
 from asrnorm.training.run_folder import RunFolder, write_run_file
-from asrnorm.training.selection import Selector, create_measure, hold_out, needs_hold_out, score_settings, validate
+from asrnorm.training.selection import (
+    Selector,
+    create_loss_measure,
+    create_measure,
+    hold_out,
+    needs_hold_out,
+    score_settings,
+    validate,
+)
 from asrnorm.training.trainer import Trainer
 
 logger = logging.getLogger("asrnorm")
@@ -194,6 +203,8 @@ def _execute(config: RunConfig, site: _Site) -> RunResult:
     if selector is not None:
         trainer.model.load_state_dict(selector.weights)
         stop = selector.step
+    else:
+        trainer.adopt_average()
     if config.confine:
         confine_to_source(trainer.model, suite, config, site.world)
     if site.is_first:
@@ -262,7 +273,8 @@ def _train(
     if config.compile:
         compile_parts(model)
     method = build_method(config, site.device, site.world)
-    trainer = Trainer(config, model, method, pool, world=site.world, stop=stop, selector=selector)
+    average = create_average(config, partial(create_loss_measure, suite, config, site.device, site.world))
+    trainer = Trainer(config, model, method, pool, world=site.world, stop=stop, selector=selector, average=average)
     log = partial(RunLog, files.log, files.events) if site.is_first else partial(RunLog, None, None)
     choosing = "" if files.path == site.folder.path else " (choosing)"
     trainer.fit(store, log, f"{config.recipe}{choosing}")

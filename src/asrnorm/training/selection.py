@@ -110,6 +110,17 @@ def create_measure(
     )
 
 
+def create_loss_measure(suite: Suite, config: RunConfig, device: torch.device, world: World) -> Measure:
+    """Return the measure of the mean cross-entropy on the source's validation images; raise if there are none."""
+    from asrnorm.evaluation.score import score, subsample
+
+    if suite.validation is None:
+        raise InputError(f"average=swad needs validation images, and suite {suite.name!r} has none: use ema or swa")
+    images = subsample(suite.validation, config.evaluate_limit)
+    settings = score_settings(config, suite, device, world)
+    return lambda model: float(score(model, images, name="validation", **settings).nll)
+
+
 def validate(model: nn.Module, suite: Suite, config: RunConfig, device: torch.device, world: World) -> dict[str, float]:
     """Return the accuracy on validation images of the source, plain and shifted; empty if there are none.
 

@@ -2,8 +2,8 @@
 
 import operator
 import time
-from collections.abc import Callable
-from contextlib import AbstractContextManager
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, contextmanager
 from typing import Any
 
 import torch
@@ -29,6 +29,7 @@ from asrnorm.methods.base import is_capturable
 from asrnorm.models import Classifier
 from asrnorm.norms import ASRNorm2d
 from asrnorm.training.assembly import from_first, synchronize
+from asrnorm.training.average import Average
 from asrnorm.training.batches import Batches
 from asrnorm.training.capture import CapturedSteps
 from asrnorm.training.checkpoint import CheckpointStore, Loaded
@@ -52,6 +53,7 @@ class Trainer:
         world: the processes.
         stop: number of steps; fewer than the schedule's if a first pass has selected an earlier step.
         selector: keeps the best weights; `None` reports the last.
+        average: of the weights, which is then what is selected and reported.
 
     Attributes:
         step: number of updates so far.
@@ -69,6 +71,7 @@ class Trainer:
         world: World,
         stop: int,
         selector: Selector | None = None,
+        average: Average | None = None,
     ) -> None:
         self.config, self.model, self.method, self.pool = config, model, method, pool
         self.world, self.stop, self.selector = world, stop, selector
@@ -81,9 +84,14 @@ class Trainer:
             seed=config.seed,
             shuffle=config.shuffle,
             augment=config.augment,
+            views=method.views,
+            shared=method.shared,
             world=world,
             dtype=weight_dtype(config.precision),
         )
+        self.average = average
+        if average is not None:
+            average.attach(model, config)
         self.step, self.elapsed, self.stop_requested = 0, 0.0, False
         self._started = time.monotonic()
         # On a CPU the loss is checked before every update. On a GPU that would mean waiting for the device: there it is
@@ -99,7 +107,7 @@ class Trainer:
         self._captured: CapturedSteps | None = None
         if method.capture and world.size == 1 and is_capturable(method) and pool.is_in_memory:
             parts = (config, model, method, self.optimizer, self.batches)
-            self._captured = CapturedSteps(*parts, self.update, self._loss_sum, self._seed_layers)
+            self._captured = CapturedSteps(*parts, self.update, self._loss_sum, self._seed_layers, average)
 
     def fit(self, store: CheckpointStore, log: Callable[[int], RunLog], label: str) -> None:
         """Train up to `stop`, from the last checkpoint if there is one.
@@ -167,7 +175,15 @@ class Trainer:
         self.world.sum_gradients([parameter for parameter in self.model.parameters() if parameter.requires_grad])
         self.optimizer.step()
         self.optimizer.zero_grad(set_to_none=True)
+        if self.average is not None:
+            self.average.update()
         return loss.detach()
+
+    def adopt_average(self) -> None:
+        """Give the model the averaged weights for good, where there are any."""
+        if self.average is not None and self.average.exists(self.step):
+            with products(self.config.precision, self.device), self.autocast():
+                self.average.adopt(self.model, self._recent_images(self.average.reestimate))
 
     def autocast(self) -> AbstractContextManager[object]:
         """Return the precision context in which the model is called."""
@@ -210,6 +226,8 @@ class Trainer:
             module.to(self.device, weight_dtype(self.config.precision))
         if self.selector is not None:
             self.selector.load_state_dict(state["selection"])
+        if self.average is not None:
+            self.average.load_state_dict(state["average"])
         self._loss_sum.copy_(state["loss_sum"] * (self.world.rank == 0))  # the sum over all processes
         self._num_losses = max(0, operator.index(state["num_losses"]))
 
@@ -227,6 +245,8 @@ class Trainer:
             "loss_sum": loss_sum.cpu(),
             "num_losses": self._num_losses,
         }
+        if self.average is not None:
+            state["average"] = self.average.state_dict()
         store.save(state, self.pool)
 
     def _clock(self) -> float:
@@ -255,8 +275,26 @@ class Trainer:
     def _take_step(self) -> Batch:
         batch = self.batches.fetch(self.step)
         set_rate(self.optimizer, self.config.optim, self.step, self.config.steps)
+        if self.average is not None:
+            self.average.set_share(self.average.share(self.step))
         self._loss_sum += self.update(batch)
         return batch
+
+    @contextmanager
+    def _averaged(self) -> Iterator[None]:
+        """Within it, the model has the averaged weights, where there are any."""
+        if self.average is None or not self.average.exists(self.step):
+            yield
+            return
+        images = self._recent_images(self.average.reestimate)
+        with self.autocast(), self.average.applied(self.model, images):
+            yield
+
+    def _recent_images(self, count: int) -> Iterator[Tensor]:
+        """The images of the last steps, as training sees them."""
+        for step in range(max(0, self.step - count), self.step):
+            batch = self.batches.fetch(step)
+            yield torch.cat(batch.views) if batch.views else batch.images
 
     def _seed_layers(self, step: int) -> None:
         # Layers that draw from the global generators, such as dropout, draw the same in a resumed run.
@@ -281,8 +319,12 @@ class Trainer:
 
             if lambdas := collect_lambdas(self.model):
                 row["lambdas"] = lambdas
-        if self.selector is not None and self._is_due(self.config.evaluate_every):
-            row["selection"] = self.selector.consider(self.model, self.step)
+        if self._is_due(self.config.evaluate_every):
+            if self.average is not None and (found := self.average.consider(self.model, self.step)):
+                row["average"] = found
+            if self.selector is not None:
+                with self._averaged():
+                    row["selection"] = self.selector.consider(self.model, self.step)
             self.model.train()
         return {"step": self.step, **row} if row else {}
 

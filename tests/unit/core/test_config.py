@@ -343,3 +343,27 @@ def test_numbers_of_other_libraries_and_types_become_those_of_the_field():
         as_whole_number(7.0, "the seed")
     converted = match_number(1000, 2e3), match_number(1.0, 5), match_number(None, 5), match_number(True, 1)
     assert [(type(value), value) for value in converted] == [(int, 2000), (float, 5.0), (int, 5), (int, 1)]
+
+
+@pytest.mark.parametrize(
+    ("given", "stored"),
+    [
+        ("pacs", "pacs"),
+        ("[pacs]", "pacs"),
+        ("[{name: pacs}]", "pacs"),
+        ("[]", "none"),
+        ("[none, pacs, none]", "pacs"),
+        ("[pacs, {name: edges, share: 1e-1}]", ["pacs", {"name": "edges", "share": 0.1}]),
+    ],
+)
+def test_a_chain_has_one_form_in_which_it_is_stored_and_hashed(given, stored):
+    config = override(make(), {"augment": given})
+    assert config.augment == stored
+    assert content_hash(config) == content_hash(override(make(), {"augment": stored}))
+    assert from_mapping(yaml.safe_load(dump_config(config))) == config
+
+
+@pytest.mark.parametrize("value", ["3", "[3]", "[{share: 1}]", "[{name: 3}]", "{name: pacs}"])
+def test_what_is_no_chain_is_refused(value):
+    with pytest.raises(InputError):
+        override(make(), {"augment": value})

@@ -58,6 +58,8 @@ HASHED = {
     "layers": "all",
     "calibrate": 1,
     "reestimate": 1,
+    "average": Choice(name="ema"),
+    "blocks": "mixstyle",
     "confine": 1,
     "augment": "pacs",
     "shuffle": False,
@@ -138,7 +140,8 @@ def test_every_later_field_says_what_runs_did_before_it():
 
 def test_the_hash_of_a_config_is_that_of_one_that_has_no_later_field():
     values = to_mapping(plain_config())
-    assert set(values) == FIRST | set(hashing.UNHASHED) | {"calibrate", "confine", "reestimate", "selection_ties"}
+    added = {"average", "blocks", "calibrate", "confine", "reestimate", "selection_ties"}
+    assert set(values) == FIRST | set(hashing.UNHASHED) | added
     for path in ADDED:
         *parents, name = path.split(".")
         del (values[parents[0]] if parents else values)[name]
@@ -148,11 +151,17 @@ def test_the_hash_of_a_config_is_that_of_one_that_has_no_later_field():
 @pytest.mark.parametrize("path", ADDED)
 def test_a_later_field_that_is_used_changes_the_hash_and_the_difference_shows_both_values(path):
     before = ADDED[path]
-    other = not before if isinstance(before, bool) else "last" if before == "first" else 3
-    used = override(plain_config(), {path: other})
+    if isinstance(before, dict):
+        path, before, after = f"{path}.name", "'none'", "'ema'"
+        used = plain_config(average=Choice(name="ema"))
+        assert content_hash(override(used, {"average": "none"})) == content_hash(plain_config())
+    else:
+        after = not before if isinstance(before, bool) else {"first": "last", "none": "mixstyle"}.get(before, 3)
+        used = override(plain_config(), {path: after})
+        assert content_hash(override(used, {path: before})) == content_hash(plain_config())
+        before, after = (repr(value) if isinstance(value, str) else value for value in (before, after))
     assert content_hash(used) != content_hash(plain_config())
-    assert content_hash(override(used, {path: before})) == content_hash(plain_config())
-    assert first_difference(plain_config(), used) == f"{path}: {before!r} here, {other!r} there"
+    assert first_difference(plain_config(), used) == f"{path}: {before} here, {after} there"
 
 
 def test_where_decoded_images_lie_is_no_other_run():

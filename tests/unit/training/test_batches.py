@@ -81,3 +81,48 @@ def test_an_image_is_augmented_anew_in_every_epoch(augment):
     first, second = batches.draw(0), batches.draw(1)
     assert torch.equal(first.pop("rows"), second.pop("rows"))
     assert not any(torch.equal(first[name], second[name]) for name in first if first[name].unique().numel() > 2)
+
+
+def test_processes_split_a_batch_whose_images_are_mixed_with_each_other():
+    chain = ["cifar", {"name": "fourier", "share": 1.0}]
+    pool = make_pool()
+    whole = Batches(pool, batch_size=5, augment=chain).fetch(3)
+    parts = [Batches(pool, batch_size=5, augment=chain, world=World(rank, 2)).fetch(3) for rank in range(2)]
+    assert torch.equal(torch.cat([part.images for part in parts]), whole.images)
+    assert torch.equal(torch.cat([part.labels for part in parts]), whole.labels)
+    assert torch.equal(torch.cat([part.rows for part in parts]), whole.rows)
+    assert not torch.equal(whole.images, Batches(pool, batch_size=5, augment="cifar").fetch(3).images)
+
+
+def random_pool():
+    images = np.random.default_rng(0).integers(0, 256, (10, 8, 8, 3)).astype(np.uint8)
+    return Pool(ImageSet(images, np.arange(10)))
+
+
+def test_views_are_chains_on_top_of_one_augmentation():
+    views = ["none", [{"name": "photometric", "share": 1.0}], "none"]
+    plain = Batches(random_pool(), batch_size=5, augment="cifar").fetch(3)
+    assert plain.views == ()
+    batch = Batches(random_pool(), batch_size=5, augment="cifar", views=views).fetch(3)
+    first, second, third = batch.views
+    assert torch.equal(first, plain.images)
+    assert batch.images is first
+    assert torch.equal(third, first)
+    assert not torch.equal(second, first)
+    own = Batches(random_pool(), batch_size=5, augment="cifar", views=views, shared=False).fetch(3).views
+    assert torch.equal(own[0], first)
+    assert not torch.equal(own[2], first)
+
+
+def test_processes_split_views_too():
+    options = {"batch_size": 5, "augment": "cifar", "views": ["none", "augmix", ["fourier"]], "shared": False}
+    whole = Batches(random_pool(), **options).fetch(2)
+    parts = [Batches(random_pool(), world=World(rank, 2), **options).fetch(2) for rank in range(2)]
+    for view in range(3):
+        assert torch.equal(torch.cat([part.views[view] for part in parts]), whole.views[view])
+
+
+def test_a_view_that_changes_the_size_is_refused():
+    pool = Pool(ImageSet(np.zeros((4, 227, 227, 3), np.uint8), np.arange(4)))
+    with pytest.raises(InputError):
+        Batches(pool, batch_size=2, views=["none", "pacs"])

@@ -69,7 +69,7 @@ def stand_in(monkeypatch):
 def captured(trainer):
     _keep_on_device(trainer.optimizer)
     parts = (trainer.config, trainer.model, trainer.method, trainer.optimizer, trainer.batches)
-    trainer._captured = CapturedSteps(*parts, trainer.update, trainer._loss_sum, trainer._seed_layers)
+    trainer._captured = CapturedSteps(*parts, trainer.update, trainer._loss_sum, trainer._seed_layers, trainer.average)
     trainer._careful_until = 0
     return trainer
 
@@ -83,10 +83,26 @@ def plain_config(method, **changes):
 
 # On the CPU rsc and pgd draw by the step itself, which a window does not know.
 @pytest.mark.parametrize(
-    ("method", "augment"), [("erm", "pacs"), ("ada", "cifar"), ("rsda", "none"), ("rda", "cifar"), ("esda", "none")]
+    ("method", "augment"),
+    [
+        ("erm", "pacs"),
+        ("ada", "cifar"),
+        ("rsda", "none"),
+        ("rda", "cifar"),
+        ("esda", "none"),
+        ("consistency", ["cifar", {"name": "photometric", "share": 0.5}, "fourier", "noise"]),
+    ],
 )
 def test_steps_of_a_window_are_the_steps_themselves(method, augment, stand_in, tmp_path):
     config = plain_config(method, augment=augment, model=Choice(name="toy_net", args={"dropout": 0.5}))
+    plain = outcome(fit(make(config), tmp_path / "plain"), tmp_path / "plain")
+    assert_equal(outcome(fit(captured(make(config)), tmp_path / "window"), tmp_path / "window"), plain)
+    assert max(count for _, count in stand_in) > 1
+
+
+@pytest.mark.parametrize("name", ["ema", "swa", "swad"])
+def test_averages_of_a_window_are_the_averages_themselves(name, stand_in, tmp_path):
+    config = plain_config("rsda", average=Choice(name=name), evaluate_every=10)
     plain = outcome(fit(make(config), tmp_path / "plain"), tmp_path / "plain")
     assert_equal(outcome(fit(captured(make(config)), tmp_path / "window"), tmp_path / "window"), plain)
     assert max(count for _, count in stand_in) > 1

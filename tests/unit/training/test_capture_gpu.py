@@ -15,6 +15,20 @@ from helpers.tiny_run import Choice, ToyNet, pretrained_config, small_method, ti
 
 os.environ.setdefault("CUBLAS_WORKSPACE_CONFIG", ":4096:8")  # read when CUDA is first used
 
+STRONG = [
+    "pacs",
+    "photometric",
+    "affine",
+    "edges",
+    "randconv",
+    "pro_randconv",
+    "augmix",
+    "fourier",
+    "noise",
+    "blur",
+    "pixelate",
+]
+
 
 @pytest.fixture
 def deterministic():
@@ -23,7 +37,7 @@ def deterministic():
     torch.use_deterministic_algorithms(False)
 
 
-METHODS = ["erm", "ada", "me_ada", "rsda", "rda", "esda", "rsc", "pgd", "m_ada"]
+METHODS = ["erm", "ada", "me_ada", "rsda", "rda", "esda", "rsc", "pgd", "m_ada", "consistency"]
 adam = OptimConfig(name="adam", lr=1e-2, schedule="cosine")
 
 
@@ -58,10 +72,14 @@ class TestOnTheDevice:
         config = gpu_config(method, norm=Choice(name=norm), augment="cifar")
         compare(config, tmp_path, expect_capture=method != "m_ada")
 
-    @pytest.mark.parametrize("augment", ["none", "pacs"])
+    @pytest.mark.parametrize("augment", ["none", "pacs", STRONG])
     @pytest.mark.parametrize("precision", ["float32", "bfloat16", "float64"])
     def test_every_precision_and_augmentation(self, augment, precision, tmp_path):
         compare(gpu_config("ada", augment=augment, precision=precision, optim=adam), tmp_path)
+
+    @pytest.mark.parametrize("average", ["ema", "swa", "swad"])
+    def test_averages(self, average, tmp_path):
+        compare(gpu_config("ada", average=Choice(name=average), evaluate_every=10), tmp_path)
 
     @pytest.mark.parametrize("method", ["erm", "rsc", "pgd"])
     def test_layers_that_draw(self, method, tmp_path):

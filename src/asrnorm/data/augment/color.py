@@ -1,4 +1,4 @@
-"""Pillow's color operations on batches: `ImageEnhance`, grayscale, hue, autocontrast, solarize.
+"""Pillow's color operations on batches: `ImageEnhance`, grayscale, hue, `ImageOps` and tables of tones.
 
 Every public function takes uint8 images `(n, 3, h, w)` and one parameter for the batch or a tensor with one per sample,
 and equals Pillow to the bit.
@@ -258,6 +258,43 @@ def solarize(images: Tensor, threshold: Parameter = 128.0) -> Tensor:
     """
     check_images(images)
     return torch.where(images < per_sample(threshold, images, torch.float32), images, 255 - images)
+
+
+def invert(images: Tensor) -> Tensor:
+    """Return the negative, as `ImageOps.invert`."""
+    check_images(images)
+    return 255 - images
+
+
+def posterize(images: Tensor, bits: Parameter) -> Tensor:
+    """Keep the first 1 to 8 bits of every value, as `ImageOps.posterize`."""
+    check_images(images)
+    step = 2 ** (8 - per_sample(bits, images, torch.int32))
+    return (images // step * step).to(torch.uint8)
+
+
+def equalize(images: Tensor) -> Tensor:
+    r"""Make the histogram of each channel flat, as `ImageOps.equalize`.
+
+    A value becomes $\lfloor (\lfloor s / 2 \rfloor + k) / s \rfloor$ with $k$ pixels below it and
+    $s = \lfloor (hw - m) / 255 \rfloor$, $m$ the pixels of the lightest value. Where $s = 0$ the channel is unchanged.
+    """
+    check_images(images)
+    if images.numel() == 0:
+        return images.clone()
+    cdf = cumulative_histogram(images)
+    below = torch.nn.functional.pad(cdf[..., :-1], (1, 0))
+    pixels = images.shape[2] * images.shape[3]
+    step = torch.div(below.masked_fill(below == pixels, 0).amax(2, keepdim=True), 255, rounding_mode="floor")
+    table = torch.div(step // 2 + below, step.clamp(min=1), rounding_mode="floor").clamp_(max=255)
+    same = torch.arange(256, device=images.device)
+    return look_up(images, torch.where(step == 0, same, table).to(torch.uint8))
+
+
+def look_up(images: Tensor, table: Tensor) -> Tensor:
+    """Replace every value by its entry in a table of 256 bytes: `(n, 1, 256)`, or `(n, 3, 256)` for each channel."""
+    index = images.flatten(2).long()
+    return table.expand(images.shape[0], 3, 256).gather(2, index).view(images.shape)
 
 
 def shift_channel(images: Tensor, amount: Parameter, channel: int) -> Tensor:

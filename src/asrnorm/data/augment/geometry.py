@@ -1,4 +1,4 @@
-"""Crops, flips and Pillow's antialiased bilinear resize on batches; resizing equals Pillow to the bit.
+"""Crops, flips, affine maps and Pillow's antialiased bilinear resize on batches; both equal Pillow to the bit.
 
 Pillow resizes along the rows, rounds to uint8, then along the columns. Each output value is a weighted mean of a few
 input values, the taps: the weights form a triangle whose width depends on the scale, are computed in float64 and
@@ -164,3 +164,48 @@ def crop_flip(images: Tensor, top: Tensor, left: Tensor, flip: Tensor, padding: 
     column = torch.where(flip[:, None], column.flip(1), column)
     source = (row[:, :, None] * w + column[:, None, :]).view(n, 1, h * w)
     return images.flatten(2).gather(2, source.expand(n, c, h * w)).view(n, c, h, w)
+
+
+def affine(images: Tensor, matrix: Tensor) -> Tensor:
+    r"""Resample each image as `Image.transform(size, AFFINE, matrix, BILINEAR)`: black where it looks outside.
+
+    The pixel at column x and row y shows the input at $(a x + b y + c, d x + e y + f)$, both counted to the centers of
+    pixels. As in Pillow, coordinates and weights are float64, and the result is truncated.
+
+    Args:
+        images: uint8 `(n, 3, h, w)`.
+        matrix: $a, b, c, d, e, f$ of each image, float64 `(n, 6)`, on the images' device.
+
+    Example:
+        >>> row = torch.tensor([10, 20, 30], dtype=torch.uint8).expand(1, 3, 1, 3)
+        >>> affine(row, torch.tensor([[1.0, 0, 1, 0, 1, 0]], dtype=torch.float64))[0, 0].tolist()
+        [[20, 30, 0]]
+    """
+    check_images(images)
+    if matrix.shape != (images.shape[0], 6) or matrix.dtype != torch.float64:
+        raise InputError(f"expected a float64 matrix ({images.shape[0]}, 6), got {matrix.dtype} {tuple(matrix.shape)}")
+    return in_chunks(_affine, images, matrix)
+
+
+def _affine(images: Tensor, matrix: Tensor) -> Tensor:
+    n, c, h, w = images.shape
+    column = torch.arange(w, dtype=torch.float64, device=images.device).add_(0.5)
+    row = torch.arange(h, dtype=torch.float64, device=images.device).add_(0.5)[:, None]
+    first, second = matrix.view(n, 2, 3, 1, 1).unbind(1)
+    x_nhw, y_nhw = (part[:, 0] * column + part[:, 1] * row + part[:, 2] for part in (first, second))
+    inside = (x_nhw >= 0) & (x_nhw < w) & (y_nhw >= 0) & (y_nhw < h)
+    x_nhw, y_nhw = x_nhw - 0.5, y_nhw - 0.5
+    left, top = x_nhw.floor(), y_nhw.floor()
+    right_part, lower_part = (x_nhw - left)[:, None], (y_nhw - top)[:, None]
+    columns = [(left + k).clamp_(0, w - 1).long() for k in range(2)]
+    flat = images.flatten(2)
+
+    def blend_row(k: int) -> Tensor:
+        start = (top + k).clamp_(0, h - 1).long() * w
+        index = [(start + column).view(n, 1, h * w).expand(n, c, h * w) for column in columns]
+        one, other = (flat.gather(2, each).view(n, c, h, w).double() for each in index)
+        return other.sub_(one).mul_(right_part).add_(one)
+
+    upper = blend_row(0)
+    mixed = blend_row(1).sub_(upper).mul_(lower_part).add_(upper)
+    return mixed.mul_(inside[:, None]).to(torch.uint8)

@@ -1,4 +1,4 @@
-"""The augmentations that a config can name: `none`, `cifar` and `pacs`.
+"""What an augmentation is, chains of several, and those of the suites: `none`, `cifar` and `pacs`.
 
 Each draws its parameters for the whole batch, one row per image, and applies them as tensors. The trainer draws for the
 global batch on the CPU, so that a run draws the same on every device and with any number of processes, and each process
@@ -6,17 +6,22 @@ applies its rows on its device.
 """
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
 
 import torch
 from torch import Tensor
 
 from asrnorm.core.errors import InputError
+from asrnorm.core.randomness import keyed_generator
 from asrnorm.core.registry import Registry
+from asrnorm.data.augment.base import to_bytes, to_float
 from asrnorm.data.augment.geometry import crop_flip
 from asrnorm.data.augment.pacs import PacsDraw, apply_pacs, draw_pacs
 
 Size = tuple[int, int]
+Spec = str | Sequence[str | Mapping[str, Any]]
+"""The name of an augmentation, or a chain: names, and mappings with a `name` and options."""
 
 AUGMENTATIONS: Registry[Callable[..., "Augmentation"]] = Registry("augmentation")
 
@@ -24,7 +29,13 @@ _PACS_SIZE, _PACS_CROP = (227, 227), (222, 222)  # images as published, and as R
 
 
 class Augmentation(ABC):
-    """A random change of training images; hyper-parameters are keyword-only arguments of the constructor."""
+    """A random change of training images; hyper-parameters are keyword-only arguments of the constructor.
+
+    Attributes:
+        mixes: `apply` needs the whole batch, because an image takes something from another one.
+    """
+
+    mixes: bool = False
 
     @abstractmethod
     def draw(self, count: int, image_size: Size, generator: torch.Generator) -> dict[str, Tensor]:
@@ -126,18 +137,174 @@ class PacsAugmentation(Augmentation):
         return _PACS_CROP if image_size == _PACS_SIZE else image_size
 
 
-def create_augmentation(name: str, **options: object) -> Augmentation:
-    """Return an augmentation by its registry name.
+class Occasional(Augmentation):
+    """An augmentation of a share of the images; subclasses draw `parameters` and `change` the chosen images.
+
+    Args:
+        share: probability of each image to be changed.
+    """
+
+    def __init__(self, *, share: float = 0.5) -> None:
+        self.share = check_range("share", share, 0, 1)
+
+    def draw(self, count: int, image_size: Size, generator: torch.Generator) -> dict[str, Tensor]:
+        """Draw which images are changed, then their parameters."""
+        chosen = torch.rand(count, generator=generator, device=generator.device) < self.share
+        return {"chosen": chosen} | self.parameters(count, image_size, generator)
+
+    def apply(self, images: Tensor, drawn: Mapping[str, Tensor]) -> Tensor:
+        """Change the chosen images."""
+        names = [name for name in drawn if name != "chosen"]
+
+        def change(some: Tensor, *values: Tensor) -> Tensor:
+            return self.change(some, dict(zip(names, values, strict=True)))
+
+        return change_rows(images, drawn["chosen"], change, *(drawn[name] for name in names))
+
+    @abstractmethod
+    def parameters(self, count: int, image_size: Size, generator: torch.Generator) -> dict[str, Tensor]:
+        """Return the parameters of `count` images, as `draw` does."""
+
+    @abstractmethod
+    def change(self, images: Tensor, drawn: Mapping[str, Tensor]) -> Tensor:
+        """Return images changed as drawn, in their dtype."""
+
+
+def change_rows(images: Tensor, chosen: Tensor, change: Callable[..., Tensor], *parameters: Tensor) -> Tensor:
+    """Return the images, those that `chosen` says replaced by `change(images, *parameters)`.
+
+    On the CPU only the chosen ones are computed. Elsewhere all are: shapes are fixed, and the host reads nothing.
+    """
+    if images.device.type != "cpu":
+        return torch.where(chosen.view(-1, 1, 1, 1), change(images, *parameters), images)
+    rows = chosen.nonzero().squeeze(1)
+    if not len(rows):
+        return images
+    return images.index_copy(0, rows, change(images[rows], *(value[rows] for value in parameters)))
+
+
+def on_bytes(images: Tensor, change: Callable[[Tensor], Tensor]) -> Tensor:
+    """Return `change(images)` for a function of bytes; images in floating point are rounded to bytes and back."""
+    if images.dtype == torch.uint8:
+        return change(images)
+    return to_float(change(to_bytes(images)), images.dtype)
+
+
+def on_floats(images: Tensor, change: Callable[[Tensor], Tensor]) -> Tensor:
+    """Return `change(images)` for a function of float32 images in [0, 1], clipped to that range, in their dtype."""
+    changed = change(to_float(images).float()).clamp(0, 1)
+    return to_bytes(changed) if images.dtype == torch.uint8 else changed.to(images.dtype)
+
+
+def check_range(name: str, value: float, least: float, most: float = float("inf")) -> float:
+    """Return an option of an augmentation; raise `InputError` if it is out of range."""
+    if not least <= value <= most:
+        bound = f"at least {least}" if most == float("inf") else f"in {least}..{most}"
+        raise InputError(f"augmentation option {name!r} must be {bound}, not {value}")
+    return value
+
+
+def draw_uniform(count: int, low: float, high: float, generator: torch.Generator) -> Tensor:
+    """Return `count` numbers between two bounds, float64 on the generator's device."""
+    uniform = torch.rand(count, generator=generator, device=generator.device, dtype=torch.float64)
+    return uniform.mul_(high - low).add_(low)
+
+
+class Chain(Augmentation):
+    """Augmentations one after the other; their draws are numbered, and come from one generator in this order."""
+
+    def __init__(self, parts: Sequence[Augmentation]) -> None:
+        self.parts = tuple(parts)
+        self.mixes = any(part.mixes for part in self.parts)
+
+    def draw(self, count: int, image_size: Size, generator: torch.Generator) -> dict[str, Tensor]:
+        """Draw for each part in turn."""
+        drawn: dict[str, Tensor] = {}
+        for number, part in enumerate(self.parts):
+            own = part.draw(count, image_size, generator)
+            drawn |= {f"{number}.{name}": value for name, value in own.items()}
+            image_size = part.output_size(image_size)
+        return drawn
+
+    def apply(self, images: Tensor, drawn: Mapping[str, Tensor]) -> Tensor:
+        """Apply each part in turn."""
+        for number, part in enumerate(self.parts):
+            images = part.apply(images, take_prefixed(drawn, f"{number}."))
+        return images
+
+    def output_size(self, image_size: Size) -> Size:
+        """Return height and width after the last part."""
+        for part in self.parts:
+            image_size = part.output_size(image_size)
+        return image_size
+
+
+def take_prefixed(drawn: Mapping[str, Tensor], prefix: str) -> dict[str, Tensor]:
+    """Return the entries whose names have a prefix, without it."""
+    return {name.removeprefix(prefix): value for name, value in drawn.items() if name.startswith(prefix)}
+
+
+def create_augmentation(what: Spec, **options: object) -> Augmentation:
+    """Return an augmentation by its registry name, or a chain of several.
+
+    Args:
+        what: a name, or a list of names and of mappings with a `name` and options.
+        **options: of the augmentation, if `what` is a name.
 
     Raises:
         UnknownNameError: no such augmentation or option; the message has the nearest one.
+        InputError: a value out of range, or an entry of a chain without a name.
+
+    Example:
+        >>> chain = create_augmentation(["cifar", {"name": "photometric", "share": 1.0}])
+        >>> chain(torch.rand(2, 3, 8, 8), torch.Generator()).shape
+        torch.Size([2, 3, 8, 8])
     """
-    AUGMENTATIONS.check(name, options)
-    return AUGMENTATIONS[name](**options)
+    if isinstance(what, str):
+        AUGMENTATIONS.check(what, options)
+        return AUGMENTATIONS[what](**options)
+    if options:
+        raise InputError(f"options of a chain go to its parts: [{{name: ..., {next(iter(options))}: ...}}]")
+    return Chain([_create_part(part) for part in what])
 
 
-def network_size(augment: str, image_size: Size) -> Size:
-    """Return the size of a network's input in training with `augment`, at which it is also tested.
+def _create_part(part: str | Mapping[str, Any]) -> Augmentation:
+    if isinstance(part, str):
+        return create_augmentation(part)
+    if not isinstance(part, Mapping) or not isinstance(part.get("name"), str):
+        raise InputError(f"a part of a chain is a name, or a mapping with a name and options, not {part!r:.80}")
+    return create_augmentation(**{"what" if key == "name" else str(key): value for key, value in part.items()})
+
+
+def augment(images: Tensor, what: Spec, *, seed: int = 0, step: int = 0) -> Tensor:
+    """Return images under an augmentation or a chain; the same for the same seed and step, on every device.
+
+    Args:
+        images: `(n, 3, h, w)` on any device, uint8, or floating point in [0, 1]; the result has the same dtype.
+        what: a name of `asrnorm list augmentations`, or a list of names and of mappings with a `name` and options.
+        seed: of the draws.
+        step: of one's own loop; another step draws anew.
+
+    Raises:
+        UnknownNameError: no such augmentation or option.
+        InputError: a value out of range, or images of another shape.
+
+    Example:
+        >>> images = torch.rand(4, 3, 32, 32)
+        >>> augment(images, ["cifar", {"name": "edges", "share": 0.5}], seed=1).shape
+        torch.Size([4, 3, 32, 32])
+    """
+    if not isinstance(images, Tensor) or images.ndim != 4 or images.shape[1] != 3:
+        found = tuple(images.shape) if isinstance(images, Tensor) else type(images).__name__
+        raise InputError(f"expected images (n, 3, h, w), got {found}")
+    augmentation = create_augmentation(what)
+    size = (images.shape[2], images.shape[3])
+    drawn = augmentation.draw(len(images), size, keyed_generator(seed, step, "augment"))
+    return augmentation.apply(images, {name: value.to(images.device) for name, value in drawn.items()})
+
+
+def network_size(what: Spec, image_size: Size) -> Size:
+    """Return the size of a network's input in training with an augmentation, at which it is also tested.
 
     A name that is no augmentation leaves the size of the suite's images as it is.
 
@@ -145,4 +312,6 @@ def network_size(augment: str, image_size: Size) -> Size:
         >>> network_size("pacs", (227, 227)), network_size("pacs", (64, 64)), network_size("none", (227, 227))
         ((222, 222), (64, 64), (227, 227))
     """
-    return create_augmentation(augment).output_size(image_size) if augment in AUGMENTATIONS else image_size
+    if isinstance(what, str) and what not in AUGMENTATIONS:
+        return image_size
+    return create_augmentation(what).output_size(image_size)

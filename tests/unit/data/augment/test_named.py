@@ -103,7 +103,7 @@ def test_a_generator_on_another_device_is_refused():
 
 
 def test_wrong_names_and_options_are_refused():
-    assert AUGMENTATIONS.names() == ("cifar", "none", "pacs")
+    assert {"cifar", "none", "pacs"} < set(AUGMENTATIONS.names())
     with pytest.raises(UnknownNameError):
         create_augmentation("cifra")
     with pytest.raises(UnknownNameError):
