@@ -8,6 +8,7 @@ import torch
 from torch import Tensor
 
 from asrnorm.core.config import as_whole_number
+from asrnorm.core.splitmix import GOLDEN, random_bits
 
 
 def keyed_generator(*key: int | str, device: torch.device | str = "cpu") -> torch.Generator:
@@ -35,13 +36,6 @@ def draw_key(generator: torch.Generator) -> Tensor:
     return torch.tensor(generator.initial_seed())
 
 
-# SplitMix64 (Steele, Lea and Flood, 2014) as signed 64-bit integers.
-_GOLDEN = 0x9E3779B97F4A7C15 - (1 << 64)
-_FIRST = 0xBF58476D1CE4E5B9 - (1 << 64)
-_SECOND = 0x94D049BB133111EB - (1 << 64)
-_WORD = 64
-
-
 def uniform_noise(key: Tensor, shape: Sequence[int], *, start: int = 0, dtype: torch.dtype = torch.float32) -> Tensor:
     """Return numbers in [0, 1) on the device of the key, without reading the key on the host.
 
@@ -55,14 +49,5 @@ def uniform_noise(key: Tensor, shape: Sequence[int], *, start: int = 0, dtype: t
         True
     """
     index = torch.arange(start + 1, start + 1 + math.prod(shape), device=key.device)
-    x = index.mul_(_GOLDEN).add_(key.view(()))
-    x = (x ^ _shift(x, 30)).mul_(_FIRST)
-    x = (x ^ _shift(x, 27)).mul_(_SECOND)
-    x = x ^ _shift(x, 31)
     bits = 53 if dtype == torch.float64 else 24
-    return _shift(x, _WORD - bits).to(dtype).mul_(2.0**-bits).view(*shape)
-
-
-def _shift(x: Tensor, count: int) -> Tensor:
-    """Shift right and fill with zeros; torch's `>>` fills with the sign bit."""
-    return (x >> count).bitwise_and_((1 << (_WORD - count)) - 1)
+    return random_bits(index.mul_(GOLDEN).add_(key.view(())), bits).to(dtype).mul_(2.0**-bits).view(*shape)
