@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from asrnorm.data import create_suite as create_suite
     from asrnorm.data import list_suites as list_suites
     from asrnorm.data.corruptions import corrupt as corrupt
+    from asrnorm.data.corruptions.tensors import Corrupt as Corrupt
     from asrnorm.methods import Batch as Batch
     from asrnorm.methods import create_method as create_method
     from asrnorm.methods import list_methods as list_methods
@@ -33,6 +34,7 @@ if TYPE_CHECKING:
 _HOME = {
     "ASRNorm2d": "asrnorm.norms",
     "Batch": "asrnorm.methods",
+    "Corrupt": "asrnorm.data.corruptions.tensors",
     "calibrate": "asrnorm.conversion",
     "confine": "asrnorm.conversion",
     "conversion_summary": "asrnorm.conversion",
