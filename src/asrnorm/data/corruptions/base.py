@@ -88,9 +88,7 @@ def corrupt(
     if (torch := sys.modules.get("torch")) and isinstance(images, torch.Tensor):
         from asrnorm.data.corruptions.tensors import corrupt_tensors
 
-        return corrupt_tensors(
-            images, name, severity=severity, seed=seed, preset=preset, indices=indices, options=options
-        )
+        return corrupt_tensors(images, name, options, severity=severity, seed=seed, preset=preset, indices=indices)
     pixels = _check_images(images)
     n, height, width, channels = pixels.shape
     check_side(name, height, width)

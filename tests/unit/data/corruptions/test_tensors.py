@@ -196,6 +196,20 @@ def test_copies_of_glass_blur_are_those_of_a_pass_from_the_last_pixel_to_the_fir
         np.testing.assert_array_equal(found[0].numpy(), image.ravel())
 
 
+@pytest.mark.parametrize("sigma", [1.0, 2.0, 4.0])
+def test_edges_of_drops_are_cannys(sigma):
+    from scipy import ndimage
+
+    from asrnorm.data.corruptions.tensors.weather import find_edges
+
+    cv2 = pytest.importorskip("cv2")
+    layer = ndimage.gaussian_filter(np.random.default_rng(0).normal(0.65, 0.3, (100, 90)), sigma)
+    liquid = (np.where(layer < 0.69, 0, layer) * 255).astype(np.uint8)
+    found = find_edges(torch.from_numpy(liquid).float()[None, None])[0, 0].numpy()
+    assert found.any()
+    np.testing.assert_array_equal(found, cv2.Canny(liquid, 50, 150) > 0)
+
+
 @pytest.mark.parametrize("name", ON_DEVICE)
 def test_at_its_bounds_a_number_still_makes_images(name):
     images = IMAGES[:1, :, :12, :16].clone()

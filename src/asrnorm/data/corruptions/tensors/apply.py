@@ -19,31 +19,22 @@ _CPU_CHUNK, _CHUNK = 2**18, 2**26
 
 
 @torch.no_grad()
-def corrupt_tensors(
-    images: Tensor,
-    name: str,
-    *,
-    severity: int,
-    seed: int,
-    preset: str | None,
-    indices: Sequence[int] | Tensor | None,
-    options: Mapping[str, Any],
-) -> Any:
-    """Do what `corrupt` does, for a tensor."""
+def corrupt_tensors(images: Tensor, name: str, options: Mapping[str, Any], **arguments: Any) -> Any:
+    """Do what `corrupt` does, for a tensor; `arguments` are its other ones."""
     _check_images(images, name)
     n, _, height, width = images.shape
-    seed = as_whole_number(seed, "seed")
-    settings = severity_options(name, severity, preset or choose_preset(height, width)) | dict(options)
+    severity, seed = arguments["severity"], as_whole_number(arguments["seed"], "seed")
+    settings = severity_options(name, severity, arguments["preset"] or choose_preset(height, width)) | dict(options)
+    indices = arguments["indices"]
     if indices is not None and len(indices) != n:
         raise InputError(f"{n} images but {len(indices)} indices; give one index for each image")
-    if name not in TENSOR_CORRUPTIONS:
-        images_nhwc = to_bytes(images) if images.is_floating_point() else images
-        array = images_nhwc.permute(0, 2, 3, 1).cpu().numpy()
-        arguments: Any = {"severity": severity, "seed": seed, "preset": preset, "indices": indices}
-        corrupted = torch.from_numpy(corrupt(array, name, **arguments, **options)).permute(0, 3, 1, 2)
-        return torch.empty_like(images).copy_(to_float(corrupted) if images.is_floating_point() else corrupted)
-    keys_n = _image_keys(stream_word(seed, name, severity), indices, n, images.device)
-    return _apply(images, name, keys_n, [settings])
+    if name in TENSOR_CORRUPTIONS:
+        keys_n = _image_keys(stream_word(seed, name, severity), indices, n, images.device)
+        return _apply(images, name, keys_n, [settings])
+    pixels = to_bytes(images) if images.is_floating_point() else images
+    array = corrupt(pixels.permute(0, 2, 3, 1).cpu().numpy(), name, **arguments, **options)
+    corrupted = torch.from_numpy(array).permute(0, 3, 1, 2)
+    return torch.empty_like(images).copy_(to_float(corrupted) if images.is_floating_point() else corrupted)
 
 
 @torch.no_grad()
