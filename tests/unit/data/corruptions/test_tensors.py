@@ -57,6 +57,16 @@ def test_what_is_not_random_is_within_a_level_of_the_reference(name, size, make)
             assert (difference != 0).float().mean() < 0.06
 
 
+@pytest.mark.parametrize("name", list_corruptions())
+@pytest.mark.parametrize("size", [(1, 1), (1, 9), (5, 2), (30, 17), (65, 3)], ids=str)
+def test_any_size_works(name, size):
+    images = random_images(2, *size)
+    for severity, preset in ((1, "imagenet"), (3, "cifar"), (5, "imagenet")):
+        corrupted = corrupt(images.float() / 255, name, severity=severity, preset=preset)
+        assert corrupted.shape == images.shape
+        assert corrupted.isfinite().all()
+
+
 def statistics(change):
     """Return mean, deviation and power in four bands of frequencies of every image's change."""
     change = change.float()
