@@ -220,7 +220,7 @@ def test_edges_of_drops_are_cannys(sigma):
     np.testing.assert_array_equal(found, cv2.Canny(liquid, 50, 150) > 0)
 
 
-@pytest.mark.parametrize("name", ON_DEVICE)
+@pytest.mark.parametrize("name", sorted({*ON_DEVICE} - {"frost"}))  # whose scale enlarges pictures for seconds
 def test_at_its_bounds_a_number_still_makes_images(name):
     images = IMAGES[:1, :, :12, :16].clone()
     images[:, :, :, 8:] = 0

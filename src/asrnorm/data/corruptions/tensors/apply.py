@@ -44,7 +44,7 @@ def corrupt_batch(
     """Return a batch with one corruption at each image's own severity, for augmentation.
 
     Nothing waits for the device or depends on its values, so that a CUDA graph can capture the call; the first call
-    copies a few numbers, and for `frost` the photographs, to the device.
+    copies constants to the device, and the first at a size the photographs of `frost`.
 
     Args:
         images: `(n, 3, h, w)`, uint8 or float in [0, 1].

@@ -4,7 +4,7 @@ A corruption takes float32 images `(n, 3, h, w)` in [0, 1], random draws and set
 shape; the caller clips. It consists of tensor operations on the whole batch that never wait for the device, and no
 image influences another. Shape legend: n images, c channels, h rows, w columns, s severities, k taps.
 
-Sums over pixels are computed in float64, so that their order, which may depend on the size of the batch, does not show.
+Sums are added tap by tap, or in float64, since the order in which a library adds may depend on the size of the batch.
 """
 
 import math

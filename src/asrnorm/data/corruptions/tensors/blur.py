@@ -1,7 +1,6 @@
 """Gaussian, defocus, motion, zoom and glass blur of tensors."""
 
 import math
-from collections.abc import Callable
 from itertools import chain
 
 import numpy as np
@@ -19,76 +18,47 @@ from asrnorm.data.corruptions.tensors.base import (
     truncate_levels,
 )
 
-Border = Callable[[Tensor, int], Tensor]
-"""Maps positions beyond an axis of this size to pixels."""
-
 _DOUBLINGS = 6  # follows chains of 64 copies; a chain goes on with a chance below 1/2 at each pixel
 
 
-def nearest(index: Tensor, size: int) -> Tensor:
-    """Repeat the edge: a a a b c c c."""
-    return index.clamp(0, size - 1)
-
-
-def symmetric(index: Tensor, size: int) -> Tensor:
-    """Reflect at the edge of the last pixel: b a a b c c b."""
-    index = index.remainder(2 * size)
-    return torch.minimum(index, 2 * size - 1 - index)
-
-
-def mirrored(index: Tensor, size: int) -> Tensor:
-    """Reflect at the center of the last pixel: c b a b c b a."""
-    period = max(1, 2 * (size - 1))
-    index = index.remainder(period)
-    return torch.minimum(index, period - index)
-
-
 def pad_mirrored(x_nchw: Tensor, reach: int) -> Tensor:
-    """Pad rows and columns by `reach`, mirrored as OpenCV does by default."""
+    """Pad rows and columns by `reach`, mirrored as OpenCV does by default: c b a b c b a."""
     for axis in (2, 3):
         size = x_nchw.shape[axis]
-        index = torch.arange(-reach, size + reach, device=x_nchw.device)
-        x_nchw = x_nchw.index_select(axis, mirrored(index, size))
+        period = max(1, 2 * (size - 1))
+        index = torch.arange(-reach, size + reach, device=x_nchw.device).remainder(period)
+        x_nchw = x_nchw.index_select(axis, torch.minimum(index, period - index))
     return x_nchw
 
 
 def smooth(
-    x_nchw: Tensor,
-    settings: Settings,
-    option: str,
-    *,
-    unit: float = 1.0,
-    border: Border = nearest,
-    truncate: float = 4.0,
+    x_nchw: Tensor, settings: Settings, option: str, *, unit: float = 1.0, mode: str = "nearest", truncate: float = 4.0
 ) -> Tensor:
-    """Blur with a Gaussian whose sigma is an option, times `unit` pixels; float64."""
-    sigma_s = settings.column(option) * unit
-    reach = int(truncate * settings.largest(option) * unit + 0.5)
-    x_nchw = x_nchw.double()
+    """Blur with a Gaussian whose sigma is an option, times `unit` pixels; `mode` and `truncate` as in scipy."""
+    reach, sigma = int(truncate * settings.largest(option) * unit + 0.5), settings.column(option)[:, None] * unit
     if reach == 0:
         return x_nchw
-    down, right = (
-        settings.pick(_gaussian(size, sigma_s, reach, border, truncate)).unsqueeze(1) for size in x_nchw.shape[2:]
-    )
-    return down @ x_nchw @ right.mT
-
-
-def _gaussian(size: int, sigma_s: Tensor, reach: int, border: Border, truncate: float) -> Tensor:
-    """Return the blur along an axis as matrices `(s, size, size)`; no kernel is wider than `reach`."""
-    position = torch.arange(-reach, size + reach, device=sigma_s.device)
-    pixel = torch.arange(size, device=sigma_s.device)
-    distance = (position - pixel[:, None]).double()
-    sigma = sigma_s.view(-1, 1, 1)
-    weight = torch.exp(-0.5 * (distance / sigma.clamp(min=1e-6)) ** 2)
-    weight = weight * (distance.abs() <= (truncate * sigma + 0.5).floor())
-    weight = weight / weight.sum(-1, keepdim=True)
-    return weight @ (border(position, size)[:, None] == pixel).double()
+    tap = torch.arange(-reach, reach + 1, device=x_nchw.device)
+    weight_sk = torch.exp(-0.5 * (tap / sigma.clamp(min=1e-6)) ** 2) * (tap.abs() <= (truncate * sigma + 0.5).floor())
+    weight_nk = settings.pick(weight_sk / weight_sk.sum(1, keepdim=True)).float()
+    for axis in (2, 3):
+        size = x_nchw.shape[axis]
+        weights = weight_nk
+        if mode == "reflect" and weights.shape[1] > 2 * size:  # taps that are a period apart read the same pixel
+            weights = F.pad(weights, (0, -weights.shape[1] % (2 * size))).unflatten(1, (-1, 2 * size)).sum(1)
+        index = torch.arange(-reach, size + weights.shape[1] - 1 - reach, device=x_nchw.device)
+        if mode == "reflect":
+            index = torch.minimum(index.remainder(2 * size), (-1 - index).remainder(2 * size))
+        padded, x_nchw = x_nchw.index_select(axis, index.clamp(0, size - 1)), torch.zeros_like(x_nchw)
+        for offset, weight in enumerate(weights.unbind(1)):
+            x_nchw.addcmul_(padded.narrow(axis, offset, size), weight.view(-1, 1, 1, 1))
+    return x_nchw
 
 
 @TENSOR_CORRUPTIONS.register("gaussian_blur")
 def gaussian_blur(x_nchw: Tensor, _draws: Draws, settings: Settings) -> Tensor:
     """Blur every channel with a Gaussian."""
-    return smooth(x_nchw, settings, "sigma").float()
+    return smooth(x_nchw, settings, "sigma")
 
 
 @TENSOR_CORRUPTIONS.register("defocus_blur")
@@ -123,7 +93,7 @@ def smear(x_nchw: Tensor, angle_n: Tensor, settings: Settings) -> Tensor:
     row, column = torch.arange(height, device=x_nchw.device), torch.arange(width, device=x_nchw.device)
     pixels, total = x_nchw.flatten(2), torch.zeros_like(x_nchw)
     for down, right, weight in zip(down_nk.unbind(1), right_nk.unbind(1), weight_nk.unbind(1), strict=True):
-        rows, columns = nearest(row + down[:, None], height), nearest(column + right[:, None], width)
+        rows, columns = (row + down[:, None]).clamp_(0, height - 1), (column + right[:, None]).clamp_(0, width - 1)
         index = (rows[:, :, None] * width + columns[:, None, :]).view(n, 1, -1).expand(-1, channels, -1)
         total.addcmul_(pixels.gather(2, index).view_as(x_nchw), weight.view(-1, 1, 1, 1))
     return round_levels(total)
@@ -172,7 +142,7 @@ def glass_blur(x_nchw: Tensor, draws: Draws, settings: Settings) -> Tensor:
         origin = _origins(draws, height, width, settings["reach"].view(-1, 1, 1)).view(-1, 1, height * width)
         copied = x.flatten(2).gather(2, origin.expand(n, channels, -1)).view_as(x)
         x = torch.where(settings["rounds"] > turn, copied, x)
-    return smooth(x, settings, "sigma").float()
+    return smooth(x, settings, "sigma")
 
 
 def _origins(draws: Draws, height: int, width: int, reach_n11: Tensor) -> Tensor:

@@ -5,7 +5,7 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from asrnorm.data.corruptions.tensors.base import TENSOR_CORRUPTIONS, Draws, Settings, round_levels
-from asrnorm.data.corruptions.tensors.blur import smooth, symmetric
+from asrnorm.data.corruptions.tensors.blur import smooth
 
 
 @TENSOR_CORRUPTIONS.register("gaussian_noise")
@@ -80,30 +80,32 @@ def _from_hsv(hue: Tensor, saturation: Tensor, value: Tensor) -> Tensor:
 @TENSOR_CORRUPTIONS.register("pixelate")
 def pixelate(x_nchw: Tensor, _draws: Draws, settings: Settings) -> Tensor:
     """Shrink with a box filter and enlarge back, rounding to gray levels after each pass as Pillow does."""
-    height, width = x_nchw.shape[2:]
 
     def shrink_and_enlarge(scale: float) -> Tensor:
-        rows, columns = (max(1, int(size * scale)) for size in (height, width))
-        x = round_levels(x_nchw).double()
-        for matrix in (_box(width, columns, x.device), _box(columns, width, x.device)):
-            x = round_levels(x @ matrix.mT)
-        for matrix in (_box(height, rows, x.device), _box(rows, height, x.device)):
-            x = round_levels(matrix @ x)
-        return x.float()
+        x = round_levels(x_nchw) * 255
+        for axis in (3, 2):
+            size = x.shape[axis]
+            x = _resize(_resize(x, axis, max(1, int(size * scale))), axis, size)
+        return x / 255
 
     return settings.choose("scale", shrink_and_enlarge)
 
 
-def _box(size: int, out: int, device: torch.device) -> Tensor:
-    """Return Pillow's `BOX` resize from `size` to `out` pixels as a float64 matrix `(out, size)`."""
+def _resize(levels_nchw: Tensor, axis: int, out: int) -> Tensor:
+    """Resize an axis of whole gray levels as Pillow does with a box filter."""
+    size, device = levels_nchw.shape[axis], levels_nchw.device
     stretch = size / out
-    center = (torch.arange(out, device=device, dtype=torch.float64)[:, None] + 0.5) * stretch
-    pixel = torch.arange(size, device=device, dtype=torch.float64)
-    support = 0.5 * max(1.0, stretch)
-    first, end = (center - support + 0.5).floor(), (center + support + 0.5).floor()
-    offset = (pixel + 0.5 - center) / max(1.0, stretch)
-    weight = ((pixel >= first) & (pixel < end) & (offset > -0.5) & (offset <= 0.5)).double()
-    return weight / weight.sum(1, keepdim=True)
+    wide = max(1.0, stretch)
+    center = (torch.arange(out, device=device, dtype=torch.float64) + 0.5) * stretch
+    first, end = ((center + side * wide / 2 + 0.5).floor().clamp_(0, size) for side in (-1, 1))
+    total, weight = torch.zeros((), device=device), torch.zeros((), device=device)
+    for tap in range(int(wide) + 2):
+        pixel = first + tap
+        offset = (pixel + 0.5 - center) / wide
+        share = ((pixel < end) & (offset > -0.5) & (offset <= 0.5)).float().view(-1, *[1] * (3 - axis))
+        total = total + share * levels_nchw.index_select(axis, pixel.long().clamp_(max=size - 1))
+        weight = weight + share
+    return (total / weight + 0.5).floor_()
 
 
 @TENSOR_CORRUPTIONS.register("elastic_transform")
@@ -115,7 +117,7 @@ def elastic_transform(x_nchw: Tensor, draws: Draws, settings: Settings) -> Tenso
     if settings.largest("alpha") == 0:
         return x
     field = draws.uniform(2, height, width, low=-1.0, high=1.0)
-    field = smooth(field, settings, "sigma", unit=side, border=symmetric, truncate=3.0).float()
+    field = smooth(field, settings, "sigma", unit=side, mode="reflect", truncate=3.0)
     right, down = (field * (settings["alpha"] * side)).unbind(1)
     row, column = _pixels(x)
     grid = torch.stack([(2 * (column + right) + 1) / width - 1, (2 * (row + down) + 1) / height - 1], -1)

@@ -107,7 +107,7 @@ def spatter(x_nchw: Tensor, draws: Draws, settings: Settings) -> Tensor:
 
 
 def _add_mud(x_nchw: Tensor, layer_n1hw: Tensor, settings: Settings) -> Tensor:
-    cover = smooth(layer_n1hw > settings["threshold"], settings, "strength").float()
+    cover = smooth((layer_n1hw > settings["threshold"]).float(), settings, "strength")
     cover = torch.where(cover < reference.MUD_EDGE, 0, cover)
     return x_nchw * (1 - cover) + _color(reference.MUD, x_nchw) * cover
 
@@ -115,7 +115,7 @@ def _add_mud(x_nchw: Tensor, layer_n1hw: Tensor, settings: Settings) -> Tensor:
 def _add_water(x_nchw: Tensor, layer_n1hw: Tensor, settings: Settings) -> Tensor:
     layer = torch.where(layer_n1hw < settings["threshold"], 0, layer_n1hw)
     # Values above 1 wrap around in 8 bits, as in the published script.
-    liquid = (layer * 255).trunc_().remainder_(256).float()
+    liquid = (layer * 255).trunc_().remainder_(256)
     shine = liquid * _relief(liquid)
     brightest = shine.amax((2, 3), keepdim=True)
     shine = shine / torch.where(brightest > 0, brightest, 1)
