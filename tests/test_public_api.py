@@ -13,6 +13,7 @@ import asrnorm
 PUBLIC = [
     "ASRNorm2d",
     "Batch",
+    "Corrupt",
     "__version__",
     "augment",
     "calibrate",

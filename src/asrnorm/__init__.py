@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from asrnorm.data import list_suites as list_suites
     from asrnorm.data.augment import augment as augment
     from asrnorm.data.corruptions import corrupt as corrupt
+    from asrnorm.data.corruptions.tensors import Corrupt as Corrupt
     from asrnorm.methods import Batch as Batch
     from asrnorm.methods import create_method as create_method
     from asrnorm.methods import list_methods as list_methods
@@ -38,6 +39,7 @@ if TYPE_CHECKING:
 _HOME = {
     "ASRNorm2d": "asrnorm.norms",
     "Batch": "asrnorm.methods",
+    "Corrupt": "asrnorm.data.corruptions.tensors",
     "augment": "asrnorm.data.augment",
     "calibrate": "asrnorm.conversion",
     "confine": "asrnorm.conversion",

@@ -17,6 +17,7 @@ from asrnorm.audit.images import LabeledImages
 from asrnorm.audit.paired import is_higher
 from asrnorm.audit.result import Audit, ModelAudit, Scores, to_json
 from asrnorm.audit.run import apply_operations
+from asrnorm.audit.session import to_nchw, to_nhwc
 from asrnorm.core.files import write_whole
 from asrnorm.data.corruptions import corrupt
 from asrnorm.data.suites.cifar10c import GROUPS
@@ -52,7 +53,8 @@ def write_audit(audit: Audit, images: LabeledImages, out: Path) -> tuple[Path, P
     text = render_page(
         "audit.html",
         title=f"How {names} hold{'s' if len(models) == 1 else ''} up",
-        footer=f"asrnorm {audit.version}; {facts}; images {audit.data_fingerprint}; seed {audit.seed}",
+        footer=f"asrnorm {audit.version}; {facts}; images {audit.data_fingerprint}; seed {audit.seed}"
+        + ("; corrupted as tensors" if audit.tensors else ""),
         audit=audit,
         summaries=summary.summarize(audit),
         warnings=summary.warnings(audit),
@@ -222,6 +224,8 @@ def _broken(audit: Audit, name: str, color: int, images: LabeledImages) -> tuple
     scores = levels[level]
 
     def change(image: NDArray[np.uint8], row: int) -> NDArray[np.uint8]:
+        if audit.tensors:
+            return to_nhwc(corrupt(to_nchw(image), name, severity=level, seed=audit.seed, indices=[row]))
         return corrupt(image, name, severity=level, seed=audit.seed, indices=[row])
 
     tiles = _make_tiles(scores, images, model.classes, change, _TILES)

@@ -157,6 +157,7 @@ class Audit:
     Attributes:
         classes: names of the folders that have images.
         not_available: corruptions that could not be applied, with the reason and the fix.
+        tensors: whether images were corrupted as tensors; the file has the field only then.
     """
 
     data: str
@@ -173,6 +174,7 @@ class Audit:
     seconds: float
     version: str
     schema: int = SCHEMA
+    tensors: bool = False
 
 
 def measure(logits_nk: Tensor, labels_n: Tensor, clean_n: Tensor | None = None) -> Scores:
@@ -210,6 +212,8 @@ def average(scores: Sequence[Scores]) -> Scores:
 def to_json(audit: Audit) -> dict[str, Any]:
     """Return an audit as plain values, with the averages that tables show."""
     values = dataclasses.asdict(audit)
+    if not audit.tensors:
+        del values["tensors"]
     for model, plain in zip(audit.models, values["models"], strict=True):
         # The file format calls the scores under the tuple a reading.
         plain["search"] = {"reading" if key == "scores" else key: value for key, value in plain["search"].items()}

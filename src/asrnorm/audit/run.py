@@ -16,12 +16,13 @@ from asrnorm.audit.images import LabeledImages
 from asrnorm.audit.model import AuditedModel, AuditedModule
 from asrnorm.audit.paired import pack
 from asrnorm.audit.result import Audit, ModelAudit, Plan, Scores, Search
-from asrnorm.audit.session import ModelSession, ResultCache, to_nchw, to_unit
+from asrnorm.audit.session import Images, ModelSession, ResultCache, to_nchw, to_nhwc, to_unit
 from asrnorm.core.errors import AsrnormError, InputError
 from asrnorm.core.progress import PartProgress
 from asrnorm.core.settings import count_cores
 from asrnorm.data.augment import RSDA_OPERATIONS, apply_named, apply_tuple
 from asrnorm.data.corruptions import corrupt
+from asrnorm.data.corruptions.tensors import TENSOR_CORRUPTIONS
 from asrnorm.data.corruptions.worker_pool import corrupt_chunks, worker_pool
 from asrnorm.evaluation import SignedSteps
 from asrnorm.methods import keyed_generator
@@ -42,6 +43,7 @@ def run_audit(
     data: str = "images",
     cache: Path | None = None,
     workers: int | None = None,
+    tensors: bool | None = None,
     progress: bool = True,
 ) -> Audit:
     """Measure one model, or two on the same images.
@@ -54,6 +56,8 @@ def run_audit(
         data: name of the images.
         cache: file of results; an audit that is started again reuses those in it.
         workers: number of processes that corrupt images; one per core if `None`.
+        tensors: corrupt images on the models' device, as tensors, rather than in these processes; if `None`, on a GPU.
+            The random corruptions then have other random numbers, and the cache keeps both apart.
         progress: show progress on standard error.
 
     Raises:
@@ -64,6 +68,8 @@ def run_audit(
         raise InputError(f"two models are called {models[0].name!r}; give each a name of its own")
     started = time.monotonic()
     results = ResultCache(cache)
+    device = next((model.device for model in models if model.device.type != "cpu"), torch.device("cpu"))
+    tensors = device.type != "cpu" if tensors is None else tensors
     names, not_available = _find_available(plan.corruptions, images)
     total = sum(_count_passes(model, len(images), len(names), plan) for model in models)
     with PartProgress(total, "passes", shown=progress) as bar:
@@ -71,7 +77,7 @@ def run_audit(
             ModelSession(model, images, own, plan, results, bar) for model, own in zip(models, outputs, strict=True)
         ]
         clean = [session.score_clean() for session in sessions]
-        corruptions = _score_corruptions(sessions, names, plan, workers or count_cores())
+        corruptions = _score_corruptions(sessions, names, workers or count_cores(), device if tensors else None)
         attacks = [_score_attacks(session) for session in sessions]
         searches = _search_tuples(sessions)
     found = tuple(
@@ -106,6 +112,7 @@ def run_audit(
         not_available=not_available,
         seconds=round(time.monotonic() - started, 1),
         version=asrnorm.__version__,
+        tensors=tensors,
     )
 
 
@@ -133,21 +140,44 @@ def _count_attack_passes(attack: SignedSteps, count: int) -> int:
     return count * (3 + attack.steps * (1 + _BACKWARD))
 
 
+class _Corrupted:
+    """Images under a corruption, computed on a device as they are read."""
+
+    def __init__(self, images_nhwc: NDArray[np.uint8], name: str, level: int, seed: int, device: torch.device) -> None:
+        self.images_nhwc, self.name, self.level, self.seed, self.device = images_nhwc, name, level, seed, device
+
+    def __len__(self) -> int:
+        return len(self.images_nhwc)
+
+    def __getitem__(self, part: slice) -> Tensor:
+        images = torch.from_numpy(self.images_nhwc[part]).to(self.device).permute(0, 3, 1, 2).contiguous()
+        indices = torch.arange(*part.indices(len(self)), device=self.device)
+        return corrupt(images, self.name, severity=self.level, seed=self.seed, indices=indices)
+
+
 def _score_corruptions(
-    sessions: Sequence[ModelSession], names: Sequence[str], plan: Plan, workers: int
+    sessions: Sequence[ModelSession], names: Sequence[str], workers: int, device: torch.device | None
 ) -> list[dict[str, dict[int, Scores]]]:
-    """Return the scores of every model by corruption and severity; worker processes corrupt the images."""
-    images = sessions[0].images
-    parts = {f"corruption/{name}/{level}": (name, level) for name in names for level in plan.severities}
+    """Return the scores of every model by corruption and severity.
+
+    The device corrupts what has a form for tensors, worker processes the rest; without a device, they corrupt all.
+    """
+    images, plan = sessions[0].images, sessions[0].plan
+    on_device = set(names) & set(TENSOR_CORRUPTIONS) if device is not None else set()
+    kinds = {name: "tensors" if name in on_device else "corruption" for name in names}
+    parts = {f"{kinds[name]}/{name}/{level}": (name, level) for name in names for level in plan.severities}
     missing = [part for part in parts if not all(session.has(part) for session in sessions)]
-    calls = (corrupt_chunks(images.images, _CHUNK, *parts[part], seed=plan.seed) for part in missing)
+    by_workers = [part for part in missing if parts[part][0] not in on_device]
+    calls = (corrupt_chunks(images.images, _CHUNK, *parts[part], seed=plan.seed) for part in by_workers)
     found: list[dict[str, dict[int, Scores]]] = [{name: {} for name in names} for _ in sessions]
-    with worker_pool(workers if missing else 1) as run:
+    with worker_pool(workers if by_workers else 1) as run:
         done = run(chain.from_iterable(calls))
         for part, (name, level) in parts.items():
-            corrupted = images.images[:0]
-            if part in missing:
+            corrupted: Images = images.images[:0]
+            if part in by_workers:
                 corrupted = np.concatenate([next(done) for _ in range(0, len(images), _CHUNK)])
+            elif part in missing:
+                corrupted = _Corrupted(images.images, name, level, plan.seed, device)  # type: ignore[arg-type]
             for session, own in zip(sessions, found, strict=True):
                 own[name][level] = session.score(part, lambda corrupted=corrupted: corrupted)  # type: ignore[misc]
     return found
@@ -209,7 +239,7 @@ def _search(session: ModelSession) -> tuple[list[tuple[str, float]], int, int]:
     method.seed = plan.seed
 
     def judge(op: Tensor, level: Tensor) -> int:
-        changed = _to_nhwc(apply_tuple(images, op, level))
+        changed = to_nhwc(apply_tuple(images, op, level))
         return int((session.predict(changed).argmax(1) != labels).sum())
 
     def count_wrong(ops: Tensor, levels: Tensor) -> Tensor:
@@ -225,7 +255,7 @@ def _search(session: ModelSession) -> tuple[list[tuple[str, float]], int, int]:
 
 def apply_operations(images: NDArray[np.uint8], operations: Operations) -> NDArray[np.uint8]:
     """Return uint8 images `(n, h, w, 3)` under named operations, one after the other."""
-    return _to_nhwc(apply_named(to_nchw(images), operations))
+    return to_nhwc(apply_named(to_nchw(images), operations))
 
 
 def _name_operations(ops: Tensor, levels: Tensor) -> list[tuple[str, float]]:
@@ -235,7 +265,3 @@ def _name_operations(ops: Tensor, levels: Tensor) -> list[tuple[str, float]]:
 
 def _join(operations: Operations) -> str:
     return "+".join(f"{name}={level:g}" for name, level in operations)
-
-
-def _to_nhwc(images: Tensor) -> NDArray[np.uint8]:
-    return np.ascontiguousarray(images.permute(0, 2, 3, 1).numpy())

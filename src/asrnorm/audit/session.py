@@ -6,7 +6,7 @@ import json
 import os
 from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
 
 import numpy as np
 import torch
@@ -24,6 +24,13 @@ from asrnorm.data.augment import to_float
 
 _FORMAT = 2  # of cached results; those of another are measured again
 _BATCH = 16  # a third faster than 50 on a CPU, whose cache holds it; the same on every device
+
+
+class Images(Protocol):
+    """Images whose slices are uint8 arrays `(n, h, w, 3)` or tensors `(n, 3, h, w)`."""
+
+    def __len__(self) -> int: ...
+    def __getitem__(self, part: slice, /) -> Any: ...
 
 
 class ResultCache:
@@ -115,12 +122,12 @@ class ModelSession:
         self.progress.advance(passes)
         return value
 
-    def predict(self, images: NDArray[np.uint8]) -> Tensor:
-        """Return the logits of uint8 images `(n, h, w, 3)`, batch by batch."""
+    def predict(self, images: Images) -> Tensor:
+        """Return the logits of images, batch by batch."""
         starts = range(0, len(images), self.batch)
         return torch.cat([self.model.predict(to_unit(images[start : start + self.batch])) for start in starts])
 
-    def score(self, part: str, make_images: Callable[[], NDArray[np.uint8]]) -> Scores:
+    def score(self, part: str, make_images: Callable[[], Images]) -> Scores:
         """Return the scores on one version of all images, from the cache if it has them."""
 
         def compute() -> dict[str, Any]:
@@ -140,11 +147,16 @@ class ModelSession:
         return Scores(**values["scores"])
 
 
-def to_unit(images: NDArray[np.uint8]) -> Tensor:
-    """Return uint8 `(n, h, w, 3)` as float `(n, 3, h, w)` in [0, 1]."""
-    return to_float(to_nchw(images))
+def to_unit(images: NDArray[np.uint8] | Tensor) -> Tensor:
+    """Return uint8 `(n, h, w, 3)`, or as a tensor `(n, 3, h, w)`, as float `(n, 3, h, w)` in [0, 1]."""
+    return to_float(images if isinstance(images, Tensor) else to_nchw(images))
 
 
 def to_nchw(images: NDArray[np.uint8]) -> Tensor:
     """Return uint8 `(n, h, w, 3)` as a contiguous tensor `(n, 3, h, w)`."""
     return torch.from_numpy(np.ascontiguousarray(images)).permute(0, 3, 1, 2).contiguous()
+
+
+def to_nhwc(images: Tensor) -> NDArray[np.uint8]:
+    """Return a uint8 tensor `(n, 3, h, w)` on the CPU as an array `(n, h, w, 3)`."""
+    return np.ascontiguousarray(images.permute(0, 2, 3, 1).numpy())

@@ -83,6 +83,14 @@ def audit(
     workers: Annotated[
         int | None, typer.Option(min=1, help="Number of processes that corrupt images.", show_default="one per core")
     ] = None,
+    tensors: Annotated[
+        bool | None,
+        typer.Option(
+            "--tensors/--no-tensors",
+            help="Corrupt images on the device, as tensors, rather than in worker processes.",
+            show_default="on a GPU",
+        ),
+    ] = None,
     trust: Annotated[
         bool, typer.Option("--trust", help="Load a .pt2 file whatever it holds. Such a file can run code.")
     ] = False,
@@ -106,9 +114,8 @@ def audit(
         models = _load(words, mean, std, device=device, seed=seed, trust=trust)
         side = (size, size) if size else _choose_size(models)
         images, outputs = _prepare(models, data, side, plan, classes)
-        result = run_audit(
-            models, images, outputs, plan, data=data.resolve().name, cache=out / "ledger.jsonl", workers=workers
-        )
+        options: Any = {"cache": out / "ledger.jsonl", "workers": workers, "tensors": tensors}
+        result = run_audit(models, images, outputs, plan, data=data.resolve().name, **options)
         page, numbers = write_audit(result, images, out)
         write_numbers(numbers.read_text(encoding="utf-8"))
         _print(result)

@@ -3,6 +3,7 @@
 import logging
 from collections.abc import Iterable
 from dataclasses import asdict
+from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -42,15 +43,18 @@ def bench_data(
     json_file: JsonFile = None,
     device: Device = None,
     quick: Quick = False,
+    only: Annotated[str, typer.Option(help="Only augmentations and corruptions whose name contains this text.")] = "",
     workers: Annotated[int, typer.Option(min=0, help="Number of worker processes of the DataLoader.")] = 2,
 ) -> None:
-    """Measure images per second of every way to augment, with Pillow on single images as the baseline.
+    """Measure images per second of every way to augment and to corrupt; the baselines are Pillow and NumPy.
 
     Example: `asrnorm bench data --json runs/bench-data.json`
     """
-    from asrnorm.bench import data
+    from asrnorm.bench import corruptions, data
 
-    _report("data", data.run(device, quick=quick, workers=workers), json_file)
+    works = [work for work in data.WORKS if only in work.name]
+    augmented = data.run(device, quick=quick, workers=workers, works=works)
+    _report("data", chain(augmented, corruptions.run(device, quick=quick, only=only)), json_file)
 
 
 @bench_app.command("layers")

@@ -36,7 +36,7 @@ def draw_key(generator: torch.Generator) -> Tensor:
 
 
 # SplitMix64 (Steele, Lea and Flood, 2014) as signed 64-bit integers.
-_GOLDEN = 0x9E3779B97F4A7C15 - (1 << 64)
+GOLDEN = 0x9E3779B97F4A7C15 - (1 << 64)
 _FIRST = 0xBF58476D1CE4E5B9 - (1 << 64)
 _SECOND = 0x94D049BB133111EB - (1 << 64)
 _WORD = 64
@@ -55,7 +55,7 @@ def uniform_noise(key: Tensor, shape: Sequence[int], *, start: int = 0, dtype: t
         True
     """
     index = torch.arange(start + 1, start + 1 + math.prod(shape), device=key.device)
-    return _hash(index.mul_(_GOLDEN).add_(key.view(())), dtype).view(*shape)
+    return _to_float(index.mul_(GOLDEN).add_(key.view(())), dtype).view(*shape)
 
 
 def uniform_rows(keys: Tensor, shape: Sequence[int]) -> Tensor:
@@ -67,7 +67,7 @@ def uniform_rows(keys: Tensor, shape: Sequence[int]) -> Tensor:
         True
     """
     index = torch.arange(1, 1 + math.prod(shape), device=keys.device)
-    return _hash(index.mul_(_GOLDEN) + keys.view(-1, 1), torch.float32).view(-1, *shape)
+    return _to_float(index.mul_(GOLDEN) + keys.view(-1, 1), torch.float32).view(-1, *shape)
 
 
 def normal_rows(keys: Tensor, shape: Sequence[int]) -> Tensor:
@@ -80,12 +80,17 @@ def draw_keys(count: int, generator: torch.Generator) -> Tensor:
     return torch.randint(-(1 << 62), 1 << 62, (count,), generator=generator, device=generator.device)
 
 
-def _hash(x: Tensor, dtype: torch.dtype) -> Tensor:
-    x = (x ^ _shift(x, 30)).mul_(_FIRST)
+def random_bits(position: Tensor, bits: int) -> Tensor:
+    """Return whole numbers below `2**bits`; number i of the stream of a key is at position `key + (i + 1) * GOLDEN`."""
+    x = (position ^ _shift(position, 30)).mul_(_FIRST)
     x = (x ^ _shift(x, 27)).mul_(_SECOND)
     x = x ^ _shift(x, 31)
+    return _shift(x, _WORD - bits) if bits < _WORD else x
+
+
+def _to_float(position: Tensor, dtype: torch.dtype) -> Tensor:
     bits = 53 if dtype == torch.float64 else 24
-    return _shift(x, _WORD - bits).to(dtype).mul_(2.0**-bits)
+    return random_bits(position, bits).to(dtype).mul_(2.0**-bits)
 
 
 def _shift(x: Tensor, count: int) -> Tensor:

@@ -2,6 +2,7 @@
 
 from typing import Any
 
+from asrnorm.core.randomness import keyed_generator as keyed_generator
 from asrnorm.methods.ada import ADA as ADA
 from asrnorm.methods.ada import MEADA as MEADA
 from asrnorm.methods.base import ERM as ERM
@@ -13,7 +14,6 @@ from asrnorm.methods.consistency import Consistency as Consistency
 from asrnorm.methods.m_ada import MADA as MADA
 from asrnorm.methods.own_loop import OwnLoop
 from asrnorm.methods.pgd import PGD as PGD
-from asrnorm.methods.randomness import keyed_generator as keyed_generator
 from asrnorm.methods.rsc import RSC as RSC
 from asrnorm.methods.rsda import ESDA as ESDA
 from asrnorm.methods.rsda import RDA as RDA

@@ -8,9 +8,9 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from asrnorm.core.distributed import ALONE, World
+from asrnorm.core.randomness import keyed_generator
 from asrnorm.core.registry import Registry
 from asrnorm.data.augment.named import Spec
-from asrnorm.methods.randomness import keyed_generator
 from asrnorm.models import Classifier
 
 METHODS: Registry[Callable[..., "Method"]] = Registry("method")

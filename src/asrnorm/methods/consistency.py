@@ -13,10 +13,10 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from asrnorm.core.errors import InputError
+from asrnorm.core.randomness import keyed_generator
 from asrnorm.data.augment import create_augmentation
 from asrnorm.data.augment.named import Spec
 from asrnorm.methods.base import METHODS, Batch, Images, Method, is_capturable
-from asrnorm.methods.randomness import keyed_generator
 from asrnorm.models import Classifier
 
 

@@ -10,9 +10,9 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from asrnorm.core.errors import InputError
+from asrnorm.core.randomness import draw_key, uniform_noise
 from asrnorm.methods.attacks import perturb
 from asrnorm.methods.base import METHODS, Batch, Method
-from asrnorm.methods.randomness import draw_key, uniform_noise
 from asrnorm.models import Classifier
 
 

@@ -41,8 +41,8 @@ def make_model(name, gradients=True, sharpness=8.0):
     return made
 
 
-def write(tmp_path, images, *models):
-    audit = run_audit(models, images, [OUTPUTS] * len(models), PLAN, workers=1, progress=False)
+def write(tmp_path, images, *models, **options):
+    audit = run_audit(models, images, [OUTPUTS] * len(models), PLAN, workers=1, progress=False, **options)
     page, numbers = write_audit(audit, images, tmp_path / "out")
     return page.read_text(), json.loads(numbers.read_text()), audit
 
@@ -59,6 +59,15 @@ def test_every_part_is_there_and_nothing_comes_from_elsewhere(tmp_path, images):
     worst = min(reading.accuracy for levels in audit.models[0].corruptions.values() for reading in levels.values())
     assert f"{100 * worst:.1f} % at worst" in text
     assert [file.name for file in (tmp_path / "out").iterdir() if file.name.startswith(".")] == []
+
+
+def test_the_page_and_the_file_say_if_images_were_corrupted_as_tensors(tmp_path, images):
+    text, values, _ = write(tmp_path, images, make_model("net"), tensors=True)
+    assert "corrupted as tensors" in text
+    assert values["tensors"] is True
+    text, values, _ = write(tmp_path, images, make_model("net"))
+    assert "corrupted as tensors" not in text
+    assert "tensors" not in values
 
 
 def test_the_numbers_are_all_in_the_file(tmp_path, images):

@@ -10,7 +10,7 @@ import torch
 from asrnorm.audit import AuditedModule, Plan, read_images, run, run_audit
 from asrnorm.audit.result import measure
 from asrnorm.audit.run import apply_operations
-from asrnorm.audit.session import to_unit
+from asrnorm.audit.session import to_nchw, to_unit
 from asrnorm.core.errors import InputError
 from asrnorm.data.corruptions import corrupt
 from asrnorm.evaluation import SignedSteps
@@ -41,6 +41,13 @@ class Counted(ColorNet):
         return super().forward(images)
 
 
+class Noisy(ColorNet):
+    """Sees single pixels, so that other noise is another answer."""
+
+    def forward(self, images):
+        return super().forward(images) + 10 * images[:, :, 3, 5]
+
+
 def model(network=None, name="net"):
     made = AuditedModule(name, network or ColorNet())
     made.probe((32, 32))
@@ -63,6 +70,26 @@ def test_every_number_is_what_the_model_gives(images):
     attacked = attack.apply(model().module, to_unit(images.images), labels, keyed_generator(0, 0, attack.name))
     assert found.attacks["pgd10-32"] == float((ColorNet()(attacked).argmax(1) == labels).float().mean())
     assert found.attacks["pgd10-32"] <= found.attacks["pgd10-8"] <= 1
+
+
+def test_images_are_corrupted_as_tensors_where_asked(images, tmp_path):
+    plan = dataclasses.replace(PLAN, corruptions=("gaussian_noise", "jpeg_compression"), severities=(5,))
+    cache, labels = tmp_path / "ledger.jsonl", torch.from_numpy(images.labels)
+
+    def accuracies(**options):
+        options |= {"workers": 1, "progress": False, "cache": cache}
+        found = run_audit([model(Noisy())], images, [OUTPUTS], plan, **options)
+        assert found.tensors == options.get("tensors", False)
+        return [levels[5].nll for levels in found.models[0].corruptions.values()]
+
+    by_arrays, by_tensors = accuracies(), accuracies(tensors=True)
+    noisy = corrupt(to_nchw(images.images), "gaussian_noise", severity=5)
+    assert by_tensors[0] == pytest.approx(measure(Noisy()(to_unit(noisy)), labels).nll)
+    assert by_tensors[0] != by_arrays[0]  # other noise, and the cache knows
+    assert by_tensors[1] == by_arrays[1]
+    parts = [json.loads(line)["part"] for line in cache.read_text().split("\n") if line]
+    assert parts.count("corruption/jpeg_compression/5") == 1  # the same images: not measured again
+    assert (accuracies(), accuracies(tensors=True)) == (by_arrays, by_tensors)
 
 
 def test_the_tuple_found_is_the_worst_of_those_tried(images):

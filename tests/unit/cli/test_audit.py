@@ -41,6 +41,14 @@ def test_two_models_to_a_page_and_numbers(place, capsys):
     assert (place / "out" / "ledger.jsonl").read_bytes() == before
 
 
+def test_images_are_corrupted_as_tensors_if_the_call_says_so(place):
+    for word, answer in (("--no-tensors", False), ("--tensors", True)):
+        assert call("nets.py:net", "--data", "data", "--out", "out", "--limit", 3, word) == 0
+        values = json.loads((place / "out" / "audit.json").read_text())
+        assert values.get("tensors", False) == answer
+        assert len(values["models"][0]["corruptions"]) == 18
+
+
 def test_a_place_where_the_numbers_cannot_go_is_told_before_the_work(place, capsys):
     assert call("nets.py:net", "--data", "data", "--out", "out", "--json", "data") == 1
     assert "data: a folder; give --json a file" in capsys.readouterr().err

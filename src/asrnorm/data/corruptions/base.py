@@ -6,9 +6,10 @@ any chunking gives the same result.
 """
 
 import hashlib
-from collections.abc import Callable, Iterator, Sequence
+import sys
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from importlib import import_module
-from typing import Any, TypeAlias
+from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -18,8 +19,12 @@ from asrnorm.core.errors import InputError, InputTypeError, missing_extra
 from asrnorm.core.registry import Registry
 from asrnorm.data.corruptions.severity import check_limits, check_side, choose_preset, severity_options
 
+if TYPE_CHECKING:
+    from torch import Tensor
+
 Pixels: TypeAlias = NDArray[np.uint8]
 Floats: TypeAlias = NDArray[Any]  # float64 or float32: each corruption keeps the precision of the published script
+ImagesT = TypeVar("ImagesT", Pixels, "Tensor")
 
 CORRUPTIONS: Registry[Callable[..., Pixels]] = Registry("corruption")
 
@@ -35,22 +40,28 @@ def list_corruptions() -> tuple[str, ...]:
 
 
 def corrupt(
-    images_nhwc_uint8: Pixels,
+    images: ImagesT,
     name: str,
     *,
     severity: int = 3,
     seed: int = 0,
     preset: str | None = None,
-    indices: Sequence[int] | None = None,
+    indices: "Sequence[int] | Tensor | None" = None,
     **options: Any,
-) -> Pixels:
+) -> ImagesT:
     """Return the images with one of the 19 corruptions of CIFAR-10-C and ImageNet-C.
 
     The result of an image depends only on its pixels, the corruption, the severity, the seed and its index: a part of a
     data set, given with its `indices`, gets the same corruption as within the whole.
 
+    A NumPy array is computed by the reference. A tensor is computed on its device, in whole batches, and the result has
+    its dtype and memory format: within one gray level of the reference where nothing is random, elsewhere in
+    distribution, with random numbers of its own. `jpeg_compression` is computed on the CPU in both cases. No gradient
+    flows through.
+
     Args:
-        images_nhwc_uint8: RGB images of one size; any size.
+        images: RGB images of one size, any size: an array of uint8 `(n, h, w, 3)`, or a tensor `(n, 3, h, w)` of uint8,
+            or of floats in [0, 1].
         name: one of `list_corruptions()`.
         severity: 1 (mild) to 5.
         seed: of the random corruptions.
@@ -62,42 +73,58 @@ def corrupt(
 
     Raises:
         UnknownNameError: there is no such corruption, preset or option.
-        InputError: the severity is not 1 to 5, an option is out of range, the array has another shape, its images are
-            too long for `fog` or `frost`, or there are not as many indices as images.
-        InputTypeError: the array is not uint8, or a seed or index is not an integer.
+        InputError: the severity is not 1 to 5, an option is out of range, the images have another shape, are too long
+            for `fog` or `frost`, or are floats outside [0, 1] (which a GPU clips, without a check), or there are not as
+            many indices as images.
+        InputTypeError: the images have another type, or a seed or index is not an integer.
 
     Example:
         >>> gray = np.full((2, 32, 32, 3), 100, np.uint8)
         >>> corrupt(gray, "brightness", severity=1)[0, 0, 0]
         array([112, 112, 112], dtype=uint8)
     """
-    function = CORRUPTIONS[name]
-    CORRUPTIONS.check(name, options)
-    check_limits(name, options)
-    images = _check_images(images_nhwc_uint8)
-    n, height, width, channels = images.shape
+    check_call(name, options)
+    # An argument can only be a tensor if torch is imported; the workers that corrupt arrays start without it.
+    if (torch := sys.modules.get("torch")) and isinstance(images, torch.Tensor):
+        from asrnorm.data.corruptions.tensors import corrupt_tensors
+
+        return corrupt_tensors(images, name, options, severity=severity, seed=seed, preset=preset, indices=indices)
+    pixels = _check_images(images)
+    n, height, width, channels = pixels.shape
     check_side(name, height, width)
     seed = as_whole_number(seed, "seed")
     settings = severity_options(name, severity, preset or choose_preset(height, width)) | options
     indices = range(n) if indices is None else [as_whole_number(index, "an index") for index in indices]
     if len(indices) != n:
         raise InputError(f"{n} images but {len(indices)} indices; give one index for each image")
-    corrupted = np.empty_like(images)
+    corrupted: Any = np.empty_like(pixels)
     chunk = max(1, _CHUNK_VALUES // (height * width * channels))
     for start in range(0, n, chunk):
         part = slice(start, start + chunk)
         streams = Streams(seed, name, severity, indices[part])
-        corrupted[part] = function(images[part], streams, **settings)
+        corrupted[part] = CORRUPTIONS[name](pixels[part], streams, **settings)
     return corrupted
+
+
+def check_call(name: str, options: Mapping[str, Any]) -> None:
+    """Raise unless there is this corruption and it has these options."""
+    CORRUPTIONS.check(name, options)
+    check_limits(name, options)
 
 
 def _check_images(images: Any) -> Pixels:
     if not isinstance(images, np.ndarray) or images.dtype != np.uint8:
         kind = images.dtype if isinstance(images, np.ndarray) else type(images).__name__
-        raise InputTypeError(f"images must be a numpy array of uint8, not {kind}; scale to 0..255 and convert")
+        raise InputTypeError(f"images must be a tensor or a numpy array of uint8, not {kind}; scale to 0..255, convert")
     if images.ndim != 4 or images.shape[-1] != 3 or 0 in images.shape[1:]:
         raise InputError(f"images must have shape (n, height, width, 3), not {images.shape}; one image: image[None]")
     return np.ascontiguousarray(images)
+
+
+def stream_word(seed: int, name: str, severity: int) -> int:
+    """Return 64 bits, signed, from the part of an image's key that all images share."""
+    digest = hashlib.blake2b(f"{seed}/{name}/{severity}".encode(), digest_size=8).digest()
+    return int.from_bytes(digest, "little", signed=True)
 
 
 class Streams:
@@ -108,8 +135,7 @@ class Streams:
     """
 
     def __init__(self, seed: int, name: str, severity: int, indices: Sequence[int]) -> None:
-        digest = hashlib.blake2b(f"{seed}/{name}/{severity}".encode(), digest_size=8).digest()
-        word = int.from_bytes(digest, "little")
+        word = stream_word(seed, name, severity) % _WORD
         self._generators = [
             np.random.Generator(np.random.Philox(key=np.array([word, index % _WORD], np.uint64))) for index in indices
         ]

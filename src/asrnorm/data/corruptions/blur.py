@@ -30,12 +30,13 @@ def gaussian_blur(images_nhwc: Pixels, _streams: Streams, *, sigma: float) -> Pi
 def defocus_blur(images_nhwc: Pixels, _streams: Streams, *, radius: float, alias: float) -> Pixels:
     """Blur with a disk, the shape of a lens out of focus."""
     cv2 = import_opencv("defocus_blur")
-    kernel = _disk(radius, alias)
+    kernel = disk(radius, alias)
     return to_pixels(np.stack([cv2.filter2D(image, -1, kernel) for image in to_unit(images_nhwc)]))
 
 
 @lru_cache(maxsize=16)
-def _disk(radius: float, alias: float) -> Floats:
+def disk(radius: float, alias: float) -> Floats:
+    """Return the kernel of `defocus_blur`, odd and square."""
     cv2 = import_opencv("defocus_blur")
     reach, softening = (_SMALL_DISK, 3) if radius <= _SMALL_DISK else (int(radius), 5)
     ticks = np.arange(-reach, reach + 1)

@@ -21,8 +21,8 @@ from asrnorm.data.corruptions.base import CORRUPTIONS, Floats, Pixels, Streams, 
 from asrnorm.data.corruptions.blur import smear, smooth, zoom_in
 from asrnorm.data.download.catalog import find_set
 
-_GRAY = np.array([0.299, 0.587, 0.114], np.float32)  # luma of ITU-R BT.601
-_FIRST_AMPLITUDE = 100.0
+GRAY = np.array([0.299, 0.587, 0.114], np.float32)  # luma of ITU-R BT.601
+FIRST_AMPLITUDE = 100.0
 
 
 @CORRUPTIONS.register("snow")
@@ -47,7 +47,7 @@ def snow(
     smeared = [smear(layer, radius, sigma, float(angle)) for layer, angle in zip(flakes, angles, strict=True)]
     fallen = to_unit(np.stack(smeared))[..., None]
     x = to_unit(images_nhwc, np.float32)
-    gray = (x @ _GRAY)[..., None]
+    gray = (x @ GRAY)[..., None]
     x = np.float32(keep) * x + np.float32(1 - keep) * np.maximum(x, gray * np.float32(1.5) + np.float32(0.5))
     return to_pixels(x + fallen + fallen[:, ::-1, ::-1])
 
@@ -71,7 +71,7 @@ def plasma(streams: Streams, side: int, decay: float) -> Floats:
     """
     height_nhw = np.zeros((len(streams), side, side))
     noise = streams.uniform(side * side, low=-1.0, high=1.0)
-    used, step, amplitude = 0, side, _FIRST_AMPLITUDE
+    used, step, amplitude = 0, side, FIRST_AMPLITUDE
 
     def displace(neighbors: Floats) -> Floats:
         nonlocal used
@@ -102,7 +102,7 @@ FROST_FILES = {file.name: file.digest.removeprefix("sha256:") for file in find_s
 FROST_PACKAGES = ("imagecorruptions", "imgcorr")  # what the wheels install
 FROST_FOLDER = "frost"  # below ASRNORM_DATA
 # Paper: the script draws from the first five of its six pictures.
-_NUM_DRAWN = 5
+NUM_DRAWN = 5
 _LARGEST_FILE = 8 * 2**20
 
 
@@ -122,10 +122,10 @@ def frost(
     that of `frost_pictures`.
     """
     height, width = images_nhwc.shape[1:3]
-    pictures = _scaled_pictures(str(source) if source is not None else None, scale, height, width)
+    pictures = scaled_pictures(str(source) if source is not None else None, scale, height, width)
     pieces = np.empty_like(images_nhwc)
     for piece, generator in zip(pieces, streams, strict=True):
-        picture = pictures[generator.integers(_NUM_DRAWN)]
+        picture = pictures[generator.integers(NUM_DRAWN)]
         # The last position is never drawn, as in the published script.
         top = int(generator.integers(max(1, picture.shape[0] - height)))
         left = int(generator.integers(max(1, picture.shape[1] - width)))
@@ -192,21 +192,22 @@ def _read(source: Path) -> dict[str, bytes]:
 
 
 @lru_cache(maxsize=4)
-def _scaled_pictures(source: str | None, scale: float, height: int, width: int) -> tuple[Pixels, ...]:
+def scaled_pictures(source: str | None, scale: float, height: int, width: int) -> tuple[Pixels, ...]:
+    """Return the five photographs that are drawn from, each larger than an image."""
     cv2 = import_opencv("frost")
     scaled = []
-    for picture in frost_pictures(source)[:_NUM_DRAWN]:
+    for picture in frost_pictures(source)[:NUM_DRAWN]:
         factor = max(scale, (height + 1) / picture.shape[0], (width + 1) / picture.shape[1])
         scaled.append(picture if factor == 1.0 else cv2.resize(picture, (0, 0), fx=factor, fy=factor))
     return tuple(scaled)
 
 
-_WATER = np.array([175, 238, 238], np.float32) / 255
-_MUD = np.array([63, 42, 20], np.float32) / 255
+WATER = np.array([175, 238, 238], np.float32) / 255
+MUD = np.array([63, 42, 20], np.float32) / 255
 _EMBOSS = np.array([[-2, -1, 0], [-1, 1, 1], [0, 1, 2]])
-_EDGE_LOW, _EDGE_HIGH = 50, 150
-_FARTHEST = 20  # distances from an edge are cut off here, in pixels
-_MUD_EDGE = 0.8
+EDGE_LOW, EDGE_HIGH = 50, 150
+FARTHEST = 20  # distances from an edge are cut off here, in pixels
+MUD_EDGE = 0.8
 
 
 @CORRUPTIONS.register("spatter")
@@ -230,8 +231,8 @@ def spatter(
     layer = smooth(mean + sd * streams.normal(*images_nhwc.shape[1:3]), sigma)
     if mud:
         cover = smooth((layer > threshold).astype(np.float32), strength)[..., None]
-        cover[cover < _MUD_EDGE] = 0
-        return to_pixels(x * (1 - cover) + _MUD * cover)
+        cover[cover < MUD_EDGE] = 0
+        return to_pixels(x * (1 - cover) + MUD * cover)
     layer[layer < threshold] = 0
     # Values above 1 wrap around in 8 bits, as in the published script.
     liquid = (layer * 255).astype(np.int64).astype(np.uint8)
@@ -239,14 +240,14 @@ def spatter(
     brightest = shine.max(axis=(1, 2, 3), keepdims=True)
     # Without a single drop the script divides by zero; here the image is unchanged.
     shine /= np.where(brightest > 0, brightest, 1)
-    return to_pixels(x + shine * np.float32(strength) * _WATER)
+    return to_pixels(x + shine * np.float32(strength) * WATER)
 
 
 def _relief(liquid_hw: Pixels) -> Floats:
     """Light the drops from one side, by their distance from the nearest edge."""
     cv2: Any = import_opencv("spatter")
-    distance = cv2.distanceTransform(255 - cv2.Canny(liquid_hw, _EDGE_LOW, _EDGE_HIGH), cv2.DIST_L2, 5)
-    distance = cv2.blur(np.minimum(distance, np.float32(_FARTHEST)), (3, 3)).astype(np.uint8)
+    distance = cv2.distanceTransform(255 - cv2.Canny(liquid_hw, EDGE_LOW, EDGE_HIGH), cv2.DIST_L2, 5)
+    distance = cv2.blur(np.minimum(distance, np.float32(FARTHEST)), (3, 3)).astype(np.uint8)
     embossed = cv2.filter2D(cv2.equalizeHist(distance), cv2.CV_8U, _EMBOSS)
     lit: Floats = cv2.blur(embossed, (3, 3)).astype(np.float32)
     return lit

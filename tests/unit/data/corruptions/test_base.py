@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from asrnorm.core.errors import InputError, InputTypeError, MissingDependencyError, UnknownNameError
-from asrnorm.data.corruptions import CORRUPTIONS, base, corrupt, list_corruptions, weather
+from asrnorm.data.corruptions import CORRUPTIONS, base, corrupt, list_corruptions
 from asrnorm.data.corruptions.base import Streams
 from asrnorm.data.corruptions.generation import published_md5
 from asrnorm.data.corruptions.severity import (
@@ -23,6 +23,8 @@ from asrnorm.data.corruptions.severity import (
     severity_options,
 )
 
+pytestmark = pytest.mark.usefixtures("made_up_frost")
+
 IMAGES = np.random.default_rng(0).integers(0, 256, (30, 32, 32, 3), dtype=np.uint8)
 WITH_BLACK = IMAGES[:2, :24].copy()
 WITH_BLACK[1] = 0  # a black image divides by zero first
@@ -32,16 +34,6 @@ NUMBERS = [
     for option, value in severity_options(name, 3, "cifar").items()
     if not isinstance(value, bool)
 ]
-
-
-@pytest.fixture(autouse=True)
-def _frost(monkeypatch):
-    """Six made-up pictures, so that frost needs no download."""
-    pictures = tuple(np.random.default_rng(1).integers(0, 256, (6, 400, 400, 3), dtype=np.uint8))
-    monkeypatch.setattr(weather, "frost_pictures", lambda _source: pictures)
-    weather._scaled_pictures.cache_clear()
-    yield
-    weather._scaled_pictures.cache_clear()
 
 
 @pytest.mark.parametrize("name", list_corruptions())

@@ -110,9 +110,9 @@ def pictures(tmp_path, monkeypatch):
         Image.new("RGBA" if name.endswith("png") else "RGB", (400, 300), (level, 0, 255)).save(folder / name)
     sums = {path.name: hashlib.sha256(path.read_bytes()).hexdigest() for path in folder.iterdir()}
     monkeypatch.setattr(weather, "FROST_FILES", dict(sorted(sums.items())))
-    weather._scaled_pictures.cache_clear()
+    weather.scaled_pictures.cache_clear()
     yield folder
-    weather._scaled_pictures.cache_clear()
+    weather.scaled_pictures.cache_clear()
 
 
 def make_wheel(folder, path):
@@ -146,7 +146,7 @@ def test_the_data_folder_and_an_installed_package_are_searched(pictures, tmp_pat
 def test_missing_pictures_say_how_to_get_them(tmp_path, monkeypatch):
     monkeypatch.setenv("ASRNORM_DATA", str(tmp_path))
     monkeypatch.setattr(weather, "FROST_PACKAGES", ("no_such_package_here",))
-    weather._scaled_pictures.cache_clear()
+    weather.scaled_pictures.cache_clear()
     with pytest.raises(InputError, match="asrnorm data fetch frost") as caught:
         corrupt(BLACK[:1], "frost")
     assert "\n" not in str(caught.value)
@@ -191,7 +191,7 @@ def test_whole_weights_of_frost_do_not_wrap_around(pictures, weights):
 
 def test_pieces_are_cut_at_many_places(monkeypatch):
     picture = np.random.default_rng(0).integers(0, 256, (100, 120, 3), dtype=np.uint8)
-    monkeypatch.setattr(weather, "_scaled_pictures", lambda *_: (picture,) * 5)
+    monkeypatch.setattr(weather, "scaled_pictures", lambda *_: (picture,) * 5)
     frosty = corrupt(BLACK, "frost", severity=5, keep=0.0, add=1.0)
     places = {image[:2, :2].tobytes() for image in frosty}
     assert len(places) > 280

@@ -4,8 +4,8 @@ import torch
 
 import asrnorm
 from asrnorm.core.errors import InputTypeError
+from asrnorm.core.randomness import uniform_noise
 from asrnorm.methods import Batch, keyed_generator
-from asrnorm.methods.randomness import uniform_noise
 from helpers.smooth_net import SmoothNet
 
 SEVEN = [7, np.int64(7), np.uint8(7), torch.tensor(7)]

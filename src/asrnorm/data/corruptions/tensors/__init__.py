@@ -1,0 +1,10 @@
+"""The corruptions as tensor operations on whole batches, on any device; the NumPy ones are the reference.
+
+JPEG compression has no such form: `corrupt` computes it on the CPU.
+"""
+
+from asrnorm.data.corruptions.tensors import blur, digital, weather
+from asrnorm.data.corruptions.tensors.apply import Corrupt, corrupt_batch, corrupt_tensors
+from asrnorm.data.corruptions.tensors.base import TENSOR_CORRUPTIONS
+
+__all__ = ["TENSOR_CORRUPTIONS", "Corrupt", "corrupt_batch", "corrupt_tensors"]
