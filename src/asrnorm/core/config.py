@@ -96,7 +96,8 @@ class RunConfig:
         reestimate: number of source batches used to estimate running statistics before training; 0 skips it.
         confine: number of source images whose range limits (clamps) the learned means of ASR-Norm after training; 0
             leaves them free, as in the paper.
-        augment: augmentation of the training images: nothing, CIFAR's crop and flip, or the PACS set.
+        augment: augmentation of the training images: nothing, CIFAR's crop and flip, or the PACS set; `cifar_zero` has
+            black borders, `pacs_color` no gray images.
         shuffle: draw batches at random; `False` keeps the order of the data set, as the Digits protocols do.
         selection: rule that picks the reported checkpoint; `oracle` looks at the targets and is labelled so.
         evaluate_every: steps between evaluations for the selection; 0 for none, allowed with `last` only.
@@ -125,7 +126,7 @@ class RunConfig:
     calibrate: int = 0
     reestimate: int = 0
     confine: int = 0
-    augment: Literal["none", "cifar", "pacs"] = "none"
+    augment: Literal["none", "cifar", "cifar_zero", "pacs", "pacs_color"] = "none"
     shuffle: bool = True
     selection: Selection = "last"
     evaluate_every: int = 0

@@ -9,6 +9,7 @@ from asrnorm.methods.base import METHODS as METHODS
 from asrnorm.methods.base import Batch as Batch
 from asrnorm.methods.base import Images as Images
 from asrnorm.methods.base import Method as Method
+from asrnorm.methods.jigen import JiGen as JiGen
 from asrnorm.methods.m_ada import MADA as MADA
 from asrnorm.methods.own_loop import OwnLoop
 from asrnorm.methods.pgd import PGD as PGD
@@ -17,6 +18,7 @@ from asrnorm.methods.rsc import RSC as RSC
 from asrnorm.methods.rsda import ESDA as ESDA
 from asrnorm.methods.rsda import RDA as RDA
 from asrnorm.methods.rsda import RSDA as RSDA
+from asrnorm.methods.st import ST as ST
 
 
 def list_methods() -> tuple[str, ...]:

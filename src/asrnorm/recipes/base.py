@@ -4,7 +4,6 @@ import copy
 import inspect
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from itertools import product
 from typing import Any
 
 from asrnorm.core.config import Choice, RunConfig, Scale
@@ -40,11 +39,16 @@ class Epochs:
 
 @dataclass(frozen=True)
 class Variant:
-    """What a method changes in a suite's ERM config: options of the method, and other fields."""
+    """What a method changes in a suite's ERM config: options of the method, and other fields.
+
+    Attributes:
+        norms: of its recipes; empty means all norms of the suite.
+    """
 
     summary: str
     options: Mapping[str, Any] = field(default_factory=dict)
     changes: Mapping[str, Any] = field(default_factory=dict)
+    norms: Sequence[str] = ()
 
     def apply(self, config: RunConfig, method: str) -> RunConfig:
         """Return an ERM config changed to this method, under the name of the new recipe."""
@@ -131,13 +135,14 @@ def join_names(names: Names) -> str | list[str] | None:
 
 
 def register_suite(suite: str, recipes: SuiteRecipes, variants: Mapping[str, Variant]) -> None:
-    """Register `<suite>.<method>_<norm>` for ERM and every other method, as `variants` has them, with every norm."""
+    """Register `<suite>.<method>_<norm>` for ERM and every other method, as `variants` has them, with their norms."""
     summary = (inspect.getdoc(recipes.erm) or "").partition("\n")[0]
     methods = {"erm": Variant(summary), **variants}
-    for (method, variant), norm in product(methods.items(), recipes.norms):
-        entry = _build_entry(recipes, variant, method, norm)
-        entry.__doc__ = f"{variant.summary.rstrip('.')}; norm `{norm}`."
-        RECIPES.register(f"{suite}.{method}_{norm}")(entry)
+    for method, variant in methods.items():
+        for norm in variant.norms or recipes.norms:
+            entry = _build_entry(recipes, variant, method, norm)
+            entry.__doc__ = f"{variant.summary.rstrip('.')}; norm `{norm}`."
+            RECIPES.register(f"{suite}.{method}_{norm}")(entry)
 
 
 def _build_entry(recipes: SuiteRecipes, variant: Variant, method: str, norm: str) -> Build:

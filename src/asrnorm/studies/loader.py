@@ -245,9 +245,7 @@ def _build_row(label: str, entry: _RowEntry, layout: _Columns, where: str) -> Ro
         if behind or column in printed:
             cells[column] = Cell(measure=measure, runs=behind, printed=printed.get(column))
     not_run = None if entry.not_run is None else f"not run: {entry.not_run}"
-    return Row(
-        label=label, cells=cells, group=entry.group, not_run=not_run, found_on_targets=entry.found_on_targets
-    )
+    return Row(label=label, cells=cells, group=entry.group, not_run=not_run, found_on_targets=entry.found_on_targets)
 
 
 def _build_comparisons(file: _File, rows: Mapping[str, Row], layout: _Columns, where: str) -> Iterator[Comparison]:

@@ -106,4 +106,5 @@ class Batches:
         images = self.augmentation.apply(images, drawn).to(self.dtype)
         if self.pool.device.type == "cuda":
             images = images.contiguous(memory_format=torch.channels_last)
-        return Batch(images, labels, step, self.world.share(self.size).start, self.size, rows)
+        domains = None if self.pool.domains is None else self.pool.domains[rows]
+        return Batch(images, labels, step, self.world.share(self.size).start, self.size, rows, domains=domains)

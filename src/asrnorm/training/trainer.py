@@ -64,8 +64,6 @@ class Trainer:
         self.config, self.model, self.method, self.pool = config, model, method, pool
         self.world, self.stop, self.selector = world, stop, selector
         self.device = pool.device
-        synchronize(model, world)
-        self.optimizer = create_optimizer(model, config.optim)
         self.batches = Batches(
             pool,
             batch_size=config.batch_size,
@@ -75,6 +73,14 @@ class Trainer:
             world=world,
             dtype=weight_dtype(config.precision),
         )
+        size = self.batches.augmentation.output_size(pool.image_size)
+        method.build(model, torch.zeros((1, 3, *size), device=self.device))
+        method.total_steps, method.fetch = config.steps, self.batches.fetch
+        self._networks = (model, *method.trained.values())
+        for network in self._networks:
+            synchronize(network, world)
+        self.optimizer = create_optimizer(model, config.optim, beside=tuple(method.trained.values()))
+        self._trained = [p for network in self._networks for p in network.parameters() if p.requires_grad]
         self.step, self.elapsed, self.stop_requested = 0, 0.0, False
         self._started = time.monotonic()
         # On a CPU the loss is checked before every update. On a GPU that would mean waiting for the device: there it is
@@ -151,7 +157,7 @@ class Trainer:
         if self.step < self._careful_until:
             self._require_finite(loss, batch)
         loss.backward()
-        self.world.sum_gradients([parameter for parameter in self.model.parameters() if parameter.requires_grad])
+        self.world.sum_gradients(self._trained)
         self.optimizer.step()
         self.optimizer.zero_grad(set_to_none=True)
         return loss.detach()
@@ -281,7 +287,7 @@ class Trainer:
         return InterruptedRunError(f"interrupted at step {self.step:,} of {self.stop:,}; start the run again to resume")
 
     def _is_diverged(self) -> bool:
-        bad = find_not_finite(self.model) is not None or not bool(torch.isfinite(self._loss_sum))
+        bad = any(map(find_not_finite, self._networks)) or not bool(torch.isfinite(self._loss_sum))
         return bool(self.world.sum(torch.tensor(int(bad), device=self.device)))
 
     def _require_finite(self, loss: Tensor, batch: Batch) -> None:
