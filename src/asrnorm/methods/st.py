@@ -22,8 +22,8 @@ ANGLES = 4
 class ST(Method):
     r"""ST: cross-entropy of the upright images, and of the angle of four turned copies by a second head.
 
-    $L = \mathrm{CE}(\text{class};\, x) + w\, \mathrm{CE}(\text{angle};\, x_0, x_{90}, x_{180}, x_{270})$. The copies are
-    a second forward pass, so that running statistics are updated twice, mostly by turned images, as in its code.
+    $L = \mathrm{CE}(\text{class};\, x) + w\, \mathrm{CE}(\text{angle};\, x_0, x_{90}, x_{180}, x_{270})$. The copies
+    are a second forward pass, so that running statistics are updated twice, mostly by turned images, as in its code.
 
     Args:
         rotation_weight: $w$.
@@ -57,7 +57,7 @@ class ST(Method):
 
 
 def turn_all(images: Tensor) -> tuple[Tensor, Tensor]:
-    """Return four copies of a batch, turned by 0, 90, 180 and 270 degrees, one after the other, and their angles 0 to 3.
+    """Return a batch turned by 0, 90, 180 and 270 degrees, one copy after the other, and their angles 0 to 3.
 
     Raises:
         InputError: the images are not square.

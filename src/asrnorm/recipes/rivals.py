@@ -41,4 +41,41 @@ RIVALS: dict[str, dict[str, Variant]] = {
             norms=_RESNET,
         ),
     },
+    # Pairs are made within a batch, so it is twice ERM's, and drawn anew in every epoch.
+    "ccsa": {
+        "digits": Variant(
+            "CCSA with both streams from the source: no image of a target.",
+            {"alpha": 0.25, "margin": 1.0, "negatives": 3},
+            {"batch_size": 64, "shuffle": True},
+            norms=_DIGITS,
+        ),
+    },
+    "dsne": {
+        "digits": Variant(
+            "d-SNE with both streams from the source: no image of a target.",
+            {"alpha": 0.25, "margin": 1.0, "normalize": True},
+            {"batch_size": 64, "shuffle": True},
+            norms=_DIGITS,
+        ),
+    },
+    # RSC's paper compares with the next three and gives no settings; these are those of ERM.
+    "cutout": {
+        "pacs": Variant(
+            "Cutout of a third of the side; its settings on PACS are not public.", {"length": 74}, norms=_RESNET
+        ),
+    },
+    "dropblock": {
+        "pacs": Variant(
+            "DropBlock in the last two stages; its settings on PACS are not public.",
+            {"drop": 0.1, "block_size": 3, "early_block_size": 5},
+            norms=_RESNET,
+        ),
+    },
+    "adversarial_dropout": {
+        "pacs": Variant(
+            "AdversarialDropout of a tenth of the embedding; its settings on PACS are not public.",
+            {"delta": 0.1, "dropout_weight": 1.0},
+            norms=_RESNET,
+        ),
+    },
 }
