@@ -10,7 +10,7 @@ from pathlib import Path
 
 from asrnorm.methods import METHODS
 from helpers import tiny_run
-from helpers.tiny_run import Choice, kept_pool, pretrained_config, small_method, tiny_config
+from helpers.tiny_run import Choice, dson_config, kept_pool, pretrained_config, small_method, tiny_config
 
 WEIGHTS = "toy.pt"  # under the data folder
 RESUMED = "resumed"
@@ -38,6 +38,7 @@ def cases():
             "erm-bn_test": tiny_config(norm=Choice(name="bn_test"), **common),
             "erm-sn": tiny_config(norm=Choice(name="sn"), **common),
             "erm-bin": tiny_config(norm=Choice(name="bin"), **common),
+            "erm-dson": dson_config(batch_size=7, **common),
             "grow-bn": tiny_config(method=grow, augment="cifar", **common),
             "grow-asr": tiny_config(method=grow, norm=Choice(name="asr"), **common),
             "pretrained-asr": pretrained_config(WEIGHTS, augment="cifar", **common),

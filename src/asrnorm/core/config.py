@@ -44,7 +44,7 @@ class OptimConfig:
     Attributes:
         decay_lambdas: apply weight decay to the lambdas of ASR-Norm too; decay alone moves them from .05 towards .5.
         schedule: `step` multiplies the rate by `step_factor` once the fraction `step_at` of the steps is done.
-        gate_lr: learning rate of BIN's gates relative to `lr`; they have no weight decay.
+        gate_lr: learning rate of the gates of BIN and DSON relative to `lr`; they have no weight decay.
         warmup_steps: steps over which the learning rate rises linearly from 0.
         norm_warmup_steps: train only the converted norms and the classifier for this many steps; the other parameters
             have a learning rate of 0, then their own warm-up.

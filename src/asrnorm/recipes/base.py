@@ -14,7 +14,7 @@ Build = Callable[..., RunConfig]
 
 RECIPES: Registry[Build] = Registry("recipe")
 
-# All but `dsbn`, which needs the domain of every image: no protocol here gives it, and with one source it is `bn`.
+# All but `dsbn` and `dson`, which need the domain of every image: with one source they are `bn` and much like `bin`.
 NORMS = ("ar", "as", "asr", "bin", "bn", "bn_test", "gn", "ilm", "in", "ln", "none", "sn", "sn_in_ln")
 
 # The largest value of each method option in a smoke run: one growth phase of a few images, one search of a few tuples.
@@ -68,6 +68,7 @@ class SuiteRecipes:
     Attributes:
         erm: returns the ERM config of a norm, at the paper's scale; it may also take `source` and `target`.
         norms: of the recipes.
+        erm_norms: of those of ERM; empty means `norms`.
         short_by: `short` has so many times fewer steps.
         short_from: recipes with fewer steps than this are short already.
         smoke_model: a smaller network for `smoke`.
@@ -76,6 +77,7 @@ class SuiteRecipes:
 
     erm: Build
     norms: Sequence[str] = NORMS
+    erm_norms: Sequence[str] = ()
     short_by: int = 5
     short_from: int = 0
     smoke_model: Choice | None = None
@@ -137,7 +139,7 @@ def join_names(names: Names) -> str | list[str] | None:
 def register_suite(suite: str, recipes: SuiteRecipes, variants: Mapping[str, Variant]) -> None:
     """Register `<suite>.<method>_<norm>` for ERM and every other method, as `variants` has them, with their norms."""
     summary = (inspect.getdoc(recipes.erm) or "").partition("\n")[0]
-    methods = {"erm": Variant(summary), **variants}
+    methods = {"erm": Variant(summary, norms=recipes.erm_norms), **variants}
     for method, variant in methods.items():
         for norm in variant.norms or recipes.norms:
             entry = _build_entry(recipes, variant, method, norm)

@@ -18,7 +18,7 @@ from asrnorm.core.errors import InputError
 from asrnorm.core.schedule import rate_factor
 from asrnorm.core.settings import BACKEND_VARIABLE
 from asrnorm.models.base import classifier_head
-from asrnorm.norms import ASRNorm2d, BatchInstanceNorm
+from asrnorm.norms import ASRNorm2d, BatchInstanceNorm, DomainMixedNorm
 
 _LAMBDA = "lambda_"
 _STATIC = ("gamma_bias", "beta_bias")
@@ -67,8 +67,8 @@ def parameter_groups(
     """Return the groups for an optimizer, one for each treatment.
 
     The lambdas of ASR-Norm are a group of their own, without weight decay, if `decay_lambdas` is off; the gates of BIN
-    always are one, with `gate_lr` times the learning rate and no decay. So are, if these options are set, the small
-    networks (`norm_lr`, `decay_networks`), the classifier and the networks beside the model (`head_lr`), and the
+    and DSON always are one, with `gate_lr` times the learning rate and no decay. So are, if these options are set, the
+    small networks (`norm_lr`, `decay_networks`), the classifier and the networks beside the model (`head_lr`), and the
     parameters that `norm_warmup_steps` freezes at first.
 
     `scale` is a group's learning rate relative to the run's. A group that `waits` has a rate of 0 for
@@ -103,7 +103,7 @@ def _special_treatments(
     for module in (module for network in (model, *beside) for module in network.modules()):
         if isinstance(module, ASRNorm2d):
             found |= {id(value): _treat_asr(name, config) for name, value in module.named_parameters()}
-        if isinstance(module, BatchInstanceNorm):
+        if isinstance(module, BatchInstanceNorm | DomainMixedNorm):
             found[id(module.gate)] = _Treatment(config.gate_lr, False, waits and id(module.gate) not in found)
     return found
 

@@ -11,14 +11,14 @@ from torch.nn.utils import get_total_norm
 
 from asrnorm.core.config import RunConfig
 from asrnorm.core.distributed import World
-from asrnorm.core.errors import DivergenceError, InterruptedRunError
+from asrnorm.core.errors import DivergenceError, InputError, InterruptedRunError
 from asrnorm.core.precision import autocast, products, weight_dtype
 from asrnorm.core.schedule import rate_factor
 from asrnorm.data.pool import Pool
 from asrnorm.methods import Batch, Method, keyed_generator
 from asrnorm.methods.base import is_capturable
 from asrnorm.models import Classifier
-from asrnorm.norms import ASRNorm2d
+from asrnorm.norms import ASRNorm2d, DomainMixedNorm
 from asrnorm.training.assembly import from_first, synchronize
 from asrnorm.training.batches import Batches
 from asrnorm.training.capture import CapturedSteps
@@ -80,6 +80,7 @@ class Trainer:
         for network in self._networks:
             synchronize(network, world)
         self.optimizer = create_optimizer(model, config.optim, beside=tuple(method.trained.values()))
+        self._domain_norms = [layer for layer in model.modules() if isinstance(layer, DomainMixedNorm)]
         self._trained = [p for network in self._networks for p in network.parameters() if p.requires_grad]
         self.step, self.elapsed, self.stop_requested = 0, 0.0, False
         self._started = time.monotonic()
@@ -151,6 +152,8 @@ class Trainer:
         is captured as a graph.
         """
         share = len(batch.labels) / batch.global_size
+        for layer in self._domain_norms:
+            layer.domain = 0 if batch.domains is None else batch.domains
         with self.autocast():
             # Weighted before the backward pass: batch statistics carry gradients from one process to the others.
             loss = self.method.loss(self.model, batch) * share
@@ -222,6 +225,8 @@ class Trainer:
             with self.autocast():
                 grow_log = dict(self.method.grow(self.model, self.pool, self.step))
             self.model.train()
+            if self._domain_norms and self.pool.parts:
+                raise InputError("norm 'dson' needs the domain of every image, and generated images have none")
         # After a grow phase a single step, which has a row of its own and maybe a checkpoint.
         stop = self.stop if grow_log is None else self.step + 1
         captured = self._captured if self.step >= self._careful_until else None
