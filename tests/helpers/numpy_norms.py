@@ -1,7 +1,8 @@
 """Every norm layer a second time, in NumPy, written from the equations of its source and sharing no code with ours.
 
 `asr`, `as`, `ar` follow section 3 of the ASR-Norm paper and its PACS paragraph, `sn` and `ilm` their authors' published
-layers, `bin` and `dson` their papers, the rest the textbook definitions. Parameters go by the keys of our layers' `state_dict`.
+layers, `bin` and `dson` their papers, the rest the textbook definitions. Parameters go by the keys of our layers'
+`state_dict`.
 
 All is analytic but for the ReLUs, which look at the real part: fed a complex number with a tiny imaginary part, the
 functions return their derivative in the imaginary part (see `derivative.py`). Hence no `abs`, no `np.var`.
