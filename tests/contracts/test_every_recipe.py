@@ -36,7 +36,7 @@ NORM_KEYS = {
 }
 METHOD_KEYS = {"erm", "ada", "me_ada", "m_ada", "rda", "rsda", "esda", "rsc", "pgd", *RIVALS}
 SUITE_KEYS = {"digits", "cifar10c", "pacs", "folder", "digits_mini"}
-MODEL_KEYS = {"digits_convnet", "wrn_40_4", "wrn_16_4", "wrn_40_2", "resnet18", "resnet50"}
+MODEL_KEYS = {"digits_convnet", "wrn_40_4", "wrn_16_4", "wrn_40_2", "resnet18", "resnet26_ttt", "resnet50"}
 SCALES = ("paper", "short", "smoke")
 FAST_LOADER = getattr(yaml, "CSafeLoader", yaml.SafeLoader)  # 1,400 files
 
@@ -45,10 +45,10 @@ TABLES = {
     "table1": "digits.erm_none digits.ada_none digits.m_ada_none digits.me_ada_none digits.rsda_none digits.rsda_asr "
     "digits.jigen_none digits.ccsa_none digits.dsne_none",
     "table2": "cifar10c.erm_bn cifar10c.pgd_bn cifar10c.ada_bn cifar10c.m_ada_bn cifar10c.me_ada_bn cifar10c.erm_asr "
-    "cifar10c.ada_asr cifar10c.st_bn",
+    "cifar10c.ada_asr cifar10c.st_bn cifar10c.ttt_gn",
     "table3": "pacs.erm_bn pacs.rsc_bn pacs.rsc_asr",
     "table4": "pacs.erm_bn pacs.erm_bin pacs.erm_sn pacs.rsc_bn pacs.rsc_asr pacs.jigen_bn pacs.erm_dson "
-    "pacs.cutout_bn pacs.dropblock_bn pacs.adversarial_dropout_bn",
+    "pacs.metareg_bn pacs.cutout_bn pacs.dropblock_bn pacs.adversarial_dropout_bn",
     "table5": "cifar10c.ada_bn cifar10c.ada_in cifar10c.ada_sn_in_ln cifar10c.ada_ar cifar10c.ada_as cifar10c.ada_asr",
     "table9": "digits.rsda_bn digits.rsda_bn_test digits.rsda_in digits.rsda_sn digits.rsda_none digits.rsda_ar "
     "digits.rsda_as digits.rsda_asr",

@@ -218,9 +218,16 @@ def small_method(name):
     """A method of the registry with few and short phases, whatever its options are called."""
     small = {"interval": 7, "rounds": 1, "ascent_steps": 2, "candidates": 4, "population": 4, "generations": 2}
     small |= {"wae_epochs": 1, "search_images": 20, "search_size": 20}
+    small |= {"phase_steps": 3}
     small |= {"length": 4}  # a square that leaves something of an image of 8x8
     known = METHODS.options(name)
     return Choice(name=name, args={option: value for option, value in small.items() if option in known})
+
+
+def small_run(name):
+    """The method and the suite of a run of a method of the registry: one that needs domains has two."""
+    suite = Choice(name="toy", args={"domains": 2} if name == "metareg" else {})
+    return {"method": small_method(name), "suite": suite}
 
 
 def dson_config(**changes):

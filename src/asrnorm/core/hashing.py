@@ -20,11 +20,13 @@ ADDED: dict[str, Any] = {
     "calibrate": 0,
     "reestimate": 0,
     "confine": 0,
+    "adapt": "none",
     "optim.warmup_steps": 0,
     "optim.norm_warmup_steps": 0,
     "optim.norm_lr": 1,
     "optim.decay_networks": True,
     "optim.head_lr": 1,
+    "optim.step_again": 1,
 }
 
 _ABSENT = object()

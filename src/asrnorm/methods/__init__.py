@@ -16,6 +16,7 @@ from asrnorm.methods.cutout import Cutout as Cutout
 from asrnorm.methods.dropblock import DropBlock as DropBlock
 from asrnorm.methods.jigen import JiGen as JiGen
 from asrnorm.methods.m_ada import MADA as MADA
+from asrnorm.methods.metareg import MetaReg as MetaReg
 from asrnorm.methods.own_loop import OwnLoop
 from asrnorm.methods.pgd import PGD as PGD
 from asrnorm.methods.randomness import keyed_generator as keyed_generator
@@ -24,6 +25,7 @@ from asrnorm.methods.rsda import ESDA as ESDA
 from asrnorm.methods.rsda import RDA as RDA
 from asrnorm.methods.rsda import RSDA as RSDA
 from asrnorm.methods.st import ST as ST
+from asrnorm.methods.st import TTT as TTT
 
 
 def list_methods() -> tuple[str, ...]:

@@ -120,6 +120,7 @@ class Method:
     total_steps: int = 0
     fetch: Callable[[int], Batch] | None = None
     trained: Mapping[str, nn.Module] = MappingProxyType({})
+    _is_built: bool = False
     capturable: bool = True
     unit_range: bool = False
     checkpoint_after_grow: bool = True
@@ -183,6 +184,7 @@ class Method:
         """
         if type(self).create_trained is Method.create_trained:
             return
+        self._is_built = True
         with torch.random.fork_rng(devices=[]):
             torch.manual_seed(keyed_generator(self.seed, "method").initial_seed())
             self.trained = self.create_trained(model, example)
@@ -193,7 +195,7 @@ class Method:
     @property
     def is_built(self) -> bool:
         """Whether the method has the networks that `loss` needs."""
-        return bool(self.trained) or type(self).create_trained is Method.create_trained
+        return self._is_built or type(self).create_trained is Method.create_trained
 
     def parameters(self) -> list[nn.Parameter]:
         """Return the parameters of the networks that `build` created."""

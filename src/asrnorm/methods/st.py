@@ -1,7 +1,8 @@
-"""ST: the network also names by which right angle an image was turned.
+"""ST and TTT: the network also names by which right angle an image was turned.
 
 Hendrycks, Mazeika, Kadavath and Song, *Using Self-Supervised Learning Can Improve Model Robustness and Uncertainty*,
-NeurIPS 2019, after the code that its authors released.
+NeurIPS 2019; Sun et al., *Test-Time Training with Self-Supervision for Generalization under Distribution Shifts*, ICML
+2020; both after the code that their authors released.
 """
 
 from dataclasses import dataclass
@@ -13,8 +14,7 @@ from torch import Tensor, nn
 from asrnorm.core.errors import InputError
 from asrnorm.methods.base import METHODS, Batch, Method, embedding_size
 from asrnorm.models import Classifier
-
-ANGLES = 4
+from asrnorm.models.rotation_resnet import ANGLES, find_rotation, rotation_logits
 
 
 @METHODS.register("st")
@@ -42,7 +42,7 @@ class ST(Method):
 
     def __post_init__(self) -> None:
         if self.rotation_weight < 0:
-            raise InputError(f"st: rotation_weight must be at least 0, not {self.rotation_weight:g}")
+            raise InputError(f"{type(self).__name__}: rotation_weight must be at least 0, not {self.rotation_weight:g}")
 
     def create_trained(self, model: Classifier, example: Tensor) -> dict[str, nn.Module]:
         """Return the linear head of the angles."""
@@ -52,8 +52,42 @@ class ST(Method):
         """Return the cross-entropy of the classes and the weighted one of the angles."""
         class_loss = F.cross_entropy(model(batch.images), batch.labels)
         turned, angle = turn_all(batch.images)
-        logits = self.trained["angles"](model.embed(model.features(turned)))
-        return class_loss + self.rotation_weight * F.cross_entropy(logits, angle)
+        return class_loss + self.rotation_weight * F.cross_entropy(self.angle_logits(model, turned), angle)
+
+    def angle_logits(self, model: Classifier, turned: Tensor) -> Tensor:
+        """Return the logits of the angles of turned images."""
+        logits: Tensor = self.trained["angles"](model.embed(model.features(turned)))
+        return logits
+
+
+@METHODS.register("ttt")
+@dataclass(kw_only=True, eq=False)
+class TTT(ST):
+    """TTT: ST with a branch of the network in place of the head, and a weight of 1.
+
+    The loss of the training; `adapt=slow` or `online` in a config lets the scores learn the angles of test images too.
+    A network without a rotation branch, any but `resnet26_ttt`, gets the head of ST and cannot be adapted.
+
+    Args:
+        rotation_weight: of the angles.
+
+    Raises:
+        InputError: a negative weight.
+
+    Example:
+        >>> TTT().rotation_weight
+        1.0
+    """
+
+    rotation_weight: float = 1.0
+
+    def create_trained(self, model: Classifier, example: Tensor) -> dict[str, nn.Module]:
+        """Return the head of ST if the network has no branch."""
+        return {} if find_rotation(model) is not None else super().create_trained(model, example)
+
+    def angle_logits(self, model: Classifier, turned: Tensor) -> Tensor:
+        """Return the logits of the branch, or of the head."""
+        return super().angle_logits(model, turned) if self.trained else rotation_logits(model, turned)
 
 
 def turn_all(images: Tensor) -> tuple[Tensor, Tensor]:

@@ -27,7 +27,11 @@ _SMOKE_OPTIONS = {
     "generations": 1,
     "search_images": 16,
     "wae_epochs": 1,
+    "phase_steps": 3,
 }
+
+
+_OWN_NETWORK = ("ttt",)  # methods whose network no smaller one can replace
 
 
 @dataclass(frozen=True)
@@ -43,12 +47,14 @@ class Variant:
 
     Attributes:
         norms: of its recipes; empty means all norms of the suite.
+        norm_options: options of some of these norms, by name.
     """
 
     summary: str
     options: Mapping[str, Any] = field(default_factory=dict)
     changes: Mapping[str, Any] = field(default_factory=dict)
     norms: Sequence[str] = ()
+    norm_options: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
 
     def apply(self, config: RunConfig, method: str) -> RunConfig:
         """Return an ERM config changed to this method, under the name of the new recipe."""
@@ -58,6 +64,8 @@ class Variant:
         }
         name = f"{config.suite.name}.{method}_{config.norm.name}"
         changes = copy.deepcopy(dict(self.changes))  # configs of two recipes share nothing
+        if config.norm.name in self.norm_options:
+            changes["norm"] = Choice(name=config.norm.name, args=dict(self.norm_options[config.norm.name]))
         return replace(config, recipe=name, method=Choice(name=method, args=options), **changes)
 
 
@@ -95,7 +103,8 @@ class SuiteRecipes:
         if scale == "smoke":
             size = {} if self.smoke_size is None else {"size": self.smoke_size}
             suite = replace(config.suite, args={**config.suite.args, **size})
-            return replace(shrink(config), suite=suite, model=copy.deepcopy(self.smoke_model) or config.model)
+            smaller = None if config.method.name in _OWN_NETWORK else copy.deepcopy(self.smoke_model)
+            return replace(shrink(config), suite=suite, model=smaller or config.model)
         return config
 
 

@@ -5,8 +5,8 @@
 
 from dataclasses import replace
 
-from asrnorm.core.config import Choice
-from asrnorm.recipes.base import Variant
+from asrnorm.core.config import Choice, OptimConfig
+from asrnorm.recipes.base import Epochs, Variant
 from asrnorm.recipes.erm import CIFAR_EPOCH, pacs
 
 _DIGITS = ("none", "in", "asr")
@@ -75,6 +75,32 @@ RIVALS: dict[str, dict[str, Variant]] = {
         "pacs": Variant(
             "AdversarialDropout of a tenth of the embedding; its settings on PACS are not public.",
             {"delta": 0.1, "dropout_weight": 1.0},
+            norms=_RESNET,
+        ),
+    },
+    # Its scores adapt to the test images with adapt=slow or adapt=online.
+    "ttt": {
+        "cifar10c": Variant(
+            "TTT's training in its released setting: a thin ResNet-26 with a rotation branch, 150 epochs.",
+            {"rotation_weight": 1.0},
+            {
+                "model": Choice(name="resnet26_ttt"),
+                "optim": OptimConfig(
+                    name="sgd", lr=0.1, weight_decay=5e-4, schedule="step", step_at=75 / 150, step_again=125 / 150
+                ),
+                "steps": 150 * CIFAR_EPOCH,
+                "augment": "cifar_zero",
+                "adversarial": False,
+            },
+            norms=("gn", "in", "asr"),
+            norm_options={"gn": {"num_groups": 8}},
+        ),
+    },
+    # Only the algorithm is published; the length of its first phase and its rates are our choice.
+    "metareg": {
+        "pacs": Variant(
+            "MetaReg with ten epochs for its regularizer; give it several sources, as --target NAME does.",
+            {"phase_steps": Epochs(10), "lr": 0.01, "inner_steps": 5, "meta_lr": 0.001},
             norms=_RESNET,
         ),
     },

@@ -73,6 +73,8 @@ def check_config(config: RunConfig) -> None:
         raise InputError(
             "confine cannot look into compiled layers: leave out compile, or use evaluate --set confine=N afterwards"
         )
+    if config.adapt != "none" and config.model.name != "resnet26_ttt":
+        raise InputError(f"adapt={config.adapt} needs a network with a rotation branch: set model=resnet26_ttt")
     if config.optim.norm_warmup_steps and config.weights is None:
         raise InputError("optim.norm_warmup_steps freezes a pretrained network at first: it needs weights")
     if config.layers != "auto" and config.weights is None:

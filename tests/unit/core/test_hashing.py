@@ -59,6 +59,7 @@ HASHED = {
     "calibrate": 1,
     "reestimate": 1,
     "confine": 1,
+    "adapt": "slow",
     "augment": "pacs",
     "shuffle": False,
     "selection": "oracle",
@@ -137,7 +138,7 @@ def test_every_later_field_says_what_runs_did_before_it():
 
 def test_the_hash_of_a_config_is_that_of_one_that_has_no_later_field():
     values = to_mapping(plain_config())
-    assert set(values) == FIRST | set(hashing.UNHASHED) | {"calibrate", "confine", "reestimate"}
+    assert set(values) == FIRST | set(hashing.UNHASHED) | {"adapt", "calibrate", "confine", "reestimate"}
     for path in ADDED:
         *parents, name = path.split(".")
         del (values[parents[0]] if parents else values)[name]
@@ -147,12 +148,11 @@ def test_the_hash_of_a_config_is_that_of_one_that_has_no_later_field():
 @pytest.mark.parametrize("path", ADDED)
 def test_a_later_field_that_is_used_changes_the_hash_and_the_difference_shows_both_values(path):
     before = ADDED[path]
-    used = override(plain_config(), {path: not before if isinstance(before, bool) else 3})
+    other = {"adapt": "slow", "optim.step_again": 0}.get(path, not before if isinstance(before, bool) else 3)
+    used = override(plain_config(), {path: other})
     assert content_hash(used) != content_hash(plain_config())
     assert content_hash(override(used, {path: before})) == content_hash(plain_config())
-    assert (
-        first_difference(plain_config(), used) == f"{path}: {before} here, {3 if before is not True else False} there"
-    )
+    assert first_difference(plain_config(), used) == f"{path}: {before!r} here, {other!r} there"
 
 
 def test_where_decoded_images_lie_is_no_other_run():

@@ -24,7 +24,7 @@ def deterministic():
 
 
 METHODS = ["erm", "ada", "me_ada", "rsda", "rda", "esda", "rsc", "pgd", "m_ada", "jigen", "st", "cutout", "dropblock"]
-METHODS += ["adversarial_dropout", "ccsa", "dsne"]
+METHODS += ["adversarial_dropout", "ccsa", "dsne", "ttt"]
 adam = OptimConfig(name="adam", lr=1e-2, schedule="cosine")
 
 
