@@ -3,8 +3,7 @@
 Ghiasi, Lin and Le, *DropBlock: A Regularization Method for Convolutional Networks*, NeurIPS 2018.
 """
 
-from collections.abc import Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack
 from dataclasses import dataclass
 from functools import partial
 from typing import Any
@@ -16,6 +15,7 @@ from torch import Tensor, nn
 from asrnorm.core.errors import InputError
 from asrnorm.methods.base import METHODS, Batch, Method
 from asrnorm.methods.randomness import draw_key, uniform_noise
+from asrnorm.methods.rsc import hooked
 from asrnorm.models import Classifier
 
 STAGES = (("layer3", "layer4"), ("group2", "group3"))
@@ -81,7 +81,7 @@ class DropBlock(Method):
             for number, stage in enumerate(stages):
                 for index, block in enumerate(stage.children()):
                     drop = partial(self._drop, batch=batch, purpose=f"{number}.{index}", is_last=number == 1)
-                    hooks.enter_context(_hooked(block, drop))
+                    hooks.enter_context(hooked(block, drop))
             maps = model.features(batch.images)
         if not stages:
             maps = self._drop(None, (), maps, batch=batch, purpose="maps", is_last=True)
@@ -141,12 +141,3 @@ def find_last_stages(model: nn.Module) -> list[nn.Module]:
         if all(name in named for name in pair):
             return [named[name] for name in pair]
     return []
-
-
-@contextmanager
-def _hooked(module: nn.Module, hook: Any) -> Iterator[None]:
-    handle = module.register_forward_hook(hook)
-    try:
-        yield
-    finally:
-        handle.remove()

@@ -93,7 +93,7 @@ class MetaReg(Method):
             batch = self._fetch(pool, number, next(model.parameters()))
             assert batch.domains is not None
             embedding = copied.embed(copied.features(batch.images))
-            own = torch.einsum("nd,nkd->nk", embedding, weight[batch.domains])
+            own = (weight[batch.domains] @ embedding[:, :, None]).squeeze(2)
             logits = own if bias is None else own + bias[batch.domains]
             (F.cross_entropy(logits, batch.labels) * len(batch.labels) / batch.global_size).backward()
             self.world.sum_gradients(parameters)
