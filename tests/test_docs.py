@@ -28,6 +28,7 @@ PASTED = (
     "methods/rsc.md",
     "norms/asr.md",
     "norms/dsbn.md",
+    "norms/dson.md",
     "recipes.md",
     "reports.md",
 )

@@ -45,10 +45,11 @@ ASR_SIGNATURE = (
     "per_channel_lambda=False, lambda_init=-3.0, gate_init=-5.0, eps=1e-05, activation=None, device=None, dtype=None"
 )
 REGISTRY_KEYS = {
-    "norms": "asr as ar bn bn_test dsbn in ln gn sn sn_in_ln bin ilm none",
+    "norms": "asr as ar bn bn_test dsbn dson in ln gn sn sn_in_ln bin ilm none",
     "suites": "digits cifar10c pacs folder digits_mini",
-    "methods": "erm ada me_ada m_ada rda rsda esda rsc pgd consistency",
-    "models": "digits_convnet wrn_40_4 wrn_16_4 wrn_40_2 resnet18 resnet50 timm",
+    "methods": "erm ada me_ada m_ada rda rsda esda rsc pgd "
+    "jigen st ttt cutout dropblock adversarial_dropout ccsa dsne metareg consistency",
+    "models": "digits_convnet wrn_40_4 wrn_16_4 wrn_40_2 resnet18 resnet26_ttt resnet50 timm",
 }
 
 

@@ -11,7 +11,7 @@ from asrnorm.methods import METHODS, Method, create_method
 from asrnorm.training import run
 from asrnorm.training.log import RunProgress
 from helpers import tiny_run
-from helpers.tiny_run import Choice, kept_pool, small_method, tiny_config
+from helpers.tiny_run import Choice, kept_pool, small_run, tiny_config
 
 
 @pytest.fixture(autouse=True)
@@ -23,7 +23,7 @@ def toys(monkeypatch):
 @pytest.mark.parametrize("norm", ["bn", "asr"])
 @pytest.mark.parametrize("name", METHODS.names())
 def test_a_resumed_run_ends_in_the_same_bytes(name, norm, tmp_path):
-    config = tiny_config(method=small_method(name), norm=Choice(name=norm), steps=16, checkpoint_every=6)
+    config = tiny_config(**small_run(name), norm=Choice(name=norm), steps=16, checkpoint_every=6)
     with kept_pool():
         run(config, tmp_path)
     whole = (tmp_path / "model.safetensors").read_bytes()
@@ -40,7 +40,7 @@ GROWING = [
 
 
 def test_the_methods_that_grow_are_known():
-    assert set(GROWING) == {"ada", "me_ada", "m_ada", "rsda", "esda"}
+    assert set(GROWING) == {"ada", "me_ada", "m_ada", "rsda", "esda", "metareg"}
 
 
 @pytest.mark.parametrize("calls", [1, 3])
@@ -48,7 +48,8 @@ def test_the_methods_that_grow_are_known():
 def test_a_run_that_is_stopped_while_it_grows_stops_there_and_ends_in_the_same_bytes(
     name, calls, tmp_path, monkeypatch
 ):
-    config = tiny_config(method=small_method(name), steps=16, checkpoint_every=100)
+    config = tiny_config(**small_run(name), steps=16, checkpoint_every=100)
+    step = 0 if name == "metareg" else 7
     run(config, tmp_path / "whole")
     parts = []
 
@@ -60,12 +61,12 @@ def test_a_run_that_is_stopped_while_it_grows_stops_there_and_ends_in_the_same_b
     folder = tmp_path / "stopped"
     with monkeypatch.context() as patch:
         patch.setattr(RunProgress, "grow", grow)
-        with pytest.raises(InterruptedRunError, match="interrupted at step 7 of 16"):
+        with pytest.raises(InterruptedRunError, match=f"interrupted at step {step} of 16"):
             run(config, folder)
     assert len(parts) == calls
     assert sorted(parts) == parts
     kept = torch.load(folder / "checkpoints" / "last.pt", weights_only=True)
-    assert kept["step"] == 7
+    assert kept["step"] == step
     assert not list(folder.glob("pool/*")), "nothing was grown yet"
     run(config, folder)
     whole, resumed = (tmp_path / one / "model.safetensors" for one in ("whole", "stopped"))

@@ -15,21 +15,40 @@ from asrnorm.models import MODELS, create_model
 from asrnorm.norms import NORMS
 from asrnorm.recipes import RECIPES, list_recipes, recipe
 from asrnorm.recipes.base import NORMS as RECIPE_NORMS
+from asrnorm.recipes.rivals import RIVALS
 
-NORM_KEYS = {"asr", "as", "ar", "bn", "bn_test", "dsbn", "in", "ln", "gn", "sn", "sn_in_ln", "bin", "ilm", "none"}
-METHOD_KEYS = {"erm", "ada", "me_ada", "m_ada", "rda", "rsda", "esda", "rsc", "pgd"}
+NORM_KEYS = {
+    "asr",
+    "as",
+    "ar",
+    "bn",
+    "bn_test",
+    "dsbn",
+    "dson",
+    "in",
+    "ln",
+    "gn",
+    "sn",
+    "sn_in_ln",
+    "bin",
+    "ilm",
+    "none",
+}
+METHOD_KEYS = {"erm", "ada", "me_ada", "m_ada", "rda", "rsda", "esda", "rsc", "pgd", *RIVALS}
 SUITE_KEYS = {"digits", "cifar10c", "pacs", "folder", "digits_mini"}
-MODEL_KEYS = {"digits_convnet", "wrn_40_4", "wrn_16_4", "wrn_40_2", "resnet18", "resnet50"}
+MODEL_KEYS = {"digits_convnet", "wrn_40_4", "wrn_16_4", "wrn_40_2", "resnet18", "resnet26_ttt", "resnet50"}
 SCALES = ("paper", "short", "smoke")
 FAST_LOADER = getattr(yaml, "CSafeLoader", yaml.SafeLoader)  # 1,400 files
 
 # What the tables train, cell by cell.
 TABLES = {
-    "table1": "digits.erm_none digits.ada_none digits.m_ada_none digits.me_ada_none digits.rsda_none digits.rsda_asr",
+    "table1": "digits.erm_none digits.ada_none digits.m_ada_none digits.me_ada_none digits.rsda_none digits.rsda_asr "
+    "digits.jigen_none digits.ccsa_none digits.dsne_none",
     "table2": "cifar10c.erm_bn cifar10c.pgd_bn cifar10c.ada_bn cifar10c.m_ada_bn cifar10c.me_ada_bn cifar10c.erm_asr "
-    "cifar10c.ada_asr",
+    "cifar10c.ada_asr cifar10c.st_bn cifar10c.ttt_gn",
     "table3": "pacs.erm_bn pacs.rsc_bn pacs.rsc_asr",
-    "table4": "pacs.erm_bn pacs.erm_bin pacs.erm_sn pacs.rsc_bn pacs.rsc_asr",
+    "table4": "pacs.erm_bn pacs.erm_bin pacs.erm_sn pacs.rsc_bn pacs.rsc_asr pacs.jigen_bn pacs.erm_dson "
+    "pacs.metareg_bn pacs.cutout_bn pacs.dropblock_bn pacs.adversarial_dropout_bn",
     "table5": "cifar10c.ada_bn cifar10c.ada_in cifar10c.ada_sn_in_ln cifar10c.ada_ar cifar10c.ada_as cifar10c.ada_asr",
     "table9": "digits.rsda_bn digits.rsda_bn_test digits.rsda_in digits.rsda_sn digits.rsda_none digits.rsda_ar "
     "digits.rsda_as digits.rsda_asr",
@@ -51,7 +70,7 @@ def test_the_keys_are_those_of_the_registries():
     assert set(SUITES) == SUITE_KEYS
     assert set(MODELS) == MODEL_KEYS | {"timm"}  # which has no recipe
     assert set(METHODS) <= METHOD_KEYS
-    assert set(RECIPE_NORMS) == NORM_KEYS - {"dsbn"}
+    assert set(RECIPE_NORMS) == NORM_KEYS - {"dsbn", "dson"}
 
 
 @pytest.mark.parametrize("name", list_recipes())

@@ -10,6 +10,7 @@ CASES = [
     *PLAIN,
     *both_modes(
         NormCase("dsbn", {"num_domains": 2}, domain=(1, 0, 1)),
+        NormCase("dson", {"num_domains": 2}, domain=(1, 0, 1)),
         NormCase("asr", {"statistics": "batch", "gated_rescale": True, "per_channel_lambda": True}),
     ),
     NormCase("asr", {"residual": False, "share_rescale_encoder": False}),

@@ -20,6 +20,7 @@ PER_CHANNEL = {
     "bn": AFFINE | TRACKED,
     "bn_test": AFFINE | TRACKED,
     "dsbn": {f"domains.0.{key}": value for key, value in (AFFINE | TRACKED).items()},
+    "dson": {f"domains.0.{key}": value for key, value in (AFFINE | TRACKED).items()},
     "in": AFFINE,
     "ln": AFFINE,
     "gn": AFFINE,
@@ -34,6 +35,7 @@ PER_CHANNEL = {
 }
 # Entries of another length: their length and starting value.
 SHARED = {
+    "dson": {"gate": (1, 1.0)},
     "sn": {"mean_logits": (3, 1.0), "var_logits": (3, 1.0)},
     "sn_in_ln": {"mean_logits": (2, 1.0), "var_logits": (2, 1.0)},
     "asr": {"lambda_mu": (1, -3.0), "lambda_sigma": (1, -3.0)},

@@ -13,7 +13,7 @@ from asrnorm.norms import create_norm, set_domain
 from . import numpy_norms
 
 # The layers whose statistics differ between training and evaluation.
-BATCH_NORMS = ("bn", "bn_test", "dsbn", "sn", "bin")
+BATCH_NORMS = ("bn", "bn_test", "dsbn", "dson", "sn", "bin")
 
 
 @dataclass(frozen=True)
@@ -111,6 +111,8 @@ OPTIONED = [
         NormCase("bin", {"momentum": 0.3, "eps": 1e-2}),
         NormCase("dsbn", {"num_domains": 3, "momentum": 0.3}, domain=1),
         NormCase("dsbn", {"num_domains": 3}, domain=(2, 0, 2)),
+        NormCase("dson", {"num_domains": 3, "momentum": 0.3, "eps": 1e-2}, domain=1),
+        NormCase("dson", {"num_domains": 3}, domain=(2, 0, 2)),
         NormCase("as", {"statistics": "batch"}),
         NormCase("ar", {"statistics": "batch"}),
     ),

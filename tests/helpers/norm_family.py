@@ -8,7 +8,7 @@ ALL = NORMS.names()
 # Statistics that never cross samples: a sample's output does not depend on its neighbours, nor on the mode.
 PER_SAMPLE = ("ar", "as", "asr", "gn", "ilm", "in", "ln", "none", "sn_in_ln")
 # Norms whose statistic over a single value of a channel is no statistic.
-NEEDS_SPATIAL = ("ar", "bin", "ilm", "in", "sn", "sn_in_ln")
+NEEDS_SPATIAL = ("ar", "bin", "dson", "ilm", "in", "sn", "sn_in_ln")
 NEEDS_BATCH = ("bn", "bn_test", "dsbn")
 
 

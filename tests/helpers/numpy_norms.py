@@ -1,7 +1,8 @@
 """Every norm layer a second time, in NumPy, written from the equations of its source and sharing no code with ours.
 
 `asr`, `as`, `ar` follow section 3 of the ASR-Norm paper and its PACS paragraph, `sn` and `ilm` their authors' published
-layers, `bin` its paper, the rest the textbook definitions. Parameters go by the keys of our layers' `state_dict`.
+layers, `bin` and `dson` their papers, the rest the textbook definitions. Parameters go by the keys of our layers'
+`state_dict`.
 
 All is analytic but for the ReLUs, which look at the real part: fed a complex number with a tiny imaginary part, the
 functions return their derivative in the imaginary part (see `derivative.py`). Hence no `abs`, no `np.var`.
@@ -142,6 +143,17 @@ def dsbn(state: State, x_ncp: Array, options: Options) -> Array:
     return y_ncp
 
 
+def dson(state: State, x_ncp: Array, options: Options) -> Array:
+    y_ncp = np.zeros_like(x_ncp, dtype=np.result_type(x_ncp, *state.values()))
+    for domain, members in members_of_domains(x_ncp, options).items():
+        prefix, weight = f"domains.{domain}.", state["gate"][domain]
+        from_batch = batch_moments(state, x_ncp[members], options["training"], prefix)
+        from_instance = moments(x_ncp[members], (2,))
+        mean, var = (weight * b + (1 - weight) * i for b, i in zip(from_batch, from_instance, strict=True))
+        y_ncp[members] = affine(state, standardize(x_ncp[members], mean, var, options), prefix)
+    return y_ncp
+
+
 def members_of_domains(x_ncp: Array, options: Options) -> dict[int, Array]:
     """Which samples belong to each domain that has any; `options["domain"]` is one number, or one for each sample."""
     domain_n = np.broadcast_to(options.get("domain", 0), len(x_ncp))
@@ -227,6 +239,7 @@ FORWARDS: dict[str, Callable[[State, Array, Options], Array]] = {
     "bn": bn,
     "bn_test": bn_test,
     "dsbn": dsbn,
+    "dson": dson,
     "in": instance,
     "ln": layer,
     "gn": group,
@@ -246,7 +259,7 @@ def forward(name: str, state: State, x: Array, options: Options) -> Array:
         state: the layer's `state_dict`, as arrays.
         x: `(n, c, ...)`, with at least one spatial axis.
         options: the layer's constructor options where they are not the default, `training` (a bool, which the layers
-            that keep running statistics need), and `domain` for `dsbn`.
+            that keep running statistics need), and `domain` for `dsbn` and `dson`.
     """
     x_ncp = x.reshape(*x.shape[:2], -1)
     return FORWARDS[name](state, x_ncp, options).reshape(x.shape)
@@ -256,7 +269,7 @@ def updated_buffers(name: str, state: State, x: Array, options: Options) -> dict
     """The layer's running statistics after one training forward on `x`; empty for a layer that keeps none."""
     x_ncp = x.reshape(*x.shape[:2], -1)
     batches = {"": x_ncp}
-    if name == "dsbn":
+    if name in ("dsbn", "dson"):
         batches = {f"domains.{d}.": x_ncp[members] for d, members in members_of_domains(x_ncp, options).items()}
     updated = {key: value for key, value in state.items() if "running_" in key or "num_batches" in key}
     momentum = options.get("momentum", MOMENTUM)

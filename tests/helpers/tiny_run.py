@@ -30,9 +30,10 @@ class ToySuite(Suite):
     mean = (0.4, 0.4, 0.4)
     std = (0.3, 0.3, 0.3)
 
-    def __init__(self, *, root: str | None = None, count: int = 96, validation: bool = True) -> None:
+    def __init__(self, *, root: str | None = None, count: int = 96, validation: bool = True, domains: int = 1) -> None:
         super().__init__(root=root)
         self.count, self._has_validation = count, validation
+        self.sources = ("plain", *(f"plain-{number}" for number in range(1, domains)))
 
     classes = ("left", "middle", "right")
     image_size = (SIZE, SIZE)
@@ -44,7 +45,9 @@ class ToySuite(Suite):
         return tuple(Part(name, role, True, "made") for name, role in roles)
 
     def load_train(self):
-        return make_images(self.count, seed=0)
+        data = make_images(self.count, seed=0)
+        count = len(self.sources)
+        return ImageSet(data.images, data.labels, np.arange(len(data)) % count if count > 1 else None)
 
     def load_validation(self):
         return make_images(30, seed=1) if self._has_validation else None
@@ -215,8 +218,22 @@ def small_method(name):
     """A method of the registry with few and short phases, whatever its options are called."""
     small = {"interval": 7, "rounds": 1, "ascent_steps": 2, "candidates": 4, "population": 4, "generations": 2}
     small |= {"wae_epochs": 1, "search_images": 20, "search_size": 20}
+    small |= {"phase_steps": 3}
+    small |= {"length": 4}  # a square that leaves something of an image of 8x8
     known = METHODS.options(name)
     return Choice(name=name, args={option: value for option, value in small.items() if option in known})
+
+
+def small_run(name):
+    """The method and the suite of a run of a method of the registry: one that needs domains has two."""
+    suite = Choice(name="toy", args={"domains": 2} if name == "metareg" else {})
+    return {"method": small_method(name), "suite": suite}
+
+
+def dson_config(**changes):
+    """A run on three sources, each with a branch of its own."""
+    norm = Choice(name="dson", args={"num_domains": 3})
+    return tiny_config(norm=norm, suite=Choice(name="toy", args={"domains": 3}), **changes)
 
 
 def install():

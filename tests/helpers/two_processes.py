@@ -10,7 +10,7 @@ from pathlib import Path
 
 from asrnorm.methods import METHODS
 from helpers import tiny_run
-from helpers.tiny_run import Choice, kept_pool, pretrained_config, small_method, tiny_config
+from helpers.tiny_run import Choice, dson_config, kept_pool, pretrained_config, small_method, small_run, tiny_config
 
 WEIGHTS = "toy.pt"  # under the data folder
 RESUMED = "resumed"
@@ -20,9 +20,7 @@ def cases():
     grow = Choice(name="toy_grow", args={"interval": 9, "rounds": 1, "count": 21})
     common = {"precision": "float64", "steps": 20, "checkpoint_every": 7, "log_every": 5}
     every = {
-        f"every-{name}": tiny_config(method=small_method(name), **common)
-        for name in METHODS
-        if not name.startswith("toy")
+        f"every-{name}": tiny_config(**small_run(name), **common) for name in METHODS if not name.startswith("toy")
     }
     # So few images that a process often has source images alone, or grown ones alone.
     few = {"method": small_method("m_ada"), "batch_size": 4, **common}
@@ -38,6 +36,7 @@ def cases():
             "erm-bn_test": tiny_config(norm=Choice(name="bn_test"), **common),
             "erm-sn": tiny_config(norm=Choice(name="sn"), **common),
             "erm-bin": tiny_config(norm=Choice(name="bin"), **common),
+            "erm-dson": dson_config(batch_size=7, **common),
             "grow-bn": tiny_config(method=grow, augment="cifar", **common),
             "grow-asr": tiny_config(method=grow, norm=Choice(name="asr"), **common),
             "pretrained-asr": pretrained_config(WEIGHTS, augment="cifar", **common),

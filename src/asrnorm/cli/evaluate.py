@@ -30,7 +30,17 @@ if TYPE_CHECKING:
 
 SCHEMA = 1
 # Fields that may differ from training: the network stays the same.
-_CHANGEABLE = ("adversarial", "confine", "device", "evaluate_batch", "evaluate_limit", "norm", "precision", "suite")
+_CHANGEABLE = (
+    "adapt",
+    "adversarial",
+    "confine",
+    "device",
+    "evaluate_batch",
+    "evaluate_limit",
+    "norm",
+    "precision",
+    "suite",
+)
 
 
 def evaluate(
@@ -156,7 +166,8 @@ def _score_suite(
         typer.echo(f"scoring all images; result.json has at most {loaded.config.evaluate_limit} per domain", err=True)
     options = _input_options(loaded, config)
     with _progress(1 + len(suite.target_names)) as report:
-        scores = score_suite(loaded.model, suite, report=report, limit=limit, **options)
+        adaptation: Any = {"adapt": config.adapt, "seed": config.seed}
+        scores = score_suite(loaded.model, suite, report=report, limit=limit, **adaptation, **options)
     print_scores(scores)
     attacks: dict[str, float] = {}
     if config.adversarial:
@@ -235,6 +246,7 @@ def _describe(
         "evaluate_batch": config.evaluate_batch,
         "precision": config.precision,
         "confine": config.confine,
+        "adapt": config.adapt,
         "source": None if source is None else asdict(source),
         "domains": [asdict(domain) for domain in domains],
         "missing": [],

@@ -45,7 +45,8 @@ class OptimConfig:
     Attributes:
         decay_lambdas: apply weight decay to the lambdas of ASR-Norm too; decay alone moves them from .05 towards .5.
         schedule: `step` multiplies the rate by `step_factor` once the fraction `step_at` of the steps is done.
-        gate_lr: learning rate of BIN's gates relative to `lr`; they have no weight decay.
+        step_again: the share of the steps after which `step` does so once more; 1 for never.
+        gate_lr: learning rate of the gates of BIN and DSON relative to `lr`; they have no weight decay.
         warmup_steps: steps over which the learning rate rises linearly from 0.
         norm_warmup_steps: train only the converted norms and the classifier for this many steps; the other parameters
             have a learning rate of 0, then their own warm-up.
@@ -64,6 +65,7 @@ class OptimConfig:
     schedule: Literal["constant", "cosine", "step"] = "constant"
     step_at: float = 0.8
     step_factor: float = 0.1
+    step_again: float = 1.0
     gate_lr: float = 10.0
     warmup_steps: int = 0
     norm_warmup_steps: int = 0
@@ -82,8 +84,9 @@ class OptimConfig:
                 raise InputError(f"optim.{name} must be at least 0, not {getattr(self, name)}")
         if self.nesterov and self.name == "sgd" and not self.momentum:
             raise InputError("optim.nesterov needs momentum: give optim.momentum above 0")
-        if not 0 <= self.step_at <= 1:
-            raise InputError(f"optim.step_at is a share of the steps, between 0 and 1, not {self.step_at}")
+        for name in ("step_at", "step_again"):
+            if not 0 <= getattr(self, name) <= 1:
+                raise InputError(f"optim.{name} is a share of the steps, between 0 and 1, not {getattr(self, name)}")
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -99,6 +102,8 @@ class RunConfig:
         reestimate: number of source batches used to estimate running statistics before training; 0 skips it.
         confine: number of source images whose range limits (clamps) the learned means of ASR-Norm after training; 0
             leaves them free, as in the paper.
+        adapt: train on each test image before it is classified, as TTT does: from the trained weights (`slow`) or from
+            those that the image before it left (`online`).
         augment: augmentation of the training images: a name, or a chain of names and of mappings with options.
         average: average of the weights along the run that is selected, scored and saved: `none`, `ema`, `swa`, `swad`.
         blocks: blocks inserted in training: a name, or names and mappings with options and the `layers` they follow.
@@ -131,6 +136,7 @@ class RunConfig:
     calibrate: int = 0
     reestimate: int = 0
     confine: int = 0
+    adapt: Literal["none", "slow", "online"] = "none"
     augment: Chain = "none"
     average: Choice = Choice(name="none")
     blocks: Chain = "none"

@@ -23,12 +23,14 @@ ADDED: dict[str, Any] = {
     "selection_ties": "first",
     "average": {"name": "none", "args": {}},
     "blocks": "none",
+    "adapt": "none",
     "optim.warmup_steps": 0,
     "optim.norm_warmup_steps": 0,
     "optim.norm_lr": 1,
     "optim.lambda_lr": 1,
     "optim.decay_networks": True,
     "optim.head_lr": 1,
+    "optim.step_again": 1,
 }
 
 _ABSENT = object()

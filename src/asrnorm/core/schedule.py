@@ -24,5 +24,5 @@ def _scheduled(config: OptimConfig, step: int, steps: int) -> float:
     if config.schedule == "cosine":
         return 0.5 * (1 + math.cos(math.pi * step / steps))
     if config.schedule == "step":
-        return config.step_factor if step >= round(config.step_at * steps) else 1.0
+        return config.step_factor ** sum(step >= round(at * steps) for at in (config.step_at, config.step_again))
     return 1.0

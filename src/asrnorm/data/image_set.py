@@ -16,6 +16,7 @@ from asrnorm.data.image import read_image, read_images
 
 class _Labelled:
     labels: NDArray[np.int64]
+    domains: NDArray[np.int64] | None
 
     def read(self, row: int) -> NDArray[np.uint8]:
         """Return one image, uint8 `(h, w, 3)`."""
@@ -32,6 +33,9 @@ class _Labelled:
         """Return how many images each class has."""
         return np.bincount(self.labels, minlength=num_classes).astype(np.int64)
 
+    def _domains_of(self, rows: slice | NDArray[np.int64]) -> NDArray[np.int64] | None:
+        return None if self.domains is None else self.domains[rows]
+
 
 @dataclass(frozen=True, eq=False)
 class ImageSet(_Labelled):
@@ -40,6 +44,7 @@ class ImageSet(_Labelled):
     Args:
         images: uint8 `(n, h, w, 3)`; may be memory-mapped and read-only.
         labels: int64 `(n,)`.
+        domains: int64 `(n,)`, the number of each image's domain where several are mixed.
 
     Raises:
         InputTypeError: another dtype.
@@ -53,6 +58,7 @@ class ImageSet(_Labelled):
 
     images: NDArray[np.uint8]
     labels: NDArray[np.int64]
+    domains: NDArray[np.int64] | None = None
 
     def __post_init__(self) -> None:
         if self.images.dtype != np.uint8 or self.labels.dtype != np.int64:
@@ -77,7 +83,7 @@ class ImageSet(_Labelled):
         if not isinstance(rows, slice):
             rows = np.asarray(rows)
             rows = np.arange(len(self))[rows] if rows.dtype == bool else _as_slice(rows.astype(np.int64))
-        return type(self)(self.images[rows], self.labels[rows])
+        return type(self)(self.images[rows], self.labels[rows], self._domains_of(rows))
 
 
 @dataclass(frozen=True, eq=False)
@@ -88,11 +94,13 @@ class FileSet(_Labelled):
         paths: one image file each.
         labels: int64 `(n,)`.
         image_size: height and width to which every image is resized.
+        domains: as of an `ImageSet`.
     """
 
     paths: tuple[Path, ...]
     labels: NDArray[np.int64]
     image_size: tuple[int, int]
+    domains: NDArray[np.int64] | None = None
 
     def __post_init__(self) -> None:
         if self.labels.dtype != np.int64 or self.labels.shape != (len(self.paths),):
@@ -111,17 +119,19 @@ class FileSet(_Labelled):
     def take(self, rows: slice | NDArray[np.integer] | Sequence[int]) -> Self:
         """Return some of the images."""
         chosen = np.arange(len(self))[rows]
-        return type(self)(tuple(self.paths[row] for row in chosen), self.labels[chosen], self.image_size)
+        paths = tuple(self.paths[row] for row in chosen)
+        return type(self)(paths, self.labels[chosen], self.image_size, self._domains_of(chosen))
 
 
 def concatenate(parts: Sequence[Any]) -> Any:
-    """Return several sets of one kind as one, in order."""
+    """Return several sets of one kind as one, in order; `domains` are their numbers."""
     if len(parts) == 1:
         return parts[0]
     labels = np.concatenate([part.labels for part in parts])
+    domains = np.repeat(np.arange(len(parts)), [len(part) for part in parts])
     if isinstance(parts[0], ImageSet):
-        return ImageSet(np.concatenate([part.images for part in parts]), labels)
-    return FileSet(tuple(path for part in parts for path in part.paths), labels, parts[0].image_size)
+        return ImageSet(np.concatenate([part.images for part in parts]), labels, domains)
+    return FileSet(tuple(path for part in parts for path in part.paths), labels, parts[0].image_size, domains)
 
 
 def _as_slice(rows: NDArray[np.int64]) -> slice | NDArray[np.int64]:

@@ -33,6 +33,8 @@ class Pool:
         self.image_size = source.image_size
         self._source = _Files(source, self.device) if isinstance(source, FileSet) else _copy(source, self.device)
         self.labels = torch.from_numpy(np.array(source.labels)).to(self.device)
+        domains = source.domains
+        self.domains = None if domains is None else torch.from_numpy(np.array(domains)).to(self.device)
         self.num_source = len(source)
         self.parts: list[tuple[Tensor, Tensor]] = []
         self._starts = [0, len(source)]
@@ -52,10 +54,13 @@ class Pool:
         self.parts.append((part, labels))
         self._starts.append(len(self) + len(part))
         self.labels = torch.cat([self.labels, labels])
+        if self.domains is not None:
+            self.domains = torch.cat([self.domains, torch.full_like(labels, -1)])
 
     def restore(self, parts: Sequence[tuple[Tensor, Tensor]]) -> None:
         """Replace the generated parts, as a resumed run does."""
         self.labels = self.labels[: self.num_source]
+        self.domains = None if self.domains is None else self.domains[: self.num_source]
         self.parts = []
         self._starts = self._starts[:2]
         for images, labels in parts:

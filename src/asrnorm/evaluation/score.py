@@ -18,6 +18,7 @@ from asrnorm.data import FileSet, ImageSet, Suite
 from asrnorm.data.augment.named import Spec, network_size
 from asrnorm.data.image import read_images
 from asrnorm.data.image_set import balanced_subset
+from asrnorm.evaluation.adaptation import Adaptation, adapt_domains
 from asrnorm.evaluation.inference import Forward, Inference, count_together
 from asrnorm.evaluation.metrics import Tally
 from asrnorm.methods.frozen_eval import evaluating
@@ -99,18 +100,24 @@ def score_suite(
     world: World = ALONE,
     limit: int = 0,
     report: OnScore | None = None,
+    adapt: Adaptation = "none",
+    seed: int = 0,
 ) -> SuiteScore:
     """Return the scores of a model on the source's test images and on every available target.
 
     Of every domain at most `limit` images are scored, spread evenly over it (0: all), and `report` is called with each
-    score, the source's first. `resize="auto"` is `evaluation_size`; the other options are those of `score`.
+    score, the source's first. `resize="auto"` is `evaluation_size`; the other options are those of `score`. With
+    `adapt`, the model learns from each image before it classifies it, as TTT does, with draws by `seed`.
 
     Raises:
         InputError: as `score`, or the source is missing.
     """
     size = evaluation_size(suite) if resize == "auto" else resize
     inference = Inference.of(model, device=device, precision=precision, size=size)
-    source, *targets = _score_each(inference, iterate_domains(suite), batch_size, world, limit, report)
+    if adapt == "none":
+        source, *targets = _score_each(inference, iterate_domains(suite), batch_size, world, limit, report)
+    else:
+        source, *targets = _score_adapting(inference, iterate_domains(suite), adapt, seed, world, limit, report)
     return SuiteScore(source=source, domains=tuple(targets), missing=suite.missing_targets)
 
 
@@ -147,6 +154,28 @@ def _score_each(
                 logits = forward(inference.to_input(images), batches)
                 check_labels(labels, logits.shape[-1], name)
                 tally.update(logits, torch.from_numpy(labels.copy()))
+        domain = tally.result(name, world)
+        if report is not None:
+            report(domain)
+        yield domain
+
+
+def _score_adapting(
+    inference: Inference,
+    domains: Domains,
+    adapt: Literal["slow", "online"],
+    seed: int,
+    world: World,
+    limit: int,
+    report: OnScore | None,
+) -> Iterator[DomainScore]:
+    chosen = [(name, subsample(whole, limit)) for name, whole in domains]
+    tallies = [Tally("cpu" if inference.device.type == "mps" else inference.device) for _ in chosen]
+    with evaluating(inference.model):
+        for number, logits, labels in adapt_domains(inference, chosen, adapt, seed=seed, world=world):
+            check_labels(labels, logits.shape[-1], chosen[number][0])
+            tallies[number].update(logits, torch.from_numpy(labels.copy()))
+    for (name, _), tally in zip(chosen, tallies, strict=True):
         domain = tally.result(name, world)
         if report is not None:
             report(domain)

@@ -1,16 +1,19 @@
 """What a training method decides: the loss of a batch, and what to generate between updates."""
 
 from collections.abc import Callable, Mapping, Sequence
+from types import MappingProxyType
 from typing import Any, NamedTuple, Protocol
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from asrnorm.core.distributed import ALONE, World
+from asrnorm.core.distributed import ALONE, World, sum_over_processes
+from asrnorm.core.errors import InputError
 from asrnorm.core.randomness import keyed_generator
 from asrnorm.core.registry import Registry
 from asrnorm.data.augment.named import Spec
+from asrnorm.methods.frozen_eval import evaluating
 from asrnorm.models import Classifier
 
 METHODS: Registry[Callable[..., "Method"]] = Registry("method")
@@ -32,6 +35,7 @@ class Batch(NamedTuple):
             is known.
         drawn: what the method's `draw` returned for the step, on the device; `None` where it is not drawn yet.
         views: the images under each chain of the method's `views`, the first of them `images`; empty where it has none.
+        domains: int64 `(n,)`, the source domain of each image, -1 for generated ones; `None` with a single source.
 
     Example:
         >>> Batch(torch.rand(4, 3, 8, 8), torch.zeros(4, dtype=torch.long), step=7).global_size
@@ -46,6 +50,7 @@ class Batch(NamedTuple):
     rows: Tensor | None = None
     drawn: Mapping[str, Tensor] | None = None
     views: tuple[Tensor, ...] = ()
+    domains: Tensor | None = None
 
     @property
     def global_size(self) -> int:
@@ -55,6 +60,17 @@ class Batch(NamedTuple):
     def own(self, drawn: Tensor) -> Tensor:
         """Return this process's rows of a tensor that was drawn for the whole global batch."""
         return drawn[self.offset : self.offset + len(self.labels)]
+
+    def whole(self, own: Tensor, world: World) -> Tensor:
+        """Return the rows of all processes as one differentiable tensor, the global batch; the inverse of `own`.
+
+        A loss of the whole batch that every process computes counts once: the trainer weights each by its share.
+        """
+        if world.size == 1:
+            return own
+        after = self.global_size - self.offset - len(own)
+        parts = [own.new_zeros((self.offset, *own.shape[1:])), own, own.new_zeros((after, *own.shape[1:]))]
+        return sum_over_processes(torch.cat(parts))
 
 
 class Images(Protocol):
@@ -86,9 +102,12 @@ class Method:
 
     Attributes:
         seed: of the run.
-        world: the processes of the run; set by the trainer, as the next two.
+        world: the processes of the run; set by the trainer, as the next four.
         capture: capture the repeated parts of a grow phase as CUDA graphs.
         on_progress: `grow` calls it between its parts with the fraction that is done.
+        total_steps: number of updates in the run's schedule; 0 where it is not known.
+        fetch: returns the augmented batch of a step, for a `grow` that trains; `None` where it is not known.
+        trained: the networks that `build` created, by name.
         capturable: `loss` depends only on the tensors of the batch and on `drawn`, has fixed shapes and never waits for
             the device, so that a training step may be captured as a CUDA graph. It describes the `loss` of the class
             that sets it: a subclass with its own `loss` must set it again (see `is_capturable`).
@@ -103,6 +122,10 @@ class Method:
     world: World = ALONE
     capture: bool = False
     on_progress: OnProgress = staticmethod(lambda done: None)  # noqa: ARG005
+    total_steps: int = 0
+    fetch: Callable[[int], Batch] | None = None
+    trained: Mapping[str, nn.Module] = MappingProxyType({})
+    _is_built: bool = False
     capturable: bool = True
     unit_range: bool = False
     checkpoint_after_grow: bool = True
@@ -149,19 +172,77 @@ class Method:
         return {}
 
     def modules(self) -> dict[str, nn.Module]:
-        """Return the method's own networks, which the trainer moves to the device of the run."""
+        """Return the networks that `grow` trains by itself, which the trainer moves to the device of the run."""
         return {}
+
+    def create_trained(self, model: Classifier, example: Tensor) -> dict[str, nn.Module]:  # noqa: ARG002
+        """Return the networks that `loss` trains together with the model, newly initialized; called by `build`."""
+        return {}
+
+    def build(self, model: Classifier, example: Tensor) -> None:
+        """Create the networks that `loss` trains, from the seed, on the device and in the precision of the model.
+
+        The trainer calls it before the first step and trains them as it trains the classifier. In a loop of one's own,
+        call it and give `parameters()` to the optimizer.
+
+        Args:
+            model: the network to be trained.
+            example: images as `loss` will see them; only their shape matters.
+        """
+        if type(self).create_trained is Method.create_trained:
+            return
+        self._is_built = True
+        with torch.random.fork_rng(devices=[]):
+            torch.manual_seed(keyed_generator(self.seed, "method").initial_seed())
+            self.trained = self.create_trained(model, example)
+        like = next(model.parameters())
+        for module in self.trained.values():
+            module.to(like.device, like.dtype)
+
+    @property
+    def is_built(self) -> bool:
+        """Whether the method has the networks that `loss` needs."""
+        return self._is_built or type(self).create_trained is Method.create_trained
+
+    def parameters(self) -> list[nn.Parameter]:
+        """Return the parameters of the networks that `build` created."""
+        return [parameter for module in self.trained.values() for parameter in module.parameters()]
 
     def state_dict(self) -> dict[str, Any]:
         """Return what a resumed run needs: tensors, numbers, strings, and lists and dicts of them."""
-        return {}
+        states = {name: module.state_dict() for name, module in self.trained.items()}
+        return {"trained": states} if states else {}
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
-        """Restore what `state_dict` returned."""
+        """Restore what `state_dict` returned; a method with networks of its own must have been built."""
+        require_built(self)
+        for name, module in self.trained.items():
+            module.load_state_dict(state["trained"][name])
 
     def generator(self, step: int, purpose: str, device: torch.device | str = "cpu") -> torch.Generator:
         """Return the generator for one purpose in one step, the same on every process and after every resume."""
         return keyed_generator(self.seed, step, purpose, device=device)
+
+
+def require_built(method: Method) -> None:
+    """Raise `InputError` if the networks of a method do not exist yet."""
+    if not method.is_built:
+        raise InputError(
+            f"{type(method).__name__} trains a network of its own: call method.build(model, images) first, and give "
+            "method.parameters() to the optimizer"
+        )
+
+
+def embedding_size(model: Classifier, example: Tensor) -> int:
+    """Return the length of the vector before the classifier, for a head beside it.
+
+    Example:
+        >>> from asrnorm.models import create_model
+        >>> embedding_size(create_model("wrn_16_4"), torch.zeros(2, 3, 32, 32))
+        256
+    """
+    with evaluating(model), torch.no_grad():
+        return model.embed(model.features(example.to(next(model.parameters())))).shape[1]
 
 
 def is_capturable(method: Method) -> bool:

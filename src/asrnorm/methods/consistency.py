@@ -89,6 +89,9 @@ class Consistency(Method):
     world = _of_over("world")
     capture = _of_over("capture")
     on_progress = _of_over("on_progress")
+    total_steps = _of_over("total_steps")
+    fetch = _of_over("fetch")
+    trained = _of_over("trained")
 
     def loss(self, model: Classifier, batch: Batch) -> Tensor:
         """Return the mean loss of the supervised views and the weighted divergence of all.
@@ -130,6 +133,15 @@ class Consistency(Method):
     def grow(self, model: Classifier, pool: Images, step: int) -> dict[str, float]:
         """Let the other method grow."""
         return self.over.grow(model, pool, step)
+
+    def build(self, model: Classifier, example: Tensor) -> None:
+        """Create the networks that the other method's loss trains."""
+        self.over.build(model, example)
+
+    @property
+    def is_built(self) -> bool:
+        """Whether the other method has the networks that its loss needs."""
+        return self.over.is_built
 
     def modules(self) -> dict[str, nn.Module]:
         """Return the other method's networks."""

@@ -8,7 +8,7 @@ from typing import Any
 from torch import Tensor, nn
 
 from asrnorm.core.errors import InputError, InputTypeError
-from asrnorm.methods.base import Batch, Images, Method
+from asrnorm.methods.base import Batch, Images, Method, require_built
 from asrnorm.models.base import PARTS, Classifier
 
 logger = logging.getLogger("asrnorm")
@@ -38,8 +38,10 @@ class OwnLoop:
 
         Raises:
             InputTypeError: the batch is neither.
-            InputError: the method needs images in [0, 1] and these are not, or the network lacks a part.
+            InputError: the method needs images in [0, 1] and these are not, the network lacks a part, or the method
+                trains a network of its own and `build` was not called.
         """
+        require_built(self._method)
         with self._naming_parts(model):
             return type(self._method).loss(self._method, model, self._as_batch(batch))
 

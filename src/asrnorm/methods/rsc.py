@@ -286,7 +286,7 @@ def find_stage(model: nn.Module) -> nn.Module:
 def features_and_stage(model: Classifier, images: Tensor) -> tuple[Tensor, Tensor]:
     """Return the last map of the images, and the one after the second to last stage."""
     seen: list[Tensor] = []
-    with _hooked(find_stage(model), lambda _module, _inputs, output: seen.append(output)):
+    with hooked(find_stage(model), lambda _module, _inputs, output: seen.append(output)):
         maps = model.features(images)
     return maps, seen[-1]
 
@@ -296,12 +296,13 @@ def features_from_stage(model: Classifier, images: Tensor, stage_map: Tensor) ->
 
     The layers before see a single image, since their output is discarded.
     """
-    with _hooked(find_stage(model), lambda _module, _inputs, _output: stage_map):
+    with hooked(find_stage(model), lambda _module, _inputs, _output: stage_map):
         return model.features(images[:1])
 
 
 @contextmanager
-def _hooked(module: nn.Module, hook: Any) -> Iterator[None]:
+def hooked(module: nn.Module, hook: Any) -> Iterator[None]:
+    """Register a forward hook within the block."""
     handle = module.register_forward_hook(hook)
     try:
         yield

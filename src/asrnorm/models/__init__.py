@@ -17,6 +17,7 @@ from asrnorm.models.base import Normalize as Normalize
 from asrnorm.models.base import check_parts
 from asrnorm.models.digits_convnet import DigitsConvNet as DigitsConvNet
 from asrnorm.models.resnet import ResNet as ResNet
+from asrnorm.models.rotation_resnet import RotationResNet as RotationResNet
 from asrnorm.models.saved_model import load as load
 from asrnorm.models.saved_model import remember_call
 from asrnorm.models.saved_model import save as save
@@ -35,7 +36,7 @@ def list_models() -> tuple[str, ...]:
 
     Example:
         >>> list_models()
-        ('digits_convnet', 'resnet18', 'resnet50', 'timm', 'wrn_16_4', 'wrn_40_2', 'wrn_40_4')
+        ('digits_convnet', 'resnet18', 'resnet26_ttt', 'resnet50', 'timm', 'wrn_16_4', 'wrn_40_2', 'wrn_40_4')
     """
     return MODELS.names()
 

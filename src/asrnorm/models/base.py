@@ -1,5 +1,6 @@
 """The registry of backbones, their base class, and input normalization as a part of the network."""
 
+import math
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
 
@@ -8,7 +9,7 @@ from torch import Tensor, nn
 
 from asrnorm.core.errors import InputError, InputTypeError
 from asrnorm.core.registry import Registry
-from asrnorm.norms import NormLayer
+from asrnorm.norms import DomainMixedNorm, NormLayer, set_domain
 
 NormFactory = Callable[[int], nn.Module]
 
@@ -118,3 +119,44 @@ class NormalizedInput(Classifier):
     def classify(self, embedding: Tensor) -> Tensor:
         """Return the logits."""
         return self.backbone.classify(embedding)
+
+
+class DomainAverage(Classifier):
+    """A backbone with `dson` layers: in evaluation its logits are those of the mean prediction over all domains.
+
+    Args:
+        backbone: a classifier with such layers, all of as many domains.
+    """
+
+    def __init__(self, backbone: Classifier) -> None:
+        super().__init__()
+        self.backbone = backbone
+        self.num_classes = backbone.num_classes
+        self.num_domains = count_domains(backbone)
+
+    def features(self, x: Tensor) -> Tensor:
+        """Return the backbone's last spatial map, for the domain that is set."""
+        return self.backbone.features(x)
+
+    def embed(self, maps: Tensor) -> Tensor:
+        """Return the backbone's semantic vector, for the domain that is set."""
+        return self.backbone.embed(maps)
+
+    def classify(self, embedding: Tensor) -> Tensor:
+        """Return the logits."""
+        return self.backbone.classify(embedding)
+
+    def forward(self, x: Tensor) -> Tensor:
+        """Return the logits of the domain that is set; in evaluation the log of the mean probability over domains."""
+        if self.training:
+            return super().forward(x)
+        branches = []
+        for domain in range(self.num_domains):
+            set_domain(self.backbone, domain)
+            branches.append(super().forward(x).log_softmax(1))
+        return torch.stack(branches).logsumexp(0) - math.log(self.num_domains)
+
+
+def count_domains(model: nn.Module) -> int:
+    """Return the number of domains of a model's `dson` layers, 0 if it has none."""
+    return next((len(layer.domains) for layer in model.modules() if isinstance(layer, DomainMixedNorm)), 0)

@@ -14,6 +14,7 @@ from asrnorm.norms.batch import BatchNorm as BatchNorm
 from asrnorm.norms.batch import BatchNormTest as BatchNormTest
 from asrnorm.norms.batch import DomainBatchNorm as DomainBatchNorm
 from asrnorm.norms.batch import set_domain as set_domain
+from asrnorm.norms.dson import DomainMixedNorm as DomainMixedNorm
 from asrnorm.norms.group import GroupNorm as GroupNorm
 from asrnorm.norms.group import InstanceNorm as InstanceNorm
 from asrnorm.norms.group import LayerNorm as LayerNorm

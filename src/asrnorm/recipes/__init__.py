@@ -9,9 +9,11 @@ from asrnorm.recipes.base import NORMS, Names, register_suite
 from asrnorm.recipes.base import RECIPES as RECIPES
 from asrnorm.recipes.erm import SUITES
 from asrnorm.recipes.method_table import METHOD_TABLE
+from asrnorm.recipes.rivals import RIVALS
 
 for _suite, _recipes in SUITES.items():
-    register_suite(_suite, _recipes, {name: row[_suite] for name, row in METHOD_TABLE.items() if _suite in row})
+    _rows = {**METHOD_TABLE, **RIVALS}
+    register_suite(_suite, _recipes, {name: row[_suite] for name, row in _rows.items() if _suite in row})
 
 
 def list_recipes() -> tuple[str, ...]:

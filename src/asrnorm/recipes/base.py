@@ -4,7 +4,6 @@ import copy
 import inspect
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from itertools import product
 from typing import Any
 
 from asrnorm.core.config import Choice, RunConfig, Scale
@@ -15,7 +14,7 @@ Build = Callable[..., RunConfig]
 
 RECIPES: Registry[Build] = Registry("recipe")
 
-# All but `dsbn`, which needs the domain of every image: no protocol here gives it, and with one source it is `bn`.
+# All but `dsbn` and `dson`, which need the domain of every image: with one source they are `bn` and much like `bin`.
 NORMS = ("ar", "as", "asr", "bin", "bn", "bn_test", "gn", "ilm", "in", "ln", "none", "sn", "sn_in_ln")
 
 # The largest value of each method option in a smoke run: one growth phase of a few images, one search of a few tuples.
@@ -28,7 +27,11 @@ _SMOKE_OPTIONS = {
     "generations": 1,
     "search_images": 16,
     "wae_epochs": 1,
+    "phase_steps": 3,
 }
+
+
+_OWN_NETWORK = ("ttt",)  # methods whose network no smaller one can replace
 
 
 @dataclass(frozen=True)
@@ -40,11 +43,18 @@ class Epochs:
 
 @dataclass(frozen=True)
 class Variant:
-    """What a method changes in a suite's ERM config: options of the method, and other fields."""
+    """What a method changes in a suite's ERM config: options of the method, and other fields.
+
+    Attributes:
+        norms: of its recipes; empty means all norms of the suite.
+        norm_options: options of some of these norms, by name.
+    """
 
     summary: str
     options: Mapping[str, Any] = field(default_factory=dict)
     changes: Mapping[str, Any] = field(default_factory=dict)
+    norms: Sequence[str] = ()
+    norm_options: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
 
     def apply(self, config: RunConfig, method: str) -> RunConfig:
         """Return an ERM config changed to this method, under the name of the new recipe."""
@@ -54,6 +64,8 @@ class Variant:
         }
         name = f"{config.suite.name}.{method}_{config.norm.name}"
         changes = copy.deepcopy(dict(self.changes))  # configs of two recipes share nothing
+        if config.norm.name in self.norm_options:
+            changes["norm"] = Choice(name=config.norm.name, args=dict(self.norm_options[config.norm.name]))
         return replace(config, recipe=name, method=Choice(name=method, args=options), **changes)
 
 
@@ -64,6 +76,7 @@ class SuiteRecipes:
     Attributes:
         erm: returns the ERM config of a norm, at the paper's scale; it may also take `source` and `target`.
         norms: of the recipes.
+        erm_norms: of those of ERM; empty means `norms`.
         short_by: `short` has so many times fewer steps.
         short_from: recipes with fewer steps than this are short already.
         smoke_model: a smaller network for `smoke`.
@@ -72,6 +85,7 @@ class SuiteRecipes:
 
     erm: Build
     norms: Sequence[str] = NORMS
+    erm_norms: Sequence[str] = ()
     short_by: int = 5
     short_from: int = 0
     smoke_model: Choice | None = None
@@ -89,7 +103,8 @@ class SuiteRecipes:
         if scale == "smoke":
             size = {} if self.smoke_size is None else {"size": self.smoke_size}
             suite = replace(config.suite, args={**config.suite.args, **size})
-            return replace(shrink(config), suite=suite, model=copy.deepcopy(self.smoke_model) or config.model)
+            smaller = None if config.method.name in _OWN_NETWORK else copy.deepcopy(self.smoke_model)
+            return replace(shrink(config), suite=suite, model=smaller or config.model)
         return config
 
 
@@ -131,13 +146,14 @@ def join_names(names: Names) -> str | list[str] | None:
 
 
 def register_suite(suite: str, recipes: SuiteRecipes, variants: Mapping[str, Variant]) -> None:
-    """Register `<suite>.<method>_<norm>` for ERM and every other method, as `variants` has them, with every norm."""
+    """Register `<suite>.<method>_<norm>` for ERM and every other method, as `variants` has them, with their norms."""
     summary = (inspect.getdoc(recipes.erm) or "").partition("\n")[0]
-    methods = {"erm": Variant(summary), **variants}
-    for (method, variant), norm in product(methods.items(), recipes.norms):
-        entry = _build_entry(recipes, variant, method, norm)
-        entry.__doc__ = f"{variant.summary.rstrip('.')}; norm `{norm}`."
-        RECIPES.register(f"{suite}.{method}_{norm}")(entry)
+    methods = {"erm": Variant(summary, norms=recipes.erm_norms), **variants}
+    for method, variant in methods.items():
+        for norm in variant.norms or recipes.norms:
+            entry = _build_entry(recipes, variant, method, norm)
+            entry.__doc__ = f"{variant.summary.rstrip('.')}; norm `{norm}`."
+            RECIPES.register(f"{suite}.{method}_{norm}")(entry)
 
 
 def _build_entry(recipes: SuiteRecipes, variant: Variant, method: str, norm: str) -> Build:

@@ -1,4 +1,6 @@
-"""The ERM config of every suite, whole; the other methods change what `method_table.py` lists."""
+"""The ERM config of every suite, whole; the other methods change what `method_table.py` and `rivals.py` list."""
+
+from typing import Any
 
 from asrnorm.core.config import Choice, OptimConfig, RunConfig
 from asrnorm.core.errors import UnknownNameError, describe_unknown
@@ -87,12 +89,15 @@ def pacs(norm: str, *, source: Names = None, target: Names = None) -> RunConfig:
         source = "photo"
     epoch = pacs_steps_per_epoch(source, target)
     domains = {"source": ",".join(_split(source)), "target": ",".join(_split(target))}
+    # Paper: section 4.1 gates what is learned on top of the pretrained gain and bias.
+    norm_args: dict[str, Any] = {"gated_rescale": True} if norm in ("ar", "asr") else {}
+    if norm == "dson":
+        norm_args = {"num_domains": len(_pacs_sources(source, target))}
     return RunConfig(
         recipe=f"pacs.erm_{norm}",
         suite=Choice(name="pacs", args={side: names for side, names in domains.items() if names}),
         model=Choice(name="resnet18"),
-        # Paper: section 4.1 gates what is learned on top of the pretrained gain and bias.
-        norm=Choice(name=norm, args={"gated_rescale": True} if norm in ("ar", "asr") else {}),
+        norm=Choice(name=norm, args=norm_args),
         method=Choice(name="erm"),
         # Paper: "the BN in the ResNet-18 model is substituted", at a rate of .004, with RSC in a version that is not
         # named. In all 20 layers at that rate it ruins the pretrained network; its parameter table fits 12. Layers,
@@ -103,7 +108,7 @@ def pacs(norm: str, *, source: Names = None, target: Names = None) -> RunConfig:
             name="sgd", lr=0.01, momentum=0.9, weight_decay=5e-4, schedule="step", step_at=0.8, step_factor=0.1
         ),
         # Norms that start near BN go everywhere, as in their own papers; the others into the same layers as ASR-Norm.
-        layers="all" if norm in ("bin", "bn", "bn_test", "sn") else "early",
+        layers="all" if norm in ("bin", "bn", "bn_test", "dson", "sn") else "early",
         steps=PACS_EPOCHS * epoch,
         batch_size=PACS_BATCH,
         precision="bfloat16",  # Paper: not given
@@ -155,8 +160,11 @@ def pacs_steps_per_epoch(source: Names = None, target: Names = None) -> int:
     for name in (*_split(source), *_split(target)):
         if name not in PACS_NUM_TRAIN:
             raise UnknownNameError(describe_unknown("domain of suite 'pacs',", name, PACS_NUM_TRAIN))
-    sources = _split(source) or [name for name in PACS_NUM_TRAIN if name not in _split(target)]
-    return sum(PACS_NUM_TRAIN[name] for name in sources) // PACS_BATCH
+    return sum(PACS_NUM_TRAIN[name] for name in _pacs_sources(source, target)) // PACS_BATCH
+
+
+def _pacs_sources(source: Names, target: Names) -> list[str]:
+    return _split(source) or [name for name in PACS_NUM_TRAIN if name not in _split(target)]
 
 
 def _split(names: Names) -> list[str]:
@@ -174,6 +182,6 @@ SUITES = {
     "digits_mini": SuiteRecipes(erm=digits_mini, smoke_model=_SMALL_CONVNET),
     "cifar10c": SuiteRecipes(erm=cifar10c, norms=_RESNET_NORMS, smoke_model=Choice(name="wrn_16_4")),
     # A fifth would be 66 steps on photo, too few to learn the classifier.
-    "pacs": SuiteRecipes(erm=pacs, norms=_RESNET_NORMS, short_by=3),
+    "pacs": SuiteRecipes(erm=pacs, norms=_RESNET_NORMS, erm_norms=(*_RESNET_NORMS, "dson"), short_by=3),
     "folder": SuiteRecipes(erm=folder, norms=("asr", "bn"), smoke_size=64),
 }

@@ -24,7 +24,7 @@ from asrnorm.data.download.verify import find_weights
 from asrnorm.data.pool import Pool
 from asrnorm.methods import METHODS, Method, keyed_generator
 from asrnorm.models import MODELS, Classifier, create_model, replaces_norms
-from asrnorm.models.base import PARTS, NormalizedInput
+from asrnorm.models.base import PARTS, DomainAverage, NormalizedInput, count_domains
 from asrnorm.norms import NORMS, ARNorm2d, ASRNorm2d
 from asrnorm.norms.base import NormLayer
 from asrnorm.training.average import AVERAGES
@@ -80,6 +80,8 @@ def check_config(config: RunConfig) -> None:
         raise InputError(
             "confine cannot look into compiled layers: leave out compile, or use evaluate --set confine=N afterwards"
         )
+    if config.adapt != "none" and config.model.name != "resnet26_ttt":
+        raise InputError(f"adapt={config.adapt} needs a network with a rotation branch: set model=resnet26_ttt")
     if config.optim.norm_warmup_steps and config.weights is None:
         raise InputError("optim.norm_warmup_steps freezes a pretrained network at first: it needs weights")
     if config.layers != "auto" and config.weights is None:
@@ -246,6 +248,12 @@ def build_model(config: RunConfig, suite: Suite, num_classes: int, device: torch
         raise InputError(
             f"model.num_classes={model.num_classes}: the suite has {num_classes} classes; leave it out, or give more"
         )
+    domains = count_domains(model)
+    if domains and domains != len(suite.sources):
+        raise InputError(
+            f"norm {config.norm.name!r} has {domains} domains, and the run {len(suite.sources)} sources; set "
+            f"norm.num_domains={len(suite.sources)}"
+        )
     if config.confine and not any(isinstance(layer, ASRNorm2d) and layer.standardize for layer in model.modules()):
         raise InputError(_NOTHING_TO_CONFINE.format(config.norm.name))
     for name, options in _list_blocks(config):
@@ -286,7 +294,7 @@ def _converted_layers(config: RunConfig, state: dict[str, Tensor]) -> Layers:
         return config.layers
 
     def is_converted(name: str, norm: nn.Module) -> bool:
-        prefixes = (f"{name}.", f"backbone.{name}.")  # the second in a model that normalizes its input
+        prefixes = (f"{name}.", f"backbone.{name}.", f"backbone.backbone.{name}.")  # in the wrappers of `_finish_model`
         found = {key.removeprefix(prefix) for prefix in prefixes for key in state if key.startswith(prefix)}
         return found != norm.state_dict().keys()
 
@@ -299,9 +307,11 @@ def _model_options(config: RunConfig, num_classes: int) -> dict[str, Any]:
 
 
 def _finish_model(model: Classifier, config: RunConfig, suite: Suite, device: torch.device) -> Classifier:
-    """Add the normalization of the input, and move the model to the device."""
+    """Add the normalization of the input and the mean over domains, and move the model to the device."""
     if suite.mean is not None and suite.std is not None:
         model = NormalizedInput(model, suite.mean, suite.std)
+    if count_domains(model):
+        model = DomainAverage(model)
     model.to(device, weight_dtype(config.precision))
     if device.type == "cuda":
         model.to(memory_format=torch.channels_last)  # type: ignore[call-overload]

@@ -125,7 +125,9 @@ class Batches:
         part = share if self._is_whole else slice(None)
         views = tuple(self._finish(view[part]) for view in self._augment(images, drawn))
         labels, rows = self.pool.labels[rows][part], rows[part]
-        return Batch(views[0], labels, step, share.start, self.size, rows, views=views if self.views else ())
+        domains = None if self.pool.domains is None else self.pool.domains[rows]
+        views, images = views if self.views else (), views[0]
+        return Batch(images, labels, step, share.start, self.size, rows, views=views, domains=domains)
 
     def _augment(self, images: Tensor, drawn: Mapping[str, Tensor]) -> Iterator[Tensor]:
         base = self.augmentation.apply(images, drawn)

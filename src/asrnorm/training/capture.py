@@ -98,7 +98,9 @@ class CapturedSteps:
         self._seconds = _SECONDS / _FIRST_STEPS  # of a step
         self._windows: list[tuple[torch.cuda.Event, torch.cuda.Event, int]] = []
         state = [value for values in self._optimizer.state.values() for value in values.values()]
-        changed = [self._index, *self._model.parameters(), *self._model.buffers(), *state, self._loss_sum]
+        networks = (self._model, *self._method.trained.values())
+        weights = [value for network in networks for value in (*network.parameters(), *network.buffers())]
+        changed = [self._index, *weights, *state, self._loss_sum]
         changed += self._average.tensors if self._average is not None else []
         self._seed(step)
         graph = capture(self._take_step, device, changed=changed, what="the training step")

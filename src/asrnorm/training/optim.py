@@ -5,7 +5,7 @@ update.
 """
 
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import lru_cache
 from typing import Any, NamedTuple
 
@@ -18,20 +18,22 @@ from asrnorm.core.errors import InputError
 from asrnorm.core.schedule import rate_factor
 from asrnorm.core.settings import BACKEND_VARIABLE
 from asrnorm.models.base import classifier_head
-from asrnorm.norms import ASRNorm2d, BatchInstanceNorm
+from asrnorm.norms import ASRNorm2d, BatchInstanceNorm, DomainMixedNorm
 
 _LAMBDA = "lambda_"
 _STATIC = ("gamma_bias", "beta_bias")
 _NOT_RESTORED = ("fused", "capturable", "scale", "waits")  # of a group: set by device and config, not by a checkpoint
 
 
-def create_optimizer(model: nn.Module, config: OptimConfig) -> torch.optim.Optimizer:
+def create_optimizer(model: nn.Module, config: OptimConfig, beside: Sequence[nn.Module] = ()) -> torch.optim.Optimizer:
     """Return the optimizer of a model's trainable parameters, in the groups of `parameter_groups`.
+
+    Networks `beside` the model, such as a method's second head, are trained as its classifier is.
 
     Raises:
         InputError: `head_lr` is set, and the model has no recognizable classifier.
     """
-    groups = parameter_groups(model, config)
+    groups = parameter_groups(model, config, beside)
     on_gpu = next(model.parameters()).device.type == "cuda"
     settings: dict[str, Any] = {"lr": config.lr, "weight_decay": config.weight_decay, "fused": on_gpu or None}
     if config.name == "adam":
@@ -52,21 +54,23 @@ class _Treatment(NamedTuple):
     waits: bool
 
 
-def parameter_groups(model: nn.Module, config: OptimConfig) -> list[dict[str, object]]:
+def parameter_groups(
+    model: nn.Module, config: OptimConfig, beside: Sequence[nn.Module] = ()
+) -> list[dict[str, object]]:
     """Return the groups for an optimizer, one for each treatment.
 
     The lambdas of ASR-Norm are a group of their own if `decay_lambdas` is off or `lambda_lr` is set; the gates of BIN
-    always are one, with `gate_lr` times the learning rate and no decay. So are, if these options are set, the small
-    networks (`norm_lr`, `decay_networks`), the classifier (`head_lr`), and the parameters that `norm_warmup_steps`
-    freezes at first.
+    and DSON always are one, with `gate_lr` times the learning rate and no decay. So are, if these options are set, the
+    small networks (`norm_lr`, `decay_networks`), the classifier and the networks beside the model (`head_lr`), and the
+    parameters that `norm_warmup_steps` freezes at first.
 
     `scale` is a group's learning rate relative to the run's. A group that `waits` has a rate of 0 for
     `norm_warmup_steps`; its gradients are computed all the same, so that captured steps stay valid.
     """
     plain = _Treatment(1.0, True, config.norm_warmup_steps > 0)
-    special = _special_treatments(model, config)
+    special = _special_treatments(model, config, beside)
     groups: dict[_Treatment, list[nn.Parameter]] = {plain: []}
-    for parameter in model.parameters():
+    for parameter in (parameter for network in (model, *beside) for parameter in network.parameters()):
         if parameter.requires_grad:
             groups.setdefault(special.get(id(parameter), plain), []).append(parameter)
     return [
@@ -76,21 +80,23 @@ def parameter_groups(model: nn.Module, config: OptimConfig) -> list[dict[str, ob
     ]
 
 
-def _special_treatments(model: nn.Module, config: OptimConfig) -> dict[int, _Treatment]:
-    """The treatment of parameters in norms and in the classifier, by `id`."""
+def _special_treatments(
+    model: nn.Module, config: OptimConfig, beside: Sequence[nn.Module] = ()
+) -> dict[int, _Treatment]:
+    """The treatment of parameters in norms and in classifiers, by `id`."""
     found: dict[int, _Treatment] = {}
     head = classifier_head(model)
     if head is None and config.head_lr != 1:
         raise InputError(f"optim.head_lr: {type(model).__name__} has no linear layer with an output for each class")
-    if head is not None:
-        found |= {id(parameter): _Treatment(config.head_lr, True, False) for parameter in head.parameters()}
+    for part in (*beside, *([] if head is None else [head])):
+        found |= {id(parameter): _Treatment(config.head_lr, True, False) for parameter in part.parameters()}
     converted = [module for module in model.modules() if original_of(module) is not None]
     found |= {id(p): _Treatment(1.0, True, False) for module in converted for p in module.parameters()}
     waits = config.norm_warmup_steps > 0
-    for module in model.modules():
+    for module in (module for network in (model, *beside) for module in network.modules()):
         if isinstance(module, ASRNorm2d):
             found |= {id(value): _treat_asr(name, config) for name, value in module.named_parameters()}
-        if isinstance(module, BatchInstanceNorm):
+        if isinstance(module, BatchInstanceNorm | DomainMixedNorm):
             found[id(module.gate)] = _Treatment(config.gate_lr, False, waits and id(module.gate) not in found)
     return found
 

@@ -286,7 +286,7 @@ def _evaluate(config: RunConfig, suite: Suite, model: Classifier, site: _Site, *
     from asrnorm.evaluation.score import score_suite, subsample
 
     settings = score_settings(config, suite, site.device, site.world)
-    scores = score_suite(model, suite, limit=config.evaluate_limit, **settings)
+    scores = score_suite(model, suite, limit=config.evaluate_limit, adapt=config.adapt, seed=config.seed, **settings)
     adversarial: dict[str, float] = {}
     if config.adversarial:
         images = subsample(suite.source_test, config.evaluate_limit)

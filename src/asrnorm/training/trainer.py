@@ -27,7 +27,7 @@ from asrnorm.data.pool import Pool
 from asrnorm.methods import Batch, Method, keyed_generator
 from asrnorm.methods.base import is_capturable
 from asrnorm.models import Classifier
-from asrnorm.norms import ASRNorm2d
+from asrnorm.norms import ASRNorm2d, DomainMixedNorm
 from asrnorm.training.assembly import from_first, synchronize
 from asrnorm.training.average import Average
 from asrnorm.training.batches import Batches
@@ -76,8 +76,6 @@ class Trainer:
         self.config, self.model, self.method, self.pool = config, model, method, pool
         self.world, self.stop, self.selector = world, stop, selector
         self.device = pool.device
-        synchronize(model, world)
-        self.optimizer = create_optimizer(model, config.optim)
         self.batches = Batches(
             pool,
             batch_size=config.batch_size,
@@ -92,6 +90,15 @@ class Trainer:
         self.average = average
         if average is not None:
             average.attach(model, config)
+        size = self.batches.augmentation.output_size(pool.image_size)
+        method.build(model, torch.zeros((1, 3, *size), device=self.device))
+        method.total_steps, method.fetch = config.steps, self.batches.fetch
+        self._networks = (model, *method.trained.values())
+        for network in self._networks:
+            synchronize(network, world)
+        self.optimizer = create_optimizer(model, config.optim, beside=tuple(method.trained.values()))
+        self._domain_norms = [layer for layer in model.modules() if isinstance(layer, DomainMixedNorm)]
+        self._trained = [p for network in self._networks for p in network.parameters() if p.requires_grad]
         self.step, self.elapsed, self.stop_requested = 0, 0.0, False
         self._started = time.monotonic()
         # On a CPU the loss is checked before every update. On a GPU that would mean waiting for the device: there it is
@@ -166,13 +173,15 @@ class Trainer:
         is captured as a graph.
         """
         share = len(batch.labels) / batch.global_size
+        for layer in self._domain_norms:
+            layer.domain = 0 if batch.domains is None else batch.domains
         with self.autocast():
             # Weighted before the backward pass: batch statistics carry gradients from one process to the others.
             loss = self.method.loss(self.model, batch) * share
         if self.step < self._careful_until:
             self._require_finite(loss, batch)
         loss.backward()
-        self.world.sum_gradients([parameter for parameter in self.model.parameters() if parameter.requires_grad])
+        self.world.sum_gradients(self._trained)
         self.optimizer.step()
         self.optimizer.zero_grad(set_to_none=True)
         if self.average is not None:
@@ -263,6 +272,8 @@ class Trainer:
             with self.autocast():
                 grow_log = dict(self.method.grow(self.model, self.pool, self.step))
             self.model.train()
+            if self._domain_norms and self.pool.parts:
+                raise InputError("norm 'dson' needs the domain of every image, and generated images have none")
         # After a grow phase a single step, which has a row of its own and maybe a checkpoint.
         stop = self.stop if grow_log is None else self.step + 1
         captured = self._captured if self.step >= self._careful_until else None
@@ -368,7 +379,7 @@ class Trainer:
         return InterruptedRunError(f"interrupted at step {self.step:,} of {self.stop:,}; start the run again to resume")
 
     def _is_diverged(self) -> bool:
-        bad = find_not_finite(self.model) is not None or not bool(torch.isfinite(self._loss_sum))
+        bad = any(map(find_not_finite, self._networks)) or not bool(torch.isfinite(self._loss_sum))
         return bool(self.world.sum(torch.tensor(int(bad), device=self.device)))
 
     def _require_finite(self, loss: Tensor, batch: Batch) -> None:

@@ -156,7 +156,7 @@ def test_bn_can_take_the_statistics_of_the_test_batch(run, tmp_path):
 @pytest.mark.parametrize(
     ("words", "error", "named"),
     [
-        (("--set", "optim.lr=1"), UnknownNameError, "'optim'.*nown: adversarial"),
+        (("--set", "optim.lr=1"), UnknownNameError, "'optim'.*nown: adapt"),
         (("--set", "norm=asr"), InputError, "'bn' cannot become 'asr'"),
         (("--set", "norm=bn_test", "--set", "norm.eps=100"), InputError, "leave norm.OPTION out"),
         (("--set", "precision=float8"), UnknownNameError, "'float8'"),

@@ -61,6 +61,7 @@ HASHED = {
     "average": Choice(name="ema"),
     "blocks": "mixstyle",
     "confine": 1,
+    "adapt": "slow",
     "augment": "pacs",
     "shuffle": False,
     "selection": "oracle",
@@ -140,7 +141,7 @@ def test_every_later_field_says_what_runs_did_before_it():
 
 def test_the_hash_of_a_config_is_that_of_one_that_has_no_later_field():
     values = to_mapping(plain_config())
-    added = {"average", "blocks", "calibrate", "confine", "reestimate", "selection_ties"}
+    added = {"adapt", "average", "blocks", "calibrate", "confine", "reestimate", "selection_ties"}
     assert set(values) == FIRST | set(hashing.UNHASHED) | added
     for path in ADDED:
         *parents, name = path.split(".")
@@ -156,7 +157,8 @@ def test_a_later_field_that_is_used_changes_the_hash_and_the_difference_shows_bo
         used = plain_config(average=Choice(name="ema"))
         assert content_hash(override(used, {"average": "none"})) == content_hash(plain_config())
     else:
-        after = not before if isinstance(before, bool) else {"first": "last", "none": "mixstyle"}.get(before, 3)
+        other = {"adapt": "slow", "blocks": "mixstyle", "selection_ties": "last", "optim.step_again": 0}
+        after = other.get(path, not before if isinstance(before, bool) else 3)
         used = override(plain_config(), {path: after})
         assert content_hash(override(used, {path: before})) == content_hash(plain_config())
         before, after = (repr(value) if isinstance(value, str) else value for value in (before, after))

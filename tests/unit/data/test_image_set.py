@@ -186,3 +186,14 @@ def test_the_number_held_out_is_the_nearest_to_the_share():
     strata = [0] * 16 + [1] * 14
     held, _ = split_stratified([str(row) for row in range(30)], strata, [0.1], seed=0)
     assert np.bincount([strata[row] for row in held]).tolist() == [2, 1]
+
+
+def test_joined_sets_know_which_one_an_image_is_from():
+    files = FileSet((Path("a"), Path("b")), np.array([0, 1]), (4, 4))
+    assert make().domains is None
+    assert concatenate([make()]).domains is None
+    for joined in (concatenate([make(2), make(1), make(3)]), concatenate([files, files.take([0]), files])):
+        counts = np.bincount(joined.domains).tolist()
+        assert counts[1] == 1
+        rows = [len(joined) - 1, 2, 0]
+        assert joined.take(rows).domains.tolist() == [2, 1, 0]

@@ -85,3 +85,13 @@ def test_decoding_leaves_the_filters_of_warnings_alone(tmp_path):
     for _ in range(30):
         pool.images(torch.arange(8))
     assert list(warnings.filters) == before
+
+
+def test_domains_follow_their_images_and_generated_images_have_none():
+    data = picture_set()
+    pool = Pool(ImageSet(data.images, data.labels, np.array([0, 0, 1, 1, 2])))
+    pool.append(torch.zeros(2, 3, 6, 7), torch.tensor([1, 1]))
+    assert pool.domains.tolist() == [0, 0, 1, 1, 2, -1, -1]
+    pool.restore([])
+    assert pool.domains.tolist() == [0, 0, 1, 1, 2]
+    assert Pool(data).domains is None

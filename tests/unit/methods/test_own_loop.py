@@ -20,15 +20,45 @@ def small():
     return asrnorm.create_model("digits_convnet", norm="asr", channels=(4, 8), hidden=16)
 
 
+def built(name, model, images, seed=3):
+    method = asrnorm.create_method(name, seed=seed)
+    method.build(model, images)
+    return method
+
+
 @pytest.mark.parametrize("name", METHODS.names())
 def test_a_pair_counts_its_own_steps(name):
     model, images, labels = small(), torch.rand(8, 3, 32, 32), torch.arange(8) % 10
-    method, twin = asrnorm.create_method(name, seed=3), asrnorm.create_method(name, seed=3)
+    method, twin = built(name, model, images), built(name, model, images)
     for step in range(3):
         loss = method.loss(model, (images, labels))
         torch.testing.assert_close(loss, twin.loss(model, Batch(images, labels, step)), rtol=0, atol=0)
     loss.backward()
     assert all(torch.isfinite(p.grad).all() for p in model.parameters() if p.grad is not None)
+    assert all(p.grad.abs().sum() > 0 for p in method.parameters())
+
+
+WITH_NETWORKS = [name for name in METHODS.names() if not asrnorm.create_method(name).is_built]
+
+
+@pytest.mark.parametrize("name", WITH_NETWORKS)
+def test_a_method_whose_networks_are_not_built_says_how(name):
+    method, pair = asrnorm.create_method(name), (torch.rand(8, 3, 32, 32), torch.arange(8) % 10)
+    with pytest.raises(InputError, match=r"call method\.build\(model, images\) first, and give method\.parameters\(\)"):
+        method.loss(small(), pair)
+    with pytest.raises(InputError, match=r"call method\.build"):
+        method.load_state_dict({"trained": {}})
+
+
+@pytest.mark.parametrize("name", WITH_NETWORKS)
+def test_networks_of_a_method_follow_from_its_seed_and_leave_the_callers_generator_alone(name):
+    model, images = small().double(), torch.rand(2, 3, 32, 32)
+    before = torch.get_rng_state()
+    one, same, other = (built(name, model, images, seed).parameters() for seed in (3, 3, 4))
+    assert torch.equal(before, torch.get_rng_state())
+    assert all(torch.equal(a, b) for a, b in zip(one, same, strict=True))
+    assert not all(torch.equal(a, b) for a, b in zip(one, other, strict=True))
+    assert {p.dtype for p in one} == {torch.float64}
 
 
 def test_a_network_without_the_parts_is_refused_in_one_line():
@@ -77,7 +107,8 @@ def test_a_network_without_the_parts_is_refused_when_domains_are_grown_too(name)
 @pytest.mark.parametrize("name", METHODS.names())
 def test_the_steps_of_an_own_loop_go_on_after_a_resume(name):
     model, batch = small(), (torch.rand(8, 3, 32, 32), torch.arange(8) % 10)
-    method, resumed = asrnorm.create_method(name, seed=3), asrnorm.create_method(name, seed=3)
+    method, resumed = built(name, model, batch[0]), built(name, model, batch[0], seed=4)
+    resumed.seed = 3
     for _ in range(2):
         method.loss(model, batch)
     resumed.load_state_dict(method.state_dict())
@@ -113,7 +144,8 @@ def test_bytes_are_refused_with_what_to_make_of_them():
 @pytest.mark.parametrize("name", METHODS.names())
 def test_a_loss_takes_its_arguments_by_name(name):
     pair = torch.rand(8, 3, 32, 32), torch.arange(8) % 10
-    assert asrnorm.create_method(name).loss(model=small(), batch=pair).isfinite()
+    model = small()
+    assert built(name, model, pair[0]).loss(model=model, batch=pair).isfinite()
 
 
 def test_a_method_that_nobody_lets_grow_says_so_once(caplog):

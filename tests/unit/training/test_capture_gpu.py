@@ -37,7 +37,8 @@ def deterministic():
     torch.use_deterministic_algorithms(False)
 
 
-METHODS = ["erm", "ada", "me_ada", "rsda", "rda", "esda", "rsc", "pgd", "m_ada", "consistency"]
+METHODS = ["erm", "ada", "me_ada", "rsda", "rda", "esda", "rsc", "pgd", "m_ada", "jigen", "st", "cutout", "dropblock"]
+METHODS += ["adversarial_dropout", "ccsa", "dsne", "ttt", "consistency"]
 adam = OptimConfig(name="adam", lr=1e-2, schedule="cosine")
 
 

@@ -47,7 +47,7 @@ def shared(tmp_path_factory):
         with (folder / f"rank-{rank}.txt").open("w") as errors:
             children.append(subprocess.Popen(command, env=environment, stderr=errors))
     try:
-        statuses = [child.wait(timeout=120) for child in children]
+        statuses = [child.wait(timeout=300) for child in children]
     finally:
         for child in children:
             child.kill()  # one that waits for another that has failed

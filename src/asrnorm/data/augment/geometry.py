@@ -152,18 +152,24 @@ def reflect(index: Tensor, size: int) -> Tensor:
     return (size - 1) - ((size - 1) - index.abs()).abs()
 
 
-def crop_flip(images: Tensor, top: Tensor, left: Tensor, flip: Tensor, padding: int) -> Tensor:
-    """Pad by reflection, crop a window of the original size at `(top, left)`, mirror it where `flip` is set.
+def crop_flip(images: Tensor, top: Tensor, left: Tensor, flip: Tensor, padding: int, *, black: bool = False) -> Tensor:
+    """Pad by reflection, or black, crop a window of the original size at `(top, left)`, mirror where `flip` is set.
 
     All three are one gather: nothing is padded, and no loop runs over the samples. `top` and `left` are int64 `(n,)`, 0
     to `2 * padding`, `flip` is bool `(n,)`, and the images may have any dtype.
     """
     n, c, h, w = images.shape
-    row = reflect(top[:, None] + torch.arange(-padding, h - padding, device=images.device), h)
-    column = reflect(left[:, None] + torch.arange(-padding, w - padding, device=images.device), w)
+    rows = top[:, None] + torch.arange(-padding, h - padding, device=images.device)
+    columns = left[:, None] + torch.arange(-padding, w - padding, device=images.device)
+    row, column = reflect(rows, h), reflect(columns, w)
     column = torch.where(flip[:, None], column.flip(1), column)
     source = (row[:, :, None] * w + column[:, None, :]).view(n, 1, h * w)
-    return images.flatten(2).gather(2, source.expand(n, c, h * w)).view(n, c, h, w)
+    cropped = images.flatten(2).gather(2, source.expand(n, c, h * w)).view(n, c, h, w)
+    if not black:
+        return cropped
+    columns = torch.where(flip[:, None], columns.flip(1), columns)
+    inside = ((rows >= 0) & (rows < h))[:, None, :, None] & ((columns >= 0) & (columns < w))[:, None, None, :]
+    return cropped * inside
 
 
 def affine(images: Tensor, matrix: Tensor) -> Tensor:

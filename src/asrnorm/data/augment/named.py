@@ -1,4 +1,4 @@
-"""What an augmentation is, chains of several, and those of the suites: `none`, `cifar` and `pacs`.
+"""What an augmentation is, chains of several, those of the suites (`none`, `cifar`, `pacs`), and variants of these.
 
 Each draws its parameters for the whole batch, one row per image, and applies them as tensors. The trainer draws for the
 global batch on the CPU, so that a run draws the same on every device and with any number of processes, and each process
@@ -17,7 +17,7 @@ from asrnorm.core.randomness import keyed_generator
 from asrnorm.core.registry import Registry
 from asrnorm.data.augment.base import to_bytes, to_float
 from asrnorm.data.augment.geometry import crop_flip
-from asrnorm.data.augment.pacs import PacsDraw, apply_pacs, draw_pacs
+from asrnorm.data.augment.pacs import GRAY, PacsDraw, apply_pacs, draw_pacs
 
 Size = tuple[int, int]
 Spec = str | Sequence[str | Mapping[str, Any]]
@@ -83,17 +83,18 @@ class NoAugmentation(Augmentation):
 
 @AUGMENTATIONS.register("cifar")
 class CropFlip(Augmentation):
-    """Shift each image by up to `padding` pixels with reflected borders, and mirror it with probability `flip`.
+    """Shift each image by up to `padding` pixels with reflected or black borders, and mirror it at random.
 
     Pixels are only moved, so generated images may have values beyond [0, 1].
 
     Args:
         padding: less than height and width, since a border is mirrored once.
         flip: probability of a horizontal flip.
+        black: borders are black, not reflected.
     """
 
-    def __init__(self, *, padding: int = 4, flip: float = 0.5) -> None:
-        self.padding, self.flip = padding, flip
+    def __init__(self, *, padding: int = 4, flip: float = 0.5, black: bool = False) -> None:
+        self.padding, self.flip, self.black = padding, flip, black
 
     def draw(self, count: int, image_size: Size, generator: torch.Generator) -> dict[str, Tensor]:
         """Draw the offsets, uniform on each axis, then the flips."""
@@ -109,7 +110,15 @@ class CropFlip(Augmentation):
 
     def apply(self, images: Tensor, drawn: Mapping[str, Tensor]) -> Tensor:
         """Crop and mirror in one gather."""
-        return crop_flip(images, drawn["top"], drawn["left"], drawn["flip"], self.padding)
+        return crop_flip(images, drawn["top"], drawn["left"], drawn["flip"], self.padding, black=self.black)
+
+
+@AUGMENTATIONS.register("cifar_zero")
+class ZeroPaddedCropFlip(CropFlip):
+    """`cifar` with black borders, as ST and TTT train on CIFAR-10."""
+
+    def __init__(self, *, padding: int = 4, flip: float = 0.5) -> None:
+        super().__init__(padding=padding, flip=flip, black=True)
 
 
 @AUGMENTATIONS.register("pacs")
@@ -123,9 +132,11 @@ class PacsAugmentation(Augmentation):
         torch.Size([2, 3, 222, 222])
     """
 
+    gray = GRAY
+
     def draw(self, count: int, image_size: Size, generator: torch.Generator) -> dict[str, Tensor]:
         """Draw boxes, flips, jitter and which images become gray."""
-        return draw_pacs(count, image_size, generator)._asdict()
+        return draw_pacs(count, image_size, generator, gray=self.gray)._asdict()
 
     def apply(self, images: Tensor, drawn: Mapping[str, Tensor]) -> Tensor:
         """Crop, resize, mirror, jitter and gray the images."""
@@ -135,6 +146,13 @@ class PacsAugmentation(Augmentation):
     def output_size(self, image_size: Size) -> Size:
         """Return 222x222 for images of 227x227, else the images' own size."""
         return _PACS_CROP if image_size == _PACS_SIZE else image_size
+
+
+@AUGMENTATIONS.register("pacs_color")
+class PacsColorAugmentation(PacsAugmentation):
+    """`pacs` without gray images, for JiGen, which grays tiles instead."""
+
+    gray = 0.0
 
 
 class Occasional(Augmentation):

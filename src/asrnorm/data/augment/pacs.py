@@ -14,7 +14,7 @@ from asrnorm.data.augment.color import blend, hue_steps, luma, mean_luma, turn_h
 from asrnorm.data.augment.geometry import Boxes, draw_boxes, resize_boxes
 
 BRIGHTNESS, CONTRAST, SATURATION, HUE = range(4)
-_FLIP, _GRAY = 0.5, 0.1  # probabilities
+_FLIP, GRAY = 0.5, 0.1  # probabilities
 _JITTER = 0.4  # factors lie in 1 - 0.4 .. 1 + 0.4, the hue in -0.4 .. 0.4 of the circle
 
 
@@ -32,13 +32,13 @@ class PacsDraw(NamedTuple):
     gray: Tensor
 
 
-def draw_pacs(count: int, image_size: tuple[int, int], generator: torch.Generator) -> PacsDraw:
+def draw_pacs(count: int, image_size: tuple[int, int], generator: torch.Generator, *, gray: float = GRAY) -> PacsDraw:
     """Draw boxes, flips, jitter and grays in this order, on the generator's device."""
     boxes = draw_boxes(count, *image_size, generator)
     flip = torch.rand(count, generator=generator, device=generator.device) < _FLIP
     jitter = draw_jitter(count, generator)
-    gray = torch.rand(count, generator=generator, device=generator.device) < _GRAY
-    return PacsDraw(*boxes, flip, *jitter, gray)
+    is_gray = torch.rand(count, generator=generator, device=generator.device) < gray
+    return PacsDraw(*boxes, flip, *jitter, is_gray)
 
 
 def apply_pacs(images: Tensor, drawn: PacsDraw, size: tuple[int, int]) -> Tensor:

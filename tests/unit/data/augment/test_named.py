@@ -1,9 +1,10 @@
 import pytest
 import torch
+import torch.nn.functional as F
 
 from asrnorm.core.errors import InputError, UnknownNameError
 from asrnorm.data.augment import AUGMENTATIONS, create_augmentation, to_float
-from asrnorm.data.augment.named import CropFlip
+from asrnorm.data.augment.named import CropFlip, network_size
 
 
 def generator():
@@ -103,8 +104,27 @@ def test_a_generator_on_another_device_is_refused():
 
 
 def test_wrong_names_and_options_are_refused():
-    assert {"cifar", "none", "pacs"} < set(AUGMENTATIONS.names())
+    assert {"cifar", "cifar_zero", "none", "pacs", "pacs_color"} < set(AUGMENTATIONS.names())
     with pytest.raises(UnknownNameError):
         create_augmentation("cifra")
     with pytest.raises(UnknownNameError):
         create_augmentation("cifar", pading=3)
+
+
+def test_black_borders_are_those_of_a_padded_image():
+    images = torch.rand(50, 3, 8, 10)
+    drawn = CropFlip().draw(50, (8, 10), torch.Generator().manual_seed(0))
+    moved = create_augmentation("cifar_zero").apply(images, drawn)
+    padded = F.pad(images, (4, 4, 4, 4))
+    for row in range(50):
+        top, left = drawn["top"][row], drawn["left"][row]
+        window = padded[row, :, top : top + 8, left : left + 10]
+        assert torch.equal(moved[row], window.flip(2) if drawn["flip"][row] else window)
+
+
+def test_pacs_color_is_pacs_without_gray_images():
+    plain, color = (create_augmentation(name).draw(200, (227, 227), generator()) for name in ("pacs", "pacs_color"))
+    assert plain.pop("gray").any()
+    assert not color.pop("gray").any()
+    assert all(torch.equal(plain[name], color[name]) for name in plain)
+    assert network_size("pacs_color", (227, 227)) == (222, 222)
