@@ -202,12 +202,10 @@ def scaled_pictures(source: str | None, scale: float, height: int, width: int) -
     return tuple(scaled)
 
 
-WATER = np.array([175, 238, 238], np.float32) / 255
-MUD = np.array([63, 42, 20], np.float32) / 255
+_WATER = np.array([175, 238, 238], np.float32) / 255
+_MUD = np.array([63, 42, 20], np.float32) / 255
 _EMBOSS = np.array([[-2, -1, 0], [-1, 1, 1], [0, 1, 2]])
-EDGE_LOW, EDGE_HIGH = 50, 150
-FARTHEST = 20  # distances from an edge are cut off here, in pixels
-MUD_EDGE = 0.8
+_FARTHEST = np.float32(20)  # distances from an edge are cut off here, in pixels
 
 
 @CORRUPTIONS.register("spatter")
@@ -231,8 +229,8 @@ def spatter(
     layer = smooth(mean + sd * streams.normal(*images_nhwc.shape[1:3]), sigma)
     if mud:
         cover = smooth((layer > threshold).astype(np.float32), strength)[..., None]
-        cover[cover < MUD_EDGE] = 0
-        return to_pixels(x * (1 - cover) + MUD * cover)
+        cover[cover < 0.8] = 0
+        return to_pixels(x * (1 - cover) + _MUD * cover)
     layer[layer < threshold] = 0
     # Values above 1 wrap around in 8 bits, as in the published script.
     liquid = (layer * 255).astype(np.int64).astype(np.uint8)
@@ -240,14 +238,14 @@ def spatter(
     brightest = shine.max(axis=(1, 2, 3), keepdims=True)
     # Without a single drop the script divides by zero; here the image is unchanged.
     shine /= np.where(brightest > 0, brightest, 1)
-    return to_pixels(x + shine * np.float32(strength) * WATER)
+    return to_pixels(x + shine * np.float32(strength) * _WATER)
 
 
 def _relief(liquid_hw: Pixels) -> Floats:
     """Light the drops from one side, by their distance from the nearest edge."""
     cv2: Any = import_opencv("spatter")
-    distance = cv2.distanceTransform(255 - cv2.Canny(liquid_hw, EDGE_LOW, EDGE_HIGH), cv2.DIST_L2, 5)
-    distance = cv2.blur(np.minimum(distance, np.float32(FARTHEST)), (3, 3)).astype(np.uint8)
+    distance = cv2.distanceTransform(255 - cv2.Canny(liquid_hw, 50, 150), cv2.DIST_L2, 5)
+    distance = cv2.blur(np.minimum(distance, _FARTHEST), (3, 3)).astype(np.uint8)
     embossed = cv2.filter2D(cv2.equalizeHist(distance), cv2.CV_8U, _EMBOSS)
     lit: Floats = cv2.blur(embossed, (3, 3)).astype(np.float32)
     return lit

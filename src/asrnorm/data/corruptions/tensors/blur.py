@@ -1,4 +1,4 @@
-"""Gaussian, defocus, motion, zoom and glass blur of tensors."""
+"""Gaussian, defocus, motion and zoom blur of tensors."""
 
 import math
 from itertools import chain
@@ -9,16 +9,7 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from asrnorm.data.corruptions.blur import disk
-from asrnorm.data.corruptions.tensors.base import (
-    TENSOR_CORRUPTIONS,
-    Draws,
-    Settings,
-    round_levels,
-    table,
-    truncate_levels,
-)
-
-_DOUBLINGS = 6  # follows chains of 64 copies; a chain goes on with a chance below 1/2 at each pixel
+from asrnorm.data.corruptions.tensors.base import TENSOR_CORRUPTIONS, Draws, Settings, round_levels, table
 
 
 def pad_mirrored(x_nchw: Tensor, reach: int) -> Tensor:
@@ -131,36 +122,3 @@ def zoom_in(x_nchw: Tensor, factor: float) -> Tensor:
     for axis in (axis for axis in (2, 3) if is_beyond[axis - 2]):
         zoomed.select(axis, -1).zero_()
     return zoomed
-
-
-@TENSOR_CORRUPTIONS.register("glass_blur")
-def glass_blur(x_nchw: Tensor, draws: Draws, settings: Settings) -> Tensor:
-    """Blur, copy every pixel from a random neighbor, blur again; see `corruptions.blur.glass_blur`."""
-    n, channels, height, width = x_nchw.shape
-    x = truncate_levels(smooth(x_nchw, settings, "sigma"))
-    for turn in range(int(settings.largest("rounds"))):
-        origin = _origins(draws, height, width, settings["reach"].view(-1, 1, 1)).view(-1, 1, height * width)
-        copied = x.flatten(2).gather(2, origin.expand(n, channels, -1)).view_as(x)
-        x = torch.where(settings["rounds"] > turn, copied, x)
-    return smooth(x, settings, "sigma")
-
-
-def _origins(draws: Draws, height: int, width: int, reach_n11: Tensor) -> Tensor:
-    """Return for each pixel (flat index) the pixel whose old value it has after one pass of copies, `(n, h * w)`.
-
-    A pass goes from the last pixel to the first. A copy from a later pixel is a copy of what that one has copied:
-    pointers that double their length at each step follow the chains of all pixels.
-    """
-    device = reach_n11.device
-    row, column = torch.arange(height, device=device)[:, None], torch.arange(width, device=device)
-    is_visited = (torch.minimum(row, column) > reach_n11) & (row <= height - reach_n11) & (column <= width - reach_n11)
-    down, right = (draws.uniform(2, height, width) * (2 * reach_n11[:, None])).floor_().long().unbind(1)
-    reach = reach_n11.long()
-    pixel = row * width + column
-    neighbor = torch.where(is_visited, pixel + (down - reach) * width + right - reach, pixel).flatten(1)
-    is_visited, pixel = is_visited.flatten(1).expand_as(neighbor), pixel.flatten().expand_as(neighbor)
-    goes_on = is_visited & (neighbor > pixel) & is_visited.gather(1, neighbor)
-    last = torch.where(goes_on, neighbor, pixel)
-    for _ in range(_DOUBLINGS):
-        last = last.gather(1, last)
-    return neighbor.gather(1, last)
