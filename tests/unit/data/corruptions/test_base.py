@@ -117,7 +117,7 @@ def test_wrong_calls_are_refused_in_one_line(arguments, options, error):
 @pytest.mark.parametrize("name", ["defocus_blur", "elastic_transform", "spatter"])
 def test_without_opencv_one_line_says_what_to_install(name, monkeypatch):
     monkeypatch.setitem(sys.modules, "cv2", None)
-    with pytest.raises(MissingDependencyError, match="pip install opencv-python-headless"):
+    with pytest.raises(MissingDependencyError, match=r"pip install 'asrnorm\[data\]'"):
         corrupt(IMAGES[:1], name, **({"radius": 1.25} if name == "defocus_blur" else {}))
 
 
