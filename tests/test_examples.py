@@ -1,6 +1,7 @@
-"""The examples run as they stand, each in a process of its own, and print what they promise."""
+"""The examples run as they stand, each in a process of its own, and print what they promise; so does the notebook."""
 
 import ast
+import json
 import os
 import shlex
 import subprocess
@@ -51,6 +52,21 @@ def test_it_is_short_and_uses_public_names_only(path):
     assert used <= set(asrnorm.__all__)
     imported = {node.module for node in ast.walk(tree) if isinstance(node, ast.ImportFrom)}
     assert {name for name in imported if name and name.startswith("asrnorm")} <= {"asrnorm.methods"}
+
+
+def test_the_notebook_runs_from_top_to_bottom(tmp_path):
+    notebook = json.loads((ROOT / "examples" / "tour.ipynb").read_text())
+    cells = notebook["cells"]
+    assert len(cells) == 10
+    assert not any(cell.get("outputs") for cell in cells)  # what a run prints is not kept
+    code = "\n".join("".join(cell["source"]) for cell in cells if cell["cell_type"] == "code")
+    environment = {**os.environ, "ASRNORM_CACHE": str(tmp_path / "cache"), "PYTHONWARNINGS": "error"}
+    done = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, env=environment, cwd=tmp_path, timeout=120
+    )
+    assert done.returncode == 0, done.stderr
+    assert "2 of 2 norm layers converted to 'asr'" in done.stdout
+    assert "inverted  accuracy" in done.stdout
 
 
 def test_the_command_that_an_example_prints_trains(tmp_path, monkeypatch, capsys):
