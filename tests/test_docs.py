@@ -29,6 +29,7 @@ PASTED = (
     "norms/dsbn.md",
     "recipes.md",
     "reports.md",
+    "tracking.md",
 )
 HEADINGS = ("## Equation", "## Code", "## Departures", "## When to use it")
 

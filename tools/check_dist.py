@@ -51,9 +51,10 @@ def install(wheel: Path, environment: Path) -> Path:
     `pip check` fails if the pins do not meet what the wheel asks for.
     """
     venv.create(environment, with_pip=True)
-    pip = [environment / "bin" / "python", "-m", "pip", "--quiet", "--disable-pip-version-check"]
-    subprocess.run([*pip, "install", "-r", PINS], check=True)
-    subprocess.run([*pip, "install", "--no-deps", wheel], check=True)
+    python = str(environment / "bin" / "python")
+    pip = [python, "-m", "pip", "--quiet", "--disable-pip-version-check"]
+    subprocess.run([*pip, "install", "-r", str(PINS)], check=True)
+    subprocess.run([*pip, "install", "--no-deps", str(wheel)], check=True)
     subprocess.run([*pip, "check"], check=True)
     return environment / "bin" / "asrnorm"
 

@@ -59,6 +59,7 @@ LAYOUT: tuple[tuple[str, tuple[tuple[str | None, str], ...]], ...] = (
         "Use",
         (
             ("Training", "training.md"),
+            ("Tracking", "tracking.md"),
             ("Recipes", "recipes.md"),
             ("Evaluation", "evaluation/metrics.md"),
             ("Attacks", "evaluation/adversarial.md"),

@@ -31,6 +31,8 @@ OPTIONAL = (
     ("skimage", "scikit-image", "no suite digits_mini, no demo", "data"),
     ("matplotlib", "matplotlib", "no figures, no digits_mini, no demo", "data"),
     ("tensorboard", "tensorboard", "runs keep log.jsonl alone", "tensorboard"),
+    ("mlflow", "mlflow", "no --track mlflow", "mlflow"),
+    ("wandb", "wandb", "no --track wandb", "wandb"),
     ("ray", "ray", "no runs on a Ray cluster", "ray"),
     ("submitit", "submitit", "no runs through Slurm", "slurm"),
     ("onnxscript", "onnxscript", "no export to ONNX", "onnx"),

@@ -34,6 +34,13 @@ def train(
     target: Annotated[list[str] | None, typer.Option(help="Domains to test on, as A,B; may be given again.")] = None,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Print the config and its hash, and stop.")] = False,
     fresh: Annotated[bool, typer.Option("--fresh", help="Start over instead of resuming.")] = False,
+    track: Annotated[
+        list[str] | None,
+        typer.Option(
+            help="Where the numbers go: tensorboard, csv, mlflow or wandb; may be given again.",
+            show_default="tensorboard",
+        ),
+    ] = None,
     modules: Modules = None,
 ) -> None:
     """Train one run and evaluate it on every domain; started again, it resumes where it stopped.
@@ -60,7 +67,7 @@ def train(
 
     folder = out or Path("runs", run_name(config))
     before = _read_time(folder / "result.json")
-    result = run(config, out, fresh)
+    result = run(config, out, fresh, track=track)
     if os.environ.get("RANK", "0") == "0":
         print_result(result)
         typer.echo(f"run: {folder}")

@@ -38,6 +38,8 @@ from asrnorm.training.environment import check_finished, check_start, describe_e
 from asrnorm.training.log import RunLog
 from asrnorm.training.run_folder import RunFolder, write_run_file
 from asrnorm.training.selection import Selector, create_measure, hold_out, needs_hold_out, score_settings, validate
+from asrnorm.training.track import Trackers
+from asrnorm.training.trackers import Tracked, create_trackers
 from asrnorm.training.trainer import Trainer
 
 logger = logging.getLogger("asrnorm")
@@ -64,11 +66,12 @@ class LoadedRun:
 
 
 class _Site(NamedTuple):
-    """Folder, device and processes of a run."""
+    """Folder, device, processes and trackers of a run."""
 
     folder: RunFolder
     device: torch.device
     world: World
+    trackers: Trackers
 
     @property
     def is_first(self) -> bool:
@@ -76,7 +79,13 @@ class _Site(NamedTuple):
         return self.world.rank == 0
 
 
-def run(config: RunConfig, out: str | Path | None = None, fresh: bool = False, world: World | None = None) -> RunResult:
+def run(
+    config: RunConfig,
+    out: str | Path | None = None,
+    fresh: bool = False,
+    world: World | None = None,
+    track: Tracked = None,
+) -> RunResult:
     """Train, evaluate and return the result; a run that was stopped resumes, a finished one returns at once.
 
     Args:
@@ -84,9 +93,11 @@ def run(config: RunConfig, out: str | Path | None = None, fresh: bool = False, w
         out: its folder; `runs/<recipe>--s<seed>--<hash>` if `None`.
         fresh: start over, and remove what an earlier attempt left in the folder.
         world: the processes; by default those that `torchrun` started, or this one alone.
+        track: names of trackers, or trackers; `None` is TensorBoard where it is installed.
 
     Raises:
-        UnknownNameError: the config has a name that no registry knows.
+        UnknownNameError: the config, or `track`, has a name that no registry knows.
+        MissingDependencyError: the library of a tracker is not installed.
         InputError: data is missing, or the folder holds another run.
         DivergenceError: a loss is not finite.
         InterruptedRunError: Ctrl-C or SIGTERM, after a checkpoint.
@@ -95,6 +106,7 @@ def run(config: RunConfig, out: str | Path | None = None, fresh: bool = False, w
     if not isinstance(config, RunConfig):
         raise InputTypeError(f"train takes a config, such as asrnorm.recipe('digits.rsda_asr'), not {config!r:.80}")
     check_config(config)
+    chosen = create_trackers(track)
     device = choose_device(config.device)
     if device.type == "mps":
         raise InputError("device 'mps': training sums in float64, which Apple's GPUs do not have; set device=cpu")
@@ -111,7 +123,8 @@ def run(config: RunConfig, out: str | Path | None = None, fresh: bool = False, w
                 folder.drop_pool()
             return result
         try:
-            return _execute(config, _Site(folder, device, processes))
+            with Trackers(chosen if processes.rank == 0 else {}, folder.path, config) as trackers:
+                return _execute(config, _Site(folder, device, processes, trackers))
         except DivergenceError as error:  # kept, since for some ablations it is the outcome
             if processes.rank == 0:
                 write_run_file(folder.divergence, json.dumps({"schema": 1, "message": str(error)}).encode())
@@ -187,6 +200,7 @@ def _execute(config: RunConfig, site: _Site) -> RunResult:
         # The test images may have been added, or changed, since the start.
         facts |= {"edition": suite.edition, "targets": suite.target_listing()}
         record_environment(site.folder.environment, facts)
+        site.trackers.finish(result)
         _save_result(site.folder.result, result)
         site.folder.divergence.unlink(missing_ok=True)  # of an earlier attempt
         site.folder.drop_pool()
@@ -204,7 +218,9 @@ def _choose_steps(config: RunConfig, suite: Suite, site: _Site) -> tuple[int, fl
         return known
     kept, held_out = hold_out(suite.train)
     selector = Selector(create_measure(config.selection, suite, held_out, config, site.device, site.world))
-    trainer = _train(config, suite, kept, site, files, config.steps, selector)
+    with site.trackers.at(files.path) as trackers:
+        own = site._replace(trackers=trackers)
+        trainer = _train(config, suite, kept, own, files, config.steps, selector)
     if site.is_first:
         values = {"step": selector.step, "score": selector.score, "held_out": len(held_out), "seconds": trainer.elapsed}
         write_run_file(path, json.dumps(values).encode())
@@ -242,7 +258,7 @@ def _train(
         compile_parts(model)
     method = build_method(config, site.device, site.world)
     trainer = Trainer(config, model, method, pool, world=site.world, stop=stop, selector=selector)
-    log = partial(RunLog, files.log, files.events) if site.is_first else partial(RunLog, None, None)
+    log = partial(RunLog, files.log if site.is_first else None, site.trackers)
     choosing = "" if files.path == site.folder.path else " (choosing)"
     trainer.fit(store, log, f"{config.recipe}{choosing}")
     return trainer
