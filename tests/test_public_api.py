@@ -28,9 +28,11 @@ PUBLIC = [
     "list_norms",
     "list_recipes",
     "list_suites",
+    "load",
     "recipe",
     "reestimate",
     "revert",
+    "save",
     "train",
 ]
 ASR_SIGNATURE = (

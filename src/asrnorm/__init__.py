@@ -23,6 +23,8 @@ if TYPE_CHECKING:
     from asrnorm.methods import list_methods as list_methods
     from asrnorm.models import create_model as create_model
     from asrnorm.models import list_models as list_models
+    from asrnorm.models import load as load
+    from asrnorm.models import save as save
     from asrnorm.norms import ASRNorm2d as ASRNorm2d
     from asrnorm.norms import create_norm as create_norm
     from asrnorm.norms import list_norms as list_norms
@@ -47,9 +49,11 @@ _HOME = {
     "list_norms": "asrnorm.norms",
     "list_recipes": "asrnorm.recipes",
     "list_suites": "asrnorm.data",
+    "load": "asrnorm.models",
     "recipe": "asrnorm.recipes",
     "reestimate": "asrnorm.conversion",
     "revert": "asrnorm.conversion",
+    "save": "asrnorm.models",
     "train": "asrnorm.training",
 }
 

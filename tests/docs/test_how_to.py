@@ -48,3 +48,13 @@ def test_the_page_runs_as_printed(page, tmp_path, cache):
     count = text.count("```python\n") + text.count("```console\n")
     assert done.stdout.splitlines()[-1] == f"ran {count} blocks"
     assert count
+
+
+def test_saving_and_loading_run_as_printed(tmp_path, monkeypatch):
+    page = (ROOT / "docs" / "conversion.md").read_text()
+    section = page.split("## Save and load", 1)[1]
+    code = section.split("```python\n", 1)[1].split("```", 1)[0]
+    monkeypatch.chdir(tmp_path)
+    names: dict = {}
+    exec(compile(code, "conversion.md", "exec"), names)
+    assert names["net"].state_dict().keys() == names["fresh"].state_dict().keys()

@@ -4,6 +4,7 @@ import copy
 import inspect
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import torch
@@ -58,6 +59,8 @@ class Original:
     module: nn.Module
     dtype: torch.dtype  # of its replacement when that was built; of the model if the replacement has no values
     membership: Membership | None = None
+    norm: str | None = None  # registry name of the replacement; `None` if a factory that has none built it
+    options: Mapping[str, Any] | None = None  # those given to it
 
 
 def build_replacement(
@@ -91,7 +94,11 @@ def build_replacement(
     for name in _HOOKS:
         new.__dict__[name] = old.__dict__[name]
     new._is_full_backward_hook = old._is_full_backward_hook
-    setattr(new, _ORIGINAL, Original(old, _floating_dtype(new) or like["dtype"]))
+    if isinstance(norm, partial) and not norm.args:  # of a registered class: saved like that class
+        make, options = norm.func, {**norm.keywords, **options}
+    registered = next((name for name in NORMS.names() if NORMS[name] is make), None)
+    dtype = _floating_dtype(new) or like["dtype"]
+    setattr(new, _ORIGINAL, Original(old, dtype, norm=registered, options=options))
     return new
 
 

@@ -80,12 +80,18 @@ def choose(sites: list[Site], layers: Layers, kinds: Collection[str]) -> list[Si
     return chosen
 
 
-def pick_preset(sites: list[Site], norm: object, kinds: Collection[str]) -> str:
-    """Return the preset that `auto` stands for in a network."""
+def pick_preset(sites: list[Site], norm: object, kinds: Collection[str]) -> tuple[str, str]:
+    """Return the preset that `auto` stands for in a network, and why."""
     # Study pacs-reading: scores on source images favor leaving the late layers of a trained network as they are.
     is_trained = any(isinstance(site.spec, NormSpec) and site.spec.is_trained() for site in sites)
     stages = _stages([site.name for site in _body(sites, kinds)])
-    return "all" if norm in BATCH_NORMS or not is_trained or len(stages) < 2 else "early"
+    if norm in BATCH_NORMS:
+        return "all", f"{norm!r} standardizes by the batch, like the layers it replaces"
+    if not is_trained:
+        return "all", "the network is not trained yet"
+    if len(stages) < 2:
+        return "all", "the network is trained, but its names show no stages"
+    return "early", f"the network is trained, and its names show {len(stages)} stages"
 
 
 def _body(sites: list[Site], kinds: Collection[str]) -> list[Site]:
@@ -109,7 +115,7 @@ def _agree(site: Site, votes: list[bool]) -> bool:
 
 def _check_patterns(patterns: list[str], names: list[str]) -> None:
     for pattern in patterns:
-        if any(fnmatchcase(name, pattern) for name in names):
+        if pattern in names or any(fnmatchcase(name, pattern) for name in names):
             continue
         if pattern in PRESETS:
             raise ConversionError(f"{pattern!r} is a preset, which stands alone: layers={pattern!r}")

@@ -24,13 +24,14 @@ from asrnorm.conversion.replace import (
     restore_original,
 )
 from asrnorm.conversion.select import PRESETS, Layers, Site, choose, find_sites, iterate_children, pick_preset
+from asrnorm.conversion.specification import unwrap, wrapper_of
+from asrnorm.conversion.state_check import register_check, remove_check
 from asrnorm.core.errors import ConversionError, InputTypeError, UnknownNameError, describe_unknown
 from asrnorm.norms import NORMS, NormLayer
 
 logger = logging.getLogger("asrnorm")
 
 _SUMMARIES = "_asrnorm_conversions"
-_WRAPPERS = ("DistributedDataParallel", "DataParallel", "FullyShardedDataParallel", "FSDPModule")
 
 
 @dataclass
@@ -116,7 +117,7 @@ def convert(
     if recognize(model) is not None:
         return _convert_single(model, norm, optimizer, options)
     sites = find_sites(model)
-    preset = pick_preset(sites, norm, kinds) if layers == "auto" else None
+    preset, why = pick_preset(sites, norm, kinds) if layers == "auto" else (None, "")
     chosen = choose(sites, preset or layers, kinds)
     specs = _check_choice(model, sites, chosen, kinds)
     given, options = options, _with_safe_default(norm, specs, options)
@@ -126,7 +127,8 @@ def convert(
     new = [build_replacement(site.module, spec, norm, options, like) for site, spec in zip(chosen, specs, strict=True)]
     exchanges = [(site.name, site.module, layer) for site, layer in zip(chosen, new, strict=True)]
     replace_layers(model, {old: layer for _, old, layer in exchanges})
-    notes = [*_notes(chosen, specs, new, label), *_loading_note(preset, given, options)]
+    notes = [f"layers='auto' is {preset!r} here: {why}"] if preset else []
+    notes += [*_notes(chosen, specs, new, label), *_loading_note(preset, given, options)]
     if optimizer is not None:
         notes += replace_parameters(optimizer, exchanges)
     summary = ConversionSummary(
@@ -141,6 +143,7 @@ def convert(
         parameters=(before, _count(model)),
     )
     model.__dict__.setdefault(_SUMMARIES, []).append(summary)
+    register_check(model)
     logger.info("%s", summary)
     return model
 
@@ -187,6 +190,7 @@ def revert(model: nn.Module, *, optimizer: Optimizer | None = None) -> nn.Module
         restore_parameters(optimizer, exchanges)
     for module in model.modules():  # a part may have been converted on its own
         module.__dict__.pop(_SUMMARIES, None)
+        remove_check(module)
     return model
 
 
@@ -199,7 +203,7 @@ def conversion_summary(model: nn.Module) -> ConversionSummary:
           0  BatchNorm2d -> InstanceNorm(8)
         note: running statistics of 1 layer are not used by 'in'
     """
-    summaries = _unwrap(model).__dict__.get(_SUMMARIES)
+    summaries = unwrap(model).__dict__.get(_SUMMARIES)
     if not summaries:
         built = next((type(part).__name__ for part in model.modules() if isinstance(part, NormLayer)), None)
         why = f": its {built} layers were built in, and there is nothing to revert" if built else ""
@@ -214,7 +218,7 @@ def check_unwrapped(model: nn.Module) -> None:
     if isinstance(model, torch.jit.ScriptModule):
         raise ConversionError("the model is a TorchScript module, which is fixed: convert the model it was made from")
     for module in model.modules():
-        if wrapper := _wrapper_of(module):
+        if wrapper := wrapper_of(module):
             raise ConversionError(
                 f"the model is wrapped in {wrapper}: convert or revert the plain model, then wrap it again"
             )
@@ -227,18 +231,6 @@ def check_unwrapped(model: nn.Module) -> None:
                 "the model was compiled in place: convert or revert it before model.compile(), or take a copy.deepcopy "
                 "of it, which is not compiled"
             )
-
-
-def _wrapper_of(module: nn.Module) -> str | None:
-    return next((c.__name__ for c in type(module).__mro__ if c.__name__ in _WRAPPERS), None)
-
-
-def _unwrap(model: nn.Module) -> nn.Module:
-    while True:
-        inner = model._modules.get("_orig_mod") or (model._modules.get("module") if _wrapper_of(model) else None)
-        if inner is None:
-            return model
-        model = inner
 
 
 def _check_arguments(
@@ -382,7 +374,8 @@ def _loading_note(preset: str | None, given: dict[str, Any], options: dict[str, 
     if not decided:
         return []
     return [
-        f"to load a state dict of this into a network that is not trained yet, convert that with {', '.join(decided)}"
+        "asrnorm.save keeps this choice with the weights; to load a plain state dict of this into a network that is "
+        f"not trained yet, convert that with {', '.join(decided)}"
     ]
 
 

@@ -44,6 +44,10 @@ class ConversionError(AsrnormError, ValueError):
     """Model whose norm layers cannot be converted or reverted as asked."""
 
 
+class StateMismatchError(ConversionError, RuntimeError):
+    """State dict of a network that was converted in another way; `load_state_dict` raises a `RuntimeError` too."""
+
+
 class FetchError(AsrnormError, OSError):
     """Failed download: no mirror answers, the disk is full, or the file is not the published one."""
 

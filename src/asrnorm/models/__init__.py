@@ -17,6 +17,9 @@ from asrnorm.models.base import Normalize as Normalize
 from asrnorm.models.base import check_parts
 from asrnorm.models.digits_convnet import DigitsConvNet as DigitsConvNet
 from asrnorm.models.resnet import ResNet as ResNet
+from asrnorm.models.saved_model import load as load
+from asrnorm.models.saved_model import remember_call
+from asrnorm.models.saved_model import save as save
 from asrnorm.models.timm_network import TimmNetwork as TimmNetwork
 from asrnorm.models.weights import WeightReport as WeightReport
 from asrnorm.models.weights import load_weights as load_weights
@@ -73,9 +76,11 @@ def create_model(
         model = MODELS[name](norm_layer=partial(NORMS[norm], **norm_options), **options)
         check_parts(name, model)
         _check_norm_is_used(name, model, norm)
+        remember_call(model, name=name, norm=norm, norm_options=norm_options, options=options)
         return model
     model = MODELS[name](**options)
     check_parts(name, model)
+    remember_call(model, name=name, norm=None, norm_options={}, options=options)  # conversions are kept by the layers
     if weights is not None:
         load_weights(model, weights)
         if norm is not None and replaces_norms(model, norm, norm_options):

@@ -101,24 +101,46 @@ def load_weights(model: nn.Module, path: str | Path) -> WeightReport:
     return report
 
 
-def pack_state(state: Mapping[str, Tensor]) -> bytes:
+def pack_state(state: Mapping[str, Tensor], metadata: Mapping[str, str] | None = None) -> bytes:
     """Return tensors as the bytes of a `.safetensors` file with a checksum in its metadata.
 
-    The format itself has no checksum, so a flipped bit would go unnoticed. Equal tensors give equal bytes.
+    The format itself has no checksum, so a flipped bit would go unnoticed. Equal tensors give equal bytes. A tensor
+    that shares its memory, as tied weights do, is written under each of its names.
     """
     from safetensors.torch import save
 
-    tensors = {name: value.detach().cpu().contiguous() for name, value in state.items()}
+    tensors: dict[str, Tensor] = {}
+    seen: set[int] = set()
+    for name, value in state.items():
+        tensors[name] = value.detach().cpu().contiguous()
+        if (memory := tensors[name].untyped_storage().data_ptr()) in seen:
+            tensors[name] = tensors[name].clone()
+        seen.add(memory)
     plain = io.BytesIO(save(tensors))
-    return bytes(save(tensors, metadata={_CHECKSUM: _checksum(_read_header(plain), plain)}))
+    header = _read_header(plain)
+    described = {"__metadata__": dict(metadata), **header} if metadata else header
+    values = {**(metadata or {}), _CHECKSUM: _checksum(described, plain)}
+    # Written here, because the library writes several values of metadata in a random order.
+    text = json.dumps({"__metadata__": values, **header}, separators=(",", ":"), ensure_ascii=False).encode()
+    text += b" " * (-len(text) % 8)
+    start = 8 + int.from_bytes(plain.getbuffer()[:8], "little")
+    return b"".join((len(text).to_bytes(8, "little"), text, plain.getbuffer()[start:]))
 
 
 def _verify_checksum(path: Path) -> None:
     with path.open("rb") as file:
         header = _read_header(file)
-        named = header.pop("__metadata__", {}).get(_CHECKSUM)
+        named = header.get("__metadata__", {}).pop(_CHECKSUM, None)
+        if not header.get("__metadata__"):
+            header.pop("__metadata__", None)
         if named is not None and named != _checksum(header, file):
             raise InputError(f"{path}: damaged, its checksum does not match")
+
+
+def read_metadata(path: Path) -> dict[str, str]:
+    """Return the metadata of a `.safetensors` file that `read_state` has accepted."""
+    with path.open("rb") as file:
+        return dict(_read_header(file).get("__metadata__", {}))
 
 
 def _read_header(file: BinaryIO) -> dict[str, Any]:

@@ -25,7 +25,8 @@ Statistics = Literal["instance", "batch", "layer"]
 WEIGHT_HOOKS = (BasePruningMethod, SpectralNorm, WeightNorm)
 """Forward pre-hooks that recompute a layer's weight and ignore its input."""
 
-_LIMITS = ("shift_least", "shift_most")
+LIMITS = ("shift_least", "shift_most")
+"""Buffers that only a confined layer has; `load_state_dict` adds and removes them."""
 
 
 @NORMS.register("asr")
@@ -129,7 +130,7 @@ class ASRNorm2d(TracksBatch):
             if gated_rescale:
                 self.lambda_beta, self.lambda_gamma = logit(gate_init), logit(gate_init)
         self.gamma_bias, self.beta_bias = affine_parameters(num_features, **factory)
-        for name in _LIMITS:
+        for name in LIMITS:
             self.register_buffer(name, None)
         if statistics == "batch":
             self.start_tracking(**factory)
@@ -313,25 +314,25 @@ class ASRNorm2d(TracksBatch):
     def __setstate__(self, state: dict[str, Any]) -> None:
         """Restore a pickled layer, including one of a version without limits."""
         super().__setstate__(state)
-        for name in _LIMITS:
+        for name in LIMITS:
             self._buffers.setdefault(name, None)
 
     def _load_from_state_dict(self, state_dict: dict[str, Any], prefix: str, *rest: Any) -> None:
         """Load limits that are part of the weights; weights without limits remove them."""
-        given = [state_dict[key] for name in _LIMITS if (key := f"{prefix}{name}") in state_dict]
+        given = [state_dict[key] for name in LIMITS if (key := f"{prefix}{name}") in state_dict]
         if not given and f"{prefix}gamma_bias" in state_dict:
             self.shift_least = self.shift_most = None
-        if self.standardize and self.limits is None and len(given) == len(_LIMITS):
+        if self.standardize and self.limits is None and len(given) == len(LIMITS):
             shapes = [tuple(limit.shape) for limit in given]
             if set(shapes) == {(self.num_features,)}:
                 like = self.gamma_bias
                 with torch.inference_mode(False):
                     # Plain tensors, even if the parameters are sharded.
                     self.shift_least, self.shift_most = (
-                        torch.zeros(self.num_features, device=like.device, dtype=like.dtype) for _ in _LIMITS
+                        torch.zeros(self.num_features, device=like.device, dtype=like.dtype) for _ in LIMITS
                     )
             else:
-                rest[-1].append(f"size mismatch for {prefix}{_LIMITS[0]}: {shapes}, expected ({self.num_features},)")
+                rest[-1].append(f"size mismatch for {prefix}{LIMITS[0]}: {shapes}, expected ({self.num_features},)")
         super()._load_from_state_dict(state_dict, prefix, *rest)
 
     def read_option(self, name: str) -> Any:

@@ -91,3 +91,18 @@ def test_the_summary_is_found_inside_what_wraps_a_model():
     model = asrnorm.convert(small_net(), "asr")
     for wrapped in (nn.DataParallel(model), torch.compile(model), nn.DataParallel(torch.compile(model))):
         assert asrnorm.conversion_summary(wrapped) is asrnorm.conversion_summary(model)
+
+
+@pytest.mark.parametrize(
+    ("network", "norm", "reason"),
+    [
+        (small_net, "asr", "'all' here: the network is not trained yet"),
+        (lambda: trained(small_net()), "asr", "'all' here: the network is trained, but its names show no stages"),
+        (lambda: trained(small_net()), "bn", "'all' here: 'bn' standardizes by the batch"),
+    ],
+)
+def test_the_summary_says_why_auto_chose_what_it_chose(network, norm, reason):
+    notes = asrnorm.conversion_summary(asrnorm.convert(network(), norm)).notes
+    assert any(note.startswith(f"layers='auto' is {reason}") for note in notes)
+    named = asrnorm.conversion_summary(asrnorm.convert(network(), norm, layers="all")).notes
+    assert not any("auto" in note for note in named)
