@@ -23,6 +23,7 @@ PASTED = (
     "data/synthetic.md",
     "evaluation/adversarial.md",
     "evaluation/shifted-val.md",
+    "hub.md",
     "methods/index.md",
     "methods/rsc.md",
     "norms/asr.md",

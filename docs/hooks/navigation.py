@@ -69,6 +69,7 @@ LAYOUT: tuple[tuple[str, tuple[tuple[str | None, str], ...]], ...] = (
             ("Reports", "reports.md"),
             ("Audit", "audit.md"),
             ("Export", "export.md"),
+            ("Hugging Face Hub", "hub.md"),
             ("Speed", "speed.md"),
         ),
     ),

@@ -33,6 +33,7 @@ OPTIONAL = (
     ("tensorboard", "tensorboard", "runs keep log.jsonl alone", "tensorboard"),
     ("mlflow", "mlflow", "no --track mlflow", "mlflow"),
     ("wandb", "wandb", "no --track wandb", "wandb"),
+    ("huggingface_hub", "huggingface_hub", "no networks on the Hugging Face Hub", "hub"),
     ("ray", "ray", "no runs on a Ray cluster", "ray"),
     ("submitit", "submitit", "no runs through Slurm", "slurm"),
     ("onnxscript", "onnxscript", "no export to ONNX", "onnx"),

@@ -2,6 +2,8 @@
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
 
 import torch
 from torch import Tensor, nn
@@ -41,6 +43,25 @@ class Classifier(nn.Module, ABC):
     def forward(self, x: Tensor) -> Tensor:
         """Return the logits of images."""
         return self.classify(self.embed(self.features(x)))
+
+    def save_pretrained(self, folder: str | Path, **options: Any) -> None:
+        """Save the network as `asrnorm.save_pretrained` does."""
+        from asrnorm.models.hub import save_pretrained
+
+        save_pretrained(self, folder, **options)
+
+    def push_to_hub(self, repo_id: str, **options: Any) -> str:
+        """Upload the network as `asrnorm.push_to_hub` does."""
+        from asrnorm.models.hub import push_to_hub
+
+        return push_to_hub(self, repo_id, **options)
+
+    @staticmethod
+    def from_pretrained(where: str | Path, **options: Any) -> nn.Module:
+        """Return a network as `asrnorm.from_pretrained` does, of the class that was saved."""
+        from asrnorm.models.hub import from_pretrained
+
+        return from_pretrained(where, **options)
 
 
 def check_parts(name: str, model: nn.Module) -> None:

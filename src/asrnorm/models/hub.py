@@ -1,0 +1,160 @@
+"""Networks as folders and repositories of the Hugging Face Hub: weights, `config.json` and a model card.
+
+`model.safetensors` is the file of `asrnorm.save`, so that a converted network comes back converted. `huggingface_hub`
+is needed to reach the Hub, and imported there only; local folders do without.
+"""
+
+import json
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+from torch import nn
+
+import asrnorm
+from asrnorm.core.errors import InputError, MissingDependencyError
+from asrnorm.core.files import write_whole
+from asrnorm.models.saved_model import load, save
+from asrnorm.models.weights import read_metadata
+
+WEIGHTS, CONFIG, CARD = "model.safetensors", "config.json", "README.md"
+LIBRARY = "asrnorm"
+
+_TAGS = ("image-classification", "domain-generalization", "pytorch")
+USE = """## Use
+
+```python
+import asrnorm
+
+model = asrnorm.from_pretrained("FOLDER_OR_REPOSITORY"{argument})  # in evaluation mode
+```
+"""
+
+
+def save_pretrained(model: nn.Module, folder: str | Path, **options: Any) -> None:
+    """Save a network to a folder for `from_pretrained`: weights, `config.json`, and a model card if there is none.
+
+    Args:
+        model: any network, converted or not.
+        folder: is created where it does not exist.
+        **options: of `huggingface_hub.ModelHubMixin.save_pretrained`, such as `push_to_hub=True` and `repo_id`.
+
+    Raises:
+        InputError: as `asrnorm.save`.
+        MissingDependencyError: options are given, and huggingface_hub is not installed.
+
+    Example:
+        >>> import tempfile
+        >>> with tempfile.TemporaryDirectory() as folder:
+        ...     save_pretrained(nn.Sequential(nn.BatchNorm2d(8)), folder)
+        ...     sorted(path.name for path in Path(folder).iterdir())
+        ['README.md', 'config.json', 'model.safetensors']
+    """
+    if options:
+        _hub_class()(model).save_pretrained(folder, **options)
+    else:  # the same files, without the library
+        write_folder(model, Path(folder))
+
+
+def push_to_hub(model: nn.Module, repo_id: str, **options: Any) -> str:
+    """Upload a network to the Hugging Face Hub and return the address of the commit.
+
+    Args:
+        model: any network, converted or not.
+        repo_id: `user/name`; created where it does not exist.
+        **options: of `huggingface_hub.ModelHubMixin.push_to_hub`, such as `private`, `token` and `commit_message`.
+
+    Raises:
+        MissingDependencyError: huggingface_hub is not installed.
+
+    Example:
+        >>> push_to_hub(nn.Sequential(nn.BatchNorm2d(8)), "me/my-network", private=True)  # doctest: +SKIP
+    """
+    return str(_hub_class()(model).push_to_hub(repo_id, **options))
+
+
+def from_pretrained(where: str | Path, *, model: nn.Module | None = None, **options: Any) -> nn.Module:
+    """Return a network, in evaluation mode, from a folder of `save_pretrained` or from the Hugging Face Hub.
+
+    Args:
+        where: a local folder, also one of `asrnorm export RUN --format hub`, or the `user/name` of a repository.
+        model: a network of the saved architecture, if `asrnorm.create_model` did not build it; it is converted as the
+            saved one was.
+        **options: of `huggingface_hub.ModelHubMixin.from_pretrained`, such as `revision`, `token` and `cache_dir`.
+
+    Raises:
+        InputError: no such folder, or its weights are damaged or of another network.
+        MissingDependencyError: not a local folder, and huggingface_hub is not installed.
+
+    Example:
+        >>> import tempfile
+        >>> from asrnorm.models import create_model
+        >>> with tempfile.TemporaryDirectory() as folder:
+        ...     save_pretrained(create_model("digits_convnet", norm="asr"), folder)
+        ...     type(from_pretrained(folder)).__name__
+        'DigitsConvNet'
+    """
+    if Path(where).is_dir():
+        if not (weights := Path(where, WEIGHTS)).is_file():
+            raise InputError(f"{where}: has no {WEIGHTS}; give a folder of save_pretrained")
+        return load(weights, model).eval()
+    network: nn.Module = _hub_class().from_pretrained(str(where), model=model, **options).network
+    return network
+
+
+def write_folder(model: nn.Module, folder: Path, facts: dict[str, Any] | None = None, card: str | None = None) -> None:
+    """Write weights, `config.json` with additional facts, and a card; a given card replaces the one that is there."""
+    save(model, folder / WEIGHTS)
+    saved = json.loads(read_metadata(folder / WEIGHTS)["asrnorm"])  # what was converted, and the call that builds it
+    description = {
+        "library_name": LIBRARY,
+        "asrnorm_version": asrnorm.__version__,
+        "architecture": type(model).__name__,
+        **{name: saved[name] for name in ("model", "conversion")},
+        **(facts or {}),
+    }
+    write_whole(folder / CONFIG, json.dumps(description, indent=2) + "\n")
+    if card is not None or not (folder / CARD).exists():
+        write_whole(folder / CARD, card or _describe(model, description))
+
+
+def front_matter(**entries: Any) -> str:
+    """Return the metadata at the head of a model card."""
+    import yaml
+
+    values = {"library_name": LIBRARY, "pipeline_tag": "image-classification", "tags": list(_TAGS), **entries}
+    return f"---\n{yaml.safe_dump(values, sort_keys=False, allow_unicode=True)}---\n"
+
+
+def _describe(model: nn.Module, description: dict[str, Any]) -> str:
+    """Return the card of a network of which nothing but its layers is known."""
+    name = type(model).__name__
+    lines = [f"- {name}, {sum(parameter.numel() for parameter in model.parameters()):,} parameters"]
+    lines += [
+        f"- {len(step['layers'])} norm layers converted to `{step['norm']}`" for step in description["conversion"]
+    ]
+    use = USE.format(argument="" if description["model"] else f", model={name}(...)")
+    return f"{front_matter()}\n# {name}\n\n" + "\n".join(lines) + f"\n\n{use}"
+
+
+@cache
+def _hub_class() -> Any:
+    try:
+        from huggingface_hub import ModelHubMixin, hf_hub_download
+    except ImportError:
+        raise MissingDependencyError("the Hugging Face Hub needs huggingface_hub: pip install 'asrnorm[hub]'") from None
+
+    class HubNetwork(ModelHubMixin):
+        """A network with Hugging Face's methods."""
+
+        def __init__(self, network: nn.Module) -> None:
+            self.network = network
+
+        def _save_pretrained(self, save_directory: Path) -> None:
+            write_folder(self.network, save_directory)
+
+        @classmethod
+        def _from_pretrained(cls, *, model_id: str, model: nn.Module | None = None, **options: Any) -> "HubNetwork":
+            return cls(load(hf_hub_download(model_id, WEIGHTS, **options), model).eval())
+
+    return HubNetwork
