@@ -70,6 +70,7 @@ LAYOUT: tuple[tuple[str, tuple[tuple[str | None, str], ...]], ...] = (
             ("Audit", "audit.md"),
             ("Export", "export.md"),
             ("Hugging Face Hub", "hub.md"),
+            ("Lightning, Accelerate, ...", "frameworks.md"),
             ("Speed", "speed.md"),
         ),
     ),
