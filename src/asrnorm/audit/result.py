@@ -7,13 +7,15 @@ from typing import Any
 from torch import Tensor
 
 from asrnorm.data.suites.cifar10c import GROUPS
-from asrnorm.evaluation import SignedSteps, Tally
+from asrnorm.evaluation import ALEXNET_ERRORS, SignedSteps, Tally, decompose_brier, mean_corruption_error
 
 SCHEMA = 1
 CORRUPTIONS = tuple(name for names in GROUPS.values() for name in names)
 _PGD_STEPS = 10
 _MOST_SHOWN = 8  # broken images listed for the galleries
 _MEANS = ("accuracy", "brier", "brier_sum", "nll", "ece")
+_PARTS = ("reliability", "resolution", "uncertainty")
+_IMAGENET_CLASSES, _IMAGENET_SEVERITIES = 1000, {1, 2, 3, 4, 5}  # of the benchmark that AlexNet's errors are from
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -71,6 +73,7 @@ class Scores:
         bins: for each of 15 bins of the largest probability: images, right ones, mean probability.
         num_broken: images that are right when clean and wrong here.
         broken: the most confident of these mistakes: row, predicted output, its probability.
+        reliability, resolution, uncertainty: parts of `brier_sum`; `None` in results from before they were measured.
     """
 
     accuracy: float
@@ -82,6 +85,9 @@ class Scores:
     bins: list[list[float]]
     num_broken: int = 0
     broken: list[list[float]] = dataclasses.field(default_factory=list)
+    reliability: float | None = None
+    resolution: float | None = None
+    uncertainty: float | None = None
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -140,6 +146,26 @@ class ModelAudit:
         ]
         return average(scores) if scores else None
 
+    @property
+    def corruption_error(self) -> float | None:
+        """The mean error over corruptions and severities; `None` if none was measured."""
+        return mean_corruption_error(self._errors()) if self.corruptions else None
+
+    @property
+    def mce(self) -> float | None:
+        """The mean corruption error relative to AlexNet's, over the 15 corruptions of ImageNet-C at all severities.
+
+        `None` for models of other than 1,000 classes, and if a corruption or a severity is missing.
+        """
+        levels = [set(levels) for name, levels in self.corruptions.items() if name in ALEXNET_ERRORS]
+        is_whole = len(levels) == len(ALEXNET_ERRORS) and all(one == _IMAGENET_SEVERITIES for one in levels)
+        if self.num_classes != _IMAGENET_CLASSES or not is_whole:
+            return None
+        return mean_corruption_error(self._errors(), ALEXNET_ERRORS)
+
+    def _errors(self) -> dict[str, list[float]]:
+        return {name: [1 - one.accuracy for one in levels.values()] for name, levels in self.corruptions.items()}
+
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Audit:
@@ -170,7 +196,7 @@ def measure(logits_nk: Tensor, labels_n: Tensor, clean_n: Tensor | None = None) 
     """Return the scores of logits; `clean_n` tells which images are right when clean, `None` that these are clean."""
     tally = Tally()
     tally.update(logits_nk, labels_n)
-    score = tally.result("images")
+    score, parts = tally.result("images"), decompose_brier(logits_nk, labels_n)
     confidence_n, guess_n = logits_nk.double().softmax(1).max(1)
     broken = [] if clean_n is None else (clean_n & (guess_n != labels_n)).nonzero().flatten().tolist()
     most_confident = sorted(broken, key=lambda row: -float(confidence_n[row]))[:_MOST_SHOWN]
@@ -180,6 +206,7 @@ def measure(logits_nk: Tensor, labels_n: Tensor, clean_n: Tensor | None = None) 
         bins=[[count, right, round(confidence, 6)] for count, right, confidence in tally.bins()],
         num_broken=len(broken),
         broken=[[row, int(guess_n[row]), round(float(confidence_n[row]), 4)] for row in most_confident],
+        **{name: getattr(parts, name) for name in _PARTS},
     )
 
 
@@ -189,12 +216,19 @@ def average(scores: Sequence[Scores]) -> Scores:
     for rows in zip(*(one.bins for one in scores), strict=True):
         count, right = (sum(row[column] for row in rows) for column in (0, 1))
         bins.append([count, right, sum(row[0] * row[2] for row in rows) / count if count else 0.0])
+    parts: dict[str, Any] = {name: _mean([getattr(one, name) for one in scores]) for name in _PARTS}
     return Scores(
         **{name: sum(getattr(one, name) for one in scores) / len(scores) for name in _MEANS},
         num_samples=sum(one.num_samples for one in scores),
         bins=bins,
         num_broken=sum(one.num_broken for one in scores),
+        **parts,
     )
+
+
+def _mean(values: Sequence[float | None]) -> float | None:
+    known = [value for value in values if value is not None]
+    return sum(known) / len(known) if len(known) == len(values) else None
 
 
 def to_json(audit: Audit) -> dict[str, Any]:
@@ -205,6 +239,7 @@ def to_json(audit: Audit) -> dict[str, Any]:
         plain["search"] = {"reading" if key == "scores" else key: value for key, value in plain["search"].items()}
         means = {"all": model.under(), **{str(level): model.under(level) for level in audit.severities}}
         plain["mean_corruption"] = {
-            level: {name: getattr(mean, name) for name in _MEANS} for level, mean in means.items() if mean
+            level: {name: getattr(mean, name) for name in (*_MEANS, *_PARTS)} for level, mean in means.items() if mean
         }
+        plain["corruption_error"], plain["mce"] = model.corruption_error, model.mce
     return {"schema": values.pop("schema"), **values}

@@ -124,7 +124,9 @@ def _is_channel_norm(module: Any) -> bool:
     is_called_so = type(module).__name__.endswith("LayerNorm2d")
     if getattr(module, "data_format", "channels_first" if is_called_so else None) != "channels_first":
         return False
-    weight, bias, eps = (getattr(module, name, None) for name in ("weight", "bias", "eps"))
+    weight: Any = getattr(module, "weight", None)
+    bias: Any = getattr(module, "bias", None)
+    eps: Any = getattr(module, "eps", None)
     has_values = eps is not None and all(isinstance(value, Tensor) and value.ndim == 1 for value in (weight, bias))
     if not has_values or "forward" in vars(module) or list(module.children()):
         return False
