@@ -153,10 +153,7 @@ class ModelAudit:
 
     @property
     def mce(self) -> float | None:
-        """The mean corruption error relative to AlexNet's, over the 15 corruptions of ImageNet-C at all severities.
-
-        `None` for models of other than 1,000 classes, and if a corruption or a severity is missing.
-        """
+        """The same relative to AlexNet's, for 1,000 classes and all of ImageNet-C's corruptions and severities."""
         levels = [set(levels) for name, levels in self.corruptions.items() if name in ALEXNET_ERRORS]
         is_whole = len(levels) == len(ALEXNET_ERRORS) and all(one == _IMAGENET_SEVERITIES for one in levels)
         if self.num_classes != _IMAGENET_CLASSES or not is_whole:
@@ -216,7 +213,10 @@ def average(scores: Sequence[Scores]) -> Scores:
     for rows in zip(*(one.bins for one in scores), strict=True):
         count, right = (sum(row[column] for row in rows) for column in (0, 1))
         bins.append([count, right, sum(row[0] * row[2] for row in rows) / count if count else 0.0])
-    parts: dict[str, Any] = {name: _mean([getattr(one, name) for one in scores]) for name in _PARTS}
+    parts: dict[str, Any] = {}
+    for name in _PARTS:
+        values = [getattr(one, name) for one in scores]
+        parts[name] = None if None in values else sum(values) / len(values)
     return Scores(
         **{name: sum(getattr(one, name) for one in scores) / len(scores) for name in _MEANS},
         num_samples=sum(one.num_samples for one in scores),
@@ -224,11 +224,6 @@ def average(scores: Sequence[Scores]) -> Scores:
         num_broken=sum(one.num_broken for one in scores),
         **parts,
     )
-
-
-def _mean(values: Sequence[float | None]) -> float | None:
-    known = [value for value in values if value is not None]
-    return sum(known) / len(known) if len(known) == len(values) else None
 
 
 def to_json(audit: Audit) -> dict[str, Any]:

@@ -35,11 +35,7 @@ def train(
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Print the config and its hash, and stop.")] = False,
     fresh: Annotated[bool, typer.Option("--fresh", help="Start over instead of resuming.")] = False,
     track: Annotated[
-        list[str] | None,
-        typer.Option(
-            help="Where the numbers go: tensorboard, csv, mlflow or wandb; may be given again.",
-            show_default="tensorboard",
-        ),
+        list[str] | None, typer.Option(help="tensorboard, csv, mlflow or wandb; may be given again.")
     ] = None,
     modules: Modules = None,
 ) -> None:

@@ -124,17 +124,16 @@ def _is_channel_norm(module: Any) -> bool:
     is_called_so = type(module).__name__.endswith("LayerNorm2d")
     if getattr(module, "data_format", "channels_first" if is_called_so else None) != "channels_first":
         return False
-    weight: Any = getattr(module, "weight", None)
-    bias: Any = getattr(module, "bias", None)
-    eps: Any = getattr(module, "eps", None)
+    values: list[Any] = [getattr(module, name, None) for name in ("weight", "bias", "eps")]
+    weight, bias, eps = values
     has_values = eps is not None and all(isinstance(value, Tensor) and value.ndim == 1 for value in (weight, bias))
     if not has_values or "forward" in vars(module) or list(module.children()):
         return False
     if weight.is_meta:
         return True
     with torch.no_grad():
-        values = torch.linspace(-2, 3, 6 * len(weight), device=weight.device).cos()
-        x_nchw = values.to(weight.dtype).reshape(1, -1, 2, 3)
+        wave = torch.linspace(-2, 3, 6 * len(weight), device=weight.device).cos()
+        x_nchw = wave.to(weight.dtype).reshape(1, -1, 2, 3)
         expected = F.layer_norm(x_nchw.movedim(1, -1), weight.shape, weight, bias, float(eps)).movedim(-1, 1)
         try:
             found = type(module).forward(module, x_nchw)  # without its hooks

@@ -19,22 +19,11 @@ NUM_BINS = 15
 # AlexNet's mean top-1 errors over the five severities of ImageNet-C, by which its authors normalize others': Hendrycks
 # and Dietterich, github.com/hendrycks/robustness, ImageNet-C/test.py.
 ALEXNET_ERRORS = {
-    "gaussian_noise": 0.886428,
-    "shot_noise": 0.894468,
-    "impulse_noise": 0.922640,
-    "defocus_blur": 0.819880,
-    "glass_blur": 0.826268,
-    "motion_blur": 0.785948,
-    "zoom_blur": 0.798360,
-    "snow": 0.866816,
-    "frost": 0.826572,
-    "fog": 0.819324,
-    "brightness": 0.564592,
-    "contrast": 0.853204,
-    "elastic_transform": 0.646056,
-    "pixelate": 0.717840,
-    "jpeg_compression": 0.606500,
-}
+    "gaussian_noise": 0.886428, "shot_noise": 0.894468, "impulse_noise": 0.922640,
+    "defocus_blur": 0.819880, "glass_blur": 0.826268, "motion_blur": 0.785948, "zoom_blur": 0.798360,
+    "snow": 0.866816, "frost": 0.826572, "fog": 0.819324, "brightness": 0.564592,
+    "contrast": 0.853204, "elastic_transform": 0.646056, "pixelate": 0.717840, "jpeg_compression": 0.606500,
+}  # fmt: skip
 _ROWS = 4096  # samples of which all probabilities are binned at a time
 _FRACTION_BITS = 40
 _UNIT = 1 << _FRACTION_BITS
@@ -155,19 +144,12 @@ class Tally:
 
 
 class BrierParts(NamedTuple):
-    """`brier_sum` is `reliability - resolution + uncertainty + within_bins`.
+    """`brier_sum` is `reliability - resolution + uncertainty + within_bins`."""
 
-    Attributes:
-        reliability: how far probabilities are from the frequencies they announce; 0 is best.
-        resolution: how far these frequencies are from those of all samples; larger is better.
-        uncertainty: of the labels, whatever the model.
-        within_bins: what is lost by taking the probabilities of a bin for one.
-    """
-
-    reliability: float
-    resolution: float
-    uncertainty: float
-    within_bins: float
+    reliability: float  # how far probabilities are from the frequencies they announce; 0 is best
+    resolution: float  # how far these frequencies are from those of all samples; larger is better
+    uncertainty: float  # of the labels, whatever the model
+    within_bins: float  # from taking the probabilities of a bin for one
 
 
 def decompose_brier(logits: Tensor, labels: Tensor, num_bins: int = NUM_BINS) -> BrierParts:
@@ -184,16 +166,13 @@ def decompose_brier(logits: Tensor, labels: Tensor, num_bins: int = NUM_BINS) ->
         labels: int64 `(n,)`, below K.
         num_bins: of equal width, as those of the calibration error.
 
-    Raises:
-        InputError: no samples.
-
     Example:
         >>> parts = decompose_brier(torch.zeros(4, 2), torch.tensor([0, 1, 0, 1]))
         >>> parts.reliability, parts.resolution, parts.uncertainty
         (0.0, 0.0, 0.5)
     """
     num, classes = logits.shape
-    if num == 0:
+    if not num:
         raise InputError("the Brier score of no samples has no parts")
     edges = torch.linspace(0, 1, num_bins + 1, dtype=torch.float64)[1:-1]
     # Samples, probabilities, labels and squared errors by class and bin.
@@ -230,11 +209,8 @@ def mean_corruption_error(errors: Mapping[str, Iterable[float]], baseline: Mappi
         >>> mean_corruption_error({"fog": [0.25, 0.5], "snow": [0.5, 0.75]}, {"fog": 0.75})
         0.5
     """
-    means = {name: fmean(values) for name, values in errors.items()}
-    if baseline is None:
-        baseline = dict.fromkeys(means, 1.0)
-    if missing := ", ".join(sorted(baseline.keys() - means.keys())):
+    baseline = dict.fromkeys(errors, 1.0) if baseline is None else baseline
+    if not baseline or baseline.keys() - errors.keys():
+        missing = ", ".join(sorted(baseline.keys() - errors.keys())) or "all"
         raise InputError(f"the mean corruption error needs all corruptions of its baseline; missing: {missing}")
-    if not baseline:
-        raise InputError("the mean corruption error needs at least one corruption")
-    return fmean(means[name] / error for name, error in baseline.items())
+    return fmean(fmean(errors[name]) / error for name, error in baseline.items())

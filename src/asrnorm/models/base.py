@@ -8,6 +8,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+import asrnorm
 from asrnorm.core.errors import InputError, InputTypeError
 from asrnorm.core.registry import Registry
 from asrnorm.norms import NormLayer
@@ -46,22 +47,16 @@ class Classifier(nn.Module, ABC):
 
     def save_pretrained(self, folder: str | Path, **options: Any) -> None:
         """Save the network as `asrnorm.save_pretrained` does."""
-        from asrnorm.models.hub import save_pretrained
-
-        save_pretrained(self, folder, **options)
+        asrnorm.save_pretrained(self, folder, **options)
 
     def push_to_hub(self, repo_id: str, **options: Any) -> str:
         """Upload the network as `asrnorm.push_to_hub` does."""
-        from asrnorm.models.hub import push_to_hub
-
-        return push_to_hub(self, repo_id, **options)
+        return asrnorm.push_to_hub(self, repo_id, **options)
 
     @staticmethod
     def from_pretrained(where: str | Path, **options: Any) -> nn.Module:
         """Return a network as `asrnorm.from_pretrained` does, of the class that was saved."""
-        from asrnorm.models.hub import from_pretrained
-
-        return from_pretrained(where, **options)
+        return asrnorm.from_pretrained(where, **options)
 
 
 def check_parts(name: str, model: nn.Module) -> None:

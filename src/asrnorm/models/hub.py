@@ -18,10 +18,7 @@ from asrnorm.models.saved_model import load, save
 from asrnorm.models.weights import read_metadata
 
 WEIGHTS, CONFIG, CARD = "model.safetensors", "config.json", "README.md"
-LIBRARY = "asrnorm"
-
-_TAGS = ("image-classification", "domain-generalization", "pytorch")
-USE = """## Use
+_USE = """## Use
 
 ```python
 import asrnorm
@@ -39,16 +36,8 @@ def save_pretrained(model: nn.Module, folder: str | Path, **options: Any) -> Non
         folder: is created where it does not exist.
         **options: of `huggingface_hub.ModelHubMixin.save_pretrained`, such as `push_to_hub=True` and `repo_id`.
 
-    Raises:
-        InputError: as `asrnorm.save`.
-        MissingDependencyError: options are given, and huggingface_hub is not installed.
-
     Example:
-        >>> import tempfile
-        >>> with tempfile.TemporaryDirectory() as folder:
-        ...     save_pretrained(nn.Sequential(nn.BatchNorm2d(8)), folder)
-        ...     sorted(path.name for path in Path(folder).iterdir())
-        ['README.md', 'config.json', 'model.safetensors']
+        >>> save_pretrained(nn.Sequential(nn.BatchNorm2d(8)), "my-network")  # doctest: +SKIP
     """
     if options:
         _hub_class()(model).save_pretrained(folder, **options)
@@ -63,9 +52,6 @@ def push_to_hub(model: nn.Module, repo_id: str, **options: Any) -> str:
         model: any network, converted or not.
         repo_id: `user/name`; created where it does not exist.
         **options: of `huggingface_hub.ModelHubMixin.push_to_hub`, such as `private`, `token` and `commit_message`.
-
-    Raises:
-        MissingDependencyError: huggingface_hub is not installed.
 
     Example:
         >>> push_to_hub(nn.Sequential(nn.BatchNorm2d(8)), "me/my-network", private=True)  # doctest: +SKIP
@@ -88,53 +74,47 @@ def from_pretrained(where: str | Path, *, model: nn.Module | None = None, **opti
 
     Example:
         >>> import tempfile
-        >>> from asrnorm.models import create_model
         >>> with tempfile.TemporaryDirectory() as folder:
-        ...     save_pretrained(create_model("digits_convnet", norm="asr"), folder)
+        ...     save_pretrained(asrnorm.create_model("digits_convnet", norm="asr"), folder)
         ...     type(from_pretrained(folder)).__name__
         'DigitsConvNet'
     """
-    if Path(where).is_dir():
-        if not (weights := Path(where, WEIGHTS)).is_file():
-            raise InputError(f"{where}: has no {WEIGHTS}; give a folder of save_pretrained")
-        return load(weights, model).eval()
-    network: nn.Module = _hub_class().from_pretrained(str(where), model=model, **options).network
-    return network
+    if not Path(where).is_dir():
+        network: nn.Module = _hub_class().from_pretrained(str(where), model=model, **options).network
+        return network
+    if not (weights := Path(where, WEIGHTS)).is_file():
+        raise InputError(f"{where}: has no {WEIGHTS}; give a folder of save_pretrained")
+    return load(weights, model).eval()
 
 
 def write_folder(model: nn.Module, folder: Path, facts: dict[str, Any] | None = None, card: str | None = None) -> None:
     """Write weights, `config.json` with additional facts, and a card; a given card replaces the one that is there."""
     save(model, folder / WEIGHTS)
-    saved = json.loads(read_metadata(folder / WEIGHTS)["asrnorm"])  # what was converted, and the call that builds it
+    name, saved = type(model).__name__, json.loads(read_metadata(folder / WEIGHTS)["asrnorm"])
     description = {
-        "library_name": LIBRARY,
         "asrnorm_version": asrnorm.__version__,
-        "architecture": type(model).__name__,
-        **{name: saved[name] for name in ("model", "conversion")},
+        "architecture": name,
+        "model": saved["model"],  # the call of `create_model`
+        "conversion": saved["conversion"],
         **(facts or {}),
     }
     write_whole(folder / CONFIG, json.dumps(description, indent=2) + "\n")
-    if card is not None or not (folder / CARD).exists():
-        write_whole(folder / CARD, card or _describe(model, description))
+    if card is None and not (folder / CARD).exists():
+        steps = [f"{len(step['layers'])} norm layers converted to `{step['norm']}`." for step in saved["conversion"]]
+        argument = "" if saved["model"] else f", model={name}(...)"
+        card = make_card(name, "\n".join(steps), argument=argument)
+    if card is not None:
+        write_whole(folder / CARD, card)
 
 
-def front_matter(**entries: Any) -> str:
-    """Return the metadata at the head of a model card."""
+def make_card(title: str, *sections: str, argument: str = "", metadata: dict[str, Any] | None = None) -> str:
+    """Return a model card: metadata, a title, the first section, how to load the network, the other sections."""
     import yaml
 
-    values = {"library_name": LIBRARY, "pipeline_tag": "image-classification", "tags": list(_TAGS), **entries}
-    return f"---\n{yaml.safe_dump(values, sort_keys=False, allow_unicode=True)}---\n"
-
-
-def _describe(model: nn.Module, description: dict[str, Any]) -> str:
-    """Return the card of a network of which nothing but its layers is known."""
-    name = type(model).__name__
-    lines = [f"- {name}, {sum(parameter.numel() for parameter in model.parameters()):,} parameters"]
-    lines += [
-        f"- {len(step['layers'])} norm layers converted to `{step['norm']}`" for step in description["conversion"]
-    ]
-    use = USE.format(argument="" if description["model"] else f", model={name}(...)")
-    return f"{front_matter()}\n# {name}\n\n" + "\n".join(lines) + f"\n\n{use}"
+    tags = ["image-classification", "domain-generalization", "pytorch"]
+    values = {"library_name": "asrnorm", "pipeline_tag": tags[0], "tags": tags, **(metadata or {})}
+    head = f"---\n{yaml.safe_dump(values, sort_keys=False, allow_unicode=True)}---\n"
+    return "\n".join([head, f"# {title}\n", f"{sections[0]}\n", _USE.format(argument=argument), *sections[1:]])
 
 
 @cache
@@ -145,8 +125,6 @@ def _hub_class() -> Any:
         raise MissingDependencyError("the Hugging Face Hub needs huggingface_hub: pip install 'asrnorm[hub]'") from None
 
     class HubNetwork(ModelHubMixin):
-        """A network with Hugging Face's methods."""
-
         def __init__(self, network: nn.Module) -> None:
             self.network = network
 

@@ -106,7 +106,7 @@ def run(
     if not isinstance(config, RunConfig):
         raise InputTypeError(f"train takes a config, such as asrnorm.recipe('digits.rsda_asr'), not {config!r:.80}")
     check_config(config)
-    chosen = create_trackers(track)
+    create_trackers(() if track is None else track)  # raises before anything is written
     device = choose_device(config.device)
     if device.type == "mps":
         raise InputError("device 'mps': training sums in float64, which Apple's GPUs do not have; set device=cpu")
@@ -123,7 +123,8 @@ def run(
                 folder.drop_pool()
             return result
         try:
-            with Trackers(chosen if processes.rank == 0 else {}, folder.path, config) as trackers:
+            chosen = create_trackers(track) if processes.rank == 0 else []
+            with Trackers(chosen, folder.path, config) as trackers:
                 return _execute(config, _Site(folder, device, processes, trackers))
         except DivergenceError as error:  # kept, since for some ablations it is the outcome
             if processes.rank == 0:
@@ -218,9 +219,8 @@ def _choose_steps(config: RunConfig, suite: Suite, site: _Site) -> tuple[int, fl
         return known
     kept, held_out = hold_out(suite.train)
     selector = Selector(create_measure(config.selection, suite, held_out, config, site.device, site.world))
-    with site.trackers.at(files.path) as trackers:
-        own = site._replace(trackers=trackers)
-        trainer = _train(config, suite, kept, own, files, config.steps, selector)
+    with site.trackers.at(files.path) as own:
+        trainer = _train(config, suite, kept, site._replace(trackers=own), files, config.steps, selector)
     if site.is_first:
         values = {"step": selector.step, "score": selector.score, "held_out": len(held_out), "seconds": trainer.elapsed}
         write_run_file(path, json.dumps(values).encode())

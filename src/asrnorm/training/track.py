@@ -5,7 +5,7 @@ Tracking changes no number of a run and is no part of its config.
 
 import abc
 import logging
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, ClassVar, Self
@@ -35,11 +35,16 @@ class Track:
     config: RunConfig
     step: int
 
+    @property
+    def name(self) -> str:
+        """The name of the run folder; the first pass of a selection is in a folder of its own inside."""
+        folder = self.folder.absolute()
+        return f"{folder.parent.name} (choosing)" if folder.name == "choice" else folder.name
+
     def file(self, name: str) -> Path:
         """Return the path of a tracker's own file, which `--fresh` removes with the run."""
-        path = self.folder / "tracks" / name
-        path.parent.mkdir(parents=True, exist_ok=True)
-        return path
+        (self.folder / "tracks").mkdir(parents=True, exist_ok=True)
+        return self.folder / "tracks" / name
 
     def identifier(self, tracker: str, create: Callable[[], str]) -> tuple[str, bool]:
         """Return the id under which a tracker knows the run, and whether it is new; a resumed run keeps its own."""
@@ -54,9 +59,8 @@ class Track:
 class Tracker(abc.ABC):
     """What a tracker is told, in this order. Whatever a method raises ends the tracker, not the run.
 
-    Attributes:
-        rewinds: a resumed run repeats the steps since its last checkpoint. `True` is told these rows again and
-            replaces them; `False` is told every step once.
+    A resumed run repeats the steps since its last checkpoint: a tracker that `rewinds` is told these rows again and
+    replaces them, any other is told every step once.
     """
 
     rewinds: ClassVar[bool] = False
@@ -82,8 +86,8 @@ class Tracker(abc.ABC):
 class Trackers:
     """The trackers of a run by name; a context manager that closes them. One that fails is dropped with a warning."""
 
-    def __init__(self, trackers: Mapping[str, Tracker], folder: Path, config: RunConfig) -> None:
-        self._active, self._folder, self._config = dict(trackers), folder, config
+    def __init__(self, trackers: Iterable[tuple[str, Tracker]], folder: Path, config: RunConfig) -> None:
+        self._active, self._folder, self._config = list(trackers), folder, config
         self._told, self._is_started = 0, False
 
     def __enter__(self) -> Self:
@@ -123,21 +127,25 @@ class Trackers:
         self._tell(lambda tracker: tracker.finish(result, scores, files))
 
     def _tell(self, tell: Callable[[Tracker], None]) -> None:
-        for name, tracker in list(self._active.items()):
+        for name, tracker in list(self._active):
             try:
                 tell(tracker)
             except Exception as error:  # of a library, a server or a disk; the log has the same numbers
-                del self._active[name]
+                self._active.remove((name, tracker))
                 said = describe_failure(error, self._folder) if isinstance(error, OSError) else first_line(error)
                 logger.warning("%s; the run goes on without the tracker %s", said, name)
 
 
 def flatten(values: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, float]]:
     """Yield the numbers of nested dicts and lists, each with its path."""
-    for name, value in values.items():
-        if isinstance(value, Mapping):
-            yield from flatten(value, f"{prefix}{name}/")
-        elif isinstance(value, list | tuple):
-            yield from flatten({str(index): item for index, item in enumerate(value)}, f"{prefix}{name}/")
-        elif isinstance(value, int | float):
-            yield f"{prefix}{name}", float(value)
+    leaves = iterate_leaves(values, "/", prefix)
+    return ((name, float(value)) for name, value in leaves if isinstance(value, int | float))
+
+
+def iterate_leaves(values: Any, separator: str, prefix: str = "") -> Iterator[tuple[str, Any]]:
+    """Yield the values of nested dicts and lists, each with its path."""
+    for name, value in values.items() if isinstance(values, Mapping) else enumerate(values):
+        if isinstance(value, Mapping | list | tuple):
+            yield from iterate_leaves(value, separator, f"{prefix}{name}{separator}")
+        else:
+            yield f"{prefix}{name}", value

@@ -8,65 +8,56 @@ import re
 import secrets
 import threading
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Iterable, Sequence
 from functools import cache
 from importlib import import_module
 from pathlib import Path
 from typing import Any
 
 from asrnorm.core.config import to_mapping
-from asrnorm.core.errors import InputTypeError, MissingDependencyError
-from asrnorm.core.results import RunResult
+from asrnorm.core.errors import MissingDependencyError
+from asrnorm.core.results import RunResult, read_log_rows
 from asrnorm.training.run_folder import write_run_file
-from asrnorm.training.track import TRACKERS, Numbers, Track, Tracker
+from asrnorm.training.track import TRACKERS, Numbers, Track, Tracker, flatten, iterate_leaves
 
 logger = logging.getLogger("asrnorm")
 
-DEFAULT = "tensorboard"
+Tracked = str | Tracker | Sequence[str | Tracker] | None
+"""Names of trackers, or trackers; `None` is TensorBoard where it is installed."""
 
 _LIBRARIES = {"tensorboard": "torch.utils.tensorboard", "mlflow": "mlflow", "wandb": "wandb"}
 _MLFLOW_NAME = re.compile(r"[^\w\-. :/]", re.ASCII)  # what names in MLflow may not have
 _MLFLOW_BATCH = 100  # params in a call
 
 
-Tracked = str | Tracker | Sequence[str | Tracker] | None
-"""Names of trackers, or trackers; `None` is TensorBoard where it is installed."""
+def create_trackers(track: Tracked) -> list[tuple[str, Tracker]]:
+    """Return trackers with their names; raise if one is unknown, or its library is not installed."""
+    if track is None and not _has_library("tensorboard"):
+        _warn_without_tensorboard()
+        return []
+    track = "tensorboard" if track is None else track
+    wanted = (track,) if isinstance(track, str | Tracker) else track
+    return [(type(item).__name__, item) if isinstance(item, Tracker) else (item, _create(item)) for item in wanted]
 
 
-def create_trackers(track: Tracked) -> dict[str, Tracker]:
-    """Return trackers by name, made of names and of trackers; `None` is TensorBoard where it is installed.
-
-    Raises:
-        UnknownNameError: no such tracker.
-        MissingDependencyError: the library of a tracker that is asked for is not installed.
-    """
-    if track is None:
-        try:
-            import_module(_LIBRARIES[DEFAULT])
-        except ImportError:
-            _warn_without_tensorboard()
-            return {}
-        return {DEFAULT: TRACKERS[DEFAULT]()}
-    trackers: dict[str, Tracker] = {}
-    for item in [track] if isinstance(track, str | Tracker) else track:
-        if isinstance(item, Tracker):
-            trackers[type(item).__name__] = item
-        elif isinstance(item, str):
-            make = TRACKERS[item]
-            try:
-                import_module(_LIBRARIES.get(item, "asrnorm"))
-            except ImportError:
-                raise MissingDependencyError(f"tracker {item!r} needs {item}: pip install 'asrnorm[{item}]'") from None
-            trackers[item] = make()
-        else:
-            raise InputTypeError(f"track takes names ({', '.join(TRACKERS)}) and trackers, not {item!r:.80}")
-    return trackers
+def _create(name: str) -> Tracker:
+    make = TRACKERS[name]
+    if not _has_library(name):
+        raise MissingDependencyError(f"tracker {name!r} needs {name}: pip install 'asrnorm[{name}]'")
+    return make()
 
 
-@cache
+def _has_library(tracker: str) -> bool:
+    try:
+        import_module(_LIBRARIES.get(tracker, "asrnorm"))
+    except ImportError:
+        return False
+    return True
+
+
+@cache  # once per process
 def _warn_without_tensorboard() -> None:
-    logger.warning("no TensorBoard events are written; pip install tensorboard for them")  # once per process
+    logger.warning("no TensorBoard events are written; pip install tensorboard for them")
 
 
 @TRACKERS.register("tensorboard")
@@ -74,10 +65,7 @@ class TensorBoard(Tracker):
     """Events for TensorBoard, in `events/` of the run."""
 
     rewinds = True
-
-    def __init__(self) -> None:
-        self._writer: Any = None
-        self._excepthook: Callable[[threading.ExceptHookArgs], object] | None = None
+    _excepthook: Callable[[threading.ExceptHookArgs], object] | None = None
 
     def start(self, track: Track) -> None:
         """Open a file of events that hides later ones of a process that was killed."""
@@ -87,27 +75,21 @@ class TensorBoard(Tracker):
 
     def write(self, numbers: Numbers, step: int) -> None:
         """Add a scalar for each number."""
-        with self._restoring_hook():
+        try:
             for name, value in numbers.items():
                 self._writer.add_scalar(name, value, step)
+        except OSError:
+            self._restore_hook()  # `close` is not called after an error
+            raise
 
     def flush(self) -> None:
         """Write the events to the disk."""
-        with self._restoring_hook():
-            self._writer.flush()
+        self._writer.flush()
 
     def close(self) -> None:
         """Close the file."""
         self._restore_hook()
         self._writer.close()
-
-    @contextmanager
-    def _restoring_hook(self) -> Iterator[None]:
-        try:
-            yield
-        except OSError:
-            self._restore_hook()
-            raise
 
     def _restore_hook(self) -> None:
         if self._excepthook is not None:
@@ -127,39 +109,40 @@ class CsvFiles(Tracker):
     rewinds = True
 
     def start(self, track: Track) -> None:
-        """Read the lines of a run that resumes, up to its step."""
+        """Write the rows that the log of a resumed run has."""
         self._log, self._scores = track.file("log.csv"), track.file("scores.csv")
-        self._lines: list[dict[str, Any]] = []
-        if self._log.exists():
-            with self._log.open(newline="", encoding="utf-8") as file:
-                self._lines = [line for line in csv.DictReader(file) if int(line["step"]) <= track.step]
-        self._names = list(dict.fromkeys(name for line in self._lines for name in line)) or ["step"]
-        _write_csv(self._log, self._names, self._lines)
+        rows = read_log_rows(track.folder / "log.jsonl")
+        self._lines: list[dict[str, Any]] = [{**dict(flatten(row)), "step": row["step"]} for row in rows]
+        self._names = list(dict.fromkeys(["step", *(name for line in self._lines for name in line)]))
+        self._rewrite()
 
     def write(self, numbers: Numbers, step: int) -> None:
-        """Append a line; a step that is repeated, or a new column, rewrites the file."""
+        """Add a line, in place of later ones; the file is rewritten where these or its columns change."""
         line: dict[str, Any] = {"step": step, **numbers}
-        kept = [old for old in self._lines if int(old["step"]) < step]
-        new = [name for name in line if name not in self._names]
-        is_appended = len(kept) == len(self._lines) and not new
-        self._lines, self._names = [*kept, line], [*self._names, *new]
-        if not is_appended:
-            _write_csv(self._log, self._names, self._lines)
-            return
-        with self._log.open("a", newline="", encoding="utf-8") as file:
-            csv.DictWriter(file, self._names, restval="", lineterminator="\n").writerow(line)
+        kept = [old for old in self._lines if old["step"] < step]
+        names = list(dict.fromkeys([*self._names, *line]))
+        is_appended = len(kept) == len(self._lines) and names == self._names
+        self._lines, self._names = [*kept, line], names
+        if is_appended:
+            with self._log.open("a", newline="", encoding="utf-8") as file:
+                file.write(_format_csv([[line.get(name, "") for name in names]]))
+        else:
+            self._rewrite()
+
+    def _rewrite(self) -> None:
+        rows = [self._names, *([line.get(name, "") for name in self._names] for line in self._lines)]
+        write_run_file(self._log, _format_csv(rows).encode())
 
     def finish(self, result: RunResult, scores: Numbers, files: Sequence[Path]) -> None:  # noqa: ARG002
         """Write the scores by domain."""
-        lines = [vars(domain) for domain in (result.source, *result.domains)]
-        _write_csv(self._scores, list(lines[0]), lines)
+        domains = [vars(domain) for domain in (result.source, *result.domains)]
+        write_run_file(self._scores, _format_csv([list(domains[0]), *(list(row.values()) for row in domains)]).encode())
 
 
-def _write_csv(path: Path, names: Sequence[str], lines: Iterable[Mapping[str, Any]]) -> None:
-    rows = [names, *([line.get(name, "") for name in names] for line in lines)]
+def _format_csv(rows: Iterable[Sequence[object]]) -> str:
     text = io.StringIO()
     csv.writer(text, lineterminator="\n").writerows(rows)
-    write_run_file(path, text.getvalue().encode())
+    return text.getvalue()
 
 
 @TRACKERS.register("mlflow")
@@ -178,11 +161,9 @@ class Mlflow(Tracker):
         experiment = os.environ.get("MLFLOW_EXPERIMENT_NAME", "asrnorm")
         known = self._client.get_experiment_by_name(experiment)
         number = self._client.create_experiment(experiment) if known is None else known.experiment_id
-        run: str = self._client.create_run(number, run_name=track.folder.name).info.run_id
-        param = import_module("mlflow.entities").Param
-        params = [
-            param(_MLFLOW_NAME.sub("_", name), str(value)) for name, value in _name_fields(to_mapping(track.config))
-        ]
+        run: str = self._client.create_run(number, run_name=track.name).info.run_id
+        param, fields = import_module("mlflow.entities").Param, iterate_leaves(to_mapping(track.config), ".")
+        params = [param(_MLFLOW_NAME.sub("_", name), str(value)) for name, value in fields]
         for first in range(0, len(params), _MLFLOW_BATCH):
             self._client.log_batch(run, params=params[first : first + _MLFLOW_BATCH])
         return run
@@ -205,14 +186,6 @@ class Mlflow(Tracker):
         self._client.set_terminated(self._run, self._status)
 
 
-def _name_fields(values: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, Any]]:
-    for name, value in values.items():
-        if isinstance(value, Mapping) and value:
-            yield from _name_fields(value, f"{prefix}{name}.")
-        else:
-            yield f"{prefix}{name}", value
-
-
 @TRACKERS.register("wandb")
 class Wandb(Tracker):
     """A run of Weights & Biases, in the project `WANDB_PROJECT` or `asrnorm`; `WANDB_MODE=offline` needs no account."""
@@ -224,7 +197,7 @@ class Wandb(Tracker):
         self._run = wandb.init(
             project=os.environ.get("WANDB_PROJECT", "asrnorm"),
             id=identifier,
-            name=track.folder.name,
+            name=track.name,
             resume="allow",
             config=to_mapping(track.config),
             dir=str(track.file("wandb").parent),

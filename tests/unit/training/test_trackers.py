@@ -4,6 +4,7 @@ import csv
 import json
 import sys
 import threading
+from pathlib import Path
 
 import pytest
 
@@ -149,6 +150,11 @@ def test_fresh_removes_the_tracks(tmp_path):
     run(tiny_config(steps=2), tmp_path, track="csv")
     run(tiny_config(steps=2), tmp_path, fresh=True)
     assert not (tmp_path / "tracks").exists()
+
+
+def test_a_track_has_the_name_of_its_run_folder():
+    names = [Track(Path("runs", *parts), tiny_config(), 0).name for parts in (("a",), ("a", "choice"))]
+    assert names == ["a", "a (choosing)"]
 
 
 def test_a_track_keeps_its_identifier(tmp_path):
@@ -317,6 +323,6 @@ def test_weights_and_biases_keeps_one_run_offline_also_over_a_kill(tmp_path, mon
     run(tiny_config(), tmp_path, track=["wandb"])
     wandb.teardown()  # waits for its process, which writes the files
     identifier = (tmp_path / "tracks" / "wandb.id").read_text()
-    kept = sorted((tmp_path / "tracks" / "wandb").glob(f"offline-run-*-{identifier}/run-{identifier}.wandb"))
-    assert len(kept) == 2
-    assert b"scores/dark/accuracy" in kept[1].read_bytes()
+    kept = sorted((tmp_path / "tracks" / "wandb").glob("offline-run-*/run-*.wandb"))
+    assert {path.stem for path in kept} == {f"run-{identifier}"}
+    assert b"scores/dark/accuracy" in kept[-1].read_bytes()
