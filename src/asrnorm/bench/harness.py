@@ -15,7 +15,7 @@ from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
-from typing import Any, Protocol, TypeVar
+from typing import Any
 
 import numpy as np
 import PIL
@@ -26,14 +26,6 @@ from asrnorm.core.errors import InputError, UnknownNameError
 from asrnorm.core.settings import find_commit
 
 SCHEMA = 1
-
-
-class _Labelled(Protocol):
-    @property
-    def label(self) -> str: ...
-
-
-Named = TypeVar("Named", bound=_Labelled)
 
 
 @dataclass(frozen=True)
@@ -104,7 +96,7 @@ def rebase(rows: Sequence[Row], candidates: Sequence[str]) -> list[Row]:
     return [replace(row, baseline=best.path, ratio=row.per_second / best.per_second) for row in rows]
 
 
-def select(known: Sequence[Named], text: str) -> list[Named]:
+def select(known: Sequence[Any], text: str) -> list[Any]:
     """Return the items whose label contains a text."""
     found = [item for item in known if text in item.label]
     if not found:

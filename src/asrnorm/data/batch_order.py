@@ -15,17 +15,13 @@ class BatchOrder:
     """The order in which batches take `count` images, epoch after epoch.
 
     It depends on nothing but its fields and the step, so that a resumed run needs no saved state.
-
-    Attributes:
-        shuffle: every epoch has its own permutation; otherwise the order of the set.
-        drop_last: drop the last batch of an epoch if it is short.
     """
 
     count: int
     batch_size: int
     seed: int = 0
-    shuffle: bool = True
-    drop_last: bool = True
+    shuffle: bool = True  # by a new permutation in every epoch
+    drop_last: bool = True  # if the last batch of an epoch is short
 
     def __post_init__(self) -> None:
         found = f"{self.count} images in batches of {self.batch_size}"

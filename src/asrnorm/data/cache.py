@@ -43,18 +43,12 @@ def open_entry(
     Args:
         name: the entry's folder name.
         fingerprint: what the arrays depend on, as JSON values; if it changes, the entry is stale.
-        build: writes the arrays. One process at a time runs it; the others wait for its result.
+        build: writes the arrays. One process at a time runs it; the others wait for its result. If it raises, no
+            partial entry is left.
         folder: the folder of all entries, as `cache_folder` gives it.
 
     Raises:
         StorageError: the disk is full or the folder cannot be written.
-        Exception: whatever `build` raises; no partial entry is left.
-
-    Example:
-        >>> with tempfile.TemporaryDirectory() as root:
-        ...     entry = open_entry("ones", fingerprint={}, build=lambda w: w.add("x", np.ones(2)), folder=Path(root))
-        ...     entry["x"].tolist()
-        [1.0, 1.0]
     """
     wanted = {"version": VERSION, "fingerprint": json.loads(json.dumps(dict(fingerprint)))}
     path = folder / name

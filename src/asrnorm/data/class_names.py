@@ -17,16 +17,9 @@ _log = logging.getLogger(__name__)
 def rename_classes(
     samples: Sequence[Sample], path: str | Path | None, domains: Collection[str] | None = None
 ) -> list[Sample]:
-    """Return samples with the classes that a file of aliases gives them.
+    """Return samples with the classes that a YAML file of aliases gives them; `None` changes nothing.
 
-    Args:
-        samples: images of any domains.
-        path: YAML: `alias: class` for all domains, `domain: {alias: class}` for one; `None` changes nothing.
-        domains: names that the file may use; by default any.
-
-    Raises:
-        InputError: not such a file, or an alias of an alias.
-        UnknownNameError: a domain that is not one of `domains`.
+    The file has `alias: class` for all domains, `domain: {alias: class}` for one of `domains`, by default any.
     """
     if path is None:
         return list(samples)
@@ -50,17 +43,9 @@ def rename_classes(
 def keep_known(
     samples: Sequence[Sample], classes: Sequence[str], root: Path, *, unknown: str, advice: str
 ) -> list[Sample]:
-    """Return the images of a domain whose classes are known, and say in a line what the domain lacks or has beyond.
+    """Return the images of a domain whose classes are known, and log what the domain lacks or has beyond.
 
-    Args:
-        samples: images of one domain.
-        classes: of the network, in NFC.
-        root: for messages.
-        unknown: `"skip"` leaves images of other classes out, `"refuse"` raises.
-        advice: what the user can do about them.
-
-    Raises:
-        UnknownNameError: a class that is not known, if that is refused or none is known.
+    With `unknown="refuse"`, or if none of its classes is known, it raises `UnknownNameError` with `advice` instead.
     """
     found = Counter(to_nfc(sample.label) for sample in samples)
     others = {name: count for name, count in found.items() if name not in classes}

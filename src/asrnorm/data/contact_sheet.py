@@ -79,12 +79,7 @@ def contact_sheet(
 class SuiteDomains(Mapping[str, tuple[Images, NDArray[np.int64]]]):
     """The source and the targets of a suite as `contact_sheet` takes them, each decoded when it is read.
 
-    Args:
-        suite: whose domains.
-        chosen: names to keep; `None` is all, but of domains with levels (`fog/1` to `fog/5`) only the strongest.
-
-    Raises:
-        UnknownNameError: a chosen domain is not in the suite.
+    By default all but the weaker levels of a domain: of `fog/1` to `fog/5` only the last.
     """
 
     def __init__(self, suite: Suite, chosen: Sequence[str] | None = None) -> None:

@@ -20,17 +20,13 @@ SkipEmpty = bool | Collection[str]
 def list_images(
     root: Path, domains: Collection[str] | None = None, *, known: Collection[str] = (), skip_empty: SkipEmpty = False
 ) -> list[Sample]:
-    """Return the images under `root`, or those of the table `root`, in a fixed order.
+    """Return the images under `root`, or those of the table `root` (`read_table`), in a fixed order.
 
     Args:
-        root: a folder `<domain>/<class>/<image>`, or a `.csv` or `.jsonl` file with the columns path, label, domain;
-            relative paths start at the table's folder.
+        root: a folder `<domain>/<class>/<image>`, or a `.csv` or `.jsonl` file.
         domains: those to list; by default all.
         known: names that are certainly classes, in NFC.
         skip_empty: domains whose class folders may be without images, which are skipped with a warning; `True` for all.
-
-    Raises:
-        InputError: no images, an unreadable folder, an empty class, or a bad line.
     """
     if root.is_file():
         return [sample for sample in read_table(root) if domains is None or sample.domain in domains]
@@ -131,12 +127,7 @@ def collect_classes(samples: list[Sample], root: Path, sources: Collection[str] 
 
 
 def order_classes(names: Collection[str]) -> tuple[str, ...]:
-    """Return class names in order; numbers are ordered as numbers.
-
-    Example:
-        >>> order_classes({"10", "9"}), order_classes({"b10", "b9"})
-        (('9', '10'), ('b10', 'b9'))
-    """
+    """Return class names in order; if all are numbers, in the order of these."""
     numeric = all(name.isascii() and name.isdigit() and len(name) < 19 for name in names)
     return tuple(sorted(names, key=lambda name: (int(name), name) if numeric else (0, name)))
 

@@ -30,14 +30,9 @@ _BLOCK = 256  # images per block of read_images: enough to keep the threads busy
 
 
 def read_image(path: str | Path, *, size: tuple[int, int] | None = None) -> NDArray[np.uint8]:
-    """Return the image in a file as uint8 `(h, w, 3)`.
+    """Return the image in a file as uint8 `(h, w, 3)`, resized to a height and width bilinearly if asked.
 
-    Args:
-        path: any raster image; its content decides the format, not its extension.
-        size: height and width to resize to, bilinearly.
-
-    Raises:
-        InputError: not an image, truncated, too large, or with 32-bit or out-of-range values.
+    The content decides the format, not the extension. A file that cannot be read raises `InputError`.
     """
     with _quiet():
         return _decode(Path(path), size)

@@ -78,6 +78,10 @@ class ImageSet(_Labelled):
         """Return one image, uint8 `(h, w, 3)`."""
         return self.images[row]
 
+    def read_rows(self, rows: slice | Sequence[int]) -> NDArray[np.uint8]:
+        """Return several images, uint8 `(n, h, w, 3)`."""
+        return self.images[rows]
+
     def take(self, rows: slice | NDArray[np.integer] | Sequence[int]) -> Self:
         """Return some of the images: a view if the rows are consecutive, else a copy."""
         if not isinstance(rows, slice):
@@ -111,9 +115,10 @@ class FileSet(_Labelled):
         """Decode one image to uint8 `(h, w, 3)`."""
         return read_image(self.paths[row], size=self.image_size)
 
-    def read_rows(self, rows: Sequence[int]) -> NDArray[np.uint8]:
+    def read_rows(self, rows: slice | Sequence[int]) -> NDArray[np.uint8]:
         """Decode several images to uint8 `(n, h, w, 3)`, by several threads."""
-        blocks = list(read_images([self.paths[row] for row in rows], size=self.image_size))
+        paths = self.paths[rows] if isinstance(rows, slice) else [self.paths[row] for row in rows]
+        blocks = list(read_images(paths, size=self.image_size))
         return np.concatenate(blocks) if blocks else np.empty((0, *self.image_size, 3), np.uint8)
 
     def take(self, rows: slice | NDArray[np.integer] | Sequence[int]) -> Self:
@@ -167,9 +172,6 @@ def split_stratified(
     parts are taken from the front: the split is the same on every machine and version, and adding a file moves few
     others. Every part has the same balance of strata. A part with a fraction above zero gets at least one image of a
     stratum that has enough of them, and the rest always keeps one. Keys are distinct, such as paths below the root.
-
-    Raises:
-        InputError: fractions that are negative or leave nothing.
     """
     if any(not 0 <= fraction < 1 for fraction in fractions) or sum(fractions) >= 1:
         raise InputError(f"held-out fractions {list(fractions)}: each must be at least 0, and their sum below 1")

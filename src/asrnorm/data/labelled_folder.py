@@ -22,7 +22,7 @@ def open_domains(
     unknown: str = "skip",
     aliases: str | Path | None = None,
 ) -> dict[str, FileSet]:
-    """Return the images of each domain by its name.
+    """Return the images of each domain by its name, labelled as a network's `classes` are ordered.
 
     A domain may lack classes, and class folders may be empty. A domain without any image is returned too, so that the
     caller can report it.
@@ -33,10 +33,6 @@ def open_domains(
         image_size: height and width to which every image is resized.
         unknown: `"skip"` leaves out images of other classes, with a warning; `"refuse"` raises.
         aliases: a file of other names for classes, as `rename_classes` takes it.
-
-    Raises:
-        InputError: no images, or one image under two names.
-        UnknownNameError: a class that is not one of `classes`, if that is refused or a domain has no other.
     """
     root = root.absolute()
     samples, empty = _list(root, classes)

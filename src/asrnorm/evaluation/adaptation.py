@@ -47,11 +47,7 @@ class _Branch(nn.Module):
 class Learner:
     """Takes steps on the angles of several images at once, each with weights of its own, by `torch.func.vmap`.
 
-    Args:
-        model: in evaluation mode, with a rotation branch; its own weights stay as they are.
-
-    Raises:
-        InputError: the model has no rotation branch.
+    The model is in evaluation mode and has a rotation branch; its own weights stay as they are.
     """
 
     def __init__(self, model: nn.Module) -> None:
@@ -131,7 +127,7 @@ def adapt_domains(
             own = range(len(data))[world.share(len(data))]
             for first in range(own.start, own.stop, _TOGETHER):
                 rows = slice(first, min(first + _TOGETHER, own.stop))
-                images, weights = _read(inference, data, rows), learner.start(rows.stop - rows.start)
+                images, weights = inference.to_input(data.read_rows(rows)), learner.start(rows.stop - rows.start)
                 for one in drawn:
                     weights = learner.step(weights, *make_copies(images, {k: v[rows] for k, v in one.items()}))
                 yield number, learner.classify(weights, images), data.labels[rows]
@@ -155,14 +151,8 @@ def _adapt_streams(
     drawn = [draw_copies(len(data), seed, name, 0) for name, data in streams]
     weights = learner.start(len(streams))
     for row in range(len(streams[0][1])):
-        images = torch.cat([_read(inference, data, slice(row, row + 1)) for _, data in streams])
+        images = torch.cat([inference.to_input(data.read_rows(slice(row, row + 1))) for _, data in streams])
         now = {key: torch.stack([one[key][row] for one in drawn]) for key in drawn[0]}
         weights = learner.step(weights, *make_copies(images, now))
         for number, logits in zip(numbers, learner.classify(weights, images), strict=True):
             yield number, logits[None], domains[number][1].labels[row : row + 1]
-
-
-def _read(inference: Inference, data: ImageSet | FileSet, rows: slice) -> Tensor:
-    if isinstance(data, ImageSet):
-        return inference.to_input(data.images[rows])
-    return inference.to_input(data.read_rows(range(len(data))[rows]))

@@ -168,21 +168,10 @@ def score_attacks(
 ) -> dict[str, float]:
     """Return the accuracy of a model on a domain under each attack, by the attack's name.
 
-    The model is attacked in eval mode and then returns to its mode. The number of processes does not change the result;
-    the batch size does, because random starts are drawn batch by batch.
-
-    Args:
-        model: takes float images in [0, 1], returns logits.
-        data: images and labels, usually the source's test images.
-        attacks: default is `ATTACKS`: FGSM and PGD with 10 steps at .5, 1, 2 and 8 levels, and ADA's ascent at two
-            rates if the model has the parts of a `Classifier`.
-        name: of the domain, for error messages.
-        batch_size: the most images in a batch.
-        device: of the model; `None` takes that of its parameters.
-        precision: `bfloat16` computes under autocast.
-        resize: height and width to which images are resized first.
-        seed: of the random starts.
-        world: the processes that share the work; all of them must call this.
+    The attacks are by default `ATTACKS`: FGSM and PGD with 10 steps at .5, 1, 2 and 8 levels, and ADA's ascent at two
+    rates if the model has the parts of a `Classifier`. The model is attacked in eval mode and then returns to its mode.
+    The number of processes does not change the result; the batch size does, because random starts are drawn batch by
+    batch, by `seed`. The other arguments are those of `score`.
 
     Raises:
         InputError: no images, labels without a logit, or an ascent on a model without those parts.

@@ -25,21 +25,13 @@ _BUNDLE_DEVICES = ("cuda",)  # bundles are no faster on a CPU
 
 @dataclass(frozen=True)
 class Inference:
-    """A model with the format of its input; created by `Inference.of`.
+    """A model with the format of its input; created by `Inference.of`."""
 
-    Attributes:
-        model: takes float images `(n, 3, h, w)` in [0, 1], returns logits.
-        device: of the model.
-        dtype: of its parameters and its input.
-        precision: `bfloat16` computes under autocast and `tf32` in TF32 products; the others are those of `dtype`.
-        size: height and width to which images are resized; `None` leaves them.
-    """
-
-    model: nn.Module
+    model: nn.Module  # takes float images `(n, 3, h, w)` in [0, 1], returns logits
     device: torch.device
-    dtype: torch.dtype
-    precision: Precision
-    size: tuple[int, int] | None
+    dtype: torch.dtype  # of its parameters and its input
+    precision: Precision  # `bfloat16` computes under autocast, `tf32` in TF32 products; the others are those of `dtype`
+    size: tuple[int, int] | None  # height and width to which images are resized; `None` leaves them
 
     @classmethod
     def of(
@@ -50,12 +42,7 @@ class Inference:
         precision: Precision = "float32",
         size: tuple[int, int] | None = None,
     ) -> Self:
-        """Return the inference for a model; device and dtype come from its parameters.
-
-        Raises:
-            UnknownNameError: no such precision.
-            InputError: the model has another precision; `bfloat16` takes any, `tf32` needs float32.
-        """
+        """Return the inference for a model; device and dtype come from its parameters."""
         if precision not in get_args(Precision):
             raise UnknownNameError(describe_unknown("precision", precision, get_args(Precision)))
         parameter = next((p for p in model.parameters() if p.is_floating_point()), None)
@@ -124,10 +111,8 @@ class Forward:
     def __call__(self, images: Tensor, batches: int = 1) -> Tensor:
         """Return the logits of one batch, or of `batches` batches of one size, each of which `bn_test` normalizes.
 
-        If the device has not enough memory, the batch is halved, unless its size is part of the numbers.
-
-        Raises:
-            DeviceMemoryError: a batch that must not be halved, or one image, does not fit.
+        If the device has not enough memory, the batch is halved, unless its size is part of the numbers. If that does
+        not help, it raises `DeviceMemoryError`.
         """
         if not any(looks_at_batch(module) for module in self._inference.model.modules()):
             return self._in_parts(images)

@@ -60,16 +60,8 @@ def learned_statistics(
     """Return the learned statistics of every image in the first and the last layer that has some.
 
     First and last refer to the order of the forward pass. Every module with a method `learned_statistics` counts, so
-    users' own layers do too.
-
-    Args:
-        model: takes float images in [0, 1], returns logits.
-        suite: its source test images come first, then its targets.
-        per_domain: the most images per domain, spread evenly over it.
-        batch_size: the most images in a batch.
-        device: of the model; `None` takes that of its parameters.
-        precision: `bfloat16` computes under autocast.
-        resize: height and width to which images are resized first; `None` is `evaluation_size`.
+    users' own layers do too. Of the source's test images and of every target at most `per_domain` images are taken,
+    spread evenly. The other arguments are those of `score`; `resize` is `evaluation_size` by default.
 
     Returns:
         `domain`, the name for each image, and float32 `mu_first`, `sigma_first`, `mu_last`, `sigma_last`, each

@@ -60,15 +60,7 @@ class Tally:
         self._edges = torch.linspace(0, 1, NUM_BINS + 1, dtype=torch.float64)[1:-1].to(self.device)
 
     def update(self, logits: Tensor, labels: Tensor) -> None:
-        """Add a batch.
-
-        Args:
-            logits: `(n, K)`, any floating dtype.
-            labels: int64 `(n,)`, below K.
-
-        Raises:
-            InputError: the shapes do not match.
-        """
+        """Add a batch: logits `(n, K)` of any floating dtype, and labels below K, int64 `(n,)`."""
         if logits.ndim != 2 or labels.shape != logits.shape[:1]:
             shapes = f"{tuple(logits.shape)} and {tuple(labels.shape)}"
             raise InputError(f"expected logits (n, num_classes) and labels (n,), got {shapes}")
@@ -109,10 +101,6 @@ class Tally:
 
     def result(self, name: str, world: World = ALONE) -> DomainScore:
         """Return the score over the batches of all processes; every process must call it.
-
-        Args:
-            name: of the domain.
-            world: the processes that share its samples.
 
         Raises:
             InputError: no sample was added, or logits were NaN or infinite.

@@ -16,7 +16,6 @@ from asrnorm.core.precision import Precision
 from asrnorm.core.results import DomainScore
 from asrnorm.data import FileSet, ImageSet, Suite
 from asrnorm.data.augment.named import Spec, network_size
-from asrnorm.data.image import read_images
 from asrnorm.data.image_set import balanced_subset
 from asrnorm.evaluation.adaptation import Adaptation, adapt_domains
 from asrnorm.evaluation.inference import Forward, Inference, count_together
@@ -30,17 +29,11 @@ OnScore = Callable[[DomainScore], None]
 
 @dataclass(frozen=True, kw_only=True)
 class SuiteScore:
-    """Scores of a model on the domains of a suite.
+    """Scores of a model on the domains of a suite."""
 
-    Attributes:
-        source: on test images of the domains trained on.
-        domains: on every available target, in the suite's order.
-        missing: names of the targets that are not available.
-    """
-
-    source: DomainScore
-    domains: tuple[DomainScore, ...]
-    missing: tuple[str, ...]
+    source: DomainScore  # on test images of the domains trained on
+    domains: tuple[DomainScore, ...]  # on every available target, in the suite's order
+    missing: tuple[str, ...]  # names of the targets that are not available
 
     @property
     def average_accuracy(self) -> float:
@@ -213,9 +206,6 @@ def iterate_batches(
     differently for other batch sizes, and `bn_test` normalizes by the batch. Batch b of B has the images b, b+B, b+2B,
     ...: sizes differ by at most one, without a short last batch, and sets sorted by class are mixed. Files are decoded
     batch by batch.
-
-    Raises:
-        InputError: `batch_size` is below one, or a file cannot be decoded.
     """
     for bundle in iterate_bundles(data, batch_size, 1, world):
         yield bundle.number, bundle.images, bundle.labels
@@ -243,11 +233,8 @@ def iterate_bundles(data: Images, batch_size: int, together: int, world: World =
     ]
     for number in range(len(groups))[world.share(len(groups))]:
         rows = [slice(batch, None, num_batches) for batch in groups[number]]
-        if isinstance(data, ImageSet):
-            images = [data.images[each] for each in rows]
-        else:
-            images = [part for each in rows for part in read_images(data.paths[each], size=data.image_size)]
-        yield Bundle(number, len(rows), _join(images), _join([data.labels[each] for each in rows]))
+        images, labels = [data.read_rows(each) for each in rows], [data.labels[each] for each in rows]
+        yield Bundle(number, len(rows), _join(images), _join(labels))
 
 
 def _join(parts: list[NDArray[Any]]) -> NDArray[Any]:

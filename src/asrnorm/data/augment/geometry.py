@@ -62,13 +62,7 @@ def resize_boxes(images: Tensor, boxes: Boxes, size: tuple[int, int], flip: Tens
 
 
 def shared_taps(length: int, out: int) -> tuple[Tensor, Tensor]:
-    """Return the first input of every output, `(out,)`, and the weights of its taps, `(out, k)`, of a whole axis.
-
-    Example:
-        >>> first, weights = shared_taps(2, 4)
-        >>> first.tolist(), (weights / 2**22).tolist()
-        ([0, 0, 0, 1], [[1.0, 0.0], [0.75, 0.25], [0.25, 0.75], [1.0, 0.0]])
-    """
+    """Return the first input of every output, `(out,)`, and the weights of its taps, `(out, k)`, of a whole axis."""
     start, whole_axis = torch.zeros(1, dtype=torch.int64), torch.full((1,), length)
     index_k, weight_k = _taps(start, whole_axis, length, out)
     return index_k[0, :, 0], weight_k[0]

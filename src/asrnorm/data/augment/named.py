@@ -29,13 +29,9 @@ _PACS_SIZE, _PACS_CROP = (227, 227), (222, 222)  # images as published, and as R
 
 
 class Augmentation(ABC):
-    """A random change of training images; hyper-parameters are keyword-only arguments of the constructor.
+    """A random change of training images; hyper-parameters are keyword-only arguments of the constructor."""
 
-    Attributes:
-        mixes: `apply` needs the whole batch, because an image takes something from another one.
-    """
-
-    mixes: bool = False
+    mixes: bool = False  # `apply` needs the whole batch, because an image takes something from another one
 
     @abstractmethod
     def draw(self, count: int, image_size: Size, generator: torch.Generator) -> dict[str, Tensor]:
@@ -45,9 +41,7 @@ class Augmentation(ABC):
     def apply(self, images: Tensor, drawn: Mapping[str, Tensor]) -> Tensor:
         """Return the images changed as drawn; shapes do not depend on the draws, and nothing synchronizes.
 
-        Args:
-            images: `(n, 3, h, w)`, uint8, or floating point in [0, 1]; the result has the same dtype.
-            drawn: the rows of these images from `draw`, on the same device.
+        Images are `(n, 3, h, w)`, uint8, or floating point in [0, 1], and keep their dtype; `drawn` has their rows.
         """
 
     def output_size(self, image_size: Size) -> Size:
@@ -55,11 +49,7 @@ class Augmentation(ABC):
         return image_size
 
     def __call__(self, images: Tensor, generator: torch.Generator) -> Tensor:
-        """Draw for each image and apply.
-
-        Raises:
-            InputError: the generator is on another kind of device than the images.
-        """
+        """Draw for each image and apply; the generator is on the kind of device that the images are on."""
         if generator.device.type != images.device.type:
             raise InputError(
                 f"the generator is on {generator.device}, the images on {images.device}; "
@@ -126,10 +116,6 @@ class PacsAugmentation(Augmentation):
     """Resized crop, flip, color jitter and grayscale, as RSC and JiGen train on PACS.
 
     The arithmetic is Pillow's on bytes, so images in floating point are rounded to bytes first, as ME-ADA does.
-
-    Example:
-        >>> PacsAugmentation()(torch.rand(2, 3, 227, 227), torch.Generator()).shape
-        torch.Size([2, 3, 222, 222])
     """
 
     gray = GRAY
@@ -325,10 +311,6 @@ def network_size(what: Spec, image_size: Size) -> Size:
     """Return the size of a network's input in training with an augmentation, at which it is also tested.
 
     A name that is no augmentation leaves the size of the suite's images as it is.
-
-    Example:
-        >>> network_size("pacs", (227, 227)), network_size("pacs", (64, 64)), network_size("none", (227, 227))
-        ((222, 222), (64, 64), (227, 227))
     """
     if isinstance(what, str) and what not in AUGMENTATIONS:
         return image_size

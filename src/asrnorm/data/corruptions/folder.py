@@ -30,27 +30,16 @@ def corrupt_folder(
     progress: bool = True,
     **options: Any,
 ) -> list[Path]:
-    """Corrupt every image below `src` and write it as PNG to the same path below `dst`.
+    """Corrupt every image below `src` and write it as PNG to the same path below `dst`; return the files written.
 
     After an interruption, such as a damaged image, the same call resumes. The random stream of an image depends on its
     path below `src`, so that adding or removing other images changes nothing. Files are read by `read_image`:
-    transparent parts become white, 16 bits become 8, and EXIF rotation is applied.
-
-    Args:
-        src: folder of images of any size, at any depth.
-        dst: folder to write to, outside `src`.
-        name: one of `list_corruptions()`.
-        severity: 1 to 5.
-        seed: of the random corruptions.
-        preset: `cifar` or `imagenet`; by default each image's size decides.
-        progress: show a bar, or lines where there is no terminal, on standard error.
-        **options: as in `corrupt`.
-
-    Returns:
-        The files written, in order of their names.
+    transparent parts become white, 16 bits become 8, and EXIF rotation is applied. `progress` shows a bar, or lines
+    where there is no terminal, on standard error; the other arguments are those of `corrupt`.
 
     Raises:
-        InputError: there is no image, one cannot be read, two would be written to the same file, or a file exists.
+        InputError: there is no image, one cannot be read, two would be written to the same file, a file exists, or
+            `dst` lies within `src`.
         StorageError: the disk is full.
         UnknownNameError: there is no such corruption, preset or option.
     """

@@ -29,7 +29,7 @@ from asrnorm.data.corruptions.severity import RANDOM, SEVERITIES, choose_preset
 from asrnorm.data.corruptions.weather import FROST_FOLDER
 from asrnorm.data.corruptions.worker_pool import corrupt_chunks, worker_pool
 from asrnorm.data.download.catalog import find_set
-from asrnorm.data.download.content import GENERATED_RECORD
+from asrnorm.data.download.content import GENERATED_RECORD, checksum
 from asrnorm.data.readers import open_npy, read_cifar_binary
 
 NUM_IMAGES = 10_000  # of CIFAR-10's test set
@@ -270,8 +270,7 @@ class _Record:
 
     def enter(self, name: str, seconds: float, *, skipped: bool) -> GeneratedFile:
         path = self.path.parent / f"{name}.npy"
-        with path.open("rb") as file:
-            md5 = hashlib.file_digest(file, lambda: hashlib.md5(usedforsecurity=False)).hexdigest()
+        md5 = checksum(path, "md5").removeprefix("md5:")
         if not skipped:
             # Another process may have generated other corruptions in the meantime.
             with hold_lock(self.path.with_name(f".{self.path.name}.lock")):

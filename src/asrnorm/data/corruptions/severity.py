@@ -23,14 +23,11 @@ def _load() -> tuple[dict[str, Table], dict[str, tuple[float, float]]]:
     limits = {option: tuple(bounds) for option, bounds in presets.pop("limits").items()}
     elastic = presets["imagenet"]["elastic_transform"]
     elastic.update({option: [value * _IMAGENET_STRETCH for value in values] for option, values in elastic.items()})
-    tables: dict[str, Table] = {
-        preset: {name: _to_rows(table[name]) for name in table} for preset, table in presets.items()
-    }
-    return tables, limits
-
-
-def _to_rows(columns: dict[str, list[Any]]) -> tuple[dict[str, Any], ...]:
-    return tuple(dict(zip(columns, row, strict=True)) for row in zip(*columns.values(), strict=True))
+    for table in presets.values():
+        for name, columns in table.items():
+            rows = zip(*columns.values(), strict=True)
+            table[name] = tuple(dict(zip(columns, row, strict=True)) for row in rows)
+    return presets, limits
 
 
 PRESETS, LIMITS = _load()

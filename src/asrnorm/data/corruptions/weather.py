@@ -7,7 +7,7 @@ checksum; the code of those wheels is never run.
 import hashlib
 import os
 import zipfile
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from functools import lru_cache
 from importlib.util import find_spec
 from pathlib import Path
@@ -22,7 +22,6 @@ from asrnorm.data.corruptions.blur import smear, smooth, zoom_in
 from asrnorm.data.download.catalog import find_set
 
 GRAY = np.array([0.299, 0.587, 0.114], np.float32)  # luma of ITU-R BT.601
-FIRST_AMPLITUDE = 100.0
 
 
 @CORRUPTIONS.register("snow")
@@ -64,16 +63,23 @@ def fog(images_nhwc: Pixels, streams: Streams, *, density: float, decay: float) 
 
 
 def plasma(streams: Streams, side: int, decay: float) -> Floats:
-    """Draw maps that wrap around at the borders by the diamond-square algorithm, scaled to 0..1.
-
-    Each new point is the mean of its four neighbors plus `w * U(-w, w)`, where w starts at 100 and falls by the factor
-    `decay` with each halving of the grid. `side` is a power of two; the result is `(n, side, side)`.
-    """
-    height_nhw = np.zeros((len(streams), side, side))
+    """Draw `displace_midpoints` maps, scaled to 0..1."""
     noise = streams.uniform(side * side, low=-1.0, high=1.0)
-    used, step, amplitude = 0, side, FIRST_AMPLITUDE
+    height_nhw = displace_midpoints(np.zeros((len(streams), side, side)), noise, decay, np.roll)
+    height_nhw -= height_nhw.min(axis=(1, 2), keepdims=True)
+    height_nhw /= height_nhw.max(axis=(1, 2), keepdims=True)
+    return height_nhw
 
-    def displace(neighbors: Floats) -> Floats:
+
+def displace_midpoints(height_nhw: Any, noise: Any, decay: Any, roll: Callable[..., Any]) -> Any:
+    """Fill maps by the diamond-square algorithm, from noise in -1..1, both arrays or tensors; borders wrap around.
+
+    Each new point is the mean of its four neighbors plus `w**2` times its noise, where w starts at 100 and falls by the
+    factor `decay` with each halving of the grid. The sides are a power of two.
+    """
+    used, step, amplitude = 0, height_nhw.shape[1], 100.0
+
+    def displace(neighbors: Any) -> Any:
         nonlocal used
         count = neighbors.shape[1] * neighbors.shape[2]
         drawn = noise[:, used : used + count].reshape(neighbors.shape)
@@ -83,17 +89,12 @@ def plasma(streams: Streams, side: int, decay: float) -> Floats:
     while step >= 2:
         half = step // 2
         corner = height_nhw[:, ::step, ::step]
-        below = corner + np.roll(corner, -1, axis=1)
-        center = displace(below + np.roll(below, -1, axis=2))
+        below = corner + roll(corner, -1, 1)
+        center = displace(below + roll(below, -1, 2))
         height_nhw[:, half::step, half::step] = center
-        above = center + np.roll(center, 1, axis=1)
-        height_nhw[:, ::step, half::step] = displace(above + corner + np.roll(corner, -1, axis=2))
-        beside = center + np.roll(center, 1, axis=2)
-        height_nhw[:, half::step, ::step] = displace(beside + below)
-        step = half
-        amplitude /= decay
-    height_nhw -= height_nhw.min(axis=(1, 2), keepdims=True)
-    height_nhw /= height_nhw.max(axis=(1, 2), keepdims=True)
+        height_nhw[:, ::step, half::step] = displace(center + roll(center, 1, 1) + corner + roll(corner, -1, 2))
+        height_nhw[:, half::step, ::step] = displace(center + roll(center, 1, 2) + below)
+        step, amplitude = half, amplitude / decay
     return height_nhw
 
 
@@ -137,12 +138,8 @@ def frost(
 def frost_pictures(source: str | os.PathLike[str] | None = None) -> tuple[Pixels, ...]:
     """Return the six photographs, uint8 `hwc` in RGB, in the order of their names.
 
-    Args:
-        source: a folder, or a wheel (or any zip) that holds the files. `None`: an installed copy of one of
-            `FROST_PACKAGES`, then the folder `frost` below `ASRNORM_DATA`.
-
-    Raises:
-        InputError: not all six files are there with the right checksums; the line says how to get them.
+    `source` is a folder, or a wheel (or any zip) that holds the files; by default an installed copy of one of
+    `FROST_PACKAGES`, then the folder `frost` below `ASRNORM_DATA`.
     """
     cv2 = import_opencv("frost")
     files = _find_files(source)

@@ -28,17 +28,11 @@ _CHUNK = 1 << 20
 
 @dataclass(frozen=True)
 class Limits:
-    """How much an archive may expand to.
+    """How much an archive may expand to."""
 
-    Args:
-        total: bytes, over all members and, in a compressed tar, over everything decompressed on the way.
-        ratio: decompressed bytes per byte of archive, above 64 MiB.
-        members: entries in the archive, requested or not.
-    """
-
-    total: int = 8 << 30
-    ratio: float = 200.0
-    members: int = 500_000
+    total: int = 8 << 30  # bytes, in a compressed tar of everything decompressed on the way
+    ratio: float = 200.0  # decompressed bytes per byte of archive, above 64 MiB
+    members: int = 500_000  # requested or not
 
 
 @dataclass(frozen=True)
@@ -52,16 +46,10 @@ class _Member:
 def unpack(
     archive: Path, folder: Path, select: Callable[[str], str | None], limits: Limits | None = None
 ) -> dict[str, Path]:
-    """Write the requested members of `archive` below `folder`.
+    """Write the requested members of an archive as new files below an existing folder that nobody else writes to.
 
-    Args:
-        archive: a zip, tar, tar.gz, tar.bz2 or tar.xz, or one file compressed as .gz, .bz2 or .xz; the content decides.
-        folder: an existing folder that nobody else writes to.
-        select: maps a member's name to a path below `folder`, or to None to skip the member.
-        limits: how much may be written.
-
-    Returns:
-        The path given by `select` -> the file written, in the order of the archive.
+    `select` maps a member's name to a path below the folder, or to None to skip it. The result has the file written
+    for each such path, in the order of the archive.
 
     Raises:
         InputError: the file is not an archive, or is damaged or hostile.

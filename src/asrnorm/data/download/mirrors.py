@@ -36,17 +36,11 @@ Progress = Callable[[int, int | None], None]
 
 @dataclass(frozen=True)
 class Policy:
-    """Timeouts and retries of a download.
+    """Timeouts and retries of a download."""
 
-    Args:
-        timeout: seconds without a byte, or without a connection, that count as a failure.
-        attempts: failures in a row without any new byte before the next mirror is tried.
-        pause: seconds before the second attempt; doubled each time.
-    """
-
-    timeout: float = 30.0
-    attempts: int = 3
-    pause: float = 1.0
+    timeout: float = 30.0  # seconds without a byte, or without a connection, that count as a failure
+    attempts: int = 3  # failures in a row without any new byte before the next mirror is tried
+    pause: float = 1.0  # seconds before the second attempt; doubled each time
 
 
 class NoMirrorError(FetchError):
@@ -75,16 +69,10 @@ def download(
     policy: Policy | None = None,
     unreachable: set[str] | None = None,
 ) -> Path:
-    """Download one file from the first mirror that has it, and return `destination`.
+    """Download one file from the first of its mirrors that has the right bytes, and return `destination`.
 
-    Args:
-        urls: mirrors of the same bytes.
-        destination: the final name; its folder must exist. An existing file is replaced.
-        digest: `algorithm:hex` of the right file; empty if none is published.
-        size: of the right file in bytes, if known.
-        progress: called after every chunk.
-        policy: timeouts and retries.
-        unreachable: hosts to skip because they did not answer before; hosts that do not answer are added.
+    `digest` (`algorithm:hex`) and `size` are those of the right file, if they are known. Hosts in `unreachable` are
+    skipped, and those that do not answer are added to it.
 
     Raises:
         FetchError: no mirror provided the right file (`NoMirrorError`), or the disk is too small. The bytes received

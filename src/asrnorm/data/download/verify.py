@@ -22,18 +22,7 @@ class Row(NamedTuple):
 
 
 def check(root: Path, wanted: Iterable[str] = ()) -> list[Row]:
-    """Verify sets under the data folder.
-
-    Args:
-        root: the data folder.
-        wanted: names of sets; empty means all.
-
-    Returns:
-        The rows of each set, in the order of the names.
-
-    Raises:
-        UnknownNameError: a name is not in the catalog.
-    """
+    """Verify the wanted sets, all by default, and return the rows of each in this order."""
     entries = [find_set(name) for name in (tuple(wanted) or CATALOG)]
     return [row for entry in entries for row in check_set(root, entry)]
 

@@ -21,11 +21,7 @@ _MAX_NPY_HEADER = 1 << 16
 
 
 def read_bytes(path: Path, limit: int) -> bytes:
-    """Return the content of a file, decompressed if its first bytes are those of gzip or bzip2.
-
-    Raises:
-        InputError: the file cannot be opened, is damaged, or holds more than `limit` bytes after decompression.
-    """
+    """Return the content of a file of at most `limit` bytes, decompressed if it begins like gzip or bzip2."""
     data = bytearray()
     try:
         with path.open("rb") as raw:
@@ -48,9 +44,6 @@ def read_idx(path: Path, *, ndim: int) -> NDArray[np.uint8]:
 
     LeCun's description: two zero bytes, one byte for the dtype, one for the number of axes, a big-endian 32-bit size
     for each axis, then the values. Images have three axes, labels one.
-
-    Raises:
-        InputError: the file is not idx, has another dtype or number of axes, or its length does not match its header.
     """
     data = read_bytes(path, MAX_IDX_BYTES)
     header = 4 + 4 * ndim
@@ -72,11 +65,7 @@ def read_idx(path: Path, *, ndim: int) -> NDArray[np.uint8]:
 
 
 def open_npy(path: Path) -> NDArray[Any]:
-    """Return the array of a `.npy` file, memory-mapped and read-only.
-
-    Raises:
-        InputError: the file is not `.npy`, is truncated, or holds Python objects.
-    """
+    """Return the array of a `.npy` file of plain numbers, memory-mapped and read-only."""
     try:
         with path.open("rb") as stream:
             shape, dtype, start = _read_npy_header(stream.read(_MAX_NPY_HEADER))

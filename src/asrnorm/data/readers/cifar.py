@@ -31,11 +31,7 @@ _MAX_OPCODES = 1 << 18  # labels and names of 10,000 images take 30,000 to 90,00
 
 
 def read_cifar_binary(path: Path) -> tuple[NDArray[np.uint8], NDArray[np.int64]]:
-    """Return images `(n, 32, 32, 3)` and labels of a binary batch; a record is a label byte and three color planes.
-
-    Raises:
-        InputError: the size is not a multiple of the record size, or a label is above 9.
-    """
+    """Return images `(n, 32, 32, 3)` and labels of a binary batch; a record is a label byte and three color planes."""
     data = read_bytes(path, MAX_BYTES)
     if not data or len(data) % (_PIXELS + 1):
         raise InputError(
@@ -46,11 +42,7 @@ def read_cifar_binary(path: Path) -> tuple[NDArray[np.uint8], NDArray[np.int64]]
 
 
 def read_cifar_python(path: Path) -> tuple[NDArray[np.uint8], NDArray[np.int64]]:
-    """Return images `(n, 32, 32, 3)` and labels of a pickled batch, without calling anything that the pickle names.
-
-    Raises:
-        InputError: the pickle holds more than numbers, text, lists and byte arrays, or is not a CIFAR-10 batch.
-    """
+    """Return images `(n, 32, 32, 3)` and labels of a pickled batch, without calling anything that the pickle names."""
     pickled = read_bytes(path, MAX_BYTES)
     try:
         _check_opcodes(pickled)

@@ -36,9 +36,6 @@ def read_digit_mat(path: Path) -> tuple[NDArray[np.uint8], NDArray[np.int64]]:
     """Return images `(n, 32, 32, 3)` and labels 0 to 9 of a `*_32x32.mat` file.
 
     The file holds `X`, uint8 of shape (32, 32, 3, n), and `y` with 10 for the digit zero.
-
-    Raises:
-        InputError: the file has another format, is damaged, or holds other shapes, dtypes or labels.
     """
     data = memoryview(read_bytes(path, MAX_BYTES))
     version, order = bytes(data[124:126]), bytes(data[126:128])

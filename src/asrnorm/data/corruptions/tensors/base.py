@@ -27,12 +27,9 @@ _MOST_INVERTED = 12.0  # Poisson rates up to here are inverted term by term
 
 
 class Settings:
-    """The numbers of a corruption: one severity for all images, or several and the row of each image.
+    """The options of a corruption, in plain numbers: one row for all images, or one for each severity.
 
-    Args:
-        rows: options of each severity, in plain numbers.
-        device: of the images.
-        row_n: which of the rows an image takes; `None` if there is only one.
+    `row_n` says which of the rows an image takes.
     """
 
     def __init__(self, rows: Sequence[Mapping[str, Any]], device: torch.device, row_n: Tensor | None = None) -> None:

@@ -36,28 +36,10 @@ def fog(x_nchw: Tensor, draws: Draws, settings: Settings) -> Tensor:
 
 
 def plasma(draws: Draws, side: int, decay_n11: Tensor) -> Tensor:
-    """Draw maps by the diamond-square algorithm as `corruptions.weather.plasma`, scaled to 0..1, `(n, side, side)`."""
+    """Draw the maps of `corruptions.weather.displace_midpoints`, scaled to 0..1, `(n, side, side)`."""
     noise = draws.uniform(side * side, low=-1.0, high=1.0)
-    height_nhw = torch.zeros_like(noise).view(-1, side, side)
-    amplitude = torch.full_like(decay_n11, reference.FIRST_AMPLITUDE)
-    used, step = 0, side
-
-    def displace(neighbors: Tensor) -> Tensor:
-        nonlocal used
-        count = neighbors.shape[1] * neighbors.shape[2]
-        drawn = noise[:, used : used + count].view(neighbors.shape)
-        used += count
-        return neighbors / 4 + amplitude**2 * drawn
-
-    while step >= 2:
-        half = step // 2
-        corner = height_nhw[:, ::step, ::step]
-        below = corner + corner.roll(-1, 1)
-        center = displace(below + below.roll(-1, 2))
-        height_nhw[:, half::step, half::step] = center
-        height_nhw[:, ::step, half::step] = displace(center + center.roll(1, 1) + corner + corner.roll(-1, 2))
-        height_nhw[:, half::step, ::step] = displace(center + center.roll(1, 2) + below)
-        step, amplitude = half, amplitude / decay_n11
+    zeros_nhw = torch.zeros_like(noise).view(-1, side, side)
+    height_nhw: Tensor = reference.displace_midpoints(zeros_nhw, noise, decay_n11, torch.roll)
     height_nhw -= height_nhw.amin((1, 2), keepdim=True)
     return height_nhw / height_nhw.amax((1, 2), keepdim=True)
 
