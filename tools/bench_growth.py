@@ -14,7 +14,7 @@ import torch
 
 from asrnorm.bench import layer as layers
 from asrnorm.bench import step
-from asrnorm.bench.device import capture, copy_bandwidth, has_fused, is_cuda, require
+from asrnorm.bench.device import capture, copy_bandwidth, has_fused, require
 from asrnorm.bench.harness import Case, Row, compare, describe, megabytes
 from asrnorm.bench.layer import Shape, Way
 
@@ -38,7 +38,7 @@ def run(device: str | None = "cpu", *, quick: bool = False, only: str = "", repe
     """
     target = require(device)
     bandwidth = copy_bandwidth(target, quick=quick)
-    ways = tuple(way for way in layers.ways(is_cuda(target), has_fused(target)) if way.name in _KEEP)
+    ways = tuple(way for way in layers.ways(target.type == "cuda", has_fused(target)) if way.name in _KEEP)
     for axis, values in (QUICK_AXES if quick else AXES).items():
         for value in values if only in ("", axis) else ():
             yield _point(axis, value, target, bandwidth, ways, quick, repeats)
@@ -58,7 +58,7 @@ def _point(
     axis: str, value: int, device: torch.device, bandwidth: float, ways: tuple[Way, ...], quick: bool, repeats: int
 ) -> list[Row]:
     middle = MIDDLE._replace(n=2, c=8, h=4, w=4) if quick else MIDDLE
-    if not is_cuda(device):
+    if device.type != "cuda":
         middle = middle._replace(dtype=torch.float32, channels_last=False)
     rows = layers.measure(shape_at(axis, value, middle), device, bandwidth, ways, quick=quick, repeats=repeats)
     return [replace(row, work=f"{axis} = {value}", extra={**row.extra, "axis": axis, "value": value}) for row in rows]

@@ -6,7 +6,7 @@ from functools import partial
 import torch
 
 from asrnorm.bench.data import natural_like
-from asrnorm.bench.device import attempt, capture, is_cuda, require
+from asrnorm.bench.device import attempt, capture, require
 from asrnorm.bench.harness import Case, Row, compare
 from asrnorm.data.corruptions import corrupt, list_corruptions
 from asrnorm.data.corruptions.tensors import TENSOR_CORRUPTIONS
@@ -34,7 +34,7 @@ def _cases(name: str, side: int, device: torch.device, quick: bool) -> dict[str,
     images_nhwc = images.permute(0, 2, 3, 1).contiguous().numpy()
     cases = attempt(f"{name}, {BASELINE}", lambda: Case(partial(corrupt, images_nhwc, name), count))
     cases |= attempt(f"{name}, tensors, CPU", lambda: Case(partial(corrupt, images, name), count))
-    if is_cuda(device):
+    if device.type == "cuda":
         on_gpu = natural_like(count if quick else 8 * count, side).to(device)
         call = partial(corrupt, on_gpu, name)
         cases |= attempt(f"{name}, tensors, GPU", lambda: Case(call, len(on_gpu), device))

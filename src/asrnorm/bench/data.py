@@ -16,7 +16,7 @@ from PIL import Image
 from torch import Tensor
 from torch.utils.data import DataLoader, Dataset
 
-from asrnorm.bench.device import capture, is_cuda, on_backend, require
+from asrnorm.bench.device import capture, on_backend, require
 from asrnorm.bench.harness import Case, Row, compare
 from asrnorm.data.augment import RSDA_OPERATIONS, apply_tuple, create_augmentation, draw_tuples, pillow, to_float
 
@@ -124,7 +124,7 @@ def _cases(work: Work, images: Tensor, device: torch.device, workers: int, quick
         f"pillow, DataLoader with {workers} workers": Case(lambda: [to_float(part) for part in loader], len(epoch)),
         "tensors, CPU": Case(lambda: work.batched(images, generator), batch),
     }
-    if is_cuda(device):
+    if device.type == "cuda":
         cases |= _gpu_cases(work, images.to(device), device)
     return cases
 

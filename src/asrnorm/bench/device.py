@@ -38,11 +38,6 @@ def require(device: str | None) -> torch.device:
     return chosen
 
 
-def is_cuda(device: torch.device) -> bool:
-    """Tell whether work on the device is timed with events and captured in graphs."""
-    return device.type == "cuda"
-
-
 @contextmanager
 def on_backend(name: Backend) -> Iterator[None]:
     """Choose the backend of norm layers and augmentations: `auto`, or `reference` for plain tensor operations."""
@@ -67,7 +62,7 @@ def environment(variables: Mapping[str, str]) -> Iterator[None]:
 
 def has_fused(device: torch.device) -> bool:
     """Tell whether norm layers run as Triton kernels on the device, so that a row may be called fused."""
-    return is_cuda(device) and kernel_problem(torch.cuda.current_device()) is None
+    return device.type == "cuda" and kernel_problem(torch.cuda.current_device()) is None
 
 
 def capture(function: Callable[[], object], generator: torch.Generator | None = None) -> Callable[[], None]:
@@ -122,7 +117,7 @@ def forget_compiled() -> None:
 
 def copy_bandwidth(device: torch.device, *, quick: bool = False) -> float:
     """Return the bandwidth of a large copy on the device, in bytes read plus bytes written per second."""
-    size = 1 << (20 if quick else 30 if is_cuda(device) else 26)
+    size = 1 << (20 if quick else 30 if device.type == "cuda" else 26)
     source = torch.randn(size // 4, device=device)
     target = torch.empty_like(source)
     case = Case(lambda: target.copy_(source), 2 * size, device)
@@ -148,11 +143,8 @@ def saved_bytes(function: Callable[[], object], kept: tuple[Tensor, ...] = ()) -
 
 
 def peak_bytes(function: Callable[[], object], device: torch.device) -> int | None:
-    """Return the peak of the memory allocated during a call, or `None` on a CPU.
-
-    Memory allocated before the call, such as parameters, gradients and the optimizer's state, is not counted.
-    """
-    if not is_cuda(device):
+    """Return the peak of the memory that a call allocates on top of what was allocated before, or `None` on a CPU."""
+    if device.type != "cuda":
         return None
     torch.cuda.synchronize(device)
     torch.cuda.empty_cache()

@@ -10,7 +10,7 @@ from typing import NamedTuple
 import torch
 from torch import Tensor, nn
 
-from asrnorm.bench.device import capture, is_cuda, require
+from asrnorm.bench.device import capture, require
 from asrnorm.bench.harness import Case, Row, compare
 from asrnorm.bench.train import make_images
 from asrnorm.data import CIFAR10C, ImageSet
@@ -40,14 +40,14 @@ def run(
 ) -> Iterator[list[Row]]:
     """Measure evaluation with BatchNorm and ASR-Norm, on a GPU in bfloat16 and on this many images; yield the rows."""
     target = require(device)
-    part = Share(images) if is_cuda(target) and not quick else QUICK
+    part = Share(images) if target.type == "cuda" and not quick else QUICK
     data = make_images(min(part.images, _FROM_MEMORY), (32, 32), CLASSES)
     cases: dict[str, Case] = {}
     for norm in ("bn", "asr"):
         torch.manual_seed(0)
         network = create_model(part.model, norm=norm, num_classes=CLASSES)
         model = NormalizedInput(network, CIFAR10C.mean, CIFAR10C.std).to(target).eval()
-        if is_cuda(target):
+        if target.type == "cuda":
             model = model.to(memory_format=torch.channels_last)  # type: ignore[call-overload]
         cases |= _cases(norm, model, data, part, target)
     work, baseline = f"CIFAR-10-C, {ALL_IMAGES:,} images", next(iter(cases))
@@ -60,7 +60,7 @@ def run(
 
 
 def _cases(norm: str, model: nn.Module, data: ImageSet, part: Share, device: torch.device) -> dict[str, Case]:
-    cuda = is_cuda(device)
+    cuda = device.type == "cuda"
     turns = torch.arange(part.images, device=device) % len(data)
     images = torch.from_numpy(data.images).permute(0, 3, 1, 2).to(device)[turns]
     labels = torch.from_numpy(data.labels).to(device)[turns]

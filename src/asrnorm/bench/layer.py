@@ -19,7 +19,6 @@ from asrnorm.bench.device import (
     copy_bandwidth,
     forget_compiled,
     has_fused,
-    is_cuda,
     on_backend,
     peak_bytes,
     require,
@@ -129,7 +128,7 @@ def run(device: str | None = "cpu", *, quick: bool = False, only: str = "", repe
     label contains it.
     """
     target = require(device)
-    cuda = is_cuda(target)
+    cuda = target.type == "cuda"
     chosen = select(GPU_SHAPES if cuda else CPU_SHAPES, only)
     if quick:
         chosen = [shape._replace(n=2, h=min(shape.h, 8), w=min(shape.w, 8)) for shape in chosen[-2:]]
@@ -209,5 +208,5 @@ def _case(
             for x, dy in pairs:
                 passes(called, x, dy)  # type: ignore[arg-type]
 
-    run = capture(run_all) if is_cuda(device) else run_all
+    run = capture(run_all) if device.type == "cuda" else run_all
     return Case(run, len(pairs) * pairs[0][0].shape[0], device)

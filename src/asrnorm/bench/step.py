@@ -13,7 +13,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from asrnorm.bench.device import attempt, capture, forget_compiled, has_fused, is_cuda, on_backend, peak_bytes, require
+from asrnorm.bench.device import attempt, capture, forget_compiled, has_fused, on_backend, peak_bytes, require
 from asrnorm.bench.harness import Case, Row, compare, megabytes, rebase, select
 from asrnorm.conversion import convert
 from asrnorm.models import create_model
@@ -64,7 +64,7 @@ class Part:
         self, net: Net, layers: str | list[str] | None, device: torch.device, *, compiled: bool = False
     ) -> None:
         torch.manual_seed(0)
-        self.cuda = is_cuda(device)
+        self.cuda = device.type == "cuda"
         order = torch.channels_last if self.cuda else torch.contiguous_format
         self.model = build_model(net, layers).to(device).to(memory_format=order)  # type: ignore[call-overload]
         self.called: Callable[[Tensor], Tensor] = torch.compile(self.model) if compiled else self.model
@@ -108,7 +108,7 @@ def run(
     `only` chooses the networks whose label contains it; `compiled` adds rows with `torch.compile`, which take minutes.
     """
     target = require(device)
-    chosen = select(QUICK_NETS if quick else GPU_NETS if is_cuda(target) else CPU_NETS, only)
+    chosen = select(QUICK_NETS if quick else GPU_NETS if target.type == "cuda" else CPU_NETS, only)
     rounds = 2 if quick else repeats
     for net in chosen:
         yield measure(net, target, rounds, compiled and not quick)
@@ -123,7 +123,7 @@ def measure(net: Net, device: torch.device, repeats: int, compiled: bool) -> lis
 
     def add(prefix: str, layers: str | None, backend: Backend, compile_too: bool) -> None:
         with on_backend(backend):
-            memory[prefix] = Part(net, layers, device).activations() if is_cuda(device) else None
+            memory[prefix] = Part(net, layers, device).activations() if device.type == "cuda" else None
             cases.update(_step_cases(prefix, net, layers, device, backend, compile_too and compiled))
 
     add("bn", None, "auto", True)
@@ -131,7 +131,7 @@ def measure(net: Net, device: torch.device, repeats: int, compiled: bool) -> lis
     for layers in net.layers:
         if has_fused(device):
             add(f"asr {layers}, fused", layers, "auto", True)
-        add(f"asr {layers}, reference", layers, "reference", not is_cuda(device))
+        add(f"asr {layers}, reference", layers, "reference", device.type != "cuda")
     rows = compare(f"training step, {net.label}", cases, baseline=names[0], repeats=repeats, warmup=3)
     rows = rebase(rows, names)
     return [replace(row, extra=_extra(row, net, memory)) for row in rows]
@@ -140,7 +140,7 @@ def measure(net: Net, device: torch.device, repeats: int, compiled: bool) -> lis
 def measure_forward(net: Net, device: torch.device, repeats: int, compiled: bool) -> list[Row]:
     """Return the rows of a forward pass in evaluation, against BatchNorm's in the same kind of graph."""
     forget_compiled()
-    cuda = is_cuda(device)
+    cuda = device.type == "cuda"
     way = "CUDA graph" if cuda else "eager"
     make = partial(_make, net, device, training=False, captured=cuda)
     asr = net.layers[0]
@@ -158,7 +158,7 @@ def measure_forward(net: Net, device: torch.device, repeats: int, compiled: bool
 def _step_cases(
     prefix: str, net: Net, layers: str | None, device: torch.device, backend: Backend, compiled: bool
 ) -> dict[str, Case]:
-    cuda = is_cuda(device)
+    cuda = device.type == "cuda"
     make = partial(_make, net, device, layers, backend, training=True)
     cases = attempt(f"{prefix}, eager", partial(make, captured=False))
     if cuda:

@@ -20,7 +20,7 @@ import numpy as np
 import torch
 
 from asrnorm.bench.data import natural_like
-from asrnorm.bench.device import environment, is_cuda, on_backend, require
+from asrnorm.bench.device import environment, on_backend, require
 from asrnorm.bench.harness import Row, rates
 from asrnorm.conversion import convert
 from asrnorm.core.config import Choice, RunConfig
@@ -68,10 +68,7 @@ def make_images(count: int, size: tuple[int, int], num_classes: int) -> ImageSet
 
 
 def find_images(config: RunConfig, count: int, made: bool) -> tuple[Data, str]:
-    """Return at most `count` real images to train on, or generated ones if they are missing or `made` asks for them.
-
-    The second value says which: `real` or `made`.
-    """
+    """Return up to `count` images, and `real`, or `made` if they are generated, as asked or for lack of real ones."""
     suite = create_suite(config.suite.name, **config.suite.args)
     if not made and not any(part.role == "source" for part in suite.missing):
         train = suite.train
@@ -92,7 +89,7 @@ def time_loop(config: RunConfig, data: Data, device: torch.device, *, captured: 
         marks = [Mark(0, time.perf_counter())]
         store = CheckpointStore(Path(folder) / "checkpoints", Path(folder) / "pool", config)
         trainer.fit(store, partial(MarkingLog, marks), config.recipe if captured else f"{config.recipe}, eager")
-        if is_cuda(device):
+        if device.type == "cuda":
             torch.cuda.synchronize(device)
         marks.append(Mark(config.steps, time.perf_counter()))
     return marks
@@ -176,7 +173,7 @@ def _digits(settings: Settings) -> list[Row]:
     if settings.seeds > 1:
         seconds, sharing = _side_by_side(config, settings, warm * interval)
         path = f"{TRAINER}, {settings.seeds} seeds side by side"
-        extra = {"seeds": settings.seeds, **({"sharing": sharing} if is_cuda(settings.device) else {})}
+        extra = {"seeds": settings.seeds, **({"sharing": sharing} if settings.device.type == "cuda" else {})}
         measured.append(Measured(path, [seconds], count * interval, config, measured[1].images, count, extra=extra))
     return _rows(f"Digits RSDA+ASR, {whole.steps:,} steps", measured, whole.steps)
 
@@ -184,7 +181,7 @@ def _digits(settings: Settings) -> list[Row]:
 def _side_by_side(config: RunConfig, settings: Settings, warm: int) -> tuple[float, str]:
     """Train the seeds in separate processes; return the seconds per step and how they shared the GPU."""
     context = multiprocessing.get_context("spawn")
-    gpus = [visible_gpu(settings.device.index or 0)] if is_cuda(settings.device) else []
+    gpus = [visible_gpu(settings.device.index or 0)] if settings.device.type == "cuda" else []
     with share_gpus(gpus, settings.seeds) as sharing:
         variables = sharing.variables.get(gpus[0], {}) if gpus else {}
         if variables:  # they name one GPU, which the processes see as the first
@@ -260,7 +257,7 @@ def _pacs(source: str, settings: Settings) -> list[Row]:
 
 
 def _fit_precision(config: RunConfig, settings: Settings) -> RunConfig:
-    return config if is_cuda(settings.device) else replace(config, precision="float32")
+    return config if settings.device.type == "cuda" else replace(config, precision="float32")
 
 
 def _shrink(config: RunConfig, **options: Any) -> RunConfig:

@@ -17,9 +17,10 @@ _log = logging.getLogger(__name__)
 def rename_classes(
     samples: Sequence[Sample], path: str | Path | None, domains: Collection[str] | None = None
 ) -> list[Sample]:
-    """Return samples with the classes that a YAML file of aliases gives them; `None` changes nothing.
+    """Return samples with the classes that a YAML file of aliases gives them; without a file, as they are.
 
-    The file has `alias: class` for all domains, `domain: {alias: class}` for one of `domains`, by default any.
+    The file has `alias: class` for all domains, and `domain: {alias: class}` for one, which must be in `domains` if
+    these are given.
     """
     if path is None:
         return list(samples)
@@ -43,7 +44,7 @@ def rename_classes(
 def keep_known(
     samples: Sequence[Sample], classes: Sequence[str], root: Path, *, unknown: str, advice: str
 ) -> list[Sample]:
-    """Return the images of a domain whose classes are known, and log what the domain lacks or has beyond.
+    """Return the images of a domain whose classes are known; log which classes it lacks and which others it has.
 
     With `unknown="refuse"`, or if none of its classes is known, it raises `UnknownNameError` with `advice` instead.
     """

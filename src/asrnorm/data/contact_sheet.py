@@ -36,16 +36,14 @@ def contact_sheet(
     """Write `overview.png`, a row per domain and a column per class, and one sheet per domain, a row per class.
 
     Images are evenly spaced within each class, so that the choice is always the same, also across domains with the same
-    pictures in the same order. Pixels of small images stay sharp squares. Domains are read one by one.
+    pictures in the same order. Pixels of small images stay sharp squares. Domains are read one by one. The files
+    written are returned, the overview first.
 
     Args:
         domains: name to images (uint8, indexed by row) and labels.
         classes: names of the classes, which labels index; of more than 40, 40 are shown.
         path: folder to write to; created if missing.
         per_class: number of images of each class on the sheet of a domain.
-
-    Returns:
-        The files written, the overview first.
 
     Raises:
         InputError: there is nothing to show, a label has no class, or two domains would share a file name.
@@ -79,7 +77,7 @@ def contact_sheet(
 class SuiteDomains(Mapping[str, tuple[Images, NDArray[np.int64]]]):
     """The source and the targets of a suite as `contact_sheet` takes them, each decoded when it is read.
 
-    By default all but the weaker levels of a domain: of `fog/1` to `fog/5` only the last.
+    By default it has all domains, but of those with levels (`fog/1` to `fog/5`) only the strongest.
     """
 
     def __init__(self, suite: Suite, chosen: Sequence[str] | None = None) -> None:

@@ -20,13 +20,11 @@ SkipEmpty = bool | Collection[str]
 def list_images(
     root: Path, domains: Collection[str] | None = None, *, known: Collection[str] = (), skip_empty: SkipEmpty = False
 ) -> list[Sample]:
-    """Return the images under `root`, or those of the table `root` (`read_table`), in a fixed order.
+    """Return the images of a folder `<domain>/<class>/<image>`, or of a table (`read_table`), in a fixed order.
 
-    Args:
-        root: a folder `<domain>/<class>/<image>`, or a `.csv` or `.jsonl` file.
-        domains: those to list; by default all.
-        known: names that are certainly classes, in NFC.
-        skip_empty: domains whose class folders may be without images, which are skipped with a warning; `True` for all.
+    `domains` restricts the listing to these; `known` are names that are certainly classes, in NFC. Class folders
+    without images are skipped with a warning in the domains `skip_empty`, or in all if it is `True`; elsewhere they are
+    an error.
     """
     if root.is_file():
         return [sample for sample in read_table(root) if domains is None or sample.domain in domains]
@@ -127,7 +125,7 @@ def collect_classes(samples: list[Sample], root: Path, sources: Collection[str] 
 
 
 def order_classes(names: Collection[str]) -> tuple[str, ...]:
-    """Return class names in order; if all are numbers, in the order of these."""
+    """Return class names sorted, as numbers if all of them are numbers."""
     numeric = all(name.isascii() and name.isdigit() and len(name) < 19 for name in names)
     return tuple(sorted(names, key=lambda name: (int(name), name) if numeric else (0, name)))
 

@@ -30,7 +30,7 @@ _BLOCK = 256  # images per block of read_images: enough to keep the threads busy
 
 
 def read_image(path: str | Path, *, size: tuple[int, int] | None = None) -> NDArray[np.uint8]:
-    """Return the image in a file as uint8 `(h, w, 3)`, resized to a height and width bilinearly if asked.
+    """Return the image in a file as uint8 `(h, w, 3)`, resized bilinearly to a height and width if `size` is given.
 
     The content decides the format, not the extension. A file that cannot be read raises `InputError`.
     """
@@ -39,7 +39,7 @@ def read_image(path: str | Path, *, size: tuple[int, int] | None = None) -> NDAr
 
 
 def read_images(
-    paths: Sequence[Path], *, size: tuple[int, int], num_threads: int | None = None, broken: list[int] | None = None
+    paths: Sequence[Path], *, size: tuple[int, int], broken: list[int] | None = None
 ) -> Iterator[NDArray[np.uint8]]:
     """Yield the images of many files in order, as uint8 `(k, h, w, 3)` blocks, decoded by several threads.
 
@@ -56,7 +56,7 @@ def read_images(
             broken.append(row)
             return np.zeros((*size, 3), np.uint8)
 
-    with _quiet(), ThreadPoolExecutor(num_threads or count_cores()) as pool:
+    with _quiet(), ThreadPoolExecutor(count_cores()) as pool:
         for start in range(0, len(paths), _BLOCK):
             yield np.stack(list(pool.map(decode, range(start, min(start + _BLOCK, len(paths))))))
 

@@ -92,18 +92,11 @@ class ImageSet(_Labelled):
 
 @dataclass(frozen=True, eq=False)
 class FileSet(_Labelled):
-    """Image files and labels of one domain, decoded when asked for; pixels equal those of an `ImageSet` of these files.
-
-    Args:
-        paths: one image file each.
-        labels: int64 `(n,)`.
-        image_size: height and width to which every image is resized.
-        domains: as of an `ImageSet`.
-    """
+    """Image files and labels of one domain, decoded on demand; pixels equal those of an `ImageSet` of these files."""
 
     paths: tuple[Path, ...]
     labels: NDArray[np.int64]
-    image_size: tuple[int, int]
+    image_size: tuple[int, int]  # height and width to which every image is resized
     domains: NDArray[np.int64] | None = None
 
     def __post_init__(self) -> None:

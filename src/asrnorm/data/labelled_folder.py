@@ -22,17 +22,12 @@ def open_domains(
     unknown: str = "skip",
     aliases: str | Path | None = None,
 ) -> dict[str, FileSet]:
-    """Return the images of each domain by its name, labelled as a network's `classes` are ordered.
+    """Return the images of each domain by its name, with labels in the order of a network's `classes`.
 
-    A domain may lack classes, and class folders may be empty. A domain without any image is returned too, so that the
-    caller can report it.
-
-    Args:
-        root: a folder `<class>/<image>` of one domain, or `<domain>/<class>/<image>`, or a table (`read_table`).
-        classes: of the network, in the order of its outputs.
-        image_size: height and width to which every image is resized.
-        unknown: `"skip"` leaves out images of other classes, with a warning; `"refuse"` raises.
-        aliases: a file of other names for classes, as `rename_classes` takes it.
+    `root` is a folder `<class>/<image>` of one domain, or `<domain>/<class>/<image>`, or a table (`read_table`);
+    `aliases` a file for `rename_classes`. A domain may lack classes, and class folders may be empty. A domain without
+    any image is returned too, so that the caller can report it. Images of other classes are left out with a warning,
+    or refused with `unknown="refuse"`.
     """
     root = root.absolute()
     samples, empty = _list(root, classes)
@@ -59,10 +54,7 @@ def split_unreadable(images: FileSet) -> tuple[FileSet, list[Path]]:
 
 
 def _list(root: Path, classes: Sequence[str]) -> tuple[list[Sample], list[str]]:
-    """Return the images, and the domains whose class folders are all empty.
-
-    A folder whose subfolders are named like classes is one domain.
-    """
+    """Return the images, and the domains without any; a folder with subfolders named like classes is one domain."""
     if root.is_file():
         return list_images(root), []
     if not root.is_dir():

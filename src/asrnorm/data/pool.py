@@ -17,9 +17,7 @@ _COPY_ROWS = 2048  # images copied to the device at a time, so that a memory map
 class Pool:
     """A growing set of labelled images on one device; the source is kept as uint8, generated parts in their dtype.
 
-    Args:
-        source: the source set; the files of a `FileSet` are decoded for every batch.
-        device: of the images.
+    If the source is a `FileSet`, its files are decoded for every batch.
 
     Example:
         >>> pool = Pool(ImageSet(np.zeros((5, 8, 8, 3), np.uint8), np.arange(5)))

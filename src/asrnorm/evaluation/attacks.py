@@ -43,16 +43,12 @@ class Attack(Protocol):
 class SignedSteps:
     """Signed gradient steps in an L-infinity ball: FGSM with one step, PGD from a random start with several.
 
-    Args:
-        level: radius of the ball in pixel levels; 8 is 8/255.
-        steps: their number.
-
     Example:
         >>> SignedSteps(0.5, 1).name, SignedSteps(8, 10).name, round(SignedSteps(8, 10).step_size * 255, 6)
         ('fgsm-0.5', 'pgd10-8', 2.0)
     """
 
-    level: float
+    level: float  # radius of the ball in pixel levels; 8 is 8/255
     steps: int
 
     @property
@@ -86,18 +82,11 @@ class SignedSteps:
 
 @dataclass(frozen=True)
 class SemanticAscent:
-    """The ascent of ADA: plain gradient steps on the loss less the distance in the semantic space, then clipped.
+    """The ascent of ADA: plain gradient steps on the loss less the distance in the semantic space, then clipped."""
 
-    Args:
-        lr: step size of the public codes, which ascend the mean over 32 images: one image moves by `lr / 32` times its
-            own gradient.
-        steps: their number; 25 is the ASR-Norm paper's in training on CIFAR-10.
-        penalty: on the distance.
-    """
-
-    lr: float = 1.0
-    steps: int = 25
-    penalty: float = 1.0
+    lr: float = 1.0  # of the public codes, which ascend a mean over 32: an image moves by `lr / 32` times its gradient
+    steps: int = 25  # the ASR-Norm paper's in training on CIFAR-10
+    penalty: float = 1.0  # on the distance
 
     @property
     def name(self) -> str:

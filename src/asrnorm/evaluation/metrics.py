@@ -39,10 +39,7 @@ class Tally:
     $-\log p_y$ (`nll`); and $\sum_b \frac{|B_b|}{n} |\mathrm{acc}(B_b) - \mathrm{conf}(B_b)|$ (`ece`) over 15 bins
     $(\frac{b}{15}, \frac{b+1}{15}]$ of the largest probability.
 
-    Only `result` waits for the device.
-
-    Args:
-        device: of the sums; logits are moved there.
+    Logits are moved to `device`, which has the sums; only `result` waits for it.
 
     Example:
         >>> tally = Tally()

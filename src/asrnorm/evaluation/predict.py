@@ -34,16 +34,10 @@ def predict(
     resize: tuple[int, int] | None = None,
     top: int = 1,
 ) -> list[Prediction]:
-    """Return the prediction for each image, the one that `score` counts.
+    """Return the prediction for each of the images, uint8 `(n, h, w, 3)`, the one that `score` counts.
 
-    Args:
-        model: takes float images in [0, 1], returns logits.
-        images: uint8 `(n, h, w, 3)`, one batch.
-        classes: names in the order of the logits.
-        device: of the model; `None` takes that of its parameters.
-        precision: `bfloat16` computes under autocast.
-        resize: height and width to which images are resized first.
-        top: number of classes to return for each image, the most probable among them.
+    The names of the classes are in the order of the logits; `top` of them, the most probable, are returned for each
+    image. All images are one batch. The other arguments are those of `score`.
 
     Raises:
         InputError: the numbers of logits and classes differ, or logits are not finite.

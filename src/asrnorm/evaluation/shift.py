@@ -39,9 +39,6 @@ _CHUNK_VALUES = 1 << 22  # processed at a time: about 50 MB with the intermediat
 def shift_images(images: NDArray[np.uint8], suite_name: str, seed: int = 0) -> dict[str, NDArray[np.uint8]]:
     """Return images, uint8 `(n, h, w, 3)` of any size, under every selection shift of a suite.
 
-    Raises:
-        UnknownNameError: no such suite.
-
     Example:
         >>> sorted(shift_images(np.zeros((2, 8, 8, 3), np.uint8), "digits"))
         ['gamma', 'glow', 'grating', 'lens', 'occlusion']
@@ -55,11 +52,6 @@ def apply_shift(images: NDArray[np.uint8], name: str, seed: int = 0) -> NDArray[
     """Return the images under one shift, for sets too large to hold in memory under all shifts.
 
     The parameters of an image depend on the seed, the shift and the index of the image.
-
-    Raises:
-        UnknownNameError: no such shift.
-        InputTypeError: images are not uint8.
-        InputError: images have another shape.
 
     Example:
         >>> apply_shift(np.full((1, 1, 1, 3), (10, 20, 30), np.uint8), "channel_swap").flatten().tolist()

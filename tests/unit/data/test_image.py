@@ -185,7 +185,7 @@ def test_many_files_come_in_order_whatever_the_threads(tmp_path, monkeypatch):
     paths = [tmp_path / f"{row}.png" for row in range(10)]
     for path, image in zip(paths, images, strict=True):
         Image.fromarray(image).save(path)
-    blocks = list(read_images(paths, size=(6, 6), num_threads=3))
+    blocks = list(read_images(paths, size=(6, 6)))
     assert [len(block) for block in blocks] == [4, 4, 2]
     np.testing.assert_array_equal(np.concatenate(blocks), images)
 
@@ -196,7 +196,7 @@ def test_the_first_bad_file_of_many_is_named_and_warnings_are_as_before(tmp_path
     bad.write_bytes(b"no")
     before, threads = list(warnings.filters), threading.active_count()
     with pytest.raises(InputError, match=r"bad\.png"):
-        list(read_images([good, bad, good], size=(6, 6), num_threads=2))
+        list(read_images([good, bad, good], size=(6, 6)))
     assert warnings.filters == before
     assert threading.active_count() == threads
 

@@ -69,10 +69,7 @@ def shared_taps(length: int, out: int) -> tuple[Tensor, Tensor]:
 
 
 def _taps(start: Tensor, length: Tensor, limit: int, out: int) -> tuple[Tensor, Tensor]:
-    """Return index and weight of the k inputs that each output reads, for boxes `start .. start + length` on one axis.
-
-    Both are `(n, out, k)`, the weight in 1/2**22 and 0 outside the box; the size of the axis, `limit`, bounds k.
-    """
+    """Return index and weight (in 1/2**22, 0 outside the box) of the inputs of each output, `(n, out, k)` each."""
     length64 = length.double()[:, None]
     scale = length64 / torch.full_like(length64, out)  # by a tensor: a GPU would multiply by a number's reciprocal
     support = scale.clamp(min=1.0)
@@ -170,11 +167,8 @@ def affine(images: Tensor, matrix: Tensor) -> Tensor:
     r"""Resample each image as `Image.transform(size, AFFINE, matrix, BILINEAR)`: black where it looks outside.
 
     The pixel at column x and row y shows the input at $(a x + b y + c, d x + e y + f)$, both counted to the centers of
-    pixels. As in Pillow, coordinates and weights are float64, and the result is truncated.
-
-    Args:
-        images: uint8 `(n, 3, h, w)`.
-        matrix: $a, b, c, d, e, f$ of each image, float64 `(n, 6)`, on the images' device.
+    pixels; the matrix has $a, b, c, d, e, f$ of each image, float64 `(n, 6)`. As in Pillow, coordinates and weights are
+    float64, and the result is truncated.
 
     Example:
         >>> row = torch.tensor([10, 20, 30], dtype=torch.uint8).expand(1, 3, 1, 3)

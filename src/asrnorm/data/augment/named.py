@@ -49,7 +49,7 @@ class Augmentation(ABC):
         return image_size
 
     def __call__(self, images: Tensor, generator: torch.Generator) -> Tensor:
-        """Draw for each image and apply; the generator is on the kind of device that the images are on."""
+        """Draw for each image and apply; the generator must be on the images' kind of device."""
         if generator.device.type != images.device.type:
             raise InputError(
                 f"the generator is on {generator.device}, the images on {images.device}; "
@@ -142,11 +142,7 @@ class PacsColorAugmentation(PacsAugmentation):
 
 
 class Occasional(Augmentation):
-    """An augmentation of a share of the images; subclasses draw `parameters` and `change` the chosen images.
-
-    Args:
-        share: probability of each image to be changed.
-    """
+    """Changes each image with probability `share`; subclasses draw `parameters` and `change` the chosen images."""
 
     def __init__(self, *, share: float = 0.5) -> None:
         self.share = check_range("share", share, 0, 1)

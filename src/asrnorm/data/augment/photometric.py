@@ -39,10 +39,6 @@ class Photometric(Occasional):
     Args:
         share: probability of each image to be changed.
         depth: operations in a row.
-
-    Example:
-        >>> Photometric(share=1.0)(torch.rand(2, 3, 8, 8), torch.Generator()).shape
-        torch.Size([2, 3, 8, 8])
     """
 
     def __init__(self, *, share: float = 0.5, depth: int = 2) -> None:
@@ -63,7 +59,7 @@ class Photometric(Occasional):
 
         def apply(pixels: Tensor) -> Tensor:
             for k in range(self.depth):
-                pixels = apply_bank(pixels, op[:, k], level[:, k])
+                pixels = in_chunks(apply_bank, pixels, op[:, k], level[:, k])
             return pixels
 
         return on_bytes(images, apply)
@@ -71,10 +67,6 @@ class Photometric(Occasional):
 
 def apply_bank(pixels: Tensor, op: Tensor, level: Tensor) -> Tensor:
     """Apply one operation of `BANK` to each image, uint8 `(n, 3, h, w)`: its index int64 `(n,)`, its level float64."""
-    return in_chunks(_apply_bank, pixels, op, level)
-
-
-def _apply_bank(pixels: Tensor, op: Tensor, level: Tensor) -> Tensor:
     x_nchw = pixels.float()
     gray = luma(x_nchw)
     kind = op.view(-1, 1, 1, 1)

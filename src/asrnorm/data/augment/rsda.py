@@ -72,8 +72,7 @@ _GRIDS = [(o.levels + o.levels[-1:] * _MOST_LEVELS)[:_MOST_LEVELS] for o in RSDA
 def draw_tuples(count: int, generator: torch.Generator, length: int = 3) -> tuple[Tensor, Tensor]:
     """Draw tuples as RSDA does: operations uniformly with replacement, then a level uniformly from each one's grid.
 
-    Returns:
-        `(ops, levels)`, int64 `(count, length)` each, on the generator's device.
+    Both are int64 `(count, length)`, on the generator's device.
 
     Example:
         >>> ops, levels = draw_tuples(100, torch.Generator().manual_seed(0))
@@ -91,12 +90,8 @@ def draw_tuples(count: int, generator: torch.Generator, length: int = 3) -> tupl
 def apply_named(images: Tensor, steps: Sequence[tuple[str, float]]) -> Tensor:
     """Apply operations by name, one after the other, each with one value for the whole batch.
 
-    Args:
-        images: uint8 `(n, 3, h, w)`.
-        steps: pairs of name and level **value**, such as `("brightness", 1.2)`; grayscale ignores its value.
-
-    Raises:
-        UnknownNameError: no operation of the set.
+    Steps are pairs of name and level **value**, such as `("brightness", 1.2)`; grayscale ignores its value. A name that
+    is not in the set raises `UnknownNameError`.
 
     Example:
         >>> images = torch.full((1, 3, 1, 1), 100, dtype=torch.uint8)
@@ -143,7 +138,11 @@ def apply_tuple(images: Tensor, ops: Tensor, levels: Tensor) -> Tensor:
 
 def _apply_read(images: Tensor, ops: Tensor, levels: Tensor) -> Tensor:
     ops, levels = torch.atleast_2d(ops.long()), torch.atleast_2d(levels.long().cpu())
-    _check_indices(ops, levels)
+    known, sizes = len(RSDA_OPERATIONS), _sizes(torch.device("cpu"))
+    if bool(((ops < IDENTITY) | (ops >= known)).any()):
+        raise InputError(f"expected operation indices from {IDENTITY} (identity) to {known - 1}, got {ops.tolist()}")
+    if bool(((levels < 0) | (levels >= sizes[ops])).any()):
+        raise InputError(f"level outside its grid: levels {levels.tolist()}, grids of {sizes[ops].tolist()}")
     for op, level in zip(ops.unbind(1), levels.unbind(1), strict=True):
         before = images
         for index in set(op.tolist()) - {IDENTITY}:  # each operation runs once, on the samples that have it
@@ -156,15 +155,6 @@ def _apply_read(images: Tensor, ops: Tensor, levels: Tensor) -> Tensor:
                 images = images.clone() if images is before else images
                 images[rows.to(images.device)] = operation.apply(before[rows.to(images.device)], values)
     return images
-
-
-def _check_indices(ops: Tensor, levels: Tensor) -> None:
-    known = len(RSDA_OPERATIONS)
-    if bool(((ops < IDENTITY) | (ops >= known)).any()):
-        raise InputError(f"expected operation indices from {IDENTITY} (identity) to {known - 1}, got {ops.tolist()}")
-    sizes = _sizes(torch.device("cpu"))[ops]
-    if bool(((levels < 0) | (levels >= sizes)).any()):
-        raise InputError(f"level outside its grid: levels {levels.tolist()}, grids of {sizes.tolist()}")
 
 
 def apply_unread(images: Tensor, ops: Tensor, levels: Tensor) -> Tensor:

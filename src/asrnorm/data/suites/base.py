@@ -39,8 +39,7 @@ class Part(NamedTuple):
 class Suite(abc.ABC):
     """A source domain with its splits, and the unseen target domains.
 
-    Args:
-        root: the folder with the data sets in their published layouts; `None` is `ASRNORM_DATA`.
+    `root` is the folder with the data sets in their published layouts; `None` is `ASRNORM_DATA`.
     """
 
     name: str
@@ -279,10 +278,7 @@ def warn_of_count(path: Path, found: int, published: int) -> None:
 
 
 def find_first(root: Path, *candidates: str) -> Path | None:
-    """Return the first of the relative paths that is a file under `root`, or `None`.
-
-    Public copies of a data set differ in folder names and compression; give the published name first.
-    """
+    """Return the first of the paths that is a file below `root`; copies differ in folder names and compression."""
     for candidate in candidates:
         path = root / candidate
         try:

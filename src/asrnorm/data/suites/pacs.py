@@ -98,10 +98,10 @@ class PACS(Suite):
         return self._open_domain(name)["test"]
 
     def _part(self, name: str, role: str) -> Part:
-        if (found := self._find(name)) is not None:
+        if found := self._find(name):
             return Part(name, role, True, str(found[0] / name))
-        detail = f"no PACS/{name} with PACS/splits/{name}_{{train,crossval,test}}_kfold.txt in {self.root}"
-        return Part(name, role, False, f"{detail}; try: asrnorm data fetch pacs")
+        files = f"PACS/{name} with PACS/splits/{name}_{{train,crossval,test}}_kfold.txt"
+        return Part(name, role, False, f"no {files} in {self.root}; try: asrnorm data fetch pacs")
 
     def _find(self, domain: str) -> tuple[Path, Path] | None:
         """Return the folder that the lists' paths are relative to, and the folder of the lists."""

@@ -68,19 +68,14 @@ def _repeat(labels: NDArray[np.int64], generator: np.random.Generator) -> NDArra
 
 
 def build_mnist_m(mnist_images_28: NDArray[np.uint8], labels: NDArray[np.integer], seed: int = 0) -> Domain:
-    """Blend MNIST digits with patches of photographs, as MNIST-M does.
+    """Blend MNIST digits `(n, 28, 28)`, white on black, with patches of photographs, as MNIST-M does.
 
     Ganin and Lempitsky (2015) take the absolute difference of digit and patch, channel by channel. In the published
     images the digit keeps its 28x28 pixels inside a border of two, and every nonzero pixel counts as 255, so that
     strokes are the inverted patch with hard edges. Their photographs are those of BSDS500, which differ from these.
 
-    Args:
-        mnist_images_28: digits of shape `(n, 28, 28)`, white on black.
-        labels: their classes, returned as int64.
-        seed: of the patches.
-
     Returns:
-        Images of shape `(n, 32, 32, 3)` and labels.
+        Images of shape `(n, 32, 32, 3)`, the seed fixing their patches, and the labels as int64.
 
     Raises:
         InputError: the images are not `(n, 28, 28)` uint8, or there are not as many labels.

@@ -27,9 +27,9 @@ _MOST_INVERTED = 12.0  # Poisson rates up to here are inverted term by term
 
 
 class Settings:
-    """The options of a corruption, in plain numbers: one row for all images, or one for each severity.
+    """The options of a corruption, in plain numbers: one row for all images, or a row for each severity.
 
-    `row_n` says which of the rows an image takes.
+    `row_n` is the row of each image; `None` if there is only one.
     """
 
     def __init__(self, rows: Sequence[Mapping[str, Any]], device: torch.device, row_n: Tensor | None = None) -> None:

@@ -36,7 +36,7 @@ def fog(x_nchw: Tensor, draws: Draws, settings: Settings) -> Tensor:
 
 
 def plasma(draws: Draws, side: int, decay_n11: Tensor) -> Tensor:
-    """Draw the maps of `corruptions.weather.displace_midpoints`, scaled to 0..1, `(n, side, side)`."""
+    """Draw fractal maps by `corruptions.weather.displace_midpoints`, `(n, side, side)`, scaled to 0..1."""
     noise = draws.uniform(side * side, low=-1.0, high=1.0)
     zeros_nhw = torch.zeros_like(noise).view(-1, side, side)
     height_nhw: Tensor = reference.displace_midpoints(zeros_nhw, noise, decay_n11, torch.roll)
