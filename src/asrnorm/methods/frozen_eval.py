@@ -41,15 +41,7 @@ def frozen_eval(model: nn.Module) -> Iterator[None]:
 
 @contextmanager
 def no_autocast_cache() -> Iterator[None]:
-    """Turn off autocast's cache of weight casts, as in a CUDA graph: cached casts round an ascent differently.
-
-    Example:
-        >>> with no_autocast_cache():
-        ...     torch.is_autocast_cache_enabled()
-        False
-        >>> torch.is_autocast_cache_enabled()
-        True
-    """
+    """Turn off autocast's cache of weight casts, as in a CUDA graph: cached casts round an ascent differently."""
     before = torch.is_autocast_cache_enabled()
     torch.set_autocast_cache_enabled(False)
     try:

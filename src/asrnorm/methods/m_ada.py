@@ -134,14 +134,7 @@ def meta_loss(model: Classifier, batch: Batch, is_source: Tensor, *, inner_lr: f
 
     Each process returns a value that, times its share of the global batch, adds up to the formula over the processes;
     the trainer multiplies it before the backward pass. Both forward passes update running statistics, first by the
-    source images, then by the generated ones; the second uses the weights of the inner step.
-
-    Args:
-        model: in training mode.
-        batch: this process's part.
-        is_source: bool `(n,)`.
-        inner_lr: $\alpha$.
-        world: the processes that share the batch.
+    source images, then by the generated ones; the second uses the weights of the inner step, of size `inner_lr`.
     """
     counts = world.sum(torch.stack([is_source.sum(), (~is_source).sum()])).tolist()
     if 0 in counts:
@@ -241,15 +234,8 @@ def fit(
 ) -> float:
     """Train an auto-encoder and its critic in turn, one step of each per batch; return the last epoch's mean loss.
 
-    Args:
-        wae: the networks, trained in place.
-        pixels: flattened images `(n, 3072)`; values outside [0, 1], which the cross-entropy cannot reach, are clamped.
-        epochs: over all of them.
-        generator: of the order and of the prior's draws, on the CPU.
-        lr: of the two Adams, which are created here: each training starts without momentum.
-        batch_size: a short last batch is left out, unless it is the only one.
-        critic_weight: of the critic's part in the auto-encoder's loss, and of the critic's own.
-        after_epoch: called after each epoch.
+    Values of the flattened images `(n, 3072)` outside [0, 1], which the cross-entropy cannot reach, are clamped. A
+    short last batch is left out, unless it is the only one. The generator, on the CPU, draws order and prior.
     """
     pixels = pixels.detach().clamp(0, 1)
     auto_encoder = torch.optim.Adam([*wae.encoder.parameters(), *wae.decoder.parameters()], lr=lr)

@@ -4,15 +4,15 @@ Madry et al., *Towards Deep Learning Models Resistant to Adversarial Attacks*, I
 """
 
 from dataclasses import dataclass
+from math import inf
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from asrnorm.core.errors import InputError
 from asrnorm.core.randomness import draw_key, uniform_noise
 from asrnorm.methods.attacks import perturb
-from asrnorm.methods.base import METHODS, Batch, Method
+from asrnorm.methods.base import METHODS, Batch, Method, check_options
 from asrnorm.models import Classifier
 
 
@@ -44,9 +44,7 @@ class PGD(Method):
     random_start: bool = True
 
     def __post_init__(self) -> None:
-        for name in ("epsilon", "ascent_lr", "ascent_steps"):
-            if getattr(self, name) < 0:
-                raise InputError(f"pgd: {name} must be at least 0, not {getattr(self, name):g}")
+        check_options(self, epsilon=(0, inf), ascent_lr=(0, inf), ascent_steps=(0, inf))
 
     def loss(self, model: Classifier, batch: Batch) -> Tensor:
         """Return the mean cross-entropy of the attacked images; the originals are not trained on."""

@@ -49,12 +49,7 @@ class DropRule:
     pick_divisor: float | None = None
 
     def dropped(self, score_nk: Tensor, random_nk: Tensor | None = None) -> Tensor:
-        """Return what is dropped, bool `(n, k)`.
-
-        Args:
-            score_nk: the larger, the sooner dropped.
-            random_nk: uniform numbers in [0, 1), for rules that pick at random.
-        """
+        """Return what is dropped, bool `(n, k)`; rules that pick at random need uniform numbers in [0, 1)."""
         k = score_nk.shape[1]
         index = min(self.rounding(k / self.divisor), k - 1)  # a map of one position has no second score
         threshold_n1 = score_nk.sort(dim=1, descending=True).values[:, index : index + 1]
@@ -72,16 +67,10 @@ class DropRule:
 class Version:
     """The numbers of one published version.
 
-    Attributes:
-        spatial: which positions are dropped.
-        channel: which channels are dropped.
-        margin: subtracted from the fall of a sample's probability before it counts.
-        batch_share: share of the batch that keeps its masks.
-        share_increase: added to it at every interval.
-        flip: each batch is joined by its mirror image.
+    The other fields are the options of `RSC`.
     """
 
-    spatial: DropRule
+    spatial: DropRule  # which positions are dropped
     channel: DropRule
     margin: float
     batch_share: float
@@ -256,12 +245,8 @@ class RSC(Method):
 def drop_to_exceed(drop_n: Tensor, share: Tensor) -> Tensor:
     """Return the drop that a sample must exceed to keep its mask, a scalar on the same device.
 
-    It is the one at index `round(n * share)` of the drops in descending order. At a share of 1 every sample with a drop
-    keeps its mask.
-
-    Args:
-        drop_n: of all samples of the global batch, none negative.
-        share: of the batch, float64 on the same device; the host does not read it.
+    It is the one at index `round(n * share)` of the drops in the global batch, in descending order. At a share of 1
+    every sample with a drop keeps its mask. The host does not read `share`, float64 on the same device.
 
     Example:
         >>> drop_to_exceed(torch.tensor([0.0, 0.5, 0.25, 0.75]), torch.tensor(0.5, dtype=torch.float64))
