@@ -156,9 +156,6 @@ def restore_original(replacement: nn.Module, like: Tensor | None) -> nn.Module:
     """Return the first original on the device, in the mode and in the dtype that the model has now.
 
     `like` is a tensor of the model, for device and dtype if the replacement has no tensors.
-
-    Raises:
-        ConversionError: the original never had values.
     """
     links = list(_links(replacement))
     old = links[-1][1].module

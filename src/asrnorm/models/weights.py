@@ -96,8 +96,7 @@ def load_weights(model: nn.Module, path: str | Path) -> WeightReport:
             f"{path}: {bad[0]} has values that are not finite; the training that wrote the file has failed"
         )
     network.load_state_dict(state, strict=False)
-    means = sum(key.endswith("running_mean") for key in absent_statistics)
-    report = WeightReport(str(path), bool(head), means)
+    report = WeightReport(str(path), bool(head), sum(key.endswith("running_mean") for key in absent_statistics))
     logger.info("%s", report)
     return report
 
@@ -129,11 +128,7 @@ def pack_state(state: Mapping[str, Tensor], metadata: Mapping[str, str] | None =
 
 
 def verify_checksum(path: Path) -> None:
-    """Check a `.safetensors` file against the checksum that `pack_state` put in it; one without it passes.
-
-    Raises:
-        InputError: the file is damaged.
-    """
+    """Raise `InputError` unless a `.safetensors` file has the checksum of `pack_state`, or none."""
     try:
         with path.open("rb") as file:
             header = _read_header(file)
