@@ -71,17 +71,6 @@ def perturb(
             need not depend on its batch.
         keep_worst: return the image with the highest loss of all on the way, the given one included, so that the loss
             never falls; otherwise the last.
-
-    Raises:
-        InputError: a negative radius, step size or number of steps.
-
-    Example:
-        >>> from asrnorm.models import create_model
-        >>> model = create_model("digits_convnet", channels=(2, 4), hidden=8)
-        >>> images, labels = torch.rand(2, 3, 32, 32), torch.tensor([3, 8])
-        >>> found = perturb(model, images, labels, epsilon=0.1, step_size=0.05, steps=3)
-        >>> bool((found - images).abs().max() < 0.1001)
-        True
     """
     if epsilon < 0 or step_size < 0 or steps < 0:
         raise InputError(f"epsilon {epsilon}, step_size {step_size} and steps {steps} must not be negative")

@@ -51,14 +51,7 @@ def no_autocast_cache() -> Iterator[None]:
 
 
 def mixes_samples(model: nn.Module) -> bool:
-    """Tell whether, in evaluation mode, the output for an image depends on the other images of its batch.
-
-    It does if a norm uses the statistics of the batch even then.
-
-    Example:
-        >>> mixes_samples(nn.BatchNorm2d(3)), mixes_samples(nn.BatchNorm2d(3, track_running_stats=False))
-        (False, True)
-    """
+    """Tell whether a norm uses the statistics of the batch even in evaluation mode: images affect each other."""
     with evaluating(model):
         return any(map(looks_at_batch, model.modules()))
 

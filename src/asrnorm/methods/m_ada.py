@@ -141,7 +141,8 @@ def meta_loss(model: Classifier, batch: Batch, is_source: Tensor, *, inner_lr: f
         return F.cross_entropy(model(batch.images), batch.labels)
     # A process without source images still takes part: others wait for its gradients, and for its batch statistics.
     share = len(batch.labels) / batch.global_size
-    source_loss = _total_loss(model(batch.images[is_source]), batch.labels[is_source]) / counts[0]
+    logits = model(batch.images[is_source])
+    source_loss = F.cross_entropy(logits, batch.labels[is_source], reduction="sum") / counts[0]
     parameters = {name: value for name, value in model.named_parameters() if value.requires_grad}
     gradients = torch.autograd.grad(
         source_loss, list(parameters.values()), create_graph=True, allow_unused=True, materialize_grads=True
@@ -152,12 +153,8 @@ def meta_loss(model: Classifier, batch: Batch, is_source: Tensor, *, inner_lr: f
         name: value - inner_lr * gradient for (name, value), gradient in zip(parameters.items(), gradients, strict=True)
     }
     logits = functional_call(model, adapted, (batch.images[~is_source],))
-    generated_loss = _total_loss(logits, batch.labels[~is_source]) / counts[1]
+    generated_loss = F.cross_entropy(logits, batch.labels[~is_source], reduction="sum") / counts[1]
     return (source_loss + generated_loss) / (2 * share)
-
-
-def _total_loss(logits: Tensor, labels: Tensor) -> Tensor:
-    return F.cross_entropy(logits, labels, reduction="sum")
 
 
 def _sum_gradients(gradients: tuple[Tensor, ...]) -> tuple[Tensor, ...]:

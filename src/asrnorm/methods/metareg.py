@@ -142,11 +142,7 @@ class MetaReg(Method):
 
 
 def find_head(model: nn.Module) -> nn.Linear:
-    """Return the linear layer that computes the logits.
-
-    Raises:
-        InputError: the model has none that is known by its number of outputs.
-    """
+    """Return the linear layer that computes the logits; raise if none has an output for each class."""
     head = classifier_head(model)
     if head is None:
         raise InputError(f"metareg: {type(model).__name__} has no linear layer with an output for each class")

@@ -63,15 +63,13 @@ class PGD(Method):
 
     def draw(self, step: int, size: int) -> dict[str, Tensor]:  # noqa: ARG002
         """Return the key of the random start."""
-        return {"key": draw_key(self._generator(step))} if self.random_start else {}
+        return {"key": draw_key(self.generator(step, "pgd.start"))} if self.random_start else {}
 
     def _noise(self, batch: Batch) -> Tensor:
         images = batch.images
         if images.device.type == "cpu":
             shape = (batch.global_size, *images.shape[1:])
-            return batch.own(torch.rand(shape, generator=self._generator(batch.step), dtype=images.dtype))
+            generator = self.generator(batch.step, "pgd.start")
+            return batch.own(torch.rand(shape, generator=generator, dtype=images.dtype))
         start = batch.offset * images[0].numel()
         return uniform_noise(self.drawn(batch)["key"], images.shape, start=start, dtype=images.dtype)
-
-    def _generator(self, step: int) -> torch.Generator:
-        return self.generator(step, "pgd.start")

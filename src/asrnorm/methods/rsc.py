@@ -16,7 +16,7 @@ from torch import Tensor, nn
 
 from asrnorm.core.errors import InputError, UnknownNameError, describe_unknown
 from asrnorm.core.randomness import draw_key, uniform_noise
-from asrnorm.methods.base import METHODS, Batch, Method
+from asrnorm.methods.base import METHODS, Batch, Method, check_options
 from asrnorm.methods.frozen_eval import evaluating
 from asrnorm.models import Classifier
 
@@ -140,11 +140,9 @@ class RSC(Method):
         given = {name: getattr(self, name) for name in ("batch_share", "share_increase", "margin", "flip")}
         given = {name: value for name, value in given.items() if value is not None}
         self.numbers = replace(VERSIONS[self.version], **given)
-        for name, value in (("batch_share", self.numbers.batch_share), ("spatial_chance", self.spatial_chance)):
-            if not 0 <= value <= 1:
-                raise InputError(f"RSC: {name} must be in 0..1, not {value}")
-        if self.interval < 0:
-            raise InputError(f"RSC: interval must be at least 0, not {self.interval}")
+        if not 0 <= self.numbers.batch_share <= 1:
+            raise InputError(f"rsc: batch_share must be in 0..1, not {self.numbers.batch_share}")
+        check_options(self, spatial_chance=(0, 1), interval=(0, math.inf))
 
     def share(self, step: int) -> float:
         """Return the share of the batch that keeps its masks in a step."""

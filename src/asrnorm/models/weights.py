@@ -54,7 +54,7 @@ class WeightReport:
 
 
 def load_weights(model: nn.Module, path: str | Path) -> WeightReport:
-    """Load pretrained weights into a model with BatchNorm.
+    """Load pretrained weights into a model with BatchNorm; return what the file lacked.
 
     Half-precision values are converted to the model's dtype. Pickles are loaded with `weights_only`, so that a hostile
     file cannot run code.
@@ -62,9 +62,6 @@ def load_weights(model: nn.Module, path: str | Path) -> WeightReport:
     Args:
         model: a network with the file's keys; the ResNets here have torchvision's.
         path: a `.safetensors` file, or one of `torch.save`.
-
-    Returns:
-        What the file lacked.
 
     Raises:
         InputError: the file is missing, damaged, or for another network.
