@@ -113,8 +113,6 @@ def describe_unknown(kind: str, name: str, known: Iterable[str]) -> str:
     if not names:
         return f"unknown {kind} {name!r}; there is none"
     close = difflib.get_close_matches(name, names, n=1)
-    if len(names) > _MOST_SHOWN:
-        hint = f"did you mean {close[0]!r}? There are" if close else "there are"
-        return f"unknown {kind} {name!r}; {hint} {len(names)}"
-    hint = f"did you mean {close[0]!r}? Known" if close else "known"
-    return f"unknown {kind} {name!r}; {hint}: {', '.join(names)}"
+    known = f"there are {len(names)}" if len(names) > _MOST_SHOWN else f"known: {', '.join(names)}"
+    hint = f"did you mean {close[0]!r}? {known[0].upper()}{known[1:]}" if close else known
+    return f"unknown {kind} {name!r}; {hint}"

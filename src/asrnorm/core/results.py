@@ -116,20 +116,12 @@ def format_result(result: RunResult) -> str:
 
 
 def write_result(path: Path, result: RunResult) -> None:
-    """Write a `result.json` atomically.
-
-    Raises:
-        StorageError: the disk is full or the folder is not writable; the old file stays.
-    """
+    """Write a `result.json` atomically; errors are those of `write_whole`."""
     write_whole(path, format_result(result), follow_links=False)
 
 
 def read_result(path: Path) -> RunResult:
-    """Read a `result.json`.
-
-    Raises:
-        InputError: the file is missing, damaged or has another schema.
-    """
+    """Read a `result.json`; raise `InputError` if it is missing, damaged or has another schema."""
     try:
         values = read_json(path)
     except FileNotFoundError:
@@ -142,11 +134,7 @@ def read_result(path: Path) -> RunResult:
 
 
 def parse_result(values: object, where: str) -> RunResult:
-    """Return the result of plain JSON values.
-
-    Raises:
-        InputError: damaged values, another schema, or numbers outside their range.
-    """
+    """Return the result of plain JSON values; raise `InputError` for another schema or numbers outside their range."""
     if not isinstance(values, dict) or values.get("schema") != SCHEMA:
         raise InputError(f"{where}: not a result of schema {SCHEMA}")
     if values.get("average_accuracy", 0.0) is None:
