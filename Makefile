@@ -20,12 +20,12 @@ SECONDS ?= 600
 SEED    ?= 0
 HARM    := OMP_NUM_THREADS=1 PYTHONPATH=tests $(BIN)/python -m
 
-.PHONY: help setup demo test test-slow test-gpu fuzz torture check format pages docs clean
+.PHONY: help setup demo test test-slow test-gpu fuzz torture check format pages docs dist clean
 
 help:
 	@echo "make demo       set up .venv and train five networks on one domain, compare them on four unseen ones"
 	@echo "make test       set up .venv, check the code, run the CPU tests"
-	@echo "make test-slow  the tests that take minutes (WRN-40-4 to ONNX, a Ray cluster that loses a machine)"
+	@echo "make test-slow  the tests that take minutes (WRN-40-4 to ONNX, a Ray cluster that loses a machine, the wheel)"
 	@echo "make test-gpu   the tests that need a CUDA device"
 	@echo "make fuzz       damaged files and hostile calls for every reader (INPUTS, SECONDS, SEED)"
 	@echo "make torture    kill every command that writes files, and training in its phases (KILLS, SECONDS, SEED)"
@@ -33,6 +33,7 @@ help:
 	@echo "make format     let ruff rewrite what it can"
 	@echo "make pages      write the tables and figures of the docs anew from results/ and bench/results/"
 	@echo "make docs       build the documentation into site/"
+	@echo "make dist       build wheel and source archive into dist/, install the wheel elsewhere and run the demo from it"
 	@echo "make clean      remove .venv, caches and builds"
 
 setup: $(READY)
@@ -106,6 +107,12 @@ pages: setup
 docs: $(SITE)
 	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict --clean --quiet
 	@echo "site/index.html"
+
+# The wheel is built from the source archive, so both are complete.
+dist: setup
+	rm -rf dist
+	$(BIN)/python -m build --no-isolation --outdir dist .
+	$(BIN)/python -m tools.check_dist dist
 
 clean:
 	rm -rf $(VENV) site .mypy_cache .ruff_cache .pytest_cache .hypothesis build dist

@@ -40,7 +40,7 @@ WITHOUT_TORCH = {"recipes", "studies", "reporting", "launch"}
 # so import Triton at the top; only functions import them.
 OPTIONAL = {
     *("torchvision", "timm", "triton", "ray", "submitit", "onnx", "onnxscript", "onnxruntime", "safetensors"),
-    *("yaml", "matplotlib", "jinja2", "pooch"),
+    *("yaml", "matplotlib", "jinja2", "pooch", "tensorboard", "mlflow", "wandb", "huggingface_hub"),
 }
 BANNED_NAMES = {"utils", "misc", "helpers", "common"}
 

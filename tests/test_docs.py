@@ -23,6 +23,7 @@ PASTED = (
     "data/synthetic.md",
     "evaluation/adversarial.md",
     "evaluation/shifted-val.md",
+    "hub.md",
     "methods/consistency.md",
     "methods/index.md",
     "methods/rsc.md",
@@ -31,6 +32,7 @@ PASTED = (
     "norms/dson.md",
     "recipes.md",
     "reports.md",
+    "tracking.md",
 )
 HEADINGS = ("## Equation", "## Code", "## Departures", "## When to use it")
 

@@ -79,6 +79,23 @@ def test_the_extras_that_are_spoken_of_exist_and_the_reader_is_told_of_all():
     assert set(extras) - {"dev", "docs"} <= set(re.findall(EXTRA, readme))
 
 
+def test_public_ci_calls_the_makefile_on_the_pythons_that_the_package_names():
+    workflow = yaml.safe_load((ROOT / ".github" / "workflows" / "test.yml").read_text())
+    steps = [step.get("run") for job in workflow["jobs"].values() for step in job["steps"]]
+    assert {"make test", "make dist"} <= set(steps)
+    classifiers = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["classifiers"]
+    pythons = workflow["jobs"]["test"]["strategy"]["matrix"]["python"]
+    assert {f"Programming Language :: Python :: {version}" for version in pythons} <= set(classifiers)
+
+
+def test_a_commit_is_checked_by_the_tools_of_make_check():
+    config = yaml.safe_load((ROOT / ".pre-commit-config.yaml").read_text())
+    hooks = [hook for repository in config["repos"] for hook in repository["hooks"]]
+    assert {hook["entry"].split()[0] for hook in hooks} == {".venv/bin/ruff", ".venv/bin/codespell"}
+    makefile = (ROOT / "Makefile").read_text()
+    assert all(f"$(BIN)/{name}" in makefile for name in ("ruff check", "ruff format", "codespell"))
+
+
 def test_it_imports_and_runs_outside_the_tree(wheel, tmp_path):
     # A bare environment that borrows torch and the rest from this one, but not the editable install.
     venv.create(tmp_path / "env", with_pip=False)

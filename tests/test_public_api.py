@@ -25,6 +25,7 @@ PUBLIC = [
     "create_model",
     "create_norm",
     "create_suite",
+    "from_pretrained",
     "insert",
     "list_methods",
     "list_models",
@@ -32,11 +33,13 @@ PUBLIC = [
     "list_recipes",
     "list_suites",
     "load",
+    "push_to_hub",
     "recipe",
     "reestimate",
     "remove",
     "revert",
     "save",
+    "save_pretrained",
     "train",
 ]
 ASR_SIGNATURE = (

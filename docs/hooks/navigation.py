@@ -61,6 +61,7 @@ LAYOUT: tuple[tuple[str, tuple[tuple[str | None, str], ...]], ...] = (
         "Use",
         (
             ("Training", "training.md"),
+            ("Tracking", "tracking.md"),
             ("Recipes", "recipes.md"),
             ("Evaluation", "evaluation/metrics.md"),
             ("Attacks", "evaluation/adversarial.md"),
@@ -70,6 +71,8 @@ LAYOUT: tuple[tuple[str, tuple[tuple[str | None, str], ...]], ...] = (
             ("Reports", "reports.md"),
             ("Audit", "audit.md"),
             ("Export", "export.md"),
+            ("Hugging Face Hub", "hub.md"),
+            ("Lightning, Accelerate, ...", "frameworks.md"),
             ("Speed", "speed.md"),
         ),
     ),

@@ -26,9 +26,12 @@ if TYPE_CHECKING:
     from asrnorm.methods import create_method as create_method
     from asrnorm.methods import list_methods as list_methods
     from asrnorm.models import create_model as create_model
+    from asrnorm.models import from_pretrained as from_pretrained
     from asrnorm.models import list_models as list_models
     from asrnorm.models import load as load
+    from asrnorm.models import push_to_hub as push_to_hub
     from asrnorm.models import save as save
+    from asrnorm.models import save_pretrained as save_pretrained
     from asrnorm.norms import ASRNorm2d as ASRNorm2d
     from asrnorm.norms import create_norm as create_norm
     from asrnorm.norms import list_norms as list_norms
@@ -50,6 +53,7 @@ _HOME = {
     "create_model": "asrnorm.models",
     "create_norm": "asrnorm.norms",
     "create_suite": "asrnorm.data",
+    "from_pretrained": "asrnorm.models",
     "insert": "asrnorm.conversion",
     "list_methods": "asrnorm.methods",
     "list_models": "asrnorm.models",
@@ -57,11 +61,13 @@ _HOME = {
     "list_recipes": "asrnorm.recipes",
     "list_suites": "asrnorm.data",
     "load": "asrnorm.models",
+    "push_to_hub": "asrnorm.models",
     "recipe": "asrnorm.recipes",
     "reestimate": "asrnorm.conversion",
     "remove": "asrnorm.conversion",
     "revert": "asrnorm.conversion",
     "save": "asrnorm.models",
+    "save_pretrained": "asrnorm.models",
     "train": "asrnorm.training",
 }
 

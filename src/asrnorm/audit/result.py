@@ -8,13 +8,15 @@ from torch import Tensor
 
 from asrnorm.audit.paired import pack
 from asrnorm.data.suites.cifar10c import GROUPS
-from asrnorm.evaluation import SignedSteps, Tally
+from asrnorm.evaluation import ALEXNET_ERRORS, SignedSteps, Tally, decompose_brier, mean_corruption_error
 
 SCHEMA = 1
 CORRUPTIONS = tuple(name for names in GROUPS.values() for name in names)
 _PGD_STEPS = 10
 _MOST_SHOWN = 8  # broken images listed for the galleries
 _MEANS = ("accuracy", "brier", "brier_sum", "nll", "ece")
+_PARTS = ("reliability", "resolution", "uncertainty")
+_IMAGENET_CLASSES, _IMAGENET_SEVERITIES = 1000, {1, 2, 3, 4, 5}  # of the benchmark that AlexNet's errors are from
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -73,6 +75,7 @@ class Scores:
         num_broken: images that are right when clean and wrong here.
         broken: the most confident of these mistakes: row, predicted output, its probability.
         right: which images are right, as `paired.pack` writes them; empty for means over several versions.
+        reliability, resolution, uncertainty: parts of `brier_sum`; `None` in results from before they were measured.
     """
 
     accuracy: float
@@ -85,6 +88,9 @@ class Scores:
     num_broken: int = 0
     broken: list[list[float]] = dataclasses.field(default_factory=list)
     right: str = ""
+    reliability: float | None = None
+    resolution: float | None = None
+    uncertainty: float | None = None
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -149,6 +155,23 @@ class ModelAudit:
             if (severity is None or level == severity) and (names is None or name in names)
         ]
 
+    @property
+    def corruption_error(self) -> float | None:
+        """The mean error over corruptions and severities; `None` if none was measured."""
+        return mean_corruption_error(self._errors()) if self.corruptions else None
+
+    @property
+    def mce(self) -> float | None:
+        """The same relative to AlexNet's, for 1,000 classes and all of ImageNet-C's corruptions and severities."""
+        levels = [set(levels) for name, levels in self.corruptions.items() if name in ALEXNET_ERRORS]
+        is_whole = len(levels) == len(ALEXNET_ERRORS) and all(one == _IMAGENET_SEVERITIES for one in levels)
+        if self.num_classes != _IMAGENET_CLASSES or not is_whole:
+            return None
+        return mean_corruption_error(self._errors(), ALEXNET_ERRORS)
+
+    def _errors(self) -> dict[str, list[float]]:
+        return {name: [1 - one.accuracy for one in levels.values()] for name, levels in self.corruptions.items()}
+
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Audit:
@@ -181,7 +204,7 @@ def measure(logits_nk: Tensor, labels_n: Tensor, clean_n: Tensor | None = None) 
     """Return the scores of logits; `clean_n` tells which images are right when clean, `None` that these are clean."""
     tally = Tally()
     tally.update(logits_nk, labels_n)
-    score = tally.result("images")
+    score, parts = tally.result("images"), decompose_brier(logits_nk, labels_n)
     confidence_n, guess_n = logits_nk.double().softmax(1).max(1)
     broken = [] if clean_n is None else (clean_n & (guess_n != labels_n)).nonzero().flatten().tolist()
     most_confident = sorted(broken, key=lambda row: -float(confidence_n[row]))[:_MOST_SHOWN]
@@ -192,6 +215,7 @@ def measure(logits_nk: Tensor, labels_n: Tensor, clean_n: Tensor | None = None) 
         num_broken=len(broken),
         broken=[[row, int(guess_n[row]), round(float(confidence_n[row]), 4)] for row in most_confident],
         right=pack(guess_n == labels_n),
+        **{name: getattr(parts, name) for name in _PARTS},
     )
 
 
@@ -201,11 +225,16 @@ def average(scores: Sequence[Scores]) -> Scores:
     for rows in zip(*(one.bins for one in scores), strict=True):
         count, right = (sum(row[column] for row in rows) for column in (0, 1))
         bins.append([count, right, sum(row[0] * row[2] for row in rows) / count if count else 0.0])
+    parts: dict[str, Any] = {}
+    for name in _PARTS:
+        values = [getattr(one, name) for one in scores]
+        parts[name] = None if None in values else sum(values) / len(values)
     return Scores(
         **{name: sum(getattr(one, name) for one in scores) / len(scores) for name in _MEANS},
         num_samples=sum(one.num_samples for one in scores),
         bins=bins,
         num_broken=sum(one.num_broken for one in scores),
+        **parts,
     )
 
 
@@ -219,6 +248,7 @@ def to_json(audit: Audit) -> dict[str, Any]:
         plain["search"] = {"reading" if key == "scores" else key: value for key, value in plain["search"].items()}
         means = {"all": model.under(), **{str(level): model.under(level) for level in audit.severities}}
         plain["mean_corruption"] = {
-            level: {name: getattr(mean, name) for name in _MEANS} for level, mean in means.items() if mean
+            level: {name: getattr(mean, name) for name in (*_MEANS, *_PARTS)} for level, mean in means.items() if mean
         }
+        plain["corruption_error"], plain["mce"] = model.corruption_error, model.mce
     return {"schema": values.pop("schema"), **values}

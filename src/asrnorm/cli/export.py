@@ -13,15 +13,19 @@ from asrnorm.core.errors import UnknownNameError, WrongCallError, describe_unkno
 
 # A copy of the registry's, which needs torch to load; a test compares them.
 SUFFIXES = {"onnx": ".onnx", "safetensors": ".safetensors", "torch-export": ".pt2"}
+_HUB = "hub"  # a folder, not a file
 _DYNAMIC = "dynamic"
 _WARNING_TOLERANCE = 1e-2  # relative to the largest logit
 
 
 def export(
     run: RunFolder,
-    file_format: Annotated[str, typer.Option("--format", help=f"One of: {', '.join(SUFFIXES)}.", metavar="NAME")],
+    file_format: Annotated[
+        str, typer.Option("--format", help=f"One of: {', '.join([*SUFFIXES, _HUB])}.", metavar="NAME")
+    ],
     out: Annotated[
-        Path | None, typer.Option(metavar="FILE", help="File to write.", show_default="RUN/export/model.<ending>")
+        Path | None,
+        typer.Option(metavar="FILE", help="File or folder to write.", show_default="RUN/export/model.<ending>"),
     ] = None,
     size: Annotated[
         str | None,
@@ -37,17 +41,29 @@ def export(
     """Write the model of a run to a file, compared with the model on random images.
 
     Example: `asrnorm export runs/digits.rsda_asr--s0--0123456789 --format onnx`. Files of `onnx` and `torch-export` run
-    in a process without this package; `<file>.json` beside each says what it takes and what its classes are.
+    in a process without this package; `<file>.json` beside each says what it takes and what its classes are. `hub` is a
+    folder for the Hugging Face Hub, with a model card; `asrnorm.from_pretrained` takes it.
     """
-    if file_format not in SUFFIXES:
-        raise UnknownNameError(describe_unknown("format", file_format, SUFFIXES))
+    if file_format not in (*SUFFIXES, _HUB):
+        raise UnknownNameError(describe_unknown("format", file_format, (*SUFFIXES, _HUB)))
     if size is not None and not re.fullmatch(r"\d+x\d+", size):
         raise WrongCallError(f"--size {size}: must be height and width, such as 224x224")
     if batch != _DYNAMIC and not batch.isdecimal():
         raise WrongCallError(f"--batch {batch}: must be a number, or {_DYNAMIC}")
+    if file_format == _HUB and (size is not None or batch != _DYNAMIC or opset is not None):
+        raise WrongCallError("format 'hub' holds weights only: leave out --size, --batch and --opset")
     with json_output(json_file, quiet=True) as write_json:
         import_modules(modules)
         loaded = open_run(run)
+        if file_format == _HUB:
+            from asrnorm.exporting import export_hub
+
+            folder = out or run / "export" / _HUB
+            verdict = export_hub(loaded, run, folder)
+            write_json(json.dumps({"format": file_format, "files": [str(folder)], **asdict(verdict)}, indent=2))
+            error = verdict.relative_error
+            typer.echo(f"{folder}: relative error {error:.1e} against the model; the card is {folder / 'README.md'}")
+            return
         from asrnorm.exporting import export_run
 
         path = run / "export" / f"model{SUFFIXES[file_format]}" if out is None else out

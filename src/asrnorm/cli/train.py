@@ -53,6 +53,9 @@ def train(
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Print the config and its hash, and stop.")] = False,
     fresh: Annotated[bool, typer.Option("--fresh", help="Start over instead of resuming.")] = False,
     json_file: JsonFile = None,
+    track: Annotated[
+        list[str] | None, typer.Option(help="tensorboard, csv, mlflow or wandb; may be given again.")
+    ] = None,
     modules: Modules = None,
 ) -> None:
     """Train one run and evaluate it on every domain; started again, it resumes where it stopped.
@@ -83,7 +86,7 @@ def train(
 
         folder = out or Path("runs", run_name(config))
         before = _read_time(folder / "result.json")
-        result = run(config, out, fresh)
+        result = run(config, out, fresh, track=track)
         if os.environ.get("RANK", "0") == "0":
             print_result(result)
             write_json(json.dumps({"run": str(folder), **to_plain(result)}, indent=2))

@@ -10,6 +10,7 @@ from typing import Any
 
 import torch
 from torch import Tensor, nn
+from torch.nn import functional as F
 from torch.nn.modules.batchnorm import _BatchNorm
 from torch.nn.modules.instancenorm import _InstanceNorm
 from torch.nn.modules.lazy import LazyModuleMixin
@@ -48,6 +49,7 @@ _HARMLESS = {
     *("extra_repr", "reset_parameters", "reset_running_stats", "_get_name", "_version"),
     *("_load_from_state_dict", "_save_to_state_dict", "get_extra_state", "set_extra_state"),
 }
+_LAST_AXIS = "normalizes the last axis, not the channels of (N, C, ...)"
 # Special methods that a call uses, and attributes that a property may compute.
 _USED = {"__call__", "__getattr__", "__getattribute__", *VALUES, "eps", "momentum", "training"}
 
@@ -102,11 +104,42 @@ def recognize(module: nn.Module) -> NormSpec | Unsupported | None:
     if parametrize.is_parametrized(module) and isinstance(module, _TORCH_NORMS):
         return Unsupported("parametrized; remove the parametrization first")
     base = next((c for c in type(module).__mro__ if _kind(c) is not None), None)
-    if base is None or _overridden(module, base):
+    is_channel_norm = base is None and _is_channel_norm(module)
+    if not is_channel_norm and (base is None or _overridden(module, base)):
         return _why_not(module)
     if any(isinstance(hook, WEIGHT_HOOKS) for hook in module._forward_pre_hooks.values()):
         return Unsupported("a hook computes its weight, as pruning does; make that permanent first")
+    if base is None:
+        values: Any = module
+        return NormSpec("layer2d", values.weight.numel(), float(values.eps), weight=values.weight, bias=values.bias)
     return _read(module, base)
+
+
+def _is_channel_norm(module: Any) -> bool:
+    """Tell whether a layer says that it normalizes the channels of `(N, C, H, W)`, and does just that.
+
+    Hugging Face and the authors of ConvNeXt have a class each, with `data_format="channels_first"`; others are called
+    `...LayerNorm2d`. On an image it must compute what a LayerNorm does; on the meta device its word is taken for it.
+    """
+    is_called_so = type(module).__name__.endswith("LayerNorm2d")
+    if getattr(module, "data_format", "channels_first" if is_called_so else None) != "channels_first":
+        return False
+    values: list[Any] = [getattr(module, name, None) for name in ("weight", "bias", "eps")]
+    weight, bias, eps = values
+    has_values = eps is not None and all(isinstance(value, Tensor) and value.ndim == 1 for value in (weight, bias))
+    if not has_values or "forward" in vars(module) or list(module.children()):
+        return False
+    if weight.is_meta:
+        return True
+    with torch.no_grad():
+        wave = torch.linspace(-2, 3, 6 * len(weight), device=weight.device).cos()
+        x_nchw = wave.to(weight.dtype).reshape(1, -1, 2, 3)
+        expected = F.layer_norm(x_nchw.movedim(1, -1), weight.shape, weight, bias, float(eps)).movedim(-1, 1)
+        try:
+            found = type(module).forward(module, x_nchw)  # without its hooks
+        except (RuntimeError, ValueError, TypeError):
+            return False
+    return found.shape == expected.shape and torch.allclose(found, expected, rtol=1e-2, atol=1e-3)
 
 
 def _why_not(module: nn.Module) -> Unsupported | None:
@@ -116,13 +149,15 @@ def _why_not(module: nn.Module) -> Unsupported | None:
         return Unsupported(f"is {own.__name__} already")
     if isinstance(module, _TORCH_NORMS):
         base = next(c for c in own.__mro__ if _kind(c) is not None or c.__module__.startswith("torch."))
+        if getattr(module, "data_format", None) == "channels_last":
+            return Unsupported(_LAST_AXIS)
         if names := _overridden(module, base):
             return Unsupported(
                 f"an unknown subclass of {base.__name__} that overrides {', '.join(names)}, which a conversion would "
                 "lose; replace it yourself with a layer from asrnorm.create_norm"
             )
         if base is nn.LayerNorm:
-            return Unsupported("normalizes the last axis, not the channels of (N, C, ...)")
+            return Unsupported(_LAST_AXIS)
         return Unsupported(f"{base.__name__} is not a kind that can be converted")
     if "Norm" in own.__name__ and not list(module.children()):
         return Unsupported(f"an unknown norm, {own.__module__}.{own.__name__}")

@@ -4,6 +4,10 @@ The values of every sample are computed in float64 and added as integer multiple
 order: every split into batches and every number of processes gives the same bits.
 """
 
+from collections.abc import Iterable, Mapping
+from statistics import fmean
+from typing import NamedTuple
+
 import torch
 from torch import Tensor
 
@@ -12,6 +16,15 @@ from asrnorm.core.errors import InputError
 from asrnorm.core.results import DomainScore
 
 NUM_BINS = 15
+# AlexNet's mean top-1 errors over the five severities of ImageNet-C, by which its authors normalize others': Hendrycks
+# and Dietterich, github.com/hendrycks/robustness, ImageNet-C/test.py.
+ALEXNET_ERRORS = {
+    "gaussian_noise": 0.886428, "shot_noise": 0.894468, "impulse_noise": 0.922640,
+    "defocus_blur": 0.819880, "glass_blur": 0.826268, "motion_blur": 0.785948, "zoom_blur": 0.798360,
+    "snow": 0.866816, "frost": 0.826572, "fog": 0.819324, "brightness": 0.564592,
+    "contrast": 0.853204, "elastic_transform": 0.646056, "pixelate": 0.717840, "jpeg_compression": 0.606500,
+}  # fmt: skip
+_ROWS = 4096  # samples of which all probabilities are binned at a time
 _FRACTION_BITS = 40
 _UNIT = 1 << _FRACTION_BITS
 _MAX_VALUE = 2.0**40  # of one sample's NLL, so that a diverged network does not overflow the sum
@@ -128,3 +141,76 @@ class Tally:
             ece=gap / total,
             num_samples=num_samples,
         )
+
+
+class BrierParts(NamedTuple):
+    """`brier_sum` is `reliability - resolution + uncertainty + within_bins`."""
+
+    reliability: float  # how far probabilities are from the frequencies they announce; 0 is best
+    resolution: float  # how far these frequencies are from those of all samples; larger is better
+    uncertainty: float  # of the labels, whatever the model
+    within_bins: float  # from taking the probabilities of a bin for one
+
+
+def decompose_brier(logits: Tensor, labels: Tensor, num_bins: int = NUM_BINS) -> BrierParts:
+    r"""Return reliability, resolution and uncertainty, which the Brier score of logits is made of (Murphy, 1973).
+
+    Each class is a yes-or-no forecast. With $n_{kb}$ samples in bin $b$ of the probabilities of class $k$, their mean
+    probability $\bar p_{kb}$, the share $\bar y_{kb}$ of them that has this class, and its share $\bar y_k$ of all $n$:
+    $\sum_{kb} \frac{n_{kb}}{n} (\bar p_{kb} - \bar y_{kb})^2$ (reliability),
+    $\sum_{kb} \frac{n_{kb}}{n} (\bar y_{kb} - \bar y_k)^2$ (resolution), and
+    $\sum_k \bar y_k (1 - \bar y_k)$ (uncertainty).
+
+    Args:
+        logits: `(n, K)`, any floating dtype.
+        labels: int64 `(n,)`, below K.
+        num_bins: of equal width, as those of the calibration error.
+
+    Example:
+        >>> parts = decompose_brier(torch.zeros(4, 2), torch.tensor([0, 1, 0, 1]))
+        >>> parts.reliability, parts.resolution, parts.uncertainty
+        (0.0, 0.0, 0.5)
+    """
+    num, classes = logits.shape
+    if not num:
+        raise InputError("the Brier score of no samples has no parts")
+    edges = torch.linspace(0, 1, num_bins + 1, dtype=torch.float64)[1:-1]
+    # Samples, probabilities, labels and squared errors by class and bin.
+    sums_4m = torch.zeros(4, classes * num_bins, dtype=torch.float64)
+    for logits_nk, labels_n in zip(logits.detach().cpu().split(_ROWS), labels.cpu().split(_ROWS), strict=True):
+        probability_nk = logits_nk.double().softmax(1)
+        label_nk = torch.zeros_like(probability_nk).scatter_(1, labels_n[:, None], 1.0)
+        bin_nk = torch.bucketize(probability_nk, edges) + num_bins * torch.arange(classes)
+        terms = (torch.ones_like(label_nk), probability_nk, label_nk, (probability_nk - label_nk).square())
+        for row, term_nk in enumerate(terms):
+            sums_4m[row].index_add_(0, bin_nk.flatten(), term_nk.flatten())
+    count_kb, probability_kb, label_kb, error_kb = sums_4m.reshape(4, classes, num_bins)
+    share_k = label_kb.sum(1, keepdim=True) / num
+    filled_kb = count_kb.clamp_min(1.0)
+    reliability = (count_kb * ((probability_kb - label_kb) / filled_kb).square()).sum() / num
+    resolution = (count_kb * (label_kb / filled_kb - share_k).square()).sum() / num
+    uncertainty = (share_k * (1 - share_k)).sum()
+    within = error_kb.sum() / num - (reliability - resolution + uncertainty)
+    return BrierParts(float(reliability), float(resolution), float(uncertainty), float(within))
+
+
+def mean_corruption_error(errors: Mapping[str, Iterable[float]], baseline: Mapping[str, float] | None = None) -> float:
+    """Return the mean over corruptions of the mean error over severities, each relative to a baseline if there is one.
+
+    Args:
+        errors: by corruption, of each severity.
+        baseline: mean error of another network by corruption, such as `ALEXNET_ERRORS` for ImageNet; the mean is over
+            its corruptions.
+
+    Raises:
+        InputError: no corruption, or one of the baseline is missing.
+
+    Example:
+        >>> mean_corruption_error({"fog": [0.25, 0.5], "snow": [0.5, 0.75]}, {"fog": 0.75})
+        0.5
+    """
+    baseline = dict.fromkeys(errors, 1.0) if baseline is None else baseline
+    if not baseline or baseline.keys() - errors.keys():
+        missing = ", ".join(sorted(baseline.keys() - errors.keys())) or "all"
+        raise InputError(f"the mean corruption error needs all corruptions of its baseline; missing: {missing}")
+    return fmean(fmean(errors[name]) / error for name, error in baseline.items())

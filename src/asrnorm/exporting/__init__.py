@@ -10,3 +10,4 @@ from asrnorm.exporting.formats import OnnxFile as OnnxFile
 from asrnorm.exporting.formats import ProgramFile as ProgramFile
 from asrnorm.exporting.formats import WeightFile as WeightFile
 from asrnorm.exporting.formats import load_weight_file as load_weight_file
+from asrnorm.exporting.hub import export_hub as export_hub

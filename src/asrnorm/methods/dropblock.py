@@ -13,8 +13,8 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from asrnorm.core.errors import InputError
+from asrnorm.core.randomness import draw_key, uniform_noise
 from asrnorm.methods.base import METHODS, Batch, Method
-from asrnorm.methods.randomness import draw_key, uniform_noise
 from asrnorm.methods.rsc import hooked
 from asrnorm.models import Classifier
 

@@ -16,6 +16,9 @@ from asrnorm.models.base import Classifier as Classifier
 from asrnorm.models.base import Normalize as Normalize
 from asrnorm.models.base import check_parts
 from asrnorm.models.digits_convnet import DigitsConvNet as DigitsConvNet
+from asrnorm.models.hub import from_pretrained as from_pretrained
+from asrnorm.models.hub import push_to_hub as push_to_hub
+from asrnorm.models.hub import save_pretrained as save_pretrained
 from asrnorm.models.resnet import ResNet as ResNet
 from asrnorm.models.rotation_resnet import RotationResNet as RotationResNet
 from asrnorm.models.saved_model import load as load

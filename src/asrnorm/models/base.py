@@ -3,10 +3,13 @@
 import math
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
 
 import torch
 from torch import Tensor, nn
 
+import asrnorm
 from asrnorm.core.errors import InputError, InputTypeError
 from asrnorm.core.registry import Registry
 from asrnorm.norms import DomainMixedNorm, NormLayer, set_domain
@@ -42,6 +45,19 @@ class Classifier(nn.Module, ABC):
     def forward(self, x: Tensor) -> Tensor:
         """Return the logits of images."""
         return self.classify(self.embed(self.features(x)))
+
+    def save_pretrained(self, folder: str | Path, **options: Any) -> None:
+        """Save the network as `asrnorm.save_pretrained` does."""
+        asrnorm.save_pretrained(self, folder, **options)
+
+    def push_to_hub(self, repo_id: str, **options: Any) -> str:
+        """Upload the network as `asrnorm.push_to_hub` does."""
+        return asrnorm.push_to_hub(self, repo_id, **options)
+
+    @staticmethod
+    def from_pretrained(where: str | Path, **options: Any) -> nn.Module:
+        """Return a network as `asrnorm.from_pretrained` does, of the class that was saved."""
+        return asrnorm.from_pretrained(where, **options)
 
 
 def check_parts(name: str, model: nn.Module) -> None:

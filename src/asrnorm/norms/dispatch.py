@@ -3,6 +3,7 @@
 Decided for every call, by the device and dtype of the input. `ASRNORM_BACKEND` or `use_backend` overrides it.
 """
 
+import logging
 import os
 import warnings
 from collections.abc import Callable, Iterator
@@ -19,6 +20,8 @@ Backend = Literal["auto", "reference", "triton"]
 
 _DTYPES = (torch.float32, torch.float16, torch.bfloat16)
 _warned: set[str] = set()
+_COMPILING = "compiling GPU kernels at first use: up to 90 s, unless an earlier process has left them in Triton's cache"
+logger = logging.getLogger("asrnorm")
 
 F = TypeVar("F", bound=Callable[..., object])
 
@@ -122,6 +125,10 @@ def takes_kernels(x: Tensor) -> bool:
             _warn_once(reason)
     if reason is not None and _backend == "triton":
         raise InputError(f"backend 'triton': {reason}")
+    # Asked first, so that the compiler drops the rest.
+    if reason is None and not torch.compiler.is_compiling() and _COMPILING not in _warned:
+        _warned.add(_COMPILING)
+        logger.warning(_COMPILING)
     return reason is None
 
 

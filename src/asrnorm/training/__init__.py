@@ -7,15 +7,21 @@ from asrnorm.core.results import RunResult
 from asrnorm.training.run import LoadedRun as LoadedRun
 from asrnorm.training.run import load_run as load_run
 from asrnorm.training.run import run as run
+from asrnorm.training.track import TRACKERS as TRACKERS
+from asrnorm.training.track import Track as Track
+from asrnorm.training.track import Tracker as Tracker
+from asrnorm.training.trackers import Tracked
 
 
-def train(config: RunConfig, *, out: str | Path | None = None, fresh: bool = False) -> RunResult:
+def train(config: RunConfig, *, out: str | Path | None = None, fresh: bool = False, track: Tracked = None) -> RunResult:
     """Train one run, evaluate it on every domain and return the result; a run that was stopped resumes.
 
     Args:
         config: a recipe's, such as `asrnorm.recipe("pacs.rsc_asr", source="photo", seed=3)`.
         out: the run's folder; `runs/<recipe>--s<seed>--<hash>` if `None`.
         fresh: start over, and remove what an earlier attempt left in the folder.
+        track: where the numbers go besides `log.jsonl`: `"tensorboard"`, `"csv"`, `"mlflow"`, `"wandb"`, a `Tracker`,
+            or several; `None` is TensorBoard where it is installed. It changes no number, and no hash.
 
     Example:
         >>> from asrnorm.recipes import recipe
@@ -23,4 +29,4 @@ def train(config: RunConfig, *, out: str | Path | None = None, fresh: bool = Fal
         Traceback (most recent call last):
         asrnorm.core.errors.UnknownNameError: unknown option of method 'rsda', 'intervals'; did you mean 'interval'? ...
     """
-    return run(config, out, fresh)
+    return run(config, out, fresh, track=track)

@@ -1,4 +1,4 @@
-"""What a run says and hears: `log.jsonl` with TensorBoard events, the progress display, and signals to stop."""
+"""What a run says and hears: `log.jsonl`, the progress display, and signals to stop."""
 
 import io
 import json
@@ -6,9 +6,8 @@ import logging
 import os
 import signal
 import threading
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from functools import cache
 from pathlib import Path
 from types import FrameType
 from typing import Any, Self
@@ -18,12 +17,12 @@ from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, TextColumn
 
 from asrnorm.core.distributed import World
-from asrnorm.core.errors import install_command
-from asrnorm.core.files import describe_failure, open_to_append
+from asrnorm.core.files import open_to_append
 from asrnorm.core.progress import Progress
 from asrnorm.core.results import read_log_rows
 from asrnorm.methods import Method
 from asrnorm.training.run_folder import advising, write_run_file
+from asrnorm.training.track import Trackers
 
 logger = logging.getLogger("asrnorm")
 
@@ -36,37 +35,32 @@ class RunLog:
 
     Args:
         path: of `log.jsonl`; `None` writes nothing, as in all processes but the first.
-        events: folder for TensorBoard; `None` writes none.
+        trackers: are told the rows too.
         step: at which the run resumes; later rows, of a process killed before its next checkpoint, are removed.
 
     Raises:
         StorageError: the file cannot be written.
     """
 
-    def __init__(self, path: Path | None, events: Path | None, step: int) -> None:
-        self._path, self._events, self._step = path, events, step
+    def __init__(self, path: Path | None, trackers: Trackers | None, step: int) -> None:
+        self._path, self._trackers, self._step = path, trackers, step
         self._file: Any = None
-        self._writer: Any = None
-        self._excepthook: Callable[[threading.ExceptHookArgs], object] | None = None
 
     def __enter__(self) -> "RunLog":
+        rows = read_log_rows(self._path) if self._path is not None and self._path.is_file() else []
         self.cut(self._step)
-        if self._path is not None and self._events is not None:
-            self._excepthook = threading.excepthook
-            threading.excepthook = self._ignore_events_thread
-            with self._tolerating_events():
-                self._writer = _open_writer(self._events, self._step)
+        if self._trackers is not None:
+            self._trackers.start(self._step, told=rows[-1]["step"] if rows else 0)
         return self
 
     def __exit__(self, *exception: object) -> None:
-        if self._excepthook is not None:
-            threading.excepthook = self._excepthook
-        for output in (self._file, self._writer):
-            try:
-                if output is not None:
-                    output.close()
-            except OSError:  # a full disk, which was reported before; a resumed run writes the rows again
-                logger.debug("%s: not closed", self._path)
+        if self._trackers is not None:
+            self._trackers.flush()
+        try:
+            if self._file is not None:
+                self._file.close()
+        except OSError:  # a full disk, which was reported before; a resumed run writes the rows again
+            logger.debug("%s: not closed", self._path)
 
     def cut(self, step: int) -> None:
         """Remove the rows after a step, and a line that a kill cut short."""
@@ -84,60 +78,17 @@ class RunLog:
         """Append the row of a step."""
         if self._path is None:
             return
+        if self._trackers is not None:  # before the log, which says what they were told
+            self._trackers.write(row)
         with advising(self._path):
             self._file.write(f"{json.dumps(row)}\n")
             self._file.flush()
-        with self._tolerating_events():
-            for name, value in flatten(row) if self._writer is not None else ():
-                if name != "step":
-                    self._writer.add_scalar(name, value, row["step"])
 
     def sync(self) -> None:
         """Flush the rows to the disk, before a checkpoint of their step is written."""
         if self._path is not None:
             with advising(self._path):
                 os.fsync(self._file.fileno())
-
-    @contextmanager
-    def _tolerating_events(self) -> Iterator[None]:
-        """Continue without TensorBoard events if they cannot be written: the log has the same numbers."""
-        try:
-            yield
-        except OSError as error:
-            self._writer = None
-            where = describe_failure(error, self._events or Path("events"))
-            logger.warning("%s; no more TensorBoard events are written", where)
-
-    def _ignore_events_thread(self, failure: threading.ExceptHookArgs) -> None:
-        """Show no traceback of TensorBoard's writer thread: the next row meets the same error and reports it."""
-        is_theirs = type(failure.thread).__module__.startswith("tensorboard.")
-        if not (is_theirs and issubclass(failure.exc_type, OSError)) and self._excepthook is not None:
-            self._excepthook(failure)
-
-
-def flatten(values: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, float]]:
-    """Yield the numbers of nested dicts and lists, each with its path."""
-    for name, value in values.items():
-        if isinstance(value, Mapping):
-            yield from flatten(value, f"{prefix}{name}/")
-        elif isinstance(value, list | tuple):
-            yield from flatten({str(index): item for index, item in enumerate(value)}, f"{prefix}{name}/")
-        elif isinstance(value, int | float):
-            yield f"{prefix}{name}", float(value)
-
-
-def _open_writer(folder: Path, step: int) -> Any:
-    try:
-        from torch.utils.tensorboard import SummaryWriter
-    except ImportError:
-        _warn_without_tensorboard()
-        return None
-    return SummaryWriter(str(folder), purge_step=step + 1)  # hides later events of a process that was killed
-
-
-@cache
-def _warn_without_tensorboard() -> None:
-    logger.warning(f"no TensorBoard events are written; {install_command('tensorboard')} for them")  # once per process
 
 
 class RunProgress(Progress):

@@ -49,6 +49,8 @@ from asrnorm.training.selection import (
     score_settings,
     validate,
 )
+from asrnorm.training.track import Trackers
+from asrnorm.training.trackers import Tracked, create_trackers
 from asrnorm.training.trainer import Trainer
 
 logger = logging.getLogger("asrnorm")
@@ -75,11 +77,12 @@ class LoadedRun:
 
 
 class _Site(NamedTuple):
-    """Folder, device and processes of a run."""
+    """Folder, device, processes and trackers of a run."""
 
     folder: RunFolder
     device: torch.device
     world: World
+    trackers: Trackers
 
     @property
     def is_first(self) -> bool:
@@ -87,7 +90,13 @@ class _Site(NamedTuple):
         return self.world.rank == 0
 
 
-def run(config: RunConfig, out: str | Path | None = None, fresh: bool = False, world: World | None = None) -> RunResult:
+def run(
+    config: RunConfig,
+    out: str | Path | None = None,
+    fresh: bool = False,
+    world: World | None = None,
+    track: Tracked = None,
+) -> RunResult:
     """Train, evaluate and return the result; a run that was stopped resumes, a finished one returns at once.
 
     Args:
@@ -95,9 +104,11 @@ def run(config: RunConfig, out: str | Path | None = None, fresh: bool = False, w
         out: its folder; `runs/<recipe>--s<seed>--<hash>` if `None`.
         fresh: start over, and remove what an earlier attempt left in the folder.
         world: the processes; by default those that `torchrun` started, or this one alone.
+        track: names of trackers, or trackers; `None` is TensorBoard where it is installed.
 
     Raises:
-        UnknownNameError: the config has a name that no registry knows.
+        UnknownNameError: the config, or `track`, has a name that no registry knows.
+        MissingDependencyError: the library of a tracker is not installed.
         InputError: data is missing, or the folder holds another run.
         DivergenceError: a loss is not finite.
         InterruptedRunError: Ctrl-C or SIGTERM, after a checkpoint.
@@ -106,6 +117,7 @@ def run(config: RunConfig, out: str | Path | None = None, fresh: bool = False, w
     if not isinstance(config, RunConfig):
         raise InputTypeError(f"train takes a config, such as asrnorm.recipe('digits.rsda_asr'), not {config!r:.80}")
     check_config(config)
+    create_trackers(() if track is None else track)  # raises before anything is written
     device = choose_device(config.device)
     if device.type == "mps":
         raise InputError("device 'mps': training sums in float64, which Apple's GPUs do not have; set device=cpu")
@@ -122,7 +134,9 @@ def run(config: RunConfig, out: str | Path | None = None, fresh: bool = False, w
                 folder.drop_pool()
             return result
         try:
-            return _execute(config, _Site(folder, device, processes))
+            chosen = create_trackers(track) if processes.rank == 0 else []
+            with Trackers(chosen, folder.path, config) as trackers:
+                return _execute(config, _Site(folder, device, processes, trackers))
         except DivergenceError as error:  # kept, since for some ablations it is the outcome
             if processes.rank == 0:
                 write_run_file(folder.divergence, json.dumps({"schema": 1, "message": str(error)}).encode())
@@ -218,6 +232,7 @@ def _execute(config: RunConfig, site: _Site) -> RunResult:
         # The test images may have been added, or changed, since the start.
         facts |= {"edition": suite.edition, "targets": suite.target_listing()}
         record_environment(site.folder.environment, facts)
+        site.trackers.finish(result)
         _save_result(site.folder.result, result)
         site.folder.divergence.unlink(missing_ok=True)  # of an earlier attempt
         site.folder.drop_pool()
@@ -236,7 +251,8 @@ def _choose_steps(config: RunConfig, suite: Suite, site: _Site) -> tuple[int, fl
     kept, held_out = hold_out(suite.train)
     measure = create_measure(config.selection, suite, held_out, config, site.device, site.world)
     selector = Selector(measure, config.selection_ties)
-    trainer = _train(config, suite, kept, site, files, config.steps, selector)
+    with site.trackers.at(files.path) as own:
+        trainer = _train(config, suite, kept, site._replace(trackers=own), files, config.steps, selector)
     if site.is_first:
         values = {"step": selector.step, "score": selector.score, "held_out": len(held_out), "seconds": trainer.elapsed}
         write_run_file(path, json.dumps(values).encode())
@@ -275,7 +291,7 @@ def _train(
     method = build_method(config, site.device, site.world)
     average = create_average(config, partial(create_loss_measure, suite, config, site.device, site.world))
     trainer = Trainer(config, model, method, pool, world=site.world, stop=stop, selector=selector, average=average)
-    log = partial(RunLog, files.log, files.events) if site.is_first else partial(RunLog, None, None)
+    log = partial(RunLog, files.log if site.is_first else None, site.trackers)
     choosing = "" if files.path == site.folder.path else " (choosing)"
     trainer.fit(store, log, f"{config.recipe}{choosing}")
     return trainer

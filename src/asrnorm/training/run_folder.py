@@ -18,7 +18,7 @@ logger = logging.getLogger("asrnorm")
 
 _TEMPORARY = (".*.tmp*", ".result.json.*")
 _FILES = ("result.json", "divergence.json", "model.safetensors", "env.json", "log.jsonl")
-_FOLDERS = ("checkpoints", "pool", "events", "choice", "evaluations", "analyses", "export")
+_FOLDERS = ("checkpoints", "pool", "events", "tracks", "choice", "evaluations", "analyses", "export")
 _LAUNCHER = ("launch.yaml",)  # `asrnorm reproduce` writes it before it starts a run
 _LOGS = frozenset({".log", ".out", ".err"})  # output that a shell, a scheduler or `asrnorm reproduce` redirects
 _LOCK_PAUSES = (0.02, 0.05, 0.1, 0.2)  # seconds between attempts to take the lock
@@ -36,7 +36,6 @@ class RunFolder:
         self.config = path / "config.yaml"
         self.environment = path / "env.json"
         self.log = path / "log.jsonl"
-        self.events = path / "events"
         self.checkpoints = path / "checkpoints"
         self.pool = path / "pool"
         self.choice = path / "choice"

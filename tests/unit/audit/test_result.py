@@ -1,10 +1,13 @@
 """Scores of logits, and their averages."""
 
+import dataclasses
+
 import pytest
 import torch
 
-from asrnorm.audit.result import Scores, average, measure
+from asrnorm.audit.result import ModelAudit, Scores, average, measure
 from asrnorm.audit.summary import overconfidence
+from asrnorm.evaluation import ALEXNET_ERRORS
 
 
 def test_bins_agree_with_the_calibration_error():
@@ -38,3 +41,34 @@ def test_the_mean_confidence_of_a_bin_counts_images_and_not_scoress():
     first, second = average([one, other]).bins
     assert first == [10, 7, pytest.approx((9 * 0.9 + 0.5) / 10)]
     assert second == [1, 0, pytest.approx(0.3)]
+
+
+def test_the_parts_of_the_brier_score_are_averaged_where_all_have_them():
+    logits, labels = 2 * torch.randn(200, 4), torch.randint(4, (200,))
+    one, other = measure(logits, labels), measure(logits.flip(0), labels)
+    mean = average([one, other])
+    assert one.brier_sum == pytest.approx(one.reliability - one.resolution + one.uncertainty, abs=0.02)
+    assert mean.reliability == pytest.approx((one.reliability + other.reliability) / 2)
+    assert average([one, dataclasses.replace(other, reliability=None)]).reliability is None
+
+
+def make_audit(num_classes, severities=(1, 2, 3, 4, 5), without=()):
+    """A model with half of AlexNet's errors."""
+    clean = measure(torch.randn(4, 3), torch.zeros(4, dtype=torch.int64))
+    corruptions = {
+        name: {level: dataclasses.replace(clean, accuracy=1 - error / 2) for level in severities}
+        for name, error in ALEXNET_ERRORS.items()
+        if name not in without
+    }
+    facts = dict.fromkeys((field.name for field in dataclasses.fields(ModelAudit)), None)
+    return ModelAudit(**{**facts, "num_classes": num_classes, "clean": clean, "corruptions": corruptions})
+
+
+def test_errors_are_relative_to_alexnets_for_1000_classes_and_the_whole_benchmark_only():
+    plain = sum(ALEXNET_ERRORS.values()) / 2 / len(ALEXNET_ERRORS)
+    assert make_audit(1000).mce == pytest.approx(0.5)
+    assert make_audit(1000).corruption_error == pytest.approx(plain)
+    assert make_audit(10).corruption_error == pytest.approx(plain)
+    for other in (make_audit(10), make_audit(1000, severities=(1, 3, 5)), make_audit(1000, without=("fog",))):
+        assert other.mce is None
+    assert dataclasses.replace(make_audit(10), corruptions={}).corruption_error is None

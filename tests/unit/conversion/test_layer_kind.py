@@ -29,6 +29,39 @@ FrozenBatchNorm2d = foreign(_Frozen, "FrozenBatchNorm2d", "torchvision.ops.misc"
 LayerNorm2d = foreign(nn.LayerNorm, "LayerNorm2d", "timm.layers.norm")
 
 
+class ConvNextLayerNorm(nn.LayerNorm):
+    """As Hugging Face has it, in both layouts."""
+
+    def __init__(self, num_features, *, data_format="channels_first", factor=1.0):
+        super().__init__(num_features, eps=1e-6)
+        self.data_format, self.factor = data_format, factor
+        nn.init.uniform_(self.weight)
+
+    def forward(self, x):
+        if self.data_format == "channels_first":
+            return self.factor * super().forward(x.permute(0, 2, 3, 1)).permute(0, 3, 1, 2)
+        return super().forward(x)
+
+
+class ChannelNorm(nn.Module):
+    """As the authors of ConvNeXt have it: no LayerNorm by class."""
+
+    def __init__(self, num_features):
+        super().__init__()
+        self.weight, self.bias = nn.Parameter(torch.rand(num_features)), nn.Parameter(torch.rand(num_features))
+        self.eps, self.data_format = 1e-6, "channels_first"
+
+    def forward(self, x):
+        mean = x.mean(1, keepdim=True)
+        scale = ((x - mean).square().mean(1, keepdim=True) + self.eps).rsqrt()
+        return self.weight[:, None, None] * (x - mean) * scale + self.bias[:, None, None]
+
+
+class OwnLayerNorm2d(nn.LayerNorm):
+    def forward(self, x):
+        return super().forward(x.movedim(1, -1)).movedim(-1, 1)
+
+
 @pytest.mark.parametrize(
     ("layer", "kind"),
     [
@@ -43,6 +76,11 @@ LayerNorm2d = foreign(nn.LayerNorm, "LayerNorm2d", "timm.layers.norm")
         (BatchNormAct2d(8), "batch"),
         (FrozenBatchNorm2d(8), "batch"),
         (LayerNorm2d(8), "layer2d"),
+        (ConvNextLayerNorm(8), "layer2d"),
+        (ConvNextLayerNorm(8).to(torch.bfloat16), "layer2d"),
+        (ConvNextLayerNorm(8).to("meta"), "layer2d"),
+        (ChannelNorm(8), "layer2d"),
+        (OwnLayerNorm2d(8), "layer2d"),
     ],
     ids=lambda value: value if isinstance(value, str) else type(value).__name__,
 )
@@ -52,8 +90,17 @@ def test_known_layers_are_recognized_and_converted(layer, kind):
     assert (spec.kind, spec.num_features) == (kind, 8)
     model = asrnorm.convert(nn.Sequential(layer), "asr", kinds=(kind,))
     shape = (2, 8, 4, 4, 4) if isinstance(layer, nn.BatchNorm3d) else (2, 8, 4, 4)
-    assert model(torch.randn(shape)).shape == shape
+    like = next(model.parameters())
+    assert model(torch.randn(shape).to(like)).shape == shape
     assert asrnorm.revert(model)[0] is layer
+
+
+def test_a_layer_norm_of_channels_keeps_its_values_and_its_own_equation_through_gn():
+    layer = ConvNextLayerNorm(8)
+    images = torch.randn(2, 8, 1, 1)  # one position: group norm of one group is the norm of its channels
+    expected = layer(images)
+    model = asrnorm.convert(nn.Sequential(layer), "gn", kinds=("layer2d",), num_groups=1)
+    torch.testing.assert_close(model(images), expected)
 
 
 def test_the_activation_of_a_norm_with_one_is_kept():
@@ -202,6 +249,8 @@ def test_a_subclass_that_synchronizes_still_does():
         (_Steady(8), "subclass of BatchNorm2d that overrides eps,"),
         (_Called(8), "subclass of InstanceNorm2d that overrides __call__,"),
         (_Lasting(8), "normalizes the last axis"),
+        (ConvNextLayerNorm(8, data_format="channels_last"), "normalizes the last axis"),
+        (ConvNextLayerNorm(8, factor=2.0), "subclass of LayerNorm that overrides forward"),
         (parametrizations.weight_norm(nn.BatchNorm2d(8), dim=None), "parametrized"),
         (parametrizations.weight_norm(nn.InstanceNorm2d(8, affine=True), dim=None), "parametrized"),
         (nn.InstanceNorm1d(8), "InstanceNorm1d is not a kind that can be converted"),

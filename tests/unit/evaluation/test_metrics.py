@@ -6,6 +6,7 @@ from dataclasses import astuple
 from itertools import pairwise
 from threading import Barrier
 
+import numpy as np
 import pytest
 import torch
 from hypothesis import given
@@ -13,7 +14,8 @@ from hypothesis import strategies as st
 
 from asrnorm.core.distributed import World
 from asrnorm.core.errors import InputError
-from asrnorm.evaluation import Tally
+from asrnorm.data.corruptions import CORRUPTIONS
+from asrnorm.evaluation import ALEXNET_ERRORS, Tally, decompose_brier, mean_corruption_error
 
 
 def measure(logits, labels, cuts=()):
@@ -222,3 +224,74 @@ def test_a_gpu_gives_the_numbers_of_the_cpu():
     tally = Tally("cuda")
     tally.update(logits.cuda(), labels.cuda())
     assert astuple(tally.result("toy"))[1:] == pytest.approx(astuple(measure(logits, labels))[1:], abs=1e-11)
+
+
+def decompose_by_loops(probabilities, labels, num_bins=15):
+    """Murphy's parts, one class, bin and sample at a time."""
+    num, classes = probabilities.shape
+    parts = np.zeros(3)
+    for k in range(classes):
+        hits = (labels == k).astype(float)
+        for b in range(num_bins):
+            low, high = b / num_bins, (b + 1) / num_bins
+            rows = [i for i in range(num) if low < probabilities[i, k] <= high]
+            if rows:
+                announced, seen = probabilities[rows, k].mean(), hits[rows].mean()
+                parts += len(rows) / num * np.array([(announced - seen) ** 2, (seen - hits.mean()) ** 2, 0])
+        parts[2] += hits.mean() * (1 - hits.mean())
+    return parts
+
+
+@pytest.mark.parametrize("classes", [2, 7])
+def test_the_parts_of_the_brier_score_are_murphys_and_add_up(classes):
+    generator = torch.Generator().manual_seed(classes)
+    logits = 2 * torch.randn(300, classes, generator=generator)
+    labels = torch.randint(classes, (300,), generator=generator)
+    parts = decompose_brier(logits, labels)
+    expected = decompose_by_loops(logits.double().softmax(1).numpy(), labels.numpy())
+    assert parts[:3] == pytest.approx(expected, abs=1e-12)
+    tally = Tally()
+    tally.update(logits, labels)
+    total = parts.reliability - parts.resolution + parts.uncertainty + parts.within_bins
+    assert total == pytest.approx(tally.result("toy").brier_sum, abs=1e-9)
+    assert abs(parts.within_bins) < 0.01
+
+
+def test_forecasts_of_a_few_values_have_exact_parts():
+    # Two groups of four with probabilities 1/4 and 3/4; in the second, the announced share is right.
+    first = torch.tensor([[0.75, 0.25]]).log().repeat(4, 1)
+    logits = torch.cat([first, first.flip(1)])
+    labels = torch.tensor([0, 0, 1, 1, 1, 1, 1, 0])
+    parts = decompose_brier(logits, labels)
+    assert parts.within_bins == pytest.approx(0, abs=1e-12)
+    assert parts.reliability == pytest.approx(2 * 0.5 * 0.25**2)
+    assert parts.resolution == pytest.approx(2 * 0.125**2)
+    assert parts.uncertainty == pytest.approx(2 * 0.375 * 0.625)
+    with pytest.raises(InputError):
+        decompose_brier(torch.zeros(0, 3), torch.zeros(0, dtype=torch.int64))
+
+
+def test_a_large_set_is_binned_in_parts(monkeypatch):
+    generator = torch.Generator().manual_seed(0)
+    logits, labels = torch.randn(100, 5, generator=generator), torch.randint(5, (100,), generator=generator)
+    whole = decompose_brier(logits, labels)
+    monkeypatch.setattr("asrnorm.evaluation.metrics._ROWS", 7)
+    assert decompose_brier(logits, labels) == pytest.approx(whole, abs=1e-12)
+
+
+def test_alexnet_has_a_mean_corruption_error_of_one_and_missing_corruptions_are_named():
+    errors = {name: [error] * 5 for name, error in ALEXNET_ERRORS.items()}
+    assert mean_corruption_error(errors, ALEXNET_ERRORS) == pytest.approx(1)
+    assert mean_corruption_error(errors) == pytest.approx(np.mean(list(ALEXNET_ERRORS.values())))
+    halved = {name: [error / 2] for name, error in ALEXNET_ERRORS.items()} | {"spatter": [0.9]}
+    assert mean_corruption_error(halved, ALEXNET_ERRORS) == pytest.approx(0.5)
+    with pytest.raises(InputError, match="fog"):
+        mean_corruption_error({name: error for name, error in errors.items() if name != "fog"}, ALEXNET_ERRORS)
+    with pytest.raises(InputError):
+        mean_corruption_error({})
+
+
+def test_alexnets_errors_are_those_of_the_benchmarks_corruptions():
+    assert len(ALEXNET_ERRORS) == 15
+    assert set(ALEXNET_ERRORS) < set(CORRUPTIONS)
+    assert np.mean(list(ALEXNET_ERRORS.values())) == pytest.approx(0.7889, abs=1e-4)

@@ -80,6 +80,17 @@ def test_without_triton_it_falls_back_and_says_what_to_install(monkeypatch):
         assert not dispatch.takes_kernels(OnGpu())
 
 
+def test_the_first_use_of_the_kernels_says_once_that_they_are_compiled(monkeypatch, caplog):
+    monkeypatch.setattr(dispatch, "kernel_problem", lambda index: None)
+    monkeypatch.setattr(dispatch, "_warned", set())
+    assert not dispatch.takes_kernels(torch.zeros(1, 1))
+    assert not caplog.records  # not on a CPU
+    assert all(dispatch.takes_kernels(OnGpu()) for _ in range(3))
+    (said,) = caplog.records
+    assert said.name == "asrnorm"
+    assert "compiling" in said.getMessage()
+
+
 def test_double_precision_is_the_references():
     assert "torch.float64" in str(dispatch._why_reference(type("X", (OnGpu,), {"dtype": torch.float64})()))
 
