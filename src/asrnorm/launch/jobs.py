@@ -124,12 +124,7 @@ class Job:
 
 
 def gather_jobs(*plans: "Plan", imports: tuple[str, ...] = ()) -> tuple[Job, ...]:
-    """Return a job for every run folder of the plans, with the evaluations and analyses of their tasks.
-
-    Args:
-        plans: plans of studies; a run that several of them need becomes one job.
-        imports: see `Job`.
-    """
+    """Return a job for every run folder of the plans, with all evaluations and analyses that the plans have of it."""
     jobs: dict[Path, Job] = {}
     for plan in plans:
         for folder, job in _jobs_of(plan, imports).items():

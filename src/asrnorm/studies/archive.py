@@ -65,15 +65,9 @@ def archive(
 ) -> Archived:
     """Add the finished results of a study to the kept ones; a second call changes nothing.
 
-    The study's file is also sorted and rid of duplicates, which appending the lines of another file leaves.
-
-    Args:
-        study: the study.
-        runs: the folder of run folders.
-        kept: the folder of kept results; created if it does not exist.
-        scale: of the runs.
-        seeds: of the runs; by default 0 up to the study's number of seeds.
-        renew: replace results from another commit, or from a commit with uncommitted changes.
+    They go from the run folders in `runs` to files in `kept`; by default the seeds are 0 up to the study's number of
+    seeds. `renew` replaces results from another commit, or from a commit with uncommitted changes. The study's file is
+    also sorted and rid of duplicates, which appending the lines of another file leaves.
 
     Raises:
         InputError: a kept file has a line that is not a result, or a file to be kept is damaged; nothing is changed.

@@ -16,7 +16,7 @@ from asrnorm.core.settings import shorten_commit
 from asrnorm.studies.measure import describe_missing, find_missing, read_measure, restrict_differences, restrict_printed
 from asrnorm.studies.plan import Task, iterate_specs, plan
 from asrnorm.studies.spec import DIVERGENCE_FILE, Cell, Printed, RunSpec, Study, scored_hash
-from asrnorm.studies.statistics import FEWEST, TestResult, compare, correct_holm, summarize
+from asrnorm.studies.statistics import FEWEST, Summary, TestResult, compare, correct_holm, summarize
 from asrnorm.studies.store import Store, StoredResult, find_results
 
 CellKey = tuple[str, str]  # row label, column
@@ -37,34 +37,18 @@ class RunRecord:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Measured:
-    """One cell over its seeds.
-
-    Attributes:
-        values: in the cell's unit, in the order of `seeds`.
-        records: the results behind them.
-        deviation: over n - 1; `None` for a single seed.
-    """
+class Measured(Summary):
+    """One cell over its seeds: `values` in the cell's unit, in the order of `seeds`, and the results behind them."""
 
     seeds: tuple[int, ...]
     values: tuple[float, ...]
     records: tuple[RunRecord, ...]
-    mean: float
-    deviation: float | None
-    n: int
 
     @classmethod
     def over_seeds(cls, values: Mapping[int, float], records: Iterable[RunRecord]) -> "Measured":
         """Return a cell from its values by seed."""
-        found = summarize(list(values.values()))
-        return cls(
-            seeds=tuple(values),
-            values=tuple(values.values()),
-            records=tuple(records),
-            mean=found.mean,
-            deviation=found.deviation,
-            n=found.n,
-        )
+        numbers = tuple(values.values())
+        return cls(seeds=tuple(values), values=numbers, records=tuple(records), **vars(summarize(numbers)))
 
     @property
     def by_seed(self) -> dict[int, float]:
@@ -116,15 +100,10 @@ def collect(
     seeds: Sequence[int] | None = None,
     store: Store | None = None,
 ) -> Collected:
-    """Return the results of a study.
+    """Return the results of a study, by default of the seeds 0 up to its number of seeds.
 
-    Args:
-        study: the study.
-        runs: the folder of run folders.
-        kept: the folder of kept results, `*.jsonl`; a run folder takes precedence over them.
-        scale: of the runs.
-        seeds: of the runs; by default 0 up to the study's number of seeds.
-        store: the contents of both folders, if they have been read already.
+    They are in the run folders in `runs` and the files `*.jsonl` in `kept`; a run folder takes precedence. `store` has
+    the contents of both, if they have been read already.
 
     Example:
         >>> from asrnorm.studies import get_study
@@ -252,14 +231,14 @@ def _warn(
 ) -> Iterator[str]:
     if cells:
         yield from warn_of_scales([scale])
-    commits = sorted({one for cell in cells.values() for record in cell.records for one in record.result.commits})
+    results = [record.result for cell in cells.values() for record in cell.records]
+    commits = sorted({commit for result in results for commit in result.commits})
     if len(commits) > 1:
         names = ", ".join(map(shorten_commit, commits))
         yield f"the table mixes runs of {len(commits)} commits: {names}"
     elif commits and commits[0].endswith("+"):
         yield f"the runs were made from files that differ from commit {shorten_commit(commits[0]).removesuffix('+')}"
-    origins = [record.result.origin for cell in cells.values() for record in cell.records]
-    editions = sorted({origin["edition"] for origin in origins if "edition" in origin})
+    editions = sorted({result.origin["edition"] for result in results if "edition" in result.origin})
     if len(editions) > 1:
         yield f"the table mixes runs scored on {len(editions)} editions of the test images: {'; '.join(editions)}"
     counts = sorted({cell.n for cell in cells.values()})

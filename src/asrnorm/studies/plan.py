@@ -44,13 +44,7 @@ class Task:
 
 @dataclass(frozen=True, kw_only=True)
 class Plan:
-    """The tasks of a study, runs before the evaluations and analyses of them.
-
-    Attributes:
-        study: its name.
-        runs: the folder of run folders.
-        problems: one line for each result that cannot be read.
-    """
+    """The tasks of a study, runs before the evaluations and analyses of them, and a line for each unreadable result."""
 
     study: str
     scale: Scale
@@ -82,15 +76,8 @@ def plan(
 
     A run whose folder is gone counts as kept if everything that the study needs of it is kept: its result, its
     evaluations and analyses, and its curves if a figure shows them. Otherwise it is trained again, and evaluations and
-    analyses are made of the new run.
-
-    Args:
-        study: the study.
-        seeds: of every run.
-        scale: of every run.
-        runs: the folder of run folders; it need not exist yet.
-        kept: the folder of kept results, `*.jsonl`.
-        store: the contents of both folders, if they have been read already.
+    analyses are made of the new run. `runs` and `kept` are the folders of run folders and of kept results, `*.jsonl`;
+    `store` has the contents of both, if they have been read already.
 
     Example:
         >>> from asrnorm.studies import get_study

@@ -219,10 +219,7 @@ STUDIES: Registry[Callable[[], Study]] = Registry("study")
 
 
 def get_study(name: str) -> Study:
-    """Return a study by its name.
-
-    Raises:
-        UnknownNameError: no such study; the message names the nearest.
+    """Return a study by its name; raise `UnknownNameError`, with the nearest name, if there is none.
 
     Example:
         >>> get_study("table3").columns

@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from asrnorm.core.errors import AsrnormError, InputError
+from asrnorm.core.files import describe_failure
 from asrnorm.core.reading import parse_json, read_bytes, read_json
 from asrnorm.core.results import CHECKSUMS, RunResult, parse_result, read_log_rows, read_result, to_plain
 
@@ -111,11 +112,7 @@ def find_details(kept: Path) -> dict[str, Path]:
 
 
 def read_lines(path: Path) -> list[RunResult]:
-    """Return all results of a kept file; none if there is no such file.
-
-    Raises:
-        InputError: a line is not a complete result, or a run has two lines with different numbers.
-    """
+    """Return all results of a kept file, none without a file; raise `InputError` for a line that is not a result."""
     found: dict[str, RunResult] = {}
     for where, result in _parse_lines(path) if path.exists() else ():
         if isinstance(result, InputError):
@@ -129,11 +126,8 @@ def _parse_lines(path: Path) -> Iterator[tuple[str, RunResult | InputError]]:
     """Yield the location of every line of a kept file that is not blank, and its result or what is wrong with it."""
     try:
         lines = read_bytes(path).splitlines()
-    except OSError as error:
-        yield str(path), InputError(f"{path}: {error.strerror}")
-        return
-    except InputError as error:
-        yield str(path), error
+    except (OSError, InputError) as error:
+        yield str(path), InputError(describe_failure(error, path)) if isinstance(error, OSError) else error
         return
     for number, line in enumerate(lines, start=1):
         where = f"{path}, line {number}"
