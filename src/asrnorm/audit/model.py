@@ -76,8 +76,7 @@ class InputSpec:
         if self.batch is None:
             return [images]
         parts = list(images.split(self.batch))
-        short = self.batch - len(parts[-1])
-        if short:
+        if short := self.batch - len(parts[-1]):
             parts[-1] = torch.cat([parts[-1], parts[-1][-1:].expand(short, *images.shape[1:])])
         return parts
 
@@ -121,10 +120,7 @@ class AuditedModel(ABC):
         """Return the model's logits or probabilities `(n, K)` for one batch of images in [0, 1]."""
 
     def predict(self, images: Tensor) -> Tensor:
-        """Return logits `(n, K)` in float32 on the CPU.
-
-        Args:
-            images: float `(n, 3, h, w)` in [0, 1], one batch.
+        """Return logits `(n, K)` in float32 on the CPU for one batch of images in [0, 1], float `(n, 3, h, w)`.
 
         Raises:
             InputError: the model raises, or returns another shape or non-finite values.
@@ -166,8 +162,7 @@ class AuditedModel(ABC):
             raise InputError(
                 f"{self.name} returns {tuple(outputs.shape)} for {count} images; expected ({count}, number of classes)"
             )
-        bad = int((~outputs.isfinite().all(1)).sum())
-        if bad:
+        if bad := int((~outputs.isfinite().all(1)).sum()):
             raise InputError(
                 f"{self.name}: NaN or infinite outputs for {bad} of {count} images; "
                 "check the weights file, --mean and --std"

@@ -6,7 +6,7 @@ exception with its traceback.
 
 import difflib
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 
 # Characters that move the cursor, change colors or reverse text: controls, line separators, bidirectional overrides.
 _CONTROLS = re.compile("[\x00-\x1f\x7f-\x9f\u2028-\u202e\u2066-\u2069]")
@@ -102,6 +102,11 @@ def count_of(number: int, noun: str, plural: str = "") -> str:
         ('1 image', '2,000 images', '0 classes')
     """
     return f"{number:,} {noun if number == 1 else plural or f'{noun}s'}"
+
+
+def shorten_list(names: Sequence[str], most: int = 4) -> str:
+    """Return the first names, and the number of all if there are more."""
+    return ", ".join(names[:most]) + (f", ... ({len(names)})" if len(names) > most else "")
 
 
 _MOST_SHOWN = 100  # names in a line of help
