@@ -49,6 +49,7 @@ def test_names_cannot_break_the_card(folder_of, monkeypatch):
     folder = folder_of()
     values = json.loads((folder / "result.json").read_text())
     values["domains"][0]["name"] = "a|b<script>\nc"
+    del values["values_sha256"]
     (folder / "result.json").write_text(json.dumps(values))
     export_hub(load_run(folder, device="cpu"), folder, folder / "export" / "hub")
     card = (folder / "export" / "hub" / "README.md").read_text()

@@ -226,7 +226,7 @@ def test_without_tensorboard_one_line_says_so(tmp_path, monkeypatch, caplog):
     for name in ("a", "b"):
         run(tiny_config(steps=2), tmp_path / name)
     assert [record.getMessage() for record in caplog.records] == [
-        "no TensorBoard events are written; pip install tensorboard for them"
+        "no TensorBoard events are written; pip install 'asrnorm[tensorboard]' for them"
     ]
 
 
