@@ -24,21 +24,13 @@ _log = logging.getLogger(__name__)
 
 @dataclass(frozen=True, kw_only=True)
 class LabeledImages:
-    """Decoded images with the classes of their folders.
+    """Decoded images with the classes of their folders."""
 
-    Attributes:
-        images: uint8 `(n, h, w, 3)`.
-        labels: int64 `(n,)`, indices into `classes`.
-        classes: names of the folders, in order.
-        skipped: one line for each file that could not be read.
-        num_found: number of images in the folder, of which these are a subset.
-    """
-
-    images: NDArray[np.uint8]
-    labels: NDArray[np.int64]
-    classes: tuple[str, ...]
-    skipped: tuple[str, ...] = ()
-    num_found: int = 0
+    images: NDArray[np.uint8]  # (n, h, w, 3)
+    labels: NDArray[np.int64]  # (n,), indices into `classes`
+    classes: tuple[str, ...]  # names of the folders, in order
+    skipped: tuple[str, ...] = ()  # one line for each file that could not be read
+    num_found: int = 0  # number of images in the folder, of which these are a subset
 
     def __len__(self) -> int:
         return len(self.labels)

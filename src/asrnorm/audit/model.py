@@ -26,19 +26,12 @@ _ROUNDING, _STEP, _MOST_OFF = 4e-3, 1 / 512, 0.05
 
 @dataclass(frozen=True, kw_only=True)
 class InputSpec:
-    """What a model expects of its input; images come as floats in [0, 1].
+    """What a model expects of its input; images come as floats in [0, 1]."""
 
-    Attributes:
-        mean: subtracted from each channel; `None` leaves the values in [0, 1].
-        std: divides each channel.
-        size: height and width that the model takes; `None` takes any.
-        batch: the only batch size that the model takes; `None` takes any.
-    """
-
-    mean: tuple[float, float, float] | None = None
-    std: tuple[float, float, float] | None = None
-    size: tuple[int, int] | None = None
-    batch: int | None = None
+    mean: tuple[float, float, float] | None = None  # subtracted from each channel; `None` leaves the values in [0, 1]
+    std: tuple[float, float, float] | None = None  # divides each channel
+    size: tuple[int, int] | None = None  # height and width that the model takes; `None` takes any
+    batch: int | None = None  # the only batch size that the model takes; `None` takes any
 
     def __post_init__(self) -> None:
         if (self.mean is None) != (self.std is None):

@@ -47,7 +47,7 @@ def audit(
         ),
     ],
     data: Annotated[
-        Path, Option(help="Folder of images, one subfolder per class, or a .csv or .jsonl table.", show_default=False)
+        Path, Option(help="Folder of one subfolder per class, or .csv or .jsonl table.", show_default=False)
     ],
     against: Annotated[str | None, Option(help="A second model, on the same images.")] = None,
     weights: Annotated[
@@ -62,9 +62,7 @@ def audit(
             "not know them."
         ),
     ] = None,
-    quick: Annotated[
-        bool, Option("--quick", help="Use 100 images, severities 1, 3 and 5, and a shorter search.")
-    ] = False,
+    quick: Annotated[bool, Option("--quick", help="Use 100 images, severities 1, 3, 5, and a shorter search.")] = False,
     limit: Annotated[
         int | None,
         Option(
@@ -91,9 +89,7 @@ def audit(
             show_default="on a GPU",
         ),
     ] = None,
-    trust: Annotated[
-        bool, Option("--trust", help="Load a .pt2 file whatever it holds. Such a file can run code.")
-    ] = False,
+    trust: Annotated[bool, Option("--trust", help="Load a .pt2 file whatever it holds; it can run code.")] = False,
     modules: Modules = None,
 ) -> None:
     """Measure how robust a model is: corruptions, calibration, attacks, the changes that hurt most, and what breaks.

@@ -109,9 +109,7 @@ def show(
     ] = None,
     per_class: Annotated[int, Option(min=1, help="Number of images per class on the sheet of a domain.")] = 8,
     root: Data = None,
-    source: Annotated[
-        str | None, Option(help="The source domain, if the suite has a choice.", show_default=False)
-    ] = None,
+    source: Annotated[str | None, Option(help="Source domain, if the suite has a choice.", show_default=False)] = None,
     json_file: JsonFile = None,
 ) -> None:
     """Write a contact sheet per domain, and an overview of all of them.
@@ -241,12 +239,10 @@ def corrupt(
         list[str] | None, Option(help="Which corruption. cifar10c: may be given again; all 19 by default.")
     ] = None,
     severity: Annotated[
-        int | None, Option(help="Severity 1 to 5, for a folder; cifar10c has all five.", show_default="3")
+        int | None, Option(help="Severity 1 to 5 of a folder; cifar10c has all.", show_default="3")
     ] = None,
     seed: Annotated[int, Option(help="Seed of the random corruptions.")] = 0,
-    workers: Annotated[
-        int | None, Option(min=1, help="Number of processes, for cifar10c.", show_default="one per core")
-    ] = None,
+    workers: Annotated[int | None, Option(min=1, help="Processes, for cifar10c.", show_default="one per core")] = None,
     out: Annotated[Path | None, Option(help="Folder to write to.", show_default="ASRNORM_DATA/CIFAR-10-C")] = None,
     root: Data = None,
     preset: Annotated[

@@ -59,12 +59,8 @@ def evaluate(
     name: Annotated[
         str | None, Option("--as", metavar="NAME", help="Also save them in the run's folder, as evaluations/NAME.json.")
     ] = None,
-    renew: Annotated[
-        bool, Option("--renew", help="Let --as replace an evaluation of that name made with other settings.")
-    ] = False,
-    statistics: Annotated[
-        bool, Option("--statistics", help="Only write what ASR-Norm learned: analyses/statistics.npz.")
-    ] = False,
+    renew: Annotated[bool, Option("--renew", help="Let --as replace an evaluation made with other settings.")] = False,
+    statistics: Annotated[bool, Option("--statistics", help="Only write ASR-Norm's analyses/statistics.npz.")] = False,
     modules: Modules = None,
 ) -> None:
     """Show accuracy, Brier score, NLL and calibration error of a run, domain by domain.

@@ -53,15 +53,9 @@ def report(
     ] = None,
     scale: Annotated[str, Option(help="Scale of the runs of a study: paper, short or smoke.")] = "paper",
     runs: Annotated[Path, Option(help="Folder that holds the run folders of a study.")] = _RUNS,
-    seeds: Annotated[
-        int | None, Option(min=1, help="Take seeds 0 to N - 1 of a study.", show_default="the study's")
-    ] = None,
-    keep_results: Annotated[
-        bool, Option("--keep", help="First add the finished runs of a study to results/STUDY.jsonl.")
-    ] = False,
-    renew: Annotated[
-        bool, Option("--renew", help="With --keep: replace runs that were kept at another commit.")
-    ] = False,
+    seeds: Annotated[int | None, Option(min=1, help="Seeds 0 to N - 1 of a study.", show_default="the study's")] = None,
+    keep_results: Annotated[bool, Option("--keep", help="First add finished runs to results/STUDY.jsonl.")] = False,
+    renew: Annotated[bool, Option("--renew", help="With --keep: replace runs kept at another commit.")] = False,
     json_file: JsonFile = None,
     modules: Modules = None,
 ) -> None:

@@ -21,21 +21,14 @@ CHECKSUMS = ("weights_sha256", "config_sha256", "values_sha256")
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class DomainScore:
-    """Scores of a model on one domain.
-
-    Attributes:
-        accuracy: in [0, 1].
-        brier: the paper's form, divided by the number of classes.
-        brier_sum: the plain form.
-        ece: expected calibration error, 15 equal-width bins.
-    """
+    """Scores of a model on one domain."""
 
     name: str
-    accuracy: float
-    brier: float
-    brier_sum: float
+    accuracy: float  # in [0, 1]
+    brier: float  # the paper's form, divided by the number of classes
+    brier_sum: float  # the plain form
     nll: float
-    ece: float
+    ece: float  # expected calibration error, 15 equal-width bins
     num_samples: int
 
 

@@ -36,22 +36,14 @@ COMPONENTS = 16  # principal components of the learned statistics; t-SNE of them
 
 @dataclass(frozen=True, kw_only=True)
 class Archived:
-    """What happened to the results in a study's run folders, by their hashes.
-
-    Attributes:
-        added: new lines of the file `path`.
-        replaced: lines of another commit that were replaced.
-        same: archived before with the same numbers.
-        repeated: archived before with the same numbers, from another training; the old lines stay.
-        differing: archived before with other numbers; the old lines stay.
-    """
+    """What happened to the results in a study's run folders, by their hashes."""
 
     path: Path
-    added: tuple[str, ...] = ()
-    replaced: tuple[str, ...] = ()
-    same: tuple[str, ...] = ()
-    repeated: tuple[str, ...] = ()
-    differing: tuple[str, ...] = ()
+    added: tuple[str, ...] = ()  # new lines of the file
+    replaced: tuple[str, ...] = ()  # lines of another commit that were replaced
+    same: tuple[str, ...] = ()  # archived before with the same numbers
+    repeated: tuple[str, ...] = ()  # archived before with the same numbers, from another training; the old lines stay
+    differing: tuple[str, ...] = ()  # archived before with other numbers; the old lines stay
 
 
 def archive(

@@ -58,37 +58,22 @@ class Measured(Summary):
 
 @dataclass(frozen=True, kw_only=True)
 class Collected:
-    """A study with its results.
-
-    Attributes:
-        cells: by row label and column; cells without results are absent.
-        printed: the paper's numbers to compare `cells` with; averages are over the available domains.
-        differences: the same for the printed differences of two rows, by both labels and column.
-        tests: of the study's comparisons, column by column.
-        missing: the tasks that are not done.
-        no_data: cells whose runs are finished but lack the images of the column.
-        diverged: seeds whose run diverged, for cells where that is an outcome.
-        warnings: what a reader must know before trusting the table.
-        footnotes: those of the study, and which domains are missing.
-        runs: the folder of run folders; it has the logs of diverged runs.
-        details: details folders of runs, by the hash of their config.
-        is_folder: whether it is any folder of runs, which no paper has numbers of.
-    """
+    """A study with its results; `differences` are the printed differences of two rows, by both labels and column."""
 
     study: Study
     scale: str
-    cells: Mapping[CellKey, Measured]
-    printed: Mapping[CellKey, Printed]
-    tests: tuple[TestResult, ...]
-    missing: tuple[Task, ...]
-    warnings: tuple[str, ...]
-    footnotes: tuple[str, ...] = ()
-    diverged: Mapping[CellKey, tuple[int, ...]] = field(default_factory=dict)
-    runs: Path | None = None
-    details: Mapping[str, Path] = field(default_factory=dict)
+    cells: Mapping[CellKey, Measured]  # cells without results are absent
+    printed: Mapping[CellKey, Printed]  # the paper's numbers; averages are over the available domains
+    tests: tuple[TestResult, ...]  # of the study's comparisons, column by column
+    missing: tuple[Task, ...]  # the tasks that are not done
+    warnings: tuple[str, ...]  # what a reader must know before trusting the table
+    footnotes: tuple[str, ...] = ()  # those of the study, and which domains are missing
+    diverged: Mapping[CellKey, tuple[int, ...]] = field(default_factory=dict)  # seeds, where that is an outcome
+    runs: Path | None = None  # the folder of run folders; it has the logs of diverged runs
+    details: Mapping[str, Path] = field(default_factory=dict)  # details folders of runs, by the hash of their config
     differences: Mapping[tuple[str, str, str], Printed] = field(default_factory=dict)
-    no_data: frozenset[CellKey] = frozenset()
-    is_folder: bool = False
+    no_data: frozenset[CellKey] = frozenset()  # cells whose runs are finished but lack the images of the column
+    is_folder: bool = False  # a folder of any runs, which no paper has numbers of
 
 
 def collect(

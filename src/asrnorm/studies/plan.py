@@ -15,31 +15,22 @@ Kind = Literal["run", "evaluation", "analysis"]
 
 @dataclass(frozen=True, kw_only=True)
 class Task:
-    """One task of a study.
+    """One task of a study: train a run, score a finished run again, or analyze it.
 
-    Attributes:
-        key: unique in the plan: the run's name, for evaluations and analyses followed by the file in its folder.
-        kind: train a run, score a finished run again, or analyze it.
-        spec: the run, with `evaluation` if the task is one.
-        config: the config of the run; for an evaluation the config under which the run is scored.
-        folder: the run folder.
-        output: the file that the task writes.
-        state: `partial` if the folder exists without the output: the run resumes from its last checkpoint. `kept` if
-            the run folder is gone and the kept results have all that the study needs of the run.
-        needs: the key of the run that must be done first.
-        analysis: the name of the analysis, if the task is one.
+    It is `partial` if the run folder exists without the output: the run resumes from its last checkpoint. It is `kept`
+    if the run folder is gone and the kept results have all that the study needs of the run.
     """
 
-    key: str
+    key: str  # unique in the plan: the run's name, for evaluations and analyses followed by the file in its folder
     kind: Kind
-    spec: RunSpec
+    spec: RunSpec  # with `evaluation` if the task is one
     seed: int
-    config: RunConfig
-    folder: Path
-    output: Path
+    config: RunConfig  # for an evaluation the config under which the run is scored
+    folder: Path  # of the run
+    output: Path  # the file that the task writes
     state: State
-    needs: str | None = None
-    analysis: str | None = None
+    needs: str | None = None  # the key of the run that must be done first
+    analysis: str | None = None  # its name, if the task is one
 
 
 @dataclass(frozen=True, kw_only=True)

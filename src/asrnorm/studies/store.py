@@ -29,35 +29,22 @@ _ORIGIN = ("device", "torch", "day", "edition", "resumed", "listing")
 
 @dataclass(frozen=True, kw_only=True)
 class StoredResult:
-    """A result and its location.
-
-    Attributes:
-        folder: the run folder; for a kept result the details folder, or `None` if there is none.
-        scored_again: whether it is an evaluation of the run under another config.
-        kept: whether it is a line of a kept file.
-    """
+    """A result and its location."""
 
     result: RunResult
-    folder: Path | None = None
-    scored_again: bool = False
-    kept: bool = False
+    folder: Path | None = None  # the run folder; for a kept result the details folder, if there is one
+    scored_again: bool = False  # an evaluation of the run under another config
+    kept: bool = False  # a line of a kept file
 
 
 @dataclass(frozen=True, kw_only=True)
 class Store:
-    """All results, by the hash of their config.
+    """All results and details folders, by the hash of the run's config."""
 
-    Attributes:
-        results: from run folders, and from kept files where no run folder has the result.
-        problems: one line for each result that cannot be read.
-        details: details folders, by the hash of the run's config.
-        lines: the kept results, including those that a run folder has too.
-    """
-
-    results: Mapping[str, StoredResult]
-    problems: tuple[str, ...] = ()
+    results: Mapping[str, StoredResult]  # from run folders, and from kept files where no run folder has the result
+    problems: tuple[str, ...] = ()  # one line for each result that cannot be read
     details: Mapping[str, Path] = field(default_factory=dict)
-    lines: Mapping[str, RunResult] = field(default_factory=dict)
+    lines: Mapping[str, RunResult] = field(default_factory=dict)  # kept results, also those that a run folder has
 
 
 def find_results(runs: Path, kept: Path | None = None) -> Store:
