@@ -159,12 +159,8 @@ def remove(model: nn.Module) -> nn.Module:
         >>> len(remove(model)[0]._forward_hooks)
         0
     """
-    found = [
-        (module, key)
-        for module in model.modules()
-        for key, hook in module._forward_hooks.items()
-        if isinstance(hook, Block)
-    ]
+    hooks = [(module, *item) for module in model.modules() for item in module._forward_hooks.items()]
+    found = [(module, key) for module, key, hook in hooks if isinstance(hook, Block)]
     if not found:
         raise ConversionError(f"{type(model).__name__} has no block to remove; asrnorm.insert puts them in")
     for module, key in found:

@@ -22,10 +22,7 @@ def replace_parameters(optimizer: Optimizer, exchanges: Sequence[Exchange]) -> l
     Gain and bias take the position, the group and the optimizer state (momentum and the like) of the values they
     inherit, for every domain of a layer with one pair each. The other new parameters join the first of the two. Within
     a group they follow the order of the layer if the old ones did, so that the state loads into an optimizer that is
-    made for the converted network.
-
-    Returns:
-        Notes on layers whose old parameters the optimizer does not have.
+    made for the converted network. Returns notes on layers whose old parameters the optimizer does not have.
     """
     turn: int = vars(optimizer).get("_asrnorm_turns", 0)
     vars(optimizer)["_asrnorm_turns"] = turn + 1

@@ -148,7 +148,7 @@ def original_of(module: nn.Module) -> Original | None:
 
 def first_original(replacement: nn.Module) -> Original:
     """Return the layer that a converted layer replaced in the first of several conversions."""
-    *_, (_, original) = _links(replacement)
+    *_, (_, original) = conversions_of(replacement)
     return original
 
 
@@ -156,11 +156,8 @@ def restore_original(replacement: nn.Module, like: Tensor | None) -> nn.Module:
     """Return the first original on the device, in the mode and in the dtype that the model has now.
 
     `like` is a tensor of the model, for device and dtype if the replacement has no tensors.
-
-    Raises:
-        ConversionError: the original never had values.
     """
-    links = list(_links(replacement))
+    links = list(conversions_of(replacement))
     old = links[-1][1].module
     now = next((t for t in _tensors(replacement) if t.is_floating_point()), like)
     if now is not None:
@@ -176,7 +173,7 @@ def restore_original(replacement: nn.Module, like: Tensor | None) -> nn.Module:
     return old.train(replacement.training)
 
 
-def _links(replacement: nn.Module) -> Iterator[tuple[nn.Module, Original]]:
+def conversions_of(replacement: nn.Module) -> Iterator[tuple[nn.Module, Original]]:
     """Yield each layer with the one it replaced, the last conversion first."""
     layer = replacement
     while (original := original_of(layer)) is not None:

@@ -6,7 +6,7 @@ from typing import Any, NamedTuple
 
 from torch import nn
 
-from asrnorm.conversion.replace import Original, original_of
+from asrnorm.conversion.replace import Original, conversions_of
 from asrnorm.norms import NORMS
 
 _WRAPPERS = ("DistributedDataParallel", "DataParallel", "FullyShardedDataParallel", "FSDPModule")
@@ -21,20 +21,10 @@ class ConversionStep(NamedTuple):
 
 
 def describe_conversion(model: nn.Module) -> list[ConversionStep]:
-    """Return the conversion of a model; a layer that was converted several times is in several steps.
-
-    Example:
-        >>> from asrnorm.conversion import convert
-        >>> describe_conversion(convert(nn.Sequential(nn.BatchNorm2d(8)), "in"))
-        [ConversionStep(norm='in', options={}, layers=('0',))]
-    """
+    """Return the conversion of a model; a layer that was converted several times is in several steps."""
     steps: dict[tuple[int, str], ConversionStep] = {}
     for name, module in unwrap(model).named_modules():
-        chain, layer = list[Original](), module
-        while (original := original_of(layer)) is not None:
-            chain.insert(0, original)
-            layer = original.module
-        for number, original in enumerate(chain):
+        for number, (_, original) in enumerate(reversed(list(conversions_of(module)))):
             norm, options = _to_plain(original)
             key = (number, json.dumps((norm, options), sort_keys=True))
             others = steps[key].layers if key in steps else ()

@@ -97,9 +97,6 @@ def convert(
         optimizer: gets the new parameters in place of the old ones, in the same groups.
         **options: options of the norm.
 
-    Returns:
-        The model.
-
     Raises:
         ConversionError: the model is compiled or wrapped, nothing was chosen, or the choice cannot be converted.
         UnknownNameError: the norm or an option is unknown.
@@ -149,16 +146,13 @@ def convert(
 
 
 def revert(model: nn.Module, *, optimizer: Optimizer | None = None) -> nn.Module:
-    """Put the original norm layers back: the same objects, with the state they had at the conversion.
+    """Put the original norm layers back, with the state they had at the conversion, and return the model.
 
-    They move to the device, mode and dtype that the model has now.
+    They are the same objects and move to the device, mode and dtype that the model has now.
 
     Args:
         model: a converted model, or a copy of one.
         optimizer: gets the old parameters back in place of the new ones.
-
-    Returns:
-        The model.
 
     Raises:
         ConversionError: nothing was converted, or the model is compiled or wrapped.

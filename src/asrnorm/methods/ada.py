@@ -6,15 +6,16 @@ NeurIPS 2020.
 """
 
 from dataclasses import dataclass, replace
+from math import inf
 from typing import Literal
 
 import torch
 from torch import Tensor
 
-from asrnorm.core.errors import DivergenceError, InputError
+from asrnorm.core.errors import DivergenceError
 from asrnorm.data.augment import to_float
 from asrnorm.methods.ascent import Ascent, Bonus, Distance, Optimizer, Reduction, check_choice
-from asrnorm.methods.base import METHODS, Images, Method
+from asrnorm.methods.base import METHODS, Images, Method, check_options
 from asrnorm.models import Classifier
 
 Growth = Literal["volpi", "me_ada", "m_ada", "source"]
@@ -69,9 +70,7 @@ class ADA(Method):
 
     def __post_init__(self) -> None:
         check_choice("growth", self.growth, Growth)
-        for name, least in {"rounds": 0, "interval": 1, "count": 1}.items():
-            if getattr(self, name) < least:
-                raise InputError(f"{name} must be at least {least}, not {getattr(self, name)}")
+        check_options(self, rounds=(0, inf), interval=(1, inf), count=(1, inf))
         self.ascent = Ascent(
             penalty=self.penalty,
             steps=self.ascent_steps,
@@ -175,15 +174,9 @@ def choose_rows(
     - `me_ada`: the whole current pool, which doubles.
     - `m_ada`: in round r, 1/r of the source's number of images; 1/r of these are source images and the others generated
       ones, each drawn without replacement.
-    - `source`: the source images.
+    - `source`: the source images, which come first in the pool.
 
-    Args:
-        growth: the rule.
-        num_source: number of source images; they come first.
-        size: of the current pool.
-        round_number: counted from one.
-        count: of `volpi`.
-        generator: on the CPU, so that the rows do not depend on the device of the run.
+    Rounds are counted from one. The generator is on the CPU, so that rows do not depend on the device of the run.
 
     Example:
         >>> rows = choose_rows("m_ada", num_source=8, size=16, round_number=2, count=0, generator=torch.Generator())

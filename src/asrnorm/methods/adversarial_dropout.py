@@ -5,13 +5,14 @@ supervised form; the rule of the mask is that of its authors' code.
 """
 
 from dataclasses import dataclass
+from math import inf
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor
 
 from asrnorm.core.errors import InputError
-from asrnorm.methods.base import METHODS, Batch, Method
+from asrnorm.methods.base import METHODS, Batch, Method, check_options
 from asrnorm.methods.frozen_eval import evaluating
 from asrnorm.models import Classifier
 
@@ -44,8 +45,7 @@ class AdversarialDropout(Method):
     def __post_init__(self) -> None:
         if not 0 <= self.delta < 1:
             raise InputError(f"adversarial_dropout: delta must be in 0..1 and below 1, not {self.delta:g}")
-        if self.dropout_weight < 0:
-            raise InputError(f"adversarial_dropout: dropout_weight must be at least 0, not {self.dropout_weight:g}")
+        check_options(self, dropout_weight=(0, inf))
 
     def loss(self, model: Classifier, batch: Batch) -> Tensor:
         """Return the cross-entropy of the plain embedding and the weighted one of the masked embedding."""

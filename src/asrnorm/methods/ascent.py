@@ -50,15 +50,6 @@ class Ascent:
             gradient, as in the public codes; `sample` moves each by `lr` times that.
         clip: clamp the result to [0, 1], once, at the end.
         quantize: return uint8, rounded to the nearest level; clamps as well.
-
-    Raises:
-        UnknownNameError: a word that is none of the choices.
-        InputError: a count or a size that is not positive.
-
-    Example:
-        >>> Ascent(steps=0)
-        Traceback (most recent call last):
-        asrnorm.core.errors.InputError: steps of the ascent must be at least 1, not 0
     """
 
     penalty: float = 1.0
@@ -83,29 +74,19 @@ class Ascent:
             raise InputError(f"step size of the ascent must be positive, not {self.lr}")
 
     def ascend(self, model: Classifier, images: Tensor, labels: Tensor, bonus: Bonus | None = None) -> Tensor:
-        """Return the images at the end of the ascent: in the model's dtype, or uint8 where `quantize` is set.
+        """Return any number of images in [0, 1] at the end of the ascent: in the model's dtype, or uint8 if `quantize`.
 
         The model is used in evaluation mode; its parameters, buffers, gradients and mode stay as they are.
-
-        Args:
-            model: the current network.
-            images: float `(n, 3, h, w)` in [0, 1]; any number, taken `chunk_size` at a time.
-            labels: int64 `(n,)`.
-            bonus: added to the objective.
         """
         return self._finish(self._ascend(model, images, labels, bonus))
 
     def prepare(
         self, model: Classifier, bonus: Bonus | None = None, *, captured: bool = False, diverged: Tensor | None = None
     ) -> AscendBatch:
-        """Return `ascend` as a function of images and labels, for many batches of one model.
+        """Return `ascend` as a function of images and labels, for many batches of one model with fixed weights.
 
-        Args:
-            model: its weights must not change while the function is in use.
-            bonus: as in `ascend`; an objective with a bonus is not captured.
-            captured: replay the ascent of batches as large as the first from a CUDA graph.
-            diverged: a flag on the device of the images, set if the result of an ascent is not finite, which bytes
-                would hide.
+        If `captured`, and there is no bonus, the ascent of batches as large as the first is replayed from a CUDA graph.
+        `diverged`, a flag on the device, is set if the result of an ascent is not finite, which bytes would hide.
         """
         graphs: list[AscentGraph] = []
 
@@ -139,7 +120,9 @@ class Ascent:
         """Return the objective of each image, `(n,)`; `anchor`, `(n, d)`, is the embedding at the start."""
         embedding = model.embed(model.features(images))
         logits = model.classify(embedding)
-        value = F.cross_entropy(logits, labels, reduction="none") - self.penalty * self._distance(embedding, anchor)
+        square = (embedding - anchor).square()
+        distance = square.mean(1) if self.distance == "mean" else square.sum(1) / 2
+        value = F.cross_entropy(logits, labels, reduction="none") - self.penalty * distance
         return value + self.entropy_weight * entropy(logits) if self.entropy_weight else value
 
     def create_optimizer(self, x: Tensor) -> torch.optim.Optimizer:
@@ -167,10 +150,6 @@ class Ascent:
         # Gradients of the images alone: backward() would leave gradients in the parameters.
         (x.grad,) = torch.autograd.grad(value.sum() / divisor, x)
         optimizer.step()
-
-    def _distance(self, embedding: Tensor, anchor: Tensor) -> Tensor:
-        square = (embedding - anchor).square()
-        return square.mean(1) if self.distance == "mean" else square.sum(1) / 2
 
     def _ascend(self, model: Classifier, images: Tensor, labels: Tensor, bonus: Bonus | None) -> Tensor:
         images = images.detach().to(next(model.parameters()).dtype)
@@ -243,12 +222,7 @@ class AscentGraph:
 
 
 def entropy(logits: Tensor) -> Tensor:
-    """Return the entropy of each prediction, `(n,)`, in nats.
-
-    Example:
-        >>> round(entropy(torch.zeros(1, 10)).item(), 4)
-        2.3026
-    """
+    """Return the entropy of each prediction, `(n,)`, in nats."""
     log_probability = F.log_softmax(logits, dim=1)
     return -(log_probability.exp() * log_probability).sum(1)
 

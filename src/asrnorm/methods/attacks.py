@@ -17,14 +17,7 @@ from asrnorm.models import Classifier
 
 
 class Ball(NamedTuple):
-    """The images in [0, 1] in which no value is further than a radius from given ones.
-
-    Attributes:
-        center: the given images, `(n, 3, h, w)`.
-        lowest: lower bound of each value.
-        highest: upper bound of each value.
-        radius: in every value.
-    """
+    """The images in [0, 1] in which no value is further than `radius` from those in `center`, `(n, 3, h, w)`."""
 
     center: Tensor
     lowest: Tensor
@@ -33,18 +26,13 @@ class Ball(NamedTuple):
 
     @classmethod
     def around(cls, images: Tensor, radius: float) -> "Ball":
-        """Return the ball of a radius around images.
-
-        Example:
-            >>> Ball.around(torch.tensor([0.0, 0.5]), 0.25).lowest
-            tensor([0.0000, 0.2500])
-        """
+        """Return the ball of a radius around images."""
         return cls(images, (images - radius).clamp(0, 1), (images + radius).clamp(0, 1), radius)
 
     def draw(self, generator: torch.Generator | None = None) -> Tensor:
         """Return images drawn uniformly, with a generator on their device."""
-        shape, like = self.center.shape, self.center
-        return self.at(torch.rand(shape, generator=generator, dtype=like.dtype, device=like.device))
+        like = self.center
+        return self.at(torch.rand(like.shape, generator=generator, dtype=like.dtype, device=like.device))
 
     def at(self, noise: Tensor) -> Tensor:
         """Return the images that numbers from [0, 1) stand for."""
@@ -83,17 +71,6 @@ def perturb(
             need not depend on its batch.
         keep_worst: return the image with the highest loss of all on the way, the given one included, so that the loss
             never falls; otherwise the last.
-
-    Raises:
-        InputError: a negative radius, step size or number of steps.
-
-    Example:
-        >>> from asrnorm.models import create_model
-        >>> model = create_model("digits_convnet", channels=(2, 4), hidden=8)
-        >>> images, labels = torch.rand(2, 3, 32, 32), torch.tensor([3, 8])
-        >>> found = perturb(model, images, labels, epsilon=0.1, step_size=0.05, steps=3)
-        >>> bool((found - images).abs().max() < 0.1001)
-        True
     """
     if epsilon < 0 or step_size < 0 or steps < 0:
         raise InputError(f"epsilon {epsilon}, step_size {step_size} and steps {steps} must not be negative")

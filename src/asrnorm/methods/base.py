@@ -1,6 +1,7 @@
 """What a training method decides: the loss of a batch, and what to generate between updates."""
 
 from collections.abc import Callable, Mapping, Sequence
+from math import inf
 from types import MappingProxyType
 from typing import Any, NamedTuple, Protocol
 
@@ -233,28 +234,24 @@ def require_built(method: Method) -> None:
         )
 
 
-def embedding_size(model: Classifier, example: Tensor) -> int:
-    """Return the length of the vector before the classifier, for a head beside it.
+def check_options(method: Method, **ranges: tuple[float, float]) -> None:
+    """Raise `InputError` if an option of a method is outside its range, given as the least and the largest value."""
+    name = next((name for name in METHODS if METHODS[name] is type(method)), type(method).__name__)
+    for option, (least, most) in ranges.items():
+        value = getattr(method, option)
+        if value < least or value > most:
+            allowed = f"at least {least}" if most == inf else f"in {least}..{most}"
+            raise InputError(f"{name}: {option} must be {allowed}, not {value:g}")
 
-    Example:
-        >>> from asrnorm.models import create_model
-        >>> embedding_size(create_model("wrn_16_4"), torch.zeros(2, 3, 32, 32))
-        256
-    """
+
+def embedding_size(model: Classifier, example: Tensor) -> int:
+    """Return the length of the vector before the classifier, for a head beside it."""
     with evaluating(model), torch.no_grad():
         return model.embed(model.features(example.to(next(model.parameters())))).shape[1]
 
 
 def is_capturable(method: Method) -> bool:
-    """Tell whether a method's `loss` may be captured: the class that defines it, or a subclass, says `capturable`.
-
-    Example:
-        >>> class Mine(Method):
-        ...     def loss(self, model, batch):
-        ...         return model(batch.images).square().mean()
-        >>> is_capturable(Method()), is_capturable(Mine())
-        (True, False)
-    """
+    """Tell whether a method's `loss` may be captured: the class that defines it, or a subclass, says `capturable`."""
     if "capturable" in vars(method):  # decided by an option, as a wrapper does
         return bool(vars(method)["capturable"])
     for owner in type(method).__mro__:

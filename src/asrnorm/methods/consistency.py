@@ -10,7 +10,7 @@ from typing import Any, Literal
 
 import torch
 import torch.nn.functional as F
-from torch import Tensor, nn
+from torch import Tensor
 
 from asrnorm.core.errors import InputError
 from asrnorm.core.randomness import keyed_generator
@@ -21,7 +21,7 @@ from asrnorm.models import Classifier
 
 
 def _of_over(name: str) -> Any:
-    """Return a property that is kept by the wrapped method, to which the trainer's settings belong."""
+    """Return a property that reads and sets the attribute of the wrapped method."""
     return property(
         lambda self: getattr(self.over, name),
         lambda self, value: setattr(self.over, name, value),
@@ -85,13 +85,10 @@ class Consistency(Method):
         self.checkpoint_after_grow = self.over.checkpoint_after_grow
         self.differentiates_twice = self.over.differentiates_twice
 
-    seed = _of_over("seed")
-    world = _of_over("world")
-    capture = _of_over("capture")
-    on_progress = _of_over("on_progress")
-    total_steps = _of_over("total_steps")
-    fetch = _of_over("fetch")
-    trained = _of_over("trained")
+    seed, world, capture, on_progress, total_steps, fetch, trained = map(
+        _of_over, ("seed", "world", "capture", "on_progress", "total_steps", "fetch", "trained")
+    )
+    is_growing, build, is_built, modules = map(_of_over, ("is_growing", "build", "is_built", "modules"))
 
     def loss(self, model: Classifier, batch: Batch) -> Tensor:
         """Return the mean loss of the supervised views and the weighted divergence of all.
@@ -126,26 +123,9 @@ class Consistency(Method):
             drawn |= {"mixup_part": pair[0] / pair.sum(), "mixup_order": torch.rand(size, generator=generator)}
         return drawn
 
-    def is_growing(self, step: int) -> bool:
-        """Tell whether the other method grows."""
-        return self.over.is_growing(step)
-
     def grow(self, model: Classifier, pool: Images, step: int) -> dict[str, float]:
         """Let the other method grow."""
         return self.over.grow(model, pool, step)
-
-    def build(self, model: Classifier, example: Tensor) -> None:
-        """Create the networks that the other method's loss trains."""
-        self.over.build(model, example)
-
-    @property
-    def is_built(self) -> bool:
-        """Whether the other method has the networks that its loss needs."""
-        return self.over.is_built
-
-    def modules(self) -> dict[str, nn.Module]:
-        """Return the other method's networks."""
-        return self.over.modules()
 
     def state_dict(self) -> dict[str, Any]:
         """Return the other method's state."""

@@ -7,13 +7,14 @@ Zhou, Venkatesan, Swaminathan and Majumder, *d-SNE: Domain Adaptation Using Stoc
 
 from abc import abstractmethod
 from dataclasses import dataclass
+from math import inf
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor
 
 from asrnorm.core.errors import InputError
-from asrnorm.methods.base import METHODS, Batch, Method
+from asrnorm.methods.base import METHODS, Batch, Method, check_options
 from asrnorm.models import Classifier
 
 _LEAST = 1e-8  # of a squared distance, whose root has no slope at 0
@@ -74,8 +75,7 @@ class CCSA(_Contrastive):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        if self.negatives < 0:
-            raise InputError(f"CCSA: negatives must be at least 0, not {self.negatives}")
+        check_options(self, negatives=(0, inf))
 
     def draw(self, step: int, size: int) -> dict[str, Tensor]:
         """Return a random number for each pair of the batch; negatives with the smallest are taken."""

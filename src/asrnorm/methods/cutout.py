@@ -5,13 +5,13 @@ its authors released.
 """
 
 from dataclasses import dataclass
+from math import inf
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from asrnorm.core.errors import InputError
-from asrnorm.methods.base import METHODS, Batch, Method
+from asrnorm.methods.base import METHODS, Batch, Method, check_options
 from asrnorm.models import Classifier
 
 
@@ -42,9 +42,7 @@ class Cutout(Method):
     holes: int = 1
 
     def __post_init__(self) -> None:
-        for name in ("length", "holes"):
-            if getattr(self, name) < 0:
-                raise InputError(f"cutout: {name} must be at least 0, not {getattr(self, name)}")
+        check_options(self, length=(0, inf), holes=(0, inf))
 
     def draw(self, step: int, size: int) -> dict[str, Tensor]:
         """Return the centers of the squares, as shares of height and width."""
@@ -59,12 +57,9 @@ class Cutout(Method):
 
 
 def find_blank(center: Tensor, image_size: tuple[int, ...], length: int) -> Tensor:
-    """Return which pixels lie in a square, bool `(n, h, w)`.
+    """Return which pixels lie in a square, bool `(n, h, w)`: rows `y - length // 2` to `y + length // 2 - 1`.
 
-    Args:
-        center: in [0, 1), `(n, holes, 2)`: row and column.
-        image_size: height and width.
-        length: of a side; rows `y - length // 2` to `y + length // 2`, the last excluded.
+    The centers, `(n, holes, 2)`, are row and column as shares of height and width.
 
     Example:
         >>> find_blank(torch.tensor([[[0.0, 0.5]]]), (3, 4), 2).int().tolist()

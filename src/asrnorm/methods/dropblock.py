@@ -6,6 +6,7 @@ Ghiasi, Lin and Le, *DropBlock: A Regularization Method for Convolutional Networ
 from contextlib import ExitStack
 from dataclasses import dataclass
 from functools import partial
+from math import inf
 from typing import Any
 
 import torch
@@ -14,7 +15,7 @@ from torch import Tensor, nn
 
 from asrnorm.core.errors import InputError
 from asrnorm.core.randomness import draw_key, uniform_noise
-from asrnorm.methods.base import METHODS, Batch, Method
+from asrnorm.methods.base import METHODS, Batch, Method, check_options
 from asrnorm.methods.rsc import hooked
 from asrnorm.models import Classifier
 
@@ -53,14 +54,9 @@ class DropBlock(Method):
     early_share: float = 0.25
 
     def __post_init__(self) -> None:
-        if not 0 <= self.drop < 1 or not 0 <= self.early_share <= 1:
-            raise InputError(
-                f"dropblock: drop must be in 0..1, below 1, and early_share in 0..1, not {self.drop:g} and "
-                f"{self.early_share:g}"
-            )
-        for name in ("block_size", "early_block_size"):
-            if getattr(self, name) < 1:
-                raise InputError(f"dropblock: {name} must be at least 1, not {getattr(self, name)}")
+        if not 0 <= self.drop < 1:
+            raise InputError(f"dropblock: drop must be at least 0 and below 1, not {self.drop:g}")
+        check_options(self, early_share=(0, 1), block_size=(1, inf), early_block_size=(1, inf))
 
     def share(self, step: int) -> float:
         """Return the share to drop in a step; the whole `drop` where the length of the run is not known."""
@@ -92,10 +88,8 @@ class DropBlock(Method):
     ) -> Tensor:
         assert batch.drawn is not None
         share = batch.drawn["share"] * (1.0 if is_last else self.early_share)
-        shape = (batch.global_size, *maps.shape[1:])
-        kept = keep_blocks(
-            self._noise(batch, purpose, shape), share, self.block_size if is_last else self.early_block_size
-        )
+        noise = self._noise(batch, purpose, (batch.global_size, *maps.shape[1:]))
+        kept = keep_blocks(noise, share, self.block_size if is_last else self.early_block_size)
         # The mask of the global batch is scaled as a whole, so that processes agree.
         scale = kept.numel() / kept.sum(dtype=torch.float64).clamp(min=1)
         return maps * (batch.own(kept) * scale).to(maps.dtype)
@@ -112,12 +106,8 @@ def keep_blocks(noise_nchw: Tensor, share: Tensor, block_size: int) -> Tensor:
     r"""Return a mask, 0 in blocks around random seeds and 1 elsewhere, float `(n, c, h, w)`.
 
     A seed is drawn where a whole block fits, with probability
-    $\gamma = \frac{share}{b^2} \cdot \frac{hw}{(h - b + 1)(w - b + 1)}$, so that about `share` is dropped.
-
-    Args:
-        noise_nchw: uniform in [0, 1); the first rows and columns are used.
-        share: to be dropped, a scalar on the same device; the host does not read it.
-        block_size: b; a map smaller than it is one block.
+    $\gamma = \frac{share}{b^2} \cdot \frac{hw}{(h - b + 1)(w - b + 1)}$, so that about `share` is dropped. A map
+    smaller than `block_size`, b, is one block. The noise is uniform in [0, 1); the host does not read `share`.
 
     Example:
         >>> noise = torch.ones(1, 1, 3, 4)

@@ -41,15 +41,7 @@ def frozen_eval(model: nn.Module) -> Iterator[None]:
 
 @contextmanager
 def no_autocast_cache() -> Iterator[None]:
-    """Turn off autocast's cache of weight casts, as in a CUDA graph: cached casts round an ascent differently.
-
-    Example:
-        >>> with no_autocast_cache():
-        ...     torch.is_autocast_cache_enabled()
-        False
-        >>> torch.is_autocast_cache_enabled()
-        True
-    """
+    """Turn off autocast's cache of weight casts, as in a CUDA graph: cached casts round an ascent differently."""
     before = torch.is_autocast_cache_enabled()
     torch.set_autocast_cache_enabled(False)
     try:
@@ -59,14 +51,7 @@ def no_autocast_cache() -> Iterator[None]:
 
 
 def mixes_samples(model: nn.Module) -> bool:
-    """Tell whether, in evaluation mode, the output for an image depends on the other images of its batch.
-
-    It does if a norm uses the statistics of the batch even then.
-
-    Example:
-        >>> mixes_samples(nn.BatchNorm2d(3)), mixes_samples(nn.BatchNorm2d(3, track_running_stats=False))
-        (False, True)
-    """
+    """Tell whether a norm uses the statistics of the batch even in evaluation mode: images affect each other."""
     with evaluating(model):
         return any(map(looks_at_batch, model.modules()))
 

@@ -7,6 +7,7 @@ the code that its authors released.
 import json
 from dataclasses import dataclass
 from functools import cache
+from math import inf
 from pathlib import Path
 
 import torch
@@ -15,7 +16,7 @@ from torch import Tensor, nn
 
 from asrnorm.core.errors import InputError
 from asrnorm.data.augment.color import luma
-from asrnorm.methods.base import METHODS, Batch, Method, embedding_size
+from asrnorm.methods.base import METHODS, Batch, Method, check_options, embedding_size
 from asrnorm.models import Classifier
 
 GRID = 3
@@ -52,13 +53,8 @@ class JiGen(Method):
     gray_chance: float = 0.1
 
     def __post_init__(self) -> None:
-        for name in ("whole_chance", "gray_chance"):
-            if not 0 <= getattr(self, name) <= 1:
-                raise InputError(f"jigen: {name} must be in 0..1, not {getattr(self, name):g}")
-        if not 1 <= self.num_orders <= len(read_orders()):
-            raise InputError(f"jigen: num_orders must be in 1..{len(read_orders())}, not {self.num_orders}")
-        if self.jigsaw_weight < 0:
-            raise InputError(f"jigen: jigsaw_weight must be at least 0, not {self.jigsaw_weight:g}")
+        check_options(self, whole_chance=(0, 1), gray_chance=(0, 1), jigsaw_weight=(0, inf))
+        check_options(self, num_orders=(1, len(read_orders())))
 
     def create_trained(self, model: Classifier, example: Tensor) -> dict[str, nn.Module]:
         """Return the linear head of the orders."""
@@ -90,14 +86,9 @@ def read_orders() -> list[list[int]]:
 
 
 def shuffle_tiles(images: Tensor, tiles: Tensor, gray: Tensor) -> Tensor:
-    """Return images with tile `tiles[n, t]` at place t, gray where `gray` says so; tiles are counted row by row.
+    """Return images with tile `tiles[n, t]` at place t, gray where `gray[n, tile]`; tiles are counted row by row.
 
     JiGen's own sizes are multiples of three. Elsewhere the border that the tiles leave, a pixel or two, stays in place.
-
-    Args:
-        images: `(n, 3, h, w)` in [0, 1].
-        tiles: int64 `(n, 9)`.
-        gray: bool `(n, 9)`, by the tile's first place.
 
     Example:
         >>> image = torch.arange(9.0).view(1, 1, 3, 3).expand(1, 3, 3, 3) / 255

@@ -134,21 +134,15 @@ def meta_loss(model: Classifier, batch: Batch, is_source: Tensor, *, inner_lr: f
 
     Each process returns a value that, times its share of the global batch, adds up to the formula over the processes;
     the trainer multiplies it before the backward pass. Both forward passes update running statistics, first by the
-    source images, then by the generated ones; the second uses the weights of the inner step.
-
-    Args:
-        model: in training mode.
-        batch: this process's part.
-        is_source: bool `(n,)`.
-        inner_lr: $\alpha$.
-        world: the processes that share the batch.
+    source images, then by the generated ones; the second uses the weights of the inner step, of size `inner_lr`.
     """
     counts = world.sum(torch.stack([is_source.sum(), (~is_source).sum()])).tolist()
     if 0 in counts:
         return F.cross_entropy(model(batch.images), batch.labels)
     # A process without source images still takes part: others wait for its gradients, and for its batch statistics.
     share = len(batch.labels) / batch.global_size
-    source_loss = _total_loss(model(batch.images[is_source]), batch.labels[is_source]) / counts[0]
+    logits = model(batch.images[is_source])
+    source_loss = F.cross_entropy(logits, batch.labels[is_source], reduction="sum") / counts[0]
     parameters = {name: value for name, value in model.named_parameters() if value.requires_grad}
     gradients = torch.autograd.grad(
         source_loss, list(parameters.values()), create_graph=True, allow_unused=True, materialize_grads=True
@@ -159,12 +153,8 @@ def meta_loss(model: Classifier, batch: Batch, is_source: Tensor, *, inner_lr: f
         name: value - inner_lr * gradient for (name, value), gradient in zip(parameters.items(), gradients, strict=True)
     }
     logits = functional_call(model, adapted, (batch.images[~is_source],))
-    generated_loss = _total_loss(logits, batch.labels[~is_source]) / counts[1]
+    generated_loss = F.cross_entropy(logits, batch.labels[~is_source], reduction="sum") / counts[1]
     return (source_loss + generated_loss) / (2 * share)
-
-
-def _total_loss(logits: Tensor, labels: Tensor) -> Tensor:
-    return F.cross_entropy(logits, labels, reduction="sum")
 
 
 def _sum_gradients(gradients: tuple[Tensor, ...]) -> tuple[Tensor, ...]:
@@ -241,15 +231,8 @@ def fit(
 ) -> float:
     """Train an auto-encoder and its critic in turn, one step of each per batch; return the last epoch's mean loss.
 
-    Args:
-        wae: the networks, trained in place.
-        pixels: flattened images `(n, 3072)`; values outside [0, 1], which the cross-entropy cannot reach, are clamped.
-        epochs: over all of them.
-        generator: of the order and of the prior's draws, on the CPU.
-        lr: of the two Adams, which are created here: each training starts without momentum.
-        batch_size: a short last batch is left out, unless it is the only one.
-        critic_weight: of the critic's part in the auto-encoder's loss, and of the critic's own.
-        after_epoch: called after each epoch.
+    Values of the flattened images `(n, 3072)` outside [0, 1], which the cross-entropy cannot reach, are clamped. A
+    short last batch is left out, unless it is the only one. The generator, on the CPU, draws order and prior.
     """
     pixels = pixels.detach().clamp(0, 1)
     auto_encoder = torch.optim.Adam([*wae.encoder.parameters(), *wae.decoder.parameters()], lr=lr)

@@ -6,6 +6,7 @@ Balaji, Sankaranarayanan and Chellappa, *MetaReg: Towards Domain Generalization 
 
 import copy
 from dataclasses import dataclass
+from math import inf
 from typing import Any
 
 import torch
@@ -13,7 +14,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from asrnorm.core.errors import InputError
-from asrnorm.methods.base import METHODS, Batch, Images, Method
+from asrnorm.methods.base import METHODS, Batch, Images, Method, check_options
 from asrnorm.models import Classifier
 from asrnorm.models.base import classifier_head
 
@@ -51,9 +52,7 @@ class MetaReg(Method):
     meta_lr: float = 0.001
 
     def __post_init__(self) -> None:
-        for name, least in (("phase_steps", 1), ("inner_steps", 1), ("lr", 0), ("meta_lr", 0)):
-            if getattr(self, name) < least:
-                raise InputError(f"metareg: {name} must be at least {least}, not {getattr(self, name):g}")
+        check_options(self, phase_steps=(1, inf), inner_steps=(1, inf), lr=(0, inf), meta_lr=(0, inf))
         self.regularizer = nn.Module()
         self.regularizer.register_buffer("phi", torch.zeros(0))  # empty until it is learned
 
@@ -101,25 +100,17 @@ class MetaReg(Method):
             optimizer.zero_grad(set_to_none=True)
             vectors, labels, of = map(self.world.gather, (embedding.detach(), batch.labels, batch.domains))
             first, second = torch.randperm(count, generator=self.generator(number, "metareg"))[:2].tolist()
-            on_first, on_second = ((vectors[of == domain], labels[of == domain]) for domain in (first, second))
-            if len(on_first[1]) and len(on_second[1]):
+            domain_pair = [(vectors[of == domain], labels[of == domain]) for domain in (first, second)]
+            if all(len(own) for _, own in domain_pair):
                 theta = weight[first].detach(), None if bias is None else bias[first].detach()
-                phi = self._meta_step(phi, *theta, on_first, on_second)
+                phi = self._meta_step(phi, *theta, *domain_pair)
             self.on_progress((number + 1) / self.phase_steps)
         self.regularizer.register_buffer("phi", phi.detach())
         return {"phase_steps": self.phase_steps, "phi": float(phi.detach().mean())}
 
-    def _meta_step(
-        self,
-        phi: Tensor,
-        theta: Tensor,
-        bias: Tensor | None,
-        on_first: tuple[Tensor, Tensor],
-        on_second: tuple[Tensor, Tensor],
-    ) -> Tensor:
+    def _meta_step(self, phi: Tensor, theta: Tensor, bias: Tensor | None, *domains: tuple[Tensor, Tensor]) -> Tensor:
         """Return phi after a step on the second domain through the inner steps on the first."""
-        dtype = theta.dtype
-        (first, first_labels), (second, second_labels) = ((x.to(dtype), y) for x, y in (on_first, on_second))
+        (first, first_labels), (second, second_labels) = ((x.to(theta.dtype), y) for x, y in domains)
         with torch.enable_grad(), torch.autocast(theta.device.type, enabled=False):
             theta = theta.requires_grad_()
             for _ in range(self.inner_steps):
@@ -151,11 +142,7 @@ class MetaReg(Method):
 
 
 def find_head(model: nn.Module) -> nn.Linear:
-    """Return the linear layer that computes the logits.
-
-    Raises:
-        InputError: the model has none that is known by its number of outputs.
-    """
+    """Return the linear layer that computes the logits; raise if none has an output for each class."""
     head = classifier_head(model)
     if head is None:
         raise InputError(f"metareg: {type(model).__name__} has no linear layer with an output for each class")

@@ -34,23 +34,13 @@ class OwnLoop:
             setattr(method, hook.__name__, hook)
 
     def loss(self, model: Classifier, batch: Any) -> Tensor:
-        """Return the method's loss of a `Batch`, or of a pair of images in [0, 1] and labels, which is the next step.
-
-        Raises:
-            InputTypeError: the batch is neither.
-            InputError: the method needs images in [0, 1] and these are not, the network lacks a part, or the method
-                trains a network of its own and `build` was not called.
-        """
+        """Return the method's loss of a `Batch`, or of a pair of images in [0, 1] and labels: the next step."""
         require_built(self._method)
         with self._naming_parts(model):
             return type(self._method).loss(self._method, model, self._as_batch(batch))
 
     def grow(self, model: Classifier, pool: Images, step: int) -> dict[str, float]:
-        """Run the method's grow phase.
-
-        Raises:
-            InputError: the network lacks a part.
-        """
+        """Run the method's grow phase."""
         self._has_grown = True
         with self._naming_parts(model):
             return type(self._method).grow(self._method, model, pool, step)

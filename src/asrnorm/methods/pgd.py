@@ -4,15 +4,15 @@ Madry et al., *Towards Deep Learning Models Resistant to Adversarial Attacks*, I
 """
 
 from dataclasses import dataclass
+from math import inf
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from asrnorm.core.errors import InputError
 from asrnorm.core.randomness import draw_key, uniform_noise
 from asrnorm.methods.attacks import perturb
-from asrnorm.methods.base import METHODS, Batch, Method
+from asrnorm.methods.base import METHODS, Batch, Method, check_options
 from asrnorm.models import Classifier
 
 
@@ -44,9 +44,7 @@ class PGD(Method):
     random_start: bool = True
 
     def __post_init__(self) -> None:
-        for name in ("epsilon", "ascent_lr", "ascent_steps"):
-            if getattr(self, name) < 0:
-                raise InputError(f"pgd: {name} must be at least 0, not {getattr(self, name):g}")
+        check_options(self, epsilon=(0, inf), ascent_lr=(0, inf), ascent_steps=(0, inf))
 
     def loss(self, model: Classifier, batch: Batch) -> Tensor:
         """Return the mean cross-entropy of the attacked images; the originals are not trained on."""
@@ -65,15 +63,13 @@ class PGD(Method):
 
     def draw(self, step: int, size: int) -> dict[str, Tensor]:  # noqa: ARG002
         """Return the key of the random start."""
-        return {"key": draw_key(self._generator(step))} if self.random_start else {}
+        return {"key": draw_key(self.generator(step, "pgd.start"))} if self.random_start else {}
 
     def _noise(self, batch: Batch) -> Tensor:
         images = batch.images
         if images.device.type == "cpu":
             shape = (batch.global_size, *images.shape[1:])
-            return batch.own(torch.rand(shape, generator=self._generator(batch.step), dtype=images.dtype))
+            generator = self.generator(batch.step, "pgd.start")
+            return batch.own(torch.rand(shape, generator=generator, dtype=images.dtype))
         start = batch.offset * images[0].numel()
         return uniform_noise(self.drawn(batch)["key"], images.shape, start=start, dtype=images.dtype)
-
-    def _generator(self, step: int) -> torch.Generator:
-        return self.generator(step, "pgd.start")

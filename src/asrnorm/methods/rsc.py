@@ -16,7 +16,7 @@ from torch import Tensor, nn
 
 from asrnorm.core.errors import InputError, UnknownNameError, describe_unknown
 from asrnorm.core.randomness import draw_key, uniform_noise
-from asrnorm.methods.base import METHODS, Batch, Method
+from asrnorm.methods.base import METHODS, Batch, Method, check_options
 from asrnorm.methods.frozen_eval import evaluating
 from asrnorm.models import Classifier
 
@@ -49,12 +49,7 @@ class DropRule:
     pick_divisor: float | None = None
 
     def dropped(self, score_nk: Tensor, random_nk: Tensor | None = None) -> Tensor:
-        """Return what is dropped, bool `(n, k)`.
-
-        Args:
-            score_nk: the larger, the sooner dropped.
-            random_nk: uniform numbers in [0, 1), for rules that pick at random.
-        """
+        """Return what is dropped, bool `(n, k)`; rules that pick at random need uniform numbers in [0, 1)."""
         k = score_nk.shape[1]
         index = min(self.rounding(k / self.divisor), k - 1)  # a map of one position has no second score
         threshold_n1 = score_nk.sort(dim=1, descending=True).values[:, index : index + 1]
@@ -72,16 +67,10 @@ class DropRule:
 class Version:
     """The numbers of one published version.
 
-    Attributes:
-        spatial: which positions are dropped.
-        channel: which channels are dropped.
-        margin: subtracted from the fall of a sample's probability before it counts.
-        batch_share: share of the batch that keeps its masks.
-        share_increase: added to it at every interval.
-        flip: each batch is joined by its mirror image.
+    The other fields are the options of `RSC`.
     """
 
-    spatial: DropRule
+    spatial: DropRule  # which positions are dropped
     channel: DropRule
     margin: float
     batch_share: float
@@ -151,11 +140,9 @@ class RSC(Method):
         given = {name: getattr(self, name) for name in ("batch_share", "share_increase", "margin", "flip")}
         given = {name: value for name, value in given.items() if value is not None}
         self.numbers = replace(VERSIONS[self.version], **given)
-        for name, value in (("batch_share", self.numbers.batch_share), ("spatial_chance", self.spatial_chance)):
-            if not 0 <= value <= 1:
-                raise InputError(f"RSC: {name} must be in 0..1, not {value}")
-        if self.interval < 0:
-            raise InputError(f"RSC: interval must be at least 0, not {self.interval}")
+        if not 0 <= self.numbers.batch_share <= 1:
+            raise InputError(f"rsc: batch_share must be in 0..1, not {self.numbers.batch_share}")
+        check_options(self, spatial_chance=(0, 1), interval=(0, math.inf))
 
     def share(self, step: int) -> float:
         """Return the share of the batch that keeps its masks in a step."""
@@ -256,12 +243,8 @@ class RSC(Method):
 def drop_to_exceed(drop_n: Tensor, share: Tensor) -> Tensor:
     """Return the drop that a sample must exceed to keep its mask, a scalar on the same device.
 
-    It is the one at index `round(n * share)` of the drops in descending order. At a share of 1 every sample with a drop
-    keeps its mask.
-
-    Args:
-        drop_n: of all samples of the global batch, none negative.
-        share: of the batch, float64 on the same device; the host does not read it.
+    It is the one at index `round(n * share)` of the drops in the global batch, in descending order. At a share of 1
+    every sample with a drop keeps its mask. The host does not read `share`, float64 on the same device.
 
     Example:
         >>> drop_to_exceed(torch.tensor([0.0, 0.5, 0.25, 0.75]), torch.tensor(0.5, dtype=torch.float64))

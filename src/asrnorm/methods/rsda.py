@@ -5,14 +5,15 @@ algorithms 1 and 2.
 """
 
 from dataclasses import dataclass
+from math import inf
 
 import torch
 from torch import Tensor
 
 from asrnorm.core.errors import InputError
 from asrnorm.data.augment import draw_tuples
-from asrnorm.methods.base import METHODS
-from asrnorm.methods.transformations import CountWrong, Found, TransformationPool, TransformedBatches, require_positive
+from asrnorm.methods.base import METHODS, check_options
+from asrnorm.methods.transformations import CountWrong, Found, TransformationPool, TransformedBatches
 
 
 @METHODS.register("rda")
@@ -31,7 +32,7 @@ class RDA(TransformedBatches):
     tuple_length: int = 3
 
     def __post_init__(self) -> None:
-        require_positive(self, "tuple_length")
+        check_options(self, tuple_length=(1, inf))
 
     def draw(self, step: int, size: int) -> dict[str, Tensor]:  # noqa: ARG002
         """Return the tuple of a step."""
@@ -59,7 +60,7 @@ class RSDA(TransformationPool):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        require_positive(self, "candidates")
+        check_options(self, candidates=(1, inf))
 
     @property
     def num_candidates(self) -> int:
@@ -97,7 +98,7 @@ class ESDA(TransformationPool):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        require_positive(self, "population")
+        check_options(self, population=(1, inf))
         if self.population % 2 or self.generations < 0 or not 0 <= self.mutation <= 1:
             raise InputError(
                 "ESDA: population must be even, generations at least 0 and mutation in 0..1, "

@@ -93,9 +93,6 @@ class TTT(ST):
 def turn_all(images: Tensor) -> tuple[Tensor, Tensor]:
     """Return a batch turned by 0, 90, 180 and 270 degrees, one copy after the other, and their angles 0 to 3.
 
-    Raises:
-        InputError: the images are not square.
-
     Example:
         >>> turned, angle = turn_all(torch.arange(4.0).view(1, 1, 2, 2))
         >>> turned[1, 0].tolist(), angle.tolist()

@@ -8,6 +8,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
+from math import inf
 from typing import Any, Literal, NamedTuple
 
 import torch
@@ -18,7 +19,7 @@ from asrnorm.core.errors import InputError
 from asrnorm.data.augment import IDENTITY, apply_tuple
 from asrnorm.data.augment.base import byte_values, find_fused, to_bytes, to_float
 from asrnorm.data.augment.rsda import level_values
-from asrnorm.methods.base import Batch, Images, Method
+from asrnorm.methods.base import Batch, Images, Method, check_options
 from asrnorm.methods.frozen_eval import evaluating
 from asrnorm.models import Classifier
 
@@ -73,7 +74,7 @@ class TransformationPool(TransformedBatches, ABC):
     search_rows: Literal["first", "even"] = "first"
 
     def __post_init__(self) -> None:
-        require_positive(self, "interval", "tuple_length", "search_images", "search_batch")
+        check_options(self, **dict.fromkeys(("interval", "tuple_length", "search_images", "search_batch"), (1, inf)))
         if self.search_rows not in ("first", "even"):
             raise InputError(f"{type(self).__name__}: search_rows must be 'first' or 'even', not {self.search_rows!r}")
         # On the CPU, where a step draws one of them, and `apply_tuple` reads it and runs only the operations in it.
@@ -159,16 +160,9 @@ class TransformationPool(TransformedBatches, ABC):
 def transform(images: Tensor, ops: Tensor, levels: Tensor) -> Tensor:
     """Apply one tuple to all images; if it is on the CPU and all identities, return the images themselves.
 
-    Tuples are defined on bytes, so the images are rounded to bytes first.
-
-    Args:
-        images: float `(n, 3, h, w)` in [0, 1]; bytes over 255, as source images are, come back as those bytes exactly.
-        ops: operation indices `(k,)`, on the CPU, or on the images' device, where the host does not read them and one
-            kernel does it all if it can.
-        levels: indices into their grids, likewise.
-
-    Returns:
-        Images of the same shape, dtype and device; each value a byte over 255.
+    Tuples are defined on bytes, so the images, float in [0, 1], are rounded to bytes first, and each value of the
+    result is a byte over 255. `ops` and `levels`, `(k,)`, are on the CPU, or on the images' device, where the host does
+    not read them and one kernel does it all if it can.
 
     Example:
         >>> images = torch.full((1, 3, 1, 1), 100 / 255)
@@ -231,10 +225,3 @@ class SearchGraph:
         wrong = count_wrong_under(self.model, self._images, self._labels, ops, levels, self._batch)
         self._wrong.index_copy_(0, self._index, wrong.view(1))
         self._index += 1
-
-
-def require_positive(method: Method, *options: str) -> None:
-    """Raise if one of these options of a method is less than one."""
-    for name in options:
-        if getattr(method, name) < 1:
-            raise InputError(f"{type(method).__name__}: {name} must be at least 1, not {getattr(method, name)}")

@@ -120,8 +120,7 @@ def _convert_all(model: nn.Module, norm: str, norm_options: Mapping[str, Any]) -
 
 
 def _norms_of(model: nn.Module, kinds: Collection[str]) -> list[nn.Module]:
-    sites = find_sites(model)
-    return [site.module for site in sites if site.is_kind(kinds)]
+    return [site.module for site in find_sites(model) if site.is_kind(kinds)]
 
 
 def _check_norm_is_used(name: str, model: Classifier, norm: str) -> None:

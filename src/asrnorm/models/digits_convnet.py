@@ -38,10 +38,6 @@ class DigitsConvNet(Classifier):
             default, as in the code of M-ADA and ME-ADA.
         norm_init: of the linear layers inside norms such as ASR-Norm: their `own`, the same with biases of zero
             (`zero_bias`), or `xavier` as above.
-
-    Raises:
-        InputError: a size below 1.
-        UnknownNameError: an unknown initialization.
     """
 
     def __init__(
@@ -143,11 +139,7 @@ def _is_channels_last(x: Tensor) -> bool:
 
 
 def max_pool_2x2(x: Tensor) -> Tensor:
-    """Return `F.max_pool2d(x, 2)`; on a GPU by a kernel for maps with even sides.
-
-    Args:
-        x: `(n, c, h, w)`.
-    """
+    """Return `F.max_pool2d(x, 2)`; on a GPU by a kernel for maps with even sides."""
     if x.device.type == "cuda" and x.ndim == 4 and not (x.shape[2] % 2 or x.shape[3] % 2) and takes_kernels(x):
         from asrnorm.kernels import launch
 

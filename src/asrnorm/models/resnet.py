@@ -60,7 +60,27 @@ class Bottleneck(nn.Module):
 Block = type[BasicBlock] | type[Bottleneck]
 
 
-class ResNet(Classifier):
+class PooledClassifier(Classifier):
+    """A network whose last map is averaged over its positions and classified by a linear layer, `fc`."""
+
+    fc: nn.Linear
+
+    def embed(self, maps: Tensor) -> Tensor:
+        """Return the map averaged over its positions."""
+        return maps.mean((2, 3))
+
+    def classify(self, embedding: Tensor) -> Tensor:
+        """Return the logits."""
+        return self.fc(embedding)
+
+    def initialize_convolutions(self) -> None:
+        """Initialize all convolutions as He et al. do, by their number of outputs."""
+        for module in self.modules():
+            if isinstance(module, nn.Conv2d):
+                nn.init.kaiming_normal_(module.weight, mode="fan_out", nonlinearity="relu")
+
+
+class ResNet(PooledClassifier):
     """A residual network for images of about 224x224.
 
     Args:
@@ -84,22 +104,12 @@ class ResNet(Classifier):
         self.layer3 = _stage(block, depths[2], widths[2], 256, 2, norm_layer)
         self.layer4 = _stage(block, depths[3], widths[3], 512, 2, norm_layer)
         self.fc = nn.Linear(widths[4], num_classes)
-        for module in self.modules():
-            if isinstance(module, nn.Conv2d):
-                nn.init.kaiming_normal_(module.weight, mode="fan_out", nonlinearity="relu")
+        self.initialize_convolutions()
 
     def features(self, x: Tensor) -> Tensor:
         """Return the output of the last stage, 7x7 for images of 224 or 222."""
         x = self.maxpool(norm_relu(self.bn1, self.conv1(x)))
         return self.layer4(self.layer3(self.layer2(self.layer1(x))))
-
-    def embed(self, maps: Tensor) -> Tensor:
-        """Return the map averaged over its positions."""
-        return maps.mean((2, 3))
-
-    def classify(self, embedding: Tensor) -> Tensor:
-        """Return the logits."""
-        return self.fc(embedding)
 
 
 def _stage(block: Block, depth: int, in_width: int, width: int, stride: int, norm_layer: NormFactory) -> nn.Sequential:

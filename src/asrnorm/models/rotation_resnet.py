@@ -10,7 +10,8 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from asrnorm.core.errors import InputError
-from asrnorm.models.base import MODELS, Classifier, NormalizedInput, NormFactory
+from asrnorm.models.base import MODELS, NormalizedInput, NormFactory
+from asrnorm.models.resnet import PooledClassifier
 from asrnorm.norms import BatchNorm
 from asrnorm.norms.base import norm_relu
 
@@ -51,7 +52,7 @@ class RotationBranch(nn.Module):
         return self.fc(norm_relu(self.norm, self.stage(maps)).mean((2, 3)))
 
 
-class RotationResNet(Classifier):
+class RotationResNet(PooledClassifier):
     """ResNet-26 with a rotation branch after its second stage, which starts as a copy of the third.
 
     Args:
@@ -69,23 +70,13 @@ class RotationResNet(Classifier):
         self.layer2 = _stage(_WIDTHS[0], _WIDTHS[1], 2, norm_layer)
         self.layer3 = _stage(_WIDTHS[1], _WIDTHS[2], 2, norm_layer)
         self.norm = norm_layer(_WIDTHS[2])
-        for module in self.modules():
-            if isinstance(module, nn.Conv2d):
-                nn.init.kaiming_normal_(module.weight, mode="fan_out", nonlinearity="relu")
+        self.initialize_convolutions()
         self.rotation = RotationBranch(copy.deepcopy(self.layer3), copy.deepcopy(self.norm))
         self.fc = nn.Linear(_WIDTHS[2], num_classes)
 
     def features(self, x: Tensor) -> Tensor:
         """Return the last map, after the final norm and ReLU."""
         return norm_relu(self.norm, self.layer3(self.layer2(self.layer1(self.conv1(x)))))
-
-    def embed(self, maps: Tensor) -> Tensor:
-        """Return the map averaged over its positions."""
-        return maps.mean((2, 3))
-
-    def classify(self, embedding: Tensor) -> Tensor:
-        """Return the logits."""
-        return self.fc(embedding)
 
 
 def find_rotation(model: nn.Module) -> RotationResNet | None:
@@ -94,11 +85,7 @@ def find_rotation(model: nn.Module) -> RotationResNet | None:
 
 
 def rotation_logits(model: nn.Module, images: Tensor) -> Tensor:
-    """Return the logits of the angle of images in [0, 1].
-
-    Raises:
-        InputError: the model has no rotation branch.
-    """
+    """Return the logits of the angle of images in [0, 1]; raise `InputError` if the model has no rotation branch."""
     if isinstance(model, NormalizedInput):
         return rotation_logits(model.backbone, (images - model.mean) / model.std)
     if not isinstance(model, RotationResNet):

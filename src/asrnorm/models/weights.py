@@ -54,7 +54,7 @@ class WeightReport:
 
 
 def load_weights(model: nn.Module, path: str | Path) -> WeightReport:
-    """Load pretrained weights into a model with BatchNorm.
+    """Load pretrained weights into a model with BatchNorm; return what the file lacked.
 
     Half-precision values are converted to the model's dtype. Pickles are loaded with `weights_only`, so that a hostile
     file cannot run code.
@@ -62,9 +62,6 @@ def load_weights(model: nn.Module, path: str | Path) -> WeightReport:
     Args:
         model: a network with the file's keys; the ResNets here have torchvision's.
         path: a `.safetensors` file, or one of `torch.save`.
-
-    Returns:
-        What the file lacked.
 
     Raises:
         InputError: the file is missing, damaged, or for another network.
@@ -96,8 +93,7 @@ def load_weights(model: nn.Module, path: str | Path) -> WeightReport:
             f"{path}: {bad[0]} has values that are not finite; the training that wrote the file has failed"
         )
     network.load_state_dict(state, strict=False)
-    means = sum(key.endswith("running_mean") for key in absent_statistics)
-    report = WeightReport(str(path), bool(head), means)
+    report = WeightReport(str(path), bool(head), sum(key.endswith("running_mean") for key in absent_statistics))
     logger.info("%s", report)
     return report
 
@@ -129,11 +125,7 @@ def pack_state(state: Mapping[str, Tensor], metadata: Mapping[str, str] | None =
 
 
 def verify_checksum(path: Path) -> None:
-    """Check a `.safetensors` file against the checksum that `pack_state` put in it; one without it passes.
-
-    Raises:
-        InputError: the file is damaged.
-    """
+    """Raise `InputError` unless a `.safetensors` file has the checksum of `pack_state`, or none."""
     try:
         with path.open("rb") as file:
             header = _read_header(file)

@@ -7,7 +7,8 @@ of 16k, 32k and 64k channels, a 1x1 convolution on the shortcut where the width 
 from torch import Tensor, nn
 
 from asrnorm.core.errors import InputError
-from asrnorm.models.base import MODELS, Classifier, NormFactory
+from asrnorm.models.base import MODELS, NormFactory
+from asrnorm.models.resnet import PooledClassifier
 from asrnorm.norms import BatchNorm
 from asrnorm.norms.base import norm_relu
 
@@ -32,7 +33,7 @@ class PreActivationBlock(nn.Module):
         return residual + (x if self.shortcut is None else self.shortcut(activated))
 
 
-class WideResNet(Classifier):
+class WideResNet(PooledClassifier):
     """A wide residual network of `depth` (6n + 4) layers, `widen` times as wide as the thin one."""
 
     def __init__(self, depth: int, widen: int, *, norm_layer: NormFactory = BatchNorm, num_classes: int = 10) -> None:
@@ -48,23 +49,12 @@ class WideResNet(Classifier):
         self.group3 = _group(blocks, widths[2], widths[3], 2, norm_layer)
         self.norm = norm_layer(widths[3])
         self.fc = nn.Linear(widths[3], num_classes)
-        for module in self.modules():
-            if isinstance(module, nn.Conv2d):
-                nn.init.kaiming_normal_(module.weight, mode="fan_out", nonlinearity="relu")
+        self.initialize_convolutions()
         nn.init.zeros_(self.fc.bias)
 
     def features(self, x: Tensor) -> Tensor:
         """Return the last map, after the final norm and ReLU."""
-        x = self.group3(self.group2(self.group1(self.conv1(x))))
-        return norm_relu(self.norm, x)
-
-    def embed(self, maps: Tensor) -> Tensor:
-        """Return the map averaged over its positions."""
-        return maps.mean((2, 3))
-
-    def classify(self, embedding: Tensor) -> Tensor:
-        """Return the logits."""
-        return self.fc(embedding)
+        return norm_relu(self.norm, self.group3(self.group2(self.group1(self.conv1(x)))))
 
 
 def _group(blocks: int, in_width: int, width: int, stride: int, norm_layer: NormFactory) -> nn.Sequential:

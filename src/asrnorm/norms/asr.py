@@ -358,12 +358,8 @@ class ASNorm2d(ASRNorm2d):
         ASRNorm2d,
         rescale=False,
         without=(
-            "standardize",
-            "rescale_ratio",
-            "rescale_features",
-            "gated_rescale",
-            "share_rescale_encoder",
-            "gate_init",
+            *("standardize", "rescale_ratio", "rescale_features", "gated_rescale"),
+            *("share_rescale_encoder", "gate_init"),
         ),
     )
 
@@ -383,12 +379,7 @@ class ARNorm2d(ASRNorm2d):
 def read_dense(linear: nn.Module) -> reference.Dense:
     """Return weight and bias of a linear layer, after pruning, spectral norm or weight norm; kernels take these.
 
-    Raises:
-        InputTypeError: not a plain linear layer, but for example a quantized layer or an adapter.
-
-    Example:
-        >>> [part.shape for part in read_dense(nn.Linear(2, 3))]
-        [torch.Size([3, 2]), torch.Size([3])]
+    A layer that is not plain, such as a quantized one or an adapter, raises `InputTypeError`.
     """
     if not isinstance(linear, nn.Linear) or type(linear).forward is not nn.Linear.forward:
         raise InputTypeError(

@@ -40,12 +40,7 @@ class NormLayer(nn.Module):
     process_sum: ProcessSum | None = None
 
     def check_input(self, x: Tensor) -> None:
-        """Raise if the layer cannot normalize `x`.
-
-        Raises:
-            InputTypeError: not a floating-point tensor.
-            InputError: wrong rank, channel count, or empty maps.
-        """
+        """Raise if the layer cannot normalize `x`: not floating-point, wrong rank or channel count, or empty maps."""
         if not isinstance(x, Tensor):
             hint = "; torch.fx: let the tracer take norm layers as leaves" if type(x).__name__ == "Proxy" else ""
             raise InputTypeError(f"{self.label()}: expected a tensor, got {type(x).__name__}{hint}")
@@ -131,21 +126,12 @@ class NormLayer(nn.Module):
         return ", ".join(shown)
 
     def read_option(self, name: str) -> Any:
-        """Return a constructor option by name; by default the attribute of that name.
-
-        Raises:
-            AttributeError: the layer does not store it.
-        """
+        """Return a constructor option by name; by default the attribute of that name."""
         return getattr(self, name)
 
 
 class AffineNorm(NormLayer):
-    """A norm with an epsilon, a gain `weight` of ones and a `bias` of zeros.
-
-    Raises:
-        InputTypeError: `num_features` is not an integer.
-        InputError: `num_features` is below 1, or `eps` is negative or NaN.
-    """
+    """A norm with an epsilon, a gain `weight` of ones and a `bias` of zeros."""
 
     def __init__(
         self, num_features: int, eps: float, device: torch.device | str | None, dtype: torch.dtype | None
@@ -201,12 +187,7 @@ class NoNorm(NormLayer):
 
 
 def preset(layer: type[nn.Module], *, without: Collection[str] = (), **fixed: Any) -> Callable[..., None]:
-    """Return an `__init__` for a subclass of `layer` that sets some of its options.
-
-    Args:
-        layer: the class whose constructor is called.
-        without: options that have no effect under `fixed`; the subclass does not take them.
-        **fixed: values of options; the subclass does not take these either.
+    """Return an `__init__` for a subclass of `layer` with `fixed` options; it takes neither these nor those `without`.
 
     Example:
         >>> from asrnorm.norms import GroupNorm
@@ -230,12 +211,7 @@ def preset(layer: type[nn.Module], *, without: Collection[str] = (), **fixed: An
 
 
 def norm_relu(norm: nn.Module, x: Tensor) -> Tensor:
-    """Return `relu(norm(x))`, in one pass where the norm supports it.
-
-    Example:
-        >>> norm_relu(nn.BatchNorm2d(3), torch.randn(2, 3, 4, 4)).min().item()
-        0.0
-    """
+    """Return `relu(norm(x))`, in one pass where the norm supports it."""
     if getattr(norm, "fuses_relu", False):
         y: Tensor = norm(x, activation="relu")
         return y
@@ -248,11 +224,7 @@ def spatial_size(x: Tensor) -> int:
 
 
 def check_number(name: str, value: float) -> None:
-    """Raise if a value is not a number.
-
-    Raises:
-        InputTypeError: `None`, text, a boolean.
-    """
+    """Raise `InputTypeError` if a value is not a number; a boolean is none."""
     if isinstance(value, bool) or not isinstance(value, Real):
         raise InputTypeError(f"{name} must be a number, not {value!r:.80}")
 
@@ -271,6 +243,16 @@ def check_sizes(num_features: int, eps: float = 0.0) -> None:
 def affine_parameters(num_features: int, **factory: Any) -> tuple[nn.Parameter, nn.Parameter]:
     """Return a gain of ones and a bias of zeros."""
     return nn.Parameter(torch.ones(num_features, **factory)), nn.Parameter(torch.zeros(num_features, **factory))
+
+
+def clamp_gate(gate: nn.Parameter, *, training: bool) -> Tensor:
+    """Return a gate clamped to [0, 1]; in training the parameter itself is clamped."""
+    if not training:
+        return gate.clamp(0.0, 1.0)
+    # Clamped in place and cloned: the graph keeps the clone, so that a second forward before the backward does not
+    # invalidate what the first one saved. Through `.data`, because a penalty on the gate may already be in a graph.
+    gate.data.clamp_(0.0, 1.0)
+    return gate.clone()
 
 
 def _defaults(layer: type) -> dict[str, Any]:

@@ -27,8 +27,7 @@ class TracksBatch(NormLayer):
         """Register the running statistics."""
         self.register_buffer("running_mean", torch.zeros(self.num_features, **factory))
         self.register_buffer("running_var", torch.ones(self.num_features, **factory))
-        count = torch.tensor(0, dtype=torch.long, device=factory.get("device"))
-        self.register_buffer("num_batches_tracked", count)
+        self.register_buffer("num_batches_tracked", torch.tensor(0, dtype=torch.long, device=factory.get("device")))
 
     def reset_tracking(self) -> None:
         """Reset the running statistics."""
@@ -285,11 +284,7 @@ def newest_batch_weight(momentum: float | None, num_batches: Tensor) -> float:
 
 
 def pool_over_processes(mean_nc: Tensor, variance_nc: Tensor, process_sum: ProcessSum) -> tuple[Tensor, Tensor, Tensor]:
-    """Pool the moments of the samples of all processes, as `reference.pool_moments` does for one.
-
-    Returns:
-        Mean and variance `(1, c)` of the whole batch, and its number of samples as a tensor.
-    """
+    """Return mean and variance `(1, c)` of the samples of all processes, and their number as a tensor."""
     own = mean_nc.new_full((1,), mean_nc.shape[0])
     total = process_sum(torch.cat([mean_nc.sum(0), own]))
     count = total[-1].detach()

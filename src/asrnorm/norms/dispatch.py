@@ -111,11 +111,7 @@ def _why_reference(x: Tensor) -> str | None:
 
 
 def takes_kernels(x: Tensor) -> bool:
-    """Tell whether the kernels compute a call on `x`; warn once where the GPU or Triton keeps them from it.
-
-    Raises:
-        InputError: the backend is `triton`, and the kernels cannot run.
-    """
+    """Tell whether the kernels compute a call on `x`; warn once, or raise under `triton`, where they cannot run."""
     if _backend == "reference":
         return False
     reason = _why_reference(x)

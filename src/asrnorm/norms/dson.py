@@ -8,7 +8,7 @@ from torch import Tensor, nn
 
 from asrnorm.core.errors import InputError
 from asrnorm.norms import functional, reference
-from asrnorm.norms.base import NORMS, spatial_size
+from asrnorm.norms.base import NORMS, clamp_gate, spatial_size
 from asrnorm.norms.batch import BatchNorm, DomainBatchNorm, newest_batch_weight
 
 
@@ -64,7 +64,7 @@ class DomainMixedNorm(DomainBatchNorm):
         with reference.full_precision(x):
             mean_nc, variance_nc = reference.channel_moments(x)
             mean_dc, variance_dc = self._domain_moments(x, mean_nc, variance_nc, domain_n)
-            gate_n1 = self._clamped_gate().to(mean_nc.dtype)[domain_n, None]
+            gate_n1 = clamp_gate(self.gate, training=self.training).to(mean_nc.dtype)[domain_n, None]
             mean = gate_n1 * mean_dc[domain_n] + (1 - gate_n1) * mean_nc
             variance = gate_n1 * variance_dc[domain_n] + (1 - gate_n1) * variance_nc
             gain, bias = (self._stack(name).to(mean.dtype)[domain_n] for name in ("weight", "bias"))
@@ -106,18 +106,11 @@ class DomainMixedNorm(DomainBatchNorm):
         with torch.no_grad():
             values_d1 = count_d1 * spatial_size(x)
             unbiased_dc = variance_dc * (values_d1 / (values_d1 - 1).clamp(min=1))
-            for layer, is_there, mean, variance in zip(
-                self._layers, count_d1[:, 0] > 0, mean_dc, unbiased_dc, strict=True
-            ):
+            present = count_d1[:, 0] > 0
+            for layer, is_there, mean, variance in zip(self._layers, present, mean_dc, unbiased_dc, strict=True):
                 layer.num_batches_tracked.add_(is_there)
                 weight = newest_batch_weight(layer.momentum, layer.num_batches_tracked.clamp(min=1))
                 new = weight * is_there.to(layer.running_mean.dtype)
                 layer.running_mean.lerp_(mean.to(layer.running_mean.dtype), new)
                 layer.running_var.lerp_(variance.to(layer.running_var.dtype), new)
         return mean_dc, variance_dc
-
-    def _clamped_gate(self) -> Tensor:
-        if not self.training:
-            return self.gate.clamp(0.0, 1.0)
-        self.gate.data.clamp_(0.0, 1.0)  # as in `bin`
-        return self.gate.clone()

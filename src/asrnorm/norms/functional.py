@@ -69,18 +69,11 @@ def standardize_rescale(
     if _by_kernels(x):
         from asrnorm.kernels import moments_rescale
 
-        shape = x.shape[:2]
-        parts = (mean, std, 1.0 if gain is None else gain, 0.0 if bias is None else bias)
-        vec = torch.stack([_expand(part, shape, mean) for part in parts])
+        parts = (mean, std, mean.new_ones(()) if gain is None else gain, mean.new_zeros(()) if bias is None else bias)
+        vec = torch.stack([part.to(torch.float32).expand(x.shape[:2]) for part in parts])
         return moments_rescale.standardize_rescale(x, vec, eps, activation == "relu")
     y = reference.standardize_rescale(x, mean, std, gain, bias, eps=eps)
     return torch.relu(y) if activation == "relu" else y
-
-
-def _expand(part: Tensor | float, shape: torch.Size, like: Tensor) -> Tensor:
-    if isinstance(part, float):
-        return like.new_full(shape, part, dtype=torch.float32)
-    return part.to(torch.float32).expand(shape)
 
 
 def switch_norm(

@@ -75,13 +75,7 @@ def per_channel(statistic: Tensor, like: Tensor) -> Tensor:
 def channel_moments(x: Tensor) -> tuple[Tensor, Tensor]:
     """Mean and biased variance of every channel of every sample, `(n, c)` each, in `compute_dtype`.
 
-    Args:
-        x: `(n, c, ...)`; without spatial axes every channel is a single value, whose variance is zero.
-
-    Example:
-        >>> mean, variance = channel_moments(torch.tensor([[[1.0, 3.0]]]))
-        >>> mean.item(), variance.item()
-        (2.0, 1.0)
+    Without spatial axes every channel is a single value, whose variance is zero.
     """
     x = x.to(compute_dtype(x))
     if x.ndim == 2:
@@ -98,11 +92,6 @@ def pool_moments(mean: Tensor, variance: Tensor, dim: int) -> tuple[Tensor, Tens
     """Pool the moments of equally large parts along `dim`, which keeps size one.
 
     Within plus between: E[x^2] - E[x]^2 would lose all digits where the mean is large.
-
-    Example:
-        >>> mean, variance = pool_moments(torch.tensor([1.0, 3.0]), torch.tensor([0.0, 2.0]), dim=0)
-        >>> mean.item(), variance.item()
-        (2.0, 2.0)
     """
     pooled = mean.mean(dim, keepdim=True)
     return pooled, variance.mean(dim, keepdim=True) + (mean - pooled).square().mean(dim, keepdim=True)
@@ -297,15 +286,8 @@ def switched_vectors(
 ) -> tuple[Tensor, Tensor, Tensor, Tensor]:
     r"""Return mean, standard deviation, gain and bias of switchable normalization.
 
-    $\mu = \sum_k w_k \mu_k$, $\sigma = \sqrt{\sum_k w'_k \sigma^2_k + \epsilon}$
-
-    Args:
-        moments: one mean and variance per kind $k$.
-        mean_logits: one logit per kind; $w$ is their softmax.
-        var_logits: likewise for $w'$.
-        gain: `(c,)`.
-        bias: `(c,)`.
-        eps: added to the mixed variance.
+    $\mu = \sum_k w_k \mu_k$, $\sigma = \sqrt{\sum_k w'_k \sigma^2_k + \epsilon}$ over the kinds $k$ of `moments`, with
+    $w$ and $w'$ the softmax of the logits.
     """
     means, variances = zip(*moments, strict=True)
     mean, variance = _mix(mean_logits, means), _mix(var_logits, variances)

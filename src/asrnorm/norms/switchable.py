@@ -8,7 +8,7 @@ import torch
 from torch import Tensor, nn
 
 from asrnorm.norms import functional, reference
-from asrnorm.norms.base import NORMS, AffineNorm, preset, spatial_size
+from asrnorm.norms.base import NORMS, AffineNorm, clamp_gate, preset, spatial_size
 from asrnorm.norms.batch import TracksBatch
 
 
@@ -145,10 +145,8 @@ class BatchInstanceNorm(AffineNorm, TracksBatch):
         with reference.full_precision(x):
             mean_nc, variance_nc = reference.channel_moments(x)
             mean, variance = self.batch_moments(x, mean_nc, variance_nc)
-            gate, gain, bias = (
-                reference.per_channel(value.to(mean_nc.dtype), x)
-                for value in (self._clamped_gate(), self.weight, self.bias)
-            )
+            values = (clamp_gate(self.gate, training=self.training), self.weight, self.bias)
+            gate, gain, bias = (reference.per_channel(value.to(mean_nc.dtype), x) for value in values)
             wide = x.to(mean_nc.dtype)
             from_batch = self._standardize(wide, mean, variance)
             from_instance = self._standardize(wide, mean_nc, variance_nc)
@@ -156,11 +154,3 @@ class BatchInstanceNorm(AffineNorm, TracksBatch):
 
     def _standardize(self, x: Tensor, mean: Tensor, variance: Tensor) -> Tensor:
         return functional.standardize_rescale(x, mean, torch.sqrt(variance + self.eps), None, None, eps=0.0)
-
-    def _clamped_gate(self) -> Tensor:
-        if not self.training:
-            return self.gate.clamp(0.0, 1.0)
-        # Clamped in place and cloned: the graph keeps the clone, so that a second forward before the backward does not
-        # invalidate what the first one saved. Through `.data`, because a penalty on the gate may already be in a graph.
-        self.gate.data.clamp_(0.0, 1.0)
-        return self.gate.clone()

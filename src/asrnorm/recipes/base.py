@@ -30,7 +30,6 @@ _SMOKE_OPTIONS = {
     "phase_steps": 3,
 }
 
-
 _OWN_NETWORK = ("ttt",)  # methods whose network no smaller one can replace
 
 

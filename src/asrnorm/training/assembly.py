@@ -40,12 +40,7 @@ _NOTHING_TO_CONFINE = "confine is for norms that learn their standardization, as
 
 
 def check_names(config: RunConfig) -> None:
-    """Raise if a registry does not know a name or an option.
-
-    Raises:
-        UnknownNameError: with the nearest known name.
-        InputError: text instead of a number, and the like.
-    """
+    """Raise if a registry does not know a name or an option, or if an option has the wrong type."""
     SUITES.check(config.suite.name, config.suite.args)
     MODELS.check(config.model.name, config.model.args)
     NORMS.check(config.norm.name, config.norm.args)
@@ -61,12 +56,7 @@ def check_names(config: RunConfig) -> None:
 
 
 def check_config(config: RunConfig) -> None:
-    """Raise if a run cannot be started with a config, before any data is read; loading a finished run allows more.
-
-    Raises:
-        UnknownNameError: with the nearest known name.
-        InputError: values that do not go together.
-    """
+    """Raise if a run cannot be started with a config, before any data is read; loading a finished run allows more."""
     check_names(config)
     if config.seed < 0:
         raise InputError(f"seed must be at least 0, not {config.seed}")
@@ -125,9 +115,6 @@ def rehearse(config: RunConfig) -> None:
     """Build the suite and the model of a run without memory, so that bad values show before it is started.
 
     No data file is read, so the classes of the suite may be unknown: the model is built with two.
-
-    Raises:
-        InputError: a constructor rejects a value.
     """
     create_suite(config.suite.name, **config.suite.args)
     with suppress(MissingDependencyError):
@@ -143,24 +130,24 @@ def rehearse(config: RunConfig) -> None:
 
 
 def _rehearse_model(config: RunConfig) -> None:
-    options = _model_options(config, 2)
-    if config.weights is None:
-        create_model(config.model.name, norm=config.norm.name, norm_options=config.norm.args, **options)
-        return
-    model = create_model(config.model.name, **options)
-    # The choice of `auto` depends on the weights, which are not read here.
-    if config.layers != "auto" and replaces_norms(model, config.norm.name, config.norm.args):
+    model, is_to_convert = _create_plain(config, 2)
+    if is_to_convert and config.layers != "auto":  # that choice depends on the weights, which are not read here
         convert(model, config.norm.name, layers=config.layers, **config.norm.args)
+
+
+def _create_plain(config: RunConfig, num_classes: int) -> tuple[Classifier, bool]:
+    """Return the model of a run without its weights, and whether its norms must still be converted."""
+    options = _model_options(config, num_classes)
+    if config.weights is None:
+        options |= {"norm": config.norm.name, "norm_options": config.norm.args}
+    model = create_model(config.model.name, **options)
+    return model, config.weights is not None and replaces_norms(model, config.norm.name, config.norm.args)
 
 
 def choose_device(name: str) -> torch.device:
     """Return the device of this process: `auto` is a GPU if there is one, under `torchrun` the process's own.
 
     The environment variable `ASRNORM_DEVICE` overrides `auto`.
-
-    Raises:
-        WrongCallError: a kind of device that is not supported.
-        InputError: a device that this machine does not have.
     """
     setting = "device"
     if name == "auto" and os.environ.get(DEVICE_VARIABLE):
@@ -189,11 +176,6 @@ def join_world(device: torch.device) -> Iterator[World]:
     """Yield the processes of this run: those that `torchrun` started (gloo on CPUs, NCCL on GPUs), or this one alone.
 
     An existing process group is used and left open.
-
-    Example:
-        >>> with join_world(torch.device("cpu")) as world:
-        ...     world.size
-        1
     """
     if distributed.is_available() and distributed.is_initialized():
         yield World(distributed.get_rank(), distributed.get_world_size())
@@ -212,12 +194,7 @@ def join_world(device: torch.device) -> Iterator[World]:
 
 
 def from_first(value: T, world: World) -> T:
-    """Return the first process's value on all of them.
-
-    Example:
-        >>> from_first("last.pt", ALONE)
-        'last.pt'
-    """
+    """Return the first process's value on all of them."""
     if world.size == 1:
         return value
     box: list[Any] = [value if world.rank == 0 else None]
@@ -272,12 +249,8 @@ def build_like(
     config: RunConfig, suite: Suite, num_classes: int, device: torch.device, state: dict[str, Tensor]
 ) -> Classifier:
     """Return the model of a run with the given weights; the file it started from is not needed."""
-    options = _model_options(config, num_classes)
-    if config.weights is None:
-        model = create_model(config.model.name, norm=config.norm.name, norm_options=config.norm.args, **options)
-    else:
-        model = create_model(config.model.name, **options)
-    if config.weights is not None and replaces_norms(model, config.norm.name, config.norm.args):
+    model, is_to_convert = _create_plain(config, num_classes)
+    if is_to_convert:
         norm_options = dict(config.norm.args)
         if "gated_rescale" in NORMS.options(config.norm.name):
             # The conversion decided it by whether the old norms were trained, which those of a new model are not.
@@ -360,9 +333,6 @@ def prepare_model(model: Classifier, config: RunConfig, pool: Pool, world: World
 
     The batches are the first of a shuffled training run, augmented as in training; every process takes them whole, and
     all continue with the result of the first.
-
-    Raises:
-        ConversionError: the model has nothing to calibrate, or no running statistics.
     """
     if not (config.calibrate or config.reestimate):
         return
@@ -387,9 +357,6 @@ def confine_to_source(model: Classifier, suite: Suite, config: RunConfig, world:
     """Clamp the learned means of a trained model to their range on training images, without augmentation.
 
     Every process takes all of the images, and all continue with the result of the first.
-
-    Raises:
-        ConversionError: the model learns no standardization.
     """
     from asrnorm.evaluation.inference import Inference
     from asrnorm.evaluation.score import evaluation_size, iterate_batches, subsample

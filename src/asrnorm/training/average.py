@@ -181,12 +181,7 @@ class SWAD(Average):
     measure: Measure
 
     def __init__(
-        self,
-        *,
-        optimum_patience: int = 3,
-        overfit_patience: int = 6,
-        tolerance: float = 1.3,
-        reestimate: int = 50,
+        self, *, optimum_patience: int = 3, overfit_patience: int = 6, tolerance: float = 1.3, reestimate: int = 50
     ) -> None:
         super().__init__(reestimate=reestimate)
         if min(optimum_patience, overfit_patience) < 1 or tolerance <= 0:

@@ -21,19 +21,8 @@ class Batches:
     pool has grown, all epochs use one order drawn at that moment, as Volpi et al. do: going through the generated parts
     one after the other would give batches of one domain each.
 
-    Args:
-        pool: the images.
-        batch_size: of the global batch.
-        seed: of the order and of the augmentation.
-        shuffle: a new order every epoch.
-        augment: name of the augmentation, or a chain.
-        views: chains, each on top of `augment` and for a view of its own; none gives one view.
-        shared: all views have the same draws of `augment`; otherwise each has its own.
-        world: the processes.
-        dtype: of the images.
-
-    Raises:
-        InputError: a batch has fewer images than there are processes.
+    Each of `views` is a chain on top of `augment`, for a view of its own; with `shared`, all views have the same draws
+    of `augment`. The global batch of all processes has `batch_size` images.
 
     Example:
         >>> import numpy as np
@@ -112,12 +101,9 @@ class Batches:
         return self.make(on_device, images, step)
 
     def make(self, drawn: Mapping[str, Tensor], images: Tensor | None = None, step: int = 0) -> Batch:
-        """Return the batch that was drawn: a function of tensors alone, which can be captured.
+        """Return the batch that `draw` has drawn: a function of tensors on the device, which can be captured.
 
-        Args:
-            drawn: from `draw`, on the pool's device.
-            images: of the rows; `None` takes them from the pool.
-            step: of the batch.
+        Without `images`, those of the rows are read from the pool.
         """
         rows = drawn["rows"]
         images = self.pool.images(rows) if images is None else images

@@ -30,16 +30,8 @@ _ALIGNMENT = 8  # bytes of the widest number
 class CapturedSteps:
     """The steps of a run, captured with the current pool and again whenever it has grown.
 
-    Args:
-        config: of the run.
-        model: in training mode when `run` is called.
-        method: one whose `loss` is capturable.
-        optimizer: from `create_optimizer`, on a CUDA device.
-        batches: of a pool in memory.
-        update: takes a training step on a batch and returns its loss.
-        loss_sum: the losses are added to it.
-        seed: seeds the global generators for a step; called before each step if layers draw from them.
-        average: of the weights, which `update` moves.
+    `update` takes a training step on a batch, moves the `average` of the weights, and returns the loss, which is added
+    to `loss_sum`. `seed` seeds the global generators for a step; it is called before each if layers draw from them.
     """
 
     def __init__(
@@ -64,10 +56,8 @@ class CapturedSteps:
     def run(self, step: int, stop: int) -> tuple[Batch, int] | None:
         """Take steps up to `stop`, up to the next event, or as many as fit in a window.
 
-        Waits for the device only if it is two windows behind.
-
-        Returns:
-            The last batch and the number of steps; `None` if steps cannot be captured.
+        Waits for the device only if it is two windows behind. Returns the last batch and the number of steps, or `None`
+        if steps cannot be captured.
         """
         if self._failed:
             return None
@@ -111,15 +101,11 @@ class CapturedSteps:
     def _draw(self, step: int) -> dict[str, Tensor]:
         """All that a step draws; the method's part has the prefix `method.`."""
         own = self._method.draw(step, self._batches.size)
-        share = (
-            {} if self._average is None else {"average": torch.tensor(self._average.share(step), dtype=torch.float64)}
-        )
-        return {
-            **share,
-            **self._batches.draw(step),
-            **{f"{_METHOD}{name}": value for name, value in own.items()},
-            "rates": draw_rates(self._optimizer, self._config.optim, step, self._config.steps),
-        }
+        drawn = self._batches.draw(step) | {f"{_METHOD}{name}": value for name, value in own.items()}
+        drawn["rates"] = draw_rates(self._optimizer, self._config.optim, step, self._config.steps)
+        if self._average is not None:
+            drawn["average"] = torch.tensor(self._average.share(step), dtype=torch.float64)
+        return drawn
 
     def _take_step(self) -> Batch:
         """Take the step drawn in the next row of the table, and return its batch."""

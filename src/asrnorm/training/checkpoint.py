@@ -16,7 +16,7 @@ import time
 import warnings
 from collections.abc import Iterable, Iterator
 from pathlib import Path
-from typing import Any, NamedTuple, TypedDict
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
@@ -70,11 +70,7 @@ class CheckpointStore:
         return not (self._last.exists() or self._previous.exists())
 
     def save(self, state: dict[str, Any], pool: Pool) -> None:
-        """Make `state` the last checkpoint and the last one the previous.
-
-        Raises:
-            StorageError: it cannot be written; the old checkpoints stay as they were.
-        """
+        """Make `state` the last checkpoint and the last one the previous; on an error both stay as they were."""
         parts = self._parts.save(pool)
         whole = {"schema": SCHEMA, "config": to_mapping(self._config), "parts": parts, **state}
         with advising(self._last), replacing(self._last, follow_links=False) as temporary:
@@ -90,11 +86,9 @@ class CheckpointStore:
         self._saved = time.monotonic()
 
     def load(self, *, stop: int | None = None, only: str | None = None) -> Loaded | None:
-        """Return the newest readable checkpoint, `None` if there is none.
+        """Return the newest readable checkpoint, or the one named `only`; `None` if there is none.
 
-        Args:
-            stop: last step of the training: a checkpoint of that step needs no parts, which may be gone.
-            only: read this file and no other, as all processes but the first do.
+        That of the last step, `stop`, is read without its parts, which may be gone.
 
         Raises:
             InputError: it belongs to another run, or none of the files can be read.
@@ -129,11 +123,7 @@ def pack(state: dict[str, Any]) -> bytes:
 
 
 def unpack(path: Path) -> dict[str, Any]:
-    """Return the state in a checkpoint file, on the CPU; nothing in the file is executed.
-
-    Raises:
-        DamagedError: the file is not what `pack` made.
-    """
+    """Return the state in a file that `pack` made, on the CPU, or raise `DamagedError`; no code in it is executed."""
     data = _read(path)
     content, digest = data[:-_DIGITS], data[-_DIGITS:]
     if hashlib.sha256(content).hexdigest().encode() != digest:
@@ -158,11 +148,7 @@ def unpack(path: Path) -> dict[str, Any]:
 
 
 def require_loadable(state: dict[str, Any], data: bytes) -> None:
-    """Raise if `unpack` could not read a state: when it is written, not when it is needed.
-
-    Raises:
-        InputError: names the first value that is neither tensor nor number, text, list or dict.
-    """
+    """Raise if `unpack` could not read a state: when it is written, not when it is needed."""
     foreign = next(_find_foreign(state, ""), None)
     if foreign is None:
         return
@@ -187,22 +173,15 @@ def _find_foreign(value: object, key: str) -> Iterator[tuple[str, type]]:
         yield key, type(value)
 
 
-class PartName(TypedDict):
-    """File name and SHA-256 of a part."""
-
-    name: str
-    sha256: str
-
-
 class PartStore:
     """The generated parts of a pool, one file each."""
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder
-        self._stored: list[PartName] = []
+        self._stored: list[dict[str, str]] = []
 
-    def save(self, pool: Pool) -> list[PartName]:
-        """Write the parts that are not on the disk yet, and return the names of all, in order."""
+    def save(self, pool: Pool) -> list[dict[str, str]]:
+        """Write the parts that are not on the disk yet; return `name` and `sha256` of all, in order."""
         from safetensors.torch import save
 
         for index in range(len(self._stored), len(pool.parts)):
@@ -214,12 +193,8 @@ class PartStore:
             self._stored.append({"name": name, "sha256": digest})
         return list(self._stored)
 
-    def load(self, names: Iterable[PartName]) -> list[tuple[Tensor, Tensor]]:
-        """Return images and labels of each part.
-
-        Raises:
-            DamagedError: a file is missing, or its bytes are not those that were written.
-        """
+    def load(self, names: Iterable[dict[str, str]]) -> list[tuple[Tensor, Tensor]]:
+        """Return images and labels of each part; raise `DamagedError` if a file is missing or has other bytes."""
         from safetensors.torch import load
 
         self._stored = list(names)

@@ -61,11 +61,7 @@ def describe_source(suite: Suite) -> dict[str, Any]:
 
 
 def record_environment(path: Path, now: dict[str, Any]) -> dict[str, Any]:
-    """Write `env.json` at the start of a run; at a resume, add what has changed since.
-
-    Returns:
-        What was recorded at the start.
-    """
+    """Write `env.json` at the start of a run; at a resume, add what has changed. Return what the start recorded."""
     try:
         first: dict[str, Any] = read_json(path)
     except (OSError, InputError):
@@ -83,20 +79,13 @@ def record_environment(path: Path, now: dict[str, Any]) -> dict[str, Any]:
 
 
 def check_start(path: Path, suite: Suite, config: RunConfig) -> dict[str, Any]:
-    """Check that source and initial weights are those a run started with; return what identifies its data.
-
-    Raises:
-        InputError: as `compare_source`, or the weights file is missing or has another content.
-    """
+    """Check that source and initial weights are those a run started with; return what identifies its data."""
     facts = check_source(path, suite) | {"targets": suite.target_listing()}
     return facts if config.weights is None else facts | {"weights": _check_weights(path, config.weights)}
 
 
 def check_source(path: Path, suite: Suite, otherwise: str = START_OVER) -> dict[str, Any]:
-    """Check that a suite's source is the one a run started with; return what identifies it.
-
-    Arguments and errors are those of `compare_source`.
-    """
+    """Check by `compare_source` that a suite's source is the one a run started with; return what identifies it."""
     facts = describe_source(suite)
     compare_source(path, facts, otherwise)
     return facts
@@ -106,9 +95,6 @@ def check_finished(path: Path, config: RunConfig) -> None:
     """Check that the result of a finished run belongs to the present images and weights; missing ones are ignored.
 
     Changed target images, which affect no weight, only cause a warning.
-
-    Raises:
-        InputError: other classes, other source images, or other initial weights.
     """
     if (suite := _find_own_images(config)) is not None:
         check_source(path, suite)
@@ -136,10 +122,6 @@ def compare_source(path: Path, now: Mapping[str, Any], otherwise: str = START_OV
 
     Facts that `env.json` lacks, or a file that cannot be read, are not compared. `now` is what `describe_source`
     returns; `otherwise` says what the user can do, other than restoring the images.
-
-    Raises:
-        InputError: `env.json` has other classes, the same in another order, another number of source images, or as many
-            with other names or sizes.
     """
     recorded = read_environment(path)
     try:

@@ -29,9 +29,6 @@ def create_optimizer(model: nn.Module, config: OptimConfig, beside: Sequence[nn.
     """Return the optimizer of a model's trainable parameters, in the groups of `parameter_groups`.
 
     Networks `beside` the model, such as a method's second head, are trained as its classifier is.
-
-    Raises:
-        InputError: `head_lr` is set, and the model has no recognizable classifier.
     """
     groups = parameter_groups(model, config, beside)
     on_gpu = next(model.parameters()).device.type == "cuda"
@@ -223,7 +220,7 @@ class LargeAdam(torch.optim.Adam):
 
 @lru_cache(maxsize=16)
 def _find_kernel(device: torch.device) -> Callable[..., None] | None:
-    """The kernel where there is Triton; torch's step needs none, and is no other Adam."""
+    """The Triton kernel where Triton is available; otherwise `None`, for torch's step, which computes the same."""
     if os.environ.get(BACKEND_VARIABLE) == "reference" or torch.cuda.get_device_capability(device) < OLDEST:
         return None
     try:

@@ -44,11 +44,7 @@ class RunFolder:
         self.divergence = path / "divergence.json"
 
     def is_done(self) -> bool:
-        """Tell whether there is a result; if it or its model is damaged, both are made again from a checkpoint.
-
-        Raises:
-            InputError: a damaged result or model, and no checkpoint.
-        """
+        """Tell whether there is a result; if it or its model is damaged, both are made again from a checkpoint."""
         if not self.result.exists():
             return False
         has_checkpoint = any(self.checkpoints.glob("[!.]*.pt"))
@@ -64,11 +60,7 @@ class RunFolder:
         return True
 
     def check_model(self, result: RunResult) -> None:
-        """Raise if the model is damaged, or not the one that the result was measured with; a missing one passes.
-
-        Raises:
-            InputError: another checksum than in `result.json`, or, for results that have none, than in the file itself.
-        """
+        """Raise if the model is damaged, or not the one that the result was measured with; a missing one passes."""
         if not self.model.exists():
             return
         if not result.weights_sha256:
@@ -77,11 +69,7 @@ class RunFolder:
             raise InputError(f"{self.model}: damaged or replaced, its SHA-256 is not the one in {self.result.name}")
 
     def check_config(self, config: RunConfig, result: RunResult) -> None:
-        """Raise if `config.yaml`, read as `config`, has changed since the result; other devices and comments pass.
-
-        Raises:
-            InputError: a field that changes numbers has another value.
-        """
+        """Raise if `config.yaml`, read as `config`, has changed since the result; other devices and comments pass."""
         changed = result.config_sha256 and file_sha256(self.config) != result.config_sha256
         if changed and content_hash(config) != result.config_hash:
             raise InputError(
@@ -188,8 +176,7 @@ class RunFolder:
 
     def _remove_temporary_files(self) -> None:
         """Remove the temporary files of a process that was killed."""
-        first_pass = RunFolder(self.choice)
-        for run in (self, first_pass):
+        for run in (self, RunFolder(self.choice)):
             for folder in (run.path, *(one for one in (run.checkpoints, run.pool) if not one.is_symlink())):
                 for leftover in (path for pattern in _TEMPORARY for path in folder.glob(pattern)):
                     leftover.unlink(missing_ok=True)
@@ -212,9 +199,6 @@ def require_same_run(mine: RunConfig, theirs: RunConfig, path: Path) -> None:
     """Raise if two configs describe different runs, and name the first field that differs.
 
     Fields that do not change numbers (device, logging, where the data is) may differ.
-
-    Raises:
-        InputError: the configs describe different runs.
     """
     if content_hash(mine) != content_hash(theirs):
         difference = first_difference(mine, theirs) or "a field"
@@ -222,28 +206,14 @@ def require_same_run(mine: RunConfig, theirs: RunConfig, path: Path) -> None:
 
 
 def write_run_file(path: Path, data: bytes) -> None:
-    """Write a file of a run atomically.
-
-    Raises:
-        StorageError: it cannot be written; the old content stays.
-    """
+    """Write a file of a run atomically; on a `StorageError` the old content stays."""
     with advising(path), replacing(path, follow_links=False) as temporary:
         temporary.write_bytes(data)
 
 
 @contextmanager
 def advising(path: Path) -> Iterator[None]:
-    """Turn an error of the file system in a `with` block into one line that says what to do.
-
-    Raises:
-        StorageError: `path` cannot be written.
-
-    Example:
-        >>> with advising(Path("log.jsonl")):
-        ...     raise OSError(13, "Permission denied")
-        Traceback (most recent call last):
-        asrnorm.core.errors.StorageError: log.jsonl: Permission denied; choose another --out
-    """
+    """Turn an error of the file system in a `with` block into a `StorageError` of one line that says what to do."""
     try:
         yield
     except OSError as error:

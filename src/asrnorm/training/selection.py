@@ -54,11 +54,7 @@ def needs_hold_out(config: RunConfig, suite: Suite) -> bool:
 
 
 def hold_out(data: Data) -> tuple[Data, Data]:
-    """Split training images into those kept and 5,000 held out, or a tenth if that is fewer, balanced over classes.
-
-    Raises:
-        InputError: too few images.
-    """
+    """Split training images into those kept and 5,000 held out, or a tenth if that is fewer, balanced over classes."""
     if len(data) < 2:
         raise InputError("one training image leaves none to choose by; use selection=last")
     share = min(HELD_OUT_IMAGES / len(data), HELD_OUT_SHARE)
@@ -89,9 +85,6 @@ def create_measure(
 
     `source-val` is accuracy on these images; `shifted-val` the mean accuracy on them under synthetic shifts that
     neither training nor any target uses; `oracle` the mean accuracy on the targets, which uses the test data.
-
-    Raises:
-        InputError: the suite has no images for the rule.
     """
     from asrnorm.evaluation.score import score, score_suite, subsample
 

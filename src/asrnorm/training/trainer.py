@@ -45,15 +45,8 @@ _ADVICE = "the last good checkpoint is kept, try a lower optim.lr"
 class Trainer:
     """A model, a method and a pool on one device, and the current step.
 
-    Args:
-        config: of the run.
-        model: on `device`, in the dtype of the run.
-        method: its networks on `device` too.
-        pool: the images, on `device`.
-        world: the processes.
-        stop: number of steps; fewer than the schedule's if a first pass has selected an earlier step.
-        selector: keeps the best weights; `None` reports the last.
-        average: of the weights, which is then what is selected and reported.
+    The last step, `stop`, is earlier than the schedule's if a first pass has selected an earlier one. Without a
+    `selector` the last weights are reported; with an `average`, that of the weights is selected and reported.
 
     Attributes:
         step: number of updates so far.
@@ -117,14 +110,7 @@ class Trainer:
             self._captured = CapturedSteps(*parts, self.update, self._loss_sum, self._seed_layers, average)
 
     def fit(self, store: CheckpointStore, log: Callable[[int], RunLog], label: str) -> None:
-        """Train up to `stop`, from the last checkpoint if there is one.
-
-        Raises:
-            DivergenceError: a loss is not finite.
-            InterruptedRunError: Ctrl-C or SIGTERM; a checkpoint has been written.
-            DeviceMemoryError: the batch does not fit; the last checkpoint is kept.
-            StorageError: the disk is full.
-        """
+        """Train up to `stop`, from the last checkpoint if there is one; errors keep the last checkpoint."""
         if not self.resume(store):
             self._save(store)
         self.model.train()
@@ -144,8 +130,7 @@ class Trainer:
                         self._save(store)
                     raise self._interrupted() from None
                 except torch.OutOfMemoryError:
-                    memory = self._describe_memory()
-                    raise DeviceMemoryError(memory) from None
+                    raise DeviceMemoryError(self._describe_memory()) from None
                 stopping = interruption.is_agreed(self.world, self.step, self.device)
                 after_grow = grow_log is not None and self.method.checkpoint_after_grow
                 # Several processes, whose clocks differ, keep to the schedule.
@@ -348,14 +333,8 @@ class Trainer:
         with torch.no_grad(), self.autocast():
             correct = (self.model(batch.images).argmax(1) == batch.labels).sum()
         self.model.train()
-        accuracy = int(self.world.sum(correct)) / batch.global_size
-        return {
-            "loss": loss,
-            "accuracy": accuracy,
-            "lr": rate,
-            "pool": len(self.pool),
-            "seconds": round(self._clock(), 3),
-        }
+        row = {"loss": loss, "accuracy": int(self.world.sum(correct)) / batch.global_size, "lr": rate}
+        return {**row, "pool": len(self.pool), "seconds": round(self._clock(), 3)}
 
     def _describe_memory(self) -> str:
         """Return one line with the batch that would have fit; the run ends, so that the attempts may leave a mess."""
@@ -367,7 +346,8 @@ class Trainer:
         def attempt(size: int) -> None:
             self.optimizer.zero_grad(set_to_none=True)
             batch = self.batches.fetch(self.step)
-            part = Batch(batch.images[:size], batch.labels[:size], step=batch.step, rows=_first(batch.rows, size))
+            rows = None if batch.rows is None else batch.rows[:size]
+            part = Batch(batch.images[:size], batch.labels[:size], step=batch.step, rows=rows)
             with self.autocast():
                 self.method.loss(self.model, part).backward()
 
@@ -400,16 +380,11 @@ class Trainer:
         self.model.train()
 
 
-def _first(rows: Tensor | None, size: int) -> Tensor | None:
-    return None if rows is None else rows[:size]
-
-
 def find_not_finite(model: nn.Module) -> str | None:
     """Return words for the first parameter or buffer of a model that is not finite, `None` if all are."""
-    named: list[tuple[str, Tensor]] = []
-    named += [(f"the weights {name!r} are", parameter) for name, parameter in model.named_parameters()]
-    named += [(f"the running statistics {name!r} are", buffer) for name, buffer in model.named_buffers()]
-    named = [(words, tensor.detach()) for words, tensor in named if tensor.is_floating_point()]
+    tensors = [(f"the weights {name!r} are", parameter.detach()) for name, parameter in model.named_parameters()]
+    tensors += [(f"the running statistics {name!r} are", buffer) for name, buffer in model.named_buffers()]
+    named = [(words, tensor) for words, tensor in tensors if tensor.is_floating_point()]
     # All in a few launches with one result: a sum of magnitudes is finite only if each of them is.
     if not named or bool(torch.isfinite(get_total_norm([tensor for _, tensor in named], 1.0))):
         return None
