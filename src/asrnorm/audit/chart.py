@@ -19,22 +19,16 @@ class Line:
 
 
 class Chart:
-    """Shapes in pixels, counted from the top left.
-
-    Attributes:
-        rules: heights of the horizontal lines.
-        texts: position, anchor and words of labels.
-        lines: color, dashed, and points with the text shown on hover.
-        bars: rectangle, opacity and text shown on hover.
-    """
+    """Shapes in pixels, counted from the top left."""
 
     def __init__(self, width: int, height: int, description: str, color: int = 0) -> None:
         self.width, self.height, self.description, self.color = width, height, description, color
         self.left, self.right, self.top, self.bottom = _LEFT, width - _RIGHT, _TOP, height - _BOTTOM
+        # Color, dashed, and points; rectangle and opacity; each with the text shown on hover.
         self.lines: list[tuple[int, bool, list[tuple[float, float, str]]]] = []
         self.bars: list[tuple[float, float, float, float, float, str]] = []
-        self.rules = [self.to_y(share) for share in (0, 0.25, 0.5, 0.75, 1)]
-        self.texts: list[tuple[float, float, str, str]]
+        self.rules = [self.to_y(share) for share in (0, 0.25, 0.5, 0.75, 1)]  # heights of the horizontal lines
+        self.texts: list[tuple[float, float, str, str]]  # position, anchor and words of labels
         self.texts = [(_LEFT - 5, self.to_y(share) + 4, "end", f"{100 * share:.0f}") for share in (0, 0.5, 1)]
 
     def to_x(self, share: float) -> float:

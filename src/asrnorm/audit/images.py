@@ -10,7 +10,7 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from asrnorm.core.errors import InputError, count_of, first_line
+from asrnorm.core.errors import InputError, count_of, first_line, shorten_list
 from asrnorm.core.reading import read_json
 from asrnorm.data.class_names import keep_known
 from asrnorm.data.folder_listing import check_distinct_files, list_one_domain, order_classes
@@ -18,28 +18,19 @@ from asrnorm.data.image import read_image
 from asrnorm.data.image_set import balanced_subset
 from asrnorm.data.image_table import Sample, to_nfc
 
-_MOST_NAMED = 4
 _AMBIGUOUS = -(2**31)  # stands for the output of a name that several outputs have
 _log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, kw_only=True)
 class LabeledImages:
-    """Decoded images with the classes of their folders.
+    """Decoded images with the classes of their folders."""
 
-    Attributes:
-        images: uint8 `(n, h, w, 3)`.
-        labels: int64 `(n,)`, indices into `classes`.
-        classes: names of the folders, in order.
-        skipped: one line for each file that could not be read.
-        num_found: number of images in the folder, of which these are a subset.
-    """
-
-    images: NDArray[np.uint8]
-    labels: NDArray[np.int64]
-    classes: tuple[str, ...]
-    skipped: tuple[str, ...] = ()
-    num_found: int = 0
+    images: NDArray[np.uint8]  # (n, h, w, 3)
+    labels: NDArray[np.int64]  # (n,), indices into `classes`
+    classes: tuple[str, ...]  # names of the folders, in order
+    skipped: tuple[str, ...] = ()  # one line for each file that could not be read
+    num_found: int = 0  # number of images in the folder, of which these are a subset
 
     def __len__(self) -> int:
         return len(self.labels)
@@ -62,16 +53,11 @@ def read_images(
     *,
     only_known: bool = False,
 ) -> LabeledImages:
-    """Read images `<class>/<image>`, at most `limit`, spread evenly over the classes and within each class.
+    """Read images `<class>/<image>` or of a table, at most `limit`, spread evenly over classes and within each class.
 
-    Files that cannot be read are skipped and counted; empty class folders are skipped with a warning.
-
-    Args:
-        folder: one subfolder per class, or a table, as `list_one_domain` takes it.
-        size: height and width to which every image is resized.
-        limit: maximum number of images; `None` reads all.
-        known: names of classes whose folders may contain folders.
-        only_known: leave out images of other classes, with a warning.
+    Every image is resized to `size`, height and width. Files that cannot be read are skipped and counted; empty class
+    folders are skipped with a warning. Folders of `known` classes may contain folders; `only_known` leaves out images
+    of other classes, with a warning.
 
     Raises:
         InputError: no image, one class, an image under two names, or none that can be read.
@@ -112,14 +98,10 @@ def read_images(
 def map_classes(
     folders: Sequence[str], num_classes: int, *, names: Sequence[str] | None = None, file: Path | None = None
 ) -> dict[str, int]:
-    """Return the output of each class folder.
+    """Return the output of each class folder; `names` are those of the outputs, if the model knows them.
 
-    Args:
-        folders: names of the class folders, in order.
-        num_classes: number of outputs of the model.
-        names: names of the outputs, if the model knows them.
-        file: JSON for a model that does not know these folders: a list of names in the order of outputs, a mapping of
-            names to outputs, or ImageNet's `{"0": ["n01440764", "tench"], ...}`.
+    `file` is JSON for a model that does not know these folders: a list of names in the order of outputs, a mapping of
+    names to outputs, or ImageNet's `{"0": ["n01440764", "tench"], ...}`.
     """
     if file is not None and not knows_classes(folders, names):
         outputs, source = _read_outputs(file), str(file)
@@ -127,7 +109,7 @@ def map_classes(
         outputs, source = {to_nfc(name): index for index, name in enumerate(names)}, "the classes of the run"
     elif len(folders) != num_classes:
         raise InputError(
-            f"the model has {num_classes} outputs, the images {len(folders)} classes ({_shorten(folders)}); "
+            f"the model has {num_classes} outputs, the images {len(folders)} classes ({shorten_list(folders)}); "
             "give --classes FILE, JSON that maps the names of the folders to outputs"
         )
     elif list(folders) != sorted(folders):  # numbers, in numerical order
@@ -143,7 +125,7 @@ def map_classes(
         if output == _AMBIGUOUS:
             raise InputError(f"{source}: has several outputs called {name}; name the folder by what tells them apart")
     if missing := [name for name in folders if name not in found]:
-        raise InputError(f"{source}: has no {_shorten(missing)}; it has {_shorten(list(outputs))}")
+        raise InputError(f"{source}: has no {shorten_list(missing)}; it has {shorten_list(list(outputs))}")
     for name, output in found.items():
         if not 0 <= output < num_classes:
             raise InputError(f"{source}: {name} is output {output}, but the model has 0 to {num_classes - 1}")
@@ -180,8 +162,3 @@ def _read_outputs(file: Path) -> dict[str, int]:
     if not outputs:
         raise InputError(f"{file}: expected a list of names, or a mapping of names to outputs")
     return outputs
-
-
-def _shorten(names: Sequence[str]) -> str:
-    rest = f", ... ({len(names)})" if len(names) > _MOST_NAMED else ""
-    return ", ".join(names[:_MOST_NAMED]) + rest

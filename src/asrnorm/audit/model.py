@@ -26,19 +26,12 @@ _ROUNDING, _STEP, _MOST_OFF = 4e-3, 1 / 512, 0.05
 
 @dataclass(frozen=True, kw_only=True)
 class InputSpec:
-    """What a model expects of its input; images come as floats in [0, 1].
+    """What a model expects of its input; images come as floats in [0, 1]."""
 
-    Attributes:
-        mean: subtracted from each channel; `None` leaves the values in [0, 1].
-        std: divides each channel.
-        size: height and width that the model takes; `None` takes any.
-        batch: the only batch size that the model takes; `None` takes any.
-    """
-
-    mean: tuple[float, float, float] | None = None
-    std: tuple[float, float, float] | None = None
-    size: tuple[int, int] | None = None
-    batch: int | None = None
+    mean: tuple[float, float, float] | None = None  # subtracted from each channel; `None` leaves the values in [0, 1]
+    std: tuple[float, float, float] | None = None  # divides each channel
+    size: tuple[int, int] | None = None  # height and width that the model takes; `None` takes any
+    batch: int | None = None  # the only batch size that the model takes; `None` takes any
 
     def __post_init__(self) -> None:
         if (self.mean is None) != (self.std is None):
@@ -76,8 +69,7 @@ class InputSpec:
         if self.batch is None:
             return [images]
         parts = list(images.split(self.batch))
-        short = self.batch - len(parts[-1])
-        if short:
+        if short := self.batch - len(parts[-1]):
             parts[-1] = torch.cat([parts[-1], parts[-1][-1:].expand(short, *images.shape[1:])])
         return parts
 
@@ -121,10 +113,7 @@ class AuditedModel(ABC):
         """Return the model's logits or probabilities `(n, K)` for one batch of images in [0, 1]."""
 
     def predict(self, images: Tensor) -> Tensor:
-        """Return logits `(n, K)` in float32 on the CPU.
-
-        Args:
-            images: float `(n, 3, h, w)` in [0, 1], one batch.
+        """Return logits `(n, K)` in float32 on the CPU for one batch of images in [0, 1], float `(n, 3, h, w)`.
 
         Raises:
             InputError: the model raises, or returns another shape or non-finite values.
@@ -166,8 +155,7 @@ class AuditedModel(ABC):
             raise InputError(
                 f"{self.name} returns {tuple(outputs.shape)} for {count} images; expected ({count}, number of classes)"
             )
-        bad = int((~outputs.isfinite().all(1)).sum())
-        if bad:
+        if bad := int((~outputs.isfinite().all(1)).sum()):
             raise InputError(
                 f"{self.name}: NaN or infinite outputs for {bad} of {count} images; "
                 "check the weights file, --mean and --std"

@@ -34,19 +34,7 @@ Change = Callable[[NDArray[np.uint8], int], NDArray[np.uint8]]
 
 
 def write_audit(audit: Audit, images: LabeledImages, out: Path) -> tuple[Path, Path]:
-    """Write `audit.html`, one page with everything in it, and `audit.json`, all its numbers.
-
-    Args:
-        audit: the results.
-        images: the images that were audited.
-        out: folder of the files.
-
-    Returns:
-        The page and the numbers.
-
-    Raises:
-        StorageError: the folder cannot be written.
-    """
+    """Write `audit.html`, one page with everything in it, and `audit.json`, all its numbers; return their paths."""
     models = audit.models
     names = " and ".join(model.name for model in models)
     facts = ", ".join(f"{model.name} {model.fingerprint}" for model in models)
@@ -119,8 +107,8 @@ def _corruption_charts(audit: Audit) -> dict[str, Any]:
     for name in audit.models[0].corruptions:
         title = name.replace("_", " ")
         description = f"accuracy under {title} by severity"
-        chart = curves(draw_lines([name]), ["0", *ticks], description, positions=positions, size=(190, 130))
-        charts.append((title, chart))
+        lines = draw_lines([name])
+        charts.append((title, curves(lines, ["0", *ticks], description, positions=positions, size=(190, 130))))
     mean_chart = curves(means, ["clean", *ticks], "mean accuracy by severity", positions=positions, title="severity")
     return {"means": means, "mean_chart": mean_chart, "corruption_charts": charts}
 
@@ -178,8 +166,9 @@ def _attacks(audit: Audit) -> dict[str, Any] | None:
     if not names:
         return None
     levels = sorted({_radius(name) for name in names})
-    lines = []
+    lines, cases = [], []
     for color, model in enumerate(audit.models):
+        cases.append([[model.clean.right], *([model.right_under_attack.get(name, "")] for name in names)])
         for kind in ("fgsm", "pgd"):
             found = {_radius(name): value for name, value in model.attacks.items() if name.startswith(kind)}
             if found:
@@ -191,13 +180,7 @@ def _attacks(audit: Audit) -> dict[str, Any] | None:
         "chart": curves(lines, ticks, "accuracy under attack by radius", title="radius, in levels of 255"),
         "columns": ["clean", *map(summary.describe_attack, names)],
         "rows": [(model.name, [model.clean.accuracy, *map(model.attacks.get, names)]) for model in audit.models],
-        "best": find_best(
-            [
-                [[model.clean.right], *([model.right_under_attack.get(name, "")] for name in names)]
-                for model in audit.models
-            ],
-            audit.num_images,
-        ),
+        "best": find_best(cases, audit.num_images),
     }
 
 

@@ -22,15 +22,8 @@ def paired_interval(first: Sequence[str], second: Sequence[str], num_images: int
 
     It is the normal approximation of the mean difference of an image, widened by a continuity correction. For one case
     each, with $b$ of $n$ images right only in the first and $c$ only in the second, it is
-    $(b - c \pm (z \sqrt{b + c - (b - c)^2 / n} + 1)) / n$. All sums are of integers.
-
-    Args:
-        first: right images of each case, as `pack` writes them.
-        second: the same for the cases to compare with.
-        num_images: number of images.
-
-    Returns:
-        Its ends, as fractions; without bounds if a case is not known image by image.
+    $(b - c \pm (z \sqrt{b + c - (b - c)^2 / n} + 1)) / n$. All sums are of integers. A case is the right images as
+    `pack` writes them; if one is not known image by image, the interval has no bounds.
 
     Example:
         >>> import torch

@@ -72,13 +72,9 @@ class _RefusedError(Exception):
 
 
 def load_pt2(path: Path, input_spec: InputSpec, device: torch.device, *, trust: bool = False) -> AuditedModule:
-    """Return the program in a `.pt2` file; batch and image size are read from it.
+    """Return the program in a `.pt2` file; sizes that the file fixes are added to `input_spec`.
 
-    Args:
-        path: the file.
-        input_spec: mean and deviation; sizes that the file fixes are added.
-        device: where the program runs.
-        trust: load whatever the file holds, as `torch.export.load` does: it can run code.
+    With `trust`, it loads whatever the file holds, as `torch.export.load` does: it can run code.
 
     Raises:
         InputError: not a `.pt2` file, one that could run code, or one that does not take images.
@@ -276,9 +272,9 @@ def _check_operator(target: str) -> str:
             texts = (one.name for one in operator._schema.arguments if "str" in str(one.type))
             if all(_MODE.fullmatch(name) for name in texts):
                 return target
-    if _OTHER_OPERATOR.fullmatch(target):
-        return target
-    raise _RefusedError(f"its program calls {_shorten(target)}, which is no plain operator of PyTorch")
+    if not _OTHER_OPERATOR.fullmatch(target):
+        raise _RefusedError(f"its program calls {_shorten(target)}, which is no plain operator of PyTorch")
+    return target
 
 
 def _clean_tree(text: str) -> str:
@@ -294,8 +290,7 @@ def _clean_node(node: Any) -> dict[str, Any]:
     if kind is not None and kind not in _CONTAINERS:
         raise _RefusedError(f"its program takes or returns {_shorten(kind)}, not tensors in tuples, lists and dicts")
     keys = None if context is None else json.loads(_clean(str, context))
-    if keys is not None:
-        keys = [_path(key) for key in _clean(list[str], keys)]
+    keys = None if keys is None else [_path(key) for key in _clean(list[str], keys)]
     context = None if kind is None else json.dumps(keys)
     return {"type": kind, "context": context, "children_spec": [_clean_node(child) for child in node["children_spec"]]}
 
@@ -308,10 +303,6 @@ def _refuse_object(value: Any) -> Any:
 
 def _named(values: dict[str, Any]) -> dict[str, Any]:
     return {_path(name): value for name, value in values.items()}
-
-
-def _symbols(ranges: dict[str, Any]) -> dict[str, Any]:
-    return {_require(_SYMBOL, name, "a symbol"): bounds for name, bounds in ranges.items()}
 
 
 # What becomes of every text of the program, by field, or by type and field. A text without a rule is left out.
@@ -327,7 +318,7 @@ _RULES: dict[str, Callable[[Any], Any]] = {
     **dict.fromkeys(("as_operator", "Node.target"), _check_operator),
     **dict.fromkeys(("in_spec", "out_spec"), _clean_tree),
     "forward_arg_names": lambda names: [_name(name) for name in names],
-    "range_constraints": _symbols,
+    "range_constraints": lambda ranges: {_require(_SYMBOL, name, "a symbol"): ranges[name] for name in ranges},
     "expr_str": _check_expression,
 }
 

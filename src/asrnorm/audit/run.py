@@ -91,7 +91,7 @@ def run_audit(
             input=model.describe_input(),
             clean=clean[row],
             corruptions=corruptions[row],
-            attacks={name: _share(right, len(images)) for name, right in attacks[row].items()},
+            attacks={name: int(right, 16).bit_count() / len(images) for name, right in attacks[row].items()},
             right_under_attack=attacks[row],
             no_attacks=model.no_gradients,
             search=searches[row],
@@ -183,10 +183,6 @@ def _score_corruptions(
     return found
 
 
-def _share(right: str, num_images: int) -> float:
-    return int(right, 16).bit_count() / num_images
-
-
 def _score_attacks(session: ModelSession) -> dict[str, str]:
     """Return which images are right under each attack of the plan, or nothing if the model has no gradients."""
     model = session.model
@@ -217,15 +213,9 @@ def _search_tuples(sessions: Sequence[ModelSession]) -> list[Search]:
         operations, wrong, count = _search(own)
         change = partial(apply_operations, own.images.images, operations)
         scores = {session.model.name: session.score(f"tuple/{_join(operations)}", change) for session in sessions}
-        search = Search(
-            operations=operations,
-            candidates=own.plan.candidates,
-            num_images=count,
-            wrong=wrong,
-            scores=scores[own.model.name],
-            accuracy={name: one.accuracy for name, one in scores.items()},
-        )
-        searches.append(search)
+        numbers = {"candidates": own.plan.candidates, "num_images": count, "wrong": wrong}
+        accuracy = {name: one.accuracy for name, one in scores.items()}
+        searches.append(Search(operations=operations, scores=scores[own.model.name], accuracy=accuracy, **numbers))
     return searches
 
 

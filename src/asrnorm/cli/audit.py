@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 from rich.console import Console
+from typer import Argument, Option
 
 from asrnorm.cli.options import JsonFile, Modules, import_modules, json_output
 from asrnorm.cli.table import make_table
@@ -33,67 +34,62 @@ Triple = tuple[float, float, float]
 
 
 def _channel_option(text: str) -> Any:
-    return typer.Option(metavar="R G B", parser=_read_number, help=text, show_default="the model's")
+    return Option(metavar="R G B", parser=_read_number, help=text, show_default="the model's")
 
 
 def audit(
     model: Annotated[
         str,
-        typer.Argument(
+        Argument(
             help="A run folder, torchvision:NAME, timm:NAME, package.module:function, file.py:function, "
             "a .pt2 or an .onnx file.",
             show_default=False,
         ),
     ],
     data: Annotated[
-        Path,
-        typer.Option(help="Folder of images, one subfolder per class, or a .csv or .jsonl table.", show_default=False),
+        Path, Option(help="Folder of one subfolder per class, or .csv or .jsonl table.", show_default=False)
     ],
-    against: Annotated[str | None, typer.Option(help="A second model, on the same images.")] = None,
+    against: Annotated[str | None, Option(help="A second model, on the same images.")] = None,
     weights: Annotated[
         str | None,
-        typer.Option(help="Weights for a library's network or a function: a file, or the library's own name for them."),
+        Option(help="Weights for a library's network or a function: a file, or the library's own name for them."),
     ] = None,
-    against_weights: Annotated[str | None, typer.Option(help="The same for the second model.")] = None,
+    against_weights: Annotated[str | None, Option(help="The same for the second model.")] = None,
     classes: Annotated[
         Path | None,
-        typer.Option(
+        Option(
             help="JSON file that maps folder names to outputs, or lists the names in their order; for models that do "
             "not know them."
         ),
     ] = None,
-    quick: Annotated[
-        bool, typer.Option("--quick", help="Use 100 images, severities 1, 3 and 5, and a shorter search.")
-    ] = False,
+    quick: Annotated[bool, Option("--quick", help="Use 100 images, severities 1, 3, 5, and a shorter search.")] = False,
     limit: Annotated[
         int | None,
-        typer.Option(
+        Option(
             min=0, help="Use at most this many images, spread over classes; 0 takes all.", show_default="500, quick 100"
         ),
     ] = None,
     size: Annotated[
-        int | None, typer.Option(min=1, help="Side to which images are resized.", show_default="the model's, or 224")
+        int | None, Option(min=1, help="Side to which images are resized.", show_default="the model's, or 224")
     ] = None,
     mean: Annotated[Triple | None, _channel_option("Mean of each channel of the input.")] = None,
     std: Annotated[Triple | None, _channel_option("Standard deviation of each channel of the input.")] = None,
-    device: Annotated[str, typer.Option(help="Device to run on: auto, cpu, cuda, cuda:1, ...")] = "auto",
-    out: Annotated[Path, typer.Option(help="Folder of the page, the numbers and cached results.")] = Path("audit"),
+    device: Annotated[str, Option(help="Device to run on: auto, cpu, cuda, cuda:1, ...")] = "auto",
+    out: Annotated[Path, Option(help="Folder of the page, the numbers and cached results.")] = Path("audit"),
     json_file: JsonFile = None,
-    seed: Annotated[int, typer.Option(help="Seed of noise, attacks and the search.")] = 0,
+    seed: Annotated[int, Option(help="Seed of noise, attacks and the search.")] = 0,
     workers: Annotated[
-        int | None, typer.Option(min=1, help="Number of processes that corrupt images.", show_default="one per core")
+        int | None, Option(min=1, help="Number of processes that corrupt images.", show_default="one per core")
     ] = None,
     tensors: Annotated[
         bool | None,
-        typer.Option(
+        Option(
             "--tensors/--no-tensors",
             help="Corrupt images on the device, as tensors, rather than in worker processes.",
             show_default="on a GPU",
         ),
     ] = None,
-    trust: Annotated[
-        bool, typer.Option("--trust", help="Load a .pt2 file whatever it holds. Such a file can run code.")
-    ] = False,
+    trust: Annotated[bool, Option("--trust", help="Load a .pt2 file whatever it holds; it can run code.")] = False,
     modules: Modules = None,
 ) -> None:
     """Measure how robust a model is: corruptions, calibration, attacks, the changes that hurt most, and what breaks.

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 from rich.console import Console
+from typer import Option
 
 from asrnorm.cli.options import JsonFile, json_output
 from asrnorm.cli.table import make_table
@@ -21,9 +22,9 @@ _LOG_WIDTH = 180
 
 bench_app = typer.Typer(no_args_is_help=True)
 
-Device = Annotated[str | None, typer.Option(help="cpu or cuda; default: cuda if available.")]
-Quick = Annotated[bool, typer.Option("--quick", help="Do little work and few repeats, to see that everything runs.")]
-Repeats = Annotated[int, typer.Option(min=1, help="Number of timed rounds.")]
+Device = Annotated[str | None, Option(help="cpu or cuda; default: cuda if available.")]
+Quick = Annotated[bool, Option("--quick", help="Do little work and few repeats, to see that everything runs.")]
+Repeats = Annotated[int, Option(min=1, help="Number of timed rounds.")]
 
 
 @bench_app.callback()
@@ -43,8 +44,8 @@ def bench_data(
     json_file: JsonFile = None,
     device: Device = None,
     quick: Quick = False,
-    only: Annotated[str, typer.Option(help="Only augmentations and corruptions whose name contains this text.")] = "",
-    workers: Annotated[int, typer.Option(min=0, help="Number of worker processes of the DataLoader.")] = 2,
+    only: Annotated[str, Option(help="Only augmentations and corruptions whose name contains this text.")] = "",
+    workers: Annotated[int, Option(min=0, help="Number of worker processes of the DataLoader.")] = 2,
 ) -> None:
     """Measure images per second of every way to augment and to corrupt; the baselines are Pillow and NumPy.
 
@@ -62,7 +63,7 @@ def bench_layers(
     json_file: JsonFile = None,
     device: Device = None,
     quick: Quick = False,
-    only: Annotated[str, typer.Option(help="Only the inputs whose name contains this text.")] = "",
+    only: Annotated[str, Option(help="Only the inputs whose name contains this text.")] = "",
     repeats: Repeats = 20,
 ) -> None:
     """Measure one norm layer, forward and backward, against BatchNorm and the floor of its memory traffic.
@@ -79,8 +80,8 @@ def bench_step(
     json_file: JsonFile = None,
     device: Device = None,
     quick: Quick = False,
-    only: Annotated[str, typer.Option(help="Only the networks whose name contains this text.")] = "",
-    compiled: Annotated[bool, typer.Option("--compile/--no-compile", help="Also measure with torch.compile.")] = True,
+    only: Annotated[str, Option(help="Only the networks whose name contains this text.")] = "",
+    compiled: Annotated[bool, Option("--compile/--no-compile", help="Also measure with torch.compile.")] = True,
     repeats: Repeats = 20,
 ) -> None:
     """Measure a whole training step against the fastest with BatchNorm, and a forward pass in evaluation.
@@ -98,15 +99,12 @@ def bench_train(
     device: Device = None,
     quick: Quick = False,
     only: Annotated[
-        list[str] | None,
-        typer.Option(help="Only digits, cifar, pacs-photo or pacs-sketch; may be given several times."),
+        list[str] | None, Option(help="Only digits, cifar, pacs-photo or pacs-sketch; may be given several times.")
     ] = None,
     processes: Annotated[
-        int, typer.Option(min=1, help="Also train this many Digits seeds side by side; under MPS unless ASRNORM_MPS=0.")
+        int, Option(min=1, help="Also train this many Digits seeds side by side; under MPS unless ASRNORM_MPS=0.")
     ] = 1,
-    made: Annotated[
-        bool, typer.Option("--made", help="Use generated images, even if the real ones are available.")
-    ] = False,
+    made: Annotated[bool, Option("--made", help="Use generated images, even if the real ones are available.")] = False,
 ) -> None:
     """Measure whole trainings through the trainer, over a stretch of each, scaled to its length.
 
@@ -122,9 +120,7 @@ def bench_evaluate(
     json_file: JsonFile = None,
     device: Device = None,
     quick: Quick = False,
-    images: Annotated[
-        int, typer.Option(min=500, help="Number of images to time; the result is scaled to 950,000.")
-    ] = 95_000,
+    images: Annotated[int, Option(min=500, help="Number of images to time; the result is scaled to 950,000.")] = 95_000,
     repeats: Repeats = 5,
 ) -> None:
     """Measure how long an evaluation on CIFAR-10-C takes, with BatchNorm and with ASR-Norm.

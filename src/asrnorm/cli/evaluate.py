@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 from rich.console import Console
+from typer import Option
 
 from asrnorm.cli.evaluation_inputs import change_network, choose_suite, score_folders
 from asrnorm.cli.options import JsonFile, Modules, RunFolder, import_modules, json_output, open_run, read_assignments
@@ -45,30 +46,21 @@ _CHANGEABLE = (
 
 def evaluate(
     run: RunFolder,
-    suite: Annotated[
-        str | None, typer.Option(help="Another suite with the same classes.", show_default="the run's")
-    ] = None,
+    suite: Annotated[str | None, Option(help="Another suite with the same classes.", show_default="the run's")] = None,
     data: Annotated[
         Path | None,
-        typer.Option(
-            help="Score labelled images of new domains instead: `CLASS/IMAGE` or `DOMAIN/CLASS/IMAGE`, or a table."
-        ),
+        Option(help="Score labelled images of new domains instead: `CLASS/IMAGE` or `DOMAIN/CLASS/IMAGE`, or a table."),
     ] = None,
     settings: Annotated[
         list[str] | None,
-        typer.Option("--set", metavar="FIELD=VALUE", help=f"A field, or part of one, of: {', '.join(_CHANGEABLE)}."),
+        Option("--set", metavar="FIELD=VALUE", help=f"A field, or part of one, of: {', '.join(_CHANGEABLE)}."),
     ] = None,
     json_file: JsonFile = None,
     name: Annotated[
-        str | None,
-        typer.Option("--as", metavar="NAME", help="Also save them in the run's folder, as evaluations/NAME.json."),
+        str | None, Option("--as", metavar="NAME", help="Also save them in the run's folder, as evaluations/NAME.json.")
     ] = None,
-    renew: Annotated[
-        bool, typer.Option("--renew", help="Let --as replace an evaluation of that name made with other settings.")
-    ] = False,
-    statistics: Annotated[
-        bool, typer.Option("--statistics", help="Only write what ASR-Norm learned: analyses/statistics.npz.")
-    ] = False,
+    renew: Annotated[bool, Option("--renew", help="Let --as replace an evaluation made with other settings.")] = False,
+    statistics: Annotated[bool, Option("--statistics", help="Only write ASR-Norm's analyses/statistics.npz.")] = False,
     modules: Modules = None,
 ) -> None:
     """Show accuracy, Brier score, NLL and calibration error of a run, domain by domain.

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from asrnorm.core.config import Choice, RunConfig
-from asrnorm.core.errors import AsrnormError, InputError, WrongCallError
+from asrnorm.core.errors import AsrnormError, InputError, WrongCallError, shorten_list
 from asrnorm.core.hashing import PUBLISHED
 from asrnorm.core.results import read_environment
 
@@ -161,8 +161,8 @@ def choose_suite(run: Path, loaded: "LoadedRun", config: RunConfig) -> "Suite":
         check_split(trained, scored, own.sources, suite.sources)
     if list(map(to_nfc, suite.classes)) != list(map(to_nfc, loaded.classes)):
         raise InputError(
-            f"the run knows the classes {_shorten(loaded.classes)}, "
-            f"suite {suite.name!r} has {_shorten(suite.classes)}; they must be the same"
+            f"the run knows the classes {shorten_list(loaded.classes)}, "
+            f"suite {suite.name!r} has {shorten_list(suite.classes)}; they must be the same"
         )
     if own is not None and _is_same_root(trained, scored) and own.source_listing():
         from asrnorm.training.environment import check_source
@@ -211,8 +211,3 @@ def _option(suite: Choice, name: str) -> object:
     from asrnorm.data import SUITES
 
     return suite.args.get(name, SUITES.options(suite.name)[name].default)
-
-
-def _shorten(names: tuple[str, ...], most: int = 4) -> str:
-    rest = f", ... ({len(names)})" if len(names) > most else ""
-    return ", ".join(names[:most]) + rest

@@ -9,6 +9,7 @@ from typing import Annotated, Any
 import typer
 from rich.console import Console
 from rich.markup import escape
+from typer import Argument, Option
 
 from asrnorm.cli.options import JsonFile, Modules, import_modules, json_output
 from asrnorm.cli.table import make_table
@@ -32,13 +33,10 @@ _KINDS = ", ".join(sorted(REGISTRIES))
 
 def list_registry(
     kind: Annotated[
-        str | None,
-        typer.Argument(help=f"One of: {_KINDS}.", show_default=False, autocompletion=lambda: list(REGISTRIES)),
+        str | None, Argument(help=f"One of: {_KINDS}.", show_default=False, autocompletion=lambda: list(REGISTRIES))
     ] = None,
-    pattern: Annotated[
-        str, typer.Argument(help="Only names of this form; * matches any text.", show_default="all")
-    ] = "*",
-    names_only: Annotated[bool, typer.Option("--names", help="Print the names alone, one on each line.")] = False,
+    pattern: Annotated[str, Argument(help="Only names of this form; * matches any text.", show_default="all")] = "*",
+    names_only: Annotated[bool, Option("--names", help="Print the names alone, one on each line.")] = False,
     json_file: JsonFile = None,
     modules: Modules = None,
 ) -> None:

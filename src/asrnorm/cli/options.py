@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, cast, get_args
 
 import typer
+from typer import Argument, Option
 
 from asrnorm.cli.completion import complete_setting
 from asrnorm.core import errors
@@ -24,21 +25,21 @@ KEPT = Path("results")
 
 JsonFile = Annotated[
     Path | None,
-    typer.Option("--json", metavar="PATH", help="Write the result as JSON to this file; - prints it and nothing else."),
+    Option("--json", metavar="PATH", help="Write the result as JSON to this file; - prints it and nothing else."),
 ]
 Settings = Annotated[
     list[str] | None,
-    typer.Option(
+    Option(
         "--set",
         metavar="FIELD=VALUE",
         help="Change any field of the config, such as optim.lr=0.01; may be given again, the last counts.",
         autocompletion=complete_setting,
     ),
 ]
-RunFolder = Annotated[Path, typer.Argument(help="The folder of a finished run.")]
+RunFolder = Annotated[Path, Argument(help="The folder of a finished run.")]
 Modules = Annotated[
     list[str] | None,
-    typer.Option("--import", metavar="MODULE", help="A module that registers your own norm, method, suite, ..."),
+    Option("--import", metavar="MODULE", help="A module that registers your own norm, method, suite, ..."),
 ]
 
 

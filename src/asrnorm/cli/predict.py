@@ -8,6 +8,7 @@ import typer
 from rich.console import Console
 from rich.markup import escape
 from rich.progress import track
+from typer import Argument, Option
 
 from asrnorm.cli.options import JsonFile, Modules, RunFolder, import_modules, json_lines, open_run, print_error
 from asrnorm.cli.table import make_table
@@ -16,8 +17,8 @@ from asrnorm.core.errors import InputError
 
 def predict(
     run: RunFolder,
-    images: Annotated[list[Path], typer.Argument(help="Image files of any format, or folders of them.")],
-    top: Annotated[int, typer.Option(min=1, metavar="K", help="Show the K most probable classes of each image.")] = 1,
+    images: Annotated[list[Path], Argument(help="Image files of any format, or folders of them.")],
+    top: Annotated[int, Option(min=1, metavar="K", help="Show the K most probable classes of each image.")] = 1,
     json_file: JsonFile = None,
     modules: Modules = None,
 ) -> None:

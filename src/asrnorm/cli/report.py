@@ -10,6 +10,7 @@ from rich.markup import escape
 from rich.measure import Measurement
 from rich.table import Table
 from rich.text import Text
+from typer import Argument, Option
 
 from asrnorm.cli.completion import complete_study
 from asrnorm.cli.options import (
@@ -36,7 +37,7 @@ _ENDLESS = 10_000  # columns: room to measure a table in
 def report(
     what: Annotated[
         list[str],
-        typer.Argument(
+        Argument(
             metavar="STUDY_OR_FOLDER",
             help=f"Names of studies, or folders of runs; {PAPER}: all tables and figures of the paper.",
             show_default=False,
@@ -45,22 +46,16 @@ def report(
     ],
     out: Annotated[
         Path | None,
-        typer.Option(
+        Option(
             help="Folder of the report; for several, the folder that holds their folders.",
             show_default="reports/<study>, at other scales reports/<study>-<scale>, or <folder>/report",
         ),
     ] = None,
-    scale: Annotated[str, typer.Option(help="Scale of the runs of a study: paper, short or smoke.")] = "paper",
-    runs: Annotated[Path, typer.Option(help="Folder that holds the run folders of a study.")] = _RUNS,
-    seeds: Annotated[
-        int | None, typer.Option(min=1, help="Take seeds 0 to N - 1 of a study.", show_default="the study's")
-    ] = None,
-    keep_results: Annotated[
-        bool, typer.Option("--keep", help="First add the finished runs of a study to results/STUDY.jsonl.")
-    ] = False,
-    renew: Annotated[
-        bool, typer.Option("--renew", help="With --keep: replace runs that were kept at another commit.")
-    ] = False,
+    scale: Annotated[str, Option(help="Scale of the runs of a study: paper, short or smoke.")] = "paper",
+    runs: Annotated[Path, Option(help="Folder that holds the run folders of a study.")] = _RUNS,
+    seeds: Annotated[int | None, Option(min=1, help="Seeds 0 to N - 1 of a study.", show_default="the study's")] = None,
+    keep_results: Annotated[bool, Option("--keep", help="First add finished runs to results/STUDY.jsonl.")] = False,
+    renew: Annotated[bool, Option("--renew", help="With --keep: replace runs kept at another commit.")] = False,
     json_file: JsonFile = None,
     modules: Modules = None,
 ) -> None:

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 from rich.console import Console
 from rich.text import Text
+from typer import Argument, Option
 
 from asrnorm.cli.completion import complete_study
 from asrnorm.cli.options import (
@@ -43,41 +44,39 @@ _SAMPLE_SUITES = ("pacs", "cifar10c", "digits")
 def reproduce(
     study: Annotated[
         list[str],
-        typer.Argument(
+        Argument(
             help="Names of studies, see `asrnorm list studies`; paper: all tables and figures of the paper.",
             autocompletion=complete_study,
         ),
     ],
-    seeds: Annotated[int | None, typer.Option(min=1, help="Run seeds 0 to N-1.", show_default="each study's")] = None,
-    scale: Annotated[str, typer.Option(help="Size of the runs: paper, short or smoke.")] = "paper",
+    seeds: Annotated[int | None, Option(min=1, help="Run seeds 0 to N-1.", show_default="each study's")] = None,
+    scale: Annotated[str, Option(help="Size of the runs: paper, short or smoke.")] = "paper",
     workers: Annotated[
         int | None,
-        typer.Option(
+        Option(
             min=1,
             help="Number of runs at once; those on one GPU share it by NVIDIA's MPS, unless ASRNORM_MPS=0.",
             show_default="two a GPU, or one",
         ),
     ] = None,
-    ray: Annotated[str | None, typer.Option(help="A Ray cluster to run on: auto, or its address.")] = None,
+    ray: Annotated[str | None, Option(help="A Ray cluster to run on: auto, or its address.")] = None,
     slurm: Annotated[
-        str | None, typer.Option(help="Run through Slurm, with submitit's options: timeout_min=600,gpus_per_node=1,...")
+        str | None, Option(help="Run through Slurm, with submitit's options: timeout_min=600,gpus_per_node=1,...")
     ] = None,
-    runs: Annotated[Path, typer.Option(help="Folder that holds the run folders.")] = Path("runs"),
+    runs: Annotated[Path, Option(help="Folder that holds the run folders.")] = Path("runs"),
     out: Annotated[
         Path | None,
-        typer.Option(
+        Option(
             help="Folder of the report; for several studies, the folder that holds their folders.",
             show_default="reports/<study>, at other scales reports/<study>-<scale>",
         ),
     ] = None,
-    dry_run: Annotated[bool, typer.Option("--dry-run", help="Show what would run, and stop.")] = False,
+    dry_run: Annotated[bool, Option("--dry-run", help="Show what would run, and stop.")] = False,
     row: Annotated[
         list[str] | None,
-        typer.Option(help="Run only what rows with this label need; * matches any text; may be given again."),
+        Option(help="Run only what rows with this label need; * matches any text; may be given again."),
     ] = None,
-    ignore_kept: Annotated[
-        bool, typer.Option("--ignore-kept", help="Also train the runs whose results are kept.")
-    ] = False,
+    ignore_kept: Annotated[bool, Option("--ignore-kept", help="Also train the runs whose results are kept.")] = False,
     settings: Settings = None,
     json_file: JsonFile = None,
     modules: Modules = None,

@@ -23,6 +23,7 @@ NAMES = ("source", "target", "root")
 
 # YAML 1.1 reads 1e-4 as text, because it has no decimal point.
 _EXPONENT = re.compile(r"[+-]?\d+(\.\d*)?[eE][+-]?\d+")
+_get_hints = cache(get_type_hints)
 
 Selection = Literal["last", "source-val", "shifted-val", "oracle"]
 Chain = str | list[str | dict[str, Any]]
@@ -212,12 +213,7 @@ def to_mapping(config: RunConfig) -> dict[str, Any]:
 
 
 def from_mapping(values: Mapping[str, Any], where: str = "config") -> RunConfig:
-    """Return the config of a mapping made by `to_mapping`.
-
-    Raises:
-        UnknownNameError: unknown field; the message suggests the nearest one.
-        InputError: value of the wrong type.
-    """
+    """Return the config of a mapping made by `to_mapping`; errors are those of `build`."""
     built: RunConfig = build(RunConfig, values, where)
     return built
 
@@ -236,9 +232,6 @@ def run_name(config: RunConfig) -> str:
     return f"{config.recipe}--s{config.seed}--{content_hash(config)}"
 
 
-_NAMES = {f"suite.{name}": name for name in NAMES}
-
-
 def override(config: RunConfig, assignments: Mapping[str, Any]) -> RunConfig:
     """Return the config with fields replaced, as `--set a.b=value` does.
 
@@ -255,8 +248,8 @@ def override(config: RunConfig, assignments: Mapping[str, Any]) -> RunConfig:
     # `method=rsda` resets all options, so it goes before `method.interval=500` whatever the order given.
     for path, value in sorted(assignments.items(), key=lambda item: item[0].count(".")):
         parsed = parse(value) if isinstance(value, str) else value
-        if path in _NAMES and isinstance(parsed, int | float):
-            values["suite"]["args"][_NAMES[path]] = str(value)
+        if path in [f"suite.{name}" for name in NAMES] and isinstance(parsed, int | float):
+            values["suite"]["args"][path.removeprefix("suite.")] = str(value)
         else:
             _assign(values, path, parsed)
     return from_mapping(values, "--set")
@@ -278,10 +271,7 @@ def dump_config(config: RunConfig) -> str:
 
 
 def first_difference(mine: RunConfig, theirs: RunConfig) -> str | None:
-    """Return the dotted name and both values of the first field that differs, or `None`.
-
-    Fields that `content_hash` leaves out are ignored.
-    """
+    """Return the dotted name and both values of the first field of `content_hash` that differs, or `None`."""
     return difference(to_mapping(mine), to_mapping(theirs))
 
 
@@ -324,11 +314,7 @@ def parse(text: str) -> Any:
 
 
 def as_whole_number(value: Any, what: str) -> int:
-    """Return an integer of any library (NumPy, torch) as a Python `int`.
-
-    Raises:
-        InputTypeError: the value is not an integer; `7.0` is not one either.
-    """
+    """Return an integer of any library (NumPy, torch) as an `int`; raise `InputTypeError` for others, even 7.0."""
     try:
         return operator.index(value)
     except TypeError:
@@ -353,7 +339,7 @@ def build(kind: Any, values: Mapping[str, Any], where: str) -> Any:
         UnknownNameError: unknown field, or a value outside its `Literal`.
         InputError: value of the wrong type, or a missing field.
     """
-    hints = _hints(kind)
+    hints = _get_hints(kind)
     for name in values:
         if name not in hints:
             raise UnknownNameError(f"{where}: " + describe_unknown("field", str(name), hints))
@@ -361,11 +347,6 @@ def build(kind: Any, values: Mapping[str, Any], where: str) -> Any:
         return kind(**{name: _convert(hints[name], value, f"{where}: {name}") for name, value in values.items()})
     except TypeError as error:
         raise InputError(f"{where}: {error}".replace(f"{kind.__name__}.__init__() ", "")) from error
-
-
-@cache
-def _hints(kind: Any) -> dict[str, Any]:
-    return get_type_hints(kind)
 
 
 def _convert(hint: Any, value: Any, where: str) -> Any:

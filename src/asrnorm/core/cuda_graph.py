@@ -22,11 +22,7 @@ T = TypeVar("T")
 
 
 class Graph(Generic[T]):
-    """A captured function.
-
-    Attributes:
-        output: return value of the captured call; its tensors hold the results of the last replay.
-    """
+    """A captured function; the tensors of its `output` hold the results of the last replay."""
 
     def __init__(self, graph: torch.cuda.CUDAGraph, output: T) -> None:
         self._graph, self.output = graph, output
@@ -41,14 +37,8 @@ def capture(
 ) -> Graph[T] | None:
     """Return a function as a CUDA graph, or log one line with the reason and return `None`.
 
-    The function is called twice as a warm-up (libraries load, constants move to the device); then the tensors in
-    `changed` are restored.
-
-    Args:
-        function: takes no arguments; see the module docstring for what it may do.
-        device: a CUDA device.
-        changed: tensors that the function modifies; their values are restored after the warm-up.
-        what: name of the function in log messages.
+    The function is called twice as a warm-up (libraries load, constants move to the device); then the tensors that it
+    modifies, `changed`, are restored. Log messages call it `what`.
     """
     kept = [(tensor, tensor.detach().clone()) for tensor in changed]
     stream = torch.cuda.Stream(device)

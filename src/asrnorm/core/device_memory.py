@@ -27,11 +27,7 @@ class InParts:
         self._most: int | None = None
 
     def __call__(self, batch: Tensor) -> Tensor:
-        """Return the function's output for all rows.
-
-        Raises:
-            DeviceMemoryError: not even one row fits.
-        """
+        """Return the function's output for all rows; raise `DeviceMemoryError` if not even one fits."""
         size = min(self._most or len(batch), len(batch))
         while True:
             try:

@@ -6,7 +6,7 @@ exception with its traceback.
 
 import difflib
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 
 # Characters that move the cursor, change colors or reverse text: controls, line separators, bidirectional overrides.
 _CONTROLS = re.compile("[\x00-\x1f\x7f-\x9f\u2028-\u202e\u2066-\u2069]")
@@ -104,6 +104,11 @@ def count_of(number: int, noun: str, plural: str = "") -> str:
     return f"{number:,} {noun if number == 1 else plural or f'{noun}s'}"
 
 
+def shorten_list(names: Sequence[str], most: int = 4) -> str:
+    """Return the first names, and the number of all if there are more."""
+    return ", ".join(names[:most]) + (f", ... ({len(names)})" if len(names) > most else "")
+
+
 _MOST_SHOWN = 100  # names in a line of help
 
 
@@ -113,8 +118,6 @@ def describe_unknown(kind: str, name: str, known: Iterable[str]) -> str:
     if not names:
         return f"unknown {kind} {name!r}; there is none"
     close = difflib.get_close_matches(name, names, n=1)
-    if len(names) > _MOST_SHOWN:
-        hint = f"did you mean {close[0]!r}? There are" if close else "there are"
-        return f"unknown {kind} {name!r}; {hint} {len(names)}"
-    hint = f"did you mean {close[0]!r}? Known" if close else "known"
-    return f"unknown {kind} {name!r}; {hint}: {', '.join(names)}"
+    known = f"there are {len(names)}" if len(names) > _MOST_SHOWN else f"known: {', '.join(names)}"
+    hint = f"did you mean {close[0]!r}? {known[0].upper()}{known[1:]}" if close else known
+    return f"unknown {kind} {name!r}; {hint}"

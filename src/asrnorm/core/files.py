@@ -22,10 +22,7 @@ _NO_FOLDER_SYNC = frozenset({errno.EINVAL, errno.ENOTSUP, errno.EOPNOTSUPP})
 def write_whole(path: Path, content: bytes | str, *, follow_links: bool = True) -> None:
     """Write a file atomically: after a crash or power loss it holds the old content or the new one, complete.
 
-    `follow_links` is that of `replacing`.
-
-    Raises:
-        StorageError: the disk is full or the folder is not writable; the old file stays.
+    `follow_links` is that of `replacing`. Raises `StorageError` if the disk is full or the folder is not writable.
     """
     try:
         with replacing(path, follow_links=follow_links) as temporary:
@@ -75,11 +72,7 @@ def replacing(path: Path, *, follow_links: bool = True) -> Iterator[Path]:
 
 
 def open_to_append(path: Path) -> IO[bytes]:
-    """Open a file to append to it, without following a link: see `replacing`.
-
-    Raises:
-        OSError: from the system, or `path` is a link.
-    """
+    """Open a file to append to it; raise `OSError` if it is a link, for the reason given in `replacing`."""
 
     def opener(name: str, flags: int) -> int:
         return os.open(name, flags | getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_NONBLOCK", 0), 0o666)
@@ -159,11 +152,7 @@ def sync_file(path: Path) -> None:
 
 
 def file_sha256(path: Path) -> str:
-    """Return the SHA-256 of the content of a file.
-
-    Raises:
-        InputError: it cannot be read.
-    """
+    """Return the SHA-256 of the content of a file; raise `InputError` if it cannot be read."""
     try:
         with path.open("rb") as file:
             return hashlib.file_digest(file, "sha256").hexdigest()
@@ -197,18 +186,10 @@ _NO_LOCKS = frozenset({errno.ENOLCK, errno.ENOTSUP, errno.EOPNOTSUPP, errno.ENOS
 
 
 def take_lock(file: IO[bytes] | int, *, wait: bool = False, shared: bool = False) -> bool:
-    """Lock an open file until it is closed; return `False` on a file system without locks.
+    """Lock an open file, or its descriptor, until it is closed; return `False` on a file system without locks.
 
-    The kernel releases the lock when the process ends, however it ends.
-
-    Args:
-        file: open file or its descriptor.
-        wait: block until the lock is free.
-        shared: take a shared lock.
-
-    Raises:
-        BlockingIOError: another process holds the lock and `wait` is false.
-        OSError: the disk failed.
+    The kernel releases the lock when the process ends, however it ends. While another process holds it, `wait` blocks,
+    and otherwise `BlockingIOError` is raised.
     """
     import fcntl  # Unix only; importing the package must not need it
 

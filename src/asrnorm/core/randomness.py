@@ -11,14 +11,7 @@ from asrnorm.core.config import as_whole_number
 
 
 def keyed_generator(*key: int | str, device: torch.device | str = "cpu") -> torch.Generator:
-    """Return a generator whose stream is fixed by the key.
-
-    Args:
-        *key: names and whole numbers; a 7 from Python, NumPy and PyTorch is the same.
-        device: of the generator.
-
-    Raises:
-        InputTypeError: a part is neither.
+    """Return a generator whose stream is fixed by the key: names and whole numbers, a 7 being the same in any library.
 
     Example:
         >>> a, b = (torch.rand(1, generator=keyed_generator(0, 7, "mask")).item() for _ in range(2))

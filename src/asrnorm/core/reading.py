@@ -27,12 +27,7 @@ _MAX_HASHED = 100_000  # objects in a tuple of a pickle, repeated ones counted a
 
 
 def read_bytes(path: Path, most: int = MAX_BYTES) -> bytes:
-    """Return the content of a file.
-
-    Raises:
-        OSError: it cannot be read.
-        InputError: it is a device or a pipe with a name, or larger than `most`.
-    """
+    """Return the content of a file; raise `InputError` for a device, a named pipe, or more than `most` bytes."""
     try:
         mode = path.stat().st_mode
     except ValueError as error:  # a null byte in the path, which may come from another file
@@ -47,12 +42,7 @@ def read_bytes(path: Path, most: int = MAX_BYTES) -> bytes:
 
 
 def read_json(path: Path) -> Any:
-    """Return the content of a JSON file.
-
-    Raises:
-        OSError: it cannot be read.
-        InputError: as `parse_json`; the message does not name the file.
-    """
+    """Return the content of a JSON file; the errors of `parse_json` do not name the file."""
     return parse_json(read_bytes(path))
 
 
@@ -99,22 +89,14 @@ def _parse_float(text: str) -> float:
 
 
 def check_int(value: int, name: str = "") -> int:
-    """Return an integer that fits in 64 bits.
-
-    Raises:
-        InputError: it does not; neither torch nor NumPy can take it.
-    """
+    """Return an integer; raise `InputError` if it does not fit in 64 bits, which torch and NumPy require."""
     if not -(1 << 63) <= value < 1 << 63:
         raise InputError(f"{name}{': ' if name else ''}a whole number of more than 64 bits")
     return value
 
 
 def read_yaml(path: Path, kind: str = "config file") -> Any:
-    """Return the content of a YAML file; `kind` says in messages what it should be.
-
-    Raises:
-        InputError: it cannot be read, or as `parse_yaml`; the message names the file.
-    """
+    """Return the content of a YAML file; an `InputError` names the file, and a missing one by its `kind`."""
     try:
         return parse_yaml(read_bytes(path, MAX_YAML).decode("utf-8"))
     except FileNotFoundError:
@@ -216,9 +198,6 @@ def check_pickle(file: BinaryIO) -> None:
 
     A tuple that holds another one twice, which holds another one twice, and so on, is small as a pickle. As the key of
     a dictionary all its paths are followed.
-
-    Raises:
-        InputError: a tuple that a weights file never has.
     """
     try:
         if not zipfile.is_zipfile(file):

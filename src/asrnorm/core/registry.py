@@ -15,22 +15,14 @@ _PLAIN: dict[Any, Any] = {bool: bool, int: Integral, float: Real, str: str, Path
 
 
 class Registry(Generic[T]):
-    """Maps the names used in configs and on the command line to classes or functions.
-
-    Args:
-        kind: singular noun for the entries, used in error messages.
-    """
+    """Maps names in configs and on the command line to classes or functions; `kind` is their noun in error messages."""
 
     def __init__(self, kind: str) -> None:
         self.kind = kind
         self._entries: dict[str, T] = {}
 
     def register(self, name: str) -> Callable[[T], T]:
-        """Return a decorator that adds its target under `name`.
-
-        Raises:
-            ValueError: the name is taken.
-        """
+        """Return a decorator that adds its target under `name`; raise `ValueError` if the name is taken."""
 
         def add(entry: T) -> T:
             if name in self._entries:

@@ -21,21 +21,14 @@ CHECKSUMS = ("weights_sha256", "config_sha256", "values_sha256")
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class DomainScore:
-    """Scores of a model on one domain.
-
-    Attributes:
-        accuracy: in [0, 1].
-        brier: the paper's form, divided by the number of classes.
-        brier_sum: the plain form.
-        ece: expected calibration error, 15 equal-width bins.
-    """
+    """Scores of a model on one domain."""
 
     name: str
-    accuracy: float
-    brier: float
-    brier_sum: float
+    accuracy: float  # in [0, 1]
+    brier: float  # the paper's form, divided by the number of classes
+    brier_sum: float  # the plain form
     nll: float
-    ece: float
+    ece: float  # expected calibration error, 15 equal-width bins
     num_samples: int
 
 
@@ -116,20 +109,12 @@ def format_result(result: RunResult) -> str:
 
 
 def write_result(path: Path, result: RunResult) -> None:
-    """Write a `result.json` atomically.
-
-    Raises:
-        StorageError: the disk is full or the folder is not writable; the old file stays.
-    """
+    """Write a `result.json` atomically; errors are those of `write_whole`."""
     write_whole(path, format_result(result), follow_links=False)
 
 
 def read_result(path: Path) -> RunResult:
-    """Read a `result.json`.
-
-    Raises:
-        InputError: the file is missing, damaged or has another schema.
-    """
+    """Read a `result.json`; raise `InputError` if it is missing, damaged or has another schema."""
     try:
         values = read_json(path)
     except FileNotFoundError:
@@ -142,11 +127,7 @@ def read_result(path: Path) -> RunResult:
 
 
 def parse_result(values: object, where: str) -> RunResult:
-    """Return the result of plain JSON values.
-
-    Raises:
-        InputError: damaged values, another schema, or numbers outside their range.
-    """
+    """Return the result of plain JSON values; raise `InputError` for another schema or numbers outside their range."""
     if not isinstance(values, dict) or values.get("schema") != SCHEMA:
         raise InputError(f"{where}: not a result of schema {SCHEMA}")
     if values.get("average_accuracy", 0.0) is None:

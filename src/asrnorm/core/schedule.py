@@ -6,14 +6,9 @@ from asrnorm.core.config import OptimConfig
 
 
 def rate_factor(config: OptimConfig, step: int, steps: int, *, waits: bool = False) -> float:
-    """Return the learning rate of a step relative to `config.lr`.
+    """Return the learning rate of a step, counted from 0, relative to `config.lr`; `steps` include the warm-up.
 
-    Args:
-        config: its `schedule` is `constant`, `cosine` to zero, or `step`; the rate rises linearly over the first
-            `warmup_steps`.
-        step: counted from 0.
-        steps: length of the schedule, warm-up included.
-        waits: for parameters that are frozen for `norm_warmup_steps`; their warm-up starts after that.
+    `waits` is for parameters that are frozen for `norm_warmup_steps`; their warm-up starts after that.
     """
     trained = step - config.norm_warmup_steps if waits else step
     warm_up = 0.0 if trained < 0 else min(1.0, (trained + 1) / (config.warmup_steps + 1))

@@ -50,13 +50,11 @@ def find_commit() -> str:
     if named := os.environ.get(COMMIT_VARIABLE):
         return named
     package = Path(asrnorm.__file__).parent
-    version = f"v{asrnorm.__version__}"
     # Installed into someone's project, the package may lie inside a repository that is not its own.
-    if _git(package, "ls-files", "--error-unmatch", "__init__.py") is None:
-        return version
-    commit = _git(package, "rev-parse", "HEAD")
+    is_tracked = _git(package, "ls-files", "--error-unmatch", "__init__.py") is not None
+    commit = _git(package, "rev-parse", "HEAD") if is_tracked else None
     if not commit:
-        return version
+        return f"v{asrnorm.__version__}"
     changed = _git(package, "status", "--porcelain", "--untracked-files=no", ".")
     return f"{commit}+" if changed else commit
 

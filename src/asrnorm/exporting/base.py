@@ -29,35 +29,21 @@ _PLAIN = frozenset({"aten", "prim", "prims", "higher_order", "_operator", "math"
 
 @dataclass(frozen=True, kw_only=True)
 class ExportRequest:
-    """A model to export, and the input that its file takes.
-
-    Attributes:
-        run: the run of the model.
-        model: in eval mode on the CPU, in the precision of the file.
-        size: height and width of the images.
-        batch: images at a time; `None` is any number.
-        opset: version of the ONNX operators; `None` is the exporter's default.
-    """
+    """A model to export, and the input that its file takes."""
 
     run: LoadedRun
-    model: Classifier
-    size: tuple[int, int]
-    batch: int | None = None
-    opset: int | None = None
+    model: Classifier  # in eval mode on the CPU, in the precision of the file
+    size: tuple[int, int]  # height and width of the images
+    batch: int | None = None  # images at a time; `None` is any number
+    opset: int | None = None  # version of the ONNX operators; `None` is the exporter's default
 
 
 class FileFormat(abc.ABC):
-    """A file format.
-
-    Attributes:
-        suffix: of its files.
-        is_traced: whether it holds the computation, in float32, and runs without this package; else weights only.
-        has_opset: whether it uses `ExportRequest.opset`.
-    """
+    """A file format; `suffix` is that of its files."""
 
     suffix: ClassVar[str]
-    is_traced: ClassVar[bool] = True
-    has_opset: ClassVar[bool] = False
+    is_traced: ClassVar[bool] = True  # it holds the computation, in float32, and runs without this package
+    has_opset: ClassVar[bool] = False  # it uses `ExportRequest.opset`
 
     @abc.abstractmethod
     def encode(self, request: ExportRequest) -> tuple[bytes, dict[str, Any]]:

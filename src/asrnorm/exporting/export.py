@@ -30,28 +30,16 @@ _BATCHES = (1, 3, 8)  # compared for a dynamic batch; tracing uses two
 
 @dataclass(frozen=True)
 class Verdict:
-    """The difference between a file and its model on random images.
+    """The difference between a file and its model on random images, in batches of some sizes."""
 
-    Attributes:
-        relative_error: the largest difference of a logit, over the largest logit.
-        tolerance: the largest error allowed.
-        batches: batch sizes compared.
-    """
-
-    relative_error: float
-    tolerance: float
+    relative_error: float  # the largest difference of a logit, over the largest logit
+    tolerance: float  # the largest error allowed
     batches: tuple[int, ...]
 
 
 @dataclass(frozen=True)
 class Export:
-    """An exported file.
-
-    Attributes:
-        path: of the file.
-        sidecars: the files beside it, the card first.
-        verdict: how far the file is from the model.
-    """
+    """An exported file, the files beside it (the card first), and how far the file is from the model."""
 
     path: Path
     sidecars: tuple[Path, ...]

@@ -126,10 +126,7 @@ class WeightFile(FileFormat):
 
 
 def load_weight_file(path: str | Path) -> Classifier:
-    """Return the model of an exported `.safetensors` file, in eval mode on the CPU.
-
-    Args:
-        path: the file, beside `<path>.yaml` and `<path>.json`.
+    """Return the model of an exported `.safetensors` file beside its `.yaml` and `.json`, in eval mode on the CPU.
 
     Raises:
         InputError: a file is missing or damaged, or the files do not match.

@@ -40,24 +40,17 @@ class Command(NamedTuple):
 class Job:
     """One run with its further evaluations and analyses.
 
-    Attributes:
-        folder: the run folder.
-        evaluations: each leaves `evaluations/<name>.json`.
-        analyses: keys of `ANALYSIS_FILES`.
-        kept: labels of commands whose results are kept in `results/`.
-        may_diverge: a non-finite loss is a valid outcome, recorded in `DIVERGENCE_FILE`; nothing else runs after it.
-        module: the module that `python -m` runs; one other than `asrnorm` may register its own entries first.
-        imports: modules each command imports first (`--import`).
+    If it `may_diverge`, a non-finite loss is a valid outcome, recorded in `DIVERGENCE_FILE`; nothing runs after it.
     """
 
     config: RunConfig
     folder: Path
-    evaluations: tuple[Evaluation, ...] = ()
-    analyses: tuple[str, ...] = ()
-    kept: frozenset[str] = frozenset()
+    evaluations: tuple[Evaluation, ...] = ()  # each leaves `evaluations/<name>.json`
+    analyses: tuple[str, ...] = ()  # keys of `ANALYSIS_FILES`
+    kept: frozenset[str] = frozenset()  # labels of commands whose results are kept in `results/`
     may_diverge: bool = False
-    module: str = "asrnorm"
-    imports: tuple[str, ...] = ()
+    module: str = "asrnorm"  # for `python -m`; another one may register its own entries first
+    imports: tuple[str, ...] = ()  # modules that each command imports first (`--import`)
 
     def __hash__(self) -> int:
         return hash(self.folder)  # configs hold dicts
@@ -124,12 +117,7 @@ class Job:
 
 
 def gather_jobs(*plans: "Plan", imports: tuple[str, ...] = ()) -> tuple[Job, ...]:
-    """Return a job for every run folder of the plans, with the evaluations and analyses of their tasks.
-
-    Args:
-        plans: plans of studies; a run that several of them need becomes one job.
-        imports: see `Job`.
-    """
+    """Return a job for every run folder of the plans, with all evaluations and analyses that the plans have of it."""
     jobs: dict[Path, Job] = {}
     for plan in plans:
         for folder, job in _jobs_of(plan, imports).items():
@@ -168,16 +156,11 @@ Status = Literal["done", "failed", "stopped", "busy", "lost"]
 
 @dataclass(frozen=True)
 class Ended:
-    """How a job ended.
-
-    Attributes:
-        status: `busy` if another process works on it; `lost` if its machine is gone.
-        error: one line, for a job that failed or was lost.
-    """
+    """How a job ended."""
 
     job: Job
-    status: Status
-    error: str = ""
+    status: Status  # `busy` if another process works on it; `lost` if its machine is gone
+    error: str = ""  # one line, for a job that failed or was lost
 
 
 class Executor(Protocol):

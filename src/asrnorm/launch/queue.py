@@ -39,12 +39,6 @@ def read_position(job: Job) -> tuple[str, int]:
     return "train", 0
 
 
-def measure_progress(job: Job) -> tuple[int, int, int]:
-    """Return the progress of a job as numbers that only grow: phase, step, finished commands."""
-    phase, step = read_position(job)
-    return {"choose": 0, "train": 1}.get(phase, 2), step, -len(job.missing())
-
-
 def last_step(log: Path) -> int:
     """Return the step of the last complete row of a log, 0 if there is none."""
     try:
@@ -77,13 +71,7 @@ class Failure:
 
 @dataclass(frozen=True)
 class Outcome:
-    """How a launch ended.
-
-    Attributes:
-        done: jobs with nothing missing.
-        failed: jobs that failed at every attempt.
-        left: jobs unfinished when the launch was stopped.
-    """
+    """How a launch ended; `left` are the jobs that were unfinished when it was stopped."""
 
     done: tuple[Job, ...]
     failed: tuple[Failure, ...]
@@ -179,7 +167,8 @@ class Queue:
 
     def _count_losses(self, job: Job) -> int:
         """Count the machines lost by a job since it last made progress."""
-        progress = measure_progress(job)
+        phase, step = read_position(job)
+        progress = ({"choose": 0, "train": 1}.get(phase, 2), step, -len(job.missing()))  # these numbers only grow
         times, furthest = self._losses.get(job, (0, progress))
         times = 1 if progress > furthest else times + 1
         self._losses[job] = times, max(progress, furthest)
@@ -195,13 +184,8 @@ def launch(jobs: Iterable[Job], executor: Executor, *, view: "LaunchView", retry
     """Run every unfinished job and return the outcome.
 
     A job that fails is tried again `retry` times, then reported; the others continue. Ctrl-C, SIGTERM and SIGHUP stop
-    all jobs after a checkpoint; the next launch resumes them.
-
-    Args:
-        jobs: finished ones are skipped.
-        executor: runs them; closed at the end.
-        view: receives every event.
-        retry: further attempts for a job that fails; a lost machine does not count as a failure.
+    all jobs after a checkpoint; the next launch resumes them. A lost machine does not count as a failure. The executor
+    is closed at the end.
     """
     try:
         return Queue(jobs, executor, retry, view).run()

@@ -66,11 +66,7 @@ _MOST_ROWS = 20
 
 
 class LaunchView:
-    """Shows a launch, as a context manager.
-
-    Args:
-        console: standard error by default.
-    """
+    """Shows a launch, as a context manager, by default on standard error."""
 
     def __init__(self, console: Console | None = None) -> None:
         self._console = console or Console(stderr=True, highlight=False)

@@ -47,10 +47,7 @@ def collect_folder(folder: Path) -> Collected:
     """Return the finished runs in a folder, or of one run's folder, as a table of recipe by domain.
 
     Runs that differ only in the seed share a row. CIFAR-10-C is shown by level. Runs that are not done, have diverged
-    or lie deeper are left out, with a warning.
-
-    Raises:
-        InputError: no such folder, or no finished run in it.
+    or lie deeper are left out, with a warning; without any finished run, `InputError` is raised.
     """
     if not folder.is_dir():
         raise InputError(f"{folder}: no such folder, and no study of that name; asrnorm list studies shows them")
@@ -160,13 +157,10 @@ def _choose_measures(results: Iterable[RunResult]) -> dict[str, Measure]:
         levels = sorted({name.rpartition("/")[2] for name in names})
         columns = {f"Level {level}": Measure(quantity="accuracy", domains=(f"*/{level}",)) for level in levels}
     else:
-        columns = {
-            # A folder of one's own may be called `a*`, which as a pattern matches many.
-            f"{name} (domain)" if name in (SOURCE, AVERAGE) else name: Measure(
-                quantity="accuracy", domains=(glob.escape(name),)
-            )
-            for name in names[:_MOST_COLUMNS]
-        }
+        titles = {name: f"{name} (domain)" if name in (SOURCE, AVERAGE) else name for name in names[:_MOST_COLUMNS]}
+        # A folder of one's own may be called `a*`, which as a pattern matches many.
+        patterns = {title: (glob.escape(name),) for name, title in titles.items()}
+        columns = {title: Measure(quantity="accuracy", domains=domains) for title, domains in patterns.items()}
     # The average first: on a phone only the first columns are seen.
     return {AVERAGE: Measure(quantity="accuracy"), SOURCE: Measure(quantity="accuracy", on_source=True), **columns}
 

@@ -119,21 +119,14 @@ def lambda_curves(rows: list[dict[str, Any]]) -> dict[str, dict[str, Points]]:
 
 @dataclass(frozen=True, kw_only=True)
 class Sparkline:
-    """A small chart, whose axes the template draws.
-
-    Attributes:
-        lines: `points` of an SVG polyline, one per curve.
-        broken: where along the top edge a value is not finite.
-        low: least value, as text; `high`: the greatest.
-        first: step at which the axis begins; `last`: at which it ends.
-    """
+    """A small chart, whose axes the template draws."""
 
     label: str
-    lines: tuple[str, ...]
-    broken: tuple[str, ...]
-    low: str
+    lines: tuple[str, ...]  # `points` of an SVG polyline, one per curve
+    broken: tuple[str, ...]  # where along the top edge a value is not finite
+    low: str  # least and greatest value
     high: str
-    first: float
+    first: float  # steps at which the axis begins and ends
     last: float
 
 

@@ -45,13 +45,6 @@ class SheetCell:
         state: `missing` is still to be run, `no data` was run without the images of the column, `not run` never will
             be, `diverged` has lost its finite loss, `absent` is a dash in the paper or a domain that the row's runs are
             not scored on.
-        difference: ours minus the paper's, with its sign.
-        gap: the same as a number, in the unit of the table.
-        decimals: of the paper's number and of the difference.
-        best: of our numbers in its column, without rows that see what the others may not.
-        tests: comparisons in which this cell's row is asked to be the better one.
-        marks: numbers of the footnotes that belong to it.
-        diverged: seeds whose run lost its finite loss.
     """
 
     row: Row
@@ -59,16 +52,16 @@ class SheetCell:
     state: State
     ours: str = ""
     paper: str = ""
-    difference: str = ""
-    gap: float | None = None
-    decimals: int = 1
-    best: bool = False
+    difference: str = ""  # ours minus the paper's, with its sign
+    gap: float | None = None  # the same as a number, in the unit of the table
+    decimals: int = 1  # of the paper's number and of the difference
+    best: bool = False  # of our numbers in its column, without rows that see what the others may not
     measured: Measured | None = None
     printed: Printed | None = None
-    tests: tuple["SheetTest", ...] = ()
-    marks: tuple[int, ...] = ()
+    tests: tuple["SheetTest", ...] = ()  # in which this cell's row is asked to be the better one
+    marks: tuple[int, ...] = ()  # numbers of the footnotes that belong to it
     runs: tuple[RunSpec, ...] = ()
-    diverged: tuple[int, ...] = ()
+    diverged: tuple[int, ...] = ()  # seeds whose run lost its finite loss
 
     @property
     def placeholder(self) -> str:
@@ -83,38 +76,27 @@ class SheetCell:
 
 @dataclass(frozen=True, kw_only=True)
 class SheetTest:
-    """One row against another in one column.
-
-    Attributes:
-        texts: its numbers as text, by the names in `TEST_NUMBERS`; `values`: the same as numbers.
-        printed: the paper's p-value; `paper`: the same as text, a dash where there is none.
-        marks: numbers of the footnotes to the paper's.
-    """
+    """One row against another in one column."""
 
     result: TestResult
-    texts: Mapping[str, str]
+    texts: Mapping[str, str]  # its numbers, by the names in `TEST_NUMBERS`
     values: Mapping[str, float | None]
-    printed: Printed | None
-    paper: str
-    marks: tuple[int, ...]
+    printed: Printed | None  # the paper's p-value
+    paper: str  # the same as text, a dash where there is none
+    marks: tuple[int, ...]  # numbers of the footnotes to it
 
 
 @dataclass(frozen=True, kw_only=True)
 class Sheet:
-    """All cells and comparisons of a study; every pair of row label and column has a cell.
-
-    Attributes:
-        footnotes: in the order of their numbers, from 1.
-        notes: what concerns the table as a whole and has no number.
-    """
+    """All cells and comparisons of a study; every pair of row label and column has a cell."""
 
     collected: Collected
     rows: tuple[Row, ...]
     columns: tuple[str, ...]
     cells: Mapping[tuple[str, str], SheetCell]
     tests: tuple[SheetTest, ...]
-    footnotes: tuple[str, ...]
-    notes: tuple[str, ...]
+    footnotes: tuple[str, ...]  # in the order of their numbers, from 1
+    notes: tuple[str, ...]  # on the table as a whole, without numbers
 
     def in_row(self, row: Row) -> list[SheetCell]:
         """Return the cells of a row in the order of the columns."""

@@ -28,18 +28,8 @@ from asrnorm.studies.collect import Collected
 def write_report(collected: Collected, out: Path) -> list[Path]:
     r"""Write `<study>.{md,csv,tex,html}`, `<study>-table.tex` for `\input`, and `figures/*.{svg,pdf,png}`.
 
-    A study without numbers has no table: it is written as Markdown, page and figures.
-
-    Args:
-        collected: the study with what was found of it; it may be little or nothing.
-        out: folder of the report; files of an earlier one are replaced, each when the new one is whole.
-
-    Returns:
-        The files, the page last.
-
-    Raises:
-        MissingDependencyError: a figure needs matplotlib or scikit-learn.
-        StorageError: a file cannot be written.
+    A study without numbers has no table: it is written as Markdown, page and figures. Files of an earlier report are
+    replaced, each when the new one is whole. Returns the files, the page last.
     """
     sheet, name = build_sheet(collected), collected.study.name
     drawn: list[Path] = []

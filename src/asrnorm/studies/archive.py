@@ -36,22 +36,14 @@ COMPONENTS = 16  # principal components of the learned statistics; t-SNE of them
 
 @dataclass(frozen=True, kw_only=True)
 class Archived:
-    """What happened to the results in a study's run folders, by their hashes.
-
-    Attributes:
-        added: new lines of the file `path`.
-        replaced: lines of another commit that were replaced.
-        same: archived before with the same numbers.
-        repeated: archived before with the same numbers, from another training; the old lines stay.
-        differing: archived before with other numbers; the old lines stay.
-    """
+    """What happened to the results in a study's run folders, by their hashes."""
 
     path: Path
-    added: tuple[str, ...] = ()
-    replaced: tuple[str, ...] = ()
-    same: tuple[str, ...] = ()
-    repeated: tuple[str, ...] = ()
-    differing: tuple[str, ...] = ()
+    added: tuple[str, ...] = ()  # new lines of the file
+    replaced: tuple[str, ...] = ()  # lines of another commit that were replaced
+    same: tuple[str, ...] = ()  # archived before with the same numbers
+    repeated: tuple[str, ...] = ()  # archived before with the same numbers, from another training; the old lines stay
+    differing: tuple[str, ...] = ()  # archived before with other numbers; the old lines stay
 
 
 def archive(
@@ -65,15 +57,9 @@ def archive(
 ) -> Archived:
     """Add the finished results of a study to the kept ones; a second call changes nothing.
 
-    The study's file is also sorted and rid of duplicates, which appending the lines of another file leaves.
-
-    Args:
-        study: the study.
-        runs: the folder of run folders.
-        kept: the folder of kept results; created if it does not exist.
-        scale: of the runs.
-        seeds: of the runs; by default 0 up to the study's number of seeds.
-        renew: replace results from another commit, or from a commit with uncommitted changes.
+    They go from the run folders in `runs` to files in `kept`; by default the seeds are 0 up to the study's number of
+    seeds. `renew` replaces results from another commit, or from a commit with uncommitted changes. The study's file is
+    also sorted and rid of duplicates, which appending the lines of another file leaves.
 
     Raises:
         InputError: a kept file has a line that is not a result, or a file to be kept is damaged; nothing is changed.

@@ -16,7 +16,7 @@ from asrnorm.core.settings import shorten_commit
 from asrnorm.studies.measure import describe_missing, find_missing, read_measure, restrict_differences, restrict_printed
 from asrnorm.studies.plan import Task, iterate_specs, plan
 from asrnorm.studies.spec import DIVERGENCE_FILE, Cell, Printed, RunSpec, Study, scored_hash
-from asrnorm.studies.statistics import FEWEST, TestResult, compare, correct_holm, summarize
+from asrnorm.studies.statistics import FEWEST, Summary, TestResult, compare, correct_holm, summarize
 from asrnorm.studies.store import Store, StoredResult, find_results
 
 CellKey = tuple[str, str]  # row label, column
@@ -37,34 +37,18 @@ class RunRecord:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Measured:
-    """One cell over its seeds.
-
-    Attributes:
-        values: in the cell's unit, in the order of `seeds`.
-        records: the results behind them.
-        deviation: over n - 1; `None` for a single seed.
-    """
+class Measured(Summary):
+    """One cell over its seeds: `values` in the cell's unit, in the order of `seeds`, and the results behind them."""
 
     seeds: tuple[int, ...]
     values: tuple[float, ...]
     records: tuple[RunRecord, ...]
-    mean: float
-    deviation: float | None
-    n: int
 
     @classmethod
     def over_seeds(cls, values: Mapping[int, float], records: Iterable[RunRecord]) -> "Measured":
         """Return a cell from its values by seed."""
-        found = summarize(list(values.values()))
-        return cls(
-            seeds=tuple(values),
-            values=tuple(values.values()),
-            records=tuple(records),
-            mean=found.mean,
-            deviation=found.deviation,
-            n=found.n,
-        )
+        numbers = tuple(values.values())
+        return cls(seeds=tuple(values), values=numbers, records=tuple(records), **vars(summarize(numbers)))
 
     @property
     def by_seed(self) -> dict[int, float]:
@@ -74,37 +58,22 @@ class Measured:
 
 @dataclass(frozen=True, kw_only=True)
 class Collected:
-    """A study with its results.
-
-    Attributes:
-        cells: by row label and column; cells without results are absent.
-        printed: the paper's numbers to compare `cells` with; averages are over the available domains.
-        differences: the same for the printed differences of two rows, by both labels and column.
-        tests: of the study's comparisons, column by column.
-        missing: the tasks that are not done.
-        no_data: cells whose runs are finished but lack the images of the column.
-        diverged: seeds whose run diverged, for cells where that is an outcome.
-        warnings: what a reader must know before trusting the table.
-        footnotes: those of the study, and which domains are missing.
-        runs: the folder of run folders; it has the logs of diverged runs.
-        details: details folders of runs, by the hash of their config.
-        is_folder: whether it is any folder of runs, which no paper has numbers of.
-    """
+    """A study with its results; `differences` are the printed differences of two rows, by both labels and column."""
 
     study: Study
     scale: str
-    cells: Mapping[CellKey, Measured]
-    printed: Mapping[CellKey, Printed]
-    tests: tuple[TestResult, ...]
-    missing: tuple[Task, ...]
-    warnings: tuple[str, ...]
-    footnotes: tuple[str, ...] = ()
-    diverged: Mapping[CellKey, tuple[int, ...]] = field(default_factory=dict)
-    runs: Path | None = None
-    details: Mapping[str, Path] = field(default_factory=dict)
+    cells: Mapping[CellKey, Measured]  # cells without results are absent
+    printed: Mapping[CellKey, Printed]  # the paper's numbers; averages are over the available domains
+    tests: tuple[TestResult, ...]  # of the study's comparisons, column by column
+    missing: tuple[Task, ...]  # the tasks that are not done
+    warnings: tuple[str, ...]  # what a reader must know before trusting the table
+    footnotes: tuple[str, ...] = ()  # those of the study, and which domains are missing
+    diverged: Mapping[CellKey, tuple[int, ...]] = field(default_factory=dict)  # seeds, where that is an outcome
+    runs: Path | None = None  # the folder of run folders; it has the logs of diverged runs
+    details: Mapping[str, Path] = field(default_factory=dict)  # details folders of runs, by the hash of their config
     differences: Mapping[tuple[str, str, str], Printed] = field(default_factory=dict)
-    no_data: frozenset[CellKey] = frozenset()
-    is_folder: bool = False
+    no_data: frozenset[CellKey] = frozenset()  # cells whose runs are finished but lack the images of the column
+    is_folder: bool = False  # a folder of any runs, which no paper has numbers of
 
 
 def collect(
@@ -116,15 +85,10 @@ def collect(
     seeds: Sequence[int] | None = None,
     store: Store | None = None,
 ) -> Collected:
-    """Return the results of a study.
+    """Return the results of a study, by default of the seeds 0 up to its number of seeds.
 
-    Args:
-        study: the study.
-        runs: the folder of run folders.
-        kept: the folder of kept results, `*.jsonl`; a run folder takes precedence over them.
-        scale: of the runs.
-        seeds: of the runs; by default 0 up to the study's number of seeds.
-        store: the contents of both folders, if they have been read already.
+    They are in the run folders in `runs` and the files `*.jsonl` in `kept`; a run folder takes precedence. `store` has
+    the contents of both, if they have been read already.
 
     Example:
         >>> from asrnorm.studies import get_study
@@ -252,14 +216,14 @@ def _warn(
 ) -> Iterator[str]:
     if cells:
         yield from warn_of_scales([scale])
-    commits = sorted({one for cell in cells.values() for record in cell.records for one in record.result.commits})
+    results = [record.result for cell in cells.values() for record in cell.records]
+    commits = sorted({commit for result in results for commit in result.commits})
     if len(commits) > 1:
         names = ", ".join(map(shorten_commit, commits))
         yield f"the table mixes runs of {len(commits)} commits: {names}"
     elif commits and commits[0].endswith("+"):
         yield f"the runs were made from files that differ from commit {shorten_commit(commits[0]).removesuffix('+')}"
-    origins = [record.result.origin for cell in cells.values() for record in cell.records]
-    editions = sorted({origin["edition"] for origin in origins if "edition" in origin})
+    editions = sorted({result.origin["edition"] for result in results if "edition" in result.origin})
     if len(editions) > 1:
         yield f"the table mixes runs scored on {len(editions)} editions of the test images: {'; '.join(editions)}"
     counts = sorted({cell.n for cell in cells.values()})

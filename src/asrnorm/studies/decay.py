@@ -39,12 +39,7 @@ def decay_logit(config: OptimConfig, steps: int, start: float) -> Iterator[float
 
 
 def decay_curve(config: RunConfig, name: str, steps: Sequence[int]) -> tuple[float, ...]:
-    """Return the lambda under weight decay alone at some steps of a run.
-
-    Args:
-        config: of the run.
-        name: `lambda_mu`, `lambda_sigma`, `lambda_beta` or `lambda_gamma`.
-        steps: counted from 0, ascending, at most the run's.
+    """Return the lambda of this name (a key of `START`) under weight decay alone at ascending steps, counted from 0.
 
     Example:
         >>> from asrnorm.recipes import recipe

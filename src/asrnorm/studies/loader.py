@@ -85,11 +85,7 @@ class _Columns:
 
 
 def load_study(path: Path, *, notes: Path | None = None) -> Study:
-    """Return the study in a YAML file; its name is the file's.
-
-    Args:
-        path: the file.
-        notes: the folder of its notes; by default the folder of the file.
+    """Return the study in a YAML file; its name is the file's, and `notes` the folder of its notes, if it is another.
 
     Raises:
         InputError: a file that cannot be read, or a value that does not fit, such as too few numbers in a row.

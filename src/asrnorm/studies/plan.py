@@ -15,42 +15,27 @@ Kind = Literal["run", "evaluation", "analysis"]
 
 @dataclass(frozen=True, kw_only=True)
 class Task:
-    """One task of a study.
+    """One task of a study: train a run, score a finished run again, or analyze it.
 
-    Attributes:
-        key: unique in the plan: the run's name, for evaluations and analyses followed by the file in its folder.
-        kind: train a run, score a finished run again, or analyze it.
-        spec: the run, with `evaluation` if the task is one.
-        config: the config of the run; for an evaluation the config under which the run is scored.
-        folder: the run folder.
-        output: the file that the task writes.
-        state: `partial` if the folder exists without the output: the run resumes from its last checkpoint. `kept` if
-            the run folder is gone and the kept results have all that the study needs of the run.
-        needs: the key of the run that must be done first.
-        analysis: the name of the analysis, if the task is one.
+    It is `partial` if the run folder exists without the output: the run resumes from its last checkpoint. It is `kept`
+    if the run folder is gone and the kept results have all that the study needs of the run.
     """
 
-    key: str
+    key: str  # unique in the plan: the run's name, for evaluations and analyses followed by the file in its folder
     kind: Kind
-    spec: RunSpec
+    spec: RunSpec  # with `evaluation` if the task is one
     seed: int
-    config: RunConfig
-    folder: Path
-    output: Path
+    config: RunConfig  # for an evaluation the config under which the run is scored
+    folder: Path  # of the run
+    output: Path  # the file that the task writes
     state: State
-    needs: str | None = None
-    analysis: str | None = None
+    needs: str | None = None  # the key of the run that must be done first
+    analysis: str | None = None  # its name, if the task is one
 
 
 @dataclass(frozen=True, kw_only=True)
 class Plan:
-    """The tasks of a study, runs before the evaluations and analyses of them.
-
-    Attributes:
-        study: its name.
-        runs: the folder of run folders.
-        problems: one line for each result that cannot be read.
-    """
+    """The tasks of a study, runs before the evaluations and analyses of them, and a line for each unreadable result."""
 
     study: str
     scale: Scale
@@ -82,15 +67,8 @@ def plan(
 
     A run whose folder is gone counts as kept if everything that the study needs of it is kept: its result, its
     evaluations and analyses, and its curves if a figure shows them. Otherwise it is trained again, and evaluations and
-    analyses are made of the new run.
-
-    Args:
-        study: the study.
-        seeds: of every run.
-        scale: of every run.
-        runs: the folder of run folders; it need not exist yet.
-        kept: the folder of kept results, `*.jsonl`.
-        store: the contents of both folders, if they have been read already.
+    analyses are made of the new run. `runs` and `kept` are the folders of run folders and of kept results, `*.jsonl`;
+    `store` has the contents of both, if they have been read already.
 
     Example:
         >>> from asrnorm.studies import get_study

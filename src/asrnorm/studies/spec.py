@@ -22,22 +22,14 @@ DIVERGENCE_FILE = "divergence.json"
 
 @dataclass(frozen=True, kw_only=True)
 class Printed:
-    """A number as the paper prints it, in the table's own unit: 52.8, .024.
-
-    Attributes:
-        deviation: the number after the plus-minus sign; the paper's are population deviations (ddof 0).
-        copied_from: the work that the paper took the number from.
-        note: a mistake of the paper and what is right; becomes a footnote.
-        below: the paper prints "less than" this value, as for p-values.
-        decimals: the number of printed decimals; `None` if the number is not from print.
-    """
+    """A number as the paper prints it, in the table's own unit: 52.8, .024."""
 
     value: float
-    deviation: float | None = None
-    copied_from: str | None = None
-    note: str | None = None
-    below: bool = False
-    decimals: int | None = None
+    deviation: float | None = None  # the number after the plus-minus sign; the paper's are over n (ddof 0)
+    copied_from: str | None = None  # the work that the paper took the number from
+    note: str | None = None  # a mistake of the paper and what is right; becomes a footnote
+    below: bool = False  # the paper prints "less than" this value, as for p-values
+    decimals: int | None = None  # the number of printed decimals; `None` if the number is not from print
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -112,73 +104,46 @@ def scored_hash(spec: RunSpec, seed: int, scale: Scale) -> str:
 
 @dataclass(frozen=True, kw_only=True)
 class Measure:
-    """What to read off a result.
-
-    Attributes:
-        domains: patterns of domain names, as `*/5` or `svhn`; empty means all targets.
-        on_source: take the source's test images instead of the targets.
-        attack: key of `RunResult.adversarial`.
-        rule: key of `RunResult.validation`, of the quantity of that name.
-        unit: `percent` multiplies by 100, `millions` divides by a million.
-        baseline: for `parameters`, show the relative increase over this count instead of the count.
-    """
+    """What to read off a result."""
 
     quantity: Quantity
-    domains: tuple[str, ...] = ()
-    on_source: bool = False
-    attack: str = ""
-    rule: str = ""
-    unit: Unit = "percent"
+    domains: tuple[str, ...] = ()  # patterns of domain names, as `*/5` or `svhn`; empty means all targets
+    on_source: bool = False  # take the source's test images instead of the targets
+    attack: str = ""  # key of `RunResult.adversarial`
+    rule: str = ""  # key of `RunResult.validation`, of the quantity of that name
+    unit: Unit = "percent"  # multiplies by 100; `millions` divides by a million
     better: Better = "higher"
-    baseline: int = 0
+    baseline: int = 0  # for `parameters`, show the relative increase over this count instead of the count
 
 
 @dataclass(frozen=True, kw_only=True)
 class Cell:
-    """One number of a table.
-
-    Attributes:
-        runs: the runs behind it; several are averaged seed by seed, as a row's average over four sources.
-        printed: the paper's number.
-    """
+    """One number of a table."""
 
     measure: Measure
-    runs: tuple[RunSpec, ...] = ()
-    printed: Printed | None = None
+    runs: tuple[RunSpec, ...] = ()  # several are averaged seed by seed, as a row's average over four sources
+    printed: Printed | None = None  # the paper's number
 
 
 @dataclass(frozen=True, kw_only=True)
 class Row:
-    """A line of a table.
+    """A line of a table."""
 
-    Attributes:
-        label: unique in its study.
-        cells: by column; a missing column is a dash in the paper.
-        group: heading above a block of rows.
-        not_run: why the row has only the paper's numbers.
-        found_on_targets: its settings were found by looking at accuracy on unseen domains; it is never marked as best.
-    """
-
-    label: str
-    cells: Mapping[str, Cell]
-    group: str = ""
-    not_run: str | None = None
-    found_on_targets: bool = False
+    label: str  # unique in its study
+    cells: Mapping[str, Cell]  # by column; a missing column is a dash in the paper
+    group: str = ""  # heading above a block of rows
+    not_run: str | None = None  # why the row has only the paper's numbers
+    found_on_targets: bool = False  # settings were found by accuracy on unseen domains; never marked as best
 
 
 @dataclass(frozen=True, kw_only=True)
 class Comparison:
-    """A one-sided comparison of two rows, column by column: is `row` better than `against`?
-
-    Attributes:
-        printed: the paper's p-values by column.
-        differences: the paper's row of differences ("delta to"), by column.
-    """
+    """A one-sided comparison of two rows, column by column: is `row` better than `against`?"""
 
     row: str
     against: str
-    printed: Mapping[str, Printed] = field(default_factory=dict)
-    differences: Mapping[str, Printed] = field(default_factory=dict)
+    printed: Mapping[str, Printed] = field(default_factory=dict)  # the paper's p-values by column
+    differences: Mapping[str, Printed] = field(default_factory=dict)  # the paper's row of differences ("delta to")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -219,10 +184,7 @@ STUDIES: Registry[Callable[[], Study]] = Registry("study")
 
 
 def get_study(name: str) -> Study:
-    """Return a study by its name.
-
-    Raises:
-        UnknownNameError: no such study; the message names the nearest.
+    """Return a study by its name; raise `UnknownNameError`, with the nearest name, if there is none.
 
     Example:
         >>> get_study("table3").columns

@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from asrnorm.core.errors import AsrnormError, InputError
+from asrnorm.core.files import describe_failure
 from asrnorm.core.reading import parse_json, read_bytes, read_json
 from asrnorm.core.results import CHECKSUMS, RunResult, parse_result, read_log_rows, read_result, to_plain
 
@@ -28,35 +29,22 @@ _ORIGIN = ("device", "torch", "day", "edition", "resumed", "listing")
 
 @dataclass(frozen=True, kw_only=True)
 class StoredResult:
-    """A result and its location.
-
-    Attributes:
-        folder: the run folder; for a kept result the details folder, or `None` if there is none.
-        scored_again: whether it is an evaluation of the run under another config.
-        kept: whether it is a line of a kept file.
-    """
+    """A result and its location."""
 
     result: RunResult
-    folder: Path | None = None
-    scored_again: bool = False
-    kept: bool = False
+    folder: Path | None = None  # the run folder; for a kept result the details folder, if there is one
+    scored_again: bool = False  # an evaluation of the run under another config
+    kept: bool = False  # a line of a kept file
 
 
 @dataclass(frozen=True, kw_only=True)
 class Store:
-    """All results, by the hash of their config.
+    """All results and details folders, by the hash of the run's config."""
 
-    Attributes:
-        results: from run folders, and from kept files where no run folder has the result.
-        problems: one line for each result that cannot be read.
-        details: details folders, by the hash of the run's config.
-        lines: the kept results, including those that a run folder has too.
-    """
-
-    results: Mapping[str, StoredResult]
-    problems: tuple[str, ...] = ()
+    results: Mapping[str, StoredResult]  # from run folders, and from kept files where no run folder has the result
+    problems: tuple[str, ...] = ()  # one line for each result that cannot be read
     details: Mapping[str, Path] = field(default_factory=dict)
-    lines: Mapping[str, RunResult] = field(default_factory=dict)
+    lines: Mapping[str, RunResult] = field(default_factory=dict)  # kept results, also those that a run folder has
 
 
 def find_results(runs: Path, kept: Path | None = None) -> Store:
@@ -111,11 +99,7 @@ def find_details(kept: Path) -> dict[str, Path]:
 
 
 def read_lines(path: Path) -> list[RunResult]:
-    """Return all results of a kept file; none if there is no such file.
-
-    Raises:
-        InputError: a line is not a complete result, or a run has two lines with different numbers.
-    """
+    """Return all results of a kept file, none without a file; raise `InputError` for a line that is not a result."""
     found: dict[str, RunResult] = {}
     for where, result in _parse_lines(path) if path.exists() else ():
         if isinstance(result, InputError):
@@ -129,11 +113,8 @@ def _parse_lines(path: Path) -> Iterator[tuple[str, RunResult | InputError]]:
     """Yield the location of every line of a kept file that is not blank, and its result or what is wrong with it."""
     try:
         lines = read_bytes(path).splitlines()
-    except OSError as error:
-        yield str(path), InputError(f"{path}: {error.strerror}")
-        return
-    except InputError as error:
-        yield str(path), error
+    except (OSError, InputError) as error:
+        yield str(path), InputError(describe_failure(error, path)) if isinstance(error, OSError) else error
         return
     for number, line in enumerate(lines, start=1):
         where = f"{path}, line {number}"
