@@ -34,7 +34,7 @@ NORM_KEYS = {
     "ilm",
     "none",
 }
-METHOD_KEYS = {"erm", "ada", "me_ada", "m_ada", "rda", "rsda", "esda", "rsc", "pgd", *RIVALS}
+METHOD_KEYS = {"erm", "ada", "me_ada", "m_ada", "rda", "rsda", "esda", "rsc", "pgd", "consistency", *RIVALS}
 SUITE_KEYS = {"digits", "cifar10c", "pacs", "folder", "digits_mini"}
 MODEL_KEYS = {"digits_convnet", "wrn_40_4", "wrn_16_4", "wrn_40_2", "resnet18", "resnet26_ttt", "resnet50"}
 SCALES = ("paper", "short", "smoke")

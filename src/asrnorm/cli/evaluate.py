@@ -78,9 +78,9 @@ def evaluate(
     saved = None if name is None else run / "evaluations" / f"{name}.json"
     with json_output(json_file) as write_json:
         import_modules(modules)
-        loaded = open_run(run)
-        if saved is not None:
+        if saved is not None and (run / "result.json").is_file():
             read_result(run / "result.json")  # the evaluation copies from it
+        loaded = open_run(run)
         try:
             config = override(loaded.config, assignments)
         except InputError as error:

@@ -106,7 +106,8 @@ def group_recipes(names: Sequence[str]) -> list[tuple[str, list[str], list[str]]
     norms: dict[tuple[str, str], list[str]] = {}
     for name in names:
         suite, _, rest = name.partition(".")
-        norm = max((norm for norm in NORMS if rest.endswith(f"_{norm}")), key=len, default="")
+        other = rest.rpartition("_")[2] if "_" in rest else ""  # a norm that few recipes have
+        norm = max((norm for norm in NORMS if rest.endswith(f"_{norm}")), key=len, default=other)
         norms.setdefault((suite, rest.removesuffix(f"_{norm}")), []).extend([norm] * bool(norm))
     rows: dict[tuple[str, tuple[str, ...]], list[str]] = {}
     for (suite, method), found in norms.items():

