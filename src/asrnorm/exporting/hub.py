@@ -78,8 +78,8 @@ def describe_run(run: LoadedRun, result: RunResult, environment: dict[str, Any])
 
 
 def without_paths(config: RunConfig) -> RunConfig:
-    """Return a config without the folders of the machine that it was trained on."""
-    args = {name: value for name, value in config.suite.args.items() if name != "root"}
+    """Return a config without the folders and files of the machine that it was trained on."""
+    args = {name: value for name, value in config.suite.args.items() if name not in ("root", "aliases")}
     weights = None if config.weights is None else Path(config.weights).name
     return replace(config, suite=replace(config.suite, args=args), weights=weights)
 

@@ -1,6 +1,7 @@
 """A finished run as a folder for the Hugging Face Hub."""
 
 import json
+from dataclasses import replace
 
 import pytest
 import torch
@@ -12,6 +13,8 @@ from asrnorm.core.config import Choice
 from asrnorm.core.errors import InputError
 from asrnorm.core.results import read_result
 from asrnorm.exporting import export_hub
+from asrnorm.exporting.hub import without_paths
+from asrnorm.recipes import recipe
 from asrnorm.training import load_run, run
 from helpers.tiny_run import pretrained_config, write_weights
 
@@ -43,6 +46,14 @@ def test_a_converted_pretrained_network_comes_back_without_paths_of_this_machine
     images = torch.rand(4, 3, 8, 8)
     assert torch.equal(asrnorm.from_pretrained(tmp_path / "hub")(images), loaded.model(images))
     assert not [path for path in (tmp_path / "hub").iterdir() if str(tmp_path).encode() in path.read_bytes()]
+
+
+def test_a_shared_config_has_no_path_of_this_machine():
+    args = {"root": "/home/me/photos", "aliases": "/home/me/classes.yaml", "source": "day"}
+    config = replace(recipe("folder.erm_bn"), suite=Choice(name="folder", args=args), weights="/home/me/net.pt")
+    shared = without_paths(config)
+    assert shared.suite.args == {"source": "day"}
+    assert shared.weights == "net.pt"
 
 
 def test_names_cannot_break_the_card(folder_of, monkeypatch):
