@@ -5,6 +5,7 @@ is needed to reach the Hub, and imported there only; local folders do without.
 """
 
 import json
+import re
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -18,6 +19,7 @@ from asrnorm.models.saved_model import load, save
 from asrnorm.models.weights import read_metadata
 
 WEIGHTS, CONFIG, CARD = "model.safetensors", "config.json", "README.md"
+_REPOSITORY = re.compile(r"\w[\w.-]*/[\w.-]+")
 _USE = """## Use
 
 ```python
@@ -80,6 +82,8 @@ def from_pretrained(where: str | Path, *, model: nn.Module | None = None, **opti
         'DigitsConvNet'
     """
     if not Path(where).is_dir():
+        if not _REPOSITORY.fullmatch(str(where)):
+            raise InputError(f"{where}: no such folder; give one of save_pretrained, or a repository, as user/name")
         network: nn.Module = _hub_class().from_pretrained(str(where), model=model, **options).network
         return network
     if not (weights := Path(where, WEIGHTS)).is_file():

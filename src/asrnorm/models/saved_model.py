@@ -199,7 +199,7 @@ def _build(saved: _Saved) -> nn.Module:
     path = saved.path
     if saved.call is None:
         raise InputError(
-            f"{path}: of a network that asrnorm.create_model did not build; give it: asrnorm.load(path, model=net)"
+            f"{path}: of a network that asrnorm.create_model did not build; give it, not converted, as model=net"
         )
     try:
         with suppress(NotImplementedError, RuntimeError, TypeError), torch.device("meta"):

@@ -66,6 +66,9 @@ def test_a_folder_without_weights_and_a_missing_library_are_one_line(tmp_path, m
         asrnorm.from_pretrained(tmp_path)
     hub._hub_class.cache_clear()
     monkeypatch.setitem(sys.modules, "huggingface_hub", None)
+    for missing in (tmp_path / "nowhere", "nowhere", "../nowhere", "net.safetensors"):
+        with pytest.raises(InputError, match="no such folder"):
+            asrnorm.from_pretrained(missing)
     for call in (lambda: asrnorm.from_pretrained("me/net"), lambda: make_converted().push_to_hub("me/net")):
         with pytest.raises(MissingDependencyError, match=r"asrnorm\[hub\]"):
             call()
