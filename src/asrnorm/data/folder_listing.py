@@ -166,7 +166,8 @@ def _describe_lack(root: Path, expected: str) -> str:
     if _direct_images(root):
         return f"{root}: has images, but no class folders; expected {expected}: give the folder above it"
     if is_one_domain(root):
-        return f"{root}: one domain, whose folders are its classes: choose none of them, or give {root.parent}"
+        above = root.parent
+        return f"{root}: one domain, whose folders are its classes; leave out --source and --target, or give {above}"
     return f"{root}: no images in it; expected {expected} ({', '.join(sorted(EXTENSIONS))})"
 
 

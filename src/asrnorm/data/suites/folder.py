@@ -42,10 +42,7 @@ MAX_SIDE = 8192
 _REACTIONS = ("skip", "refuse")
 _MAX_BROKEN = 0.01  # of the images of a domain; one is left out in any case
 _log = logging.getLogger(__name__)
-_ROOT_HINT = (
-    "give --set suite.root=FOLDER (in Python root=, for data show --root), a folder <domain>/<class>/<image>, or a "
-    ".csv or .jsonl file"
-)
+_ROOT_HINT = "give --data FOLDER (in Python root=), a folder <domain>/<class>/<image>, or a .csv or .jsonl file"
 
 
 @SUITES.register("folder")
@@ -236,7 +233,9 @@ class ImageFolder(Suite):
             self._choose(domains)
             raise
         for name in (name for name in domains if name in targets):
-            advice = "say what the source calls them, --set suite.aliases=FILE, or choose domains, --target NAME"
+            advice = (
+                "say what the source calls them, --set suite.aliases=FILE, or choose domains, --set suite.target=NAME"
+            )
             domains[name] = keep_known(domains[name], classes, self.root, unknown=self._unknown, advice=advice)
         if len(classes) < 2:
             raise InputError(

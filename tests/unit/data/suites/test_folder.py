@@ -131,9 +131,9 @@ def test_a_root_that_is_no_path_is_refused():
 def test_without_a_root_it_says_what_to_give():
     suite = create_suite("folder", source="art")
     assert [part.present for part in suite.parts()] == [False]
-    with pytest.raises(InputError, match=r"--set suite\.root=FOLDER"):
+    with pytest.raises(InputError, match="--data FOLDER"):
         _ = suite.train
-    with pytest.raises(InputError, match=r"--set suite\.root=FOLDER"):
+    with pytest.raises(InputError, match="--data FOLDER"):
         _ = suite.classes
 
 
