@@ -60,7 +60,7 @@ def list_registry(
 
 def _describe_names(kind: str, pattern: str) -> list[dict[str, Any]]:
     if kind not in REGISTRIES:
-        raise UnknownNameError(describe_unknown("registry", kind, REGISTRIES))
+        raise UnknownNameError(describe_unknown("kind of names", kind, REGISTRIES))
     module_name, name, _ = REGISTRIES[kind]
     module = import_module(module_name)
     rows = describe(getattr(module, name))

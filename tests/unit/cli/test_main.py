@@ -82,7 +82,7 @@ def test_doctor_fails_where_something_everything_needs_is_broken(run, monkeypatc
         (("lst",), "asrnorm: No such command 'lst'"),
         (("predict",), "asrnorm: Missing argument"),
         (("list", "norms", "--json"), "asrnorm: --json takes the path of a file, or - to print"),
-        (("list", "nroms"), "asrnorm: unknown registry 'nroms'; did you mean 'norms'? Known: "),
+        (("list", "nroms"), "asrnorm: unknown kind of names 'nroms'; did you mean 'norms'? Known: "),
         (("list", "norms", "--jsn"), "asrnorm: No such option: --jsn"),
         (("train", "digits_mini.erm_bn", "--set", "steps=abc"), "asrnorm: --set: steps must be int, not 'abc'"),
         (("train", "--config", "nowhere.yaml"), "asrnorm: nowhere.yaml: no such config file"),
