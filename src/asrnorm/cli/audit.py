@@ -49,17 +49,18 @@ def audit(
     data: Annotated[
         Path, Option(help="Folder of one subfolder per class, or .csv or .jsonl table.", show_default=False)
     ],
-    against: Annotated[str | None, Option(help="A second model, on the same images.")] = None,
+    against: Annotated[str | None, Option(metavar="MODEL", help="A second model, on the same images.")] = None,
     weights: Annotated[
         str | None,
         Option(help="Weights for a library's network or a function: a file, or the library's own name for them."),
     ] = None,
-    against_weights: Annotated[str | None, Option(help="The same for the second model.")] = None,
+    against_weights: Annotated[str | None, Option(metavar="WEIGHTS", help="The same for the second model.")] = None,
     classes: Annotated[
         Path | None,
         Option(
+            metavar="FILE",
             help="JSON file that maps folder names to outputs, or lists the names in their order; for models that do "
-            "not know them."
+            "not know them.",
         ),
     ] = None,
     quick: Annotated[bool, Option("--quick", help="Use 100 images, severities 1, 3, 5, and a shorter search.")] = False,

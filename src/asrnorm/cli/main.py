@@ -91,7 +91,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         except FileNotFoundError:
             return _fail("the current folder has been removed; change to another")
         command: Any = typer.main.get_command(app)
-        if not set(_SETTINGS["help_option_names"]).isdisjoint(words):
+        if not words or not set(_SETTINGS["help_option_names"]).isdisjoint(words):
             _simplify_help(command)
         elif repeated := find_repeated(command, words):
             return _fail(f"{repeated} is given more than once, and takes one value", WRONG_CALL)

@@ -225,6 +225,7 @@ def test_version_and_help(run):
     assert status == 0
     assert "doctor" in out
     assert "Example" in run("list", "--help")[1]
+    assert "<bool>" not in "".join(run()[1:])  # alone, it shows the same help
     assert run()[0] in (0, 2)
 
 
