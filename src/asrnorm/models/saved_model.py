@@ -2,6 +2,7 @@
 
 import copy
 import json
+import os
 from collections.abc import Mapping
 from contextlib import suppress
 from pathlib import Path
@@ -132,6 +133,8 @@ def load(path: str | Path, model: nn.Module | None = None) -> nn.Module:
 
 
 def _check_path(path: str | Path) -> Path:
+    if not isinstance(path, str | os.PathLike):
+        raise InputTypeError(f"expected the path of a file, not {type(path).__name__}; save(net, path), load(path)")
     if Path(path).suffix != ".safetensors":
         raise InputError(f"{path}: asrnorm.save and asrnorm.load take a file that ends in .safetensors")
     return Path(path)

@@ -245,6 +245,12 @@ def test_another_network_is_refused_by_its_first_difference_and_stays_as_it_is(o
     assert not modules or list(model.modules()) == modules
 
 
+def test_swapped_arguments_are_told_in_one_line(path):
+    for call in (lambda: asrnorm.save(path, staged()), lambda: asrnorm.load(staged(), path)):
+        with pytest.raises(InputTypeError, match="path"):
+            call()
+
+
 def test_a_foreign_network_cannot_be_built_from_a_file(path):
     asrnorm.save(asrnorm.convert(trained(small_net()), "asr"), path)
     with pytest.raises(InputError, match="model=net"):
