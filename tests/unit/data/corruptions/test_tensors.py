@@ -229,6 +229,7 @@ def test_a_module_counts_the_images_on():
     [
         (IMAGES[0], {}, InputError),
         (IMAGES.permute(0, 2, 3, 1), {}, InputError),
+        (IMAGES[:, :1], {}, InputError),
         (IMAGES[:, :, :0], {}, InputError),
         (IMAGES.float(), {}, InputError),
         (IMAGES.float() * torch.nan, {}, InputError),

@@ -133,7 +133,12 @@ def _check_images(images: Tensor, name: str) -> None:
     if images.dtype != torch.uint8 and not images.is_floating_point():
         raise InputTypeError(f"images must be uint8, or floats in [0, 1], not {images.dtype}")
     if images.ndim != 4 or images.shape[1] != 3 or 0 in images.shape[2:]:
-        hint = "for (n, h, w, 3): images.permute(0, 3, 1, 2)" if images.shape[-1:] == (3,) else "one image: image[None]"
+        if images.shape[-1:] == (3,):
+            hint = "for (n, h, w, 3): images.permute(0, 3, 1, 2)"
+        elif images.ndim == 4 and images.shape[1] == 1:
+            hint = "gray images: images.expand(-1, 3, -1, -1)"
+        else:
+            hint = "one image: image[None]"
         raise InputError(f"a tensor of images must have shape (n, 3, h, w), not {tuple(images.shape)}; {hint}")
     check_side(name, *images.shape[2:])
     # On a GPU this would wait for the device; values outside are clipped there.
