@@ -15,7 +15,7 @@ import typer
 from rich.console import Console
 from typer import Option
 
-from asrnorm.cli.evaluation_inputs import change_network, choose_suite, score_folders
+from asrnorm.cli.evaluation_inputs import FOLDER_FIELDS, change_network, choose_suite, score_folders
 from asrnorm.cli.options import JsonFile, Modules, RunFolder, import_modules, json_output, open_run, read_assignments
 from asrnorm.cli.table import print_attacks, print_domains, print_scores
 from asrnorm.core.config import RunConfig, content_hash, override
@@ -93,7 +93,7 @@ def evaluate(
         if statistics:
             _write_statistics(run, loaded, config, scored)
         elif data is not None:
-            found = score_folders(loaded, data, limit, _input_options(loaded, config), _progress)
+            found = score_folders(loaded, data, limit, config.suite.args, _input_options(loaded, config), _progress)
             if found.scores:
                 print_domains(found.scores)
             described = _describe(run, loaded.config, config, None, found.scores)
@@ -114,9 +114,12 @@ def _check_options(
     """Raise `typer.BadParameter` for options that exclude each other, or a name that cannot be that of a file."""
     if statistics and (name is not None or set(assignments) - {"device"}):
         raise typer.BadParameter("--statistics uses the run as it was scored: leave out --as, --suite and --set")
-    of_suites = {"adversarial", "suite"} & {word.partition(".")[0] for word in assignments}
+    of_suites = {"adversarial", "suite"} & {word.partition(".")[0] for word in set(assignments) - FOLDER_FIELDS}
     if data is not None and (statistics or name is not None or of_suites):
-        raise typer.BadParameter("--data only scores images: leave out --as, --statistics, --suite and adversarial")
+        raise typer.BadParameter(
+            "--data only scores images: leave out --as, --statistics, --suite, adversarial, and suite fields other "
+            "than aliases and unknown"
+        )
     if statistics and json_file is not None:
         raise typer.BadParameter("--statistics writes analyses/statistics.npz and no scores: leave out --json")
     if name is not None and not re.fullmatch(r"\w[\w.-]*", name):

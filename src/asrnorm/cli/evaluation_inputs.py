@@ -1,7 +1,7 @@
 """What `asrnorm evaluate` scores: the network with its changes, and the images of a suite or of `--data`."""
 
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -18,6 +18,9 @@ if TYPE_CHECKING:
 
 # Options of a suite that decide which of its images are trained on.
 _SPLITTING = {"digits_mini": ("seed",), "folder": ("validation", "test", "seed")}
+
+FOLDER_FIELDS = {"suite.aliases", "suite.unknown"}
+"""Fields of a suite that say how to read the classes of any folder, also one of `--data`."""
 
 Progress = Callable[[int], AbstractContextManager[Callable[["DomainScore"], None]]]
 """From the number of domains to a context that yields a callback for each score."""
@@ -103,14 +106,18 @@ class FolderScores(NamedTuple):
 
 
 def score_folders(
-    loaded: "LoadedRun", data: Path, limit: int, options: dict[str, Any], progress: Progress
+    loaded: "LoadedRun",
+    data: Path,
+    limit: int,
+    suite_args: Mapping[str, Any],
+    options: dict[str, Any],
+    progress: Progress,
 ) -> FolderScores:
     """Score the domains in a folder or table one by one, without the images and domains that cannot be read."""
     from asrnorm.data.labelled_folder import open_domains, split_unreadable
     from asrnorm.evaluation import score_domains
 
-    own = loaded.config.suite.args if loaded.config.suite.name == "folder" else {}
-    treat: dict[str, Any] = {name: own[name] for name in ("unknown", "aliases") if own.get(name)}
+    treat = {name: value for name, value in suite_args.items() if f"suite.{name}" in FOLDER_FIELDS and value}
     domains = open_domains(data, loaded.classes, loaded.suite.image_size, **treat)
     found = FolderScores([], {}, [])
     with progress(len(domains)) as report:

@@ -52,7 +52,7 @@ def keep_known(
     others = {name: count for name, count in found.items() if name not in classes}
     if others and (unknown == "refuse" or len(others) == len(found)):
         problem = describe_unknown(f"class of {samples[0].domain!r},", next(iter(others)), classes)
-        skip = "" if len(others) == len(found) else ", or leave its images out: unknown=skip"
+        skip = "" if len(others) == len(found) else ", or leave its images out: --set suite.unknown=skip"
         raise UnknownNameError(f"{root}: {problem}; {advice}{skip}")
     if others:
         named = name_some([f"{name} ({count:,})" for name, count in sorted(others.items())])

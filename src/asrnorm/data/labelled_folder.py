@@ -35,7 +35,7 @@ def open_domains(
     known = list(map(to_nfc, classes))
     for domain, own in domains.items():
         check_distinct_files(root, own)
-        advice = "call folders as the run calls its classes"
+        advice = "call folders as the run calls its classes, or say so in a file, --set suite.aliases=FILE"
         domains[domain] = keep_known(own, known, root, unknown=unknown, advice=advice)
     return {domain: to_file_set(own, classes, image_size) for domain, own in domains.items()}
 

@@ -3,6 +3,7 @@
 import itertools
 import json
 import re
+import shutil
 from contextlib import nullcontext
 from dataclasses import replace
 
@@ -18,7 +19,7 @@ from asrnorm.cli.evaluate import evaluate
 from asrnorm.cli.evaluation_inputs import check_split, choose_suite
 from asrnorm.core.config import Choice
 from asrnorm.core.distributed import ALONE
-from asrnorm.core.errors import ConversionError, InputError, WrongCallError
+from asrnorm.core.errors import ConversionError, InputError, UnknownNameError, WrongCallError
 from asrnorm.core.files import file_sha256
 from asrnorm.core.results import read_result, seal, write_result
 from asrnorm.data import SUITES
@@ -292,6 +293,20 @@ def test_limits_are_lifted_for_new_domains_without_the_source(tmp_path):
     assert call(tmp_path / "run", "--data", night, "--set", "confine=0").exit_code == 0
     result = call(tmp_path / "run", "--data", night, "--set", "confine=4")
     assert isinstance(result.exception, InputError)
+
+
+def test_aliases_and_unknown_classes_can_be_settled_for_new_images(tmp_path):
+    photos = make_photos(tmp_path / "photos")
+    train_on(photos, tmp_path / "run")
+    night = photos / "night"
+    (night / "light").rename(night / "hell")
+    shutil.copytree(night / "dark", night / "other")
+    (tmp_path / "names.yaml").write_text("hell: light\n")
+    words = ("--data", night, "--set", f"suite.aliases={tmp_path / 'names.yaml'}")
+    assert scores(tmp_path / "run", *words)["domains"][0]["num_samples"] == 24
+    result = call(tmp_path / "run", *words, "--set", "suite.unknown=refuse")
+    assert isinstance(result.exception, UnknownNameError)
+    assert call(tmp_path / "run", *words, "--set", "suite.size=16").exit_code == 2
 
 
 def test_what_learns_no_mean_cannot_be_confined(tmp_path):
