@@ -190,13 +190,16 @@ def check_split(trained: Choice, scored: Choice, sources: tuple[str, ...], score
 
 
 def _locate_own_suite(loaded: "LoadedRun", config: RunConfig) -> "Suite":
-    """Return the suite of the training, at the `suite.root` of the config if its images have moved."""
+    """Return the suite of the training, at `suite.root` and `suite.aliases` of the config if its files have moved."""
     from asrnorm.data import create_suite
 
     trained, scored = loaded.config.suite, config.suite
-    if scored.name == trained.name and "root" in scored.args and scored.args["root"] != trained.args.get("root"):
-        return create_suite(trained.name, **{**trained.args, "root": scored.args["root"]})
-    return loaded.suite
+    if scored.name != trained.name:
+        return loaded.suite
+    aliases = trained.args.get("aliases")
+    movable = ("root", "aliases") if aliases and not Path(str(aliases)).exists() else ("root",)
+    args = {**trained.args, **{key: scored.args[key] for key in movable if key in scored.args}}
+    return loaded.suite if args == trained.args else create_suite(trained.name, **args)
 
 
 def _has_trained_images(run: Path, trained: Choice, scored: Choice, own: "Suite") -> bool:

@@ -309,6 +309,20 @@ def test_aliases_and_unknown_classes_can_be_settled_for_new_images(tmp_path):
     assert call(tmp_path / "run", *words, "--set", "suite.size=16").exit_code == 2
 
 
+def test_a_file_of_aliases_may_have_moved(tmp_path):
+    photos, names = make_photos(tmp_path / "photos"), tmp_path / "names.yaml"
+    (photos / "night" / "light").rename(photos / "night" / "hell")
+    names.write_text("hell: light\n")
+    args = {"root": str(photos), "source": "day", "size": 32, "aliases": str(names)}
+    suite = Choice(name="folder", args=args)
+    run(replace(recipe("digits_mini.erm_bn", scale="smoke"), suite=suite), tmp_path / "run")
+    before = scores(tmp_path / "run")
+    moved = names.rename(tmp_path / "moved.yaml")
+    assert scores(tmp_path / "run", "--set", f"suite.aliases={moved}")["domains"] == before["domains"]
+    moved.write_text("hell: light\nlight: bright\n")
+    assert call(tmp_path / "run", "--set", f"suite.aliases={moved}").exit_code != 0
+
+
 def test_what_learns_no_mean_cannot_be_confined(tmp_path):
     run(recipe("digits_mini.erm_none", scale="smoke"), tmp_path / "none")
     result = call(tmp_path / "none", "--set", "confine=30")
