@@ -5,6 +5,7 @@ Each command of a job is a process of its own that writes to `launch.log` in the
 
 import json
 import os
+import shutil
 import subprocess
 import sys
 import time
@@ -103,6 +104,12 @@ class Job:
         if (self.folder / "result.json").is_file():  # a later attempt finished
             return False
         return self.may_diverge and (self.folder / DIVERGENCE_FILE).is_file()
+
+    def drop_pool(self) -> None:
+        """Remove the generated images of a finished run, which a process killed after its result has left."""
+        if (self.folder / "result.json").is_file():
+            for folder in (self.folder, self.folder / "choice"):
+                shutil.rmtree(folder / "pool", ignore_errors=True)
 
     def is_busy(self) -> bool:
         """Tell whether another process, on this machine or one that shares the folder, works on the run."""

@@ -101,6 +101,7 @@ class Queue:
         self._losses: dict[Job, tuple[int, tuple[int, int, int]]] = {}
         todo: list[Job] = []
         for job in jobs:
+            job.drop_pool()
             (todo if job.missing() else self.board.done).append(job)
         # Started runs first: a checkpoint is worth more the nearer its run is to the end.
         self.board.waiting.extend(sorted(todo, key=lambda job: not job.folder.exists()))
