@@ -14,7 +14,7 @@ STEPS = 40
 
 
 def main() -> None:
-    accelerator = Accelerator(cpu=True)
+    accelerator = Accelerator()
     set_seed(0)
     suite = asrnorm.create_suite("digits_mini")
     model = asrnorm.create_model("digits_convnet", norm="bn", num_classes=10, channels=(8, 16), hidden=32)

@@ -42,7 +42,7 @@ def main() -> None:
     model = asrnorm.create_model("digits_convnet", norm="bn", num_classes=10, channels=(8, 16), hidden=32)
     module = Classifier(asrnorm.convert(model, "asr"), "rda", list(domains))
     trainer = lightning.Trainer(
-        max_steps=40, accelerator="cpu", logger=False, enable_checkpointing=False, enable_progress_bar=False
+        max_steps=40, devices=1, logger=False, enable_checkpointing=False, enable_progress_bar=False
     )
     loaders = [DataLoader(images, batch_size=500) for images in domains.values()]
     trainer.fit(module, DataLoader(suite.train, batch_size=32, shuffle=True))

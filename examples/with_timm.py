@@ -13,9 +13,10 @@ from asrnorm.evaluation import score_domains
 
 def main() -> None:
     torch.manual_seed(0)
+    device = "cuda" if torch.cuda.is_available() else "cpu"
     suite = asrnorm.create_suite("digits_mini")
     # `pretrained=True` loads ImageNet's weights; then `convert` takes the early layers and keeps their gains.
-    model = timm.create_model("resnet10t", pretrained=False, num_classes=len(suite.classes))
+    model = timm.create_model("resnet10t", pretrained=False, num_classes=len(suite.classes)).to(device)
     optimizer = torch.optim.Adam(model.parameters(), lr=1e-3)
     asrnorm.convert(model, "asr", layers="early", optimizer=optimizer)
     print(str(asrnorm.conversion_summary(model)).splitlines()[0])
@@ -23,7 +24,7 @@ def main() -> None:
     method = asrnorm.create_method("rda", seed=0)
     loader = DataLoader(suite.train, batch_size=32, shuffle=True)
     for step, (images, labels) in zip(range(20), loader, strict=False):
-        loss = method.loss(model, asrnorm.Batch(images, labels, step))
+        loss = method.loss(model, asrnorm.Batch(images.to(device), labels.to(device), step))
         optimizer.zero_grad()
         loss.backward()
         optimizer.step()

@@ -42,7 +42,7 @@ def main() -> None:
     domains = {"mnist": suite.source_test, **suite.targets}
     trainer = MethodTrainer(
         model,
-        TrainingArguments(folder, learning_rate=5e-3, use_cpu=True, **sizes, **quiet),
+        TrainingArguments(folder, learning_rate=5e-3, **sizes, **quiet),
         data_collator=collate,
         train_dataset=suite.train,
         eval_dataset=domains,
