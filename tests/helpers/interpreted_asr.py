@@ -1,6 +1,8 @@
 """Compare the kernels of ASR-Norm and its relatives with the reference, in Triton's interpreter."""
 
 import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
 from unittest.mock import patch
 
 import torch
@@ -70,6 +72,15 @@ IN_PASSES = (*CASES[:4], *IN_REGISTERS[1:3], LARGE)
 PART = 33
 IN_PARTS = KernelCase((2 * PART + 1, 5, 2, 1), options=GATED)
 """More samples than one partial sum takes, and a partial sum of more than a program reads at a time."""
+
+
+@contextmanager
+def limit(name: str, value: int) -> Iterator[None]:
+    """Replace a limit of `launch`, and forget the launches that were built with the other one."""
+    with patch.object(launch, name, value):
+        autograd._launches.cache_clear()
+        yield
+    autograd._launches.cache_clear()
 
 
 def second_derivatives() -> None:
@@ -151,16 +162,16 @@ def main() -> int:
     for case in (*CASES, *IN_REGISTERS):
         check_kernels(case)
     check_kernels(LARGE)
-    with patch.object(launch, "MANY_SAMPLES", 1):
+    with limit("MANY_SAMPLES", 1):
         for case in BACKWARD_IN_PASSES:
             check_kernels(case)
-    with patch.object(launch, "LARGE_SAMPLE", 1):
+    with limit("LARGE_SAMPLE", 1):
         for case in IN_PASSES:
             check_kernels(case)
-    with patch.object(launch, "_SAMPLES_PER_PART", PART):
+    with limit("_SAMPLES_PER_PART", PART):
         assert launch.sample_parts(IN_PARTS.shape[0]) == 2
         for many in (1, 1 << 30):
-            with patch.object(launch, "MANY_SAMPLES", many):
+            with limit("MANY_SAMPLES", many):
                 check_kernels(IN_PARTS)
     second_derivatives()
     gradient_of_input_only()

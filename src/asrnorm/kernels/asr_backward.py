@@ -13,11 +13,11 @@ The gradients of the parameters are sums over the samples of what the kernels le
 in one launch, in a fixed order, without atomic additions.
 """
 
+from functools import lru_cache
 from typing import Any, NamedTuple
 
 import triton
 import triton.language as tl
-from torch import Tensor
 
 from asrnorm.kernels import launch
 from asrnorm.kernels.asr_forward import (
@@ -38,6 +38,7 @@ from asrnorm.kernels.asr_forward import (
     rescaled,
     squash,
 )
+from asrnorm.kernels.compiled import Launch
 
 
 class Workspace(NamedTuple):
@@ -117,16 +118,12 @@ def gradient_sums_kernel(
     tl.store(sums + nc + i, centered, mask=mask_c)
 
 
-def launch_gradient_sums(
-    x: Tensor, dy: Tensor, layout: launch.Layout, stat: Tensor | None, vec: Tensor, sums: Tensor, dx: Tensor | None,
-    eps_out: float, relu: bool,
-) -> None:  # fmt: skip
-    """Fill `sums (2, n, c)`, from which the gradients of `vec` are computed, and `dx` with `factor * dy`."""
+@lru_cache
+def gradient_sums_launch(layout: launch.Layout, eps_out: float, relu: bool) -> Launch:
+    """Of `x`, `dy`, `stat`, `vec`, `sums (2, n, c)` and `dx`: write the sums, and `factor * dy` to `dx` where given."""
     block = launch.sweep_block(layout)
-    gradient_sums_kernel[launch.sweep_grid(layout, block)](
-        x, dy, stat, vec, sums, dx, *layout[1:], eps_out, layout.nc,
-        RELU=relu, STAGES=launch.stages(layout, block), **block.options(),
-    )  # fmt: skip
+    options = {"RELU": relu, "STAGES": launch.stages(layout, block), **block.options()}
+    return Launch(gradient_sums_kernel, launch.sweep_grid(layout, block), (*layout[1:], eps_out, layout.nc), options)
 
 
 @triton.jit
@@ -174,15 +171,12 @@ def input_gradient_kernel(
     tl.store(dx + at, tile.to(dx.dtype.element_ty), mask=mask)
 
 
-def launch_input_gradient(
-    x: Tensor, dy: Tensor, layout: launch.Layout, stat: Tensor, vec: Tensor, d_stat: Tensor, dx: Tensor,
-    eps_out: float, relu: bool,
-) -> None:  # fmt: skip
-    """Fill `dx`, given the gradient `d_stat (2, n, c)` of mean and standard deviation."""
+@lru_cache
+def input_gradient_launch(layout: launch.Layout, eps_out: float, relu: bool) -> Launch:
+    """Of `x`, `dy`, `stat`, `vec`, `d_stat (2, n, c)` and `dx`: write `dx`."""
     block = launch.tile_block(layout)
-    input_gradient_kernel[launch.tile_grid(layout, block)](
-        x, dy, stat, vec, d_stat, dx, *layout[1:], eps_out, layout.nc, RELU=relu, **block.options()
-    )
+    sizes = *layout[1:], eps_out, layout.nc
+    return Launch(input_gradient_kernel, launch.tile_grid(layout, block), sizes, {"RELU": relu, **block.options()})
 
 
 # Networks, as matrix products over all samples
@@ -401,7 +395,7 @@ def network_gradient(
 
 @triton.jit
 def fused_backward_kernel(
-    x, dy, dx, stat, raw, hidden, ws,
+    x, dy, dx, saved, ws,
     enc_w, mu_w, sigma_w, lambda_mu, lambda_sigma,
     beta_enc_w, gamma_enc_w, beta_w, gamma_w, lambda_beta, lambda_gamma,
     gamma_bias, beta_bias, N, C, S, H, R, stride_c, stride_s, eps_out, nc,
@@ -415,6 +409,7 @@ def fused_backward_kernel(
     mask_c = c < C
     i = n * C + c
     base = n * C * S + c * stride_c
+    stat, raw = saved, saved + 2 * nc
     mean = tl.load(stat + i, mask=mask_c, other=0.0)
     std = tl.load(stat + nc + i, mask=mask_c, other=0.0)
     mu, sigma = mean, std
@@ -436,7 +431,7 @@ def fused_backward_kernel(
         x, dy, None, base, mask_c, mean, mu, factor, beta, S, stride_s, RELU, BLOCK_S, STAGES
     )
     d_mu, d_sigma, d_gamma, d_beta = vec_gradients(plain, centered, mu, sigma, gamma, eps_out, mean)
-    z, w = hidden_units(hidden, N, H, R), workspace(ws, N, H, R, nc)
+    z, w = hidden_units(saved + 6 * nc, N, H, R), workspace(ws, N, H, R, nc)
     active, d_z = w.hidden, w.d_hidden
     rows = N if STEP == 0 else nc
     d_mean, d_std = d_mu, d_sigma

@@ -12,14 +12,15 @@ Buffers are float32. `stat (2, n, c)` holds $\mu, \sigma$; `vec (4, n, c)` holds
 of samples, channels, positions and hidden units `N, C, S, H, R`, and `N * C`, the size of an `(n, c)` part, `nc`.
 """
 
+from functools import lru_cache
 from typing import Any, NamedTuple
 
 import triton
 import triton.language as tl
-from torch import Tensor
 from triton import knobs
 
 from asrnorm.kernels import launch
+from asrnorm.kernels.compiled import Launch
 
 MU: tl.constexpr = tl.constexpr(0)
 SIGMA: tl.constexpr = tl.constexpr(1)
@@ -121,11 +122,12 @@ def moments_kernel(
     tl.store(stat + nc + i, spread, mask=mask_c)
 
 
-def launch_moments(x: Tensor, layout: launch.Layout, stat: Tensor, eps: float | None) -> None:
-    """Fill `stat (2, n, c)` with the mean and the standard deviation, or the variance where `eps` is `None`."""
+@lru_cache
+def moments_launch(layout: launch.Layout, eps: float | None) -> Launch:
+    """Of `x` and `stat (2, n, c)`: write the mean and the deviation, or the variance where `eps` is `None`."""
     block = launch.sweep_block(layout)
-    once = layout.positions <= block.positions
-    moments_kernel[launch.sweep_grid(layout, block)](x, stat, *layout[1:], eps, layout.nc, ONCE=once, **block.options())
+    options = {"ONCE": layout.positions <= block.positions, **block.options()}
+    return Launch(moments_kernel, launch.sweep_grid(layout, block), (*layout[1:], eps, layout.nc), options)
 
 
 # Networks
@@ -321,11 +323,12 @@ def rescale_kernel(
     tl.store(y + at, z.to(y.dtype.element_ty), mask=mask)
 
 
-def launch_rescale(x: Tensor, layout: launch.Layout, vec: Tensor, y: Tensor, eps_out: float, relu: bool) -> None:
-    """Fill `y` with `x` standardized and rescaled by `vec (4, n, c)`."""
+@lru_cache
+def rescale_launch(layout: launch.Layout, eps_out: float, relu: bool) -> Launch:
+    """Of `x`, `vec (4, n, c)` and `y`: write `x` standardized and rescaled by `vec`."""
     block = launch.tile_block(layout)
-    grid = launch.tile_grid(layout, block)
-    rescale_kernel[grid](x, vec, y, *layout[1:], eps_out, layout.nc, RELU=relu, **block.options())
+    sizes = *layout[1:], eps_out, layout.nc
+    return Launch(rescale_kernel, launch.tile_grid(layout, block), sizes, {"RELU": relu, **block.options()})
 
 
 # A sample in registers: a tuple of tiles `(channels, positions)` in the dtype of the input, read once and used three
@@ -464,7 +467,7 @@ def store_four(buffer, i, mask, nc, first, second, third, fourth):
 
 @triton.jit
 def fused_forward_kernel(
-    x, y, stat, vec, hidden,
+    x, y, saved,
     enc_w, enc_b, mu_w, mu_b, sigma_w, sigma_b, lambda_mu, lambda_sigma,
     beta_enc_w, beta_enc_b, gamma_enc_w, gamma_enc_b, beta_w, beta_b, gamma_w, gamma_b, lambda_beta, lambda_gamma,
     gamma_bias, beta_bias, N, C, S, H, R, stride_c, stride_s, eps_in, eps_out, nc,
@@ -472,7 +475,7 @@ def fused_forward_kernel(
     BLOCK_C: tl.constexpr, BLOCK_S: tl.constexpr, BLOCK_H: tl.constexpr, BLOCK_R: tl.constexpr,
     BLOCKS_H: tl.constexpr, BLOCKS_R: tl.constexpr, TILES: tl.constexpr, FULL: tl.constexpr, RAW: tl.constexpr,
 ):  # fmt: skip
-    r"""Write $y$ of one sample (equations 3 to 9), and `stat`, `vec` and `hidden` for the backward pass.
+    r"""Write $y$ of one sample (equations 3 to 9), and `saved` for the backward pass: `stat`, `vec` and `hidden`.
 
     `TILES` is the number of tiles of a sample in registers, 0 for a sample that is read twice. With `RAW`, `vec` holds
     the outputs of the networks mu, sigma, beta and gamma before they are squashed, for `fused_backward_kernel`.
@@ -483,7 +486,7 @@ def fused_forward_kernel(
     i = n * C + c
     base = n * C * S + c * stride_c
     at = (c * stride_c)[:, None] + (lane * stride_s)[None, :]
-    z = hidden_units(hidden, N, H, R)
+    stat, vec, z = saved, saved + 2 * nc, hidden_units(saved + 6 * nc, N, H, R)
     if TILES:
         tiles = load_sample(x + n * C * S, at, mask_c, lane, S, stride_s, BLOCK_S, TILES, FULL)
     # The weights are requested before anything waits for the activations.

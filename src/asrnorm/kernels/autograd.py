@@ -6,123 +6,193 @@ directly: a registered operator costs the host a millisecond per layer, many tim
 """
 
 from collections.abc import Callable, Sequence
+from functools import cached_property, lru_cache
 from typing import Any
 
 import torch
 from torch import Tensor
+from torch.autograd import forward_ad
 
 from asrnorm.kernels import asr_backward, asr_forward, launch
-from asrnorm.kernels.flat_params import Weights, gradient_sizes, split_gradients, unflatten
+from asrnorm.kernels.compiled import Launch
+from asrnorm.kernels.flat_params import Weights, gradient_offsets, split_gradients, unflatten
 from asrnorm.kernels.launch import TILE, LayerShape
 from asrnorm.norms import reference
 
 _PARTS_BLOCK = 512  # numbers of which a program sums the parts
 
-Saved = tuple[Tensor, Tensor, Tensor]
-"""What the backward pass needs besides `x`, in float32: `stat (2, n, c)`; `vec (4, n, c)`, which are the raw outputs of
-the networks where the backward pass is fused; and the sums of the hidden units in one flat tensor."""
+
+def saved_sizes(num: int, channels: int, hidden: int, rescale_hidden: int) -> tuple[int, int, int]:
+    """Return how many numbers the parts of `saved` have."""
+    return 2 * num * channels, 4 * num * channels, 2 * num * (hidden + rescale_hidden)
 
 
-def _empty_saved(x: Tensor, w: Weights) -> Saved:
-    num, channels = x.shape[:2]
-    stat = x.new_empty((2, num, channels), dtype=torch.float32)
-    vec = x.new_empty((4, num, channels), dtype=torch.float32)
-    return stat, vec, x.new_empty(2 * num * (w.hidden + w.rescale_hidden), dtype=torch.float32)
+class Launches:
+    """The launches of a layer on inputs of one shape, each built at its first use.
+
+    What the backward pass needs besides `x` is one tensor `saved` in float32: `stat (2, n, c)`; `vec (4, n, c)`, which
+    are the raw outputs of the networks where the backward pass is fused; and the sums of the hidden units.
+    """
+
+    def __init__(self, shape: LayerShape, encoders: int, eps_in: float, eps_out: float, relu: bool) -> None:
+        self.shape, self.encoders = shape, encoders
+        self.eps_in, self.eps_out, self.relu = eps_in, eps_out, relu
+        self.fused, self.fused_backward = shape.fused, shape.fused_backward
+        self.saved_sizes = saved_sizes(shape.x.num, shape.x.channels, shape.H, shape.R)
+        self.saved_size, self.workspace_size = sum(self.saved_sizes), asr_backward.workspace_size(shape)
+        self.parts = launch.sample_parts(shape.x.num)
+        _, self.num_gradients = gradient_offsets(shape.x.channels, shape.H, shape.R, shape.L, encoders)
+
+    @cached_property
+    def fused_forward(self) -> Launch:
+        """The forward pass in one kernel."""
+        shape = self.shape
+        sizes = *shape.fused_sizes(), self.eps_in, self.eps_out, shape.x.nc
+        return Launch(asr_forward.fused_forward_kernel, (shape.x.num,), sizes, shape.forward_options(self.relu))
+
+    @cached_property
+    def fused_gradients(self) -> Launch:
+        """The backward pass in one kernel, up to the gradients of the parameters."""
+        shape = self.shape
+        sizes = *shape.fused_sizes(), self.eps_out, shape.x.nc
+        return Launch(asr_backward.fused_backward_kernel, (shape.x.num,), sizes, shape.backward_options(self.relu))
+
+    def _networks(self, kernel: Any, width: int, networks: int, *eps: float, step: bool = False) -> Launch:
+        options = self.shape.network_options() | ({"STEP": self.shape.step} if step else {})
+        return Launch(kernel, (*self.shape.network_grid(width), networks), (*eps, *self.shape.network_sizes()), options)
+
+    @cached_property
+    def encode(self) -> Launch:
+        """The hidden units of all networks."""
+        return self._networks(asr_forward.encode_kernel, max(self.shape.H, self.shape.R), 4)
+
+    @cached_property
+    def decode(self) -> Launch:
+        """The outputs of all networks."""
+        return self._networks(asr_forward.decode_kernel, self.shape.x.channels, 4, step=True)
+
+    @cached_property
+    def decoder_gradient(self) -> Launch:
+        """The gradients of the outputs of all networks."""
+        kernel = asr_backward.decoder_gradient_kernel
+        return self._networks(kernel, self.shape.x.channels, 4, self.eps_out, step=True)
+
+    @cached_property
+    def hidden_gradient(self) -> Launch:
+        """The gradients of the hidden units of all networks."""
+        return self._networks(asr_backward.hidden_gradient_kernel, max(self.shape.H, self.shape.R), 4)
+
+    @cached_property
+    def statistic_gradient(self) -> Launch:
+        """The gradients of mean and standard deviation."""
+        kernel = asr_backward.statistic_gradient_kernel
+        return self._networks(kernel, self.shape.x.channels, 2, self.eps_out, step=True)
+
+    @cached_property
+    def weight_gradient(self) -> Launch:
+        """The gradients of all parameters, summed over shares of the samples."""
+        shape, encoders, parts = self.shape, self.encoders, self.parts
+        num, C, H, R, L = shape.x.num, shape.x.channels, shape.H, shape.R, shape.L
+        tiles_c, tiles_h, tiles_r, tiles_l = (launch.count_blocks(length, TILE) for length in (C, H, R, L))
+        matrices = 3 * tiles_c * tiles_h + (2 + encoders) * tiles_c * tiles_r
+        vectors = 6 * tiles_c + tiles_h + encoders * tiles_r + 4 * tiles_l
+        shares = launch.count_blocks(num, parts), launch.count_blocks(shape.logit_rows, parts)
+        return Launch(
+            asr_backward.weight_gradient_kernel,
+            (matrices + vectors, parts),
+            (num, C, H, R, L, shape.logit_rows, shape.x.nc, *shares, self.num_gradients),
+            {
+                "STAN": shape.stan, "RESCALE": shape.rescale, "ENCODERS": encoders, "TILE": TILE, "BLOCK_N": TILE,
+                "PRECISION": shape.precision, "num_warps": 8 if shape.precision == "ieee" else 4,
+            },
+        )  # fmt: skip
+
+    @cached_property
+    def sum_parts(self) -> Launch:
+        """The sum over the shares."""
+        options = {"PARTS": self.parts, "BLOCK": _PARTS_BLOCK, "num_warps": 4}
+        grid = (launch.count_blocks(self.num_gradients, _PARTS_BLOCK),)
+        return Launch(asr_backward.sum_parts_kernel, grid, (self.num_gradients,), options)
+
+
+_launches = lru_cache(maxsize=1024)(Launches)
+
+
+def launches_of(x: Tensor, w: Weights, eps_in: float, eps_out: float, relu: bool) -> Launches:
+    """Return the launches of a layer on dense activations."""
+    return _launches(LayerShape.of(x, w), w.rescale_encoders, eps_in, eps_out, relu)
 
 
 @launch.on_tensor_device
-def forward(x: Tensor, w: Weights, eps_in: float, eps_out: float, relu: bool) -> tuple[Tensor, Tensor, Tensor, Tensor]:
-    """Return the output and what the backward pass needs (`Saved`)."""
+def forward(x: Tensor, w: Weights, eps_in: float, eps_out: float, relu: bool) -> tuple[Tensor, Tensor]:
+    """Return the output and what the backward pass needs."""
     x = launch.dense(x)
-    y, saved = torch.empty_like(x), _empty_saved(x, w)
+    run, n = launches_of(x, w, eps_in, eps_out, relu), w.both_encoders()
+    y, saved = torch.empty_like(x), x.new_empty(run.saved_size, dtype=torch.float32)
     if not x.numel():
-        return y, *saved
-    stat, vec, hidden = saved
-    shape, n = LayerShape.of(x, w), w.both_encoders()
-    if shape.fused:
-        asr_forward.fused_forward_kernel[(shape.x.num,)](
-            x, y, *saved, *n, *shape.fused_sizes(), eps_in, eps_out, shape.x.nc, **shape.forward_options(relu)
-        )
-        return y, *saved
-    asr_forward.launch_moments(x, shape.x, stat, eps_in)
-    asr_forward.encode_kernel[(*shape.network_grid(max(shape.H, shape.R)), 4)](
-        stat, hidden, n.enc_w, n.enc_b, n.beta_enc_w, n.beta_enc_b, n.gamma_enc_w, n.gamma_enc_b,
-        *shape.network_sizes(), **shape.network_options(),
-    )  # fmt: skip
-    asr_forward.decode_kernel[(*shape.network_grid(shape.x.channels), 4)](
+        return y, saved
+    if run.fused:
+        run.fused_forward(x, y, saved, *n)
+        return y, saved
+    stat, vec, hidden = saved.split(run.saved_sizes)
+    asr_forward.moments_launch(run.shape.x, eps_in)(x, stat)
+    run.encode(stat, hidden, n.enc_w, n.enc_b, n.beta_enc_w, n.beta_enc_b, n.gamma_enc_w, n.gamma_enc_b)
+    run.decode(
         stat, hidden, vec, n.mu_w, n.mu_b, n.sigma_w, n.sigma_b, n.lambda_mu, n.lambda_sigma,
         n.beta_w, n.beta_b, n.gamma_w, n.gamma_b, n.lambda_beta, n.lambda_gamma, n.gamma_bias, n.beta_bias,
-        *shape.network_sizes(), STEP=shape.step, **shape.network_options(),
     )  # fmt: skip
-    asr_forward.launch_rescale(x, shape.x, vec, y, eps_out, relu)
-    return y, *saved
+    asr_forward.rescale_launch(run.shape.x, eps_out, relu)(x, vec, y)
+    return y, saved
 
 
 @launch.on_tensor_device
 def backward(
-    dy: Tensor, x: Tensor, saved: Saved, w: Weights, eps_out: float, relu: bool, *, input_only: bool = False
+    dy: Tensor,
+    x: Tensor,
+    saved: Tensor,
+    w: Weights,
+    eps_in: float,
+    eps_out: float,
+    relu: bool,
+    *,
+    input_only: bool = False,
 ) -> tuple[Tensor, Tensor | None]:
     """Return the gradient of `x` and, unless `input_only`, those of all parameters in one flat tensor."""
-    stat, vec, hidden = saved
     x = launch.dense(x)
     dy = launch.dense_like(dy, x)
     dx = torch.empty_like(x)
+    run, n = launches_of(x, w, eps_in, eps_out, relu), w.both_encoders()
     if not x.numel():
-        return dx, x.new_zeros(sum(gradient_sizes(w)), dtype=torch.float32)
-    shape, n = LayerShape.of(x, w), w.both_encoders()
-    ws = x.new_empty(asr_backward.workspace_size(shape), dtype=torch.float32)
-    if shape.fused_backward:
-        asr_backward.fused_backward_kernel[(shape.x.num,)](
-            x, dy, dx, stat, vec, hidden, ws, n.enc_w, n.mu_w, n.sigma_w, n.lambda_mu, n.lambda_sigma,
-            n.beta_enc_w, n.gamma_enc_w, n.beta_w, n.gamma_w, n.lambda_beta, n.lambda_gamma, n.gamma_bias, n.beta_bias,
-            *shape.fused_sizes(), eps_out, shape.x.nc, **shape.backward_options(relu),
+        return dx, x.new_zeros(run.num_gradients, dtype=torch.float32)
+    ws = saved.new_empty(run.workspace_size)
+    if run.fused_backward:
+        run.fused_gradients(
+            x, dy, dx, saved, ws, n.enc_w, n.mu_w, n.sigma_w, n.lambda_mu, n.lambda_sigma, n.beta_enc_w,
+            n.gamma_enc_w, n.beta_w, n.gamma_w, n.lambda_beta, n.lambda_gamma, n.gamma_bias, n.beta_bias,
         )  # fmt: skip
     else:
+        layout, (stat, vec, hidden) = run.shape.x, saved.split(run.saved_sizes)
         sums, d_stat = torch.empty_like(stat), torch.empty_like(stat)
-        asr_backward.launch_gradient_sums(x, dy, shape.x, stat, vec, sums, None, eps_out, relu)
-        _networks_backward(saved, sums, d_stat, ws, shape, n, eps_out)
-        asr_backward.launch_input_gradient(x, dy, shape.x, stat, vec, d_stat, dx, eps_out, relu)
-    return dx, None if input_only else _weight_gradients(ws, shape, w)
+        asr_backward.gradient_sums_launch(layout, eps_out, relu)(x, dy, stat, vec, sums, None)
+        run.decoder_gradient(
+            stat, vec, hidden, sums, ws, n.mu_w, n.mu_b, n.sigma_w, n.sigma_b, n.lambda_mu, n.lambda_sigma,
+            n.beta_w, n.beta_b, n.gamma_w, n.gamma_b, n.lambda_beta, n.lambda_gamma,
+        )  # fmt: skip
+        run.hidden_gradient(hidden, ws, n.mu_w, n.sigma_w, n.beta_w, n.gamma_w)
+        run.statistic_gradient(
+            stat, vec, sums, d_stat, ws, n.enc_w, n.beta_enc_w, n.gamma_enc_w, n.lambda_mu, n.lambda_sigma
+        )
+        asr_backward.input_gradient_launch(layout, eps_out, relu)(x, dy, stat, vec, d_stat, dx)
+    return dx, None if input_only else _weight_gradients(run, ws)
 
 
-def _networks_backward(
-    saved: Saved, sums: Tensor, d_stat: Tensor, ws: Tensor, shape: LayerShape, n: Weights, eps_out: float
-) -> None:
-    """Fill `d_stat` with the gradient of mean and standard deviation, and the workspace."""
-    stat, vec, hidden = saved
-    grid, sizes, options = shape.network_grid(shape.x.channels), shape.network_sizes(), shape.network_options()
-    asr_backward.decoder_gradient_kernel[(*grid, 4)](
-        stat, vec, hidden, sums, ws, n.mu_w, n.mu_b, n.sigma_w, n.sigma_b, n.lambda_mu, n.lambda_sigma,
-        n.beta_w, n.beta_b, n.gamma_w, n.gamma_b, n.lambda_beta, n.lambda_gamma, eps_out, *sizes,
-        STEP=shape.step, **options,
-    )  # fmt: skip
-    asr_backward.hidden_gradient_kernel[(*shape.network_grid(max(shape.H, shape.R)), 4)](
-        hidden, ws, n.mu_w, n.sigma_w, n.beta_w, n.gamma_w, *sizes, **options
-    )
-    asr_backward.statistic_gradient_kernel[(*grid, 2)](
-        stat, vec, sums, d_stat, ws, n.enc_w, n.beta_enc_w, n.gamma_enc_w, n.lambda_mu, n.lambda_sigma, eps_out,
-        *sizes, STEP=shape.step, **options,
-    )  # fmt: skip
-
-
-def _weight_gradients(ws: Tensor, shape: LayerShape, w: Weights) -> Tensor:
-    num, C, H, R, L = shape.x.num, shape.x.channels, shape.H, shape.R, shape.L
-    encoders, size, parts = w.rescale_encoders, sum(gradient_sizes(w)), launch.sample_parts(num)
-    flat = ws.new_empty((parts, size))
-    tiles_c, tiles_h, tiles_r, tiles_l = (launch.count_blocks(length, TILE) for length in (C, H, R, L))
-    matrices = 3 * tiles_c * tiles_h + (2 + encoders) * tiles_c * tiles_r
-    vectors = 6 * tiles_c + tiles_h + encoders * tiles_r + 4 * tiles_l
-    asr_backward.weight_gradient_kernel[(matrices + vectors, parts)](
-        ws, flat, num, C, H, R, L, shape.logit_rows, shape.x.nc,
-        launch.count_blocks(num, parts), launch.count_blocks(shape.logit_rows, parts), size,
-        STAN=shape.stan, RESCALE=shape.rescale, ENCODERS=encoders, TILE=TILE, BLOCK_N=TILE,
-        PRECISION=shape.precision, num_warps=8 if shape.precision == "ieee" else 4,
-    )  # fmt: skip
-    if parts == 1:
-        return flat[0]
-    total = ws.new_empty(size)
-    grid = (launch.count_blocks(size, _PARTS_BLOCK),)
-    asr_backward.sum_parts_kernel[grid](flat, total, size, PARTS=parts, BLOCK=_PARTS_BLOCK, num_warps=4)
+def _weight_gradients(run: Launches, ws: Tensor) -> Tensor:
+    parts = ws.new_empty(run.parts * run.num_gradients)
+    run.weight_gradient(ws, parts)
+    if run.parts == 1:
+        return parts
+    total = ws.new_empty(run.num_gradients)
+    run.sum_parts(parts, total)
     return total
 
 
@@ -135,34 +205,35 @@ _NUM_WEIGHTS = len(Weights._fields)
 @torch.library.custom_op(
     "asrnorm::asr_norm",
     mutates_args=(),
-    schema=f"(Tensor x, {_TENSORS}, float eps_in, float eps_out, bool relu) -> (Tensor, Tensor, Tensor, Tensor)",
+    schema=f"(Tensor x, {_TENSORS}, float eps_in, float eps_out, bool relu) -> (Tensor, Tensor)",
 )
-def _asr_norm(x: Tensor, *rest: Any) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+def _asr_norm(x: Tensor, *rest: Any) -> tuple[Tensor, Tensor]:
     return forward(x, Weights(*rest[:_NUM_WEIGHTS]), *rest[_NUM_WEIGHTS:])
 
 
 @_asr_norm.register_fake
-def _(x: Tensor, *rest: Any) -> tuple[Tensor, Tensor, Tensor, Tensor]:
-    return launch.empty_dense(x), *_empty_saved(x, Weights(*rest[:_NUM_WEIGHTS]))
+def _(x: Tensor, *rest: Any) -> tuple[Tensor, Tensor]:
+    w, (num, channels) = Weights(*rest[:_NUM_WEIGHTS]), x.shape[:2]
+    size = sum(saved_sizes(num, channels, w.hidden, w.rescale_hidden))
+    return launch.empty_dense(x), x.new_empty(size, dtype=torch.float32)
 
 
 @torch.library.custom_op(
     "asrnorm::asr_norm_backward",
     mutates_args=(),
-    schema=f"(Tensor dy, Tensor x, Tensor stat, Tensor vec, Tensor hidden, {_TENSORS}, float eps_out, bool relu)"
+    schema=f"(Tensor dy, Tensor x, Tensor saved, {_TENSORS}, float eps_in, float eps_out, bool relu)"
     " -> (Tensor, Tensor)",
 )
-def _asr_norm_backward(dy: Tensor, x: Tensor, *rest: Any) -> tuple[Tensor, Tensor]:
-    saved, weights, options = rest[:3], Weights(*rest[3 : 3 + _NUM_WEIGHTS]), rest[3 + _NUM_WEIGHTS :]
-    dx, flat = backward(dy, x, saved, weights, *options)
+def _asr_norm_backward(dy: Tensor, x: Tensor, saved: Tensor, *rest: Any) -> tuple[Tensor, Tensor]:
+    dx, flat = backward(dy, x, saved, Weights(*rest[:_NUM_WEIGHTS]), *rest[_NUM_WEIGHTS:])
     assert flat is not None
     return dx, flat
 
 
 @_asr_norm_backward.register_fake
-def _(dy: Tensor, x: Tensor, *rest: Any) -> tuple[Tensor, Tensor]:
-    weights = Weights(*rest[3 : 3 + _NUM_WEIGHTS])
-    return launch.empty_dense(x), x.new_empty(sum(gradient_sizes(weights)), dtype=torch.float32)
+def _(dy: Tensor, x: Tensor, saved: Tensor, *rest: Any) -> tuple[Tensor, Tensor]:
+    _, size = gradient_offsets(*Weights(*rest[:_NUM_WEIGHTS]).sizes())
+    return launch.empty_dense(x), x.new_empty(size, dtype=torch.float32)
 
 
 def _save(ctx: Any, inputs: tuple[Any, ...], output: tuple[Tensor, ...]) -> None:
@@ -171,7 +242,7 @@ def _save(ctx: Any, inputs: tuple[Any, ...], output: tuple[Tensor, ...]) -> None
 
 
 def _gradients(ctx: Any, dy: Tensor, traced: bool) -> tuple[Any, ...]:
-    stat, vec, hidden, x, *rest = ctx.saved_tensors
+    saved, x, *rest = ctx.saved_tensors
     w, (eps_in, eps_out, relu) = Weights(*rest), ctx.options
     if torch.is_grad_enabled():
 
@@ -181,10 +252,10 @@ def _gradients(ctx: Any, dy: Tensor, traced: bool) -> tuple[Any, ...]:
 
         return *differentiable_gradients(layer, [x, *w], dy), None, None, None
     if traced:
-        dx, flat = torch.ops.asrnorm.asr_norm_backward(dy, x, stat, vec, hidden, *w, eps_out, relu)
+        dx, flat = torch.ops.asrnorm.asr_norm_backward(dy, x, saved, *w, *ctx.options)
     else:
         input_only = not any(ctx.needs_input_grad[1 : 1 + _NUM_WEIGHTS])
-        dx, flat = backward(dy, x, (stat, vec, hidden), w, eps_out, relu, input_only=input_only)
+        dx, flat = backward(dy, x, saved, w, *ctx.options, input_only=input_only)
     return dx, *((None,) * _NUM_WEIGHTS if flat is None else split_gradients(flat, w)), None, None, None
 
 
@@ -208,12 +279,18 @@ class _ASRNorm(torch.autograd.Function):
         return _gradients(ctx, dy, traced=False)
 
 
+# Past `Function.apply`, which looks for wrappers of functorch in all inputs; calls under its transforms are traced.
+_apply: Callable[..., Any] = super(torch.autograd.Function, _ASRNorm).apply
+
+
 def asr_norm(x: Tensor, w: Weights, eps_in: float, eps_out: float, relu: bool) -> Tensor:
     """Return the output of a layer, through the registered operator where the call is traced."""
     if launch.is_traced(x):
         y: Tensor = torch.ops.asrnorm.asr_norm(x, *w, eps_in, eps_out, relu)[0]
+    elif torch.is_grad_enabled() or forward_ad._current_level >= 0:  # which the function refuses
+        y = _apply(x, *w, eps_in, eps_out, relu)
     else:
-        y = _ASRNorm.apply(x, *w, eps_in, eps_out, relu)
+        y, _ = forward(x, w, eps_in, eps_out, relu)
     return y
 
 

@@ -1,6 +1,7 @@
 """The parameters of a layer in the order in which kernels take them, and their gradients in one flat tensor."""
 
 from functools import lru_cache
+from itertools import accumulate
 from typing import Any, NamedTuple
 
 from torch import Tensor
@@ -50,13 +51,18 @@ class Weights(NamedTuple):
     @property
     def logits(self) -> int:
         """Length of a lambda: one, or one per channel."""
-        return max(1 if value is None else value.numel() for value in (self.lambda_mu, self.lambda_beta))
+        logit = self.lambda_beta if self.lambda_mu is None else self.lambda_mu
+        return 1 if logit is None else logit.numel()
 
     def both_encoders(self) -> "Weights":
         """Return the weights with a shared rescaling encoder written out twice."""
         if self.rescale_encoders == 2:
             return self
-        return self._replace(gamma_enc_w=self.beta_enc_w, gamma_enc_b=self.beta_enc_b)
+        return Weights._make([*self[:10], *self[8:10], *self[12:]])
+
+    def sizes(self) -> tuple[int, int, int, int, int]:
+        """Return channels, both numbers of hidden units, the length of a lambda, and the rescaling encoders."""
+        return self.gamma_bias.numel(), self.hidden, self.rescale_hidden, self.logits, self.rescale_encoders
 
 
 def flatten(
@@ -97,28 +103,20 @@ _GRADIENT_ORDER = (
 )  # fmt: skip
 """Order in the flat tensor, as `weight_gradient_kernel` writes it."""
 
-_INDEX = tuple(_GRADIENT_ORDER.index(name) for name in Weights._fields)
-
 
 @lru_cache(maxsize=256)
-def _gradient_sizes(C: int, H: int, R: int, L: int, encoders: int) -> list[int]:
+def gradient_offsets(C: int, H: int, R: int, L: int, encoders: int) -> tuple[list[int], int]:
+    """Return where each gradient starts in the flat tensor, in the order of `Weights`, and the tensor's size."""
     second = (encoders - 1) * R
-    return [C * H, C * H, H * C, C * R, C * R, R * C, second * C, *[C] * 6, H, R, second, *[L] * 4]
-
-
-def gradient_sizes(w: Weights) -> list[int]:
-    """Return how many numbers each gradient has in the flat tensor, in its order."""
-    return _gradient_sizes(w.gamma_bias.numel(), w.hidden, w.rescale_hidden, w.logits, w.rescale_encoders)
+    sizes = [C * H, C * H, H * C, C * R, C * R, R * C, second * C, *[C] * 6, H, R, second, *[L] * 4]
+    starts = list(accumulate(sizes, initial=0))
+    return [starts[_GRADIENT_ORDER.index(name)] for name in Weights._fields], starts[-1]
 
 
 def split_gradients(flat: Tensor, w: Weights) -> Weights:
     """Return the gradient of every parameter as a view of the flat tensor, `None` for parameters the layer lacks."""
-    parts = flat.split(gradient_sizes(w))
-    pairs = zip(w, _INDEX, strict=True)
-    grads: list[Any] = [None if value is None else _shaped_as(parts[index], value) for value, index in pairs]
-    return Weights(*grads)
-
-
-def _shaped_as(part: Tensor, value: Tensor) -> Tensor:
-    shaped = part if part.shape == value.shape else part.view(value.shape)
-    return shaped if value.dtype == part.dtype else shaped.to(value.dtype)
+    pairs = zip(w, gradient_offsets(*w.sizes())[0], strict=True)
+    grads: list[Any] = [None if v is None else flat.as_strided(v.shape, v.stride(), start) for v, start in pairs]
+    if any([v is not None and v.dtype != flat.dtype for v in w]):  # noqa: C419 a generator takes longer
+        grads = [None if v is None else grad.to(v.dtype) for grad, v in zip(grads, w, strict=True)]
+    return Weights._make(grads)

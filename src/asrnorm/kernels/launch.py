@@ -65,7 +65,10 @@ def on_tensor_device(function: Callable[P, R]) -> Callable[P, R]:
 
     @wraps(function)
     def guarded(*args: P.args, **options: P.kwargs) -> R:
-        with torch.cuda.device_of(next(value for value in args if isinstance(value, Tensor))):
+        first = args[0] if isinstance(args[0], Tensor) else next(value for value in args if isinstance(value, Tensor))
+        if not first.is_cuda or first.get_device() == torch.cuda.current_device():  # entering a device takes longer
+            return function(*args, **options)
+        with torch.cuda.device_of(first):
             return function(*args, **options)
 
     return guarded

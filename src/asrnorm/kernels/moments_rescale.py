@@ -6,6 +6,7 @@ every sample, then any computation that turns them into four vectors, then the p
 pass. Calls that are not traced launch the kernels directly, as in `autograd.py`.
 """
 
+from functools import lru_cache
 from typing import Any
 
 import torch
@@ -14,9 +15,10 @@ import triton.language as tl
 from torch import Tensor
 
 from asrnorm.kernels import launch
-from asrnorm.kernels.asr_backward import launch_gradient_sums
-from asrnorm.kernels.asr_forward import launch_moments, launch_rescale, program_tile
+from asrnorm.kernels.asr_backward import gradient_sums_launch
+from asrnorm.kernels.asr_forward import moments_launch, program_tile, rescale_launch
 from asrnorm.kernels.autograd import differentiable_gradients
+from asrnorm.kernels.compiled import Launch
 from asrnorm.norms import reference
 
 
@@ -35,13 +37,20 @@ def moments_backward_kernel(
     tl.store(dx + at, total.to(dx.dtype.element_ty), mask=mask)
 
 
+@lru_cache
+def _moments_backward(layout: launch.Layout) -> Launch:
+    block = launch.tile_block(layout)
+    grid = launch.tile_grid(layout, block)
+    return Launch(moments_backward_kernel, grid, (*layout[1:], layout.nc), block.options())
+
+
 @launch.on_tensor_device
 def channel_moments(x: Tensor) -> Tensor:
     """Return mean and biased variance of every channel of every sample, `(2, n, c)`."""
     x = launch.dense(x)
     stat = x.new_empty((2, *x.shape[:2]), dtype=torch.float32)
     if x.numel():
-        launch_moments(x, launch.layout_of(x), stat, None)
+        moments_launch(launch.layout_of(x), None)(x, stat)
     return stat
 
 
@@ -55,11 +64,9 @@ def channel_moments_backward(direct: Tensor, back: Tensor, x: Tensor, stat: Tens
     """Return the gradient of the activations: `direct`, plus what flows back through their moments."""
     x = launch.dense(x)
     direct, back = launch.dense_like(direct, x), back.contiguous()
-    dx, layout = torch.empty_like(x), launch.layout_of(x)
+    dx = torch.empty_like(x)
     if x.numel():
-        block = launch.tile_block(layout)
-        grid = launch.tile_grid(layout, block)
-        moments_backward_kernel[grid](x, direct, stat, back, dx, *layout[1:], layout.nc, **block.options())
+        _moments_backward(launch.layout_of(x))(x, direct, stat, back, dx)
     return dx
 
 
@@ -99,7 +106,7 @@ def rescale(x: Tensor, vec: Tensor, eps_out: float, relu: bool) -> Tensor:
     x = launch.dense(x)
     y = torch.empty_like(x)
     if x.numel():
-        launch_rescale(x, launch.layout_of(x), vec, y, eps_out, relu)
+        rescale_launch(launch.layout_of(x), eps_out, relu)(x, vec, y)
     return y
 
 
@@ -115,7 +122,7 @@ def rescale_backward(dy: Tensor, x: Tensor, vec: Tensor, eps_out: float, relu: b
     dy = launch.dense_like(dy, x)
     dx, sums = torch.empty_like(x), vec.new_empty((2, *x.shape[:2]))
     if x.numel():
-        launch_gradient_sums(x, dy, launch.layout_of(x), None, vec, sums, dx, eps_out, relu)
+        gradient_sums_launch(launch.layout_of(x), eps_out, relu)(x, dy, None, vec, sums, dx)
     return dx, sums
 
 

@@ -62,7 +62,7 @@ class NormLayer(nn.Module):
                 f"{self.label()}: expected {self.num_features} channels on axis 1, got {x.shape[1]} "
                 f"in shape {_show(x)}{single if is_unbatched else ''}"
             )
-        if any(size == 0 for size in x.shape[2:]):
+        if 0 in x.shape[2:]:
             raise InputError(f"{self.label()}: the maps of shape {_show(x)} are empty")
 
     def check_several_values(self, x: Tensor, count: int, per: str) -> None:

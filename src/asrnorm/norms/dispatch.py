@@ -20,6 +20,7 @@ Backend = Literal["auto", "reference", "triton"]
 
 _DTYPES = (torch.float32, torch.float16, torch.bfloat16)
 _warned: set[str] = set()
+_ready: set[torch.device] = set()  # where kernels ran; asking for the problem takes the host longer than a launch
 _COMPILING = "compiling GPU kernels at first use: up to 90 s, unless an earlier process has left them in Triton's cache"
 logger = logging.getLogger("asrnorm")
 
@@ -114,6 +115,8 @@ def takes_kernels(x: Tensor) -> bool:
     """Tell whether the kernels compute a call on `x`; warn once, or raise under `triton`, where they cannot run."""
     if _backend == "reference":
         return False
+    if x.device in _ready and x.dtype in _DTYPES and not torch.compiler.is_compiling():
+        return True
     reason = _why_reference(x)
     if reason is None:
         reason = kernel_problem(x.device.index or 0)
@@ -125,6 +128,8 @@ def takes_kernels(x: Tensor) -> bool:
     if reason is None and not torch.compiler.is_compiling() and _COMPILING not in _warned:
         _warned.add(_COMPILING)
         logger.warning(_COMPILING)
+    if reason is None and not torch.compiler.is_compiling():
+        _ready.add(x.device)
     return reason is None
 
 

@@ -31,6 +31,10 @@ class Guard:
         Guard.current = self.before
 
 
+def record(name, launches):
+    launches.setdefault(name, set()).add(Guard.current)
+
+
 class Recorded:
     """Stands for a kernel, or a function of one, and records its launches."""
 
@@ -38,14 +42,18 @@ class Recorded:
         self.fn, self.name, self.launches = kernel.fn, name, launches
 
     def __getitem__(self, grid):
-        return lambda *args, **options: self.launches.setdefault(self.name, set()).add(Guard.current)
+        return lambda *args, **options: record(self.name, self.launches)
 
 
 @pytest.fixture
 def launches(monkeypatch):
+    from asrnorm.kernels.compiled import Launch
+
     found = {}
     monkeypatch.setattr(torch.cuda, "device", Guard)
     monkeypatch.setattr(torch.cuda, "device_of", Guard)
+    monkeypatch.setattr(torch.cuda, "current_device", lambda: Guard.current)
+    monkeypatch.setattr(Launch, "__call__", lambda self, *_: record(self.kernel.fn.__name__, found))
     for name in MODULES:
         module = import_module(f"asrnorm.{name}")
         for entry, value in vars(module).copy().items():
@@ -66,8 +74,8 @@ def test_kernels_are_launched_on_the_device_of_their_tensors(launches, monkeypat
     with FakeTensorMode():
         for channels in (64, 512):  # a program a sample, and passes
             x, weights = empty(8, channels, 8, 8), flat_params.Weights(*nothing, empty(channels), empty(channels))
-            y, *saved = autograd.forward(x, weights, 1e-5, 1e-5, False)
-            autograd.backward(y, x, tuple(saved), weights, 1e-5, False, input_only=True)
+            y, saved = autograd.forward(x, weights, 1e-5, 1e-5, False)
+            autograd.backward(y, x, saved, weights, 1e-5, 1e-5, False, input_only=True)
         x = empty(8, 64, 8, 8)
         stat = moments_rescale.channel_moments(x)
         moments_rescale.channel_moments_backward(x, stat, x, stat)
