@@ -65,6 +65,12 @@ COLUMNS: dict[str, tuple[Column, ...]] = {
         _MEMORY,
     ),
     "step": (*_MS, _TIMES, Column("activations, MB", _extra("activation_mb", ",.0f")), _MEMORY),
+    "eager": (
+        *_MS,
+        _TIMES,
+        Column("host, us", _extra("host_us", ",.0f")),
+        Column("s more than BatchNorm", _extra("more_s", ".1f")),
+    ),
     "train": (
         Column("steps/s", lambda row: f"{row['per_second']:,.1f}"),
         Column("whole training, s", _extra("seconds", ",.1f")),

@@ -93,6 +93,24 @@ def bench_step(
     _report("step", step.run(device, quick=quick, only=only, repeats=repeats, compiled=compiled), json_file)
 
 
+@bench_app.command("eager")
+def bench_eager(
+    json_file: JsonFile = None,
+    device: Device = None,
+    quick: Quick = False,
+    only: Annotated[str, Option(help="Only the networks, the layer or the first step with this text.")] = "",
+    compiled: Annotated[bool, Option("--compile/--no-compile", help="Also measure with torch.compile.")] = True,
+    repeats: Repeats = 3,
+) -> None:
+    """Measure your own eager loop after `asrnorm.convert` against BatchNorm: steps, evaluation, one layer, first step.
+
+    Example: `asrnorm bench eager --device cuda --json bench/results/eager--h200.json`
+    """
+    from asrnorm.bench import eager
+
+    _report("eager", eager.run(device, quick=quick, only=only, repeats=repeats, compiled=compiled), json_file)
+
+
 @bench_app.command("train")
 def bench_train(
     json_file: JsonFile = None,
