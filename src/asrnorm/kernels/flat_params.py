@@ -4,6 +4,7 @@ from functools import lru_cache
 from itertools import accumulate
 from typing import Any, NamedTuple
 
+import torch
 from torch import Tensor
 
 from asrnorm.norms.reference import Dense, RescaleNets, StandardizeNets
@@ -114,9 +115,11 @@ def gradient_offsets(C: int, H: int, R: int, L: int, encoders: int) -> tuple[lis
 
 
 def split_gradients(flat: Tensor, w: Weights) -> Weights:
-    """Return the gradient of every parameter as a view of the flat tensor, `None` for parameters the layer lacks."""
+    """Return the gradient of every parameter as a part of the flat tensor, `None` for parameters the layer lacks."""
     pairs = zip(w, gradient_offsets(*w.sizes())[0], strict=True)
-    grads: list[Any] = [None if v is None else flat.as_strided(v.shape, v.stride(), start) for v, start in pairs]
+    # Tensors in the same memory that autograd does not know as views, as it returns gradients itself; also faster.
+    with torch._C._AutoDispatchBelowADInplaceOrView():
+        grads: list[Any] = [None if v is None else flat.as_strided(v.shape, v.stride(), start) for v, start in pairs]
     if any([v is not None and v.dtype != flat.dtype for v in w]):  # noqa: C419 a generator takes longer
         grads = [None if v is None else grad.to(v.dtype) for grad, v in zip(grads, w, strict=True)]
     return Weights._make(grads)
