@@ -30,6 +30,7 @@ CASES = (
     KernelCase((3, 9, 6, 6), "ar", options={"gated_rescale": True}),
     KernelCase((3, 9, 6, 6), "in", shift=300.0),
     KernelCase((3, 12, 4, 6), "gn", options={"num_groups": 3}),
+    KernelCase((3, 15, 1, 6), "gn", options={"num_groups": 5}, dtype=torch.bfloat16, shift=30.0),
     KernelCase((3, 12, 4, 6), "ln", layout="channels_last"),
     KernelCase((1, 4, 36, 36), "gn", options={"num_groups": 2}, layout="channels_last"),
     KernelCase((3, 32, 4, 4), "ilm"),
@@ -85,19 +86,20 @@ def limit(name: str, value: int) -> Iterator[None]:
 
 def second_derivatives() -> None:
     """Check that second derivatives are those of the reference, and not zero."""
-    case = KernelCase((3, 6, 4, 4), options={"activation": "relu"})
-    found = []
-    for backend in ("reference", "triton"):
-        layer, (x, dy) = case.layer(), case.tensors()
-        x.requires_grad_()
-        with ops.use_backend(backend):  # type: ignore[arg-type]
-            (slope,) = torch.autograd.grad(layer(x), x, dy, create_graph=True)
-        found.append(torch.autograd.grad(slope.square().sum(), [x, *layer.parameters()], allow_unused=True))
-    for mine, theirs in zip(found[1], found[0], strict=True):
-        assert (mine is None) == (theirs is None)
-        if mine is not None:
-            torch.testing.assert_close(mine, theirs, rtol=1e-4, atol=1e-5)
-    assert any(value is not None and bool(value.abs().max() > 0) for value in found[1])
+    for norm, options in (("asr", {}), ("gn", {"num_groups": 3})):
+        case = KernelCase((3, 6, 4, 4), norm, options)
+        found = []
+        for backend in ("reference", "triton"):
+            layer, (x, dy) = case.layer(), case.tensors()
+            x.requires_grad_()
+            with ops.use_backend(backend):  # type: ignore[arg-type]
+                (slope,) = torch.autograd.grad(layer(x, "relu"), x, dy, create_graph=True)
+            found.append(torch.autograd.grad(slope.square().sum(), [x, *layer.parameters()], allow_unused=True))
+        for mine, theirs in zip(found[1], found[0], strict=True):
+            assert (mine is None) == (theirs is None)
+            if mine is not None:
+                torch.testing.assert_close(mine, theirs, rtol=1e-4, atol=1e-5)
+        assert any(value is not None and bool(value.abs().max() > 0) for value in found[1])
 
 
 def gradient_of_input_only() -> None:

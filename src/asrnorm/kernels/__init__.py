@@ -2,7 +2,7 @@
 
 `asr_forward.py` and `asr_backward.py` hold the kernels of ASR-Norm, `autograd.py` the order of their launches and the
 PyTorch operator, `flat_params.py` its parameters and `launch.py` block sizes and options. `moments_rescale.py` has the
-two halves of a layer as operators for the other norms, `switchable.py` switchable normalization. `convolve.py`,
+two halves of a layer as operators for the other norms, `grouped.py` group and switchable normalization. `convolve.py`,
 `pool.py` and `adam.py` serve the digits ConvNet; `rsda.py`, `pacs_augment.py` and `pixels.py` augment images.
 `asrnorm.norms.dispatch` decides which calls the kernels compute.
 """

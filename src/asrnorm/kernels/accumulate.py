@@ -54,7 +54,7 @@ def _may_write(grad: Tensor) -> bool:
 
 def _is_plain(node: Any, grad: Tensor) -> bool:
     """Tell whether autograd would add the gradient to a parameter's, of its dtype, without any hook on the tensor."""
-    leaf = getattr(node, "variable", None)  # of a node that accumulates
+    leaf: Any = getattr(node, "variable", None)  # of a node that accumulates
     try:
         if type(leaf) not in _LEAVES or not _will_execute(node):  # type: ignore[misc]
             return False

@@ -42,6 +42,14 @@ def _by_kernels(x: Tensor) -> bool:
     return takes_kernels(x) and x.shape[0] > 0
 
 
+def _by_untraced_kernels(x: Tensor) -> bool:
+    if not _by_kernels(x):
+        return False
+    from asrnorm.kernels import launch
+
+    return not launch.is_traced(x)
+
+
 def with_moments(x: Tensor) -> tuple[Tensor, Tensor, Tensor]:
     """Return the activations to continue with, and mean and biased variance of every channel of every sample.
 
@@ -90,15 +98,26 @@ def switch_norm(
 
     The softmax of the logits, of instance and layer, weights their means and their variances.
     """
-    if _by_kernels(x):
-        from asrnorm.kernels import launch
+    if _by_untraced_kernels(x):
+        from asrnorm.kernels.grouped import switch_norm as fused
 
-        if not launch.is_traced(x):
-            from asrnorm.kernels.switchable import switch_norm as fused
-
-            return fused(x, mean_logits, var_logits, gain, bias, eps, activation == "relu")
+        return fused(x, mean_logits, var_logits, gain, bias, eps, activation == "relu")
     with reference.full_precision(x):
         x, mean_nc, biased_nc = with_moments(x)
         moments = reference.sample_moments(mean_nc, biased_nc, math.prod(x.shape[2:]))
         vectors = reference.switched_vectors(moments, mean_logits, var_logits, gain, bias, eps=eps)
         return standardize_rescale(x, *vectors, eps=0.0, activation=activation)
+
+
+def group_norm(
+    x: Tensor, groups: int, gain: Tensor, bias: Tensor, *, eps: float, activation: str | None = None
+) -> Tensor:
+    """Return group normalization of `(n, c, ...)`, after an optional ReLU."""
+    if _by_untraced_kernels(x):
+        from asrnorm.kernels.grouped import group_norm as fused
+
+        return fused(x, groups, gain, bias, eps, activation == "relu")
+    with reference.full_precision(x):
+        x, mean_nc, biased_nc = with_moments(x)
+        mean, variance = reference.group_moments(mean_nc, biased_nc, groups)
+        return standardize_rescale(x, mean, torch.sqrt(variance + eps), gain, bias, eps=0.0, activation=activation)

@@ -67,13 +67,7 @@ class GroupNorm(AffineNorm):
             return functional.asr_norm(
                 x, None, None, self.weight, self.bias, eps=self.eps, eps_out=0.0, activation=activation
             )
-        with reference.full_precision(x):
-            x, mean_nc, variance_nc = functional.with_moments(x)
-            grouped = (x.shape[0], self.num_groups, self.num_features // self.num_groups)
-            mean, variance = reference.pool_moments(mean_nc.reshape(grouped), variance_nc.reshape(grouped), dim=2)
-            std = torch.sqrt(variance + self.eps)
-            mean, std = (part.expand(grouped).reshape(mean_nc.shape) for part in (mean, std))
-            return functional.standardize_rescale(x, mean, std, self.weight, self.bias, eps=0.0, activation=activation)
+        return functional.group_norm(x, self.num_groups, self.weight, self.bias, eps=self.eps, activation=activation)
 
 
 @NORMS.register("in")

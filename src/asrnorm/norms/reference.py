@@ -272,6 +272,14 @@ def asr_norm(
         return F.relu(y) if activation == "relu" else y
 
 
+def group_moments(mean_nc: Tensor, variance_nc: Tensor, groups: int) -> Moments:
+    """Return mean and biased variance of the group that each channel of each sample belongs to, `(n, c)` each."""
+    num, channels = mean_nc.shape
+    grouped = num, groups, channels // groups
+    mean, variance = pool_moments(mean_nc.reshape(grouped), variance_nc.reshape(grouped), dim=2)
+    return mean.expand(grouped).reshape(num, channels), variance.expand(grouped).reshape(num, channels)
+
+
 def sample_moments(mean_nc: Tensor, biased_nc: Tensor, count: int) -> list[Moments]:
     """Return the moments of instance and layer, with the unbiased variance of the instance as in the authors' code.
 

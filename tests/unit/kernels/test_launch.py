@@ -9,7 +9,7 @@ from torch._subclasses.fake_tensor import FakeTensorMode
 
 pytest.importorskip("triton")
 
-KERNELS = ("asr_forward", "asr_backward", "moments_rescale", "switchable", "pool", "convolve")
+KERNELS = ("asr_forward", "asr_backward", "moments_rescale", "grouped", "pool", "convolve")
 MODULES = (
     *(f"kernels.{name}" for name in KERNELS),
     *("kernels.rsda", "kernels.pacs_augment", "kernels.adam"),
@@ -67,7 +67,7 @@ def empty(*shape, dtype=torch.float32):
 
 
 def test_kernels_are_launched_on_the_device_of_their_tensors(launches, monkeypatch):
-    from asrnorm.kernels import adam, autograd, convolve, flat_params, moments_rescale, pool, rsda, switchable
+    from asrnorm.kernels import adam, autograd, convolve, flat_params, grouped, moments_rescale, pool, rsda
     from asrnorm.kernels import pacs_augment as resize
 
     nothing = [None] * 18
@@ -81,7 +81,8 @@ def test_kernels_are_launched_on_the_device_of_their_tensors(launches, monkeypat
         moments_rescale.channel_moments_backward(x, stat, x, stat)
         moments_rescale.rescale(x, empty(4, 8, 64), 0.0, False)
         moments_rescale.rescale_backward(x, x, empty(4, 8, 64), 0.0, False)
-        switchable.switch_norm(x, empty(2), empty(2), empty(64), empty(64), 1e-5, False)
+        grouped.switch_norm(x, empty(2), empty(2), empty(64), empty(64), 1e-5, False)
+        grouped.group_norm(x, 8, empty(64), empty(64), 1e-5, False)
         pool.max_pool(x)
         pool.PoolBackward.apply(x, empty(8, 64, 8, 8, dtype=torch.int8), torch.contiguous_format)
         convolve.convolve(empty(8, 3, 32, 32), empty(64, 3, 5, 5), empty(64))
