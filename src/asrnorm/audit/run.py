@@ -224,13 +224,12 @@ def _search(session: ModelSession) -> tuple[list[tuple[str, float]], int, int]:
     plan = session.plan
     count = min(plan.search_images, len(session.images))
     rows = np.arange(count) * len(session.images) // count
-    images, labels = to_nchw(session.images.images[rows]), session.labels[rows]
+    images, labels = to_nchw(session.images.images[rows]).to(session.model.device), session.labels[rows]
     method = RSDA(candidates=plan.candidates, search_images=count)
     method.seed = plan.seed
 
     def judge(op: Tensor, level: Tensor) -> int:
-        changed = to_nhwc(apply_tuple(images, op, level))
-        return int((session.predict(changed).argmax(1) != labels).sum())
+        return int((session.predict(apply_tuple(images, op, level)).argmax(1) != labels).sum())
 
     def count_wrong(ops: Tensor, levels: Tensor) -> Tensor:
         wrong = []
