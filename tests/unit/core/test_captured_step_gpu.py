@@ -207,6 +207,32 @@ def test_a_graph_of_autograd_that_is_still_alive():
     assert len(kept) == 2
 
 
+@pytest.mark.parametrize("name", ["erm", "rda", "cutout", "pgd"])
+def test_a_method_whose_numbers_are_drawn_outside(name):
+    outcomes = []
+    for way in ("plain", "drawn outside", "counted inside"):
+        loop, method = Loop(OPTIMIZERS["sgd"], "cuda"), asrnorm.create_method(name, seed=0)
+
+        def take(images, labels, number=0, drawn=None, loop=loop, method=method):
+            batch = (images, labels) if drawn is None else asrnorm.Batch(images, labels, number, drawn=drawn)
+            loss = method.loss(loop.model, batch)
+            loop.optimizer.zero_grad()
+            loss.backward()
+            loop.optimizer.step()
+
+        batches = [(batch["images"], batch["target"][0]) for batch in make_batches("cuda")]
+        if way != "plain":
+            take = asrnorm.capture(take, *batches[0], model=loop.model, optimizer=loop.optimizer)
+        for number, batch in enumerate(batches):
+            drawn = {key: value.cuda() for key, value in method.draw(number, len(batch[1])).items()}
+            take(*batch) if way == "counted inside" else take(*batch, 0, drawn)
+        outcomes.append(loop.model.state_dict())
+        assert way != "drawn outside" or (take.reason is None and count_graphs(take) == 1)
+        assert way != "counted inside" or (take.reason is None) == (name == "erm")
+    assert_same(outcomes[1], outcomes[0])
+    assert_same(outcomes[2], outcomes[0])
+
+
 def test_lightning():
     lightning = pytest.importorskip("lightning")
 
