@@ -1,11 +1,11 @@
 """Kill every command that writes files, at random moments; the same command then ends as if nothing had happened.
 
-Run as a process of its own, which imports torch once and forks: `python -m helpers.torture KILLS SECONDS SEED`
-prints the kills of every command and what differed, as JSON. `helpers.kill_run` does the same to training alone, aimed
-at its phases, and compares more.
+Run as a process of its own, which imports torch once and forks: `python -m helpers.torture KILLS SECONDS SEED
+[--command COMMAND]... [-j PROCESSES] [--out FILE]` kills every command that often, and prints the kills and what
+differed as JSON. `helpers.kill_run` does the same to training alone, aimed at its phases, and compares more.
 """
 
-import json
+import argparse
 import os
 import random
 import re
@@ -23,6 +23,7 @@ from asrnorm.core.config import dump_config
 from helpers import tiny_run
 from helpers.audited import MODULE, make_folder
 from helpers.made_up_run import make_up_runs
+from helpers.parallel import in_processes, write_report
 from helpers.small_study import small_study
 
 COMMANDS = {
@@ -44,7 +45,7 @@ IGNORED = (".lock", ".launch.lock", "events")
 def prepare(folder):
     """Lay out what the commands read: a finished run, runs for a report, images, a model of the user's own."""
     config = tiny_run.tiny_config(norm=tiny_run.Choice(name="asr"), steps=8)
-    folder.mkdir()
+    folder.mkdir(parents=True)
     (folder / "config.yaml").write_text(dump_config(config))
     (folder / "net.py").write_text(MODULE)
     make_folder(folder / "photos", per_class=3, side=16)
@@ -103,47 +104,78 @@ def kill_once(command, folder, seconds, draw):
     return os.WIFSIGNALED(os.waitpid(child, 0)[1])
 
 
-def main(kills, seconds, seed, names):
+def torment(name, kills, until, place, draw):
+    """Kill a command that often, or until the time is over; return the number of kills and what differed."""
+    command, wholes = COMMANDS[name], []
+    for number in range(2):
+        shutil.copytree(place / "base", place / f"whole{number}")
+        wholes.append(finish(command, place / f"whole{number}"))
+        shutil.rmtree(place / f"whole{number}")
+    (first, lasted), (second, again) = wholes
+    # Pages with dates or timings differ between runs that were not disturbed, too.
+    fixed = {path: content for path, content in first.items() if second.get(path) == content}
+    count, differing = 0, []
+    while count < kills and time.monotonic() < until:
+        folder = place / "killed"
+        shutil.copytree(place / "base", folder)
+        for _ in range(draw.randint(1, 3)):
+            count += kill_once(command, folder, min(lasted, again), draw)
+        try:
+            found, _ = finish(command, folder)
+            wrong = [path for path, content in fixed.items() if found.get(path) != content]
+            wrong += [path for path in found if path not in first]
+        except RuntimeError as error:
+            wrong = [str(error)]
+        differing += [f"{name}: {path}" for path in wrong]
+        shutil.rmtree(folder)
+    return count, differing
+
+
+def work(worker, options, place):
+    """Torment every command in a folder of this worker's own."""
+    os.environ["ASRNORM_CACHE"] = str(place / "cache")
+    prepare(place / "base")
+    chosen = options.command or list(COMMANDS)
+    first = worker * len(chosen) // options.processes  # not all workers at the same command
+    chosen = chosen[first:] + chosen[:first]
+    draw, until = random.Random(f"{options.seed} {worker}"), time.monotonic() + options.seconds
+    counts, differing = {}, []
+    for left, name in zip(range(len(chosen), 0, -1), chosen, strict=True):
+        now = time.monotonic()
+        share = now + (until - now) / left
+        counts[name], wrong = torment(name, -(-options.kills // options.processes), share, place, draw)
+        differing += wrong
+    return {"commands": counts, "differing": differing}
+
+
+def main(words):
+    parser = argparse.ArgumentParser()
+    parser.add_argument("kills", type=int, help="of each command")
+    parser.add_argument("seconds", type=float)
+    parser.add_argument("seed")
+    parser.add_argument("--command", action="append", choices=COMMANDS)
+    parser.add_argument("-j", "--processes", type=int, default=1)
+    parser.add_argument("--out", type=Path)
+    options = parser.parse_args(words)
     tiny_run.install()
     import_module("asrnorm.studies").STUDIES.register("small")(small_study)
     for module in ("torch._dynamo", "safetensors.torch", "yaml", "asrnorm.training", "asrnorm.cli.main", "matplotlib"):
         import_module(module)  # once, not in every child
     for module in ("matplotlib.figure", "scipy.stats", "jinja2", "asrnorm.audit", "asrnorm.exporting"):
         import_module(module)
-    draw, place = random.Random(seed), Path(tempfile.mkdtemp())
-    os.environ["ASRNORM_CACHE"] = str(place / "cache")
-    prepare(place / "base")
-    chosen = names or list(COMMANDS)
-    counts, differing, until = dict.fromkeys(chosen, 0), [], time.monotonic() + seconds
-    for name in chosen:
-        command, wholes = COMMANDS[name], []
-        for number in range(2):
-            shutil.copytree(place / "base", place / f"whole{number}")
-            wholes.append(finish(command, place / f"whole{number}"))
-            shutil.rmtree(place / f"whole{number}")
-        (first, lasted), (second, again) = wholes
-        # Pages with dates or timings differ between runs that were not disturbed, too.
-        fixed = {path: content for path, content in first.items() if second.get(path) == content}
-        share = (until - time.monotonic()) / (len(chosen) - chosen.index(name))
-        enough = time.monotonic() + share
-        while counts[name] < kills and time.monotonic() < enough:
-            folder = place / "killed"
-            shutil.copytree(place / "base", folder)
-            for _ in range(draw.randint(1, 3)):
-                counts[name] += kill_once(command, folder, min(lasted, again), draw)
-            try:
-                found, _ = finish(command, folder)
-                wrong = [path for path, content in fixed.items() if found.get(path) != content]
-                wrong += [path for path in found if path not in first]
-            except RuntimeError as error:
-                wrong = [str(error)]
-            differing += [f"{name}: {path}" for path in wrong]
-            shutil.rmtree(folder)
-    shutil.rmtree(place)
-    report = {"kills": sum(counts.values()), "commands": counts, "differing": sorted(set(differing))}
-    sys.stdout.write(json.dumps(report, indent=1) + "\n")
-    return 1 if differing or not all(counts.values()) else 0
+    started = time.monotonic()
+    with tempfile.TemporaryDirectory() as place:
+        parts = in_processes(lambda worker: work(worker, options, Path(place, str(worker))), options.processes)
+    counts = {name: sum(part["commands"][name] for part in parts) for name in parts[0]["commands"]}
+    report = {
+        "kills": sum(counts.values()),
+        "seconds": round(time.monotonic() - started),
+        "commands": counts,
+        "differing": sorted({line for part in parts for line in part["differing"]}),
+    }
+    write_report(report, options.out)
+    return 1 if report["differing"] or not all(counts.values()) else 0
 
 
 if __name__ == "__main__":
-    sys.exit(main(int(sys.argv[1]), float(sys.argv[2]), sys.argv[3], sys.argv[4:]))
+    sys.exit(main(sys.argv[1:]))
