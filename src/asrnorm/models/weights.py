@@ -32,17 +32,11 @@ _PREFIXES = ("module.", "_orig_mod.", "backbone.")
 
 @dataclass(frozen=True)
 class WeightReport:
-    """What a weights file lacked.
-
-    Attributes:
-        path: the file.
-        fresh_head: the classifier kept its initialization (absent, or for another number of classes).
-        fresh_statistics: number of norm layers that kept running mean 0 and variance 1, to be estimated by training.
-    """
+    """What a weights file lacked."""
 
     path: str
-    fresh_head: bool
-    fresh_statistics: int
+    fresh_head: bool  # the classifier kept its initialization (absent, or for another number of classes)
+    fresh_statistics: int  # norm layers that kept running mean 0 and variance 1, to be estimated by training
 
     def __str__(self) -> str:
         parts = ["the classifier is new"] if self.fresh_head else []
