@@ -48,11 +48,6 @@ def load_model(
         device: `auto` is a GPU if there is one.
         seed: of torch before a function is called, so that a network without weights is the same every time.
         trust: load a `.pt2` file whatever it holds; it can run code.
-
-    Raises:
-        WrongCallError: the word has none of these forms, or names a missing file.
-        InputError: the model cannot be loaded; one line says why.
-        MissingDependencyError: a library is not installed.
     """
     from asrnorm.training.assembly import choose_device
 

@@ -29,10 +29,6 @@ class _Labelled:
         """Return an image, float32 `(3, h, w)` in [0, 1], and its label, as a PyTorch `DataLoader` collates them."""
         return np.divide(self.read(row).transpose(2, 0, 1), 255, dtype=np.float32), int(self.labels[row])
 
-    def class_counts(self, num_classes: int) -> NDArray[np.int64]:
-        """Return how many images each class has."""
-        return np.bincount(self.labels, minlength=num_classes).astype(np.int64)
-
     def _domains_of(self, rows: slice | NDArray[np.int64]) -> NDArray[np.int64] | None:
         return None if self.domains is None else self.domains[rows]
 
@@ -52,8 +48,8 @@ class ImageSet(_Labelled):
 
     Example:
         >>> data = ImageSet(np.zeros((4, 8, 8, 3), np.uint8), np.array([0, 1, 1, 0]))
-        >>> len(data), data.image_size, data.class_counts(2).tolist()
-        (4, (8, 8), [2, 2])
+        >>> len(data), data.image_size
+        (4, (8, 8))
     """
 
     images: NDArray[np.uint8]

@@ -126,11 +126,7 @@ class WeightFile(FileFormat):
 
 
 def load_weight_file(path: str | Path) -> Classifier:
-    """Return the model of an exported `.safetensors` file beside its `.yaml` and `.json`, in eval mode on the CPU.
-
-    Raises:
-        InputError: a file is missing or damaged, or the files do not match.
-    """
+    """Return the model of an exported `.safetensors` file beside its `.yaml` and `.json`, in eval mode on the CPU."""
     path = Path(path)
     config = load_config(path.with_name(path.name + CONFIG))
     card = path.with_name(path.name + CARD)

@@ -20,9 +20,7 @@ _ANSWER_SECONDS = 5.0
 class RayExecutor:
     """Runs every job as one Ray task with half a GPU and a core, or one core if the cluster has no GPU.
 
-    Args:
-        address: of the cluster, as in `ray.init`; `auto` is the cluster this machine belongs to.
-        workers: maximum number of jobs at once; by default as many as fit on the cluster.
+    The address is that of `ray.init`. At most `workers` jobs run at once; by default as many as fit on the cluster.
     """
 
     def __init__(self, address: str = "auto", workers: int | None = None) -> None:

@@ -13,11 +13,9 @@ _WORKERS = 64  # default number of jobs in Slurm's queue
 class SlurmExecutor:
     """Runs every job as one Slurm job; after a time limit or preemption it resumes in a new one.
 
-    Args:
-        folder: for the files of submitit and Slurm; shared by all machines.
-        options: for `submitit.AutoExecutor.update_parameters`: `timeout_min`, `slurm_partition`, `gpus_per_node`, ...
-        workers: maximum number of jobs in Slurm's queue.
-        cluster: submitit's name of the cluster; `local` runs processes on this machine.
+    `folder`, which all machines share, is for the files of submitit and Slurm; `options` are those of
+    `submitit.AutoExecutor.update_parameters`; at most `workers` jobs are in the queue; the cluster `local` runs
+    processes on this machine.
     """
 
     def __init__(

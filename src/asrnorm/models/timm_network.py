@@ -10,16 +10,7 @@ from asrnorm.models.base import MODELS, Classifier, NormFactory
 
 
 class TimmNetwork(Classifier):
-    """A timm network by name.
-
-    Args:
-        architecture: timm's name, such as `resnet50` or `tf_efficientnet_lite0`.
-        num_classes: number of outputs.
-
-    Raises:
-        MissingDependencyError: timm is not installed.
-        InputError: timm has no such network.
-    """
+    """A timm network by its name there, such as `resnet50` or `tf_efficientnet_lite0`."""
 
     def __init__(self, architecture: str, *, num_classes: int = 1000) -> None:
         super().__init__()

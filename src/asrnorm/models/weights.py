@@ -51,14 +51,7 @@ def load_weights(model: nn.Module, path: str | Path) -> WeightReport:
     """Load pretrained weights into a model with BatchNorm; return what the file lacked.
 
     Half-precision values are converted to the model's dtype. Pickles are loaded with `weights_only`, so that a hostile
-    file cannot run code.
-
-    Args:
-        model: a network with the file's keys; the ResNets here have torchvision's.
-        path: a `.safetensors` file, or one of `torch.save`.
-
-    Raises:
-        InputError: the file is missing, damaged, or for another network.
+    file cannot run code. An `InputError` says that the file is missing, damaged, or for another network.
     """
     network, classifier = model.loadable() if isinstance(model, Classifier) else (model, "fc")
     own = network.state_dict()

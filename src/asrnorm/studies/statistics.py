@@ -49,7 +49,6 @@ class TestResult:
     pooled: float | None  # p of the one-sided two-sample t-test with pooled variance, the paper's
     welch: float | None  # p of Welch's test, which does not assume equal variances
     paired: float | None  # p of the one-sided t-test on the differences at the seeds that both rows have
-    n_paired: int  # the number of those seeds
     holm: float | None = None  # `pooled` after Holm's correction for all tests of the study
 
 
@@ -152,7 +151,6 @@ def compare(
         pooled=pooled_p(first, second, better=better),
         welch=welch_p(first, second, better=better),
         paired=paired_p(ours, theirs, better=better),
-        n_paired=len(set(ours) & set(theirs)),
     )
 
 
