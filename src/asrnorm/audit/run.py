@@ -50,8 +50,8 @@ def run_audit(
 
     `outputs` has for each model the output of every class, and `data` names the images. An audit that is started
     again reuses the results in the file `cache`. Images are corrupted by `workers` processes (one per core if `None`),
-    or, with `tensors` or by default on a GPU, on the models' device, where random corruptions have other random numbers;
-    the cache keeps both apart.
+    or with `tensors`, by default on a GPU, on the models' device. There random corruptions have other random numbers,
+    and the cache keeps both apart.
     """
     if len({model.name for model in models}) < len(models):
         raise InputError(f"two models are called {models[0].name!r}; give each a name of its own")

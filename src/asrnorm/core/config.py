@@ -12,22 +12,22 @@ import re
 from collections.abc import Mapping
 from functools import cache, partial
 from pathlib import Path
-from typing import Any, Literal, get_args, get_origin, get_type_hints
+from typing import Any, Literal, cast, get_args, get_origin, get_type_hints
 
 from asrnorm.core.errors import InputError, InputTypeError, UnknownNameError, describe_unknown
 from asrnorm.core.hashing import difference, digest
 from asrnorm.core.reading import check_int, parse_yaml, read_yaml
 
+# Suite options that hold names of domains or folders: a domain may be called `01`, `1e3` or `on`.
 NAMES = ("source", "target", "root")
-"""Suite options that hold names of domains or folders: a domain may be called `01`, `1e3` or `on`."""
-
 # YAML 1.1 reads 1e-4 as text, because it has no decimal point.
 _EXPONENT = re.compile(r"[+-]?\d+(\.\d*)?[eE][+-]?\d+")
 _get_hints = cache(get_type_hints)
 
 Selection = Literal["last", "source-val", "shifted-val", "oracle"]
-Chain = str | list[str | dict[str, Any]]
-"""A registry name, or a list of names and of mappings with a `name` and options."""
+Chain = (
+    str | list[str | dict[str, Any]]
+)  # a registry name, or a list of names and of mappings with a `name` and options
 Scale = Literal["paper", "short", "smoke"]
 
 
@@ -175,8 +175,7 @@ def to_mapping(config: RunConfig) -> dict[str, Any]:
 
 def from_mapping(values: Mapping[str, Any], where: str = "config") -> RunConfig:
     """Return the config of a mapping made by `to_mapping`; errors are those of `build`."""
-    built: RunConfig = build(RunConfig, values, where)
-    return built
+    return cast(RunConfig, build(RunConfig, values, where))
 
 
 def content_hash(config: RunConfig) -> str:
@@ -294,12 +293,7 @@ def match_number(current: Any, value: Any) -> Any:
 
 
 def build(kind: Any, values: Mapping[str, Any], where: str) -> Any:
-    """Build a dataclass from plain values, each checked against the type of its field.
-
-    Raises:
-        UnknownNameError: unknown field, or a value outside its `Literal`.
-        InputError: value of the wrong type, or a missing field.
-    """
+    """Build a dataclass from plain values; raise `UnknownNameError` or `InputError` for one that does not fit."""
     hints = _get_hints(kind)
     for name in values:
         if name not in hints:

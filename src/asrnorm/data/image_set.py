@@ -37,24 +37,15 @@ class _Labelled:
 class ImageSet(_Labelled):
     """Decoded images and labels of one domain, or of several mixed.
 
-    Args:
-        images: uint8 `(n, h, w, 3)`; may be memory-mapped and read-only.
-        labels: int64 `(n,)`.
-        domains: int64 `(n,)`, the number of each image's domain where several are mixed.
-
-    Raises:
-        InputTypeError: another dtype.
-        InputError: another shape.
-
     Example:
         >>> data = ImageSet(np.zeros((4, 8, 8, 3), np.uint8), np.array([0, 1, 1, 0]))
         >>> len(data), data.image_size
         (4, (8, 8))
     """
 
-    images: NDArray[np.uint8]
-    labels: NDArray[np.int64]
-    domains: NDArray[np.int64] | None = None
+    images: NDArray[np.uint8]  # (n, h, w, 3); may be memory-mapped and read-only
+    labels: NDArray[np.int64]  # (n,)
+    domains: NDArray[np.int64] | None = None  # (n,), the number of each image's domain where several are mixed
 
     def __post_init__(self) -> None:
         if self.images.dtype != np.uint8 or self.labels.dtype != np.int64:

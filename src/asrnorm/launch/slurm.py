@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from asrnorm.core.errors import InputError, missing_extra
+from asrnorm.core.errors import InputError, import_extra
 from asrnorm.launch.jobs import Ended, Job, execute_remotely, forwarded, last_line
 
 _WORKERS = 64  # default number of jobs in Slurm's queue
@@ -21,13 +21,9 @@ class SlurmExecutor:
     def __init__(
         self, folder: Path, options: Mapping[str, Any], workers: int | None = None, cluster: str = "slurm"
     ) -> None:
+        self._submitit = import_extra("submitit", "--slurm", "submitit", "slurm")
         try:
-            import submitit
-        except ImportError:
-            raise missing_extra("--slurm", "submitit", "slurm") from None
-        self._submitit = submitit
-        try:
-            self._executor = submitit.AutoExecutor(folder=folder, cluster=cluster)
+            self._executor = self._submitit.AutoExecutor(folder=folder, cluster=cluster)
             self._executor.update_parameters(name="asrnorm", **options)
         except (RuntimeError, NameError, ValueError, TypeError) as error:
             raise InputError(f"--slurm: {' '.join(str(error).split())}") from None
