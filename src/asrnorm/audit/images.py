@@ -58,9 +58,6 @@ def read_images(
     Every image is resized to `size`, height and width. Files that cannot be read are skipped and counted; empty class
     folders are skipped with a warning. Folders of `known` classes may contain folders; `only_known` leaves out images
     of other classes, with a warning.
-
-    Raises:
-        InputError: no image, one class, an image under two names, or none that can be read.
     """
     samples = list_one_domain(folder, known=set(map(to_nfc, known)), skip_empty=True)
     check_distinct_files(folder, samples)

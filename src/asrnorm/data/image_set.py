@@ -29,10 +29,6 @@ class _Labelled:
         """Return an image, float32 `(3, h, w)` in [0, 1], and its label, as a PyTorch `DataLoader` collates them."""
         return np.divide(self.read(row).transpose(2, 0, 1), 255, dtype=np.float32), int(self.labels[row])
 
-    def class_counts(self, num_classes: int) -> NDArray[np.int64]:
-        """Return how many images each class has."""
-        return np.bincount(self.labels, minlength=num_classes).astype(np.int64)
-
     def _domains_of(self, rows: slice | NDArray[np.int64]) -> NDArray[np.int64] | None:
         return None if self.domains is None else self.domains[rows]
 
@@ -41,24 +37,15 @@ class _Labelled:
 class ImageSet(_Labelled):
     """Decoded images and labels of one domain, or of several mixed.
 
-    Args:
-        images: uint8 `(n, h, w, 3)`; may be memory-mapped and read-only.
-        labels: int64 `(n,)`.
-        domains: int64 `(n,)`, the number of each image's domain where several are mixed.
-
-    Raises:
-        InputTypeError: another dtype.
-        InputError: another shape.
-
     Example:
         >>> data = ImageSet(np.zeros((4, 8, 8, 3), np.uint8), np.array([0, 1, 1, 0]))
-        >>> len(data), data.image_size, data.class_counts(2).tolist()
-        (4, (8, 8), [2, 2])
+        >>> len(data), data.image_size
+        (4, (8, 8))
     """
 
-    images: NDArray[np.uint8]
-    labels: NDArray[np.int64]
-    domains: NDArray[np.int64] | None = None
+    images: NDArray[np.uint8]  # (n, h, w, 3); may be memory-mapped and read-only
+    labels: NDArray[np.int64]  # (n,)
+    domains: NDArray[np.int64] | None = None  # (n,), the number of each image's domain where several are mixed
 
     def __post_init__(self) -> None:
         if self.images.dtype != np.uint8 or self.labels.dtype != np.int64:

@@ -161,9 +161,6 @@ def score_attacks(
     rates if the model has the parts of a `Classifier`. The model is attacked in eval mode and then returns to its mode.
     The number of processes does not change the result; the batch size does, because random starts are drawn batch by
     batch, by `seed`. The other arguments are those of `score`.
-
-    Raises:
-        InputError: no images, labels without a logit, or an ascent on a model without those parts.
     """
     inference = Inference.of(model, device=device, precision=precision, size=resize)
     if len(data) == 0:

@@ -18,9 +18,7 @@ from asrnorm.training import LoadedRun
 
 FORMATS: Registry[Callable[[], "FileFormat"]] = Registry("format")
 
-Network = Callable[[Tensor], Tensor]
-"""Images `(n, 3, h, w)` in [0, 1] to logits."""
-
+Network = Callable[[Tensor], Tensor]  # images `(n, 3, h, w)` in [0, 1] to logits
 INPUT = "images"
 _TRACED_BATCH = 2  # for a dynamic batch; tracing specializes on a batch of one
 # Namespaces of operators that every build of PyTorch has.

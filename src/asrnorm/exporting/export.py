@@ -64,13 +64,6 @@ def export_run(
         size: height and width of its images; `None` is the size the run is evaluated at.
         batch: images at a time; `None` is any number.
         opset: version of the ONNX operators; `None` is PyTorch's default.
-
-    Raises:
-        UnknownNameError: no such format.
-        WrongCallError: the options contradict each other.
-        MissingDependencyError: a library of the format is not installed.
-        InputError: the network does not take such images, or the file does not compute the model's logits.
-        StorageError: the file cannot be written.
     """
     chosen, path = FORMATS[file_format](), Path(out)
     _check_options(chosen, file_format, path, size, batch, opset)

@@ -12,7 +12,7 @@ from torch import Tensor
 from torch.export import ExportedProgram
 
 from asrnorm.core.config import RunConfig, dump_config, load_config
-from asrnorm.core.errors import InputError, WrongCallError, first_line, missing_extra
+from asrnorm.core.errors import InputError, WrongCallError, first_line, import_extra
 from asrnorm.core.reading import read_json
 from asrnorm.data import create_suite
 from asrnorm.exporting.base import FORMATS, INPUT, ExportRequest, FileFormat, Network, dynamic_axes, trace
@@ -36,10 +36,7 @@ class OnnxFile(FileFormat):
     def encode(self, request: ExportRequest) -> tuple[bytes, dict[str, Any]]:
         """Trace the model and convert the graph to ONNX."""
         for name in self.libraries:
-            try:
-                import_module(name)
-            except ImportError:
-                raise missing_extra("format 'onnx'", name, "onnx") from None
+            import_extra(name, "format 'onnx'", name, "onnx")
         newest = import_module("onnx").defs.onnx_opset_version()
         if request.opset is not None and not MIN_OPSET <= request.opset <= newest:
             raise WrongCallError(f"opset {request.opset}: PyTorch and this onnx have {MIN_OPSET} to {newest}")
@@ -126,11 +123,7 @@ class WeightFile(FileFormat):
 
 
 def load_weight_file(path: str | Path) -> Classifier:
-    """Return the model of an exported `.safetensors` file beside its `.yaml` and `.json`, in eval mode on the CPU.
-
-    Raises:
-        InputError: a file is missing or damaged, or the files do not match.
-    """
+    """Return the model of an exported `.safetensors` file beside its `.yaml` and `.json`, in eval mode on the CPU."""
     path = Path(path)
     config = load_config(path.with_name(path.name + CONFIG))
     card = path.with_name(path.name + CARD)

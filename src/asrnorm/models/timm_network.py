@@ -5,21 +5,12 @@ from typing import Any
 from torch import Tensor, nn
 
 from asrnorm.conversion import convert
-from asrnorm.core.errors import InputError, MissingDependencyError, first_line, missing_extra
+from asrnorm.core.errors import InputError, first_line, import_extra
 from asrnorm.models.base import MODELS, Classifier, NormFactory
 
 
 class TimmNetwork(Classifier):
-    """A timm network by name.
-
-    Args:
-        architecture: timm's name, such as `resnet50` or `tf_efficientnet_lite0`.
-        num_classes: number of outputs.
-
-    Raises:
-        MissingDependencyError: timm is not installed.
-        InputError: timm has no such network.
-    """
+    """A timm network by its name there, such as `resnet50` or `tf_efficientnet_lite0`."""
 
     def __init__(self, architecture: str, *, num_classes: int = 1000) -> None:
         super().__init__()
@@ -61,14 +52,7 @@ def timm_network(
 
 
 def _create(architecture: str, num_classes: int) -> Any:
-    try:
-        import timm
-    except ImportError:
-        raise missing_extra("model 'timm'", "timm", "vision") from None
-    except Exception as error:  # with a torchvision for another torch it fails in many ways
-        raise MissingDependencyError(
-            f"model 'timm' needs timm, which fails here ({first_line(error)}); see asrnorm doctor"
-        ) from error
+    timm = import_extra("timm", "model 'timm'", "timm", "vision")
     try:
         return timm.create_model(architecture, pretrained=False, num_classes=num_classes)
     except (RuntimeError, ValueError) as error:

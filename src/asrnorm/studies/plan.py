@@ -44,15 +44,6 @@ class Plan:
     tasks: tuple[Task, ...]
     problems: tuple[str, ...] = ()
 
-    @property
-    def todo(self) -> tuple[Task, ...]:
-        """The tasks that are neither done nor kept."""
-        return tuple(task for task in self.tasks if task.state not in ("done", "kept"))
-
-    def count(self, state: State) -> int:
-        """Return the number of tasks in a state."""
-        return sum(task.state == state for task in self.tasks)
-
 
 def plan(
     study: Study,

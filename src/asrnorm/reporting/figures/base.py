@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from asrnorm.core.config import content_hash, run_name
-from asrnorm.core.errors import AsrnormError, missing_extra, printable
+from asrnorm.core.errors import AsrnormError, import_extra, printable
 from asrnorm.core.files import write_whole
 from asrnorm.core.registry import Registry
 from asrnorm.studies import Row
@@ -158,10 +158,7 @@ def save(figure: Any, folder: Path, name: str) -> list[Path]:
 
 
 def _matplotlib() -> Any:
-    try:
-        matplotlib = import_module("matplotlib")
-    except ImportError:
-        raise missing_extra("a figure", "matplotlib", "data") from None
+    matplotlib = import_extra("matplotlib", "a figure", "matplotlib", "data")
     matplotlib.use("Agg")
     return matplotlib
 
