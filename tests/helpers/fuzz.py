@@ -23,11 +23,11 @@ from pathlib import Path
 import torch
 
 from asrnorm.core.errors import AsrnormError
-from helpers import fuzz_calls, fuzz_files, fuzz_runs
+from helpers import fuzz_calls, fuzz_files, fuzz_python, fuzz_runs
 from helpers.fuzz_kind import KINDS
 from helpers.parallel import fork, in_processes, write_report
 
-MODULES = (fuzz_calls, fuzz_files, fuzz_runs)  # each registers kinds
+MODULES = (fuzz_calls, fuzz_files, fuzz_python, fuzz_runs)  # each registers kinds
 SECONDS = 20  # for one input: nothing here takes a tenth of that
 MEMORY = 8 << 30  # bytes of addresses beside those of the imported libraries
 MOST_LOST = 20  # processes of one worker
@@ -42,7 +42,7 @@ def attempt(name, number, seed):
             KINDS[name].attempt(Path(folder), draw)
         except AsrnormError as error:
             return None if len(str(error)) < 20_000 else f"a long message: {error!r:.300}"
-        except Exception as error:
+        except (Exception, SlowError) as error:
             signal.alarm(0)
             frames = traceback.extract_tb(error.__traceback__)
             own = [f for f in frames if "asrnorm" in f.filename] or list(frames)
@@ -52,8 +52,12 @@ def attempt(name, number, seed):
     return None
 
 
+class SlowError(BaseException):
+    """Raised in the middle of an input; no `except Exception` or `except OSError` on the way takes it."""
+
+
 def ring(number, frame):
-    raise TimeoutError(f"more than {SECONDS} s")
+    raise SlowError(f"more than {SECONDS} s")
 
 
 class Share:
@@ -92,7 +96,8 @@ class Share:
         signal.signal(signal.SIGALRM, ring)
         size = int(Path("/proc/self/statm").read_text().split()[0]) * resource.getpagesize()
         resource.setrlimit(resource.RLIMIT_AS, (size + MEMORY, resource.RLIM_INFINITY))
-        os.dup2(os.open(os.devnull, os.O_WRONLY), 2)
+        for stream in (1, 2):
+            os.dup2(os.open(os.devnull, os.O_WRONLY), stream)
         while not self.is_over():
             name, number = self.input
             self._values[1] = time.monotonic()

@@ -17,7 +17,7 @@ OPTIONS = ("--set", "--scale", "--seed", "--out", "--config", "--source", "--tar
 OPTIONS += ("--format", "--seeds", "--suite", "--data", "--steps", "--batch", "--size", "--x", "-", "--")
 
 
-@kind(20)
+@kind(10)
 def command_line(folder, draw, state):
     """Calls that cannot start any work: what they name does not exist, or they are dry runs."""
     from asrnorm.cli.main import main

@@ -245,3 +245,75 @@ def weights(folder, draw, state):
         state.update({"a.safetensors": pack_state(tensors), "a.pth": buffer.getvalue(), "b.pth": old.getvalue()})
     name = draw.choice(list(state))
     read_state(write(folder / name, mutate_bytes(state[name], draw)))
+
+
+@kind(5)
+def statistics(folder, draw, state):
+    """The arrays that t-SNE is drawn from."""
+    import numpy as np
+
+    from asrnorm.studies.archive import reduce_statistics
+
+    if not state:
+        buffer = io.BytesIO()
+        np.savez(buffer, domain=np.repeat(["a", "b"], 5), mu_first=np.random.default_rng(0).normal(size=(10, 4)))
+        state["data"] = buffer.getvalue()
+    reduce_statistics(write(folder / "statistics.npz", mutate_bytes(state["data"], draw)))
+
+
+@kind(5)
+def aliases(folder, draw, state):
+    from asrnorm.data.class_names import _read_aliases
+
+    _read_aliases(write(folder / "aliases.yaml", mutate_yaml(b"hund: dog\nphoto: {katze: cat, 3: horse}\n", draw)))
+
+
+@kind(3)
+def package(folder, draw, state):
+    """CIFAR-10 as a package of a registry has it: PNGs of rows, and labels in JSON."""
+    import numpy as np
+    from PIL import Image
+
+    from asrnorm.data.download.packages import BATCHES, LABELS, rebuild_batches
+
+    if not state:
+        buffer = io.BytesIO()
+        Image.fromarray(np.zeros((2, 1024, 3), np.uint8)).save(buffer, "PNG")
+        state["png"] = buffer.getvalue()
+    files = {f"{batch}.png": state["png"] for batch in BATCHES}
+    files |= {LABELS[0]: json.dumps([1] * 10).encode(), LABELS[1]: b"[0, 9]"}
+    name = draw.choice(list(files))
+    files[name] = (mutate_bytes if name.endswith(".png") else mutate_json)(files[name], draw)
+    for name, data in files.items():
+        write(folder / "package" / name, data)
+    rebuild_batches(folder / "package", folder / "out", rows=2)
+
+
+NAMES = ("dog", "cat", "a b", ".hidden", "x.png", "=1+1", "<b>", "\x1b[2J", "a\nb", "\udcff", "ÄÖ", "CON", "..x", "-")
+
+
+@kind(5)
+def image_folder(folder, draw, state):
+    """The user's own images: files and folders with hostile names and content, and an option or two."""
+    from PIL import Image
+
+    from asrnorm.data import create_suite
+
+    if not state:
+        buffer = io.BytesIO()
+        Image.effect_noise((8, 8), 50).save(buffer, "PNG")
+        state["png"] = buffer.getvalue()
+    root = folder / "photos"
+    for _ in range(draw.choice((1, 4, 8))):
+        parts = [draw.choice(("day", "night", *NAMES)) for _ in range(draw.choice((0, 1, 2, 2, 2, 3)))]
+        path = root.joinpath(*parts, draw.choice(("1.png", "2.png", "3.PNG", "x.jpg", "notes.txt", *NAMES)))
+        data = state["png"] if draw.random() < 0.8 else draw.choice((b"", mutate_bytes(state["png"], draw)))
+        with contextlib.suppress(OSError):  # a folder of that name, or a file where a folder should be
+            write(path, data)
+    options = {"root": str(root), "source": draw.choice(("day", "day", *NAMES, None)), "size": 8}
+    if draw.random() < 0.3:
+        options[draw.choice(("aliases", "unknown", "broken", "source", "target", "size"))] = draw.choice(HOSTILE)
+    suite = create_suite("folder", **options)
+    suite.parts()
+    suite.load_train()
+    suite.load_validation()

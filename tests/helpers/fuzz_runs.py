@@ -32,7 +32,7 @@ def finished_run():
     return config, folder
 
 
-@kind(5)
+@kind(2)
 def checkpoint(folder, draw, state):
 
     from asrnorm.training import run
@@ -53,7 +53,7 @@ def checkpoint(folder, draw, state):
         run(config, folder / "run")
 
 
-@kind(5)
+@kind(2)
 def run_folder(folder, draw, state):
 
     from asrnorm.training import load_run, run
@@ -69,7 +69,7 @@ def run_folder(folder, draw, state):
     run(config, folder / "run")
 
 
-@kind(3)
+@kind(1)
 def report(folder, draw, state):
     """One damaged run among others: the report of all is written."""
 

@@ -6,6 +6,7 @@ differed as JSON. `helpers.kill_run` does the same to training alone, aimed at i
 """
 
 import argparse
+import contextlib
 import os
 import random
 import re
@@ -15,29 +16,53 @@ import sys
 import tempfile
 import time
 from importlib import import_module
+from importlib.util import find_spec
 from pathlib import Path
 
 from PIL import Image
 
 from asrnorm.core.config import dump_config
+from asrnorm.data.download.catalog import CATALOG
 from helpers import tiny_run
 from helpers.audited import MODULE, make_folder
+from helpers.flaky_server import Page, serve
 from helpers.made_up_run import make_up_runs
 from helpers.parallel import in_processes, write_report
 from helpers.small_study import small_study
+from helpers.toy_set import TAR, toy_set
 
 COMMANDS = {
-    "train": "train --config config.yaml --out new",
+    "train": "train --config config.yaml --out new --track csv",
     "train a finished run": "train --config config.yaml --out run",
     "evaluate": "evaluate run --as all --json scores.json",
     "evaluate --statistics": "evaluate run --statistics",
+    "predict": "predict run photos/red/plain.png photos/blue/1.png --json classes.jsonl",
     "export": "export run --format safetensors",
+    "export --format torch-export": "export run --format torch-export",
+    "export --format onnx": "export run --format onnx",
+    "export --format hub": "export run --format hub --out hub",
     "report": "report runs",
     "report --keep": "report small --runs runs --scale smoke --seeds 1 --keep --out page",
+    "reproduce": "reproduce toys --scale smoke --row bn --import helpers.toy_study --runs made --out page",
+    "demo": "demo --scale smoke --out demo",
     "audit": "audit net.py:net --data photos --out audit --quick --size 16 --device cpu --workers 1",
     "data corrupt": "data corrupt photos --corruption fog --out foggy",
-    "data show": "data show digits_mini --out sheet.png",
+    "data show": "data show folder --data photos --source photos --out sheets",
+    "data fetch": "data fetch toy --data data",
 }
+DATA = ("matplotlib", "mlxtend", "skimage", "sklearn")
+NEEDS = {"export --format onnx": ("onnxscript",), "demo": DATA}  # packages, without which a command is left out
+IMPORTED = (  # once, not in every child
+    *("torch._dynamo", "safetensors.torch", "yaml", "scipy.stats", "jinja2", "matplotlib.figure", "onnxscript"),
+    *(
+        "asrnorm.cli.main",
+        "asrnorm.training",
+        "asrnorm.audit",
+        "asrnorm.exporting",
+        "helpers.toy_study",
+        "mlxtend.data",
+    ),
+)
 TIMES = re.compile(rb'"(wall_seconds|seconds|values_sha256)": [^,\n}]+')  # equal now and then, by chance
 IGNORED = (".lock", ".launch.lock", "events")
 
@@ -90,7 +115,7 @@ def finish(command, folder):
     status = os.waitpid(start(command, folder), 0)[1]
     if status:
         said = (folder / ".said").read_text(errors="replace").strip().splitlines()
-        raise RuntimeError(f"status {status}: {said[-1] if said else ''}")
+        raise RuntimeError(f"{command}: status {status}: {said[-1] if said else ''}")
     return outcome(folder), time.monotonic() - started
 
 
@@ -135,16 +160,19 @@ def work(worker, options, place):
     """Torment every command in a folder of this worker's own."""
     os.environ["ASRNORM_CACHE"] = str(place / "cache")
     prepare(place / "base")
-    chosen = options.command or list(COMMANDS)
+    chosen = options.command or [name for name in COMMANDS if all(map(find_spec, NEEDS.get(name, ())))]
     first = worker * len(chosen) // options.processes  # not all workers at the same command
     chosen = chosen[first:] + chosen[:first]
     draw, until = random.Random(f"{options.seed} {worker}"), time.monotonic() + options.seconds
     counts, differing = {}, []
-    for left, name in zip(range(len(chosen), 0, -1), chosen, strict=True):
-        now = time.monotonic()
-        share = now + (until - now) / left
-        counts[name], wrong = torment(name, -(-options.kills // options.processes), share, place, draw)
-        differing += wrong
+    with serve() as server:
+        server.pages["/toy.tar.gz"] = Page(TAR)
+        CATALOG["toy"] = toy_set(server.url)
+        for left, name in zip(range(len(chosen), 0, -1), chosen, strict=True):
+            now = time.monotonic()
+            share = now + (until - now) / left
+            counts[name], wrong = torment(name, -(-options.kills // options.processes), share, place, draw)
+            differing += wrong
     return {"commands": counts, "differing": differing}
 
 
@@ -158,11 +186,11 @@ def main(words):
     parser.add_argument("--out", type=Path)
     options = parser.parse_args(words)
     tiny_run.install()
+    os.environ["PYTHONPATH"] = os.pathsep.join(map(os.path.abspath, sys.path))  # for commands that start others
     import_module("asrnorm.studies").STUDIES.register("small")(small_study)
-    for module in ("torch._dynamo", "safetensors.torch", "yaml", "asrnorm.training", "asrnorm.cli.main", "matplotlib"):
-        import_module(module)  # once, not in every child
-    for module in ("matplotlib.figure", "scipy.stats", "jinja2", "asrnorm.audit", "asrnorm.exporting"):
-        import_module(module)
+    for module in IMPORTED:
+        with contextlib.suppress(ModuleNotFoundError):
+            import_module(module)
     started = time.monotonic()
     with tempfile.TemporaryDirectory() as place:
         parts = in_processes(lambda worker: work(worker, options, Path(place, str(worker))), options.processes)

@@ -55,9 +55,11 @@ def _choose_output(path: Path, outputs: Sequence[Any]) -> str:
     logits = [one.name for one in outputs if one.name.lower() == "logits"]
     scores = [one.name for one in outputs if one.type in _DTYPES and len(one.shape) == 2]
     names = logits or scores or [one.name for one in outputs[:1]]  # `probe` reports another shape
-    if len(names) > 1:
+    if len(names) != 1:
         found = ", ".join(f"{one.name} {one.shape}" for one in outputs)
-        raise InputError(f"{path}: several outputs may be class scores ({found}); call the one that is 'logits'")
+        raise InputError(
+            f"{path}: has no single output of class scores ({found or 'none'}); call the one that is 'logits'"
+        )
     return str(names[0])
 
 
@@ -80,6 +82,11 @@ def _open(path: Path, device: torch.device) -> Any:
     wanted = ["CUDAExecutionProvider"] if device.type == "cuda" else []
     providers = [name for name in wanted if name in runtime.get_available_providers()]
     try:
-        return runtime.InferenceSession(str(path), options, providers=[*providers, "CPUExecutionProvider"])
+        return runtime.InferenceSession(
+            str(path),
+            options,
+            providers=[*providers, "CPUExecutionProvider"],
+            enable_fallback=len(providers),  # to the CPU; it would print the error of a damaged file, and try again
+        )
     except Exception as error:  # onnxruntime has one class per kind of failure
         raise InputError(f"{path}: not an ONNX file that onnxruntime can run ({first_line(error)})") from error

@@ -8,6 +8,7 @@ from types import NoneType, UnionType
 from typing import Any, Generic, TypeVar, get_args, get_origin, get_type_hints
 
 from asrnorm.core.errors import InputError, InputTypeError, UnknownNameError, describe_unknown
+from asrnorm.core.reading import check_int
 
 T = TypeVar("T", bound=Callable[..., Any])
 
@@ -77,6 +78,8 @@ class Registry(Generic[T]):
             if wanted and not any(_is_a(value, kind) for kind in wanted):
                 words = " or ".join(_name(kind) for kind in wanted)
                 raise InputError(f"option {option!r} of {self.kind} {name!r} must be {words}, not {value!r}")
+            if isinstance(value, int):
+                check_int(value, f"option {option!r} of {self.kind} {name!r}")
 
     def _kinds(self, name: str) -> dict[str, tuple[Any, ...]]:
         """Return the accepted types of each option that takes numbers, text, null or fixed tuples of these."""

@@ -196,6 +196,8 @@ def _load_columns(columns: object, file: _File, where: str) -> _Columns:
     if len(each) > 1 or not all(isinstance(values, list) for values in each.values()):
         raise InputError(f"{where}: each must be one option of the recipe and its values, not {dict(each)!r}")
     option, values = next(iter(each.items()), ("", []))
+    if nested := [value for value in values if isinstance(value, list | dict)]:
+        raise InputError(f"{where}: each: {option}: {nested[0]!r:.80} is not a single value")
     measures: dict[str, Measure] = {}
     runs: dict[str, str | None] = {}
     marked: dict[str, list[str]] = {"shown_only": [], "added": []}

@@ -398,9 +398,15 @@ def distances(points):
     return np.linalg.norm(points[:, None] - points[None], axis=-1).ravel()
 
 
-def test_damaged_statistics_are_one_line(tmp_path):
+@pytest.mark.parametrize("compression", [None, 77])
+def test_damaged_statistics_are_one_line(tmp_path, compression):
     path = tmp_path / "statistics.npz"
     path.write_bytes(b"PK\x03\x04 torn")
+    if compression:
+        np.savez(path, domain=np.array(["photo"]))
+        data = bytearray(path.read_bytes())
+        data[data.index(b"PK\x01\x02") + 10] = compression
+        path.write_bytes(data)
     with pytest.raises(InputError, match=r"statistics.npz: damaged"):
         reduce_statistics(path)
 

@@ -123,6 +123,8 @@ def test_a_row_that_is_not_run_has_the_printed_cells_alone(load):
             "row 'ASR' must be a mapping",
         ),
         (("rows:", "each: {source: photo}\nrows:"), InputError, "each must be one option of the recipe and its values"),
+        (("rows:", "each: {source: [[photo]]}\nrows:"), InputError, "each: source: ['photo'] is not a single value"),
+        (("rows:", "each: {source: [{}]}\nrows:"), InputError, "each: source: {} is not a single value"),
         (("rows:", "notes: none.md\nrows:"), InputError, "none.md: cannot be read"),
         (
             ("rows:", "blocks:\n  - {overrides: 5, rows: {A: {recipe: x}}}\nrows:"),
