@@ -165,17 +165,13 @@ def fetch(
             else:
                 fetched += rows
                 typer.echo(_describe_fetched(entry, rows, folder))
-                if from_archive is not None:
-                    _print_missing(entry, folder)
+                if from_archive is not None:  # which need not hold the whole set
+                    missing = [row.file for row in verify.check_set(folder, entry) if row.state != PRESENT]
+                    if missing:
+                        typer.echo(f"{entry.name}: still missing: {shorten_list(missing, 6)}")
         write_json(json.dumps([row._asdict() for row in fetched], indent=2))
     if failed:
         raise typer.Exit(1)
-
-
-def _print_missing(entry: PublicSet, folder: Path) -> None:
-    """Say which files of the set the archive did not hold."""
-    if missing := [row.file for row in verify.check_set(folder, entry) if row.state != PRESENT]:
-        typer.echo(f"{entry.name}: still missing: {shorten_list(missing, 6)}")
 
 
 def _describe_fetched(entry: PublicSet, rows: list[verify.Row], folder: Path) -> str:
