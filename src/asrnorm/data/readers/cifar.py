@@ -21,9 +21,10 @@ _NUMBERS = "INT BININT BININT1 BININT2 LONG LONG1 FLOAT BINFLOAT"
 _LITERALS = frozenset(f"{_TEXT} BINUNICODE8 {_NUMBERS} GLOBAL".split())
 _CONSTANTS = {"NONE": None, "NEWTRUE": True, "NEWFALSE": False}
 # How many objects on the stack go into a container; `None` is all from the last mark.
-_SIZES = {"APPEND": 1, "SETITEM": 2, "TUPLE1": 1, "TUPLE2": 2, "TUPLE3": 3}
+_SIZES: dict[str, int | None] = {"APPEND": 1, "SETITEM": 2, "TUPLE1": 1, "TUPLE2": 2, "TUPLE3": 3}
 _SIZES |= dict.fromkeys(("APPENDS", "SETITEMS", "TUPLE", "LIST", "DICT"))
 _EXTENDING = ("APPEND", "APPENDS", "SETITEM", "SETITEMS")  # the container below them
+_LONGEST_NAME = 100  # of a module and its function
 _MAX_OPCODES = 1 << 18  # labels and names of 10,000 images take 30,000 to 90,000, depending on the protocol
 
 
@@ -93,7 +94,8 @@ def _interpret(pickled: bytes) -> Any:
         elif name in ("EMPTY_LIST", "EMPTY_DICT", "EMPTY_TUPLE"):
             stack.append([])
         elif name in _SIZES:
-            start = marks.pop() if _SIZES[name] is None else len(stack) - _SIZES[name]
+            size = _SIZES[name]
+            start = marks.pop() if size is None else len(stack) - size
             items = stack[start:]
             del stack[start:]
             if name in _EXTENDING:
@@ -101,7 +103,10 @@ def _interpret(pickled: bytes) -> Any:
             else:
                 stack.append(items)
         elif name == "STACK_GLOBAL":
-            stack.append(f"{stack.pop(-2)} {stack.pop()}")
+            module, function = stack.pop(-2), stack.pop()
+            if len(module) + len(function) > _LONGEST_NAME:  # names of names would double in length
+                raise ValueError("it has a long name")
+            stack.append(f"{module} {function}")
         elif name == "REDUCE":
             function, arguments = stack.pop(-2), stack.pop()
             # By this function Python 3 writes bytes into pickles of protocol 2.
@@ -110,9 +115,9 @@ def _interpret(pickled: bytes) -> Any:
             state = stack.pop()
             stack[-1].append(state)
         elif name in ("PUT", "BINPUT", "LONG_BINPUT", "MEMOIZE"):
-            memo[len(memo) if argument is None else argument] = stack[-1]
+            memo[len(memo) if argument is None else int(argument)] = stack[-1]
         elif name in ("GET", "BINGET", "LONG_BINGET"):
-            stack.append(memo[argument])
+            stack.append(memo[int(argument or 0)])
         elif name not in ("PROTO", "FRAME", "STOP"):
             raise ValueError(f"it uses the opcode {name}")
     return stack.pop()
