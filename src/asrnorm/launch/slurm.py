@@ -27,7 +27,9 @@ class SlurmExecutor:
             self._executor.update_parameters(name="asrnorm", **options)
         except (RuntimeError, NameError, ValueError, TypeError) as error:
             raise InputError(f"--slurm: {' '.join(str(error).split())}") from None
-        self._has_gpu = any(_asks_for_gpu(name, value) for name, value in options.items())
+        # `gpus_per_node=1`, `slurm_gpus_per_task=1`, `slurm_gres=gpu:1` or the like
+        given = [(name, str(value)) for name, value in options.items() if value]
+        self._has_gpu = any("gpu" in name or (name.endswith("gres") and "gpu" in value) for name, value in given)
         self._workers = workers or _WORKERS
         self._running: dict[Job, Any] = {}
         self._stopping = False
@@ -68,8 +70,3 @@ class SlurmExecutor:
         except self._submitit.core.utils.FailedJobError as error:
             return Ended(job, "stopped" if self._stopping else "failed", last_line(error))
         return ended
-
-
-def _asks_for_gpu(name: str, value: Any) -> bool:
-    """Tell whether an option is `gpus_per_node=1`, `slurm_gpus_per_task=1`, `slurm_gres=gpu:1` or the like."""
-    return bool(value) and ("gpu" in name or (name.endswith("gres") and "gpu" in str(value)))

@@ -1,7 +1,5 @@
 """timm networks whose features are maps `(n, c, h, w)`, as classifiers in three parts."""
 
-from typing import Any
-
 from torch import Tensor, nn
 
 from asrnorm.conversion import convert
@@ -15,7 +13,11 @@ class TimmNetwork(Classifier):
     def __init__(self, architecture: str, *, num_classes: int = 1000) -> None:
         super().__init__()
         self.architecture, self.num_classes = architecture, num_classes
-        self.network = _create(architecture, num_classes)
+        timm = import_extra("timm", "model 'timm'", "timm", "vision")
+        try:
+            self.network = timm.create_model(architecture, pretrained=False, num_classes=num_classes)
+        except (RuntimeError, ValueError) as error:
+            raise InputError(f"timm cannot make {architecture!r}: {first_line(error)}") from error
 
     def loadable(self) -> tuple[nn.Module, str]:
         """Return timm's network and the name of its classifier."""
@@ -49,11 +51,3 @@ def timm_network(
     if norm_layer is not None:
         convert(model, norm_layer, layers="all")
     return model
-
-
-def _create(architecture: str, num_classes: int) -> Any:
-    timm = import_extra("timm", "model 'timm'", "timm", "vision")
-    try:
-        return timm.create_model(architecture, pretrained=False, num_classes=num_classes)
-    except (RuntimeError, ValueError) as error:
-        raise InputError(f"timm cannot make {architecture!r}: {first_line(error)}") from error

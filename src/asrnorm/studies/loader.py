@@ -235,7 +235,11 @@ def _build_row(label: str, entry: _RowEntry, layout: _Columns, where: str) -> Ro
         value: RunSpec(
             recipe=entry.recipe,
             options={**entry.options, **choice},
-            overrides={name: _pick(given, value, choices) for name, given in entry.overrides.items()},
+            # A mapping from every value of `each` has an override for each run.
+            overrides={
+                name: given[value] if isinstance(given, Mapping) and set(given) == set(choices) else given
+                for name, given in entry.overrides.items()
+            },
             evaluation=evaluation,
             analyses=entry.analyses,
             may_diverge=entry.may_diverge,
@@ -254,11 +258,6 @@ def _build_row(label: str, entry: _RowEntry, layout: _Columns, where: str) -> Ro
             cells[column] = Cell(measure=measure, runs=behind, printed=printed.get(column))
     not_run = None if entry.not_run is None else f"not run: {entry.not_run}"
     return Row(label=label, cells=cells, group=entry.group, not_run=not_run, found_on_targets=entry.found_on_targets)
-
-
-def _pick(given: Any, value: str, choices: Iterable[str]) -> Any:
-    """Return an override of one run: a mapping from every value of `each` has one for each run."""
-    return given[value] if isinstance(given, Mapping) and set(given) == set(choices) else given
 
 
 def _build_comparisons(file: _File, rows: Mapping[str, Row], layout: _Columns, where: str) -> Iterator[Comparison]:

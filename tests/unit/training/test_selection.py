@@ -53,7 +53,7 @@ def test_the_hold_out_is_a_tenth_or_5000_and_the_rest_is_the_rest(count, held):
     data = ImageSet(images, np.arange(count) % 4)
     kept, chosen = hold_out(data)
     assert (len(kept), len(chosen)) == (count - held, held)
-    assert len(set(np.bincount(chosen.labels, minlength=4).tolist())) == 1
+    assert len(set(chosen.class_counts(4).tolist())) == 1
 
 
 def test_the_hold_out_of_files_is_the_same_rows(tmp_path):
