@@ -29,6 +29,8 @@ Selection = Literal["last", "source-val", "shifted-val", "oracle"]
 Chain = str | list[str | dict[str, Any]]
 """A registry name, or a list of names and of mappings with a `name` and options."""
 Scale = Literal["paper", "short", "smoke"]
+Fold = Literal["none", "values", "structure"]
+"""A half of the bank of augmentations: those that change values of pixels, and those that filter and move them."""
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -110,6 +112,8 @@ class RunConfig:
         blocks: blocks inserted in training: a name, or names and mappings with options and the `layers` they follow.
         shuffle: draw batches at random; `False` keeps the order of the data set, as the Digits protocols do.
         selection: rule that picks the reported checkpoint; `oracle` looks at the targets and is labelled so.
+        fold: train with one half of the augmentations alone, and measure `shifted-val` on the other half; no target is
+            scored. `none` trains with all of them.
         selection_ties: which of several equally good checkpoints that rule picks.
         evaluate_every: steps between evaluations for the selection; 0 for none, allowed with `last` only.
         evaluate_batch: evaluation batch size; changes numbers for `bn_test` only.
@@ -143,6 +147,7 @@ class RunConfig:
     blocks: Chain = "none"
     shuffle: bool = True
     selection: Selection = "last"
+    fold: Fold = "none"
     selection_ties: Literal["first", "last"] = "first"
     evaluate_every: int = 0
     evaluate_batch: int = 500

@@ -120,10 +120,12 @@ def shrink(config: RunConfig) -> RunConfig:
     args = {**given, **{name: min(given[name], most) for name, most in _SMOKE_OPTIONS.items() if name in given}}
     if "growth" in args:
         args |= {"growth": "volpi", "count": 16}  # the only growth rule that does not take the whole set
+    few = {} if config.average.name == "none" else {"reestimate": 2}
     return replace(
         config,
         scale="smoke",
         method=replace(config.method, args=args),
+        average=replace(config.average, args={**config.average.args, **few}),
         steps=6,
         batch_size=8,
         evaluate_every=min(config.evaluate_every, 3),

@@ -35,6 +35,7 @@ PUBLIC = [
     "pacs-lambda",
     "pacs-multi-reading",
     "pacs-reading",
+    "pacs-search",
     "pacs-stated",
     "table3-chosen",
     "table4-chosen",

@@ -6,7 +6,7 @@ from PIL import Image
 from asrnorm.core.distributed import ALONE
 from asrnorm.core.errors import InputError
 from asrnorm.data import FileSet, ImageSet
-from asrnorm.evaluation.shift import shift_images
+from asrnorm.evaluation.shift import shift_by_fold, shift_images
 from asrnorm.training.selection import Selector, create_measure, hold_out, needs_hold_out, validate
 from helpers.tiny_run import Choice, ToyNet, ToySuite, tiny_config
 
@@ -155,6 +155,21 @@ def test_shifted_val_is_the_mean_over_the_shifts_of_the_suite_and_no_others():
     measure = create_measure("shifted-val", ToySuite(), data, tiny_config(evaluate_batch=30), CPU, ALONE)
     assert measure(RightOnce()) == 1 / 5
     expected = shift_images(data.images, "digits", 0).values()
+    assert all(np.array_equal(one, other) for one, other in zip(seen, expected, strict=True))
+
+
+@pytest.mark.parametrize("fold", ["values", "structure"])
+def test_with_a_fold_shifted_val_is_the_mean_over_the_other_half(fold):
+    data, seen = ToySuite().validation, []
+
+    class RightOnce(torch.nn.Module):
+        def forward(self, images):
+            seen.append((images * 255).round().to(torch.uint8).permute(0, 2, 3, 1).numpy())
+            return torch.nn.functional.one_hot(torch.from_numpy(data.labels + (len(seen) > 1)) % 3, 3).float()
+
+    config = tiny_config(evaluate_batch=30, fold=fold)
+    expected = shift_by_fold(data.images, "digits", fold).values()
+    assert create_measure("shifted-val", ToySuite(), data, config, CPU, ALONE)(RightOnce()) == 1 / len(expected)
     assert all(np.array_equal(one, other) for one, other in zip(seen, expected, strict=True))
 
 
