@@ -64,8 +64,18 @@ _BATCH = 128  # of augmented images, some of which take something from another o
 _CHUNK_VALUES = 1 << 22  # processed at a time: about 50 MB with the intermediates
 
 
-def shift_images(images: NDArray[np.uint8], suite_name: str, seed: int = 0) -> dict[str, NDArray[np.uint8]]:
+def shift_images(
+    images: NDArray[np.uint8],
+    suite_name: str,
+    seed: int = 0,
+    *,
+    fold: Fold = "none",
+    device: torch.device | str = "cpu",
+) -> dict[str, NDArray[np.uint8]]:
     """Return images, uint8 `(n, h, w, 3)` of any size, under every selection shift of a suite.
+
+    With a `fold`, the shifts are those of the half of the bank that such a run does not train with; augmentations are
+    computed on the device.
 
     Example:
         >>> sorted(shift_images(np.zeros((2, 8, 8, 3), np.uint8), "digits"))
@@ -73,31 +83,15 @@ def shift_images(images: NDArray[np.uint8], suite_name: str, seed: int = 0) -> d
     """
     if suite_name not in SELECTION_SHIFTS:
         raise UnknownNameError(describe_unknown("suite with selection shifts,", suite_name, SELECTION_SHIFTS))
-    return {name: apply_shift(images, name, seed) for name in SELECTION_SHIFTS[suite_name]}
-
-
-def shift_by_fold(
-    images: NDArray[np.uint8], suite_name: str, fold: Fold, *, seed: int = 0, device: torch.device | str = "cpu"
-) -> dict[str, NDArray[np.uint8]]:
-    """Return images under every shift of the half of the bank that a run with `fold` does not train with.
-
-    Augmentations, of every image, are computed on the device.
-
-    Example:
-        >>> sorted(shift_by_fold(np.zeros((2, 8, 8, 3), np.uint8), "digits", "structure"))
-        ['gamma', 'glow', 'noise', 'photometric']
-    """
-    if suite_name not in FOLD_SHIFTS:
-        raise UnknownNameError(describe_unknown("suite with shifts in two halves,", suite_name, FOLD_SHIFTS))
-    held = "structure" if fold == "values" else "values"
+    shifts: tuple[Shift, ...] = SELECTION_SHIFTS[suite_name]
+    if fold != "none":
+        shifts = FOLD_SHIFTS[suite_name]["structure" if fold == "values" else "values"]
     shifted = {}
-    for shift in FOLD_SHIFTS[suite_name][held]:
+    for shift in shifts:
         part = {"name": shift} if isinstance(shift, str) else shift
         name = part["name"]
-        if name in _SHIFTS:
-            shifted[name] = apply_shift(images, name, seed)
-        else:
-            shifted[name] = _augment_all(images, {**part, "share": 1.0}, seed, device)
+        is_own = name in _SHIFTS
+        shifted[name] = apply_shift(images, name, seed) if is_own else _augment_all(images, part, seed, device)
     return shifted
 
 
@@ -108,7 +102,7 @@ def _augment_all(
     for number, start in enumerate(range(0, len(images), _BATCH)):
         chunk = slice(start, start + _BATCH)
         x_nchw = torch.from_numpy(np.array(images[chunk])).permute(0, 3, 1, 2).to(device)
-        out[chunk] = augment(x_nchw, [part], seed=seed, step=number).permute(0, 2, 3, 1).cpu().numpy()
+        out[chunk] = augment(x_nchw, [{**part, "share": 1.0}], seed=seed, step=number).permute(0, 2, 3, 1).cpu().numpy()
     return out
 
 

@@ -5,9 +5,9 @@ from typing import Any, get_args
 
 from asrnorm.core.config import RunConfig, Scale, override
 from asrnorm.core.errors import InputError, UnknownNameError, describe_unknown
+from asrnorm.recipes import best as best
 from asrnorm.recipes.base import NORMS, Names, register_suite
 from asrnorm.recipes.base import RECIPES as RECIPES
-from asrnorm.recipes.best import pacs_best as pacs_best
 from asrnorm.recipes.erm import SUITES
 from asrnorm.recipes.method_table import METHOD_TABLE
 from asrnorm.recipes.rivals import RIVALS

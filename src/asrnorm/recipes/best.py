@@ -1,47 +1,37 @@
-"""`<suite>.best`: what this package does best on each suite, of all its parts, and for your own images.
-
-Every value that a search decided was chosen on source images alone: studies `<suite>-search`, and the page
-`docs/evaluation/search.md`. What a part resembles in a suite's targets is listed in the notes of `<suite>-best`.
-"""
+"""`<suite>.best`: the strongest training for a suite, or for your own images; the values are in `best.yaml`."""
 
 from dataclasses import replace
+from functools import cache, partial
+from pathlib import Path
 from typing import Any
 
-from asrnorm.core.config import Choice, OptimConfig, RunConfig, Scale
-from asrnorm.recipes.base import RECIPES, Names
-from asrnorm.recipes.erm import PACS_EPOCHS, SUITES, pacs, pacs_steps_per_epoch
+from asrnorm.core.config import RunConfig, override
+from asrnorm.core.reading import read_yaml
+from asrnorm.recipes.base import RECIPES, Names, build_entry
+from asrnorm.recipes.erm import SUITES, pacs_steps_per_epoch
 
-_PICTURE_BATCH = 64  # images, of two views each
-_PICTURE_VIEW: list[str | dict[str, Any]] = [
-    {"name": "photometric", "share": 0.6},
-    {"name": "edges", "share": 0.25},
-    {"name": "randconv", "share": 0.3},
-    {"name": "fourier", "share": 0.3},
-]
+FILE = Path(__file__).with_name("best.yaml")
 
 
-def _agree(views: list[Any], **options: Any) -> Choice:
-    return Choice(name="consistency", args={"views": views, **options})
+@cache
+def _read() -> dict[str, dict[str, Any]]:
+    values: dict[str, dict[str, Any]] = read_yaml(FILE)
+    return values
 
 
-@RECIPES.register("pacs.best")
-def pacs_best(*, scale: Scale = "paper", source: Names = None, target: Names = None) -> RunConfig:
-    """ResNet-18 on a plain and a strongly changed view of each image that agree, with an average of the weights."""
-    if source is None and target is None:
-        source = "photo"
-    epoch = pacs_steps_per_epoch(source, target, _PICTURE_BATCH)
-    config = replace(
-        pacs("asr", source=source, target=target),
-        recipe="pacs.best",
-        method=_agree(["none", _PICTURE_VIEW], weight=2.0, supervise="all", label_smoothing=0.1, shared=False),
-        optim=OptimConfig(name="sgd", lr=0.01, momentum=0.9, weight_decay=5e-4, schedule="cosine"),
-        average=Choice(name="ema", args={"decay": 0.99}),
-        steps=PACS_EPOCHS * epoch,
-        batch_size=_PICTURE_BATCH,
-        selection="last",
-        evaluate_every=0,
-        checkpoint_every=PACS_EPOCHS * epoch,
-        log_every=epoch,
-        lambda_every=0,
-    )
-    return SUITES["pacs"].at_scale(config, scale)
+def _build(suite: str, **domains: Names) -> RunConfig:
+    """Return the config at the paper's scale."""
+    values = dict(_read()[suite])
+    config = replace(SUITES[suite].erm(values.pop("norm"), **domains), recipe=f"{suite}.best")
+    if "epochs" in values:
+        given, batch = config.suite.args, values["batch_size"]
+        epoch = pacs_steps_per_epoch(given.get("source"), given.get("target"), batch)
+        steps = values.pop("epochs") * epoch
+        values |= {"steps": steps, "log_every": epoch, "checkpoint_every": steps}  # a run takes seconds on a GPU
+    return override(config, values)
+
+
+for _suite in ("cifar10c", "digits", "folder", "pacs"):
+    _entry = build_entry(SUITES[_suite], partial(_build, _suite))
+    _entry.__doc__ = "Augmentation, consistency, averaged weights and a norm, chosen on source images alone."
+    RECIPES.register(f"{_suite}.best")(_entry)

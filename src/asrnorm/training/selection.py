@@ -133,15 +133,11 @@ def validate(model: nn.Module, suite: Suite, config: RunConfig, device: torch.de
 
 def _shift(data: Data, suite_name: str, fold: Fold, device: torch.device) -> dict[str, Data]:
     from asrnorm.evaluation.score import iterate_batches, subsample
-    from asrnorm.evaluation.shift import shift_by_fold, shift_images
+    from asrnorm.evaluation.shift import shift_images
 
     few = subsample(data, _SHIFTED_IMAGES)  # the same number from files and from memory: the machine must not matter
     if isinstance(few, FileSet):
         _, images, _ = next(iterate_batches(few, len(few)))
         few = ImageSet(images, few.labels)
-    pixels = np.asarray(few.images)
-    if fold == "none":
-        shifted = shift_images(pixels, suite_name, _HOLD_OUT_SEED)
-    else:
-        shifted = shift_by_fold(pixels, suite_name, fold, seed=_HOLD_OUT_SEED, device=device)
+    shifted = shift_images(np.asarray(few.images), suite_name, _HOLD_OUT_SEED, fold=fold, device=device)
     return {name: ImageSet(changed, few.labels) for name, changed in shifted.items()}

@@ -11,7 +11,6 @@ from asrnorm.evaluation.shift import (
     SELECTION_SHIFTS,
     _lens,
     apply_shift,
-    shift_by_fold,
     shift_images,
 )
 
@@ -222,6 +221,10 @@ RESEMBLES = {
 }
 
 
+def test_every_suite_with_selection_shifts_has_two_halves():
+    assert set(FOLD_SHIFTS) == set(SELECTION_SHIFTS)
+
+
 @pytest.mark.parametrize("suite", FOLD_SHIFTS)
 def test_a_fold_is_measured_on_what_training_with_it_leaves_out(suite):
     for fold in FOLDS:
@@ -246,16 +249,11 @@ def test_no_fold_is_measured_on_what_the_targets_show(suite):
 def test_shifts_of_a_fold_are_those_of_the_other_half():
     images = smooth_images(5)
     for fold, other in (FOLDS, FOLDS[::-1]):
-        shifted = shift_by_fold(images, "pacs", fold, seed=1)
+        shifted = shift_images(images, "pacs", 1, fold=fold)
         names = [shift if isinstance(shift, str) else shift["name"] for shift in FOLD_SHIFTS["pacs"][other]]
         assert list(shifted) == names
         for name, changed in shifted.items():
             assert changed.shape == images.shape
             assert not np.array_equal(changed, images), name
-        again = shift_by_fold(images, "pacs", fold, seed=1)
+        again = shift_images(images, "pacs", 1, fold=fold)
         assert all(np.array_equal(again[name], changed) for name, changed in shifted.items())
-
-
-def test_a_suite_without_halves_is_refused():
-    with pytest.raises(UnknownNameError):
-        shift_by_fold(smooth_images(1), "shapes", "values")

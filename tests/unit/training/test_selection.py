@@ -6,7 +6,7 @@ from PIL import Image
 from asrnorm.core.distributed import ALONE
 from asrnorm.core.errors import InputError
 from asrnorm.data import FileSet, ImageSet
-from asrnorm.evaluation.shift import shift_by_fold, shift_images
+from asrnorm.evaluation.shift import shift_images
 from asrnorm.training.selection import Selector, create_measure, hold_out, needs_hold_out, validate
 from helpers.tiny_run import Choice, ToyNet, ToySuite, tiny_config
 
@@ -168,7 +168,7 @@ def test_with_a_fold_shifted_val_is_the_mean_over_the_other_half(fold):
             return torch.nn.functional.one_hot(torch.from_numpy(data.labels + (len(seen) > 1)) % 3, 3).float()
 
     config = tiny_config(evaluate_batch=30, fold=fold)
-    expected = shift_by_fold(data.images, "digits", fold).values()
+    expected = shift_images(data.images, "digits", fold=fold).values()
     assert create_measure("shifted-val", ToySuite(), data, config, CPU, ALONE)(RightOnce()) == 1 / len(expected)
     assert all(np.array_equal(one, other) for one, other in zip(seen, expected, strict=True))
 
