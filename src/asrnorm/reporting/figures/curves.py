@@ -138,8 +138,8 @@ def _columns(points: Points, most: int = _POINTS) -> tuple[tuple[float, ...], tu
 def _describe(records: Sequence[RunRecord]) -> str:
     """Return source and seeds, in which rows may differ."""
     source = str(records[0].spec.options.get("source", "")).replace("_", " ")
-    seeds = ", ".join(str(record.seed) for record in records)
-    return f"{source}{', ' * bool(source)}{'seed' if len(records) == 1 else 'mean of seeds'} {seeds}"
+    seeds = f"seed {records[0].seed}" if len(records) == 1 else f"mean of {len(records)} seeds"
+    return f"{source}{', ' * bool(source)}{seeds}"
 
 
 @FIGURES.register("residual")

@@ -78,7 +78,7 @@ def test_an_axis_is_enlarged_where_a_lambda_hardly_moves_and_says_so(tmp_path):
 def test_source_and_seeds_stand_beside_a_row(tmp_path):
     figure = FIGURES["lambdas"](found("fig-lambda-pacs", tmp_path, seeds=(0, 1)), tmp_path)
     label = figure.axes[4].get_ylabel()
-    assert label.replace("\n", " ") == "RSC + ASR-Norm, no decay on lambdas art painting, mean of seeds 0, 1"
+    assert label.replace("\n", " ") == "RSC + ASR-Norm, no decay on lambdas art painting, mean of 2 seeds"
 
 
 def test_the_mean_curve_is_over_all_layers(tmp_path):
