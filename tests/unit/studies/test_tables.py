@@ -41,6 +41,7 @@ PUBLIC = [
     "pacs-multi-reading",
     "pacs-reading",
     "pacs-search",
+    "pacs-size",
     "pacs-stated",
     "table3-chosen",
     "table4-chosen",
