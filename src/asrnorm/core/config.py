@@ -29,6 +29,8 @@ Chain = (
     str | list[str | dict[str, Any]]
 )  # a registry name, or a list of names and of mappings with a `name` and options
 Scale = Literal["paper", "short", "smoke"]
+Fold = Literal["none", "values", "structure"]
+"""A half of the bank of augmentations: those that change values of pixels, and those that filter and move them."""
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -104,6 +106,7 @@ class RunConfig:
     blocks: Chain = "none"  # inserted in training; a mapping may have the `layers` that the block follows
     shuffle: bool = True  # draw batches at random; `False` keeps the order of the set, as the Digits protocols do
     selection: Selection = "last"  # picks the reported checkpoint; `oracle` looks at the targets and is labelled so
+    fold: Fold = "none"  # train with one half of the augmentations, measure `shifted-val` on the other; scores no target
     selection_ties: Literal["first", "last"] = "first"  # which of several equally good checkpoints that rule picks
     evaluate_every: int = 0  # steps between evaluations for the selection; 0 for none, allowed with `last` only
     evaluate_batch: int = 500  # changes numbers for `bn_test` only

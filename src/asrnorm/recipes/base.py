@@ -4,6 +4,7 @@ import copy
 import inspect
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import partial
 from typing import Any
 
 from asrnorm.core.config import Choice, RunConfig, Scale
@@ -105,10 +106,12 @@ def shrink(config: RunConfig) -> RunConfig:
     args = {**given, **{name: min(given[name], most) for name, most in _SMOKE_OPTIONS.items() if name in given}}
     if "growth" in args:
         args |= {"growth": "volpi", "count": 16}  # the only growth rule that does not take the whole set
+    few = {} if config.average.name == "none" else {"reestimate": 2}
     return replace(
         config,
         scale="smoke",
         method=replace(config.method, args=args),
+        average=replace(config.average, args={**config.average.args, **few}),
         steps=6,
         batch_size=8,
         evaluate_every=min(config.evaluate_every, 3),
@@ -135,18 +138,25 @@ def register_suite(suite: str, recipes: SuiteRecipes, variants: Mapping[str, Var
     methods = {"erm": Variant(summary, norms=recipes.erm_norms), **variants}
     for method, variant in methods.items():
         for norm in variant.norms or recipes.norms:
-            entry = _build_entry(recipes, variant, method, norm)
+            entry = build_entry(recipes, partial(_vary, recipes.erm, variant, method, norm))
             entry.__doc__ = f"{variant.summary.rstrip('.')}; norm `{norm}`."
             RECIPES.register(f"{suite}.{method}_{norm}")(entry)
 
 
-def _build_entry(recipes: SuiteRecipes, variant: Variant, method: str, norm: str) -> Build:
-    """Return the function of a recipe; its signature says whether the suite has a choice of domains."""
+def _vary(erm: Build, variant: Variant, method: str, norm: str, **domains: Names) -> RunConfig:
+    return variant.apply(erm(norm, **domains), method)
+
+
+def build_entry(recipes: SuiteRecipes, build: Build) -> Build:
+    """Return the function of a recipe that `build` makes at the paper's scale.
+
+    Its signature says whether the suite has a choice of domains.
+    """
 
     def make(*, scale: Scale = "paper") -> RunConfig:
-        return recipes.at_scale(variant.apply(recipes.erm(norm), method), scale)
+        return recipes.at_scale(build(), scale)
 
     def make_of_domains(*, scale: Scale = "paper", source: Names = None, target: Names = None) -> RunConfig:
-        return recipes.at_scale(variant.apply(recipes.erm(norm, source=source, target=target), method), scale)
+        return recipes.at_scale(build(source=source, target=target), scale)
 
     return make_of_domains if "source" in inspect.signature(recipes.erm).parameters else make
