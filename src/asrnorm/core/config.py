@@ -106,7 +106,7 @@ class RunConfig:
     blocks: Chain = "none"  # inserted in training; a mapping may have the `layers` that the block follows
     shuffle: bool = True  # draw batches at random; `False` keeps the order of the set, as the Digits protocols do
     selection: Selection = "last"  # picks the reported checkpoint; `oracle` looks at the targets and is labelled so
-    fold: Fold = "none"  # train with one half of the augmentations, measure `shifted-val` on the other; scores no target
+    fold: Fold = "none"  # of the augmentations to train with; the rest measures `shifted-val`, no target is scored
     selection_ties: Literal["first", "last"] = "first"  # which of several equally good checkpoints that rule picks
     evaluate_every: int = 0  # steps between evaluations for the selection; 0 for none, allowed with `last` only
     evaluate_batch: int = 500  # changes numbers for `bn_test` only
