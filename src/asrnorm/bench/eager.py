@@ -4,6 +4,7 @@ Measured are training steps with SGD, forward passes in evaluation, the time tha
 first step of a process, which compiles the kernels. All ratios are those of medians over interleaved repeats.
 """
 
+import logging
 import os
 import subprocess
 import sys
@@ -18,7 +19,7 @@ from typing import NamedTuple
 import torch
 from torch import Tensor, nn
 
-from asrnorm.bench.device import attempt, environment, forget_compiled, require
+from asrnorm.bench.device import attempt, environment, require
 from asrnorm.bench.harness import Case, Row, compare, select
 from asrnorm.bench.step import Net, Part
 from asrnorm.conversion import convert
@@ -26,10 +27,8 @@ from asrnorm.models.base import MODELS
 from asrnorm.norms import NORMS
 
 BASELINE = "bn"
-REPEATS = 3
 FIRST = "first step of a process, ResNet-50 at 224"
-LAYER = "host time of one layer (128,64,32,32)"
-_HOST_LAYERS = (BASELINE, "asr", "in", "gn", "ln")
+LAYER = "host time of one layer (128,64,32,32), gradients cleared"
 _CALLS = 100  # of a layer between two waits for the GPU
 _ROUND_S = 0.4  # least seconds that a case is timed for in a round
 
@@ -49,82 +48,68 @@ def build(net: Net, layers: str | list[str] | None) -> nn.Module:
         model: nn.Module = import_module(f"{library}.models").get_model(name, num_classes=net.classes)
     else:
         model = MODELS[name](norm_layer=nn.BatchNorm2d, num_classes=net.classes)
-    return model if layers is None else convert(model, "asr", layers=layers)
+    if layers is not None:
+        logging.disable(logging.INFO)  # the summary of the conversion
+        convert(model, "asr", layers=layers)
+        logging.disable(logging.NOTSET)
+    return model
 
 
 class Work(NamedTuple):
     """What is measured, by its label."""
 
     label: str
-    measure: Callable[[], Iterator[list[Row]]]
+    measure: Callable[[], list[Row]]
 
 
-def run(
-    device: str | None = "cpu", *, quick: bool = False, only: str = "", repeats: int = REPEATS, compiled: bool = True
-) -> Iterator[list[Row]]:
-    """Measure what has `only` in its label: the networks, one layer, the first step; yield the rows of each.
-
-    `compiled` adds ResNet-18 under `torch.compile(mode="reduce-overhead")`, which takes minutes.
-    """
+def run(device: str | None = "cpu", *, quick: bool = False, only: str = "", repeats: int = 3) -> Iterator[list[Row]]:
+    """Measure what has `only` in its label: steps and evaluation of networks, one layer, the first step; yield rows."""
     target = require(device)
     rounds = 1 if quick else repeats
-    nets = NETS if target.type == "cuda" and not quick else QUICK_NETS
-    works = [Work(net.label, partial(_network, net, target, rounds, compiled)) for net in nets]
+    works = []
+    for net in NETS if target.type == "cuda" and not quick else QUICK_NETS:
+        labels = ["training step"] + [f"evaluation, batch {batch}" for batch in (net.batch, 1)]
+        for label, batch in zip(labels, (net.batch, net.batch, 1), strict=True):
+            work = f"eager {label}, {net.label}"
+            works.append(Work(work, partial(_network, work, net._replace(batch=batch), target, rounds)))
     works.append(Work(LAYER, partial(_host_time, target, rounds, quick)))
     works.append(Work(FIRST, partial(_first_steps, target, quick)))
     for work in select(works, only):
-        yield from work.measure()
+        if rows := work.measure():
+            yield rows
 
 
-def _network(net: Net, device: torch.device, repeats: int, compiled: bool) -> Iterator[list[Row]]:
-    compare_parts = partial(_compare, net, device, repeats)
-    yield from compare_parts("eager training step", Part.step)
-    for batch in (net.batch, 1):
-        yield from compare_parts(f"eager evaluation, batch {batch}", Part.forward, batch=batch)
-    if compiled and "ResNet-18" in net.label:
-        yield from compare_parts("reduce-overhead training step", Part.step, mode="reduce-overhead")
+def _network(work: str, net: Net, device: torch.device, repeats: int) -> list[Row]:
+    def case(layers: str | None, captured: bool) -> Case:
+        part = Part(net, layers, device, build=build)
+        part.model.train("training" in work)
+        call = part.step if "training" in work else part.forward
+        return Case(part.through_capture() if captured else call, net.batch, device)
+
+    cases = attempt(BASELINE, partial(case, None, False)) | attempt("asr", partial(case, "all", False))
+    if device.type == "cuda":
+        cases |= attempt("asr, asrnorm.capture", partial(case, "all", True))
+    if BASELINE not in cases:  # torchvision may be missing
+        return []
+    rows = compare(work, cases, baseline=BASELINE, repeats=repeats, warmup=5, least_s=_ROUND_S)
+    return [replace(row, extra=row.times(net.batch)) for row in rows]
 
 
-def _compare(
-    net: Net, device: torch.device, repeats: int, what: str, call: Callable[[Part], object], *, batch: int = 0,
-    mode: str | None = None,
-) -> Iterator[list[Row]]:  # fmt: skip
-    forget_compiled()
-    work = f"{what}, {net.label}"
-    net = net._replace(batch=batch or net.batch)
-
-    def case(layers: str | None) -> Case:
-        part = Part(net, layers, device, compiled=mode is not None, build=build, mode=mode)
-        part.model.train("evaluation" not in what)
-        return Case(lambda: call(part), net.batch, device)
-
-    cases: dict[str, Case] = {}
-    for name, layers in ((BASELINE, None), ("asr", "all")):
-        cases |= attempt(f"{work}: {name}", partial(case, layers))
-    cases = {name.rpartition(": ")[2]: one for name, one in cases.items()}
-    if BASELINE in cases:  # torchvision may be missing
-        rows = compare(work, cases, baseline=BASELINE, repeats=repeats, warmup=5, least_s=_ROUND_S)
-        yield [replace(row, extra=row.times(net.batch)) for row in rows]
-
-
-def _host_time(device: torch.device, repeats: int, quick: bool) -> Iterator[list[Row]]:
-    """Yield the rows of one layer, forward and backward; the GPU is faster than the host here."""
+def _host_time(device: torch.device, repeats: int, quick: bool) -> list[Row]:
+    """Return the rows of one layer, forward and backward; the GPU is faster than the host here."""
     calls = 3 if quick else _CALLS
     x = torch.randn(2 if quick else 128, 64, 32, 32, device=device)
     if device.type == "cuda":
         x = x.bfloat16().contiguous(memory_format=torch.channels_last)
-    dy = torch.randn_like(x)
-    cases = {name: Case(_layer_call(_layer(name, device), x, dy, calls), calls) for name in _HOST_LAYERS}
+    layers = {BASELINE: nn.BatchNorm2d(64)} | {name: NORMS[name](64) for name in ("asr", "in", "gn", "ln")}
+    cases = {name: Case(layer_call(layer.to(device), x, calls), calls) for name, layer in layers.items()}
     rows = compare(LAYER, cases, baseline=BASELINE, repeats=repeats, warmup=3, least_s=_ROUND_S)
-    yield [replace(row, extra={**row.times(1), "host_us": 1e6 / row.per_second}) for row in rows]
+    return [replace(row, extra={**row.times(1), "host_us": 1e6 / row.per_second}) for row in rows]
 
 
-def _layer(name: str, device: torch.device) -> nn.Module:
-    return (nn.BatchNorm2d(64) if name == BASELINE else NORMS[name](64)).to(device)
-
-
-def _layer_call(layer: nn.Module, x: Tensor, dy: Tensor, calls: int) -> Callable[[], None]:
-    x = x.detach().requires_grad_()
+def layer_call(layer: nn.Module, x: Tensor, calls: int) -> Callable[[], None]:
+    """Return a function that calls a layer forward and backward, and clears the gradients as optimizers do."""
+    x, dy = x.detach().requires_grad_(), torch.ones_like(x)
     leaves = [x, *layer.parameters()]
 
     def run() -> None:
@@ -149,25 +134,20 @@ def first_step(layers: str | None, device: str, quick: bool) -> None:
     sys.stdout.write(f"\n{time.perf_counter() - start}\n")
 
 
-def _first_steps(device: torch.device, quick: bool) -> Iterator[list[Row]]:
-    """Yield the rows of first steps in processes of their own, with an empty and with a filled Triton cache."""
+def _first_steps(device: torch.device, quick: bool) -> list[Row]:
+    """Return the rows of first steps in processes of their own, with an empty and with a filled Triton cache."""
     seconds = {}
+    # The first process reads the libraries from the disk; the second one's time replaces its own.
+    kinds = ((BASELINE, None), (BASELINE, None), ("asr, empty cache", "all"), ("asr, filled cache", "all"))
     with tempfile.TemporaryDirectory() as folder, environment({"TRITON_CACHE_DIR": folder}):
-        # The first process reads the libraries from the disk; the second one's time replaces its own.
-        for name, layers in (
-            (BASELINE, None),
-            (BASELINE, None),
-            ("asr, empty cache", "all"),
-            ("asr, filled cache", "all"),
-        ):
+        for name, layers in kinds:
             arguments = layers, str(device), quick
             code = f"from asrnorm.bench.eager import first_step; first_step(*{arguments!r})"
             command = [sys.executable, "-c", code]
             done = subprocess.run(command, capture_output=True, text=True, check=True, env=os.environ)
             seconds[name] = float(done.stdout.split()[-1])
-    base = seconds[BASELINE]
-    yield [
-        Row(FIRST, name, 1 / s, 1 / s, 1 / s, base / s, BASELINE, 1,
-            {"ms": 1e3 * s, "times_baseline": s / base, "more_s": s - base})
-        for name, s in seconds.items()
-    ]  # fmt: skip
+    rows = []
+    for name, s in seconds.items():
+        row = Row(FIRST, name, 1 / s, 1 / s, 1 / s, seconds[BASELINE] / s, BASELINE, 1)
+        rows.append(replace(row, extra={**row.times(1), "more_s": s - seconds[BASELINE]}))
+    return rows

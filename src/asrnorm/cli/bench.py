@@ -114,7 +114,6 @@ def bench_eager(
     device: Device = None,
     quick: Quick = False,
     only: Annotated[str, Option(help="Only the networks, the layer or the first step with this text.")] = "",
-    compiled: Annotated[bool, Option("--compile/--no-compile", help="Also measure with torch.compile.")] = True,
     repeats: Repeats = 3,
 ) -> None:
     """Measure your own eager loop after `asrnorm.convert` against BatchNorm: steps, evaluation, one layer, first step.
@@ -123,7 +122,7 @@ def bench_eager(
     """
     from asrnorm.bench import eager
 
-    _report("eager", eager.run(device, quick=quick, only=only, repeats=repeats, compiled=compiled), json_file)
+    _report("eager", eager.run(device, quick=quick, only=only, repeats=repeats), json_file)
 
 
 @bench_app.command("train")

@@ -6,7 +6,7 @@ directly: a registered operator costs the host a millisecond per layer, many tim
 """
 
 from collections.abc import Callable, Sequence
-from functools import cached_property, lru_cache
+from functools import lru_cache
 from typing import Any
 
 import torch
@@ -29,91 +29,68 @@ def saved_sizes(num: int, channels: int, hidden: int, rescale_hidden: int) -> tu
 
 
 class Launches:
-    """The launches of a layer on inputs of one shape, each built at its first use.
+    """The launches of a layer on inputs of one shape, in the order of a step.
 
     What the backward pass needs besides `x` is one tensor `saved` in float32: `stat (2, n, c)`; `vec (4, n, c)`, which
     are the raw outputs of the networks where the backward pass is fused; and the sums of the hidden units.
     """
 
     def __init__(self, shape: LayerShape, encoders: int, eps_in: float, eps_out: float, relu: bool) -> None:
-        self.shape, self.encoders = shape, encoders
-        self.eps_in, self.eps_out, self.relu = eps_in, eps_out, relu
+        x, hidden = shape.x, max(shape.H, shape.R)
         self.fused, self.fused_backward = shape.fused, shape.fused_backward
-        self.saved_sizes = saved_sizes(shape.x.num, shape.x.channels, shape.H, shape.R)
+        self.saved_sizes = saved_sizes(x.num, x.channels, shape.H, shape.R)
         self.saved_size, self.workspace_size = sum(self.saved_sizes), asr_backward.workspace_size(shape)
-        self.parts = launch.sample_parts(shape.x.num)
-        _, self.num_gradients = gradient_offsets(shape.x.channels, shape.H, shape.R, shape.L, encoders)
+        self.parts = launch.sample_parts(x.num)
+        _, self.num_gradients = gradient_offsets(x.channels, shape.H, shape.R, shape.L, encoders)
+        sizes, options = shape.fused_sizes(), shape.forward_options(relu)
+        self.fused_forward = Launch(
+            asr_forward.fused_forward_kernel, (x.num,), (*sizes, eps_in, eps_out, x.nc), options
+        )
+        self.moments = asr_forward.moments_launch(x, eps_in)
+        self.encode = _networks(asr_forward.encode_kernel, shape, hidden, 4)
+        self.decode = _networks(asr_forward.decode_kernel, shape, x.channels, 4, step=True)
+        self.rescale = asr_forward.rescale_launch(x, eps_out, relu)
+        self.fused_gradients = Launch(
+            asr_backward.fused_backward_kernel, (x.num,), (*sizes, eps_out, x.nc), shape.backward_options(relu)
+        )
+        self.gradient_sums = asr_backward.gradient_sums_launch(x, eps_out, relu)
+        self.decoder_gradient = _networks(
+            asr_backward.decoder_gradient_kernel, shape, x.channels, 4, eps_out, step=True
+        )
+        self.hidden_gradient = _networks(asr_backward.hidden_gradient_kernel, shape, hidden, 4)
+        self.statistic_gradient = _networks(
+            asr_backward.statistic_gradient_kernel, shape, x.channels, 2, eps_out, step=True
+        )
+        self.input_gradient = asr_backward.input_gradient_launch(x, eps_out, relu)
+        self.weight_gradient = _weight_gradient(shape, encoders, self.parts, self.num_gradients)
+        self.sum_parts = Launch(
+            asr_backward.sum_parts_kernel,
+            (launch.count_blocks(self.num_gradients, _PARTS_BLOCK),),
+            (self.num_gradients,),
+            {"PARTS": self.parts, "BLOCK": _PARTS_BLOCK, "num_warps": 4},
+        )
 
-    @cached_property
-    def fused_forward(self) -> Launch:
-        """The forward pass in one kernel."""
-        shape = self.shape
-        sizes = *shape.fused_sizes(), self.eps_in, self.eps_out, shape.x.nc
-        return Launch(asr_forward.fused_forward_kernel, (shape.x.num,), sizes, shape.forward_options(self.relu))
 
-    @cached_property
-    def fused_gradients(self) -> Launch:
-        """The backward pass in one kernel, up to the gradients of the parameters."""
-        shape = self.shape
-        sizes = *shape.fused_sizes(), self.eps_out, shape.x.nc
-        return Launch(asr_backward.fused_backward_kernel, (shape.x.num,), sizes, shape.backward_options(self.relu))
+def _networks(kernel: Any, shape: LayerShape, width: int, networks: int, *eps: float, step: bool = False) -> Launch:
+    options = shape.network_options() | ({"STEP": shape.step} if step else {})
+    return Launch(kernel, (*shape.network_grid(width), networks), (*eps, *shape.network_sizes()), options)
 
-    def _networks(self, kernel: Any, width: int, networks: int, *eps: float, step: bool = False) -> Launch:
-        options = self.shape.network_options() | ({"STEP": self.shape.step} if step else {})
-        return Launch(kernel, (*self.shape.network_grid(width), networks), (*eps, *self.shape.network_sizes()), options)
 
-    @cached_property
-    def encode(self) -> Launch:
-        """The hidden units of all networks."""
-        return self._networks(asr_forward.encode_kernel, max(self.shape.H, self.shape.R), 4)
-
-    @cached_property
-    def decode(self) -> Launch:
-        """The outputs of all networks."""
-        return self._networks(asr_forward.decode_kernel, self.shape.x.channels, 4, step=True)
-
-    @cached_property
-    def decoder_gradient(self) -> Launch:
-        """The gradients of the outputs of all networks."""
-        kernel = asr_backward.decoder_gradient_kernel
-        return self._networks(kernel, self.shape.x.channels, 4, self.eps_out, step=True)
-
-    @cached_property
-    def hidden_gradient(self) -> Launch:
-        """The gradients of the hidden units of all networks."""
-        return self._networks(asr_backward.hidden_gradient_kernel, max(self.shape.H, self.shape.R), 4)
-
-    @cached_property
-    def statistic_gradient(self) -> Launch:
-        """The gradients of mean and standard deviation."""
-        kernel = asr_backward.statistic_gradient_kernel
-        return self._networks(kernel, self.shape.x.channels, 2, self.eps_out, step=True)
-
-    @cached_property
-    def weight_gradient(self) -> Launch:
-        """The gradients of all parameters, summed over shares of the samples."""
-        shape, encoders, parts = self.shape, self.encoders, self.parts
-        num, C, H, R, L = shape.x.num, shape.x.channels, shape.H, shape.R, shape.L
-        tiles_c, tiles_h, tiles_r, tiles_l = (launch.count_blocks(length, TILE) for length in (C, H, R, L))
-        matrices = 3 * tiles_c * tiles_h + (2 + encoders) * tiles_c * tiles_r
-        vectors = 6 * tiles_c + tiles_h + encoders * tiles_r + 4 * tiles_l
-        shares = launch.count_blocks(num, parts), launch.count_blocks(shape.logit_rows, parts)
-        return Launch(
-            asr_backward.weight_gradient_kernel,
-            (matrices + vectors, parts),
-            (num, C, H, R, L, shape.logit_rows, shape.x.nc, *shares, self.num_gradients),
-            {
-                "STAN": shape.stan, "RESCALE": shape.rescale, "ENCODERS": encoders, "TILE": TILE, "BLOCK_N": TILE,
-                "PRECISION": shape.precision, "num_warps": 8 if shape.precision == "ieee" else 4,
-            },
-        )  # fmt: skip
-
-    @cached_property
-    def sum_parts(self) -> Launch:
-        """The sum over the shares."""
-        options = {"PARTS": self.parts, "BLOCK": _PARTS_BLOCK, "num_warps": 4}
-        grid = (launch.count_blocks(self.num_gradients, _PARTS_BLOCK),)
-        return Launch(asr_backward.sum_parts_kernel, grid, (self.num_gradients,), options)
+def _weight_gradient(shape: LayerShape, encoders: int, parts: int, num_gradients: int) -> Launch:
+    num, C, H, R, L = shape.x.num, shape.x.channels, shape.H, shape.R, shape.L
+    tiles_c, tiles_h, tiles_r, tiles_l = (launch.count_blocks(length, TILE) for length in (C, H, R, L))
+    matrices = 3 * tiles_c * tiles_h + (2 + encoders) * tiles_c * tiles_r
+    vectors = 6 * tiles_c + tiles_h + encoders * tiles_r + 4 * tiles_l
+    shares = launch.count_blocks(num, parts), launch.count_blocks(shape.logit_rows, parts)
+    return Launch(
+        asr_backward.weight_gradient_kernel,
+        (matrices + vectors, parts),
+        (num, C, H, R, L, shape.logit_rows, shape.x.nc, *shares, num_gradients),
+        {
+            "STAN": shape.stan, "RESCALE": shape.rescale, "ENCODERS": encoders, "TILE": TILE, "BLOCK_N": TILE,
+            "PRECISION": shape.precision, "num_warps": 8 if shape.precision == "ieee" else 4,
+        },
+    )  # fmt: skip
 
 
 _launches = lru_cache(maxsize=1024)(Launches)
@@ -136,13 +113,13 @@ def forward(x: Tensor, w: Weights, eps_in: float, eps_out: float, relu: bool) ->
         run.fused_forward(x, y, saved, *n)
         return y, saved
     stat, vec, hidden = saved.split(run.saved_sizes)
-    asr_forward.moments_launch(run.shape.x, eps_in)(x, stat)
+    run.moments(x, stat)
     run.encode(stat, hidden, n.enc_w, n.enc_b, n.beta_enc_w, n.beta_enc_b, n.gamma_enc_w, n.gamma_enc_b)
     run.decode(
         stat, hidden, vec, n.mu_w, n.mu_b, n.sigma_w, n.sigma_b, n.lambda_mu, n.lambda_sigma,
         n.beta_w, n.beta_b, n.gamma_w, n.gamma_b, n.lambda_beta, n.lambda_gamma, n.gamma_bias, n.beta_bias,
     )  # fmt: skip
-    asr_forward.rescale_launch(run.shape.x, eps_out, relu)(x, vec, y)
+    run.rescale(x, vec, y)
     return y, saved
 
 
@@ -172,9 +149,9 @@ def backward(
             n.gamma_enc_w, n.beta_w, n.gamma_w, n.lambda_beta, n.lambda_gamma, n.gamma_bias, n.beta_bias,
         )  # fmt: skip
     else:
-        layout, (stat, vec, hidden) = run.shape.x, saved.split(run.saved_sizes)
+        stat, vec, hidden = saved.split(run.saved_sizes)
         sums, d_stat = torch.empty_like(stat), torch.empty_like(stat)
-        asr_backward.gradient_sums_launch(layout, eps_out, relu)(x, dy, stat, vec, sums, None)
+        run.gradient_sums(x, dy, stat, vec, sums, None)
         run.decoder_gradient(
             stat, vec, hidden, sums, ws, n.mu_w, n.mu_b, n.sigma_w, n.sigma_b, n.lambda_mu, n.lambda_sigma,
             n.beta_w, n.beta_b, n.gamma_w, n.gamma_b, n.lambda_beta, n.lambda_gamma,
@@ -183,7 +160,7 @@ def backward(
         run.statistic_gradient(
             stat, vec, sums, d_stat, ws, n.enc_w, n.beta_enc_w, n.gamma_enc_w, n.lambda_mu, n.lambda_sigma
         )
-        asr_backward.input_gradient_launch(layout, eps_out, relu)(x, dy, stat, vec, d_stat, dx)
+        run.input_gradient(x, dy, stat, vec, d_stat, dx)
     return dx, None if input_only else _weight_gradients(run, ws)
 
 

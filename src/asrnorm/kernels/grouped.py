@@ -1,8 +1,8 @@
 r"""Statistics of groups of channels in one kernel each way: group, layer and switchable normalization.
 
 $m_c$ and $u_c$ are the mean and variance of a channel, $M = \overline{m}$ and $V = \overline{u + (m - M)^2}$ those of a
-group of $K$ channels; $\mu_c = a_0 m_c + a_1 M$, $\sigma_c^2 = b_0 u_c + b_1 V + \epsilon$. Switchable normalization has
-one group, unbiased variances, and softmax weights $a$, $b$; in group normalization $a_1 = b_1 = 1$.
+group of $K$ channels; $\mu_c = a_0 m_c + a_1 M$ and $\sigma_c^2 = b_0 u_c + b_1 V + \epsilon$. In switchable
+normalization, with one group and unbiased variances, $a$ and $b$ are the softmax of logits; else $a_1 = b_1 = 1$.
 Backward, from $P = \sum dy$ and $Q = \sum dy (x - \mu)$ over the positions:
 $d\mu = -\gamma P / \sigma$, $dq = -\gamma Q / 2\sigma^3$, $dV = b_1 \sum_c dq$,
 $dm = a_0 d\mu + a_1 \overline{d\mu} + 2 dV (m - M) / K$, $du = b_0 dq + dV / K$.
