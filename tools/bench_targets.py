@@ -30,6 +30,49 @@ class Target(NamedTuple):
 
 
 _BEST_BN = "best BatchNorm step"
+_EAGER_LIMITS = (  # training step, evaluation at batch 128 and at batch 1
+    ("WRN-40-4 at 32", 1.6, 1.3, 2.0),
+    ("ResNet-18 at 224", 1.15, 1.3, 2.0),
+    ("ResNet-50 at 224", 1.25, 1.3, 2.0),
+    ("MobileNetV3-L at 224", 1.6, 1.3, 2.0),
+)
+_HOST_LIMITS = (("asr", 450, 260), ("in", 350, None), ("gn", 350, None), ("ln", 350, None))
+_EAGER = (
+    *(
+        Target(
+            f"eager {what}, {net}, all norms",
+            "eager BatchNorm",
+            "eager",
+            f"eager {what}, {net}",
+            "asr",
+            "times_baseline",
+            limit,
+            aim,
+        )
+        for net, *limits in _EAGER_LIMITS
+        for (what, aim), limit in zip(
+            (("training step", 1.0), ("evaluation, batch 128", 1.0), ("evaluation, batch 1", 1.3)), limits, strict=True
+        )
+    ),
+    *(
+        Target(
+            f"host time of one layer, forward and backward: `{name}`",
+            "us",
+            "eager",
+            "host time of one layer",
+            name,
+            "host_us",
+            limit,
+            aim,
+        )
+        for name, limit, aim in _HOST_LIMITS
+    ),
+    *(
+        Target(f"first step of a ResNet-50, {cache}", "BatchNorm's, in s more", "eager", "first step", f"asr, {cache}",
+               "more_s", limit, aim)
+        for cache, limit, aim in (("empty cache", 15, 5), ("filled cache", 3, 1))
+    ),
+)  # fmt: skip
 TARGETS = (
     Target(
         "WRN-40-4 training step, bf16, batch 128",
@@ -123,6 +166,7 @@ TARGETS = (
         "seconds",
         60,
     ),
+    *_EAGER,
 )
 
 
@@ -162,7 +206,7 @@ def render_targets(results: Path, machine: str) -> str:
     lines = [_sum_up(values), "", "| what | against | target | aim | measured | |"]
     lines.append("| --- | --- | ---: | ---: | ---: | --- |")
     for target, value in zip(TARGETS, values, strict=True):
-        digits = ".0f" if target.against == "s" else ".2f"
+        digits = ".0f" if target.against in ("s", "us") else ".2f"
         aim = "" if target.aim is None else format(target.aim, digits)
         cells = [target.what, target.against, f"≤ {target.limit:{digits}}", aim]
         lines.append(f"| {' | '.join(cells)} | {_show(value)} | {_verdict(target, value)} |")

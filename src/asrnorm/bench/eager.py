@@ -88,7 +88,7 @@ def _network(work: str, net: Net, device: torch.device, repeats: int) -> list[Ro
 
     cases = attempt(BASELINE, partial(case, None, False)) | attempt("asr", partial(case, "all", False))
     if device.type == "cuda":
-        cases |= attempt("asr, asrnorm.capture", partial(case, "all", True))
+        cases |= attempt("asrnorm.capture of asr", partial(case, "all", True))
     if BASELINE not in cases:  # torchvision may be missing
         return []
     rows = compare(work, cases, baseline=BASELINE, repeats=repeats, warmup=5, least_s=_ROUND_S)
