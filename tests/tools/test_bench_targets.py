@@ -5,6 +5,7 @@ import pytest
 from asrnorm.bench import eager, step, train
 from asrnorm.bench.column import COLUMNS
 from asrnorm.bench.layer import GPU_SHAPES
+from tools import bench_first_step
 from tools.bench_targets import TARGETS, measured, render_targets
 
 WAYS = ("training step", "evaluation, batch 128", "evaluation, batch 1")
@@ -55,7 +56,7 @@ def test_the_worst_layout_of_the_best_way_counts():
 def test_the_words_are_those_of_the_measurements():
     works = {f"training step, {net.label}" for net in step.GPU_NETS}
     works |= {f"forward in evaluation, {step.GPU_NETS[0].label}", *(shape.label for shape in GPU_SHAPES)}
-    works |= {eager.LAYER, eager.FIRST}
+    works |= {eager.LAYER, bench_first_step.WORK}
     works |= {f"eager {what}, {net.label}" for net in eager.NETS for what in WAYS}
     for target in TARGETS:
         assert target.suite in COLUMNS

@@ -1,15 +1,10 @@
 """A user's own loop: a network after `asrnorm.convert` in plain eager steps, beside its own `torch.nn.BatchNorm2d`.
 
-Measured are training steps with SGD, forward passes in evaluation, the time that one layer takes the host, and the
-first step of a process, which compiles the kernels. All ratios are those of medians over interleaved repeats.
+Measured are training steps with SGD, forward passes in evaluation, and the time that one layer takes the host. All
+ratios are those of medians over interleaved repeats.
 """
 
 import logging
-import os
-import subprocess
-import sys
-import tempfile
-import time
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 from functools import partial
@@ -19,7 +14,7 @@ from typing import NamedTuple
 import torch
 from torch import Tensor, nn
 
-from asrnorm.bench.device import attempt, environment, require
+from asrnorm.bench.device import attempt, require
 from asrnorm.bench.harness import Case, Row, compare, select
 from asrnorm.bench.step import Net, Part
 from asrnorm.conversion import convert
@@ -27,7 +22,6 @@ from asrnorm.models.base import MODELS
 from asrnorm.norms import NORMS
 
 BASELINE = "bn"
-FIRST = "first step of a process, ResNet-50 at 224"
 LAYER = "host time of one layer (128,64,32,32), gradients cleared"
 _CALLS = 100  # of a layer between two waits for the GPU
 _ROUND_S = 0.4  # least seconds that a case is timed for in a round
@@ -63,7 +57,7 @@ class Work(NamedTuple):
 
 
 def run(device: str | None = "cpu", *, quick: bool = False, only: str = "", repeats: int = 3) -> Iterator[list[Row]]:
-    """Measure what has `only` in its label: steps and evaluation of networks, one layer, the first step; yield rows."""
+    """Measure what has `only` in its label, of the networks and of one layer; yield the rows of each."""
     target = require(device)
     rounds = 1 if quick else repeats
     works = []
@@ -73,7 +67,6 @@ def run(device: str | None = "cpu", *, quick: bool = False, only: str = "", repe
             work = f"eager {label}, {net.label}"
             works.append(Work(work, partial(_network, work, net._replace(batch=batch), target, rounds)))
     works.append(Work(LAYER, partial(_host_time, target, rounds, quick)))
-    works.append(Work(FIRST, partial(_first_steps, target, quick)))
     for work in select(works, only):
         if rows := work.measure():
             yield rows
@@ -121,33 +114,3 @@ def layer_call(layer: nn.Module, x: Tensor, calls: int) -> Callable[[], None]:
             torch.cuda.synchronize()
 
     return run
-
-
-def first_step(layers: str | None, device: str, quick: bool) -> None:
-    """Print the seconds of the first training step of this process, after the model is on the device."""
-    net = QUICK_NETS[0] if quick else next(net for net in NETS if "ResNet-50" in net.label)
-    part = Part(net, layers, torch.device(device), build=build)
-    start = time.perf_counter()
-    part.step()
-    if part.cuda:
-        torch.cuda.synchronize()
-    sys.stdout.write(f"\n{time.perf_counter() - start}\n")
-
-
-def _first_steps(device: torch.device, quick: bool) -> list[Row]:
-    """Return the rows of first steps in processes of their own, with an empty and with a filled Triton cache."""
-    seconds = {}
-    # The first process reads the libraries from the disk; the second one's time replaces its own.
-    kinds = ((BASELINE, None), (BASELINE, None), ("asr, empty cache", "all"), ("asr, filled cache", "all"))
-    with tempfile.TemporaryDirectory() as folder, environment({"TRITON_CACHE_DIR": folder}):
-        for name, layers in kinds:
-            arguments = layers, str(device), quick
-            code = f"from asrnorm.bench.eager import first_step; first_step(*{arguments!r})"
-            command = [sys.executable, "-c", code]
-            done = subprocess.run(command, capture_output=True, text=True, check=True, env=os.environ)
-            seconds[name] = float(done.stdout.split()[-1])
-    rows = []
-    for name, s in seconds.items():
-        row = Row(FIRST, name, 1 / s, 1 / s, 1 / s, seconds[BASELINE] / s, BASELINE, 1)
-        rows.append(replace(row, extra={**row.times(1), "more_s": s - seconds[BASELINE]}))
-    return rows

@@ -113,10 +113,10 @@ def bench_eager(
     json_file: JsonFile = None,
     device: Device = None,
     quick: Quick = False,
-    only: Annotated[str, Option(help="Only the networks, the layer or the first step with this text.")] = "",
+    only: Annotated[str, Option(help="Only the networks or the layer with this text.")] = "",
     repeats: Repeats = 3,
 ) -> None:
-    """Measure your own eager loop after `asrnorm.convert` against BatchNorm: steps, evaluation, one layer, first step.
+    """Measure your own eager loop after `asrnorm.convert` against BatchNorm: steps, evaluation, one layer.
 
     Example: `asrnorm bench eager --device cuda --json bench/results/eager--h200.json`
     """
