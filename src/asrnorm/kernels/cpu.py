@@ -7,6 +7,7 @@ $d\sigma_\text{stan} = -k\,d\gamma$, then back through the networks to $d\mu$ an
 $dx = k\,dy + (d\mu + d\sigma\,(x - \mu) / \sigma) / s$.
 """
 
+import math
 from collections.abc import Sequence
 from typing import Any
 
@@ -35,9 +36,16 @@ def takes(x: Tensor, w: Weights) -> bool:
     )
 
 
-def asr_norm(x: Tensor, w: Weights, eps_in: float, eps_out: float, relu: bool) -> Tensor:
-    """Return what `asrnorm.norms.reference.asr_norm` does."""
-    y: Tensor = _ASRNorm.apply(x, eps_in, eps_out, relu, *w)
+class _UnusualError(Exception):
+    """Statistics so extreme that only the reference is known to treat them well."""
+
+
+def asr_norm(x: Tensor, w: Weights, eps_in: float, eps_out: float, relu: bool) -> Tensor | None:
+    """Return what `asrnorm.norms.reference.asr_norm` does, or `None` for extreme statistics, which belong to it."""
+    try:
+        y: Tensor = _ASRNorm.apply(x, eps_in, eps_out, relu, *w)
+    except _UnusualError:
+        return None
     return y
 
 
@@ -46,10 +54,10 @@ class _ASRNorm(torch.autograd.Function):
     @staticmethod
     def forward(ctx: Any, x: Tensor, eps_in: float, eps_out: float, relu: bool, *weights: Any) -> Tensor:
         w, values = Weights(*weights), x.view(*x.shape[:2], -1)
-        mean = values.mean(2, keepdim=True)
-        y = values - mean
-        std = torch.linalg.vector_norm(y, dim=2, keepdim=True).square_().div_(values.shape[2]).add_(eps_in).sqrt_()
-        stats = torch.stack([mean.squeeze(2), std.squeeze(2)])
+        mean = values.mean(2)
+        y = values - mean.unsqueeze(2)
+        std = torch.linalg.vector_norm(y, dim=2).square_().div_(values.shape[2]).add_(eps_in).sqrt_()
+        stats = torch.stack([mean, std])
         stan, beta, gamma = stats, w.beta_bias.expand_as(stats[0]), w.gamma_bias.expand_as(stats[0])
         hidden = learned = gates = rescale_hidden = raw_beta = raw_gamma = None
         if w.enc_w is not None:
@@ -65,14 +73,15 @@ class _ASRNorm(torch.autograd.Function):
                 beta, gamma = beta * w.lambda_beta.sigmoid(), gamma * w.lambda_gamma.sigmoid()
             beta, gamma = beta + w.beta_bias, gamma + w.gamma_bias
         inverse = (stan[1] + eps_out).reciprocal_()
-        k, shift = gamma * inverse, (stats[0] - stan[0]).mul_(inverse)
-        y.mul_(k.unsqueeze(2)).add_(torch.addcmul(beta, shift, gamma).unsqueeze_(2))
+        k, shift = gamma * inverse, stats[0] - stan[0]
+        _check_usual(shift, stats[1], eps_in, gates is not None)
+        y.mul_(k.unsqueeze(2)).add_(torch.addcmul(beta, shift, k).unsqueeze_(2))
         if relu:
             y.relu_()
         y = y.view(x.shape)
         ctx.options = eps_in, eps_out, relu
         networks = hidden, learned, gates, rescale_hidden, raw_beta, raw_gamma
-        ctx.save_for_backward(x, y if relu else None, stats, inverse, shift, k, *networks, *w)
+        ctx.save_for_backward(x, y if relu else None, stats, inverse, shift.mul_(inverse), k, *networks, *w)
         return y
 
     @staticmethod
@@ -115,6 +124,13 @@ class _ASRNorm(torch.autograd.Function):
         d_std.div_(stats[1].unsqueeze(2))
         dx = (values - stats[0].unsqueeze(2)).mul_(d_std).addcmul_(dy, k.unsqueeze(2)).add_(d_mean)
         return dx.view(x.shape), None, None, None, *found, gamma_bias, beta_bias
+
+
+def _check_usual(shift: Tensor, std: Tensor, eps: float, residual: bool) -> None:
+    """Raise if a learned mean is 32 deviations away, as of a channel without variance, or a deviation overflows."""
+    is_far = residual and not bool((shift.abs() <= 32 * (std - eps / std)).all())
+    if is_far or not math.isfinite(std.sum()):
+        raise _UnusualError
 
 
 def _twice_differentiable(

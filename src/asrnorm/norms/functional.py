@@ -34,8 +34,9 @@ def asr_norm(
         from asrnorm.kernels import cpu, flat_params
 
         weights = flat_params.flatten(standardize, rescale, gamma_bias, beta_bias)
-        if cpu.takes(x, weights):
-            return cpu.asr_norm(x, weights, eps, eps_out, activation == "relu")
+        y = cpu.asr_norm(x, weights, eps, eps_out, activation == "relu") if cpu.takes(x, weights) else None
+        if y is not None:
+            return y
     with reference.full_precision(x):
         x, mean_nc, variance_nc = with_moments(x)
         std_nc = torch.sqrt(variance_nc + eps)

