@@ -2,10 +2,11 @@
 PYTHON ?= python3
 VENV   := .venv
 BIN    := $(VENV)/bin
-PINS   := $(filter-out requirements/docs.txt requirements/cluster.txt,$(wildcard requirements/*.txt))
+PINS   := $(filter-out requirements/docs.txt requirements/cluster.txt requirements/frameworks.txt,$(wildcard requirements/*.txt))
 READY  := $(VENV)/.test-ready
 DEMO   := $(VENV)/.demo-ready
 CLUSTER := $(VENV)/.cluster-ready
+FRAMEWORKS := $(VENV)/.frameworks-ready
 SITE   := $(VENV)/.docs-ready
 PIP    := $(BIN)/python -m pip install --quiet --disable-pip-version-check
 
@@ -21,12 +22,13 @@ SEED    ?= 0
 PROCESSES ?= $(WORKERS)
 HARM    := OMP_NUM_THREADS=1 PYTHONPATH=tests $(BIN)/python -m
 
-.PHONY: help setup demo test test-slow test-gpu fuzz torture check format pages docs dist clean
+.PHONY: help setup demo test test-slow test-frameworks test-gpu fuzz torture check format pages docs dist clean
 
 help:
 	@echo "make demo       set up .venv and train five networks on one domain, compare them on four unseen ones"
 	@echo "make test       set up .venv, check the code, run the CPU tests"
 	@echo "make test-slow  the tests that take minutes (WRN-40-4 to ONNX, a Ray cluster that loses a machine, the wheel)"
+	@echo "make test-frameworks  the examples, trackers and Hub folders with the libraries themselves"
 	@echo "make test-gpu   the tests that need a CUDA device"
 	@echo "make fuzz       damaged files and hostile calls for every reader (INPUTS, SECONDS, SEED, PROCESSES)"
 	@echo "make torture    kill every command that writes files, and training in its phases (KILLS, SECONDS, SEED, PROCESSES)"
@@ -70,6 +72,13 @@ $(CLUSTER): requirements/cluster.txt | $(READY)
 
 test-slow: $(CLUSTER)
 	$(PYTEST) -m "slow and not gpu"
+
+$(FRAMEWORKS): requirements/frameworks.txt | $(READY)
+	$(PIP) -r requirements/frameworks.txt
+	@touch $@
+
+test-frameworks: $(FRAMEWORKS)
+	$(PYTEST) tests/test_examples.py tests/unit/training/test_trackers.py tests/unit/models/test_hub.py
 
 # One worker: tests that share a device wait for each other's memory.
 test-gpu: setup

@@ -48,8 +48,7 @@ def test_every_example_is_expected():
     assert {path.stem for path in SCRIPTS} == set(EXPECTED)
 
 
-@pytest.mark.parametrize("path", SCRIPTS, ids=lambda path: path.stem)
-def test_it_runs_in_seconds_and_says_what_it_did(path, tmp_path):
+def run_example(path, tmp_path):
     text, needed = EXPECTED[path.stem], NEEDS.get(path.stem, ())
     for library in needed:
         if find_spec(library) is None:
@@ -57,11 +56,23 @@ def test_it_runs_in_seconds_and_says_what_it_did(path, tmp_path):
     warnings = "default" if needed else "error"
     environment = {**os.environ, "ASRNORM_CACHE": str(tmp_path / "cache"), "PYTHONWARNINGS": warnings}
     done = subprocess.run(
-        [sys.executable, str(path), str(tmp_path / "out")], capture_output=True, text=True, env=environment, timeout=120
+        [sys.executable, str(path), str(tmp_path / "out")], capture_output=True, text=True, env=environment, timeout=240
     )
     assert done.returncode == 0, done.stderr
     assert text in done.stdout
     assert needed or not done.stderr
+    return done
+
+
+@pytest.mark.parametrize("path", SCRIPTS, ids=lambda path: path.stem)
+def test_it_runs_in_seconds_and_says_what_it_did(path, tmp_path):
+    run_example(path, tmp_path)
+
+
+@pytest.mark.gpu
+@pytest.mark.parametrize("path", [path for path in SCRIPTS if path.stem in NEEDS], ids=lambda path: path.stem)
+def test_a_framework_runs_on_a_gpu(path, tmp_path):
+    assert run_example(path, tmp_path).stderr.count("compiling GPU kernels") == 1
 
 
 @pytest.mark.parametrize("path", SCRIPTS, ids=lambda path: path.stem)

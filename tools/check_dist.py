@@ -9,7 +9,6 @@ import subprocess
 import sys
 import tarfile
 import tempfile
-import time
 import venv
 import zipfile
 from pathlib import Path
@@ -69,12 +68,13 @@ def run_demo(command: Path, folder: Path) -> Path:
 
 
 def time_start(command: Path) -> float:
-    """Return the seconds that `asrnorm --version` takes."""
+    """Return the seconds of CPU time that `asrnorm --version` takes."""
     seconds = []
     for _ in range(_STARTS):
-        started = time.perf_counter()
+        before = os.times()
         subprocess.run([command, "--version"], check=True, stdout=subprocess.DEVNULL)
-        seconds.append(time.perf_counter() - started)
+        after = os.times()
+        seconds.append(sum(after[2:4]) - sum(before[2:4]))
     return min(seconds)
 
 
@@ -89,7 +89,7 @@ def main() -> int:
         command = install(wheel, Path(folder) / "environment")
         report = run_demo(command, Path(folder) / "work")
         assert report.is_file(), report
-        lines.append(f"asrnorm --version: {1000 * time_start(command):.0f} ms")
+        lines.append(f"asrnorm --version: {1000 * time_start(command):.0f} ms of CPU time")
     sys.stdout.write("\n".join([f"{found[0].name} {found[0].version}: the demo runs from the wheel", *lines]) + "\n")
     return 0
 
