@@ -73,7 +73,10 @@ def test_the_keys_are_those_of_the_registries():
     assert set(RECIPE_NORMS) == NORM_KEYS - {"dsbn", "dson"}
 
 
-@pytest.mark.parametrize("name", list_recipes())
+BEST = [name for name in list_recipes() if name.endswith(".best")]
+
+
+@pytest.mark.parametrize("name", [name for name in list_recipes() if name not in BEST])
 def test_a_name_says_suite_method_and_norm(name):
     suite, _, rest = name.partition(".")
     for scale in SCALES:
@@ -83,6 +86,17 @@ def test_a_name_says_suite_method_and_norm(name):
         assert f"{config.method.name}_{config.norm.name}" == rest
         assert config.method.name in METHOD_KEYS
     assert RECIPES.summary(name).endswith(f"; norm `{config.norm.name}`.")
+
+
+@pytest.mark.parametrize("name", BEST)
+def test_the_best_of_a_suite_are_recipes_of_that_suite(name):
+    for scale in SCALES:
+        config = built()[name, scale]
+        assert (config.recipe, config.scale) == (name, scale)
+        assert config.suite.name == name.partition(".")[0]
+        assert config.selection == "last" or config.suite.name == "folder"
+        assert config.fold == "none"
+    assert RECIPES.summary(name)
 
 
 @pytest.mark.parametrize("table", TABLES)

@@ -4,7 +4,6 @@ import hashlib
 import os
 from collections.abc import Sequence
 from dataclasses import replace
-from importlib import import_module
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +12,7 @@ import torch
 from torch import Tensor
 
 from asrnorm.audit.model import NO_GRADIENTS, AuditedModel, InputSpec
-from asrnorm.core.errors import InputError, first_line, missing_extra
+from asrnorm.core.errors import InputError, first_line, import_extra
 
 _DTYPES = {"tensor(float)": np.float32, "tensor(float16)": np.float16, "tensor(double)": np.float64}
 
@@ -76,10 +75,7 @@ def _fingerprint(path: Path) -> str:
 
 
 def _open(path: Path, device: torch.device) -> Any:
-    try:
-        runtime = import_module("onnxruntime")
-    except ImportError:
-        raise missing_extra("an ONNX file", "onnxruntime", "onnx") from None
+    runtime = import_extra("onnxruntime", "an ONNX file", "onnxruntime", "onnx")
     options = runtime.SessionOptions()
     options.log_severity_level = 3  # errors only
     options.intra_op_num_threads = torch.get_num_threads()

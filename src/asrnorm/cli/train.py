@@ -152,3 +152,5 @@ def print_result(result: RunResult) -> None:
         print_attacks(result.adversarial, result.source)
     if result.selection != "last":
         typer.echo(f"chosen by {result.selection} at step {result.steps:,}")
+    if not result.domains and result.validation:  # a run with a `fold`, or without targets
+        typer.echo("; ".join(f"{rule} {100 * value:.1f} %" for rule, value in result.validation.items()))

@@ -15,6 +15,7 @@ from torch import Tensor, nn
 
 from asrnorm.conversion.select import Layers, stage_names
 from asrnorm.conversion.swap import check_unwrapped
+from asrnorm.core.config import Fold
 from asrnorm.core.errors import ConversionError, InputError, describe_unknown
 from asrnorm.core.registry import Registry
 
@@ -29,6 +30,8 @@ class Block(ABC):
     Args:
         p: probability of the batch to be changed.
     """
+
+    fold: Fold = "none"  # the half of the bank of augmentations that it belongs to; `none` is in both
 
     def __init__(self, *, p: float = 0.5) -> None:
         if not 0 <= p <= 1:
@@ -95,6 +98,8 @@ class NoiseInjection(Block):
         additive: $a$.
         multiplicative: $m$.
     """
+
+    fold = "values"
 
     def __init__(self, *, p: float = 0.5, additive: float = 0.5, multiplicative: float = 0.5) -> None:
         super().__init__(p=p)

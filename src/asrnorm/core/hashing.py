@@ -21,6 +21,7 @@ ADDED: dict[str, Any] = {
     "reestimate": 0,
     "confine": 0,
     "selection_ties": "first",
+    "fold": "none",
     "average": {"name": "none", "args": {}},
     "blocks": "none",
     "adapt": "none",

@@ -64,12 +64,7 @@ class Registry(Generic[T]):
         return (inspect.getdoc(self[name]) or "").split("\n", 1)[0]
 
     def check(self, name: str, options: Mapping[str, object]) -> None:
-        """Check the names and types of options before any work is done.
-
-        Raises:
-            UnknownNameError: the name or one of the options is unknown.
-            InputError: an option has the wrong type, such as text for a number.
-        """
+        """Raise `UnknownNameError` for an unknown name or option, `InputError` for an option of the wrong type."""
         known, kinds = self.options(name), self._kinds(name)
         for option, value in options.items():
             is_own = not str(getattr(self[name], "__module__", "")).startswith("asrnorm.")

@@ -101,9 +101,6 @@ def score_suite(
     Of every domain at most `limit` images are scored, spread evenly over it (0: all), and `report` is called with each
     score, the source's first. `resize="auto"` is `evaluation_size`; the other options are those of `score`. With
     `adapt`, the model learns from each image before it classifies it, as TTT does, with draws by `seed`.
-
-    Raises:
-        InputError: as `score`, or the source is missing.
     """
     size = evaluation_size(suite) if resize == "auto" else resize
     inference = Inference.of(model, device=device, precision=precision, size=size)

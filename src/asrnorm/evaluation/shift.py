@@ -15,9 +15,13 @@ import torch.nn.functional as F
 from numpy.typing import NDArray
 from torch import Tensor
 
+from asrnorm.core.config import Fold
 from asrnorm.core.errors import InputError, InputTypeError, UnknownNameError, describe_unknown
-from asrnorm.data.augment import to_float
+from asrnorm.data.augment import augment, to_float
 from asrnorm.methods import keyed_generator
+
+Shift = str | dict[str, Any]
+"""A shift of this module, an augmentation, or a mapping with its name and options."""
 
 _COLOR_SHIFTS = (
     *("gamma", "color_cast", "channel_swap", "illumination", "posterize"),
@@ -32,12 +36,46 @@ SELECTION_SHIFTS = {
 }
 """Shifts that `shifted-val` applies to the validation images of each suite."""
 
+# What holds for both halves of the bank: a suite's lists leave out what its targets show, such as lines for PACS.
+_VALUE_SHIFTS = ("gamma", "color_cast", "channel_swap", "illumination", "posterize", "dither")
+_STRUCTURE_SHIFTS = ("grating", "lens", "occlusion", "affine", "randconv", "pro_randconv", "fourier")
+_PHOTOMETRIC = "invert", "solarize", "posterize", "contrast", "brightness", "gamma", "gray"
+_PICTURES: dict[str, tuple[Shift, ...]] = {
+    "values": (*_VALUE_SHIFTS, "noise", {"name": "photometric", "operations": _PHOTOMETRIC}),
+    "structure": (*_STRUCTURE_SHIFTS, "blur", "pixelate"),
+}
+_DIGITS: dict[str, tuple[Shift, ...]] = {
+    "values": ("gamma", "glow", "noise", {"name": "photometric", "operations": _PHOTOMETRIC[2:-1]}),
+    "structure": ("grating", "lens", "occlusion", "edges", "randconv", "pro_randconv", "fourier"),
+}
+_TINY_PICTURES: dict[str, tuple[Shift, ...]] = {
+    "values": (*_VALUE_SHIFTS, {"name": "photometric", "operations": ("invert", "solarize", "posterize", "gray")}),
+    "structure": (*_STRUCTURE_SHIFTS, "edges"),
+}
+FOLD_SHIFTS = {
+    **dict.fromkeys(("digits", "digits_mini"), _DIGITS),
+    **dict.fromkeys(("pacs", "folder"), _PICTURES),
+    "cifar10c": _TINY_PICTURES,
+}
+"""Shifts of each half of the bank, on which a run that trains with the other half is measured."""
+
 _NUM_UNIFORM = 4  # random numbers per image; no shift uses more
+_BATCH = 128  # of augmented images, some of which take something from another one
 _CHUNK_VALUES = 1 << 22  # processed at a time: about 50 MB with the intermediates
 
 
-def shift_images(images: NDArray[np.uint8], suite_name: str, seed: int = 0) -> dict[str, NDArray[np.uint8]]:
+def shift_images(
+    images: NDArray[np.uint8],
+    suite_name: str,
+    seed: int = 0,
+    *,
+    fold: Fold = "none",
+    device: torch.device | str = "cpu",
+) -> dict[str, NDArray[np.uint8]]:
     """Return images, uint8 `(n, h, w, 3)` of any size, under every selection shift of a suite.
+
+    With a `fold`, the shifts are those of the half of the bank that such a run does not train with; augmentations are
+    computed on the device.
 
     Example:
         >>> sorted(shift_images(np.zeros((2, 8, 8, 3), np.uint8), "digits"))
@@ -45,7 +83,27 @@ def shift_images(images: NDArray[np.uint8], suite_name: str, seed: int = 0) -> d
     """
     if suite_name not in SELECTION_SHIFTS:
         raise UnknownNameError(describe_unknown("suite with selection shifts,", suite_name, SELECTION_SHIFTS))
-    return {name: apply_shift(images, name, seed) for name in SELECTION_SHIFTS[suite_name]}
+    shifts: tuple[Shift, ...] = SELECTION_SHIFTS[suite_name]
+    if fold != "none":
+        shifts = FOLD_SHIFTS[suite_name]["structure" if fold == "values" else "values"]
+    shifted = {}
+    for shift in shifts:
+        part = {"name": shift} if isinstance(shift, str) else shift
+        name = part["name"]
+        is_own = name in _SHIFTS
+        shifted[name] = apply_shift(images, name, seed) if is_own else _augment_all(images, part, seed, device)
+    return shifted
+
+
+def _augment_all(
+    images: NDArray[np.uint8], part: dict[str, Any], seed: int, device: torch.device | str
+) -> NDArray[np.uint8]:
+    out = np.empty_like(images)
+    for number, start in enumerate(range(0, len(images), _BATCH)):
+        chunk = slice(start, start + _BATCH)
+        x_nchw = torch.from_numpy(np.array(images[chunk])).permute(0, 3, 1, 2).to(device)
+        out[chunk] = augment(x_nchw, [{**part, "share": 1.0}], seed=seed, step=number).permute(0, 2, 3, 1).cpu().numpy()
+    return out
 
 
 def apply_shift(images: NDArray[np.uint8], name: str, seed: int = 0) -> NDArray[np.uint8]:

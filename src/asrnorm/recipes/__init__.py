@@ -5,6 +5,7 @@ from typing import Any, get_args
 
 from asrnorm.core.config import RunConfig, Scale, override
 from asrnorm.core.errors import InputError, UnknownNameError, describe_unknown
+from asrnorm.recipes import best as best
 from asrnorm.recipes.base import NORMS, Names, register_suite
 from asrnorm.recipes.base import RECIPES as RECIPES
 from asrnorm.recipes.erm import SUITES

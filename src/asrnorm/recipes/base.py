@@ -4,6 +4,7 @@ import copy
 import inspect
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import partial
 from typing import Any
 
 from asrnorm.core.config import Choice, RunConfig, Scale
@@ -42,18 +43,13 @@ class Epochs:
 
 @dataclass(frozen=True)
 class Variant:
-    """What a method changes in a suite's ERM config: options of the method, and other fields.
-
-    Attributes:
-        norms: of its recipes; empty means all norms of the suite.
-        norm_options: options of some of these norms, by name.
-    """
+    """What a method changes in a suite's ERM config: options of the method, and other fields."""
 
     summary: str
     options: Mapping[str, Any] = field(default_factory=dict)
     changes: Mapping[str, Any] = field(default_factory=dict)
-    norms: Sequence[str] = ()
-    norm_options: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
+    norms: Sequence[str] = ()  # of its recipes; empty means all norms of the suite
+    norm_options: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)  # by the name of the norm
 
     def apply(self, config: RunConfig, method: str) -> RunConfig:
         """Return an ERM config changed to this method, under the name of the new recipe."""
@@ -70,25 +66,15 @@ class Variant:
 
 @dataclass(frozen=True, kw_only=True)
 class SuiteRecipes:
-    """The recipes of a suite.
+    """The recipes of a suite."""
 
-    Attributes:
-        erm: returns the ERM config of a norm, at the paper's scale; it may also take `source` and `target`.
-        norms: of the recipes.
-        erm_norms: of those of ERM; empty means `norms`.
-        short_by: `short` has so many times fewer steps.
-        short_from: recipes with fewer steps than this are short already.
-        smoke_model: a smaller network for `smoke`.
-        smoke_size: the suite's option `size` in `smoke`.
-    """
-
-    erm: Build
+    erm: Build  # returns the ERM config of a norm, at the paper's scale; it may also take `source` and `target`
     norms: Sequence[str] = NORMS
-    erm_norms: Sequence[str] = ()
-    short_by: int = 5
-    short_from: int = 0
-    smoke_model: Choice | None = None
-    smoke_size: int | None = None
+    erm_norms: Sequence[str] = ()  # of ERM's recipes; empty means `norms`
+    short_by: int = 5  # `short` has so many times fewer steps
+    short_from: int = 0  # recipes with fewer steps than this are short already
+    smoke_model: Choice | None = None  # a smaller network
+    smoke_size: int | None = None  # the suite's option `size`
 
     def at_scale(self, config: RunConfig, scale: Scale) -> RunConfig:
         """Return a config of the paper's scale at another one.
@@ -120,10 +106,12 @@ def shrink(config: RunConfig) -> RunConfig:
     args = {**given, **{name: min(given[name], most) for name, most in _SMOKE_OPTIONS.items() if name in given}}
     if "growth" in args:
         args |= {"growth": "volpi", "count": 16}  # the only growth rule that does not take the whole set
+    few = {} if config.average.name == "none" else {"reestimate": 2}
     return replace(
         config,
         scale="smoke",
         method=replace(config.method, args=args),
+        average=replace(config.average, args={**config.average.args, **few}),
         steps=6,
         batch_size=8,
         evaluate_every=min(config.evaluate_every, 3),
@@ -150,18 +138,25 @@ def register_suite(suite: str, recipes: SuiteRecipes, variants: Mapping[str, Var
     methods = {"erm": Variant(summary, norms=recipes.erm_norms), **variants}
     for method, variant in methods.items():
         for norm in variant.norms or recipes.norms:
-            entry = _build_entry(recipes, variant, method, norm)
+            entry = build_entry(recipes, partial(_vary, recipes.erm, variant, method, norm))
             entry.__doc__ = f"{variant.summary.rstrip('.')}; norm `{norm}`."
             RECIPES.register(f"{suite}.{method}_{norm}")(entry)
 
 
-def _build_entry(recipes: SuiteRecipes, variant: Variant, method: str, norm: str) -> Build:
-    """Return the function of a recipe; its signature says whether the suite has a choice of domains."""
+def _vary(erm: Build, variant: Variant, method: str, norm: str, **domains: Names) -> RunConfig:
+    return variant.apply(erm(norm, **domains), method)
+
+
+def build_entry(recipes: SuiteRecipes, build: Build) -> Build:
+    """Return the function of a recipe that `build` makes at the paper's scale.
+
+    Its signature says whether the suite has a choice of domains.
+    """
 
     def make(*, scale: Scale = "paper") -> RunConfig:
-        return recipes.at_scale(variant.apply(recipes.erm(norm), method), scale)
+        return recipes.at_scale(build(), scale)
 
     def make_of_domains(*, scale: Scale = "paper", source: Names = None, target: Names = None) -> RunConfig:
-        return recipes.at_scale(variant.apply(recipes.erm(norm, source=source, target=target), method), scale)
+        return recipes.at_scale(build(source=source, target=target), scale)
 
     return make_of_domains if "source" in inspect.signature(recipes.erm).parameters else make

@@ -150,7 +150,7 @@ def folder(norm: str, *, source: Names = None, target: Names = None) -> RunConfi
     )
 
 
-def pacs_steps_per_epoch(source: Names = None, target: Names = None) -> int:
+def pacs_steps_per_epoch(source: Names = None, target: Names = None, batch_size: int = PACS_BATCH) -> int:
     """Return the number of full batches in the training images: of the source, or of all domains but the target.
 
     Example:
@@ -160,7 +160,7 @@ def pacs_steps_per_epoch(source: Names = None, target: Names = None) -> int:
     for name in (*_split(source), *_split(target)):
         if name not in PACS_NUM_TRAIN:
             raise UnknownNameError(describe_unknown("domain of suite 'pacs',", name, PACS_NUM_TRAIN))
-    return sum(PACS_NUM_TRAIN[name] for name in _pacs_sources(source, target)) // PACS_BATCH
+    return sum(PACS_NUM_TRAIN[name] for name in _pacs_sources(source, target)) // batch_size
 
 
 def _pacs_sources(source: Names, target: Names) -> list[str]:

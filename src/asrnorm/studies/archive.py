@@ -58,11 +58,8 @@ def archive(
 
     They go from the run folders in `runs` to files in `kept`; by default the seeds are 0 up to the study's number of
     seeds. `renew` replaces results from another commit, or from a commit with uncommitted changes. The study's file is
-    also sorted and rid of duplicates, which appending the lines of another file leaves.
-
-    Raises:
-        InputError: a kept file has a line that is not a result, or a file to be kept is damaged; nothing is changed.
-        StorageError: the folder cannot be written.
+    also sorted and rid of duplicates, which appending the lines of another file leaves. An `InputError` for a damaged
+    file or line changes nothing.
     """
     chosen = tuple(range(study.seeds) if seeds is None else seeds)
     store = find_results(runs)

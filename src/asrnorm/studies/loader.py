@@ -6,6 +6,7 @@ Every file in `tables/` is a study of the package, registered under the file's n
 import re
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
+from itertools import product
 from pathlib import Path
 from typing import Any
 
@@ -75,8 +76,7 @@ class _Columns:
     runs: Mapping[str, str | None]
     shown_only: tuple[str, ...]
     added: tuple[str, ...]
-    option: str = ""
-    values: tuple[str, ...] = ()
+    each: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
 
     @property
     def printed(self) -> tuple[str, ...]:
@@ -193,25 +193,27 @@ def _load_columns(columns: object, file: _File, where: str) -> _Columns:
         each, columns = each or shared[columns].get("each", {}), shared[columns]["columns"]
     if not isinstance(columns, Mapping):
         raise InputError(f"{where}: columns must be a name in {SHARED_COLUMNS.name} or a mapping, not {columns!r}")
-    if len(each) > 1 or not all(isinstance(values, list) for values in each.values()):
-        raise InputError(f"{where}: each must be one option of the recipe and its values, not {dict(each)!r}")
-    option, values = next(iter(each.items()), ("", []))
-    if nested := [value for value in values if isinstance(value, list | dict)]:
-        raise InputError(f"{where}: each: {option}: {nested[0]!r:.80} is not a single value")
+    if not all(isinstance(values, list) for values in each.values()):
+        raise InputError(f"{where}: each must be options of the recipe and their values, not {dict(each)!r}")
+    for option, values in each.items():
+        if nested := [value for value in values if isinstance(value, list | dict)]:
+            raise InputError(f"{where}: each: {option}: {nested[0]!r:.80} is not a single value")
+    known = [value for values in each.values() for value in values]
     measures: dict[str, Measure] = {}
     runs: dict[str, str | None] = {}
     marked: dict[str, list[str]] = {"shown_only": [], "added": []}
     for name, keys in columns.items():
         own = {"quantity": "accuracy", **file.measure, **_as_mapping(keys, f"{where}: column {name!r}")}
         runs[name] = own.pop("run", None)
-        if runs[name] is not None and runs[name] not in values:
-            raise UnknownNameError(f"{where}: column {name!r}: " + describe_unknown("run", str(runs[name]), values))
+        if runs[name] is not None and runs[name] not in known:
+            raise UnknownNameError(f"{where}: column {name!r}: " + describe_unknown("run", str(runs[name]), known))
         for key, names in marked.items():
             if own.pop(key, False):
                 names.append(name)
         measures[name] = build(Measure, own, f"{where}: column {name!r}")
     flags = {key: tuple(names) for key, names in marked.items()}
-    return _Columns(measures=measures, runs=runs, option=option, values=tuple(values), **flags)
+    choices = {option: tuple(values) for option, values in each.items()}
+    return _Columns(measures=measures, runs=runs, each=choices, **flags)
 
 
 def _iterate_rows(file: _File, where: str) -> Iterator[tuple[str, _RowEntry]]:
@@ -229,36 +231,40 @@ def _build_row(label: str, entry: _RowEntry, layout: _Columns, where: str) -> Ro
     if (entry.recipe is None) == (entry.not_run is None):
         raise InputError(f"{where} needs a recipe, or else not_run with the reason")
     evaluation = build(Evaluation, entry.evaluation, f"{where}: evaluation") if entry.evaluation else None
-    # One run for each value of `each`, or a single one; none behind a row that is not run.
-    choices = {value: {layout.option: value} for value in layout.values} or {"": {}}
-    runs = {
-        value: RunSpec(
+    # One run for each combination of the values of `each`, or a single one; none behind a row that is not run.
+    choices = [dict(zip(layout.each, values, strict=True)) for values in product(*layout.each.values())]
+    runs = [
+        RunSpec(
             recipe=entry.recipe,
             options={**entry.options, **choice},
-            overrides={name: _pick(given, value, choices) for name, given in entry.overrides.items()},
+            overrides={name: _pick(given, choice, layout.each) for name, given in entry.overrides.items()},
             evaluation=evaluation,
             analyses=entry.analyses,
             may_diverge=entry.may_diverge,
         )
-        for value, choice in choices.items()
+        for choice in choices
         if entry.recipe is not None
-    }
+    ]
     printed = transcribe(
         layout.printed, entry.paper, copied_from=entry.copied_from, remarks=entry.remarks, where=f"{where}: paper"
     )
     cells = {}
     for column, measure in layout.measures.items():
         only = layout.runs[column]
-        behind = tuple(run for value, run in runs.items() if only in (None, value))
+        chosen = zip(runs, choices, strict=False)  # no runs in a row that is not run
+        behind = tuple(run for run, choice in chosen if only in (None, *choice.values()))
         if behind or column in printed:
             cells[column] = Cell(measure=measure, runs=behind, printed=printed.get(column))
     not_run = None if entry.not_run is None else f"not run: {entry.not_run}"
     return Row(label=label, cells=cells, group=entry.group, not_run=not_run, found_on_targets=entry.found_on_targets)
 
 
-def _pick(given: Any, value: str, choices: Iterable[str]) -> Any:
-    """Return an override of one run: a mapping from every value of `each` has one for each run."""
-    return given[value] if isinstance(given, Mapping) and set(given) == set(choices) else given
+def _pick(given: Any, choice: Mapping[str, str], each: Mapping[str, tuple[str, ...]]) -> Any:
+    """Return an override of one run: a mapping from every value of an option in `each` has one for each run."""
+    for option, values in each.items():
+        if isinstance(given, Mapping) and set(given) == set(values):
+            return given[choice[option]]
+    return given
 
 
 def _build_comparisons(file: _File, rows: Mapping[str, Row], layout: _Columns, where: str) -> Iterator[Comparison]:

@@ -84,6 +84,13 @@ def check_config(config: RunConfig) -> None:
             f"selection={config.selection} chooses among evaluations, and evaluate_every=0 makes none: give it a "
             "number of steps"
         )
+    if config.fold != "none" and config.selection in ("source-val", "oracle"):
+        raise InputError(f"fold={config.fold} measures shifted-val: leave out selection={config.selection}")
+    over = config.method.args.get("over", config.method.name)
+    if config.fold == "structure" and (over["name"] if isinstance(over, dict) else over) in ("rda", "rsda", "esda"):
+        raise InputError(
+            f"method {over!r} trains with changed values, which fold=structure leaves out: use augment=rsda"
+        )
     _check_average(config)
     method = METHODS[config.method.name](**config.method.args)  # checks the values of its options
     if config.compile and method.differentiates_twice:
@@ -234,7 +241,8 @@ def build_model(config: RunConfig, suite: Suite, num_classes: int, device: torch
     if config.confine and not any(isinstance(layer, ASRNorm2d) and layer.standardize for layer in model.modules()):
         raise InputError(_NOTHING_TO_CONFINE.format(config.norm.name))
     for name, options in _list_blocks(config):
-        insert(model, name, **options)
+        if config.fold == "none" or getattr(BLOCKS[name], "fold", "none") in ("none", config.fold):
+            insert(model, name, **options)
     return _finish_model(model, config, suite, device)
 
 
@@ -341,6 +349,7 @@ def prepare_model(model: Classifier, config: RunConfig, pool: Pool, world: World
         batch_size=config.batch_size,
         seed=config.seed,
         augment=config.augment,
+        fold=config.fold,
         dtype=weight_dtype(config.precision),
     )
     if config.calibrate:

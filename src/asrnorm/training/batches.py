@@ -5,6 +5,7 @@ from collections.abc import Iterator, Mapping, Sequence
 import torch
 from torch import Tensor
 
+from asrnorm.core.config import Fold
 from asrnorm.core.distributed import ALONE, World
 from asrnorm.core.errors import InputError
 from asrnorm.data.augment import create_augmentation
@@ -22,7 +23,8 @@ class Batches:
     one after the other would give batches of one domain each.
 
     Each of `views` is a chain on top of `augment`, for a view of its own; with `shared`, all views have the same draws
-    of `augment`. The global batch of all processes has `batch_size` images.
+    of `augment`. With a `fold`, all leave out what belongs to the other half of the bank. The global batch of all
+    processes has `batch_size` images.
 
     Example:
         >>> import numpy as np
@@ -42,13 +44,14 @@ class Batches:
         augment: Spec = "none",
         views: Sequence[Spec] = (),
         shared: bool = True,
+        fold: Fold = "none",
         world: World = ALONE,
         dtype: torch.dtype = torch.float32,
     ) -> None:
         self.pool, self.batch_size, self.seed = pool, batch_size, seed
         self.shuffle, self.world, self.dtype = shuffle, world, dtype
-        self.augmentation = create_augmentation(augment)
-        self.views = [create_augmentation(view) for view in views]
+        self.augmentation = create_augmentation(augment).in_fold(fold)
+        self.views = [create_augmentation(view).in_fold(fold) for view in views]
         self.shared = shared
         # An augmentation that mixes images needs the batch of all processes: each makes it whole and takes its part.
         self._is_whole = any(part.mixes for part in (self.augmentation, *self.views))

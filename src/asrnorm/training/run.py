@@ -199,6 +199,8 @@ def _execute(config: RunConfig, site: _Site) -> RunResult:
     suite = create_suite(config.suite.name, **config.suite.args)
     suite.require_source()
     suite.check_files()
+    if config.fold != "none" and suite.validation is None:
+        raise InputError(f"fold={config.fold} measures on validation images, and suite {suite.name!r} holds none out")
     commit = ""
     data = check_start(site.folder.environment, suite, config)
     facts = {**describe_environment(site.device, site.world), **data, "edition": suite.edition}
@@ -299,10 +301,17 @@ def _train(
 
 def _evaluate(config: RunConfig, suite: Suite, model: Classifier, site: _Site, *, commit: str, steps: int) -> RunResult:
     from asrnorm.evaluation.attacks import score_attacks
-    from asrnorm.evaluation.score import score_suite, subsample
+    from asrnorm.evaluation.score import SuiteScore, score, score_suite, subsample
 
     settings = score_settings(config, suite, site.device, site.world)
-    scores = score_suite(model, suite, limit=config.evaluate_limit, adapt=config.adapt, seed=config.seed, **settings)
+    if config.fold == "none":
+        scores = score_suite(
+            model, suite, limit=config.evaluate_limit, adapt=config.adapt, seed=config.seed, **settings
+        )
+    else:  # such a run chooses between settings, which must not see a target
+        held_out = subsample(suite.source_test, config.evaluate_limit)
+        own = score(model, held_out, name="+".join(suite.sources), **settings)
+        scores = SuiteScore(source=own, domains=(), missing=())
     adversarial: dict[str, float] = {}
     if config.adversarial:
         images = subsample(suite.source_test, config.evaluate_limit)

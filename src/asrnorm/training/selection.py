@@ -7,7 +7,7 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from asrnorm.core.config import RunConfig, Selection
+from asrnorm.core.config import Fold, RunConfig, Selection
 from asrnorm.core.distributed import World
 from asrnorm.core.errors import InputError
 from asrnorm.data import FileSet, ImageSet, Suite
@@ -84,7 +84,8 @@ def create_measure(
     """Return the measure of a rule on held-out images of the source.
 
     `source-val` is accuracy on these images; `shifted-val` the mean accuracy on them under synthetic shifts that
-    neither training nor any target uses; `oracle` the mean accuracy on the targets, which uses the test data.
+    neither training nor any target uses, with a fold under those of the other half of the bank; `oracle` the mean
+    accuracy on the targets, which uses the test data.
     """
     from asrnorm.evaluation.score import score, score_suite, subsample
 
@@ -97,7 +98,7 @@ def create_measure(
     if images is None:
         raise InputError(f"suite {suite.name!r} has no validation images for selection={rule}")
     images = subsample(images, config.evaluate_limit)
-    domains = _shift(images, suite.name) if rule == "shifted-val" else {"validation": images}
+    domains = _shift(images, suite.name, config.fold, device) if rule == "shifted-val" else {"validation": images}
     return lambda model: (
         sum(score(model, data, name=name, **settings).accuracy for name, data in domains.items()) / len(domains)
     )
@@ -130,7 +131,7 @@ def validate(model: nn.Module, suite: Suite, config: RunConfig, device: torch.de
     return {rule: create_measure(rule, suite, suite.validation, config, device, world)(model) for rule in rules}
 
 
-def _shift(data: Data, suite_name: str) -> dict[str, Data]:
+def _shift(data: Data, suite_name: str, fold: Fold, device: torch.device) -> dict[str, Data]:
     from asrnorm.evaluation.score import iterate_batches, subsample
     from asrnorm.evaluation.shift import shift_images
 
@@ -138,5 +139,5 @@ def _shift(data: Data, suite_name: str) -> dict[str, Data]:
     if isinstance(few, FileSet):
         _, images, _ = next(iterate_batches(few, len(few)))
         few = ImageSet(images, few.labels)
-    shifted = shift_images(np.asarray(few.images), suite_name, _HOLD_OUT_SEED)
+    shifted = shift_images(np.asarray(few.images), suite_name, _HOLD_OUT_SEED, fold=fold, device=device)
     return {name: ImageSet(changed, few.labels) for name, changed in shifted.items()}

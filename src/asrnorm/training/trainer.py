@@ -77,6 +77,7 @@ class Trainer:
             augment=config.augment,
             views=method.views,
             shared=method.shared,
+            fold=config.fold,
             world=world,
             dtype=weight_dtype(config.precision),
         )

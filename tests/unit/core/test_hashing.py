@@ -66,6 +66,7 @@ HASHED = {
     "shuffle": False,
     "selection": "oracle",
     "selection_ties": "last",
+    "fold": "values",
     "evaluate_every": 1,
     "evaluate_batch": 1,
     "evaluate_limit": 1,
@@ -141,7 +142,7 @@ def test_every_later_field_says_what_runs_did_before_it():
 
 def test_the_hash_of_a_config_is_that_of_one_that_has_no_later_field():
     values = to_mapping(plain_config())
-    added = {"adapt", "average", "blocks", "calibrate", "confine", "reestimate", "selection_ties"}
+    added = {"adapt", "average", "blocks", "calibrate", "confine", "fold", "reestimate", "selection_ties"}
     assert set(values) == FIRST | set(hashing.UNHASHED) | added
     for path in ADDED:
         *parents, name = path.split(".")
@@ -157,7 +158,13 @@ def test_a_later_field_that_is_used_changes_the_hash_and_the_difference_shows_bo
         used = plain_config(average=Choice(name="ema"))
         assert content_hash(override(used, {"average": "none"})) == content_hash(plain_config())
     else:
-        other = {"adapt": "slow", "blocks": "mixstyle", "selection_ties": "last", "optim.step_again": 0}
+        other = {
+            "adapt": "slow",
+            "fold": "values",
+            "blocks": "mixstyle",
+            "selection_ties": "last",
+            "optim.step_again": 0,
+        }
         after = other.get(path, not before if isinstance(before, bool) else 3)
         used = override(plain_config(), {path: after})
         assert content_hash(override(used, {path: before})) == content_hash(plain_config())

@@ -4,8 +4,10 @@ import torch
 
 from asrnorm.core.errors import InputError, InputTypeError, UnknownNameError
 from asrnorm.data import list_suites
-from asrnorm.data.augment import RSDA_OPERATIONS, apply_named, shift_hue
+from asrnorm.data.augment import RSDA_OPERATIONS, apply_named, create_augmentation, shift_hue
 from asrnorm.evaluation.shift import (
+    _SHIFTS,
+    FOLD_SHIFTS,
     SELECTION_SHIFTS,
     _lens,
     apply_shift,
@@ -205,3 +207,53 @@ def test_a_lens_leaves_the_middles_of_the_sides_where_they_are(drawn, strength):
     inside = ramp.abs() < 0.8
     torch.testing.assert_close(found[inside], (ramp * (1 + strength * ramp**2) / (1 + strength))[inside])
     assert abs(found[-1] - ramp[-1]) < 0.05
+
+
+FOLDS = ("values", "structure")
+# What an augmentation does, where its own name does not say it, in the words of `TARGET_SHIFTS`.
+RESEMBLES = {
+    "edges": {"sketch"},
+    "invert": {"inversion"},
+    "solarize": {"inversion"},
+    "noise": {"gaussian_noise", "impulse_noise", "speckle_noise"},
+    "blur": {"gaussian_blur", "defocus_blur", "blur"},
+    "affine": {"rotation"},
+}
+
+
+def test_every_suite_with_selection_shifts_has_two_halves():
+    assert set(FOLD_SHIFTS) == set(SELECTION_SHIFTS)
+
+
+@pytest.mark.parametrize("suite", FOLD_SHIFTS)
+def test_a_fold_is_measured_on_what_training_with_it_leaves_out(suite):
+    for fold in FOLDS:
+        for shift in FOLD_SHIFTS[suite][fold]:
+            part = {"name": shift} if isinstance(shift, str) else shift
+            if part["name"] in _SHIFTS:
+                continue  # none of these is an augmentation
+            whole = create_augmentation([part])
+            held = [whole.in_fold(other).parts[0] for other in FOLDS]
+            assert held[FOLDS.index(fold)].__dict__ == whole.parts[0].__dict__
+            assert type(held[1 - FOLDS.index(fold)]).__name__ == "NoAugmentation"
+
+
+@pytest.mark.parametrize("suite", FOLD_SHIFTS)
+def test_no_fold_is_measured_on_what_the_targets_show(suite):
+    parts = [shift for shifts in FOLD_SHIFTS[suite].values() for shift in shifts]
+    names = {name for part in parts for name in ([part] if isinstance(part, str) else part["operations"])}
+    shown = set().union(*(RESEMBLES.get(name, {name}) for name in names))
+    assert not shown & TARGET_SHIFTS[suite]
+
+
+def test_shifts_of_a_fold_are_those_of_the_other_half():
+    images = smooth_images(5)
+    for fold, other in (FOLDS, FOLDS[::-1]):
+        shifted = shift_images(images, "pacs", 1, fold=fold)
+        names = [shift if isinstance(shift, str) else shift["name"] for shift in FOLD_SHIFTS["pacs"][other]]
+        assert list(shifted) == names
+        for name, changed in shifted.items():
+            assert changed.shape == images.shape
+            assert not np.array_equal(changed, images), name
+        again = shift_images(images, "pacs", 1, fold=fold)
+        assert all(np.array_equal(again[name], changed) for name, changed in shifted.items())

@@ -69,6 +69,21 @@ def test_with_each_a_row_is_several_runs_and_a_column_takes_one_or_all(load):
     assert [run.options for run in cells["Avg."].runs] == [{"target": "photo"}, {"target": "sketch"}]
 
 
+def test_with_two_options_in_each_a_row_is_every_combination(load):
+    head = (
+        "each: {fold: [values, structure], target: [photo, sketch]}\n"
+        "columns: {Values: {run: values}, Photo: {run: photo}, Avg.: {}}\n"
+    )
+    rows = "rows:\n  R: {recipe: pacs.erm_bn, overrides: {steps: {photo: 3, sketch: 4}}}\n"
+    cells = load(head + rows).rows[0].cells
+    assert [(run.options["fold"], run.options["target"]) for run in cells["Avg."].runs] == [
+        *(("values", "photo"), ("values", "sketch")),
+        *(("structure", "photo"), ("structure", "sketch")),
+    ]
+    assert [run.config(0, "paper").fold for run in cells["Photo"].runs] == ["values", "structure"]
+    assert [run.config(0, "paper").steps for run in cells["Values"].runs] == [3, 4]
+
+
 def test_with_each_an_override_may_have_a_value_per_run(load):
     study = load(
         "each: {target: [photo, sketch]}\ncolumns: {Avg.: {}}\n"
@@ -122,9 +137,9 @@ def test_a_row_that_is_not_run_has_the_printed_cells_alone(load):
             InputError,
             "row 'ASR' must be a mapping",
         ),
-        (("rows:", "each: {source: photo}\nrows:"), InputError, "each must be one option of the recipe and its values"),
         (("rows:", "each: {source: [[photo]]}\nrows:"), InputError, "each: source: ['photo'] is not a single value"),
         (("rows:", "each: {source: [{}]}\nrows:"), InputError, "each: source: {} is not a single value"),
+        (("rows:", "each: {source: photo}\nrows:"), InputError, "each must be options of the recipe and their values"),
         (("rows:", "notes: none.md\nrows:"), InputError, "none.md: cannot be read"),
         (
             ("rows:", "blocks:\n  - {overrides: 5, rows: {A: {recipe: x}}}\nrows:"),

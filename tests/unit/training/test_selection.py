@@ -158,6 +158,21 @@ def test_shifted_val_is_the_mean_over_the_shifts_of_the_suite_and_no_others():
     assert all(np.array_equal(one, other) for one, other in zip(seen, expected, strict=True))
 
 
+@pytest.mark.parametrize("fold", ["values", "structure"])
+def test_with_a_fold_shifted_val_is_the_mean_over_the_other_half(fold):
+    data, seen = ToySuite().validation, []
+
+    class RightOnce(torch.nn.Module):
+        def forward(self, images):
+            seen.append((images * 255).round().to(torch.uint8).permute(0, 2, 3, 1).numpy())
+            return torch.nn.functional.one_hot(torch.from_numpy(data.labels + (len(seen) > 1)) % 3, 3).float()
+
+    config = tiny_config(evaluate_batch=30, fold=fold)
+    expected = shift_images(data.images, "digits", fold=fold).values()
+    assert create_measure("shifted-val", ToySuite(), data, config, CPU, ALONE)(RightOnce()) == 1 / len(expected)
+    assert all(np.array_equal(one, other) for one, other in zip(seen, expected, strict=True))
+
+
 @pytest.mark.parametrize(("rule", "domains"), [("source-val", 1), ("shifted-val", 5), ("oracle", 3)])
 def test_no_more_images_of_a_domain_are_scored_than_the_limit(rule, domains):
     class Counting(torch.nn.Module):

@@ -5,11 +5,13 @@ and Uncertainty*, ICLR 2020. The operations equal Pillow's to the bit; ranges an
 """
 
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from typing import ClassVar
 
 import torch
 from torch import Tensor
 
+from asrnorm.core.config import Fold
 from asrnorm.core.errors import InputError
 from asrnorm.data.augment.base import to_bytes, to_float
 from asrnorm.data.augment.color import autocontrast, equalize, posterize, solarize
@@ -17,6 +19,7 @@ from asrnorm.data.augment.geometry import affine
 from asrnorm.data.augment.named import (
     AUGMENTATIONS,
     Occasional,
+    Operations,
     Size,
     change_rows,
     check_range,
@@ -37,6 +40,8 @@ class Affine(Occasional):
         translate: the largest shift, as a share of height and width.
         scale: smallest and largest scale.
     """
+
+    fold = "structure"
 
     def __init__(
         self,
@@ -78,7 +83,7 @@ SKIP = -1
 
 
 @AUGMENTATIONS.register("augmix")
-class AugMix(Occasional):
+class AugMix(Operations):
     r"""AugMix: the image mixed with a weighted mean of a few chains of one to three Pillow operations.
 
     $(1 - m)\, x + m \sum_i w_i\, C_i(x)$ with $m \sim \mathrm{Beta}(\alpha, \alpha)$ and
@@ -91,12 +96,26 @@ class AugMix(Occasional):
         width: number of chains.
         depth: the most operations in a chain.
         alpha: of both distributions.
+        operations: names of those to draw from; all of them if `None`.
     """
 
+    names = (
+        *("autocontrast", "equalize", "posterize", "solarize"),
+        *("rotate", "shear_x", "shear_y", "translate_x", "translate_y"),
+    )
+    folds: ClassVar[Mapping[str, Fold]] = dict.fromkeys(names[ROTATE:], "structure")
+
     def __init__(
-        self, *, share: float = 1.0, severity: float = 3.0, width: int = 3, depth: int = 3, alpha: float = 1.0
+        self,
+        *,
+        share: float = 1.0,
+        severity: float = 3.0,
+        width: int = 3,
+        depth: int = 3,
+        alpha: float = 1.0,
+        operations: Sequence[str] | None = None,
     ) -> None:
-        super().__init__(share=share)
+        super().__init__(share=share, operations=operations)
         self.severity = check_range("severity", severity, 0.1, 10)
         self.width, self.depth = int(check_range("width", width, 1, 100)), int(check_range("depth", depth, 1, 100))
         self.alpha = check_range("alpha", alpha, 0.01)
@@ -105,7 +124,7 @@ class AugMix(Occasional):
         """Draw operations, levels and weights; beyond a chain's own depth its operations are skipped."""
         device, shape = generator.device, (count, self.width, self.depth)
         depth = torch.randint(1, self.depth + 1, shape[:2], generator=generator, device=device)
-        op = torch.randint(9, shape, generator=generator, device=device)
+        op = self.draw_operations(shape, generator)
         op = op.masked_fill(torch.arange(self.depth, device=device) >= depth[..., None], SKIP)
         level = torch.rand(shape, generator=generator, device=device, dtype=torch.float64)
         level = level * (self.severity - 0.1) + 0.1

@@ -30,6 +30,8 @@ class Edges(Occasional):
         gain: $g$, how dark a line is.
     """
 
+    fold = "structure"
+
     def __init__(self, *, share: float = 0.2, blurred: float = 0.5, inverted: float = 1 / 3, gain: float = 3.0) -> None:
         super().__init__(share=share)
         self.blurred, self.inverted = check_range("blurred", blurred, 0, 1), check_range("inverted", inverted, 0, 1)
@@ -71,6 +73,8 @@ class Blur(Occasional):
         sigma: the largest deviation in pixels; uniform from a tenth of a pixel up to it.
     """
 
+    fold = "structure"
+
     def __init__(self, *, share: float = 0.5, sigma: float = 2.0) -> None:
         super().__init__(share=share)
         self.sigma = check_range("sigma", sigma, 0.1)
@@ -88,7 +92,7 @@ class Blur(Occasional):
 
         def blur(x_nchw: Tensor) -> Tensor:
             n, c, h, w = x_nchw.shape
-            flat = F.pad(x_nchw, (radius,) * 4, mode="replicate").view(1, n * c, h + 2 * radius, w + 2 * radius)
+            flat = F.pad(x_nchw, (radius,) * 4, mode="replicate").reshape(1, n * c, h + 2 * radius, w + 2 * radius)
             flat = F.conv2d(flat, weight[:, None, None, :], groups=n * c)
             return F.conv2d(flat, weight[:, None, :, None], groups=n * c).view(n, c, h, w)
 
@@ -103,6 +107,8 @@ class Pixelate(Occasional):
         share: probability of each image to be changed.
         size: the largest side of a square; from 2 up to it.
     """
+
+    fold = "structure"
 
     def __init__(self, *, share: float = 0.5, size: int = 4) -> None:
         super().__init__(share=share)
@@ -137,6 +143,8 @@ class Noise(Occasional):
         multiplicative: the largest factor.
         sparse: the largest share of replaced values.
     """
+
+    fold = "values"
 
     def __init__(
         self, *, share: float = 0.5, additive: float = 0.2, multiplicative: float = 0.5, sparse: float = 0.1

@@ -33,7 +33,7 @@ class FourierMix(Augmentation):
         strength: the largest $\lambda$.
     """
 
-    mixes = True
+    mixes, fold = True, "structure"
 
     def __init__(self, *, share: float = 0.3, strength: float = 1.0) -> None:
         self.share, self.strength = check_range("share", share, 0, 1), check_range("strength", strength, 0, 1)

@@ -7,15 +7,17 @@ applies its rows on its device.
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any
+from copy import copy
+from typing import Any, ClassVar
 
 import torch
 from torch import Tensor
 
-from asrnorm.core.errors import InputError
+from asrnorm.core.config import Fold
+from asrnorm.core.errors import InputError, UnknownNameError, describe_unknown
 from asrnorm.core.randomness import keyed_generator
 from asrnorm.core.registry import Registry
-from asrnorm.data.augment.base import to_bytes, to_float
+from asrnorm.data.augment.base import constant, to_bytes, to_float
 from asrnorm.data.augment.geometry import crop_flip
 from asrnorm.data.augment.pacs import GRAY, PacsDraw, apply_pacs, draw_pacs
 
@@ -32,6 +34,7 @@ class Augmentation(ABC):
     """A random change of training images; hyper-parameters are keyword-only arguments of the constructor."""
 
     mixes: bool = False  # `apply` needs the whole batch, because an image takes something from another one
+    fold: Fold = "none"  # the half of the bank that it belongs to; `none` is in both
 
     @abstractmethod
     def draw(self, count: int, image_size: Size, generator: torch.Generator) -> dict[str, Tensor]:
@@ -47,6 +50,10 @@ class Augmentation(ABC):
     def output_size(self, image_size: Size) -> Size:
         """Return height and width of the result, the size in which a network sees images."""
         return image_size
+
+    def in_fold(self, fold: Fold) -> "Augmentation":
+        """Return what training with one half of the bank may use of it; for `none` itself."""
+        return self if fold == "none" or self.fold in ("none", fold) else NoAugmentation()
 
     def __call__(self, images: Tensor, generator: torch.Generator) -> Tensor:
         """Draw for each image and apply; the generator must be on the images' kind of device."""
@@ -170,6 +177,34 @@ class Occasional(Augmentation):
         """Return images changed as drawn, in their dtype."""
 
 
+class Operations(Occasional):
+    """An `Occasional` that draws among operations, or among those that `operations` names."""
+
+    names: ClassVar[tuple[str, ...]]
+    folds: ClassVar[Mapping[str, Fold]]  # of operations that are not in `values`
+
+    def __init__(self, *, share: float, operations: Sequence[str] | None) -> None:
+        super().__init__(share=share)
+        for name in operations or ():
+            if name not in self.names:
+                raise UnknownNameError(describe_unknown("operation", str(name), self.names))
+        if operations is not None and (isinstance(operations, str) or not operations):
+            raise InputError(f"augmentation option 'operations' must be a list of names, not {operations!r:.80}")
+        self.operations = tuple(map(self.names.index, self.names if operations is None else operations))
+
+    def draw_operations(self, shape: tuple[int, ...], generator: torch.Generator) -> Tensor:
+        """Return indices of operations, uniformly drawn."""
+        drawn = torch.randint(len(self.operations), shape, generator=generator, device=generator.device)
+        return constant(self.operations, generator.device, torch.int64)[drawn]
+
+    def in_fold(self, fold: Fold) -> Augmentation:
+        """Return it with the operations of one half."""
+        part = copy(self)
+        kind = [self.folds.get(name, "values") for name in self.names]
+        part.operations = tuple(k for k in self.operations if fold == "none" or kind[k] in ("none", fold))
+        return part if any(kind[k] != "none" for k in part.operations) else NoAugmentation()
+
+
 def change_rows(images: Tensor, chosen: Tensor, change: Callable[..., Tensor], *parameters: Tensor) -> Tensor:
     """Return the images, those that `chosen` says replaced by `change(images, *parameters)`.
 
@@ -231,6 +266,10 @@ class Chain(Augmentation):
         for number, part in enumerate(self.parts):
             images = part.apply(images, take_prefixed(drawn, f"{number}."))
         return images
+
+    def in_fold(self, fold: Fold) -> Augmentation:
+        """Return the chain of what its parts are in one half."""
+        return Chain([part.in_fold(fold) for part in self.parts])
 
     def output_size(self, image_size: Size) -> Size:
         """Return height and width after the last part."""

@@ -5,14 +5,16 @@ one formula computes them all: shapes do not depend on what is drawn. Blends, `i
 Pillow's to the bit.
 """
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from typing import ClassVar
 
 import torch
 from torch import Tensor
 
+from asrnorm.core.config import Fold
 from asrnorm.data.augment.base import constant, in_chunks
 from asrnorm.data.augment.color import blend, look_up, luma, mean_luma, smooth
-from asrnorm.data.augment.named import AUGMENTATIONS, Occasional, Size, check_range, on_bytes
+from asrnorm.data.augment.named import AUGMENTATIONS, Operations, Size, check_range, on_bytes
 
 # Name and range of the level of each operation; its index is its position.
 BANK = (
@@ -30,7 +32,7 @@ _, INVERT, SOLARIZE, POSTERIZE, CONTRAST, BRIGHTNESS, SHARPNESS, GAMMA, GRAY = r
 
 
 @AUGMENTATIONS.register("photometric")
-class Photometric(Occasional):
+class Photometric(Operations):
     """Photometric bank: `depth` operations in a row, each of identity, invert, solarize, posterize and five more.
 
     The others are contrast, brightness, sharpness, gamma and gray. `posterize` keeps 2 to 5 evenly spaced tones;
@@ -39,16 +41,20 @@ class Photometric(Occasional):
     Args:
         share: probability of each image to be changed.
         depth: operations in a row.
+        operations: names of those to draw from; all of them if `None`.
     """
 
-    def __init__(self, *, share: float = 0.5, depth: int = 2) -> None:
-        super().__init__(share=share)
+    names = tuple(name for name, _, _ in BANK)
+    folds: ClassVar[Mapping[str, Fold]] = {"identity": "none", "sharpness": "structure"}
+
+    def __init__(self, *, share: float = 0.5, depth: int = 2, operations: Sequence[str] | None = None) -> None:
+        super().__init__(share=share, operations=operations)
         self.depth = int(check_range("depth", depth, 1))
 
     def parameters(self, count: int, image_size: Size, generator: torch.Generator) -> dict[str, Tensor]:  # noqa: ARG002
         """Draw operations uniformly, and levels uniformly within their ranges."""
         device = generator.device
-        op = torch.randint(len(BANK), (count, self.depth), generator=generator, device=device)
+        op = self.draw_operations((count, self.depth), generator)
         uniform = torch.rand((count, self.depth), generator=generator, device=device, dtype=torch.float64)
         low, high = (constant(tuple(entry[k] for entry in BANK), device, torch.float64) for k in (1, 2))
         return {"op": op, "level": low[op] + uniform * (high - low)[op]}

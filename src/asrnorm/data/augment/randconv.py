@@ -34,6 +34,8 @@ class RandConv(Occasional):
         mixed: mix with the image; otherwise $\alpha = 0$.
     """
 
+    fold = "structure"
+
     def __init__(self, *, share: float = 0.5, mixed: bool = True) -> None:
         super().__init__(share=share)
         self.mixed = mixed
@@ -77,6 +79,8 @@ class ProRandConv(Occasional):
         repeats: the largest number of repetitions.
         deformation: the largest deviation of offsets in pixels; .2 for Digits and .5 for PACS in the paper.
     """
+
+    fold = "structure"
 
     def __init__(self, *, share: float = 0.5, repeats: int = 10, deformation: float = 0.5) -> None:
         super().__init__(share=share)

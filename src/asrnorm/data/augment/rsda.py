@@ -4,14 +4,15 @@ The set, its order and its grids are those of the authors' released code. The op
 batches and equal to the bit.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import lru_cache, partial
-from typing import NamedTuple
+from typing import ClassVar, NamedTuple
 
 import numpy as np
 import torch
 from torch import Tensor
 
+from asrnorm.core.config import Fold
 from asrnorm.core.errors import InputError, UnknownNameError, describe_unknown
 from asrnorm.data.augment.base import Parameter, check_images, find_fused
 from asrnorm.data.augment.color import (
@@ -29,6 +30,7 @@ from asrnorm.data.augment.color import (
     solarize,
     stretch,
 )
+from asrnorm.data.augment.named import AUGMENTATIONS, Operations, Size, check_range, on_bytes
 
 IDENTITY = -1
 """The operation index that leaves an image as it is, for tuples shorter than the tensor that holds them."""
@@ -79,12 +81,45 @@ def draw_tuples(count: int, generator: torch.Generator, length: int = 3) -> tupl
         >>> ops.shape, 0 <= int(ops.min()) and int(ops.max()) <= 9
         (torch.Size([100, 3]), True)
     """
-    device = generator.device
-    ops = torch.randint(len(RSDA_OPERATIONS), (count, length), generator=generator, device=device)
+    ops = torch.randint(len(RSDA_OPERATIONS), (count, length), generator=generator, device=generator.device)
+    return ops, draw_levels(ops, generator)
+
+
+def draw_levels(ops: Tensor, generator: torch.Generator) -> Tensor:
+    """Return an index into the grid of each operation, uniformly drawn."""
     # One draw in float64 scaled by the size of each grid: the sizes differ, and randint takes one bound.
-    uniform = torch.rand((count, length), generator=generator, device=device, dtype=torch.float64)
-    sizes = _sizes(device)[ops]
-    return ops, torch.minimum((uniform * sizes).long(), sizes - 1)
+    uniform = torch.rand(ops.shape, generator=generator, device=ops.device, dtype=torch.float64)
+    sizes = _sizes(ops.device)[ops]
+    return torch.minimum((uniform * sizes).long(), sizes - 1)
+
+
+@AUGMENTATIONS.register("rsda")
+class RsdaOperations(Operations):
+    """RSDA's operations: `depth` of the ten in a row with levels of their grids, each image its own.
+
+    The method `rsda` searches for tuples that the network finds hard, and applies one to the whole batch.
+
+    Args:
+        share: probability of each image to be changed.
+        depth: operations in a row.
+        operations: names of those to draw from; all of them if `None`.
+    """
+
+    names = tuple(operation.name for operation in RSDA_OPERATIONS)
+    folds: ClassVar[Mapping[str, Fold]] = {"sharpness": "structure"}
+
+    def __init__(self, *, share: float = 1.0, depth: int = 3, operations: Sequence[str] | None = None) -> None:
+        super().__init__(share=share, operations=operations)
+        self.depth = int(check_range("depth", depth, 1))
+
+    def parameters(self, count: int, image_size: Size, generator: torch.Generator) -> dict[str, Tensor]:  # noqa: ARG002
+        """Draw tuples as `draw_tuples` does."""
+        ops = self.draw_operations((count, self.depth), generator)
+        return {"ops": ops, "levels": draw_levels(ops, generator)}
+
+    def change(self, images: Tensor, drawn: Mapping[str, Tensor]) -> Tensor:
+        """Apply each image's tuple."""
+        return on_bytes(images, lambda pixels: apply_tuple(pixels, drawn["ops"], drawn["levels"]))
 
 
 def apply_named(images: Tensor, steps: Sequence[tuple[str, float]]) -> Tensor:

@@ -208,9 +208,6 @@ class _Targets(Mapping[str, Data]):
 def create_suite(name: str, **options: Any) -> Suite:
     """Return a suite by its registry name.
 
-    Raises:
-        UnknownNameError: no such suite or option; the message has the nearest one.
-
     Example:
         >>> create_suite("digits", subset="ada").classes[:3]
         ('0', '1', '2')

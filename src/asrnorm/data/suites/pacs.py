@@ -8,12 +8,11 @@ one domain is the source and the other three are targets (single source), or thr
 from pathlib import Path
 
 import numpy as np
-from numpy.typing import NDArray
 
 from asrnorm.core.errors import InputError
 from asrnorm.data.cache import cache_folder, describe_files, open_entry
 from asrnorm.data.download.content import PACS_CLASSES
-from asrnorm.data.image_set import ImageSet, concatenate
+from asrnorm.data.image_set import ImageSet, balanced_subset, concatenate
 from asrnorm.data.readers import read_listing
 from asrnorm.data.suites.base import (
     IMAGENET_MEAN,
@@ -50,6 +49,7 @@ class PACS(Suite):
         root: the data folder; `None` is `ASRNORM_DATA`.
         source: the domain to train on, `photo` unless `target` is given; several are mixed, without domain labels.
         target: the domains to test on; by default all others.
+        limit: train on at most this many images of each source, equally many of each class; 0 takes all.
 
     Example:
         >>> PACS(target="photo").sources
@@ -62,8 +62,13 @@ class PACS(Suite):
     mean = IMAGENET_MEAN
     std = IMAGENET_STD
 
-    def __init__(self, *, root: str | Path | None = None, source: Names = None, target: Names = None) -> None:
+    def __init__(
+        self, *, root: str | Path | None = None, source: Names = None, target: Names = None, limit: int = 0
+    ) -> None:
         super().__init__(root=root)
+        if limit < 0:
+            raise InputError(f"limit of suite 'pacs' must be at least 0, not {limit:,}")
+        self.limit = limit
         if source is None and target is None:
             source = "photo"
         self._sources, self._targets = choose_domains(DOMAINS, source, target, suite="pacs")
@@ -80,8 +85,9 @@ class PACS(Suite):
         return tuple(self._part(name, role) for name, role in roles)
 
     def load_train(self) -> ImageSet:
-        """Return the train lists of the sources."""
-        return concatenate([self._open_domain(name)["train"] for name in self._sources])
+        """Return the train lists of the sources, or as many of their images as `limit` says."""
+        lists = [self._open_domain(name)["train"] for name in self._sources]
+        return concatenate([one.take(balanced_subset(one.labels, self.limit)) if self.limit else one for one in lists])
 
     def load_validation(self) -> ImageSet:
         """Return the crossval lists of the sources."""
@@ -134,7 +140,11 @@ class PACS(Suite):
             build=lambda writer: writer.decode(paths, SIZE),
             folder=cache_folder(self.root),
         )
-        images = ImageSet(entry["images"], _collect_labels(named, lists))
+        labels: dict[str, int] = {}
+        for name, label in named:
+            if labels.setdefault(name, label) != label:
+                raise InputError(f"{lists}: {name} has the labels {labels[name]} and {label} in different lists")
+        images = ImageSet(entry["images"], np.array(list(labels.values()), np.int64) - 1)
         picked = {split: [rows[name] for name, _ in entries[split]] for split in SPLITS}
         picked["test"].sort()  # in the order of the cache, so that it is a view of it
         self._sets[domain] = {split: images.take(picked[split]) for split in SPLITS}
@@ -143,11 +153,3 @@ class PACS(Suite):
 
 def _list_name(domain: str, split: str) -> str:
     return f"{domain}_{split}_kfold.txt"
-
-
-def _collect_labels(named: list[tuple[str, int]], lists: Path) -> NDArray[np.int64]:
-    labels: dict[str, int] = {}
-    for name, label in named:
-        if labels.setdefault(name, label) != label:
-            raise InputError(f"{lists}: {name} has the labels {labels[name]} and {label} in different lists")
-    return np.array(list(labels.values()), np.int64) - 1

@@ -8,11 +8,12 @@ from typing import Any
 
 import numpy as np
 
-from asrnorm.core.errors import AsrnormError, first_line, missing_extra
+from asrnorm.core.errors import AsrnormError, first_line, import_extra
 from asrnorm.reporting.figures.base import FIGURES, NothingToDrawError, canvas, legend_beside, look, records_of
 from asrnorm.studies import ANALYSIS_FILES
 from asrnorm.studies.collect import Collected, RunRecord
 
+_LIBRARIES = ("sklearn.manifold", "threadpoolctl")
 _SAMPLES_DPI = 200
 _MOST_SAMPLES = 1000  # more take minutes and show nothing else
 _PANELS = {
@@ -91,10 +92,7 @@ def _find(collected: Collected) -> tuple[RunRecord, Path]:
 
 def embed(values: np.ndarray) -> np.ndarray:
     """Return two t-SNE coordinates per sample, the same on every call."""
-    try:
-        manifold, threads = import_module("sklearn.manifold"), import_module("threadpoolctl")
-    except ImportError:
-        raise missing_extra("t-SNE", "scikit-learn", "data") from None
+    manifold, threads = (import_extra(name, "t-SNE", "scikit-learn", "data") for name in _LIBRARIES)
     scaled = values.astype(np.float64) - values.mean(0)
     perplexity = min(30.0, (len(values) - 1) / 3)
     model = manifold.TSNE(perplexity=perplexity, init="pca", learning_rate="auto", random_state=0)

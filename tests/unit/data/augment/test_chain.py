@@ -100,3 +100,55 @@ def test_images_of_another_shape_are_refused():
         augment(torch.rand(3, 16, 16), "edges")
     with pytest.raises(InputError):
         create_augmentation(["edges"], share=1.0)
+
+
+@pytest.mark.parametrize("name", AUGMENTATIONS.names())
+def test_images_may_be_views_of_channels_last_memory(name):
+    before = images(dtype=torch.uint8)
+    assert torch.equal(augment(before.to(memory_format=torch.channels_last), name), augment(before, name))
+
+
+BANK = [name for name in AUGMENTATIONS.names() if name not in ("none", "cifar", "cifar_zero", "pacs", "pacs_color")]
+
+
+@pytest.mark.parametrize("name", BANK)
+def test_the_two_halves_of_the_bank_share_no_augmentation(name):
+    whole = create_augmentation(name)
+    parts = [whole.in_fold(fold) for fold in ("values", "structure")]
+    if hasattr(whole, "operations"):
+        own = [{part.names[k] for k in getattr(part, "operations", ())} - {"identity"} for part in parts]
+        assert own[0].isdisjoint(own[1])
+        assert set(own[0] | own[1]) == set(whole.names) - {"identity"}
+    else:
+        assert [type(part) for part in parts].count(type(create_augmentation("none"))) == 1
+    assert whole.in_fold("none").__dict__ == whole.__dict__
+
+
+def test_a_fold_leaves_the_rest_of_a_chain():
+    chain = create_augmentation(["cifar", {"name": "photometric", "share": 1.0}, {"name": "edges", "share": 1.0}])
+    for fold, rest in (("values", "photometric"), ("structure", "edges")):
+        drawn = chain.in_fold(fold).draw(5, (16, 20), torch.Generator().manual_seed(0))
+        assert {"chosen"} <= {key.partition(".")[2] for key in drawn}
+        assert {"0.top", "1.op" if rest == "photometric" else "2.blurred"} <= set(drawn)
+        assert not {"2.blurred" if rest == "photometric" else "1.depth"} & set(drawn)
+
+
+@pytest.mark.parametrize("name", ["photometric", "augmix", "rsda"])
+def test_operations_are_drawn_from_those_named(name):
+    chosen = {"photometric": "invert", "augmix": "solarize", "rsda": "shift_red"}[name]
+    augmentation = create_augmentation(name, operations=[chosen], share=1.0)
+    drawn = augmentation.draw(50, (16, 20), torch.Generator().manual_seed(0))
+    found = drawn["ops" if name == "rsda" else "op"]
+    assert set(found.unique().tolist()) <= {-1, augmentation.names.index(chosen)}
+    for wrong, kind in (([], InputError), ("invert", (InputError, UnknownNameError)), (["inverted"], UnknownNameError)):
+        with pytest.raises(kind):
+            create_augmentation(name, operations=wrong)
+
+
+def test_rsda_augments_each_image_by_a_tuple_of_its_own():
+    from asrnorm.data.augment import apply_tuple
+
+    augmentation, pixels = create_augmentation("rsda"), images(20, torch.uint8)
+    drawn = augmentation.draw(20, (16, 20), torch.Generator().manual_seed(3))
+    assert drawn["ops"].shape == (20, 3)
+    assert torch.equal(augmentation.apply(pixels, drawn), apply_tuple(pixels, drawn["ops"], drawn["levels"]))

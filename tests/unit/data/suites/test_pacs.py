@@ -36,6 +36,15 @@ def test_leave_one_out_mixes_three_domains(shared):
     assert suite.target_names == ("cartoon",)
 
 
+def test_a_limit_leaves_as_many_images_of_each_class(shared):
+    suite = create_suite("pacs", root=shared, target="cartoon", limit=7)
+    assert suite.train.class_counts(7).tolist() == [3] * 7
+    assert (len(suite.validation), len(suite.targets["cartoon"])) == (21, 21)
+    assert len(create_suite("pacs", root=shared, limit=999).train) == 14
+    with pytest.raises(InputError):
+        create_suite("pacs", limit=-1)
+
+
 def test_images_are_those_of_the_lists(shared):
     suite = create_suite("pacs", root=shared, source="photo")
     lines = (shared / "PACS" / "splits" / "photo_train_kfold.txt").read_text().split("\n")
