@@ -13,21 +13,20 @@ from helpers import tiny_run
 from helpers.tiny_run import Choice, tiny_config
 
 NORMS = ("bn", "asr")
-STEPS = 16
+STEPS = 24
 
 
 class Paced(tiny_run.ToyNoise):
     """Takes its time, so that a machine can be killed in the middle of a run."""
 
     def loss(self, model, batch):
-        time.sleep(0.05)
+        time.sleep(0.1)
         return super().loss(model, batch)
 
 
-def toy_recipe(norm, scale):
-    method = Choice(name="toy_paced")
-    norm = Choice(name=norm)
-    return tiny_config(recipe=f"toy.paced_{norm.name}", scale=scale, norm=norm, method=method, steps=STEPS, log_every=1)
+def toy_recipe(norm, scale, **changes):
+    fixed = {"method": Choice(name="toy_paced"), "steps": STEPS, "log_every": 1, "checkpoint_every": 3}
+    return tiny_config(recipe=f"toy.paced_{norm}", scale=scale, norm=Choice(name=norm), **fixed, **changes)
 
 
 def toy_study():

@@ -122,7 +122,9 @@ def show(
     from asrnorm.data.contact_sheet import SuiteDomains, contact_sheet
 
     with json_output(json_file, quiet=True) as write_json:
-        options = {name: value for name, value in (("root", root), ("source", source)) if value is not None}
+        options: dict[str, Any] = {name: value for name, value in (("root", root), ("source", source)) if value}
+        if suite == "folder":  # decode only the images that are shown
+            options |= {"max_gigabytes": 0.0, "broken": "refuse"}
         created = create_suite(suite, **options)
         files = contact_sheet(SuiteDomains(created, domain), created.classes, folder, per_class=per_class)
         missing = [part.name for part in created.missing]

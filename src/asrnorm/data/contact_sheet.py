@@ -1,5 +1,6 @@
 """Contact sheets of the images of each domain, one PNG per domain and an overview."""
 
+import logging
 import os
 import re
 from collections.abc import Iterator, Mapping, Sequence
@@ -17,6 +18,7 @@ from asrnorm.data.suites.base import Suite
 
 OVERVIEW = "overview"
 
+_log = logging.getLogger(__name__)
 _SMALL_TILE, _LARGE_TILE = 96, 128  # for images up to 96 pixels, enlarged by integer factors, and for larger ones
 _GAP, _MARGIN = 4, 16
 _TITLE, _LABEL, _SMALLEST = 20, 16, 11  # font sizes
@@ -156,8 +158,18 @@ def _paste(sheet: Image.Image, image: Tile, x: int, y: int, tile: int) -> None:
 
 def _choose(images: Images, labels: NDArray[np.integer], index: int, count: int) -> list[Tile]:
     rows = np.flatnonzero(labels == index)
-    read = images.read if isinstance(images, FileSet) else images.__getitem__
-    return [_to_image(read(int(rows[index]))) for index in _spread(len(rows), count)]
+    return [_read(images, int(rows[index])) for index in _spread(len(rows), count)]
+
+
+def _read(images: Images, row: int) -> Tile:
+    """Return an image, or nothing for a file that cannot be read."""
+    if not isinstance(images, FileSet):
+        return _to_image(images[row])
+    try:
+        return _to_image(images.read(row))
+    except InputError as error:
+        _log.warning("left blank: %s", error)
+        return None
 
 
 def _spread(length: int, count: int) -> list[int]:

@@ -71,6 +71,18 @@ def test_your_own_images_are_shown(tmp_path, monkeypatch):
     assert result.stdout == "samples: overview.png, photo.png, art.png\n"
 
 
+def test_of_your_own_images_only_the_shown_are_read_and_damaged_ones_left_blank(tmp_path, monkeypatch, caplog):
+    write_folder(tmp_path / "own", domains=("art", "photo"))
+    for path in (tmp_path / "own" / "art").rglob("*.*"):
+        path.write_bytes(b"damaged")
+    monkeypatch.setenv("ASRNORM_CACHE", str(tmp_path / "cache"))
+    result = run("show", "folder", "--root", tmp_path / "own", "--source", "photo", "--out", tmp_path / "samples")
+    assert result.exit_code == 0
+    assert (tmp_path / "samples" / "art.png").is_file()
+    assert "left blank: " in caplog.text
+    assert not (tmp_path / "cache").exists()  # nothing is decoded for later
+
+
 def test_a_file_in_place_of_the_folder_is_refused(cifar10c):
     Path("afile").write_text("my own")
     result = run("show", "cifar10c", "--root", cifar10c, "--out", "afile")
