@@ -13,11 +13,12 @@ PIP    := $(BIN)/python -m pip install --quiet --disable-pip-version-check
 WORKERS ?= 2
 PYTEST  := OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n $(WORKERS) --dist worksteal
 
-# Inputs of `make fuzz` and kills of `make torture`: make fuzz INPUTS=1000000 SECONDS=86400
+# Inputs of `make fuzz` and kills of `make torture`, both in this many processes: make fuzz INPUTS=1000000 SECONDS=86400
 INPUTS  ?= 50000
 KILLS   ?= 20
 SECONDS ?= 600
 SEED    ?= 0
+PROCESSES ?= $(WORKERS)
 HARM    := OMP_NUM_THREADS=1 PYTHONPATH=tests $(BIN)/python -m
 
 .PHONY: help setup demo test test-slow test-gpu fuzz torture check format pages docs dist clean
@@ -27,8 +28,8 @@ help:
 	@echo "make test       set up .venv, check the code, run the CPU tests"
 	@echo "make test-slow  the tests that take minutes (WRN-40-4 to ONNX, a Ray cluster that loses a machine, the wheel)"
 	@echo "make test-gpu   the tests that need a CUDA device"
-	@echo "make fuzz       damaged files and hostile calls for every reader (INPUTS, SECONDS, SEED)"
-	@echo "make torture    kill every command that writes files, and training in its phases (KILLS, SECONDS, SEED)"
+	@echo "make fuzz       damaged files and hostile calls for every reader (INPUTS, SECONDS, SEED, PROCESSES)"
+	@echo "make torture    kill every command that writes files, and training in its phases (KILLS, SECONDS, SEED, PROCESSES)"
 	@echo "make check      ruff, mypy, codespell and the architecture test"
 	@echo "make format     let ruff rewrite what it can"
 	@echo "make pages      write the tables and figures of the docs anew from results/ and bench/results/"
@@ -75,11 +76,11 @@ test-gpu: setup
 	$(BIN)/python -m pytest -m gpu
 
 fuzz: setup
-	$(HARM) helpers.fuzz $(INPUTS) $(SECONDS) $(SEED)
+	$(HARM) helpers.fuzz $(INPUTS) $(SECONDS) $(SEED) -j $(PROCESSES)
 
 torture: setup
-	$(HARM) helpers.torture $(KILLS) $(SECONDS) $(SEED)
-	folder=$$(mktemp -d); $(HARM) helpers.kill_run $$folder $$((10 * $(KILLS))) $(SECONDS) $(SEED); status=$$?; \
+	$(HARM) helpers.torture $(KILLS) $(SECONDS) $(SEED) -j $(PROCESSES)
+	folder=$$(mktemp -d); $(HARM) helpers.kill_run $$folder $$((10 * $(KILLS))) $(SECONDS) $(SEED) -j $(PROCESSES); status=$$?; \
 	rm -rf $$folder; exit $$status
 
 check: setup

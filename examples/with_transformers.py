@@ -22,7 +22,8 @@ class MethodTrainer(Trainer):
         """Return the loss of the method, in evaluation the network's own."""
         if not model.training:
             return super().compute_loss(model, inputs, *args, **options)
-        return self.method.loss(lambda images: model(images).logits, (inputs["pixel_values"], inputs["labels"]))
+        batch = asrnorm.Batch(inputs["pixel_values"], inputs["labels"], self.state.global_step)
+        return self.method.loss(lambda images: model(images).logits, batch)
 
 
 def collate(items: list[tuple[Tensor, int]]) -> dict[str, Tensor]:
@@ -37,12 +38,12 @@ def main() -> None:
     )
     model = asrnorm.convert(ConvNextForImageClassification(config), "asr", kinds=("layer2d",))
     folder = sys.argv[1] if len(sys.argv) > 1 else "runs/transformers"
-    sizes = {"max_steps": 40, "per_device_train_batch_size": 32, "per_device_eval_batch_size": 500}
+    sizes = {"max_steps": 150, "per_device_train_batch_size": 32, "per_device_eval_batch_size": 500}
     quiet = {"report_to": "none", "save_strategy": "no", "disable_tqdm": True}
     domains = {"mnist": suite.source_test, **suite.targets}
     trainer = MethodTrainer(
         model,
-        TrainingArguments(folder, learning_rate=5e-3, **sizes, **quiet),
+        TrainingArguments(folder, learning_rate=8e-3, **sizes, **quiet),
         data_collator=collate,
         train_dataset=suite.train,
         eval_dataset=domains,

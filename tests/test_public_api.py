@@ -17,6 +17,7 @@ PUBLIC = [
     "__version__",
     "augment",
     "calibrate",
+    "capture",
     "confine",
     "conversion_summary",
     "convert",

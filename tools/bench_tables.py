@@ -39,6 +39,10 @@ def render(content: dict[str, Any]) -> str:
         f"Python {machine['python']}, torch {machine['torch']}, Pillow {machine['pillow']}; "
         f"commit {machine['commit']}, {machine['time'][:10]}.",
         "",
+    ]
+    if content["suite"] == "corruptions":
+        return "\n".join([*lines, *_compare_ways(content["rows"])])
+    lines += [
         f"| work | way | {' | '.join(column.heading for column in columns)} |",
         f"| --- | --- |{' ---: |' * len(columns)}",
     ]
@@ -49,6 +53,17 @@ def render(content: dict[str, Any]) -> str:
         cells = " | ".join(column.show(row) for column in columns)
         lines.append(f"| {work} | {row['path']} | {cells} |")
     return "\n".join(lines)
+
+
+def _compare_ways(rows: list[dict[str, Any]]) -> list[str]:
+    """Return a table with a line per work and a column per way, in images per second."""
+    ways = list(dict.fromkeys(row["path"] for row in rows))
+    rates: dict[str, dict[str, str]] = {}
+    for row in rows:
+        rates.setdefault(row["work"], {})[row["path"]] = f"{row['per_second']:,.0f}"
+    cells = ([work, *(by_way.get(way, "") for way in ways)] for work, by_way in rates.items())
+    heading = f"| images per second | {' | '.join(ways)} |"
+    return [heading, f"| --- |{' ---: |' * len(ways)}", *(f"| {' | '.join(line)} |" for line in cells)]
 
 
 def rewrite(text: str, results: Path) -> str:

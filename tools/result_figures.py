@@ -20,12 +20,14 @@ from asrnorm.core.config import Scale
 from asrnorm.core.files import write_whole
 from asrnorm.core.results import to_plain
 from asrnorm.reporting.figures import FIGURES, NothingToDrawError
-from asrnorm.reporting.figures.base import ANY_BACKGROUND, diverged_folders, for_image, records_of, to_svg
+from asrnorm.reporting.figures.base import INK, PALETTE, diverged_folders, records_of, to_svg
 from asrnorm.reporting.text import format_seeds
 from asrnorm.studies import Collected, Study, collect, get_study, list_studies
 from asrnorm.studies.plan import iterate_specs
 from asrnorm.studies.store import find_details
 
+# Colors that are legible on white and on black, for those that are not.
+ANY_BACKGROUND = {INK: "#808080", "#6b6b6b": "#808080", PALETTE[0].lower(): "#2c88c8"}
 SCALES: tuple[Scale, ...] = ("paper", "short")  # those that pages show results of
 FOLDER = Path("docs", "assets", "studies")  # from the root of the source tree
 _SEED = re.compile(r"--s(\d+)--")  # in the name of a run
@@ -150,6 +152,17 @@ def rasterize_dots(figure: Any) -> Any:
             dots.set_facecolor(ANY_BACKGROUND.get(color, color))
             dots.set_rasterized(True)
     return figure
+
+
+def for_image(svg: str) -> str:
+    """Return an SVG for a file shown by `<img>`, which cannot use the page's colors: legible on white and black.
+
+    Coordinates are rounded to a hundredth of a point.
+    """
+    for color, other in ANY_BACKGROUND.items():
+        svg = svg.replace(color, other)
+    coordinates = re.compile(r'(?<= )(?:d|x|y)="[^"]*"')
+    return coordinates.sub(lambda match: re.sub(r"(\.\d\d)\d+", r"\1", match.group()), svg)
 
 
 def main(root: Path) -> int:

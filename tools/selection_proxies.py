@@ -16,10 +16,11 @@ from pathlib import Path
 import numpy as np
 
 from asrnorm.core.config import Scale
-from asrnorm.reporting.figures.base import canvas, for_image, look, to_svg
+from asrnorm.reporting.figures.base import canvas, look, to_svg
 from asrnorm.studies import get_study
 from asrnorm.studies.spec import RunSpec, scored_hash
 from asrnorm.studies.store import Store, find_results
+from tools.result_figures import for_image
 
 PAGE = Path("docs", "evaluation", "proxies.md")  # from the root of the source tree
 FIGURE = Path("docs", "assets", "selection-proxies.svg")

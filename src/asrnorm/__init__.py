@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from asrnorm.conversion import reestimate as reestimate
     from asrnorm.conversion import remove as remove
     from asrnorm.conversion import revert as revert
+    from asrnorm.core.captured_step import capture as capture
     from asrnorm.data import create_suite as create_suite
     from asrnorm.data import list_suites as list_suites
     from asrnorm.data.augment import augment as augment
@@ -45,6 +46,7 @@ _HOME = {
     "Corrupt": "asrnorm.data.corruptions.tensors",
     "augment": "asrnorm.data.augment",
     "calibrate": "asrnorm.conversion",
+    "capture": "asrnorm.core.captured_step",
     "confine": "asrnorm.conversion",
     "conversion_summary": "asrnorm.conversion",
     "convert": "asrnorm.conversion",

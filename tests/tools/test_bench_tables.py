@@ -30,6 +30,7 @@ EXTRA = {
     },
     "evaluate": {"seconds": 12.0, "times_baseline": 1.1, "scaled": False, "measured_images": 950_000},
     "data": {},
+    "corruptions": {},
 }
 
 
@@ -38,11 +39,22 @@ def content(suite):
     return {"suite": suite, "machine": MACHINE, "rows": [{**row, "extra": EXTRA[suite]}]}
 
 
-@pytest.mark.parametrize("suite", COLUMNS)
+@pytest.mark.parametrize("suite", sorted({*COLUMNS} - {"corruptions"}))
 def test_every_suite_has_a_table_as_wide_as_its_heading(suite):
     lines = render(content(suite)).splitlines()
     assert len({line.count("|") for line in lines[2:]}) == 1
     assert lines[2].count("|") == len(COLUMNS[suite]) + 3
+
+
+def test_corruptions_have_a_column_for_every_way():
+    made = content("corruptions")
+    made["rows"] += [{**made["rows"][0], "path": "q", "per_second": 2e3}, {**made["rows"][0], "work": "v"}]
+    assert render(made).splitlines()[2:] == [
+        "| images per second | p | q |",
+        "| --- | ---: | ---: |",
+        "| w | 1,000 | 2,000 |",
+        "| v | 1,000 |  |",
+    ]
 
 
 def test_times_are_spread_as_the_rates_are():

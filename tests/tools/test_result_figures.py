@@ -1,3 +1,5 @@
+import re
+
 import pytest
 
 from asrnorm.reporting.figures import base
@@ -136,3 +138,12 @@ def test_dots_in_hundreds_are_pixels_in_the_colors_of_images():
     assert not few.get_rasterized()
     assert text.count("<image") == 1
     assert many.get_facecolor()[0] != pytest.approx(few.get_facecolor()[0])
+
+
+def test_in_an_image_letters_read_on_white_and_on_black():
+    with base.canvas(3, 2) as (drawing, axes):
+        axes.plot([0, 1, 3], [0, 1.23456, 2], color=base.PALETTE[0])
+        svg = result_figures.for_image(base.to_svg(drawing))
+    assert not any(color in svg for color in result_figures.ANY_BACKGROUND)
+    assert not re.search(r' d="[^"]*\.\d{3}', svg)
+    assert re.search(r"scale\(0\.\d{3}", svg)  # of letters, left as it was

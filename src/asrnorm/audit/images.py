@@ -58,9 +58,6 @@ def read_images(
     Every image is resized to `size`, height and width. Files that cannot be read are skipped and counted; empty class
     folders are skipped with a warning. Folders of `known` classes may contain folders; `only_known` leaves out images
     of other classes, with a warning.
-
-    Raises:
-        InputError: no image, one class, an image under two names, or none that can be read.
     """
     samples = list_one_domain(folder, known=set(map(to_nfc, known)), skip_empty=True)
     check_distinct_files(folder, samples)
@@ -112,11 +109,12 @@ def map_classes(
             f"the model has {num_classes} outputs, the images {len(folders)} classes ({shorten_list(folders)}); "
             "give --classes FILE, JSON that maps the names of the folders to outputs"
         )
-    elif list(folders) != sorted(folders):  # numbers, in numerical order
+    elif list(folders) != (as_text := sorted(folders)):  # numbers, in numerical order
+        first = next(index for index, name in enumerate(folders) if name != as_text[index])
         raise InputError(
-            f"the folders are numbers: output 2 may be folder {folders[2]}, or {sorted(folders)[2]} where names are "
-            "sorted as text (torchvision's ImageFolder); give --classes FILE, a JSON list of the names in the order of "
-            "outputs"
+            f"the folders are numbers: output {first} may be folder {folders[first]}, or {as_text[first]} where names "
+            "are sorted as text (torchvision's ImageFolder); give --classes FILE, a JSON list of the names in the "
+            "order of outputs"
         )
     else:
         return {name: index for index, name in enumerate(folders)}

@@ -16,7 +16,7 @@ import torch
 from torch import Tensor, nn
 
 from asrnorm.audit.model import AuditedModel, AuditedModule, InputSpec
-from asrnorm.core.errors import InputError, MissingDependencyError, WrongCallError, first_line, missing_extra
+from asrnorm.core.errors import InputError, WrongCallError, first_line, import_extra
 from asrnorm.core.reading import read_json
 from asrnorm.data.suites.base import IMAGENET_MEAN, IMAGENET_STD
 from asrnorm.models.weights import read_state, unwrap_state
@@ -48,11 +48,6 @@ def load_model(
         device: `auto` is a GPU if there is one.
         seed: of torch before a function is called, so that a network without weights is the same every time.
         trust: load a `.pt2` file whatever it holds; it can run code.
-
-    Raises:
-        WrongCallError: the word has none of these forms, or names a missing file.
-        InputError: the model cannot be loaded; one line says why.
-        MissingDependencyError: a library is not installed.
     """
     from asrnorm.training.assembly import choose_device
 
@@ -187,14 +182,8 @@ def _build_from_library(
     library: str, name: str, weights: str | None, input_spec: InputSpec
 ) -> tuple[nn.Module, InputSpec]:
     """Return a network of torchvision or timm, and its input with ImageNet's mean and deviation unless given."""
-    try:
-        models = import_module("torchvision.models" if library == "torchvision" else library)
-    except ImportError:
-        raise missing_extra(f"{library}:{name}", library, "vision") from None
-    except Exception as error:  # a build for another torch fails in any way
-        raise MissingDependencyError(
-            f"{library}:{name} needs {library}, which fails here ({first_line(error)}); see asrnorm doctor"
-        ) from error
+    module = "torchvision.models" if library == "torchvision" else library
+    models = import_extra(module, f"{library}:{name}", library, "vision")
     if weights is None:
         own = "DEFAULT" if library == "torchvision" else "pretrained"
         raise InputError(f"{library}:{name} has no weights; give --weights FILE, or --weights {own} for the library's")

@@ -75,32 +75,19 @@ class InputSpec:
 
 
 class AuditedModel(ABC):
-    """A model under audit.
-
-    Attributes:
-        name: shown on the page.
-        kind: what the model was loaded from.
-        input_spec: what the model expects of its input.
-        fingerprint: hash of weights and code, and after `probe` of the model's output on noise; keys cached results.
-        num_classes: number of outputs, set by `probe`.
-        native_size: image size of the model's own data, if known; the audit reads images at that size.
-        class_names: names of the outputs, if the model knows them.
-        no_gradients: why attacks cannot run; empty if they can.
-        device: where images must be.
-        num_parameters: number of parameters, if known.
-        probabilities: whether the outputs are probabilities rather than logits, set by `probe`.
-    """
+    """A model under audit; `kind` is what it was loaded from."""
 
     def __init__(self, name: str, kind: str, input_spec: InputSpec, fingerprint: str) -> None:
-        self.name, self.kind, self.input_spec, self.fingerprint = name, kind, input_spec, fingerprint
+        self.name, self.kind, self.input_spec = name, kind, input_spec
+        self.fingerprint = fingerprint  # of weights and code, after `probe` also of the output on noise; keys the cache
         self._code_and_weights = fingerprint
-        self.num_classes = 0
-        self.native_size: tuple[int, int] | None = input_spec.size
-        self.class_names: tuple[str, ...] | None = None
-        self.no_gradients = ""
-        self.device = torch.device("cpu")
+        self.num_classes = 0  # set by `probe`
+        self.native_size: tuple[int, int] | None = input_spec.size  # of its own data; images are read at that size
+        self.class_names: tuple[str, ...] | None = None  # of the outputs, if the model knows them
+        self.no_gradients = ""  # why attacks cannot run; empty if they can
+        self.device = torch.device("cpu")  # where images must be
         self.num_parameters: int | None = None
-        self.probabilities = False
+        self.probabilities = False  # rather than logits; set by `probe`
         self._in_parts = InParts(lambda images: self.outputs(images.to(self.device)))
 
     @property
@@ -189,16 +176,9 @@ class UnitInput(nn.Module):
 
 
 class AuditedModule(AuditedModel):
-    """A network in this process.
+    """A network in this process, which returns logits or probabilities; it is moved and set to evaluation mode.
 
-    Args:
-        name: shown on the page.
-        network: returns logits or probabilities; set to evaluation mode unless `exported`.
-        input_spec: what the network expects of its input.
-        device: where the network is moved, unless `exported`.
-        kind: what the network was loaded from.
-        source: source code to include in the fingerprint.
-        exported: whether it is an exported program, which can neither be moved nor change its mode.
+    An `exported` program can neither be moved nor change its mode. The fingerprint includes `source`, its code.
 
     Example:
         >>> model = AuditedModule("toy", nn.Sequential(nn.Flatten(), nn.Linear(12, 5)))

@@ -4,7 +4,6 @@ import hashlib
 import os
 from collections.abc import Sequence
 from dataclasses import replace
-from importlib import import_module
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +12,7 @@ import torch
 from torch import Tensor
 
 from asrnorm.audit.model import NO_GRADIENTS, AuditedModel, InputSpec
-from asrnorm.core.errors import InputError, first_line, missing_extra
+from asrnorm.core.errors import InputError, first_line, import_extra
 
 _DTYPES = {"tensor(float)": np.float32, "tensor(float16)": np.float16, "tensor(double)": np.float64}
 
@@ -56,9 +55,11 @@ def _choose_output(path: Path, outputs: Sequence[Any]) -> str:
     logits = [one.name for one in outputs if one.name.lower() == "logits"]
     scores = [one.name for one in outputs if one.type in _DTYPES and len(one.shape) == 2]
     names = logits or scores or [one.name for one in outputs[:1]]  # `probe` reports another shape
-    if len(names) > 1:
+    if len(names) != 1:
         found = ", ".join(f"{one.name} {one.shape}" for one in outputs)
-        raise InputError(f"{path}: several outputs may be class scores ({found}); call the one that is 'logits'")
+        raise InputError(
+            f"{path}: has no single output of class scores ({found or 'none'}); call the one that is 'logits'"
+        )
     return str(names[0])
 
 
@@ -74,16 +75,18 @@ def _fingerprint(path: Path) -> str:
 
 
 def _open(path: Path, device: torch.device) -> Any:
-    try:
-        runtime = import_module("onnxruntime")
-    except ImportError:
-        raise missing_extra("an ONNX file", "onnxruntime", "onnx") from None
+    runtime = import_extra("onnxruntime", "an ONNX file", "onnxruntime", "onnx")
     options = runtime.SessionOptions()
     options.log_severity_level = 3  # errors only
     options.intra_op_num_threads = torch.get_num_threads()
     wanted = ["CUDAExecutionProvider"] if device.type == "cuda" else []
     providers = [name for name in wanted if name in runtime.get_available_providers()]
     try:
-        return runtime.InferenceSession(str(path), options, providers=[*providers, "CPUExecutionProvider"])
+        return runtime.InferenceSession(
+            str(path),
+            options,
+            providers=[*providers, "CPUExecutionProvider"],
+            enable_fallback=len(providers),  # to the CPU; it would print the error of a damaged file, and try again
+        )
     except Exception as error:  # onnxruntime has one class per kind of failure
         raise InputError(f"{path}: not an ONNX file that onnxruntime can run ({first_line(error)})") from error

@@ -29,8 +29,8 @@ _TILE_SIDE = 112
 _SMALL = 96  # images up to this side keep their pixels
 _DARKEST = 0.55  # opacity of a cell that lost all accuracy
 
+# Takes one image `(1, h, w, 3)` and its row; returns it as the model saw it.
 Change = Callable[[NDArray[np.uint8], int], NDArray[np.uint8]]
-"""Takes one image `(1, h, w, 3)` and its row; returns it as the model saw it."""
 
 
 def write_audit(audit: Audit, images: LabeledImages, out: Path) -> tuple[Path, Path]:

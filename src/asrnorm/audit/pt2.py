@@ -75,9 +75,6 @@ def load_pt2(path: Path, input_spec: InputSpec, device: torch.device, *, trust: 
     """Return the program in a `.pt2` file; sizes that the file fixes are added to `input_spec`.
 
     With `trust`, it loads whatever the file holds, as `torch.export.load` does: it can run code.
-
-    Raises:
-        InputError: not a `.pt2` file, one that could run code, or one that does not take images.
     """
     content = path.read_bytes()
     with _one_line_errors(path):

@@ -23,29 +23,19 @@ _IMAGENET_CLASSES, _IMAGENET_SEVERITIES = 1000, {1, 2, 3, 4, 5}  # of the benchm
 class Plan:
     """The extent of an audit.
 
-    Attributes:
-        limit: maximum number of images; `None` takes all.
-        severities: of the corruptions.
-        corruptions: their names.
-        fgsm: radii of the one-step attack, in levels of 255.
-        pgd: radii of the attack in ten steps.
-        candidates: number of random tuples of transformations that the search tries.
-        search_images: number of images it judges them by, spread evenly.
-        seed: of noise, random starts and the search.
-
     Example:
         >>> [attack.name for attack in Plan.quick().attacks]
         ['fgsm-0.5', 'fgsm-1', 'fgsm-2', 'pgd10-1']
     """
 
-    limit: int | None = 500
+    limit: int | None = 500  # maximum number of images; `None` takes all
     severities: tuple[int, ...] = (1, 2, 3, 4, 5)
     corruptions: tuple[str, ...] = CORRUPTIONS
-    fgsm: tuple[float, ...] = (0.5, 1, 2, 4, 8)
-    pgd: tuple[float, ...] = (0.5, 1, 2, 4, 8)
-    candidates: int = 100
-    search_images: int = 200
-    seed: int = 0
+    fgsm: tuple[float, ...] = (0.5, 1, 2, 4, 8)  # radii of the one-step attack, in levels of 255
+    pgd: tuple[float, ...] = (0.5, 1, 2, 4, 8)  # radii of the attack in ten steps
+    candidates: int = 100  # random tuples of transformations that the search tries
+    search_images: int = 200  # images it judges them by, spread evenly
+    seed: int = 0  # of noise, random starts and the search
 
     @classmethod
     def quick(cls, *, limit: int | None = 100, seed: int = 0) -> "Plan":
@@ -62,21 +52,7 @@ class Plan:
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Scores:
-    """Scores of a model on one version of the images.
-
-    Attributes:
-        accuracy: a fraction, as all scores below.
-        brier: mean square over classes, as in the ASR-Norm paper.
-        brier_sum: sum of squares over classes.
-        nll: negative log-likelihood.
-        ece: expected calibration error, 15 bins of equal width.
-        num_samples: number of images.
-        bins: for each of 15 bins of the largest probability: images, right ones, mean probability.
-        num_broken: images that are right when clean and wrong here.
-        broken: the most confident of these mistakes: row, predicted output, its probability.
-        right: which images are right, as `paired.pack` writes them; empty for means over several versions.
-        reliability, resolution, uncertainty: parts of `brier_sum`; `None` in results from before they were measured.
-    """
+    """Scores of a model on one version of the images; those of `DomainScore` first."""
 
     accuracy: float
     brier: float
@@ -84,61 +60,44 @@ class Scores:
     nll: float
     ece: float
     num_samples: int
-    bins: list[list[float]]
-    num_broken: int = 0
+    bins: list[list[float]]  # for each of 15 bins of the largest probability: images, right ones, mean probability
+    num_broken: int = 0  # images that are right when clean and wrong here
+    # The most confident of these mistakes: row, predicted output, its probability.
     broken: list[list[float]] = dataclasses.field(default_factory=list)
-    right: str = ""
-    reliability: float | None = None
+    right: str = ""  # which images are right, as `paired.pack` writes them; empty for means over several versions
+    reliability: float | None = None  # this and the next: parts of `brier_sum`; `None` where they were not measured yet
     resolution: float | None = None
     uncertainty: float | None = None
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Search:
-    """The worst tuple of transformations that the random search found for a model.
+    """The worst tuple of transformations that the random search found for a model."""
 
-    Attributes:
-        operations: names and levels, in the order in which they are applied.
-        candidates: number of tuples tried.
-        num_images: number of images they were judged by.
-        wrong: how many of those the model misclassifies under the worst tuple.
-        scores: on all images under the tuple.
-        accuracy: of every model on all images under the tuple, by name.
-    """
-
-    operations: list[tuple[str, float]]
-    candidates: int
-    num_images: int
-    wrong: int
-    scores: Scores
-    accuracy: dict[str, float]
+    operations: list[tuple[str, float]]  # names and levels, in the order in which they are applied
+    candidates: int  # number of tuples tried
+    num_images: int  # by which they were judged
+    wrong: int  # how many of those the model misclassifies under the worst tuple
+    scores: Scores  # on all images under the tuple
+    accuracy: dict[str, float]  # the same of every model, by name
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class ModelAudit:
-    """All numbers of one model.
-
-    Attributes:
-        num_classes: number of outputs.
-        classes: names of the outputs that have images.
-        corruptions: scores by corruption and severity.
-        attacks: accuracy by attack; empty if the model has no gradients.
-        right_under_attack: which images are right, by attack, as in `Scores.right`.
-        no_attacks: why there are no attacks; empty if there are.
-    """
+    """All numbers of one model."""
 
     name: str
     kind: str
     fingerprint: str
     num_classes: int
-    classes: dict[int, str]
+    classes: dict[int, str]  # names of the outputs that have images
     num_parameters: int | None
     input: str
     clean: Scores
-    corruptions: dict[str, dict[int, Scores]]
-    attacks: dict[str, float]
-    right_under_attack: dict[str, str]
-    no_attacks: str
+    corruptions: dict[str, dict[int, Scores]]  # by name and severity
+    attacks: dict[str, float]  # accuracy by attack; empty if the model has no gradients
+    right_under_attack: dict[str, str]  # which images are right, by attack, as in `Scores.right`
+    no_attacks: str  # why there are none; empty if there are
     search: Search
 
     def under(self, severity: int | None = None, names: Sequence[str] | None = None) -> Scores | None:
@@ -175,13 +134,7 @@ class ModelAudit:
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Audit:
-    """One or two models on the same images.
-
-    Attributes:
-        classes: names of the folders that have images.
-        not_available: corruptions that could not be applied, with the reason and the fix.
-        tensors: whether images were corrupted as tensors; the file has the field only then.
-    """
+    """One or two models on the same images."""
 
     data: str
     num_images: int
@@ -189,15 +142,15 @@ class Audit:
     skipped: tuple[str, ...]
     size: tuple[int, int]
     data_fingerprint: str
-    classes: tuple[str, ...]
+    classes: tuple[str, ...]  # names of the folders that have images
     severities: tuple[int, ...]
     seed: int
     models: tuple[ModelAudit, ...]
-    not_available: dict[str, str]
+    not_available: dict[str, str]  # corruptions that could not be applied, with the reason and the fix
     seconds: float
     version: str
     schema: int = SCHEMA
-    tensors: bool = False
+    tensors: bool = False  # images were corrupted as tensors; the file has the field only then
 
 
 def measure(logits_nk: Tensor, labels_n: Tensor, clean_n: Tensor | None = None) -> Scores:

@@ -46,23 +46,12 @@ def run_audit(
     tensors: bool | None = None,
     progress: bool = True,
 ) -> Audit:
-    """Measure one model, or two on the same images.
+    """Measure one model, or two on the same images; they must be probed.
 
-    Args:
-        models: models, probed.
-        images: the images.
-        outputs: for each model, the output of every class.
-        plan: the extent.
-        data: name of the images.
-        cache: file of results; an audit that is started again reuses those in it.
-        workers: number of processes that corrupt images; one per core if `None`.
-        tensors: corrupt images on the models' device, as tensors, rather than in these processes; if `None`, on a GPU.
-            The random corruptions then have other random numbers, and the cache keeps both apart.
-        progress: show progress on standard error.
-
-    Raises:
-        InputError: two models have the same name, or a model raises or returns something unusable.
-        StorageError: the cache cannot be written.
+    `outputs` has for each model the output of every class, and `data` names the images. An audit that is started
+    again reuses the results in the file `cache`. Images are corrupted by `workers` processes (one per core if `None`),
+    or with `tensors`, by default on a GPU, on the models' device. There random corruptions have other random numbers,
+    and the cache keeps both apart.
     """
     if len({model.name for model in models}) < len(models):
         raise InputError(f"two models are called {models[0].name!r}; give each a name of its own")
@@ -224,13 +213,12 @@ def _search(session: ModelSession) -> tuple[list[tuple[str, float]], int, int]:
     plan = session.plan
     count = min(plan.search_images, len(session.images))
     rows = np.arange(count) * len(session.images) // count
-    images, labels = to_nchw(session.images.images[rows]), session.labels[rows]
+    images, labels = to_nchw(session.images.images[rows]).to(session.model.device), session.labels[rows]
     method = RSDA(candidates=plan.candidates, search_images=count)
     method.seed = plan.seed
 
     def judge(op: Tensor, level: Tensor) -> int:
-        changed = to_nhwc(apply_tuple(images, op, level))
-        return int((session.predict(changed).argmax(1) != labels).sum())
+        return int((session.predict(apply_tuple(images, op, level)).argmax(1) != labels).sum())
 
     def count_wrong(ops: Tensor, levels: Tensor) -> Tensor:
         wrong = []

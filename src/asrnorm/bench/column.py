@@ -47,6 +47,7 @@ _RATE = (
     Column("images/s", lambda row: f"{row['per_second']:,.0f}"),
     Column("p20 to p80", lambda row: f"{row['p20']:,.0f} to {row['p80']:,.0f}"),
 )
+_RATIO = Column("times the baseline", lambda row: f"{row['ratio']:.2f}")
 _MS = (Column("ms", _extra("ms", ".3f")), Column("p20 to p80", _spread_ms))
 _TIMES = Column("times the baseline's time", _extra("times_baseline", ".2f"))
 _FLOOR = Column("times the floor", _extra("times_floor", ".2f"))
@@ -54,7 +55,8 @@ _PEAK = Column("peak, MB", _extra("peak_mb", ",.1f"))
 _MEMORY = Column("times BatchNorm's memory", _extra("memory_ratio", ".2f"))
 
 COLUMNS: dict[str, tuple[Column, ...]] = {
-    "data": (*_RATE, Column("times the baseline", lambda row: f"{row['ratio']:.2f}")),
+    "data": (*_RATE, _RATIO),
+    "corruptions": (*_RATE, _RATIO),
     "layers": (
         *_MS,
         Column("times BatchNorm's time", _extra("times_baseline", ".2f")),

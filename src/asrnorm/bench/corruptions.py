@@ -1,24 +1,28 @@
-"""Images per second of every corruption: the NumPy reference on one core, tensors on the CPU, and on a GPU.
+"""Images per second of every corruption: the NumPy reference on one core and on all, tensors on the CPU and on a GPU.
 
 Torchvision's nearest operation has a row where there is one; it is not the same corruption.
 """
 
+from collections import deque
 from collections.abc import Callable, Iterator
 from functools import partial
 from importlib import import_module
 from importlib.util import find_spec
-from typing import Any
+from typing import Any, NamedTuple
 
+import numpy as np
 import torch
 from torch import Tensor
 
 from asrnorm.bench.data import natural_like
 from asrnorm.bench.device import attempt, capture, require
-from asrnorm.bench.harness import Case, Row, compare
+from asrnorm.bench.harness import Case, Row, compare, select
+from asrnorm.core.settings import count_cores
 from asrnorm.data.corruptions import corrupt, list_corruptions
 from asrnorm.data.corruptions.tensors import TENSOR_CORRUPTIONS
+from asrnorm.data.corruptions.worker_pool import corrupt_chunks, worker_pool
 
-BASELINE = "numpy, one core"
+BASELINE, ALL_CORES = "numpy, one core", "numpy, all cores"
 _SIDES = (32, 224)
 # Of torchvision.transforms.v2.functional, with the parameters of severity 3 at 224x224.
 _TORCHVISION: dict[str, Callable[[Any, Tensor], Tensor]] = {
@@ -31,29 +35,43 @@ _TORCHVISION: dict[str, Callable[[Any, Tensor], Tensor]] = {
     "pixelate": lambda v2, images: v2.resize(v2.resize(images, [89, 89]), list(images.shape[2:])),
     "saturate": lambda v2, images: v2.adjust_saturation(images, 2.0),
 }
-_VALUES = 2**21  # of a batch on the CPU; a GPU gets eight times as many
+_VALUES = 2**21  # of a batch on the CPU; a GPU and all cores get eight times as many
 
 
-def run(device: str | None = "cpu", *, quick: bool = False, only: str = "") -> Iterator[list[Row]]:
+class Work(NamedTuple):
+    """One corruption at one size of images."""
+
+    name: str
+    side: int
+
+    @property
+    def label(self) -> str:
+        """The name that tables show."""
+        return f"{self.name}, {self.side}x{self.side}"
+
+
+def run(device: str | None = "cpu", *, quick: bool = False, only: str = "", repeats: int = 10) -> Iterator[list[Row]]:
     """Measure the corruptions whose name contains a text, at severity 3, and yield the rows of each, baseline first."""
     target = require(device)
-    for side in _SIDES:
-        for name in list_corruptions():
-            if only not in (work := f"{name}, {side}x{side}"):
-                continue
-            cases = _cases(name, side, target, quick)
+    works = select([Work(name, side) for side in _SIDES for name in list_corruptions()], only)
+    with worker_pool(1 if quick else count_cores()) as run_jobs:
+        for work in works:
+            cases = _cases(work.name, work.side, target, quick, run_jobs)
             if BASELINE in cases:  # frost needs photographs
-                yield compare(work, cases, baseline=BASELINE, repeats=3 if quick else 10, warmup=1 if quick else 3)
+                yield compare(work.label, cases, baseline=BASELINE, repeats=2 if quick else repeats, warmup=1)
 
 
-def _cases(name: str, side: int, device: torch.device, quick: bool) -> dict[str, Case]:
+def _cases(name: str, side: int, device: torch.device, quick: bool, run_jobs: Callable[..., Any]) -> dict[str, Case]:
     count = 2 if quick else max(8, _VALUES // (3 * side * side))
     images = natural_like(count, side)
     images_nhwc = images.permute(0, 2, 3, 1).contiguous().numpy()
+    many = images_nhwc if quick else np.tile(images_nhwc, (8, 1, 1, 1))
+    jobs = partial(corrupt_chunks, many, -(-len(many) // (4 * count_cores())), name, 3)
     cases = attempt(f"{name}, {BASELINE}", lambda: Case(partial(corrupt, images_nhwc, name), count))
+    cases |= attempt(f"{name}, {ALL_CORES}", lambda: Case(lambda: deque(run_jobs(jobs()), maxlen=0), len(many)))
     cases |= attempt(f"{name}, tensors, CPU", lambda: Case(partial(corrupt, images, name), count))
     if device.type == "cuda":
-        on_gpu = natural_like(count if quick else 8 * count, side).to(device)
+        on_gpu = natural_like(len(many), side).to(device)
         call = partial(corrupt, on_gpu, name)
         cases |= attempt(f"{name}, tensors, GPU", lambda: Case(call, len(on_gpu), device))
         if name in TENSOR_CORRUPTIONS:

@@ -1,7 +1,8 @@
 """Training step and forward pass in evaluation: ASR-Norm beside the fastest BatchNorm.
 
-All cases share network, input, loss and optimizer (SGD, fused on a GPU). BatchNorm runs eagerly, in a CUDA graph, and
-compiled in a CUDA graph that includes the optimizer, unlike `reduce-overhead`; the fastest of them is the baseline.
+All cases share network, input, loss and optimizer (SGD, fused on a GPU). BatchNorm runs eagerly, in a CUDA graph, by
+`asrnorm.capture` as in a user's own loop, and compiled in a CUDA graph that includes the optimizer, unlike
+`reduce-overhead`; the fastest of them is the baseline.
 """
 
 from collections.abc import Callable, Iterator
@@ -16,6 +17,7 @@ from torch import Tensor, nn
 from asrnorm.bench.device import attempt, capture, forget_compiled, has_fused, on_backend, peak_bytes, require
 from asrnorm.bench.harness import Case, Row, compare, megabytes, rebase, select
 from asrnorm.conversion import convert
+from asrnorm.core.captured_step import capture as capture_step
 from asrnorm.models import create_model
 from asrnorm.norms.dispatch import Backend
 
@@ -94,6 +96,16 @@ class Part:
         with torch.no_grad():
             return self._logits()
 
+    def through_capture(self) -> Callable[[], Tensor | None]:
+        """Return the step, or in evaluation mode the forward pass, through `asrnorm.capture`."""
+
+        def call(images: Tensor, labels: Tensor) -> Tensor | None:
+            self.images, self.labels = images, labels  # in a graph its own tensors
+            return self.step() if self.model.training else self.forward()  # type: ignore[func-returns-value]
+
+        batch = self.images, self.labels
+        return partial(capture_step(call, *batch, model=self.model, optimizer=self.optimizer), *batch)
+
     def activations(self) -> int | None:
         """Return the peak memory of a step without parameters, gradients and the optimizer's state."""
         self.step()  # its gradients stay allocated, so they are not counted
@@ -163,6 +175,7 @@ def _step_cases(
     cases = attempt(f"{prefix}, eager", partial(make, captured=False))
     if cuda:
         cases |= attempt(f"{prefix}, CUDA graph", partial(make, captured=True))
+        cases |= attempt(f"{prefix}, asrnorm.capture", partial(make, captured=False, through_capture=True))
     if compiled:
         name = f"{prefix}, compiled, CUDA graph" if cuda else f"{prefix}, compiled"
         cases |= attempt(name, partial(make, captured=cuda, compiled=True))
@@ -178,14 +191,16 @@ def _make(
     training: bool,
     captured: bool,
     compiled: bool = False,
+    through_capture: bool = False,
 ) -> Case:
     """Return the case of a training step or of a forward pass in evaluation, in a CUDA graph if captured."""
     part = Part(net, layers, device, compiled=compiled)
     part.model.train(training)
+    call: Callable[[], object] = part.through_capture() if through_capture else part.step if training else part.forward
 
     def run() -> object:
         with on_backend(backend):
-            return part.step() if training else part.forward()  # type: ignore[func-returns-value]
+            return call()
 
     return Case(capture(run) if captured else run, net.batch, device)
 

@@ -3,7 +3,6 @@
 import logging
 from collections.abc import Iterable
 from dataclasses import asdict
-from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -44,18 +43,34 @@ def bench_data(
     json_file: JsonFile = None,
     device: Device = None,
     quick: Quick = False,
-    only: Annotated[str, Option(help="Only augmentations and corruptions whose name contains this text.")] = "",
+    only: Annotated[str, Option(help="Only the augmentations whose name contains this text.")] = "",
     workers: Annotated[int, Option(min=0, help="Number of worker processes of the DataLoader.")] = 2,
 ) -> None:
-    """Measure images per second of every way to augment and to corrupt; the baselines are Pillow and NumPy.
+    """Measure images per second of every way to augment; the baseline is Pillow.
 
     Example: `asrnorm bench data --json runs/bench-data.json`
     """
-    from asrnorm.bench import corruptions, data
+    from asrnorm.bench import data
 
     works = [work for work in data.WORKS if only in work.name]
-    augmented = data.run(device, quick=quick, workers=workers, works=works)
-    _report("data", chain(augmented, corruptions.run(device, quick=quick, only=only)), json_file)
+    _report("data", data.run(device, quick=quick, workers=workers, works=works), json_file)
+
+
+@bench_app.command("corruptions")
+def bench_corruptions(
+    json_file: JsonFile = None,
+    device: Device = None,
+    quick: Quick = False,
+    only: Annotated[str, Option(help="Only the corruptions and sizes whose name contains this text.")] = "",
+    repeats: Repeats = 10,
+) -> None:
+    """Measure images per second of the corruptions, as arrays and as tensors; the baseline is NumPy on one core.
+
+    Example: `asrnorm bench corruptions --device cuda --only 224x224 --json bench/results/corruptions--h200.json`
+    """
+    from asrnorm.bench import corruptions
+
+    _report("corruptions", corruptions.run(device, quick=quick, only=only, repeats=repeats), json_file)
 
 
 @bench_app.command("layers")

@@ -21,7 +21,7 @@ from asrnorm.core.errors import AsrnormError, InputError, count_of, shorten_list
 from asrnorm.core.settings import data_folder
 from asrnorm.data import SUITES, create_suite
 from asrnorm.data.download import verify
-from asrnorm.data.download.catalog import CATALOG, PublicSet, find_set
+from asrnorm.data.download.catalog import CATALOG, find_set
 from asrnorm.data.download.content import PRESENT
 from asrnorm.data.download.mirrors import Progress
 from asrnorm.data.download.obtain import obtain, obtain_from_archive
@@ -164,24 +164,17 @@ def fetch(
                 failed = True
             else:
                 fetched += rows
-                typer.echo(_describe_fetched(entry, rows, folder))
-                if from_archive is not None:
-                    _print_missing(entry, folder)
+                folders = ", ".join(dict.fromkeys(str(folder / row.file.rpartition("/")[0]) for row in rows))
+                details = "; ".join(dict.fromkeys(row.detail for row in rows))
+                count = count_of(len(rows), "file")
+                typer.echo(f"{entry.name}: {count} in {folders}, {details}. Licence: {entry.licence}")
+                if from_archive is not None:  # which need not hold the whole set
+                    missing = [row.file for row in verify.check_set(folder, entry) if row.state != PRESENT]
+                    if missing:
+                        typer.echo(f"{entry.name}: still missing: {shorten_list(missing, 6)}")
         write_json(json.dumps([row._asdict() for row in fetched], indent=2))
     if failed:
         raise typer.Exit(1)
-
-
-def _print_missing(entry: PublicSet, folder: Path) -> None:
-    """Say which files of the set the archive did not hold."""
-    if missing := [row.file for row in verify.check_set(folder, entry) if row.state != PRESENT]:
-        typer.echo(f"{entry.name}: still missing: {shorten_list(missing, 6)}")
-
-
-def _describe_fetched(entry: PublicSet, rows: list[verify.Row], folder: Path) -> str:
-    folders = dict.fromkeys(str(folder / row.file.rpartition("/")[0]) for row in rows)
-    details = "; ".join(dict.fromkeys(row.detail for row in rows))
-    return f"{entry.name}: {count_of(len(rows), 'file')} in {', '.join(folders)}, {details}. Licence: {entry.licence}"
 
 
 @contextmanager

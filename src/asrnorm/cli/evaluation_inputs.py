@@ -19,11 +19,10 @@ if TYPE_CHECKING:
 # Options of a suite that decide which of its images are trained on.
 _SPLITTING = {"digits_mini": ("seed",), "folder": ("validation", "test", "seed")}
 
+# Fields of a suite that say how to read the classes of any folder, also one of `--data`.
 FOLDER_FIELDS = {"suite.aliases", "suite.unknown"}
-"""Fields of a suite that say how to read the classes of any folder, also one of `--data`."""
-
+# From the number of domains to a context that yields a callback for each score.
 Progress = Callable[[int], AbstractContextManager[Callable[["DomainScore"], None]]]
-"""From the number of domains to a context that yields a callback for each score."""
 
 
 def change_network(

@@ -42,7 +42,6 @@ def predict(
             loaded.classes,
             image_size=loaded.suite.image_size,
             batch_size=loaded.config.evaluate_batch,
-            device=loaded.device,
             precision=loaded.config.precision,
             resize=loaded.input_size,
             top=top,

@@ -12,9 +12,7 @@ from asrnorm.core.hashing import UNHASHED
 if TYPE_CHECKING:
     from asrnorm.studies import Study
 
-PAPER = "paper"
-"""Stands for all tables and figures of the paper."""
-
+PAPER = "paper"  # stands for all tables and figures of the paper
 _PAPER_PREFIXES = ("table", "fig-")
 
 

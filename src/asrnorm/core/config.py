@@ -12,22 +12,22 @@ import re
 from collections.abc import Mapping
 from functools import cache, partial
 from pathlib import Path
-from typing import Any, Literal, get_args, get_origin, get_type_hints
+from typing import Any, Literal, cast, get_args, get_origin, get_type_hints
 
 from asrnorm.core.errors import InputError, InputTypeError, UnknownNameError, describe_unknown
 from asrnorm.core.hashing import difference, digest
 from asrnorm.core.reading import check_int, parse_yaml, read_yaml
 
+# Suite options that hold names of domains or folders: a domain may be called `01`, `1e3` or `on`.
 NAMES = ("source", "target", "root")
-"""Suite options that hold names of domains or folders: a domain may be called `01`, `1e3` or `on`."""
-
 # YAML 1.1 reads 1e-4 as text, because it has no decimal point.
 _EXPONENT = re.compile(r"[+-]?\d+(\.\d*)?[eE][+-]?\d+")
 _get_hints = cache(get_type_hints)
 
 Selection = Literal["last", "source-val", "shifted-val", "oracle"]
-Chain = str | list[str | dict[str, Any]]
-"""A registry name, or a list of names and of mappings with a `name` and options."""
+Chain = (
+    str | list[str | dict[str, Any]]
+)  # a registry name, or a list of names and of mappings with a `name` and options
 Scale = Literal["paper", "short", "smoke"]
 Fold = Literal["none", "values", "structure"]
 """A half of the bank of augmentations: those that change values of pixels, and those that filter and move them."""
@@ -43,39 +43,26 @@ class Choice:
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class OptimConfig:
-    """Optimizer and schedule.
-
-    Attributes:
-        decay_lambdas: apply weight decay to the lambdas of ASR-Norm too; decay alone moves them from .05 towards .5.
-        schedule: `step` multiplies the rate by `step_factor` once the fraction `step_at` of the steps is done.
-        step_again: the share of the steps after which `step` does so once more; 1 for never.
-        gate_lr: learning rate of the gates of BIN and DSON relative to `lr`; they have no weight decay.
-        warmup_steps: steps over which the learning rate rises linearly from 0.
-        norm_warmup_steps: train only the converted norms and the classifier for this many steps; the other parameters
-            have a learning rate of 0, then their own warm-up.
-        norm_lr: learning rate of the small networks of ASR-Norm relative to `lr`.
-        lambda_lr: learning rate of the lambdas of ASR-Norm relative to `lr`.
-        decay_networks: apply weight decay to those networks, and to `gamma_bias` and `beta_bias`.
-        head_lr: learning rate of the classifier relative to `lr`, for a new classifier on a pretrained network.
-    """
+    """Optimizer and schedule; `norm_lr`, `lambda_lr`, `gate_lr` and `head_lr` are relative to `lr`."""
 
     name: Literal["sgd", "adam"] = "sgd"
     lr: float = 0.1
     momentum: float = 0.9
     nesterov: bool = False
     weight_decay: float = 0.0
-    decay_lambdas: bool = True
+    decay_lambdas: bool = True  # also the lambdas of ASR-Norm; decay alone moves them from .05 towards .5
     schedule: Literal["constant", "cosine", "step"] = "constant"
-    step_at: float = 0.8
+    step_at: float = 0.8  # `step` multiplies the rate by `step_factor` once this share of the steps is done
     step_factor: float = 0.1
-    step_again: float = 1.0
-    gate_lr: float = 10.0
-    warmup_steps: int = 0
+    step_again: float = 1.0  # the share after which `step` does so once more; 1 for never
+    gate_lr: float = 10.0  # of the gates of BIN and DSON, which have no weight decay
+    warmup_steps: int = 0  # steps over which the learning rate rises linearly from 0
+    # Steps that train only the converted norms and the classifier; the others have a rate of 0, then their own warm-up.
     norm_warmup_steps: int = 0
-    norm_lr: float = 1.0
-    lambda_lr: float = 1.0
-    decay_networks: bool = True
-    head_lr: float = 1.0
+    norm_lr: float = 1.0  # of the small networks of ASR-Norm
+    lambda_lr: float = 1.0  # of the lambdas of ASR-Norm
+    decay_networks: bool = True  # apply weight decay to those networks, and to `gamma_bias` and `beta_bias`
+    head_lr: float = 1.0  # of the classifier, for a new one on a pretrained network
 
     def __post_init__(self) -> None:
         for name in ("lr", "momentum", "weight_decay", "step_factor", "gate_lr", "norm_lr", "lambda_lr", "head_lr"):
@@ -94,37 +81,7 @@ class OptimConfig:
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class RunConfig:
-    """Everything one run depends on.
-
-    Attributes:
-        recipe: name of the recipe.
-        scale: scale of the recipe.
-        weights: file of pretrained weights; relative paths start at the data folder.
-        layers: which norms of a pretrained network are converted.
-        calibrate: number of source batches used to calibrate the conversion before training; 0 skips it.
-        reestimate: number of source batches used to estimate running statistics before training; 0 skips it.
-        confine: number of source images whose range limits (clamps) the learned means of ASR-Norm after training; 0
-            leaves them free, as in the paper.
-        adapt: train on each test image before it is classified, as TTT does: from the trained weights (`slow`) or from
-            those that the image before it left (`online`).
-        augment: augmentation of the training images: a name, or a chain of names and of mappings with options.
-        average: average of the weights along the run that is selected, scored and saved: `none`, `ema`, `swa`, `swad`.
-        blocks: blocks inserted in training: a name, or names and mappings with options and the `layers` they follow.
-        shuffle: draw batches at random; `False` keeps the order of the data set, as the Digits protocols do.
-        selection: rule that picks the reported checkpoint; `oracle` looks at the targets and is labelled so.
-        fold: train with one half of the augmentations alone, and measure `shifted-val` on the other half; no target is
-            scored. `none` trains with all of them.
-        selection_ties: which of several equally good checkpoints that rule picks.
-        evaluate_every: steps between evaluations for the selection; 0 for none, allowed with `last` only.
-        evaluate_batch: evaluation batch size; changes numbers for `bn_test` only.
-        evaluate_limit: evaluate at most this many images of each domain, spread evenly; 0 takes all.
-        adversarial: also report accuracy under attack.
-        device: `cpu`, `cuda`, `cuda:1`, or `mps` (evaluation only); `auto` picks a GPU where there is one.
-        capture: replay whole training steps as CUDA graphs where the method allows it.
-        checkpoint_every: steps between checkpoints.
-        log_every: steps between log rows.
-        lambda_every: steps between log rows with the lambdas of every layer; 0 for none.
-    """
+    """Everything one run depends on."""
 
     recipe: str
     scale: Scale = "paper"
@@ -136,30 +93,32 @@ class RunConfig:
     optim: OptimConfig
     steps: int
     batch_size: int
-    weights: str | None = None
-    layers: str = "auto"
-    calibrate: int = 0
-    reestimate: int = 0
-    confine: int = 0
+    weights: str | None = None  # file of pretrained weights; relative paths start at the data folder
+    layers: str = "auto"  # which norms of a pretrained network are converted
+    calibrate: int = 0  # source batches that calibrate the conversion before training; 0 skips it
+    reestimate: int = 0  # source batches that estimate running statistics before training; 0 skips it
+    confine: int = 0  # source images whose range clamps the learned means of ASR-Norm; 0 leaves them free, as the paper
+    # Train on each test image before it is classified, as TTT does: from the trained weights (`slow`) or from those
+    # that the image before it left (`online`).
     adapt: Literal["none", "slow", "online"] = "none"
-    augment: Chain = "none"
-    average: Choice = Choice(name="none")
-    blocks: Chain = "none"
-    shuffle: bool = True
-    selection: Selection = "last"
-    fold: Fold = "none"
-    selection_ties: Literal["first", "last"] = "first"
-    evaluate_every: int = 0
-    evaluate_batch: int = 500
-    evaluate_limit: int = 0
+    augment: Chain = "none"  # of the training images
+    average: Choice = Choice(name="none")  # of the weights along the run; it is what is selected, scored and saved
+    blocks: Chain = "none"  # inserted in training; a mapping may have the `layers` that the block follows
+    shuffle: bool = True  # draw batches at random; `False` keeps the order of the set, as the Digits protocols do
+    selection: Selection = "last"  # picks the reported checkpoint; `oracle` looks at the targets and is labelled so
+    fold: Fold = "none"  # of the augmentations to train with; the rest measures `shifted-val`, no target is scored
+    selection_ties: Literal["first", "last"] = "first"  # which of several equally good checkpoints that rule picks
+    evaluate_every: int = 0  # steps between evaluations for the selection; 0 for none, allowed with `last` only
+    evaluate_batch: int = 500  # changes numbers for `bn_test` only
+    evaluate_limit: int = 0  # evaluate at most this many images of each domain, spread evenly; 0 takes all
     precision: Literal["float32", "tf32", "bfloat16", "float64"] = "float32"
-    adversarial: bool = False
-    device: str = "auto"
+    adversarial: bool = False  # also report accuracy under attack
+    device: str = "auto"  # `cpu`, `cuda`, `cuda:1`, or `mps` (evaluation only); `auto` picks a GPU where there is one
     compile: bool = False
-    capture: bool = True
-    checkpoint_every: int = 500
+    capture: bool = True  # replay whole training steps as CUDA graphs where the method allows it
+    checkpoint_every: int = 500  # in steps, like the next two
     log_every: int = 50
-    lambda_every: int = 500
+    lambda_every: int = 500  # the lambdas of every layer; 0 for none
 
     def __post_init__(self) -> None:
         if not re.fullmatch(r"\w[\w.+-]*", self.recipe):  # part of a folder name
@@ -219,8 +178,7 @@ def to_mapping(config: RunConfig) -> dict[str, Any]:
 
 def from_mapping(values: Mapping[str, Any], where: str = "config") -> RunConfig:
     """Return the config of a mapping made by `to_mapping`; errors are those of `build`."""
-    built: RunConfig = build(RunConfig, values, where)
-    return built
+    return cast(RunConfig, build(RunConfig, values, where))
 
 
 def content_hash(config: RunConfig) -> str:
@@ -338,12 +296,7 @@ def match_number(current: Any, value: Any) -> Any:
 
 
 def build(kind: Any, values: Mapping[str, Any], where: str) -> Any:
-    """Build a dataclass from plain values, each checked against the type of its field.
-
-    Raises:
-        UnknownNameError: unknown field, or a value outside its `Literal`.
-        InputError: value of the wrong type, or a missing field.
-    """
+    """Build a dataclass from plain values; raise `UnknownNameError` or `InputError` for one that does not fit."""
     hints = _get_hints(kind)
     for name in values:
         if name not in hints:

@@ -6,6 +6,7 @@ tensors that stay in place, write its results to such tensors, and never synchro
 
 import logging
 import random
+import sys
 import warnings
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
@@ -19,6 +20,9 @@ from asrnorm.core.errors import first_line
 logger = logging.getLogger("asrnorm")
 
 T = TypeVar("T")
+
+DRAWS_ON_HOST = "it draws random numbers on the CPU"
+_SYNCHRONIZES = "called a synchronizing"
 
 
 class Graph(Generic[T]):
@@ -42,61 +46,88 @@ def capture(
     """
     kept = [(tensor, tensor.detach().clone()) for tensor in changed]
     stream = torch.cuda.Stream(device)
-    current = torch.cuda.current_stream(device)
-    stream.wait_stream(current)
-    on_host = _host_generators()
+    generators = host_generators()
     try:
-        with torch.cuda.stream(stream):
+        with on_stream(stream):
             function()  # an error here would occur without a graph too
             torch.clear_autocast_cache()
             try:
-                with _no_synchronization():
+                with _synchronization("error"):
                     function()
+                if host_generators() != generators:
+                    raise RuntimeError(DRAWS_ON_HOST)
+                return record(function, stream)
             except RuntimeError as error:
-                _warn_not_captured(what, error)
+                warn_not_captured(what, error)
                 return None
-        if _host_generators() != on_host:
-            _warn_not_captured(what, "it draws random numbers on the CPU")
-            return None
-        return _capture(function, stream, what)
     finally:
-        # Casts cached by autocast live in the graph's memory or belong to weights before they were restored.
-        torch.clear_autocast_cache()
-        current.wait_stream(stream)
         with torch.no_grad():
             for tensor, value in kept:
                 tensor.copy_(value)
 
 
-def _capture(function: Callable[[], T], stream: torch.cuda.Stream, what: str) -> Graph[T] | None:
-    torch.clear_autocast_cache()
+def record(function: Callable[[], T], stream: torch.cuda.Stream) -> Graph[T]:
+    """Call a function that has run on the stream before, and return what it launches as a graph; nothing is computed.
+
+    Raises what the function raises, and `RuntimeError` for what a graph cannot hold.
+    """
+    torch.clear_autocast_cache()  # it may hold casts of earlier weights
     graph = torch.cuda.CUDAGraph()
-    try:
-        # Other threads, such as one that pins memory, may keep calling CUDA.
-        with torch.cuda.graph(graph, stream=stream, capture_error_mode="thread_local"):
-            output = function()
-    except RuntimeError as error:
-        _warn_not_captured(what, error)
-        return None
+    # Other threads, such as one that pins memory, may keep calling CUDA.
+    with torch.cuda.graph(graph, stream=stream, capture_error_mode="thread_local"):
+        output = function()
     return Graph(graph, output)
 
 
-def _warn_not_captured(what: str, reason: object) -> None:
-    first = first_line(reason).rstrip(".")
-    logger.warning("%s is not captured as a CUDA graph, and slower for it: %s", what, first)
+@contextmanager
+def on_stream(stream: torch.cuda.Stream) -> Iterator[None]:
+    """Launch on a stream within the block, in order with what is launched before and after it."""
+    current = torch.cuda.current_stream(stream.device)
+    stream.wait_stream(current)
+    try:
+        with torch.cuda.stream(stream):
+            yield
+    finally:
+        torch.clear_autocast_cache()  # casts live in the graph's memory or belong to weights that are restored
+        current.wait_stream(stream)
 
 
-def _host_generators() -> tuple[object, ...]:
-    return torch.random.get_rng_state().numpy().tobytes(), random.getstate()
+def warn_not_captured(what: str, reason: object) -> None:
+    """Log one line."""
+    logger.warning("%s is not captured as a CUDA graph, and slower for it: %s", what, first_line(reason).rstrip("."))
+
+
+def host_generators() -> tuple[object, ...]:
+    """Return the states of the global generators on the CPU, by which a draw shows."""
+    numpy = sys.modules.get("numpy")
+    drawn = (
+        []
+        if numpy is None
+        else [part if isinstance(part, int | float | str) else part.tobytes() for part in numpy.random.get_state()]
+    )
+    return torch.random.get_rng_state().numpy().tobytes(), random.getstate(), *drawn
 
 
 @contextmanager
-def _no_synchronization() -> Iterator[None]:
-    """Make torch raise on synchronization, which a capture cannot do and recovers from badly."""
-    mode = torch.cuda.get_sync_debug_mode()
+def watch_synchronization() -> Iterator[list[str]]:
+    """Collect the warnings of operations that wait for the device, which a capture cannot do; pass others on."""
+    found: list[str] = []
+    with warnings.catch_warnings(record=True, action="always") as caught, _synchronization("warn"):
+        yield found
+    for warning in caught:
+        if _SYNCHRONIZES in str(warning.message):
+            found.append(str(warning.message))
+        else:
+            warnings.warn_explicit(warning.message, warning.category, warning.filename, warning.lineno)
+
+
+@contextmanager
+def _synchronization(mode: str) -> Iterator[None]:
+    """Make torch warn or raise on synchronization, from which a capture recovers badly."""
+    before = torch.cuda.get_sync_debug_mode()
     with warnings.catch_warnings(action="ignore"):  # the mode is a prototype
-        torch.cuda.set_sync_debug_mode("error")
+        torch.cuda.set_sync_debug_mode(mode)
     try:
         yield
     finally:
-        torch.cuda.set_sync_debug_mode(mode)
+        torch.cuda.set_sync_debug_mode(before)

@@ -7,6 +7,8 @@ exception with its traceback.
 import difflib
 import re
 from collections.abc import Iterable, Sequence
+from importlib import import_module
+from typing import Any
 
 # Characters that move the cursor, change colors or reverse text: controls, line separators, bidirectional overrides.
 _CONTROLS = re.compile("[\x00-\x1f\x7f-\x9f\u2028-\u202e\u2066-\u2069]")
@@ -92,6 +94,18 @@ def missing_extra(purpose: str, library: str, extra: str) -> MissingDependencyEr
         "--ray needs Ray: pip install 'asrnorm[ray]'"
     """
     return MissingDependencyError(f"{purpose} needs {library}: {install_command(extra)}")
+
+
+def import_extra(module: str, purpose: str, library: str, extra: str) -> Any:
+    """Import an optional library, or raise the `MissingDependencyError` that says what to install or repair."""
+    try:
+        return import_module(module)
+    except ImportError:
+        raise missing_extra(purpose, library, extra) from None
+    except Exception as error:  # a build for another torch fails in any way
+        raise MissingDependencyError(
+            f"{purpose} needs {library}, which fails here ({first_line(error)}); see asrnorm doctor"
+        ) from error
 
 
 def count_of(number: int, noun: str, plural: str = "") -> str:

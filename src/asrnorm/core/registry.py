@@ -8,6 +8,7 @@ from types import NoneType, UnionType
 from typing import Any, Generic, TypeVar, get_args, get_origin, get_type_hints
 
 from asrnorm.core.errors import InputError, InputTypeError, UnknownNameError, describe_unknown
+from asrnorm.core.reading import check_int
 
 T = TypeVar("T", bound=Callable[..., Any])
 
@@ -63,12 +64,7 @@ class Registry(Generic[T]):
         return (inspect.getdoc(self[name]) or "").split("\n", 1)[0]
 
     def check(self, name: str, options: Mapping[str, object]) -> None:
-        """Check the names and types of options before any work is done.
-
-        Raises:
-            UnknownNameError: the name or one of the options is unknown.
-            InputError: an option has the wrong type, such as text for a number.
-        """
+        """Raise `UnknownNameError` for an unknown name or option, `InputError` for an option of the wrong type."""
         known, kinds = self.options(name), self._kinds(name)
         for option, value in options.items():
             is_own = not str(getattr(self[name], "__module__", "")).startswith("asrnorm.")
@@ -82,6 +78,8 @@ class Registry(Generic[T]):
             if wanted and not any(_is_a(value, kind) for kind in wanted):
                 words = " or ".join(_name(kind) for kind in wanted)
                 raise InputError(f"option {option!r} of {self.kind} {name!r} must be {words}, not {value!r}")
+            if isinstance(value, int):
+                check_int(value, f"option {option!r} of {self.kind} {name!r}")
 
     def _kinds(self, name: str) -> dict[str, tuple[Any, ...]]:
         """Return the accepted types of each option that takes numbers, text, null or fixed tuples of these."""

@@ -36,16 +36,7 @@ class DomainScore:
 class RunResult:
     """Result of a run. `result.json` is written last: its presence means that the run is done.
 
-    Attributes:
-        validation: accuracy on validation images of the source, by selection rule, if the suite has such images; used
-            to choose between settings without looking at targets.
-        origin: provenance of a kept result, from the run's `env.json`: device, torch version, day, edition of the test
-            images, commits at which it was resumed, a digest of the names of the user's own images; for a run that was
-            scored again, the edition and the scoring commit (`scored`). Results that differ only here are equal.
-        weights_sha256: SHA-256 of the bytes of `model.safetensors`.
-        config_sha256: SHA-256 of the bytes of `config.yaml`; an evaluation, whose config is no file, has none.
-        values_sha256: SHA-256 of all other values but `origin`, see `seal`. Results from before these three fields
-            have none of them, and are not checked.
+    Results from before there were checksums have none of the three, and are not checked.
     """
 
     recipe: str
@@ -62,11 +53,14 @@ class RunResult:
     adversarial: dict[str, float]
     wall_seconds: float
     steps: int
+    # Accuracy on validation images of the source by selection rule, to choose settings without looking at targets.
     validation: dict[str, float] = dataclasses.field(default_factory=dict)
+    # Provenance of a kept result, from the run's `env.json` (`studies.store.read_origin`); of a run that was scored
+    # again, the edition of the test images and the scoring commit (`scored`). Results that differ only here are equal.
     origin: dict[str, str] = dataclasses.field(default_factory=dict)
-    weights_sha256: str = ""
-    config_sha256: str = ""
-    values_sha256: str = dataclasses.field(default="", compare=False)
+    weights_sha256: str = ""  # of the bytes of `model.safetensors`
+    config_sha256: str = ""  # of the bytes of `config.yaml`; an evaluation, whose config is no file, has none
+    values_sha256: str = dataclasses.field(default="", compare=False)  # of all other values but `origin`, see `seal`
     schema: int = SCHEMA
 
     @property

@@ -11,13 +11,9 @@ def rate_factor(config: OptimConfig, step: int, steps: int, *, waits: bool = Fal
     `waits` is for parameters that are frozen for `norm_warmup_steps`; their warm-up starts after that.
     """
     trained = step - config.norm_warmup_steps if waits else step
-    warm_up = 0.0 if trained < 0 else min(1.0, (trained + 1) / (config.warmup_steps + 1))
-    return warm_up * _scheduled(config, step, steps)
-
-
-def _scheduled(config: OptimConfig, step: int, steps: int) -> float:
+    factor = 1.0
     if config.schedule == "cosine":
-        return 0.5 * (1 + math.cos(math.pi * step / steps))
-    if config.schedule == "step":
-        return config.step_factor ** sum(step >= round(at * steps) for at in (config.step_at, config.step_again))
-    return 1.0
+        factor = 0.5 * (1 + math.cos(math.pi * step / steps))
+    elif config.schedule == "step":
+        factor = config.step_factor ** sum(step >= round(at * steps) for at in (config.step_at, config.step_again))
+    return 0.0 if trained < 0 else min(1.0, (trained + 1) / (config.warmup_steps + 1)) * factor

@@ -6,23 +6,17 @@ from pathlib import Path
 
 import asrnorm
 
-DATA_VARIABLE = "ASRNORM_DATA"
-"""Environment variable that names the folder of data sets."""
-
-BACKEND_VARIABLE = "ASRNORM_BACKEND"
-"""Environment variable that chooses the implementation of norm layers and of augmentations."""
+# Environment variables
+DATA_VARIABLE = "ASRNORM_DATA"  # the folder of data sets
+BACKEND_VARIABLE = "ASRNORM_BACKEND"  # the implementation of norm layers and of augmentations, one of `BACKENDS`
+DEVICE_VARIABLE = "ASRNORM_DEVICE"  # which device `auto` stands for; launches set it to give a run its GPU
+COMMIT_VARIABLE = "ASRNORM_COMMIT"  # the commit, where the source tree was copied without its repository
 
 BACKENDS = ("auto", "reference", "triton")
-"""The values of `ASRNORM_BACKEND`."""
-
-DEVICE_VARIABLE = "ASRNORM_DEVICE"
-"""Environment variable that says which device `auto` stands for; launches set it to give a run its GPU."""
-
-LEAST_CAPABILITY = (8, 0)
-"""Lowest compute capability of a GPU on which norm layers run as Triton kernels."""
-
-LEAST_FUSED_CAPABILITY = (7, 0)
-"""Lowest compute capability on which RSDA's transformations and the PACS augmentation run as Triton kernels."""
+LEAST_CAPABILITY = (8, 0)  # of a GPU on which norm layers run as Triton kernels
+LEAST_FUSED_CAPABILITY = (7, 0)  # the same for RSDA's transformations and the PACS augmentation
+_GIT_SECONDS = 10
+_DIGITS = 12  # of a short commit
 
 
 def data_folder() -> Path:
@@ -36,13 +30,6 @@ def count_cores() -> int:
     if hasattr(os, "sched_getaffinity"):
         return len(os.sched_getaffinity(0))
     return os.cpu_count() or 1
-
-
-COMMIT_VARIABLE = "ASRNORM_COMMIT"
-"""Environment variable that names the commit when the source tree was copied without its repository."""
-
-_GIT_SECONDS = 10
-_DIGITS = 12
 
 
 def find_commit() -> str:

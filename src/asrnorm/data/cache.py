@@ -40,15 +40,8 @@ def open_entry(
 ) -> dict[str, NDArray[Any]]:
     """Return the arrays of an entry, memory-mapped; build them first if they are absent, stale or damaged.
 
-    Args:
-        name: the entry's folder name.
-        fingerprint: what the arrays depend on, as JSON values; if it changes, the entry is stale.
-        build: writes the arrays. One process at a time runs it; the others wait for its result. If it raises, no
-            partial entry is left.
-        folder: the folder of all entries, as `cache_folder` gives it.
-
-    Raises:
-        StorageError: the disk is full or the folder cannot be written.
+    The arrays depend on the `fingerprint`, JSON values: if it changes, the entry is stale. One process at a time runs
+    `build`, which writes them; the others wait for its result. If it raises, no partial entry is left.
     """
     wanted = {"version": VERSION, "fingerprint": json.loads(json.dumps(dict(fingerprint)))}
     path = folder / name

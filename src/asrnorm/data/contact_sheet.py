@@ -28,6 +28,7 @@ _PAPER, _INK, _BLANK, _FRAME = "#ffffff", "#1a1a1a", "#ececec", "#c8c8c8"
 Images = Any
 Tile = Image.Image | None
 Domains = Mapping[str, tuple[Images, ArrayLike]]
+_font = ImageFont.load_default
 
 
 def contact_sheet(
@@ -198,10 +199,6 @@ def _file_names(domains: Domains) -> dict[str, str]:
 
 def _count_classes(shown: int, total: int) -> str:
     return count_of(total, "class", "classes") if shown == total else f"{shown} of {total} classes"
-
-
-def _font(size: int) -> ImageFont.FreeTypeFont | ImageFont.ImageFont:
-    return ImageFont.load_default(size)
 
 
 def _fit(text: str, width: int) -> tuple[str, ImageFont.FreeTypeFont | ImageFont.ImageFont]:

@@ -41,24 +41,15 @@ class _Labelled:
 class ImageSet(_Labelled):
     """Decoded images and labels of one domain, or of several mixed.
 
-    Args:
-        images: uint8 `(n, h, w, 3)`; may be memory-mapped and read-only.
-        labels: int64 `(n,)`.
-        domains: int64 `(n,)`, the number of each image's domain where several are mixed.
-
-    Raises:
-        InputTypeError: another dtype.
-        InputError: another shape.
-
     Example:
         >>> data = ImageSet(np.zeros((4, 8, 8, 3), np.uint8), np.array([0, 1, 1, 0]))
         >>> len(data), data.image_size, data.class_counts(2).tolist()
         (4, (8, 8), [2, 2])
     """
 
-    images: NDArray[np.uint8]
-    labels: NDArray[np.int64]
-    domains: NDArray[np.int64] | None = None
+    images: NDArray[np.uint8]  # (n, h, w, 3); may be memory-mapped and read-only
+    labels: NDArray[np.int64]  # (n,)
+    domains: NDArray[np.int64] | None = None  # (n,), the number of each image's domain where several are mixed
 
     def __post_init__(self) -> None:
         if self.images.dtype != np.uint8 or self.labels.dtype != np.int64:
@@ -84,10 +75,14 @@ class ImageSet(_Labelled):
 
     def take(self, rows: slice | NDArray[np.integer] | Sequence[int]) -> Self:
         """Return some of the images: a view if the rows are consecutive, else a copy."""
-        if not isinstance(rows, slice):
-            rows = np.asarray(rows)
-            rows = np.arange(len(self))[rows] if rows.dtype == bool else _as_slice(rows.astype(np.int64))
-        return type(self)(self.images[rows], self.labels[rows], self._domains_of(rows))
+        chosen: slice | NDArray[np.int64]
+        if isinstance(rows, slice):
+            chosen = rows
+        else:
+            chosen = np.arange(len(self))[rows]
+            if len(chosen) and np.array_equal(chosen, np.arange(chosen[0], chosen[0] + len(chosen))):
+                chosen = slice(int(chosen[0]), int(chosen[0]) + len(chosen))  # copies nothing of a memory map
+        return type(self)(self.images[chosen], self.labels[chosen], self._domains_of(chosen))
 
 
 @dataclass(frozen=True, eq=False)
@@ -130,13 +125,6 @@ def concatenate(parts: Sequence[Any]) -> Any:
     if isinstance(parts[0], ImageSet):
         return ImageSet(np.concatenate([part.images for part in parts]), labels, domains)
     return FileSet(tuple(path for part in parts for path in part.paths), labels, parts[0].image_size, domains)
-
-
-def _as_slice(rows: NDArray[np.int64]) -> slice | NDArray[np.int64]:
-    """Return consecutive rows as a slice, which copies nothing of a memory map."""
-    if len(rows) and rows[0] >= 0 and np.array_equal(rows, np.arange(rows[0], rows[0] + len(rows))):
-        return slice(int(rows[0]), int(rows[0]) + len(rows))
-    return rows
 
 
 def balanced_subset(labels: ArrayLike, limit: int) -> NDArray[np.int64]:

@@ -1,7 +1,6 @@
 """Evaluation of a model: scores by domain, accuracy under attack, predictions, and learned statistics."""
 
 from asrnorm.evaluation.attacks import ATTACKS as ATTACKS
-from asrnorm.evaluation.attacks import Attack as Attack
 from asrnorm.evaluation.attacks import SemanticAscent as SemanticAscent
 from asrnorm.evaluation.attacks import SignedSteps as SignedSteps
 from asrnorm.evaluation.attacks import score_attacks as score_attacks

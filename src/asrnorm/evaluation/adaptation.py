@@ -25,8 +25,8 @@ from asrnorm.models.rotation_resnet import ANGLES, find_rotation, rotation_logit
 Adaptation = Literal["none", "slow", "online"]
 Weights = dict[str, Tensor]
 
+# Steps for an image: ten from the trained weights, or one from those that the image before it left.
 STEPS = {"slow": 10, "online": 1}
-"""Steps for an image: ten from the trained weights, or one from those that the image before it left."""
 COPIES = 32  # of an image in a step, each cropped, mirrored and turned anew
 LEARNING_RATE = 0.001
 _PADDING = 4

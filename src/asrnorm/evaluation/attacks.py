@@ -161,9 +161,6 @@ def score_attacks(
     rates if the model has the parts of a `Classifier`. The model is attacked in eval mode and then returns to its mode.
     The number of processes does not change the result; the batch size does, because random starts are drawn batch by
     batch, by `seed`. The other arguments are those of `score`.
-
-    Raises:
-        InputError: no images, labels without a logit, or an ascent on a model without those parts.
     """
     inference = Inference.of(model, device=device, precision=precision, size=resize)
     if len(data) == 0:
@@ -171,7 +168,9 @@ def score_attacks(
     attacks = _choose(attacks, model)
     num_correct = torch.zeros(len(attacks), dtype=torch.int64, device=inference.device)
     with evaluating(model):
-        check_labels(data.labels, _count_classes(inference, data), name)
+        _, images, _ = next(iterate_batches(subsample(data, 2), 2))  # `bn_test` needs more than one
+        with torch.inference_mode():
+            check_labels(data.labels, inference.logits(inference.to_input(images)).shape[-1], name)
         attacker = Attacker(cast(Classifier, model), inference)  # `_choose` checks the parts that attacks need
         for batch, images, labels in iterate_batches(data, batch_size, world):
             images_nchw = inference.to_input(images)
@@ -197,9 +196,3 @@ def _choose(attacks: Sequence[Attack] | None, model: nn.Module) -> Sequence[Atta
             "leave it out, or derive the network from asrnorm.models.Classifier"
         )
     return attacks
-
-
-def _count_classes(inference: Inference, data: ImageSet | FileSet) -> int:
-    _, images, _ = next(iter(iterate_batches(subsample(data, 2), 2)))  # `bn_test` needs more than one
-    with torch.inference_mode():
-        return int(inference.logits(inference.to_input(images)).shape[-1])

@@ -53,7 +53,6 @@ def learned_statistics(
     *,
     per_domain: int = PER_DOMAIN,
     batch_size: int = 100,
-    device: torch.device | str | None = None,
     precision: Precision = "float32",
     resize: tuple[int, int] | None = None,
 ) -> Arrays:
@@ -61,16 +60,11 @@ def learned_statistics(
 
     First and last refer to the order of the forward pass. Every module with a method `learned_statistics` counts, so
     users' own layers do too. Of the source's test images and of every target at most `per_domain` images are taken,
-    spread evenly. The other arguments are those of `score`; `resize` is `evaluation_size` by default.
-
-    Returns:
-        `domain`, the name for each image, and float32 `mu_first`, `sigma_first`, `mu_last`, `sigma_last`, each
-        `(images, channels)`.
-
-    Raises:
-        InputError: no layer of the model learns its standardization.
+    spread evenly. The other arguments are those of `score`; `resize` is `evaluation_size` by default. The arrays are
+    `domain`, the name for each image, and float32 `mu_first`, `sigma_first`, `mu_last`, `sigma_last`, each `(images,
+    channels)`.
     """
-    inference = Inference.of(model, device=device, precision=precision, size=resize or evaluation_size(suite))
+    inference = Inference.of(model, precision=precision, size=resize or evaluation_size(suite))
     names: list[str] = []
     with evaluating(model), torch.inference_mode():
         first, last = _find_layers(inference, suite)

@@ -97,11 +97,7 @@ class Tally:
         return [[n, right, total / max(n, 1)] for (n, right), total in zip(self._counts.tolist(), sums, strict=True)]
 
     def result(self, name: str, world: World = ALONE) -> DomainScore:
-        """Return the score over the batches of all processes; every process must call it.
-
-        Raises:
-            InputError: no sample was added, or logits were NaN or infinite.
-        """
+        """Return the score over the batches of all processes; every process must call it."""
         state = world.sum(torch.cat([self._num_nonfinite, self._counts.flatten(), self._sums.flatten()])).tolist()
         nonfinite, counts, sums = state[0], state[1 : 1 + 2 * NUM_BINS], state[1 + 2 * NUM_BINS :]
         num_samples, num_correct = sum(counts[::2]), sum(counts[1::2])
@@ -137,19 +133,14 @@ class BrierParts(NamedTuple):
     within_bins: float  # from taking the probabilities of a bin for one
 
 
-def decompose_brier(logits: Tensor, labels: Tensor, num_bins: int = NUM_BINS) -> BrierParts:
+def decompose_brier(logits: Tensor, labels: Tensor) -> BrierParts:
     r"""Return reliability, resolution and uncertainty, which the Brier score of logits is made of (Murphy, 1973).
 
     Each class is a yes-or-no forecast. With $n_{kb}$ samples in bin $b$ of the probabilities of class $k$, their mean
     probability $\bar p_{kb}$, the share $\bar y_{kb}$ of them that has this class, and its share $\bar y_k$ of all $n$:
     $\sum_{kb} \frac{n_{kb}}{n} (\bar p_{kb} - \bar y_{kb})^2$ (reliability),
     $\sum_{kb} \frac{n_{kb}}{n} (\bar y_{kb} - \bar y_k)^2$ (resolution), and
-    $\sum_k \bar y_k (1 - \bar y_k)$ (uncertainty).
-
-    Args:
-        logits: `(n, K)`, any floating dtype.
-        labels: int64 `(n,)`, below K.
-        num_bins: of equal width, as those of the calibration error.
+    $\sum_k \bar y_k (1 - \bar y_k)$ (uncertainty). The bins are those of the calibration error.
 
     Example:
         >>> parts = decompose_brier(torch.zeros(4, 2), torch.tensor([0, 1, 0, 1]))
@@ -159,17 +150,17 @@ def decompose_brier(logits: Tensor, labels: Tensor, num_bins: int = NUM_BINS) ->
     num, classes = logits.shape
     if not num:
         raise InputError("the Brier score of no samples has no parts")
-    edges = torch.linspace(0, 1, num_bins + 1, dtype=torch.float64)[1:-1]
+    edges = torch.linspace(0, 1, NUM_BINS + 1, dtype=torch.float64)[1:-1]
     # Samples, probabilities, labels and squared errors by class and bin.
-    sums_4m = torch.zeros(4, classes * num_bins, dtype=torch.float64)
+    sums_4m = torch.zeros(4, classes * NUM_BINS, dtype=torch.float64)
     for logits_nk, labels_n in zip(logits.detach().cpu().split(_ROWS), labels.cpu().split(_ROWS), strict=True):
         probability_nk = logits_nk.double().softmax(1)
         label_nk = torch.zeros_like(probability_nk).scatter_(1, labels_n[:, None], 1.0)
-        bin_nk = torch.bucketize(probability_nk, edges) + num_bins * torch.arange(classes)
+        bin_nk = torch.bucketize(probability_nk, edges) + NUM_BINS * torch.arange(classes)
         terms = (torch.ones_like(label_nk), probability_nk, label_nk, (probability_nk - label_nk).square())
         for row, term_nk in enumerate(terms):
             sums_4m[row].index_add_(0, bin_nk.flatten(), term_nk.flatten())
-    count_kb, probability_kb, label_kb, error_kb = sums_4m.reshape(4, classes, num_bins)
+    count_kb, probability_kb, label_kb, error_kb = sums_4m.reshape(4, classes, NUM_BINS)
     share_k = label_kb.sum(1, keepdim=True) / num
     filled_kb = count_kb.clamp_min(1.0)
     reliability = (count_kb * ((probability_kb - label_kb) / filled_kb).square()).sum() / num
@@ -182,13 +173,8 @@ def decompose_brier(logits: Tensor, labels: Tensor, num_bins: int = NUM_BINS) ->
 def mean_corruption_error(errors: Mapping[str, Iterable[float]], baseline: Mapping[str, float] | None = None) -> float:
     """Return the mean over corruptions of the mean error over severities, each relative to a baseline if there is one.
 
-    Args:
-        errors: by corruption, of each severity.
-        baseline: mean error of another network by corruption, such as `ALEXNET_ERRORS` for ImageNet; the mean is over
-            its corruptions.
-
-    Raises:
-        InputError: no corruption, or one of the baseline is missing.
+    A baseline has the mean error of another network by corruption, such as `ALEXNET_ERRORS` for ImageNet; the mean is
+    then over its corruptions, all of which must be there.
 
     Example:
         >>> mean_corruption_error({"fog": [0.25, 0.5], "snow": [0.5, 0.75]}, {"fog": 0.75})

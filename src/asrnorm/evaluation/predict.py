@@ -29,7 +29,6 @@ def predict(
     images: NDArray[np.uint8],
     classes: Sequence[str],
     *,
-    device: torch.device | str | None = None,
     precision: Precision = "float32",
     resize: tuple[int, int] | None = None,
     top: int = 1,
@@ -39,9 +38,6 @@ def predict(
     The names of the classes are in the order of the logits; `top` of them, the most probable, are returned for each
     image. All images are one batch. The other arguments are those of `score`.
 
-    Raises:
-        InputError: the numbers of logits and classes differ, or logits are not finite.
-
     Example:
         >>> model = nn.Sequential(nn.Flatten(), nn.Linear(12, 2))
         >>> _ = model[1].bias.data.copy_(torch.tensor([0.0, 9.0]))
@@ -50,7 +46,7 @@ def predict(
     """
     if len(images) == 0:
         return []
-    inference = Inference.of(model, device=device, precision=precision, size=resize)
+    inference = Inference.of(model, precision=precision, size=resize)
     with evaluating(model), torch.inference_mode():
         logits_nk = inference.logits(inference.to_input(images)).cpu().double()
     if logits_nk.shape[1:] != (len(classes),):
@@ -72,7 +68,6 @@ def predict_files(
     *,
     image_size: tuple[int, int],
     batch_size: int = 100,
-    device: torch.device | str | None = None,
     precision: Precision = "float32",
     resize: tuple[int, int] | None = None,
     top: int = 1,
@@ -80,14 +75,14 @@ def predict_files(
     """Yield each file with its prediction, in order; a file that is not an image comes with its error.
 
     Files are read at `image_size`, the height and width of the suite's images, `batch_size` at a time; the other
-    arguments and errors are those of `predict`.
+    arguments are those of `predict`.
     """
     for start in range(0, len(paths), batch_size):
         batch = paths[start : start + batch_size]
         read = [_read(path, image_size) for path in batch]
         images = [image for image in read if not isinstance(image, InputError)]
         stacked = np.stack(images) if images else np.zeros((0, *image_size, 3), np.uint8)
-        predictions = iter(predict(model, stacked, classes, device=device, precision=precision, resize=resize, top=top))
+        predictions = iter(predict(model, stacked, classes, precision=precision, resize=resize, top=top))
         for path, image in zip(batch, read, strict=True):
             yield path, image if isinstance(image, InputError) else next(predictions)
 

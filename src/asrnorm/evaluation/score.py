@@ -104,9 +104,6 @@ def score_suite(
     score, the source's first. `resize="auto"` is `evaluation_size`; the other options are those of `score`. With
     `adapt`, the model learns from each image before it classifies it, as TTT does, with draws by `seed`. Without
     `with_targets`, no target is looked at.
-
-    Raises:
-        InputError: as `score`, or the source is missing.
     """
     size = evaluation_size(suite) if resize == "auto" else resize
     inference = Inference.of(model, device=device, precision=precision, size=size)

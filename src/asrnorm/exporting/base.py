@@ -1,26 +1,21 @@
 """The interface of a file format, and the tracing of a model into a graph of PyTorch's own operators."""
 
-import abc
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import Any
 
 import torch
 from torch import Tensor, nn
 from torch.export import Dim, ExportedProgram
 
 from asrnorm import ops
+from asrnorm.core.config import RunConfig
 from asrnorm.core.errors import InputError, first_line
-from asrnorm.core.registry import Registry
 from asrnorm.models import Classifier
 from asrnorm.training import LoadedRun
 
-FORMATS: Registry[Callable[[], "FileFormat"]] = Registry("format")
-
-Network = Callable[[Tensor], Tensor]
-"""Images `(n, 3, h, w)` in [0, 1] to logits."""
-
+Network = Callable[[Tensor], Tensor]  # images `(n, 3, h, w)` in [0, 1] to logits
 INPUT = "images"
 _TRACED_BATCH = 2  # for a dynamic batch; tracing specializes on a batch of one
 # Namespaces of operators that every build of PyTorch has.
@@ -38,24 +33,16 @@ class ExportRequest:
     opset: int | None = None  # version of the ONNX operators; `None` is the exporter's default
 
 
-class FileFormat(abc.ABC):
-    """A file format; `suffix` is that of its files."""
+@dataclass(frozen=True, kw_only=True)
+class FileFormat:
+    """A file format."""
 
-    suffix: ClassVar[str]
-    is_traced: ClassVar[bool] = True  # it holds the computation, in float32, and runs without this package
-    has_opset: ClassVar[bool] = False  # it uses `ExportRequest.opset`
-
-    @abc.abstractmethod
-    def encode(self, request: ExportRequest) -> tuple[bytes, dict[str, Any]]:
-        """Return the content of the file, and additional entries of its card."""
-
-    @abc.abstractmethod
-    def open(self, path: Path, request: ExportRequest) -> Network:
-        """Return the network that the file holds."""
-
-    def sidecars(self, request: ExportRequest) -> dict[str, bytes]:  # noqa: ARG002
-        """Return the content of additional files by the ending that is appended to the file's name."""
-        return {}
+    suffix: str
+    encode: Callable[[ExportRequest], tuple[bytes, dict[str, Any]]]  # the file, and additional entries of its card
+    open: Callable[[Path, ExportRequest], Network]  # the network that the file holds
+    sidecar: Callable[[RunConfig], str] | None = None  # the file beside it, with the ending `formats.CONFIG`
+    is_traced: bool = True  # it holds the computation, in float32, and runs without this package
+    has_opset: bool = False  # it uses `ExportRequest.opset`
 
 
 def trace(request: ExportRequest) -> ExportedProgram:
@@ -71,7 +58,10 @@ def trace(request: ExportRequest) -> ExportedProgram:
                 f"the network takes no images of {height}x{width}; it was trained on {own} ({first_line(error)})"
             ) from error
         program = torch.export.export(_Named(request.model).eval(), (images,), dynamic_shapes=dynamic_axes(request))
-    _check_operators(program)
+    for node in (node for node in program.graph.nodes if node.op == "call_function"):
+        namespace = getattr(node.target, "namespace", None) or getattr(node.target, "__module__", "")
+        if namespace not in _PLAIN and not str(namespace).startswith("torch."):
+            raise InputError(f"the file would need the custom operator {node.target}; export traces plain ones only")
     for module in program.graph_module.modules():
         if isinstance(module, torch.fx.GraphModule):
             for node in module.graph.nodes:
@@ -94,11 +84,3 @@ class _Named(nn.Module):
 def dynamic_axes(request: ExportRequest) -> dict[str, dict[int, Dim]] | None:
     """Return the dynamic axes of the input, by name."""
     return {INPUT: {0: Dim("batch")}} if request.batch is None else None
-
-
-def _check_operators(program: ExportedProgram) -> None:
-    """Raise `InputError` if a graph calls an operator that PyTorch itself does not define."""
-    for node in (node for node in program.graph.nodes if node.op == "call_function"):
-        namespace = getattr(node.target, "namespace", None) or getattr(node.target, "__module__", "")
-        if namespace not in _PLAIN and not str(namespace).startswith("torch."):
-            raise InputError(f"the file would need the custom operator {node.target}; export traces plain ones only")

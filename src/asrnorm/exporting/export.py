@@ -14,10 +14,10 @@ from torch import Tensor
 import asrnorm
 from asrnorm import ops
 from asrnorm.core.config import content_hash
-from asrnorm.core.errors import InputError, StorageError, WrongCallError
+from asrnorm.core.errors import InputError, StorageError, UnknownNameError, WrongCallError, describe_unknown
 from asrnorm.core.files import describe_failure, replacing, sync_file, write_whole
-from asrnorm.exporting.base import FORMATS, INPUT, ExportRequest, FileFormat, Network
-from asrnorm.exporting.formats import CARD, OUTPUT
+from asrnorm.exporting.base import INPUT, ExportRequest, FileFormat, Network
+from asrnorm.exporting.formats import CARD, CONFIG, FORMATS, OUTPUT
 from asrnorm.training import LoadedRun
 
 SCHEMA = 1
@@ -64,15 +64,10 @@ def export_run(
         size: height and width of its images; `None` is the size the run is evaluated at.
         batch: images at a time; `None` is any number.
         opset: version of the ONNX operators; `None` is PyTorch's default.
-
-    Raises:
-        UnknownNameError: no such format.
-        WrongCallError: the options contradict each other.
-        MissingDependencyError: a library of the format is not installed.
-        InputError: the network does not take such images, or the file does not compute the model's logits.
-        StorageError: the file cannot be written.
     """
-    chosen, path = FORMATS[file_format](), Path(out)
+    if file_format not in FORMATS:
+        raise UnknownNameError(describe_unknown("format", file_format, FORMATS))
+    chosen, path = FORMATS[file_format], Path(out)
     _check_options(chosen, file_format, path, size, batch, opset)
 
     model = run.model if run.device.type == "cpu" else copy.deepcopy(run.model).cpu()
@@ -86,7 +81,9 @@ def export_run(
             sync_file(temporary)  # a full disk raises before the sidecars change
             verdict = verify(chosen.open(temporary, request), request, path.name)
             card = {**describe_file(request, file_format, path.name, content, verdict), **entries}
-            endings = {CARD: (json.dumps(card, indent=2) + "\n").encode(), **chosen.sidecars(request)}
+            endings = {CARD: json.dumps(card, indent=2) + "\n"}
+            if chosen.sidecar is not None:
+                endings[CONFIG] = chosen.sidecar(run.config)
             sidecars = {path.with_name(path.name + ending): text for ending, text in endings.items()}
             for sidecar, text in sidecars.items():
                 write_whole(sidecar, text, follow_links=False)

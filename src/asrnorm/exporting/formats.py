@@ -12,10 +12,10 @@ from torch import Tensor
 from torch.export import ExportedProgram
 
 from asrnorm.core.config import RunConfig, dump_config, load_config
-from asrnorm.core.errors import InputError, WrongCallError, first_line, missing_extra
+from asrnorm.core.errors import InputError, WrongCallError, first_line, import_extra
 from asrnorm.core.reading import read_json
 from asrnorm.data import create_suite
-from asrnorm.exporting.base import FORMATS, INPUT, ExportRequest, FileFormat, Network, dynamic_axes, trace
+from asrnorm.exporting.base import INPUT, ExportRequest, FileFormat, Network, dynamic_axes, trace
 from asrnorm.models import Classifier
 from asrnorm.models.weights import pack_state, read_state
 from asrnorm.training.assembly import build_like
@@ -23,47 +23,36 @@ from asrnorm.training.assembly import build_like
 OUTPUT = "logits"
 CONFIG, CARD = ".yaml", ".json"
 MIN_OPSET = 18  # PyTorch's exporter emits it; a conversion to an older one may fail
+ONNX_LIBRARIES = ("onnx", "onnxscript", "onnxruntime")  # the last runs the file for the comparison
 
 
-@FORMATS.register("onnx")
-class OnnxFile(FileFormat):
-    """ONNX with a dynamic batch, for onnxruntime and other runtimes."""
+def _encode_onnx(request: ExportRequest) -> tuple[bytes, dict[str, Any]]:
+    for name in ONNX_LIBRARIES:
+        import_extra(name, "format 'onnx'", name, "onnx")
+    newest = import_module("onnx").defs.onnx_opset_version()
+    if request.opset is not None and not MIN_OPSET <= request.opset <= newest:
+        raise WrongCallError(f"opset {request.opset}: PyTorch and this onnx have {MIN_OPSET} to {newest}")
+    converted = _convert(trace(request), request)
+    model = converted.model
+    written = model.opset_imports.get("", 0)
+    if request.opset not in (None, written):
+        raise InputError(f"this network cannot be written in opset {request.opset}; opset {written} works")
+    for graph in (model.graph, *(function.graph for function in model.functions.values())):
+        for node in graph:
+            node.metadata_props.clear()  # names of modules, and lines of source with their paths
+    buffer = io.BytesIO()
+    converted.save(buffer)
+    return buffer.getvalue(), {"opset": written}
 
-    suffix = ".onnx"
-    has_opset = True
-    libraries = ("onnx", "onnxscript", "onnxruntime")  # the last runs the file for the comparison
 
-    def encode(self, request: ExportRequest) -> tuple[bytes, dict[str, Any]]:
-        """Trace the model and convert the graph to ONNX."""
-        for name in self.libraries:
-            try:
-                import_module(name)
-            except ImportError:
-                raise missing_extra("format 'onnx'", name, "onnx") from None
-        newest = import_module("onnx").defs.onnx_opset_version()
-        if request.opset is not None and not MIN_OPSET <= request.opset <= newest:
-            raise WrongCallError(f"opset {request.opset}: PyTorch and this onnx have {MIN_OPSET} to {newest}")
-        converted = _convert(trace(request), request)
-        model = converted.model
-        written = model.opset_imports.get("", 0)
-        if request.opset not in (None, written):
-            raise InputError(f"this network cannot be written in opset {request.opset}; opset {written} works")
-        for graph in (model.graph, *(function.graph for function in model.functions.values())):
-            for node in graph:
-                node.metadata_props.clear()  # names of modules, and lines of source with their paths
-        buffer = io.BytesIO()
-        converted.save(buffer)
-        return buffer.getvalue(), {"opset": written}
+def _open_onnx(path: Path, _request: ExportRequest) -> Network:
+    session = import_module("onnxruntime").InferenceSession(str(path), providers=["CPUExecutionProvider"])
 
-    def open(self, path: Path, request: ExportRequest) -> Network:  # noqa: ARG002
-        """Return the network as onnxruntime runs it."""
-        session = import_module("onnxruntime").InferenceSession(str(path), providers=["CPUExecutionProvider"])
+    def run(images: Tensor) -> Tensor:
+        (logits,) = session.run([OUTPUT], {INPUT: images.numpy()})
+        return torch.from_numpy(logits)
 
-        def run(images: Tensor) -> Tensor:
-            (logits,) = session.run([OUTPUT], {INPUT: images.numpy()})
-            return torch.from_numpy(logits)
-
-        return run
+    return run
 
 
 def _convert(program: ExportedProgram, request: ExportRequest) -> Any:
@@ -88,49 +77,32 @@ def _convert(program: ExportedProgram, request: ExportRequest) -> Any:
         logging.disable(level)
 
 
-@FORMATS.register("torch-export")
-class ProgramFile(FileFormat):
-    """A `.pt2` file; `torch.export.load(file).module()` is a differentiable module."""
-
-    suffix = ".pt2"
-
-    def encode(self, request: ExportRequest) -> tuple[bytes, dict[str, Any]]:
-        """Trace the model and serialize the graph."""
-        buffer = io.BytesIO()
-        torch.export.save(trace(request), buffer)
-        return buffer.getvalue(), {}
-
-    def open(self, path: Path, request: ExportRequest) -> Network:  # noqa: ARG002
-        """Return the program of the file."""
-        return torch.export.load(path).module()
+def _encode_program(request: ExportRequest) -> tuple[bytes, dict[str, Any]]:
+    buffer = io.BytesIO()
+    torch.export.save(trace(request), buffer)
+    return buffer.getvalue(), {}
 
 
-@FORMATS.register("safetensors")
-class WeightFile(FileFormat):
-    """Weights in a `.safetensors` file and the config in `<file>.yaml`; `load_weight_file` builds the model."""
-
-    suffix = ".safetensors"
-    is_traced = False
-
-    def encode(self, request: ExportRequest) -> tuple[bytes, dict[str, Any]]:
-        """Return the state dict in safetensors format."""
-        return pack_state(request.model.state_dict()), {}
-
-    def open(self, path: Path, request: ExportRequest) -> Network:
-        """Build the network from the config and load the weights of the file."""
-        return _build(path, request.run.config, len(request.run.classes))
-
-    def sidecars(self, request: ExportRequest) -> dict[str, bytes]:
-        """Return the config."""
-        return {CONFIG: dump_config(request.run.config).encode()}
+FORMATS = {
+    # With a dynamic batch, for onnxruntime and other runtimes
+    "onnx": FileFormat(suffix=".onnx", encode=_encode_onnx, open=_open_onnx, has_opset=True),
+    # `torch.export.load(file).module()` is a differentiable module.
+    "torch-export": FileFormat(
+        suffix=".pt2", encode=_encode_program, open=lambda path, _request: torch.export.load(path).module()
+    ),
+    # Weights and, beside them, the config; `load_weight_file` builds the model.
+    "safetensors": FileFormat(
+        suffix=".safetensors",
+        encode=lambda request: (pack_state(request.model.state_dict()), {}),
+        open=lambda path, request: _build(path, request.run.config, len(request.run.classes)),
+        sidecar=dump_config,
+        is_traced=False,
+    ),
+}
 
 
 def load_weight_file(path: str | Path) -> Classifier:
-    """Return the model of an exported `.safetensors` file beside its `.yaml` and `.json`, in eval mode on the CPU.
-
-    Raises:
-        InputError: a file is missing or damaged, or the files do not match.
-    """
+    """Return the model of an exported `.safetensors` file beside its `.yaml` and `.json`, in eval mode on the CPU."""
     path = Path(path)
     config = load_config(path.with_name(path.name + CONFIG))
     card = path.with_name(path.name + CARD)

@@ -17,17 +17,7 @@ _METRICS = ("accuracy", "brier", "nll", "ece")
 
 
 def export_hub(run: LoadedRun, folder: str | Path, out: str | Path) -> Verdict:
-    """Write a run to a folder that `asrnorm.from_pretrained` takes, and compare the network there with the run's.
-
-    Args:
-        run: `asrnorm.training.load_run(folder, device="cpu")`.
-        folder: of the run.
-        out: the folder to write; files of an earlier export are replaced.
-
-    Raises:
-        InputError: the run has no result, or the network of the folder does not compute the model's logits.
-        StorageError: the folder cannot be written.
-    """
+    """Write a run to a folder that `asrnorm.from_pretrained` takes, and compare the network there with the run's."""
     result, environment = read_result(Path(folder, "result.json")), read_environment(Path(folder, "env.json"))
     facts = {
         "classes": list(run.classes),

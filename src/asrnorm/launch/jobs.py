@@ -25,9 +25,6 @@ from asrnorm.studies.store import holds_result
 if TYPE_CHECKING:
     from asrnorm.studies.plan import Plan
 
-# Option of `asrnorm evaluate` for each analysis.
-_ANALYSIS_WORDS = {"statistics": "--statistics"}
-
 
 class Command(NamedTuple):
     """A command of a job: its name on the screen, its arguments after `asrnorm`, and the file it leaves when done."""
@@ -76,7 +73,7 @@ class Job:
             product = self.folder / "evaluations" / f"{evaluation.name}.json"
             commands.append(Command(evaluation.name, words, product))
         for analysis in self.analyses:
-            words = ("evaluate", folder, _ANALYSIS_WORDS[analysis], *device, *own)
+            words = ("evaluate", folder, f"--{analysis}", *device, *own)
             commands.append(Command(analysis, words, self.folder / ANALYSIS_FILES[analysis]))
         return tuple(commands)
 

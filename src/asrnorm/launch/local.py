@@ -18,13 +18,8 @@ _RECOVERY_SECONDS = 10.0  # until a GPU that another process has crashed answers
 class LocalExecutor:
     """Runs jobs as processes of this machine; jobs on one GPU run concurrently where MPS is available.
 
-    Args:
-        workers: number of jobs at once; by default two per GPU, or one without a GPU.
-        gpus: names as in `CUDA_VISIBLE_DEVICES`; worker i takes GPU i modulo their number.
-        environment: environment variables of the processes; those of this process by default.
-
-    Raises:
-        InputError: fewer than one worker.
+    By default there are two `workers` per GPU, or one without a GPU. `gpus` are named as in `CUDA_VISIBLE_DEVICES`;
+    worker i takes GPU i modulo their number. The processes have this process's `environment` unless one is given.
 
     Example:
         >>> LocalExecutor(gpus=["0", "1"]).slots()

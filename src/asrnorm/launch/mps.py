@@ -14,11 +14,8 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Literal, NamedTuple
 
-VARIABLE = "ASRNORM_MPS"
-"""Environment variable; `0` turns MPS off."""
-
-MOST_CLIENTS = 48
-"""Maximum number of client processes of one daemon on a GPU."""
+VARIABLE = "ASRNORM_MPS"  # environment variable; `0` turns MPS off
+MOST_CLIENTS = 48  # processes of one daemon on a GPU
 
 Way = Literal["MPS", "time slices"]
 
@@ -40,7 +37,6 @@ class Sharing(NamedTuple):
 
 
 TURNS = Sharing("time slices", {})
-"""No MPS: the driver time-slices the processes."""
 
 
 @contextmanager

@@ -6,8 +6,7 @@ Usage: `python mps_probe.py CONTROL`; it ends with status 0, or with one line on
 import subprocess
 import sys
 
-LEAST_CAPABILITY = (7, 0)
-"""Before Volta, clients share an address space and can write into each other's memory."""
+LEAST_CAPABILITY = (7, 0)  # before Volta, clients share an address space and can write into each other's memory
 
 
 def main(control: str) -> str | None:

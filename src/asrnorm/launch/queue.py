@@ -119,7 +119,6 @@ class Queue:
                     self._executor.stop(at_once=True)
                 board.slots = self._executor.slots()
                 if not board.stopping:
-                    self._requeue_busy()
                     self._fill()
                 for ended in self._executor.collect():
                     self._record(ended)
@@ -129,7 +128,10 @@ class Queue:
         return Outcome(tuple(board.done), tuple(board.failed), (*board.busy, *board.waiting))
 
     def _fill(self) -> None:
-        board = self.board
+        board, now = self.board, time.monotonic()
+        for job in [job for job, due in board.busy.items() if due <= now]:
+            del board.busy[job]
+            board.waiting.append(job)
         while board.waiting and len(board.running) < board.slots:
             job = board.waiting.popleft()
             if not job.missing():  # another launch has finished it
@@ -139,12 +141,6 @@ class Queue:
             else:
                 board.running[job] = time.monotonic()
                 self._executor.submit(job)
-
-    def _requeue_busy(self) -> None:
-        now = time.monotonic()
-        for job in [job for job, due in self.board.busy.items() if due <= now]:
-            del self.board.busy[job]
-            self.board.waiting.append(job)
 
     def _record(self, ended: Ended) -> None:
         board, job = self.board, ended.job

@@ -9,7 +9,7 @@ import socket
 import time
 from typing import Any
 
-from asrnorm.core.errors import InputError, first_line, missing_extra
+from asrnorm.core.errors import InputError, first_line, import_extra
 from asrnorm.launch.jobs import Ended, Job, execute_remotely, forwarded, last_line
 from asrnorm.launch.local import PER_GPU
 
@@ -20,13 +20,11 @@ _ANSWER_SECONDS = 5.0
 class RayExecutor:
     """Runs every job as one Ray task with half a GPU and a core, or one core if the cluster has no GPU.
 
-    Args:
-        address: of the cluster, as in `ray.init`; `auto` is the cluster this machine belongs to.
-        workers: maximum number of jobs at once; by default as many as fit on the cluster.
+    The address is that of `ray.init`. At most `workers` jobs run at once; by default as many as fit on the cluster.
     """
 
     def __init__(self, address: str = "auto", workers: int | None = None) -> None:
-        self._ray = _import_ray()
+        self._ray = import_extra("ray", "--ray", "Ray", "ray")
         _ping(address)
         try:
             self._ray.init(address=address, log_to_driver=False, logging_level=logging.ERROR)
@@ -95,12 +93,3 @@ def _ping(address: str) -> None:
         socket.create_connection((named[1].strip("[]"), int(named[2])), _ANSWER_SECONDS).close()
     except (OSError, OverflowError, UnicodeError) as error:
         raise InputError(f"no Ray cluster at {address!r} ({first_line(error)}); start one: ray start --head") from None
-
-
-def _import_ray() -> Any:
-    try:
-        import ray
-        import ray.exceptions
-    except ImportError:
-        raise missing_extra("--ray", "Ray", "ray") from None
-    return ray

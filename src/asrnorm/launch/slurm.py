@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from asrnorm.core.errors import InputError, missing_extra
+from asrnorm.core.errors import InputError, import_extra
 from asrnorm.launch.jobs import Ended, Job, execute_remotely, forwarded, last_line
 
 _WORKERS = 64  # default number of jobs in Slurm's queue
@@ -13,27 +13,23 @@ _WORKERS = 64  # default number of jobs in Slurm's queue
 class SlurmExecutor:
     """Runs every job as one Slurm job; after a time limit or preemption it resumes in a new one.
 
-    Args:
-        folder: for the files of submitit and Slurm; shared by all machines.
-        options: for `submitit.AutoExecutor.update_parameters`: `timeout_min`, `slurm_partition`, `gpus_per_node`, ...
-        workers: maximum number of jobs in Slurm's queue.
-        cluster: submitit's name of the cluster; `local` runs processes on this machine.
+    `folder`, which all machines share, is for the files of submitit and Slurm; `options` are those of
+    `submitit.AutoExecutor.update_parameters`; at most `workers` jobs are in the queue; the cluster `local` runs
+    processes on this machine.
     """
 
     def __init__(
         self, folder: Path, options: Mapping[str, Any], workers: int | None = None, cluster: str = "slurm"
     ) -> None:
+        self._submitit = import_extra("submitit", "--slurm", "submitit", "slurm")
         try:
-            import submitit
-        except ImportError:
-            raise missing_extra("--slurm", "submitit", "slurm") from None
-        self._submitit = submitit
-        try:
-            self._executor = submitit.AutoExecutor(folder=folder, cluster=cluster)
+            self._executor = self._submitit.AutoExecutor(folder=folder, cluster=cluster)
             self._executor.update_parameters(name="asrnorm", **options)
         except (RuntimeError, NameError, ValueError, TypeError) as error:
             raise InputError(f"--slurm: {' '.join(str(error).split())}") from None
-        self._has_gpu = any(_asks_for_gpu(name, value) for name, value in options.items())
+        # `gpus_per_node=1`, `slurm_gpus_per_task=1`, `slurm_gres=gpu:1` or the like
+        given = [(name, str(value)) for name, value in options.items() if value]
+        self._has_gpu = any("gpu" in name or (name.endswith("gres") and "gpu" in value) for name, value in given)
         self._workers = workers or _WORKERS
         self._running: dict[Job, Any] = {}
         self._stopping = False
@@ -74,8 +70,3 @@ class SlurmExecutor:
         except self._submitit.core.utils.FailedJobError as error:
             return Ended(job, "stopped" if self._stopping else "failed", last_line(error))
         return ended
-
-
-def _asks_for_gpu(name: str, value: Any) -> bool:
-    """Tell whether an option is `gpus_per_node=1`, `slurm_gpus_per_task=1`, `slurm_gres=gpu:1` or the like."""
-    return bool(value) and ("gpu" in name or (name.endswith("gres") and "gpu" in str(value)))

@@ -5,6 +5,7 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any
 
+import torch
 from torch import Tensor, nn
 
 from asrnorm.core.errors import InputError, InputTypeError
@@ -69,6 +70,11 @@ class OwnLoop:
                 f"a batch is a pair of tensors, images and labels, or a Batch, not {type(batch).__name__}{length}"
             )
         images, labels = batch
+        if images.is_cuda and torch.cuda.is_current_stream_capturing() and self._method.draw(0, len(labels)):
+            raise InputError(
+                "a captured step counts no steps; pass asrnorm.Batch(images, labels, drawn=...) with the tensors of "
+                "method.draw(step, len(labels)), on the GPU"
+            )
         self._check_range(images)
         self._warn_if_never_grown()
         self._steps += 1

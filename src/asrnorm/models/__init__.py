@@ -25,7 +25,6 @@ from asrnorm.models.saved_model import load as load
 from asrnorm.models.saved_model import remember_call
 from asrnorm.models.saved_model import save as save
 from asrnorm.models.timm_network import TimmNetwork as TimmNetwork
-from asrnorm.models.weights import WeightReport as WeightReport
 from asrnorm.models.weights import load_weights as load_weights
 from asrnorm.models.wideresnet import WideResNet as WideResNet
 from asrnorm.norms import NORMS, BatchNorm

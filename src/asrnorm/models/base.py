@@ -80,10 +80,6 @@ def classifier_head(model: nn.Module) -> nn.Linear | None:
 class Normalize(nn.Module):
     """Input normalization as the first layer of any network, so that methods and attacks work on images in [0, 1].
 
-    Args:
-        mean: mean of each channel.
-        std: standard deviation of each channel.
-
     Example:
         >>> network = nn.Sequential(Normalize((0.5, 0.5, 0.5), (0.25, 0.25, 0.25)), nn.Conv2d(3, 8, 3))
         >>> network[0](torch.zeros(1, 3, 1, 1)).flatten().tolist()
@@ -103,30 +99,15 @@ class Normalize(nn.Module):
         return (x - self.mean) / self.std
 
 
-class NormalizedInput(Classifier):
-    """A backbone with input normalization, so that methods and attacks work on images in [0, 1].
-
-    For networks that are no `Classifier`, put `Normalize` before them in an `nn.Sequential`.
-    """
-
-    mean: Tensor
-    std: Tensor
-
-    def __init__(self, backbone: Classifier, mean: Sequence[float], std: Sequence[float]) -> None:
+class _Wrapper(Classifier):
+    def __init__(self, backbone: Classifier) -> None:
         super().__init__()
-        if not all(hasattr(backbone, part) for part in PARTS):
-            raise InputTypeError(
-                f"{type(backbone).__name__} has no {', '.join(PARTS)}; put asrnorm.models.Normalize(mean, std) before "
-                "it in an nn.Sequential"
-            )
         self.backbone = backbone
         self.num_classes = backbone.num_classes
-        self.register_buffer("mean", torch.tensor(mean).reshape(1, 3, 1, 1))
-        self.register_buffer("std", torch.tensor(std).reshape(1, 3, 1, 1))
 
     def features(self, x: Tensor) -> Tensor:
-        """Return the backbone's last spatial map of the normalized images."""
-        return self.backbone.features((x - self.mean) / self.std)
+        """Return the backbone's last spatial map."""
+        return self.backbone.features(x)
 
     def embed(self, maps: Tensor) -> Tensor:
         """Return the backbone's semantic vector."""
@@ -137,30 +118,36 @@ class NormalizedInput(Classifier):
         return self.backbone.classify(embedding)
 
 
-class DomainAverage(Classifier):
-    """A backbone with `dson` layers: in evaluation its logits are those of the mean prediction over all domains.
+class NormalizedInput(_Wrapper):
+    """A backbone with input normalization, so that methods and attacks work on images in [0, 1].
 
-    Args:
-        backbone: a classifier with such layers, all of as many domains.
+    For networks that are no `Classifier`, put `Normalize` before them in an `nn.Sequential`.
     """
 
-    def __init__(self, backbone: Classifier) -> None:
-        super().__init__()
-        self.backbone = backbone
-        self.num_classes = backbone.num_classes
-        self.num_domains = count_domains(backbone)
+    mean: Tensor
+    std: Tensor
+
+    def __init__(self, backbone: Classifier, mean: Sequence[float], std: Sequence[float]) -> None:
+        if not all(hasattr(backbone, part) for part in PARTS):
+            raise InputTypeError(
+                f"{type(backbone).__name__} has no {', '.join(PARTS)}; put asrnorm.models.Normalize(mean, std) before "
+                "it in an nn.Sequential"
+            )
+        super().__init__(backbone)
+        self.register_buffer("mean", torch.tensor(mean).reshape(1, 3, 1, 1))
+        self.register_buffer("std", torch.tensor(std).reshape(1, 3, 1, 1))
 
     def features(self, x: Tensor) -> Tensor:
-        """Return the backbone's last spatial map, for the domain that is set."""
-        return self.backbone.features(x)
+        """Return the backbone's last spatial map of the normalized images."""
+        return self.backbone.features((x - self.mean) / self.std)
 
-    def embed(self, maps: Tensor) -> Tensor:
-        """Return the backbone's semantic vector, for the domain that is set."""
-        return self.backbone.embed(maps)
 
-    def classify(self, embedding: Tensor) -> Tensor:
-        """Return the logits."""
-        return self.backbone.classify(embedding)
+class DomainAverage(_Wrapper):
+    """A backbone with `dson` layers: in evaluation its logits are those of the mean prediction over all domains."""
+
+    def __init__(self, backbone: Classifier) -> None:
+        super().__init__(backbone)
+        self.num_domains = count_domains(backbone)
 
     def forward(self, x: Tensor) -> Tensor:
         """Return the logits of the domain that is set; in evaluation the log of the mean probability over domains."""

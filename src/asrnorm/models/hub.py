@@ -13,7 +13,7 @@ from typing import Any
 from torch import nn
 
 import asrnorm
-from asrnorm.core.errors import InputError, missing_extra
+from asrnorm.core.errors import InputError, import_extra
 from asrnorm.core.files import write_whole
 from asrnorm.models.saved_model import load, save
 from asrnorm.models.weights import read_metadata
@@ -123,12 +123,9 @@ def make_card(title: str, *sections: str, argument: str = "", metadata: dict[str
 
 @cache
 def _hub_class() -> Any:
-    try:
-        from huggingface_hub import ModelHubMixin, hf_hub_download
-    except ImportError:
-        raise missing_extra("the Hugging Face Hub", "huggingface_hub", "hub") from None
+    hub = import_extra("huggingface_hub", "the Hugging Face Hub", "huggingface_hub", "hub")
 
-    class HubNetwork(ModelHubMixin):
+    class HubNetwork(hub.ModelHubMixin):  # type: ignore[name-defined]
         def __init__(self, network: nn.Module) -> None:
             self.network = network
 
@@ -137,6 +134,6 @@ def _hub_class() -> Any:
 
         @classmethod
         def _from_pretrained(cls, *, model_id: str, model: nn.Module | None = None, **options: Any) -> "HubNetwork":
-            return cls(load(hf_hub_download(model_id, WEIGHTS, **options), model).eval())
+            return cls(load(hub.hf_hub_download(model_id, WEIGHTS, **options), model).eval())
 
     return HubNetwork

@@ -81,14 +81,7 @@ class PooledClassifier(Classifier):
 
 
 class ResNet(PooledClassifier):
-    """A residual network for images of about 224x224.
-
-    Args:
-        block: class of the blocks.
-        depths: number of blocks in each of the four stages.
-        norm_layer: makes a norm from a number of channels.
-        num_classes: number of outputs.
-    """
+    """A residual network for images of about 224x224, with `depths` blocks in its four stages."""
 
     def __init__(
         self, block: Block, depths: Sequence[int], *, norm_layer: NormFactory = BatchNorm, num_classes: int = 1000

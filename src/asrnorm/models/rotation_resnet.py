@@ -52,12 +52,15 @@ class RotationBranch(nn.Module):
         return self.fc(norm_relu(self.norm, self.stage(maps)).mean((2, 3)))
 
 
+@MODELS.register("resnet26_ttt")
 class RotationResNet(PooledClassifier):
-    """ResNet-26 with a rotation branch after its second stage, which starts as a copy of the third.
+    """ResNet-26 with a rotation branch, TTT's network for CIFAR-10-C.
 
-    Args:
-        norm_layer: makes a norm from a number of channels.
-        num_classes: number of outputs.
+    The branch follows the second stage and starts as a copy of the third.
+
+    Example:
+        >>> sum(p.numel() for p in RotationResNet().parameters())
+        644766
     """
 
     adapted = ("conv1", "layer1", "layer2", "rotation")  # what the angle depends on
@@ -98,14 +101,3 @@ def rotation_logits(model: nn.Module, images: Tensor) -> Tensor:
 def _stage(in_width: int, width: int, stride: int, norm_layer: NormFactory) -> nn.Sequential:
     first = PooledShortcutBlock(in_width, width, stride, norm_layer)
     return nn.Sequential(first, *(PooledShortcutBlock(width, width, 1, norm_layer) for _ in range(_BLOCKS - 1)))
-
-
-@MODELS.register("resnet26_ttt")
-def resnet26_ttt(*, norm_layer: NormFactory = BatchNorm, num_classes: int = 10) -> RotationResNet:
-    """ResNet-26 with a rotation branch, TTT's network for CIFAR-10-C.
-
-    Example:
-        >>> sum(p.numel() for p in resnet26_ttt().parameters())
-        644766
-    """
-    return RotationResNet(norm_layer=norm_layer, num_classes=num_classes)

@@ -1,30 +1,23 @@
 """timm networks whose features are maps `(n, c, h, w)`, as classifiers in three parts."""
 
-from typing import Any
-
 from torch import Tensor, nn
 
 from asrnorm.conversion import convert
-from asrnorm.core.errors import InputError, MissingDependencyError, first_line, missing_extra
+from asrnorm.core.errors import InputError, first_line, import_extra
 from asrnorm.models.base import MODELS, Classifier, NormFactory
 
 
 class TimmNetwork(Classifier):
-    """A timm network by name.
-
-    Args:
-        architecture: timm's name, such as `resnet50` or `tf_efficientnet_lite0`.
-        num_classes: number of outputs.
-
-    Raises:
-        MissingDependencyError: timm is not installed.
-        InputError: timm has no such network.
-    """
+    """A timm network by its name there, such as `resnet50` or `tf_efficientnet_lite0`."""
 
     def __init__(self, architecture: str, *, num_classes: int = 1000) -> None:
         super().__init__()
         self.architecture, self.num_classes = architecture, num_classes
-        self.network = _create(architecture, num_classes)
+        timm = import_extra("timm", "model 'timm'", "timm", "vision")
+        try:
+            self.network = timm.create_model(architecture, pretrained=False, num_classes=num_classes)
+        except (RuntimeError, ValueError) as error:
+            raise InputError(f"timm cannot make {architecture!r}: {first_line(error)}") from error
 
     def loadable(self) -> tuple[nn.Module, str]:
         """Return timm's network and the name of its classifier."""
@@ -58,18 +51,3 @@ def timm_network(
     if norm_layer is not None:
         convert(model, norm_layer, layers="all")
     return model
-
-
-def _create(architecture: str, num_classes: int) -> Any:
-    try:
-        import timm
-    except ImportError:
-        raise missing_extra("model 'timm'", "timm", "vision") from None
-    except Exception as error:  # with a torchvision for another torch it fails in many ways
-        raise MissingDependencyError(
-            f"model 'timm' needs timm, which fails here ({first_line(error)}); see asrnorm doctor"
-        ) from error
-    try:
-        return timm.create_model(architecture, pretrained=False, num_classes=num_classes)
-    except (RuntimeError, ValueError) as error:
-        raise InputError(f"timm cannot make {architecture!r}: {first_line(error)}") from error

@@ -32,17 +32,11 @@ _PREFIXES = ("module.", "_orig_mod.", "backbone.")
 
 @dataclass(frozen=True)
 class WeightReport:
-    """What a weights file lacked.
-
-    Attributes:
-        path: the file.
-        fresh_head: the classifier kept its initialization (absent, or for another number of classes).
-        fresh_statistics: number of norm layers that kept running mean 0 and variance 1, to be estimated by training.
-    """
+    """What a weights file lacked."""
 
     path: str
-    fresh_head: bool
-    fresh_statistics: int
+    fresh_head: bool  # the classifier kept its initialization (absent, or for another number of classes)
+    fresh_statistics: int  # norm layers that kept running mean 0 and variance 1, to be estimated by training
 
     def __str__(self) -> str:
         parts = ["the classifier is new"] if self.fresh_head else []
@@ -57,14 +51,7 @@ def load_weights(model: nn.Module, path: str | Path) -> WeightReport:
     """Load pretrained weights into a model with BatchNorm; return what the file lacked.
 
     Half-precision values are converted to the model's dtype. Pickles are loaded with `weights_only`, so that a hostile
-    file cannot run code.
-
-    Args:
-        model: a network with the file's keys; the ResNets here have torchvision's.
-        path: a `.safetensors` file, or one of `torch.save`.
-
-    Raises:
-        InputError: the file is missing, damaged, or for another network.
+    file cannot run code. An `InputError` says that the file is missing, damaged, or for another network.
     """
     network, classifier = model.loadable() if isinstance(model, Classifier) else (model, "fc")
     own = network.state_dict()

@@ -12,6 +12,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from asrnorm.core.errors import InputError, InputTypeError
+from asrnorm.core.reading import check_int
 from asrnorm.core.registry import Registry
 from asrnorm.norms import reference
 
@@ -233,7 +234,7 @@ def check_sizes(num_features: int, eps: float = 0.0) -> None:
     """Raise if `num_features` is not a positive integer or `eps` is negative or NaN."""
     if isinstance(num_features, bool) or not isinstance(num_features, Integral):
         raise InputTypeError(f"num_features must be a whole number, not {num_features!r}")
-    if num_features < 1:
+    if check_int(num_features, "num_features") < 1:
         raise InputError(f"num_features must be at least 1, not {num_features}")
     check_number("eps", eps)
     if not eps >= 0:

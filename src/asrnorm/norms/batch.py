@@ -14,6 +14,8 @@ from asrnorm.core.errors import InputError, InputTypeError
 from asrnorm.norms import functional, reference
 from asrnorm.norms.base import NORMS, NormLayer, ProcessSum, check_sizes, spatial_size
 
+_MOST_DOMAINS = 10_000
+
 
 class TracksBatch(NormLayer):
     """A norm that keeps running statistics under the names of `torch.nn.BatchNorm2d`."""
@@ -193,8 +195,8 @@ class DomainBatchNorm(NormLayer):
     ) -> None:
         super().__init__()
         self.num_features = num_features
-        if num_domains < 1:
-            raise InputError(f"{self.label()}: num_domains must be at least 1, not {num_domains}")
+        if not 1 <= num_domains <= _MOST_DOMAINS:
+            raise InputError(f"{self.label()}: num_domains must be from 1 to {_MOST_DOMAINS:,}, not {num_domains}")
         self.domain: int | Tensor = 0
         self.domains = nn.ModuleList(
             BatchNorm(num_features, eps=eps, momentum=momentum, device=device, dtype=dtype) for _ in range(num_domains)

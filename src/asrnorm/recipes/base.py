@@ -43,18 +43,13 @@ class Epochs:
 
 @dataclass(frozen=True)
 class Variant:
-    """What a method changes in a suite's ERM config: options of the method, and other fields.
-
-    Attributes:
-        norms: of its recipes; empty means all norms of the suite.
-        norm_options: options of some of these norms, by name.
-    """
+    """What a method changes in a suite's ERM config: options of the method, and other fields."""
 
     summary: str
     options: Mapping[str, Any] = field(default_factory=dict)
     changes: Mapping[str, Any] = field(default_factory=dict)
-    norms: Sequence[str] = ()
-    norm_options: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
+    norms: Sequence[str] = ()  # of its recipes; empty means all norms of the suite
+    norm_options: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)  # by the name of the norm
 
     def apply(self, config: RunConfig, method: str) -> RunConfig:
         """Return an ERM config changed to this method, under the name of the new recipe."""
@@ -71,25 +66,15 @@ class Variant:
 
 @dataclass(frozen=True, kw_only=True)
 class SuiteRecipes:
-    """The recipes of a suite.
+    """The recipes of a suite."""
 
-    Attributes:
-        erm: returns the ERM config of a norm, at the paper's scale; it may also take `source` and `target`.
-        norms: of the recipes.
-        erm_norms: of those of ERM; empty means `norms`.
-        short_by: `short` has so many times fewer steps.
-        short_from: recipes with fewer steps than this are short already.
-        smoke_model: a smaller network for `smoke`.
-        smoke_size: the suite's option `size` in `smoke`.
-    """
-
-    erm: Build
+    erm: Build  # returns the ERM config of a norm, at the paper's scale; it may also take `source` and `target`
     norms: Sequence[str] = NORMS
-    erm_norms: Sequence[str] = ()
-    short_by: int = 5
-    short_from: int = 0
-    smoke_model: Choice | None = None
-    smoke_size: int | None = None
+    erm_norms: Sequence[str] = ()  # of ERM's recipes; empty means `norms`
+    short_by: int = 5  # `short` has so many times fewer steps
+    short_from: int = 0  # recipes with fewer steps than this are short already
+    smoke_model: Choice | None = None  # a smaller network
+    smoke_size: int | None = None  # the suite's option `size`
 
     def at_scale(self, config: RunConfig, scale: Scale) -> RunConfig:
         """Return a config of the paper's scale at another one.

@@ -33,13 +33,14 @@ def _environment() -> Any:
         trim_blocks=True,
         lstrip_blocks=True,
     )
-    environment.filters |= {"percent": _percent, "data_uri": _data_uri, "count_of": count_of, "breakable": _breakable}
+    environment.filters |= {
+        "percent": lambda value: "\N{EN DASH}" if value is None else f"{100 * value:.1f}",
+        "data_uri": lambda png: f"data:image/png;base64,{base64.b64encode(png).decode()}",
+        "count_of": count_of,
+        "breakable": _breakable,
+    }
     environment.globals |= {"script_text": _read_script, "script_sources": _name_scripts}
     return environment
-
-
-def _percent(value: float | None) -> str:
-    return "\N{EN DASH}" if value is None else f"{100 * value:.1f}"
 
 
 def _breakable(name: str) -> Any:
@@ -47,10 +48,6 @@ def _breakable(name: str) -> Any:
     from markupsafe import Markup, escape
 
     return Markup(re.sub(r"(?<=[._/-])(?=\w)", "<wbr>", str(escape(name))))
-
-
-def _data_uri(png: bytes) -> str:
-    return f"data:image/png;base64,{base64.b64encode(png).decode()}"
 
 
 def _read_script(name: str) -> str:

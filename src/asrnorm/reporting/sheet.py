@@ -19,6 +19,8 @@ from asrnorm.studies.collect import Collected, Measured
 from asrnorm.studies.spec import Unit
 from asrnorm.studies.statistics import FEWEST, TestResult
 
+# `missing` is still to be run, `not run` never will be, `no data` was run without the images of the column, `diverged`
+# has lost its finite loss, `absent` is a dash in the paper or a domain that the row's runs are not scored on.
 State = Literal["measured", "diverged", "missing", "no data", "not run", "absent"]
 PLACEHOLDERS: dict[str, str] = {"missing": "missing", "no data": "no data", "diverged": "NaN"}  # by state
 DECIMALS: dict[Unit, int] = {"percent": 1, "plain": 3, "millions": 2}  # of the paper's numbers
@@ -39,13 +41,7 @@ UNTESTED_NOTE = (
 
 @dataclass(frozen=True, kw_only=True)
 class SheetCell:
-    """One cell: numbers as text, empty where there is none, and what they come from.
-
-    Attributes:
-        state: `missing` is still to be run, `no data` was run without the images of the column, `not run` never will
-            be, `diverged` has lost its finite loss, `absent` is a dash in the paper or a domain that the row's runs are
-            not scored on.
-    """
+    """One cell: numbers as text, empty where there is none, and what they come from."""
 
     row: Row
     column: str

@@ -1,14 +1,10 @@
 """The paper's tables and figures: which runs they need, what was found of them, how they compare. No torch here."""
 
-from asrnorm.studies.archive import Archived as Archived
 from asrnorm.studies.archive import archive as archive
 from asrnorm.studies.collect import Collected as Collected
-from asrnorm.studies.collect import Measured as Measured
-from asrnorm.studies.collect import RunRecord as RunRecord
 from asrnorm.studies.collect import collect as collect
 from asrnorm.studies.loader import load_study as load_study
 from asrnorm.studies.plan import Plan as Plan
-from asrnorm.studies.plan import Task as Task
 from asrnorm.studies.plan import plan as plan
 from asrnorm.studies.spec import ANALYSIS_FILES as ANALYSIS_FILES
 from asrnorm.studies.spec import DIVERGENCE_FILE as DIVERGENCE_FILE
@@ -23,4 +19,3 @@ from asrnorm.studies.spec import RunSpec as RunSpec
 from asrnorm.studies.spec import Study as Study
 from asrnorm.studies.spec import get_study as get_study
 from asrnorm.studies.spec import list_studies as list_studies
-from asrnorm.studies.statistics import TestResult as TestResult

@@ -7,7 +7,6 @@ Each run is archived once, in the file of the first study that archives it. What
 import io
 import json
 import shutil
-import zipfile
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, fields
 from pathlib import Path
@@ -59,11 +58,8 @@ def archive(
 
     They go from the run folders in `runs` to files in `kept`; by default the seeds are 0 up to the study's number of
     seeds. `renew` replaces results from another commit, or from a commit with uncommitted changes. The study's file is
-    also sorted and rid of duplicates, which appending the lines of another file leaves.
-
-    Raises:
-        InputError: a kept file has a line that is not a result, or a file to be kept is damaged; nothing is changed.
-        StorageError: the folder cannot be written.
+    also sorted and rid of duplicates, which appending the lines of another file leaves. An `InputError` for a damaged
+    file or line changes nothing.
     """
     chosen = tuple(range(study.seeds) if seeds is None else seeds)
     store = find_results(runs)
@@ -176,7 +172,7 @@ def reduce_statistics(path: Path) -> bytes:
                 unit = max(scales.max(initial=0.0), 1e-300) / len(values) ** 0.5
                 projected = left[:, :COMPONENTS] * (scales[:COMPONENTS] / unit)
                 reduced[name] = projected.astype(numpy.float16)
-    except (OSError, ValueError, EOFError, zipfile.BadZipFile) as error:
+    except Exception as error:  # of NumPy, zipfile and zlib, for a damaged file
         raise InputError(f"{path}: damaged ({error}); remove it and run asrnorm reproduce again") from None
     buffer = io.BytesIO()
     numpy.savez_compressed(buffer, **reduced)

@@ -195,6 +195,9 @@ def _load_columns(columns: object, file: _File, where: str) -> _Columns:
         raise InputError(f"{where}: columns must be a name in {SHARED_COLUMNS.name} or a mapping, not {columns!r}")
     if not all(isinstance(values, list) for values in each.values()):
         raise InputError(f"{where}: each must be options of the recipe and their values, not {dict(each)!r}")
+    for option, values in each.items():
+        if nested := [value for value in values if isinstance(value, list | dict)]:
+            raise InputError(f"{where}: each: {option}: {nested[0]!r:.80} is not a single value")
     known = [value for values in each.values() for value in values]
     measures: dict[str, Measure] = {}
     runs: dict[str, str | None] = {}

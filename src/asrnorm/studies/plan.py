@@ -37,10 +37,6 @@ class Task:
 class Plan:
     """The tasks of a study, runs before the evaluations and analyses of them, and a line for each unreadable result."""
 
-    study: str
-    scale: Scale
-    seeds: tuple[int, ...]
-    runs: Path
     tasks: tuple[Task, ...]
     problems: tuple[str, ...] = ()
 
@@ -48,10 +44,6 @@ class Plan:
     def todo(self) -> tuple[Task, ...]:
         """The tasks that are neither done nor kept."""
         return tuple(task for task in self.tasks if task.state not in ("done", "kept"))
-
-    def count(self, state: State) -> int:
-        """Return the number of tasks in a state."""
-        return sum(task.state == state for task in self.tasks)
 
 
 def plan(
@@ -92,8 +84,7 @@ def plan(
     # Seeds stay in the order given; within a plan every run comes before what needs it.
     ordered = sorted(tasks.values(), key=lambda task: task.kind != "run")
     marked = _mark_kept(ordered, store, study.needs_logs)
-    found = tuple(marked.get(task.key, task) for task in ordered)
-    return Plan(study=study.name, scale=scale, seeds=tuple(seeds), runs=runs, tasks=found, problems=store.problems)
+    return Plan(tasks=tuple(marked.get(task.key, task) for task in ordered), problems=store.problems)
 
 
 def iterate_specs(study: Study) -> Iterator[RunSpec]:

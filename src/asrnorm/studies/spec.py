@@ -44,15 +44,6 @@ class Evaluation:
 class RunSpec:
     """One run, except for its seed and scale.
 
-    Attributes:
-        recipe: its name.
-        options: keyword arguments of the recipe, `source` and `target`.
-        overrides: as `--set`, by the study; smoke scale cuts those that make a run large.
-        assignments: as `--set`, by the user who runs the study; they hold at every scale.
-        evaluation: another scoring of the finished run, if the cell shows that.
-        analyses: files made from the finished run; keys of `ANALYSIS_FILES`.
-        may_diverge: a loss that is not finite is an outcome, recorded in `DIVERGENCE_FILE` and not tried again.
-
     Example:
         >>> spec = RunSpec(recipe="cifar10c.ada_bn",
         ...     evaluation=Evaluation(name="bn_test-16", overrides={"norm": "bn_test", "evaluate_batch": 16}))
@@ -61,12 +52,12 @@ class RunSpec:
     """
 
     recipe: str
-    options: Mapping[str, Any] = field(default_factory=dict)
-    overrides: Mapping[str, Any] = field(default_factory=dict)
-    assignments: Mapping[str, Any] = field(default_factory=dict)
-    evaluation: Evaluation | None = None
-    analyses: tuple[str, ...] = ()
-    may_diverge: bool = False
+    options: Mapping[str, Any] = field(default_factory=dict)  # keyword arguments of the recipe, `source` and `target`
+    overrides: Mapping[str, Any] = field(default_factory=dict)  # as `--set`, by the study; smoke scale cuts large ones
+    assignments: Mapping[str, Any] = field(default_factory=dict)  # as `--set`, by the user; they hold at every scale
+    evaluation: Evaluation | None = None  # another scoring of the finished run, if the cell shows that
+    analyses: tuple[str, ...] = ()  # files made from the finished run; keys of `ANALYSIS_FILES`
+    may_diverge: bool = False  # a loss that is not finite is an outcome, recorded and not tried again
 
     def __hash__(self) -> int:
         names = (*sorted(self.options), *sorted(self.overrides), *sorted(self.assignments))
@@ -148,17 +139,7 @@ class Comparison:
 
 @dataclass(frozen=True, kw_only=True)
 class Study:
-    """A table or figure: its rows, the runs behind them and the paper's numbers.
-
-    Attributes:
-        figures: keys of the report's figures: `levels`, `lambdas`, `tsne`, `corruptions`, `samples`, `complexity`,
-            `residual`.
-        seeds: runs per cell in the paper, or our default if the paper does not say.
-        suite: registry name.
-        transposed: the paper prints these rows as columns.
-        shown_only: columns that must not guide a choice; reports mark no best value there.
-        added: columns that the paper does not have and that repeat others: rows are not compared in them.
-    """
+    """A table or figure: its rows, the runs behind them and the paper's numbers."""
 
     name: str
     title: str
@@ -166,13 +147,13 @@ class Study:
     columns: tuple[str, ...]
     rows: tuple[Row, ...]
     comparisons: tuple[Comparison, ...] = ()
-    figures: tuple[str, ...] = ()
+    figures: tuple[str, ...] = ()  # keys of `asrnorm.reporting.figures.FIGURES`
     footnotes: tuple[str, ...] = ()
-    seeds: int = 5
-    suite: str = ""
-    transposed: bool = False
-    shown_only: tuple[str, ...] = ()
-    added: tuple[str, ...] = ()
+    seeds: int = 5  # runs per cell in the paper, or our default if the paper does not say
+    suite: str = ""  # registry name
+    transposed: bool = False  # the paper prints these rows as columns
+    shown_only: tuple[str, ...] = ()  # columns that must not guide a choice; reports mark no best value there
+    added: tuple[str, ...] = ()  # columns that the paper lacks and that repeat others: rows are not compared in them
 
     @property
     def needs_logs(self) -> bool:

@@ -31,16 +31,6 @@ class Summary:
 class TestResult:
     """One row against another in one column: is the first one better?
 
-    Attributes:
-        difference: mean of `row` minus mean of `against`, in the unit of the column.
-        low: lower end of the 95 % bootstrap interval of the difference.
-        high: its upper end.
-        pooled: p of the one-sided two-sample t-test with pooled variance, the paper's.
-        welch: p of Welch's test, which does not assume equal variances.
-        paired: p of the one-sided t-test on the differences at the seeds that both rows have.
-        n_paired: the number of those seeds.
-        holm: `pooled` after Holm's correction for all tests of the study.
-
     p-values and interval are `None` if a row has fewer than three seeds, `paired` if they have fewer than three in
     common. If no values vary, p-values are `None` and both ends of the interval are the difference.
     """
@@ -53,14 +43,13 @@ class TestResult:
     better: Better
     n: int
     n_against: int
-    difference: float
-    low: float | None
+    difference: float  # mean of `row` minus mean of `against`, in the unit of the column
+    low: float | None  # ends of the 95 % bootstrap interval of the difference
     high: float | None
-    pooled: float | None
-    welch: float | None
-    paired: float | None
-    n_paired: int
-    holm: float | None = None
+    pooled: float | None  # p of the one-sided two-sample t-test with pooled variance, the paper's
+    welch: float | None  # p of Welch's test, which does not assume equal variances
+    paired: float | None  # p of the one-sided t-test on the differences at the seeds that both rows have
+    holm: float | None = None  # `pooled` after Holm's correction for all tests of the study
 
 
 def summarize(values: Sequence[float], *, size: float | None = None) -> Summary:
@@ -162,7 +151,6 @@ def compare(
         pooled=pooled_p(first, second, better=better),
         welch=welch_p(first, second, better=better),
         paired=paired_p(ours, theirs, better=better),
-        n_paired=len(set(ours) & set(theirs)),
     )
 
 

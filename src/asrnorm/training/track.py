@@ -133,7 +133,7 @@ class Trackers:
             except Exception as error:  # of a library, a server or a disk; the log has the same numbers
                 self._active.remove((name, tracker))
                 said = describe_failure(error, self._folder) if isinstance(error, OSError) else first_line(error)
-                logger.warning("%s; the run goes on without the tracker %s", said, name)
+                logger.warning("the run goes on without the tracker %s: %s", name, said)
 
 
 def flatten(values: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, float]]:

@@ -28,6 +28,8 @@ Tracked = str | Tracker | Sequence[str | Tracker] | None
 _LIBRARIES = {"tensorboard": "torch.utils.tensorboard", "mlflow": "mlflow", "wandb": "wandb"}
 _MLFLOW_NAME = re.compile(r"[^\w\-. :/]", re.ASCII)  # what names in MLflow may not have
 _MLFLOW_BATCH = 100  # params in a call
+# MLflow's own defaults let a run wait for four minutes, or for sixteen, at a server that is down.
+_MLFLOW_PATIENCE = {"MLFLOW_HTTP_REQUEST_MAX_RETRIES": "2", "MLFLOW_HTTP_REQUEST_TIMEOUT": "20"}
 
 
 def create_trackers(track: Tracked) -> list[tuple[str, Tracker]]:
@@ -151,6 +153,8 @@ class Mlflow(Tracker):
 
     def start(self, track: Track) -> None:
         """Create a run with the config as its params, or open the one that the track began with."""
+        for variable, value in _MLFLOW_PATIENCE.items():
+            os.environ.setdefault(variable, value)
         self._client = import_module("mlflow").MlflowClient()
         self._status = "KILLED"  # unless `finish` is reached
         self._run, is_new = track.identifier("mlflow", lambda: self._create(track))

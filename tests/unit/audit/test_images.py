@@ -158,6 +158,8 @@ def test_folders_of_numbers_are_no_order_of_outputs_where_text_would_be_another(
     numbers = [str(number) for number in range(11)]
     with pytest.raises(InputError, match=r"output 2 may be folder 2, or 10 .* give --classes FILE"):
         map_classes(numbers, 11)
+    with pytest.raises(InputError, match=r"output 0 may be folder 9, or 10 "):
+        map_classes(["9", "10"], 2)
     assert map_classes(numbers[:10], 10)["9"] == 9, "one order for ten"
     assert map_classes(numbers, 11, file=write(tmp_path / "c.json", numbers))["10"] == 10
 

@@ -91,14 +91,18 @@ def test_of_several_outputs_the_logits_are_taken(tmp_path):
     assert torch.allclose(load(tmp_path / "net.onnx").predict(images), ColorNet()(images), atol=1e-5)
     write(tmp_path / "other.onnx")
     two_outputs(tmp_path / "other.onnx", "embedding", "scores")
-    with pytest.raises(InputError, match=r"several outputs may be class scores \(embedding .* call the one that is"):
+    with pytest.raises(InputError, match=r"no single output of class scores \(embedding .* call the one that is"):
         load(tmp_path / "other.onnx")
 
 
-def test_what_cannot_be_audited_is_one_line(tmp_path):
-    (tmp_path / "bad.onnx").write_bytes(b"nothing")
-    with pytest.raises(InputError, match=r"bad.onnx: not an ONNX file that onnxruntime can run"):
-        load(tmp_path / "bad.onnx")
+def test_what_cannot_be_audited_is_one_line(tmp_path, capfd):
+    write(tmp_path / "bad.onnx")
+    named = (tmp_path / "bad.onnx").read_bytes().replace(b"ReduceMean", b"Reduce\x80ean")
+    for data in (b"nothing", named):
+        (tmp_path / "bad.onnx").write_bytes(data)
+        with pytest.raises(InputError, match=r"bad.onnx: not an ONNX file that onnxruntime can run"):
+            load(tmp_path / "bad.onnx")
+    assert capfd.readouterr() == ("", "")
     write(tmp_path / "two.onnx", inputs=2)
     with pytest.raises(InputError, match=r"an audit needs one float input"):
         load(tmp_path / "two.onnx")
@@ -108,4 +112,13 @@ def test_without_onnxruntime_the_line_says_what_to_install(tmp_path, monkeypatch
     write(tmp_path / "net.onnx")
     monkeypatch.setitem(sys.modules, "onnxruntime", None)
     with pytest.raises(MissingDependencyError, match=r"pip install 'asrnorm\[onnx\]'"):
+        load(tmp_path / "net.onnx")
+
+
+def test_a_file_without_an_output_is_one_line(tmp_path):
+    write(tmp_path / "net.onnx")
+    model = onnx.load(tmp_path / "net.onnx")
+    del model.graph.output[:]
+    onnx.save(model, tmp_path / "net.onnx")
+    with pytest.raises(InputError, match=r"net.onnx"):
         load(tmp_path / "net.onnx")

@@ -18,6 +18,15 @@ def test_a_step_changes_the_weights_and_a_forward_pass_does_not():
     assert not any(torch.equal(a, b) for a, b in zip(before[:2], part.model.parameters(), strict=False))
 
 
+def test_a_captured_part_takes_the_same_steps():
+    parts = [Part(SMALL, "all", CPU) for _ in range(2)]
+    parts[0].step()
+    parts[1].through_capture()()
+    assert all(torch.equal(a, b) for a, b in zip(parts[0].model.parameters(), parts[1].model.parameters(), strict=True))
+    parts[1].model.eval()
+    assert parts[1].through_capture()().shape == (2, 10)
+
+
 @pytest.mark.parametrize(("layers", "count"), [(None, 0), ("resnet-12", 12), ("all", 20)])
 def test_the_named_layers_are_asr_norm(layers, count):
     model = build_model(Net("resnet", "resnet18", 2, 32, 7, gated=True), layers)
@@ -56,6 +65,8 @@ def test_the_forward_pass_is_that_of_evaluation():
 @pytest.mark.gpu
 def test_a_gpu_measures_eager_and_graph_and_memory():
     rows = measure(Net("wrn", "wrn_16_4", 8, 32, 10), torch.device("cuda"), 2, False)
-    assert {"bn, eager", "bn, CUDA graph", "asr all, reference, CUDA graph"} <= {row.path for row in rows}
+    assert {"bn, eager", "bn, CUDA graph", "bn, asrnorm.capture", "asr all, reference, CUDA graph"} <= {
+        row.path for row in rows
+    }
     assert all(row.extra["activation_mb"] > 0 for row in rows)
     assert rows[0].extra["memory_ratio"] == 1.0

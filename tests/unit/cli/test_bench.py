@@ -30,6 +30,7 @@ def test_importing_the_command_does_not_load_torch():
     [
         (["layers", "--only", "conv 2"], "asr, reference"),
         (["step", "--only", "demo"], "bn, eager"),
+        (["corruptions", "--only", "contrast, 32"], "numpy, all cores"),
         (["evaluate"], "asr, on the device"),
         (["train", "--only", "digits", "--made"], "trainer"),
     ],

@@ -23,7 +23,7 @@ def folder(tmp_path, monkeypatch):
 
 
 def test_the_formats_of_the_command_are_those_of_the_registry():
-    assert {name: FORMATS[name]().suffix for name in FORMATS} == SUFFIXES
+    assert {name: FORMATS[name].suffix for name in FORMATS} == SUFFIXES
 
 
 def test_the_file_lies_in_the_run_and_its_error_is_printed(folder, capsys):

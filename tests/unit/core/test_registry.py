@@ -117,3 +117,15 @@ def test_what_a_thing_of_this_package_takes_first_is_no_option_and_no_advice_is_
 def test_what_is_no_name_is_refused_in_one_line(shapes, wrong):
     with pytest.raises(InputTypeError):
         shapes.check(wrong, {})
+
+
+def test_a_whole_number_of_more_than_64_bits_is_refused_before_torch_sees_it():
+    shapes = Registry("shape")
+
+    @shapes.register("square")
+    def square(*, side: int = 1, ratio: float = 1.0): ...
+
+    shapes.check("square", {"side": 2**63 - 1, "ratio": -(2**63)})
+    for option in ("side", "ratio"):
+        with pytest.raises(InputError, match=option):
+            shapes.check("square", {option: 10**20})

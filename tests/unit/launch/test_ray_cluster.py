@@ -25,7 +25,7 @@ def test_without_ray_one_line_says_what_to_install(monkeypatch):
 
 @pytest.mark.parametrize("address", ["no-such-host.invalid:6379", "ray://no-such-host.invalid:10001", "127.0.0.1:1"])
 def test_an_address_at_which_nobody_listens_is_one_line_at_once(address, monkeypatch):
-    monkeypatch.setattr(ray_cluster, "_import_ray", SimpleNamespace)
+    monkeypatch.setattr(ray_cluster, "import_extra", lambda *_: SimpleNamespace())
     with pytest.raises(InputError, match=rf"no Ray cluster at '{re.escape(address)}' .*; start one: ray start --head"):
         ray_cluster.RayExecutor(address)
 
@@ -74,7 +74,7 @@ def stand_in(**resources):
 )
 def test_half_a_gpu_a_run_or_a_core(tmp_path, monkeypatch, resources, workers, slots, share):
     ray = stand_in(**resources)
-    monkeypatch.setattr(ray_cluster, "_import_ray", lambda: ray)
+    monkeypatch.setattr(ray_cluster, "import_extra", lambda *_: ray)
     executor = ray_cluster.RayExecutor("auto", workers)
     assert executor.slots() == slots
     executor.submit(fake_job(tmp_path / "a"))
@@ -98,7 +98,7 @@ def test_half_a_gpu_a_run_or_a_core(tmp_path, monkeypatch, resources, workers, s
     ],
 )
 def test_how_a_task_ends_is_how_the_job_ends(tmp_path, monkeypatch, error, status, line):
-    monkeypatch.setattr(ray_cluster, "_import_ray", stand_in)
+    monkeypatch.setattr(ray_cluster, "import_extra", lambda *_: stand_in())
     executor = ray_cluster.RayExecutor()
     job = fake_job(tmp_path)
     executor._running[error] = job
@@ -111,7 +111,7 @@ def test_no_cluster_is_one_line(monkeypatch):
     def fail(**options):
         raise ConnectionError("Could not find\nany running Ray instance.")
 
-    monkeypatch.setattr(ray_cluster, "_import_ray", lambda: SimpleNamespace(init=fail))
+    monkeypatch.setattr(ray_cluster, "import_extra", lambda *_: SimpleNamespace(init=fail))
     with pytest.raises(InputError, match=r"no Ray cluster at 'auto' \(Could not find any running.*ray start --head"):
         ray_cluster.RayExecutor()
 

@@ -162,3 +162,10 @@ def test_averaged_weights_get_the_statistics_that_pytorch_gives(name):
 def test_the_newest_batch_has_its_momentum_or_its_share():
     assert newest_batch_weight(0.1, torch.tensor(4)) == 0.1
     assert newest_batch_weight(None, torch.tensor(4)) == 0.25
+
+
+@pytest.mark.parametrize("name", ["dsbn", "dson"])
+@pytest.mark.parametrize("count", [0, 2**31])
+def test_a_number_of_domains_that_would_take_hours_is_rejected(name, count):
+    with pytest.raises(InputError, match="num_domains"):
+        create_norm(name, 4, num_domains=count)

@@ -137,6 +137,8 @@ def test_a_row_that_is_not_run_has_the_printed_cells_alone(load):
             InputError,
             "row 'ASR' must be a mapping",
         ),
+        (("rows:", "each: {source: [[photo]]}\nrows:"), InputError, "each: source: ['photo'] is not a single value"),
+        (("rows:", "each: {source: [{}]}\nrows:"), InputError, "each: source: {} is not a single value"),
         (("rows:", "each: {source: photo}\nrows:"), InputError, "each must be options of the recipe and their values"),
         (("rows:", "notes: none.md\nrows:"), InputError, "none.md: cannot be read"),
         (

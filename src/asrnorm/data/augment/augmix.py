@@ -109,7 +109,7 @@ class AugMix(Operations):
     ) -> None:
         super().__init__(share=share)
         self.severity = check_range("severity", severity, 0.1, 10)
-        self.width, self.depth = int(check_range("width", width, 1)), int(check_range("depth", depth, 1))
+        self.width, self.depth = int(check_range("width", width, 1, 100)), int(check_range("depth", depth, 1, 100))
         self.alpha = check_range("alpha", alpha, 0.01)
 
     def parameters(self, count: int, image_size: Size, generator: torch.Generator) -> dict[str, Tensor]:

@@ -56,8 +56,8 @@ def corrupt(
 
     A NumPy array is computed by the reference. A tensor is computed on its device, in whole batches, and the result has
     its dtype and memory format: within one gray level of the reference where nothing is random, elsewhere in
-    distribution, with random numbers of its own. `glass_blur`, `jpeg_compression` and `spatter` are computed by the
-    reference in both cases. No gradient flows through.
+    distribution, with random numbers of its own. `jpeg_compression` and `spatter` are computed by the reference in both
+    cases. No gradient flows through.
 
     Args:
         images: RGB images of one size, any size: an array of uint8 `(n, h, w, 3)`, or a tensor `(n, 3, h, w)` of uint8,

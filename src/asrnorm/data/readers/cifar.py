@@ -1,7 +1,5 @@
 """CIFAR-10 in both published forms: binary batches of 3,073-byte records, and pickled Python batches."""
 
-import io
-import pickle
 import pickletools
 from pathlib import Path
 from typing import Any
@@ -17,16 +15,16 @@ SIDE = 32
 _PIXELS = 3 * SIDE * SIDE
 MAX_BYTES = 1 << 28  # a published batch has 30,730,000
 
-# The opcodes of a pickled batch. Those in _REUSABLE never create tuples, so a pickle may use their results repeatedly.
-_TEXT = "STRING BINSTRING SHORT_BINSTRING BINBYTES SHORT_BINBYTES BINBYTES8"
-_UNICODE = "UNICODE SHORT_BINUNICODE BINUNICODE BINUNICODE8"
-_OBJECTS = "EMPTY_LIST LIST EMPTY_DICT DICT GLOBAL STACK_GLOBAL REDUCE"
-_REUSABLE = frozenset(f"{_TEXT} {_UNICODE} {_OBJECTS}".split())
-_NUMBERS = "NONE NEWTRUE NEWFALSE INT BININT BININT1 BININT2 LONG LONG1 FLOAT BINFLOAT"
-_STRUCTURE = "PROTO FRAME MARK APPEND APPENDS SETITEM SETITEMS BUILD STOP EMPTY_TUPLE TUPLE TUPLE1 TUPLE2 TUPLE3"
-_MEMO_WRITES = ("PUT", "BINPUT", "LONG_BINPUT", "MEMOIZE")
-_MEMO_READS = ("GET", "BINGET", "LONG_BINGET")
-_OPCODES = _REUSABLE.union(f"{_NUMBERS} {_STRUCTURE}".split(), _MEMO_WRITES, _MEMO_READS)
+_RECONSTRUCT = ("numpy.core.multiarray _reconstruct", "numpy._core.multiarray _reconstruct")
+_TEXT = "STRING BINSTRING SHORT_BINSTRING BINBYTES SHORT_BINBYTES BINBYTES8 UNICODE SHORT_BINUNICODE BINUNICODE"
+_NUMBERS = "INT BININT BININT1 BININT2 LONG LONG1 FLOAT BINFLOAT"
+_LITERALS = frozenset(f"{_TEXT} BINUNICODE8 {_NUMBERS} GLOBAL".split())
+_CONSTANTS = {"NONE": None, "NEWTRUE": True, "NEWFALSE": False}
+# How many objects on the stack go into a container; `None` is all from the last mark.
+_SIZES: dict[str, int | None] = {"APPEND": 1, "SETITEM": 2, "TUPLE1": 1, "TUPLE2": 2, "TUPLE3": 3}
+_SIZES |= dict.fromkeys(("APPENDS", "SETITEMS", "TUPLE", "LIST", "DICT"))
+_EXTENDING = ("APPEND", "APPENDS", "SETITEM", "SETITEMS")  # the container below them
+_LONGEST_NAME = 100  # of a module and its function
 _MAX_OPCODES = 1 << 18  # labels and names of 10,000 images take 30,000 to 90,000, depending on the protocol
 
 
@@ -45,19 +43,22 @@ def read_cifar_python(path: Path) -> tuple[NDArray[np.uint8], NDArray[np.int64]]
     """Return images `(n, 32, 32, 3)` and labels of a pickled batch, without calling anything that the pickle names."""
     pickled = read_bytes(path, MAX_BYTES)
     try:
-        _check_opcodes(pickled)
-        batch = _Unpickler(io.BytesIO(pickled), encoding="bytes").load()
-        if not isinstance(batch, dict):
+        batch = _interpret(pickled)
+        if not isinstance(batch, list):
             raise ValueError(f"it holds a {type(batch).__name__} in place of a dictionary")
-        data, labels = (batch.get(key.encode(), batch.get(key)) for key in ("data", "labels"))
-        planes = data.to_array() if isinstance(data, _Array) else None
-        if isinstance(labels, _Array):
-            labels = labels.to_array().tolist()
+        found = {name: value for key, value in zip(batch[::2], batch[1::2], strict=True) if (name := _to_name(key))}
+        planes, labels = _to_array(found["data"]), found["labels"]
+        if labels and labels[0] in _RECONSTRUCT:
+            labels = _to_array(labels).tolist()
     except Exception as error:  # damaged pickles raise nearly anything
         raise InputError(f"{path}: not a pickle of plain data and byte arrays ({first_line(error)})") from None
-    if planes is None or planes.ndim != 2 or planes.shape[1] != _PIXELS or not len(planes):
+    if planes.ndim != 2 or planes.shape[1] != _PIXELS or not len(planes):
         raise InputError(f"{path}: expected 'data' to be bytes of shape (n, {_PIXELS})")
-    if not isinstance(labels, list) or len(labels) != len(planes) or not all(type(v) is int for v in labels):
+    if (
+        not isinstance(labels, list)
+        or len(labels) != len(planes)
+        or not all(type(v) is int and abs(v) < 1 << 31 for v in labels)
+    ):
         raise InputError(f"{path}: expected 'labels' to be a list of {len(planes):,} whole numbers")
     return _to_images(path, planes, np.array(labels, np.int64))
 
@@ -71,84 +72,67 @@ def _to_images(
     return images, labels.astype(np.int64)
 
 
-def _check_opcodes(pickled: bytes) -> None:
-    """Raise unless the pickle consists of a bounded number of harmless opcodes."""
-    reusable: dict[int, bool] = {}  # by memo index
-    previous = ""
+def _interpret(pickled: bytes) -> Any:
+    """Return what a pickle describes, without making any object of it.
+
+    Tuples, lists and dictionaries become lists, of keys and values by turns; a call becomes a list of the name of the
+    function, its arguments and, if there is one, the state of the result. So nothing is run, and nothing is hashed.
+    """
+    stack: list[Any] = []
+    marks: list[int] = []
+    memo: dict[int, Any] = {}
     for count, (opcode, argument, _) in enumerate(pickletools.genops(pickled)):
         name = opcode.name
-        if name not in _OPCODES:
-            raise ValueError(f"it uses the opcode {name}")
         if count > _MAX_OPCODES:
             raise ValueError(f"it has more than {_MAX_OPCODES:,} opcodes")
-        # Multiples of 2**61 - 1 have equal hashes: as keys, they would make a dictionary slow.
-        if isinstance(argument, int) and not -(1 << 31) <= argument < 1 << 32:
-            raise ValueError("it holds a number of more than 32 bits")
-        if name in _MEMO_WRITES:
-            index = len(reusable) if argument is None else int(argument)
-            # The memo is a table as long as its largest index: an absurd index would take gigabytes.
-            if not 0 <= index <= count:
-                raise ValueError("its memo is out of order")
-            reusable[index] = previous in _REUSABLE
-        # Nested tuples that are reused take exponential time to hash as the key of a dictionary.
-        elif name in _MEMO_READS and not reusable.get(int(argument or 0)):
-            raise ValueError("it uses a tuple twice")
-        previous = name
+        if name in _LITERALS:
+            stack.append(argument)
+        elif name in _CONSTANTS:
+            stack.append(_CONSTANTS[name])
+        elif name == "MARK":
+            marks.append(len(stack))
+        elif name in ("EMPTY_LIST", "EMPTY_DICT", "EMPTY_TUPLE"):
+            stack.append([])
+        elif name in _SIZES:
+            size = _SIZES[name]
+            start = marks.pop() if size is None else len(stack) - size
+            items = stack[start:]
+            del stack[start:]
+            if name in _EXTENDING:
+                stack[-1].extend(items)
+            else:
+                stack.append(items)
+        elif name == "STACK_GLOBAL":
+            module, function = stack.pop(-2), stack.pop()
+            if len(module) + len(function) > _LONGEST_NAME:  # names of names would double in length
+                raise ValueError("it has a long name")
+            stack.append(f"{module} {function}")
+        elif name == "REDUCE":
+            function, arguments = stack.pop(-2), stack.pop()
+            # By this function Python 3 writes bytes into pickles of protocol 2.
+            stack.append(arguments[0].encode("latin-1") if function == "_codecs encode" else [function, arguments])
+        elif name == "BUILD":
+            state = stack.pop()
+            stack[-1].append(state)
+        elif name in ("PUT", "BINPUT", "LONG_BINPUT", "MEMOIZE"):
+            memo[len(memo) if argument is None else int(argument)] = stack[-1]
+        elif name in ("GET", "BINGET", "LONG_BINGET"):
+            stack.append(memo[int(argument or 0)])
+        elif name not in ("PROTO", "FRAME", "STOP"):
+            raise ValueError(f"it uses the opcode {name}")
+    return stack.pop()
 
 
-class _Array:
-    """Replaces the array that NumPy's `_reconstruct` returns, before and after its state is set."""
-
-    state: Any = None
-
-    def __init__(self, *_: Any) -> None: ...
-
-    def __setstate__(self, state: Any) -> None:
-        self.state = state
-
-    def to_array(self) -> NDArray[np.uint8]:
-        """Return the array; raise unless it holds bytes in C order and as many as its shape says."""
-        _, shape, dtype, fortran, data = self.state
-        if not isinstance(dtype, _Dtype) or dtype.code not in ("u1", b"u1"):
-            raise ValueError("an array that does not hold bytes")
-        if fortran or not isinstance(data, bytes) or not isinstance(shape, tuple):
-            raise ValueError("an array in another layout")
-        if not all(type(size) is int and size >= 0 for size in shape):
-            raise ValueError("an array whose shape is not a tuple of sizes")
-        return np.frombuffer(data, np.uint8).reshape(shape)  # raises if the sizes differ
+def _to_name(key: Any) -> str:
+    """Return a key as text; Python 2 writes bytes."""
+    return key.decode("latin-1") if isinstance(key, bytes) else key if isinstance(key, str) else ""
 
 
-class _Dtype:
-    def __init__(self, code: Any = None, *_: Any) -> None:
-        self.code = code
-
-    def __setstate__(self, state: Any) -> None: ...
-
-
-class _Encoder:
-    """Replaces `_codecs.encode`, by which Python 3 writes bytes into pickles of protocol 2."""
-
-    def __call__(self, text: Any, encoding: Any = None) -> bytes:
-        if not isinstance(text, str) or encoding not in ("latin1", b"latin1"):
-            raise pickle.UnpicklingError("an encoding other than latin1")
-        return text.encode("latin-1")
-
-    def __setstate__(self, state: Any) -> None:  # without it, a pickle could set attributes of this object
-        raise pickle.UnpicklingError("a function with a state")
-
-
-_GLOBALS: dict[tuple[str, str], Any] = {
-    ("numpy.core.multiarray", "_reconstruct"): _Array,
-    ("numpy._core.multiarray", "_reconstruct"): _Array,
-    ("numpy", "ndarray"): _Array,
-    ("numpy", "dtype"): _Dtype,
-    ("_codecs", "encode"): _Encoder(),
-}
-
-
-class _Unpickler(pickle.Unpickler):
-    def find_class(self, module: str, name: str) -> Any:
-        try:
-            return _GLOBALS[module, name]
-        except KeyError:
-            raise pickle.UnpicklingError(f"it names {module}.{name}") from None
+def _to_array(value: list[Any]) -> NDArray[np.uint8]:
+    """Return the array of a call; raise unless it holds bytes in C order and as many as its shape says."""
+    function, _, (_, shape, (dtype, (code, *_), *_), fortran, data) = value
+    if function not in _RECONSTRUCT or dtype != "numpy dtype" or code not in ("u1", b"u1"):
+        raise ValueError("an array that does not hold bytes")
+    if fortran or not all(type(size) is int and size >= 0 for size in shape):
+        raise ValueError("an array in another layout")
+    return np.frombuffer(data.encode("latin-1") if isinstance(data, str) else data, np.uint8).reshape(shape)

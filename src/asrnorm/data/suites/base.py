@@ -6,6 +6,7 @@ it; `train`, `validation`, `source_test` and `targets[name]` decode on first use
 
 import abc
 import logging
+import os
 import stat
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from functools import cached_property
@@ -47,6 +48,12 @@ class Suite(abc.ABC):
     std: tuple[float, float, float] | None = None
 
     def __init__(self, *, root: str | Path | None = None) -> None:
+        try:
+            is_path = b"\0" not in os.fsencode(root or "")
+        except UnicodeEncodeError:
+            is_path = False
+        if not is_path:
+            raise InputError(f"root {str(root)!r:.80} has a character that no path can have")
         self._root = root
 
     @property
@@ -201,9 +208,6 @@ class _Targets(Mapping[str, Data]):
 def create_suite(name: str, **options: Any) -> Suite:
     """Return a suite by its registry name.
 
-    Raises:
-        UnknownNameError: no such suite or option; the message has the nearest one.
-
     Example:
         >>> create_suite("digits", subset="ada").classes[:3]
         ('0', '1', '2')
@@ -268,6 +272,8 @@ def split_names(names: Names, known: Collection[str] = ()) -> tuple[str, ...]:
     if names is None:
         return ()
     words = ((names,) if names in known else names.split(",")) if isinstance(names, str) else names
+    if not isinstance(words, Sequence) or not all(isinstance(word, str) for word in words):
+        raise InputError(f"domains are names, such as photo or [photo, sketch], not {names!r:.80}")
     return tuple(dict.fromkeys(word if word in known else word.strip() for word in words if word.strip()))
 
 

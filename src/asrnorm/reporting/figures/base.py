@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from asrnorm.core.config import content_hash, run_name
-from asrnorm.core.errors import AsrnormError, missing_extra, printable
+from asrnorm.core.errors import AsrnormError, import_extra, printable
 from asrnorm.core.files import write_whole
 from asrnorm.core.registry import Registry
 from asrnorm.studies import Row
@@ -26,8 +26,6 @@ MARKERS = ("o", "s", "^", "D", "v", "P", "X")
 DASHES: tuple[Any, ...] = ("-", (0, (6, 2)), (0, (4, 1, 1, 1)), (0, (8, 2, 2, 2)), (0, (2, 1)))
 INK = "#1b1b1c"  # color of axes and letters that nothing else has, so that a page can replace it by its own
 _BLUE = PALETTE[0].lower()  # too dark on a dark page, which has a lighter one
-# Colors that are legible on white and on black, for those that are not.
-ANY_BACKGROUND = {INK: "#808080", "#6b6b6b": "#808080", _BLUE: "#2c88c8"}
 FORMATS = ("svg", "pdf", "png")
 _LONGEST_LABEL = 60
 _STYLE = {
@@ -131,17 +129,6 @@ def for_page(svg: str, prefix: str) -> str:
     return re.sub(r'(href="#|url\(#)', rf"\g<1>{prefix}-", svg)
 
 
-def for_image(svg: str) -> str:
-    """Return an SVG for a file shown by `<img>`, which cannot use the page's colors: legible on white and black.
-
-    Coordinates are rounded to a hundredth of a point.
-    """
-    for color, other in ANY_BACKGROUND.items():
-        svg = svg.replace(color, other)
-    coordinates = re.compile(r'(?<= )(?:d|x|y)="[^"]*"')
-    return coordinates.sub(lambda match: re.sub(r"(\.\d\d)\d+", r"\1", match.group()), svg)
-
-
 def save(figure: Any, folder: Path, name: str) -> list[Path]:
     """Write a figure as SVG, PDF and PNG and return the files; the same figure gives the same bytes."""
     folder.mkdir(parents=True, exist_ok=True)
@@ -158,10 +145,7 @@ def save(figure: Any, folder: Path, name: str) -> list[Path]:
 
 
 def _matplotlib() -> Any:
-    try:
-        matplotlib = import_module("matplotlib")
-    except ImportError:
-        raise missing_extra("a figure", "matplotlib", "data") from None
+    matplotlib = import_extra("matplotlib", "a figure", "matplotlib", "data")
     matplotlib.use("Agg")
     return matplotlib
 

@@ -97,7 +97,10 @@ def place_labels(axes: Any, anchors: Mapping[str, Point], colors: Mapping[str, s
         centers = [(x + right * scale, y + up * scale) for right, up in nearest]
         boxes = [(a - half[0], b - half[1], a + half[0], b + half[1]) for a, b in centers]
         crossing = half[0] * half[1]  # costs as much as a quarter of the label
-        costs = [_cost(box, taken, frame.extents) + crossing * _crossings((x, y), box, written) for box in boxes]
+        costs = []
+        for box in boxes:  # the area that covers others or is outside the frame
+            area = sum(overlap(box, other) for other in taken) + overlap(box, box) - overlap(box, frame.extents)
+            costs.append(area + crossing * _crossings((x, y), box, written))
         best = costs.index(min(costs))
         if _distance(nearest[best], in_points) > _LEADER:
             line = {"arrowstyle": "-", "color": colors[text], "linewidth": 0.7, "shrinkA": 1, "shrinkB": 4}
@@ -120,11 +123,6 @@ def overlap(one: Box, other: Box) -> float:
     width = min(one[2], other[2]) - max(one[0], other[0])
     height = min(one[3], other[3]) - max(one[1], other[1])
     return max(0, width) * max(0, height)
-
-
-def _cost(box: Box, taken: Sequence[Box], frame: Box) -> float:
-    """Return the area of a label that covers others or is outside the frame."""
-    return sum(overlap(box, other) for other in taken) + overlap(box, box) - overlap(box, frame)
 
 
 def _crossings(point: Point, box: Box, labels: Sequence[Box]) -> int:

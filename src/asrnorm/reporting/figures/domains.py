@@ -1,16 +1,19 @@
 """What tells domains apart: their images, and t-SNE of the statistics that ASR-Norm learns on them."""
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from importlib import import_module
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from asrnorm.core.errors import missing_extra
+from asrnorm.core.errors import AsrnormError, first_line, import_extra
 from asrnorm.reporting.figures.base import FIGURES, NothingToDrawError, canvas, legend_beside, look, records_of
 from asrnorm.studies import ANALYSIS_FILES
 from asrnorm.studies.collect import Collected, RunRecord
 
+_LIBRARIES = ("sklearn.manifold", "threadpoolctl")
 _SAMPLES_DPI = 200
 _MOST_SAMPLES = 1000  # more take minutes and show nothing else
 _PANELS = {
@@ -26,7 +29,8 @@ def samples(collected: Collected, out: Path) -> Any:
     path = out / "samples.png"
     if not path.is_file():
         raise NothingToDrawError(f"{path} is not there: asrnorm reproduce {collected.study.name} makes it")
-    image = import_module("matplotlib.image").imread(path)
+    with _damage(path):
+        image = import_module("matplotlib.image").imread(path)
     height, width = image.shape[:2]
     with canvas(width / _SAMPLES_DPI, height / _SAMPLES_DPI) as (figure, axes):
         figure.set_layout_engine("none")
@@ -42,7 +46,7 @@ def tsne(collected: Collected, _out: Path) -> Any:
     record, path = _find(collected)
     source = record.spec.options.get("source")
     sources = (source,) if isinstance(source, str) else tuple(source or ())
-    with np.load(path) as arrays:
+    with _damage(path), np.load(path) as arrays:
         chosen = np.unique(np.linspace(0, len(arrays["domain"]) - 1, _MOST_SAMPLES).round().astype(int))
         domain = arrays["domain"][chosen]
         points = {name: embed(arrays[name][chosen]) for name in _PANELS}
@@ -66,6 +70,17 @@ def tsne(collected: Collected, _out: Path) -> Any:
         return figure
 
 
+@contextmanager
+def _damage(path: Path) -> Iterator[None]:
+    """Leave a figure out if its file is damaged, for which libraries raise anything."""
+    try:
+        yield
+    except AsrnormError:
+        raise
+    except Exception as error:
+        raise NothingToDrawError(f"{path} is damaged ({first_line(error)}); remove it") from error
+
+
 def _find(collected: Collected) -> tuple[RunRecord, Path]:
     file = ANALYSIS_FILES["statistics"]
     for row in collected.study.rows:
@@ -77,10 +92,7 @@ def _find(collected: Collected) -> tuple[RunRecord, Path]:
 
 def embed(values: np.ndarray) -> np.ndarray:
     """Return two t-SNE coordinates per sample, the same on every call."""
-    try:
-        manifold, threads = import_module("sklearn.manifold"), import_module("threadpoolctl")
-    except ImportError:
-        raise missing_extra("t-SNE", "scikit-learn", "data") from None
+    manifold, threads = (import_extra(name, "t-SNE", "scikit-learn", "data") for name in _LIBRARIES)
     scaled = values.astype(np.float64) - values.mean(0)
     perplexity = min(30.0, (len(values) - 1) / 3)
     model = manifold.TSNE(perplexity=perplexity, init="pca", learning_rate="auto", random_state=0)

@@ -141,6 +141,8 @@ def test_augmix_mixes_its_chains_by_their_weights(images):
     expected = (1 - mix) * images.double() / 255 + mix * mean
     assert torch.allclose(augmix.apply(images.double() / 255, drawn), expected, atol=1e-6)
     assert torch.allclose(weight.sum(1), torch.ones(5).double())
+    with pytest.raises(InputError):  # it would draw for hours
+        create_augmentation("augmix", depth=2**31)
 
 
 def test_edge_maps_are_sobel_magnitudes(images):

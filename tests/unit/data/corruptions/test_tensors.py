@@ -12,6 +12,7 @@ from asrnorm.core.errors import InputError, InputTypeError, UnknownNameError
 from asrnorm.data.corruptions import list_corruptions
 from asrnorm.data.corruptions.severity import LIMITS, RANDOM, SEVERITIES, severity_options
 from asrnorm.data.corruptions.tensors import TENSOR_CORRUPTIONS, apply, corrupt_batch
+from asrnorm.data.corruptions.tensors.base import Settings
 
 pytestmark = pytest.mark.usefixtures("made_up_frost")
 
@@ -41,10 +42,10 @@ def by_reference(images, name, **arguments):
 IMAGES = torch.cat([random_images(3, 32, 32), natural_images(3, 32, 32)])
 
 
-BY_REFERENCE = {"glass_blur", "jpeg_compression", "spatter"}
+BY_REFERENCE = {"jpeg_compression", "spatter"}
 
 
-def test_all_but_three_have_a_form_for_tensors():
+def test_all_but_two_have_a_form_for_tensors():
     assert set(ON_DEVICE) == set(list_corruptions()) - BY_REFERENCE
 
 
@@ -211,6 +212,30 @@ def test_at_its_bounds_a_number_still_makes_images(name):
             number = int(bound) if isinstance(value, int) and float(bound).is_integer() else bound
             corrupted = corrupt(images.float() / 255, name, **{option: number})
             assert corrupted.isfinite().all(), (option, bound)
+
+
+class Given:
+    """Draws that are given instead of drawn."""
+
+    def __init__(self, uniform):
+        self.uniform = lambda *shape, low, high: uniform * (high - low) + low
+
+
+@pytest.mark.parametrize(("height", "width", "reach", "rounds"), [(9, 12, 1, 1), (14, 11, 2, 3), (24, 24, 4, 2)])
+def test_glass_copies_pixels_one_after_the_other(height, width, reach, rounds):
+    uniform = torch.rand(3, 2, height * width, generator=torch.Generator().manual_seed(reach))
+    images = random_images(3, height, width)
+    expected = images.clone()
+    offset = ((uniform * 2 - 1) * reach).floor().long().view(3, 2, height, width)
+    for _ in range(rounds):
+        for image, (down, right) in zip(expected, offset, strict=True):
+            for row in range(height - reach, reach, -1):
+                for column in range(width - reach, reach, -1):
+                    there = row + down[row, column], column + right[row, column]
+                    image[:, row, column] = image[:, *there]
+    settings = Settings([{"sigma": 0.0, "reach": reach, "rounds": rounds}], images.device)
+    glassy = TENSOR_CORRUPTIONS["glass_blur"](images.float() / 255, Given(uniform), settings)
+    assert torch.equal((glassy * 255).round(), expected.float())
 
 
 def test_a_module_counts_the_images_on():

@@ -95,8 +95,9 @@ def doubling(start, double, levels=60):
         + b"".join(b"\x8a\x0b" + (k * (2**61 - 1)).to_bytes(11, "little") + b"N" for k in range(60_000))
         + b"u.",
         b"\x80\x02](" + b"N" * 300_000 + b"e.",
+        b"\x80\x04\x8c\x01aq\x00" + b"h\x00h\x00\x93q\x00" * 60 + b".",
     ],
-    ids=["nested tuple", "behind appends", "behind build", "equal hashes", "many opcodes"],
+    ids=["nested tuple", "behind appends", "behind build", "equal hashes", "many opcodes", "doubled names"],
 )
 def test_a_pickle_cannot_use_up_time(write, program):
     start = time.monotonic()

@@ -7,7 +7,7 @@ import pytest
 
 from asrnorm.core.errors import InputError, UnknownNameError, WrongCallError
 from asrnorm.data import SUITES, ImageSet, Part, Suite, create_suite
-from asrnorm.data.suites.base import choose_domains, find_first, warn_of_count
+from asrnorm.data.suites.base import choose_domains, find_first, split_names, warn_of_count
 
 KNOWN = ("art", "cartoon", "photo", "sketch")
 ONE = ImageSet(np.zeros((1, 2, 2, 3), np.uint8), np.zeros(1, np.int64))
@@ -153,3 +153,15 @@ def test_a_domain_with_a_comma_or_a_space_at_its_end_is_named_whole(name):
     assert choose_domains(known, [name], ["day"], suite="folder") == ((name,), ("day",))
     assert choose_domains(known, "day", None, suite="folder") == (("day",), (name,))
     assert choose_domains(known, " day ", name, suite="folder") == (("day",), (name,))
+
+
+@pytest.mark.parametrize("root", ["a\0b", "\ud800"])
+def test_a_root_that_no_path_can_be_is_one_line(root):
+    with pytest.raises(InputError, match="no path can have"):
+        create_suite("digits", root=root)
+
+
+@pytest.mark.parametrize("names", [5, 0.5, True, [1], [["photo"]], {"a": 1}])
+def test_domains_are_names(names):
+    with pytest.raises(InputError, match="domains are names"):
+        split_names(names)

@@ -153,7 +153,7 @@ def test_photographs_are_colored_and_large_enough():
 
 def test_a_file_that_the_package_lacks_is_named(tmp_path, monkeypatch):
     package = SimpleNamespace(__file__=str(tmp_path / "__init__.py"))
-    monkeypatch.setattr(sources, "import_module", lambda _: package)
+    monkeypatch.setattr(sources, "import_extra", lambda *_: package)
     with pytest.raises(MissingDependencyError, match=r"astronaut\.png .*pip install"):
         load_photographs()
 

@@ -54,15 +54,6 @@ def test_the_palette_is_told_apart_in_gray_by_markers():
     assert len(base.MARKERS) == len(base.PALETTE) == len(set(base.MARKERS))
 
 
-def test_in_an_image_letters_read_on_white_and_on_black():
-    with base.canvas(3, 2) as (drawing, axes):
-        axes.plot([0, 1, 3], [0, 1.23456, 2], color=base.PALETTE[0])
-        svg = base.for_image(base.to_svg(drawing))
-    assert not any(color in svg for color in base.ANY_BACKGROUND)
-    assert not re.search(r' d="[^"]*\.\d{3}', svg)
-    assert re.search(r"scale\(0\.\d{3}", svg)  # of letters, left as it was
-
-
 def test_every_figure_that_a_study_names_is_there():
     named = {name for study in list_studies() for name in get_study(study).figures}
     assert named == set(FIGURES)

@@ -33,6 +33,26 @@ def test_tsne_without_its_analysis_says_what_makes_it(tmp_path):
         FIGURES["tsne"](found("fig-tsne", tmp_path, seeds=(0,)), tmp_path)
 
 
+@pytest.mark.parametrize("damage", [b"", b"x", "compression", "names"])
+def test_damaged_statistics_or_samples_leave_out_the_figure_alone(tmp_path, damage):
+    collected = found("fig-tsne", tmp_path, seeds=(0,))
+    make_up_statistics(next(iterate_specs(collected.study)), tmp_path, 0, samples=4)
+    (path,) = tmp_path.rglob("*.npz")
+    if damage == "compression":
+        data = bytearray(path.read_bytes())
+        data[data.index(b"PK\x01\x02") + 10] = 77
+        path.write_bytes(data)
+    elif damage == "names":
+        np.savez(path, domain=np.array(["photo"]))
+    else:
+        path.write_bytes(damage)
+    with pytest.raises(NothingToDrawError, match="damaged"):
+        FIGURES["tsne"](collected, tmp_path)
+    (tmp_path / "samples.png").write_bytes(b"\x89PNG")
+    with pytest.raises(NothingToDrawError, match="damaged"):
+        FIGURES["samples"](collected, tmp_path)
+
+
 def test_samples_are_shown_pixel_for_pixel(tmp_path):
     collected = collect(get_study("fig-samples"), runs=tmp_path, scale="smoke")
     with pytest.raises(NothingToDrawError, match=r"samples\.png is not there"):

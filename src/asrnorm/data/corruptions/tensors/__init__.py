@@ -1,6 +1,6 @@
 """The corruptions as tensor operations on whole batches, on any device; the NumPy ones are the reference.
 
-JPEG compression, glass blur and spatter have no such form: `corrupt` computes them on the CPU.
+JPEG compression and spatter have no such form: `corrupt` computes them on the CPU.
 """
 
 from asrnorm.data.corruptions.tensors import blur, digital, weather

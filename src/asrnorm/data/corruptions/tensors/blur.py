@@ -1,4 +1,4 @@
-"""Gaussian, defocus, motion and zoom blur of tensors."""
+"""Gaussian, defocus, motion, zoom and glass blur of tensors."""
 
 import math
 from itertools import chain
@@ -9,7 +9,14 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from asrnorm.data.corruptions.blur import disk
-from asrnorm.data.corruptions.tensors.base import TENSOR_CORRUPTIONS, Draws, Settings, round_levels, table
+from asrnorm.data.corruptions.tensors.base import (
+    TENSOR_CORRUPTIONS,
+    Draws,
+    Settings,
+    round_levels,
+    table,
+    truncate_levels,
+)
 
 
 def pad_mirrored(x_nchw: Tensor, reach: int) -> Tensor:
@@ -122,3 +129,24 @@ def zoom_in(x_nchw: Tensor, factor: float) -> Tensor:
     for axis in (axis for axis in (2, 3) if is_beyond[axis - 2]):
         zoomed.select(axis, -1).zero_()
     return zoomed
+
+
+@TENSOR_CORRUPTIONS.register("glass_blur")
+def glass_blur(x_nchw: Tensor, draws: Draws, settings: Settings) -> Tensor:
+    """Blur, copy every pixel from a random neighbor, blur again; the passes of copies are the reference's."""
+    height, width = x_nchw.shape[2:]
+    position = torch.arange(height * width, device=x_nchw.device)
+    row, column = position // width, position % width
+    reach, rounds = settings["reach"].flatten(1), settings["rounds"].flatten(1)
+    is_visited = (row > reach) & (row <= height - reach) & (column > reach) & (column <= width - reach)
+    pixels = truncate_levels(smooth(x_nchw, settings, "sigma")).flatten(2)
+    for done in range(int(settings.largest("rounds"))):
+        down, right = (draws.uniform(2, height * width, low=-1.0, high=1.0) * reach[:, None]).floor().long().unbind(1)
+        neighbor = position + torch.where(is_visited & (done < rounds), down * width + right, 0)
+        # A later neighbor already has a copy, so its origin counts. The chain of such copies is followed to its end in
+        # doubled steps; one of more than 64 has a probability below 2**-64.
+        last = torch.maximum(position, neighbor)
+        for _ in range(6):
+            last = last.gather(1, last)
+        pixels = pixels.gather(2, neighbor.gather(1, last)[:, None].expand_as(pixels))
+    return smooth(pixels.view_as(x_nchw), settings, "sigma")
