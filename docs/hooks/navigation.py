@@ -29,6 +29,7 @@ LAYOUT: tuple[tuple[str, tuple[tuple[str | None, str], ...]], ...] = (
         "How to",
         (
             ("Use your own images", "how-to/own-images.md"),
+            ("What should I do with my images?", "how-to/which-training.md"),
             ("Use your own training loop", "how-to/own-loop.md"),
             ("Train a network of your own", "how-to/model.md"),
             ("Add a norm", "how-to/norm.md"),

@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
+from itertools import islice
 from math import nan
 from typing import Any, Literal, NamedTuple
 
@@ -95,20 +96,23 @@ def score_suite(
     report: OnScore | None = None,
     adapt: Adaptation = "none",
     seed: int = 0,
+    with_targets: bool = True,
 ) -> SuiteScore:
     """Return the scores of a model on the source's test images and on every available target.
 
     Of every domain at most `limit` images are scored, spread evenly over it (0: all), and `report` is called with each
     score, the source's first. `resize="auto"` is `evaluation_size`; the other options are those of `score`. With
-    `adapt`, the model learns from each image before it classifies it, as TTT does, with draws by `seed`.
+    `adapt`, the model learns from each image before it classifies it, as TTT does, with draws by `seed`. Without
+    `with_targets`, no target is looked at.
     """
     size = evaluation_size(suite) if resize == "auto" else resize
     inference = Inference.of(model, device=device, precision=precision, size=size)
+    domains = islice(iterate_domains(suite), None if with_targets else 1)  # the source is the first
     if adapt == "none":
-        source, *targets = _score_each(inference, iterate_domains(suite), batch_size, world, limit, report)
+        source, *targets = _score_each(inference, domains, batch_size, world, limit, report)
     else:
-        source, *targets = _score_adapting(inference, iterate_domains(suite), adapt, seed, world, limit, report)
-    return SuiteScore(source=source, domains=tuple(targets), missing=suite.missing_targets)
+        source, *targets = _score_adapting(inference, domains, adapt, seed, world, limit, report)
+    return SuiteScore(source=source, domains=tuple(targets), missing=suite.missing_targets if with_targets else ())
 
 
 def score_domains(

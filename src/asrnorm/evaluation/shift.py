@@ -30,7 +30,7 @@ _COLOR_SHIFTS = (
 # Digits are gray: swapped channels would change nothing, and a color cast is a colored stroke, which targets have.
 _DIGIT_SHIFTS = ("gamma", "glow", "grating", "lens", "occlusion")
 
-SELECTION_SHIFTS = {
+SELECTION_SHIFTS: dict[str, tuple[Shift, ...]] = {
     **dict.fromkeys(("digits", "digits_mini"), _DIGIT_SHIFTS),
     **dict.fromkeys(("cifar10c", "pacs", "folder"), _COLOR_SHIFTS),
 }
@@ -81,13 +81,12 @@ def shift_images(
         >>> sorted(shift_images(np.zeros((2, 8, 8, 3), np.uint8), "digits"))
         ['gamma', 'glow', 'grating', 'lens', 'occlusion']
     """
-    if suite_name not in SELECTION_SHIFTS:
-        raise UnknownNameError(describe_unknown("suite with selection shifts,", suite_name, SELECTION_SHIFTS))
-    shifts: tuple[Shift, ...] = SELECTION_SHIFTS[suite_name]
-    if fold != "none":
-        shifts = FOLD_SHIFTS[suite_name]["structure" if fold == "values" else "values"]
+    held: Fold = "structure" if fold == "values" else "values"
+    shifts = SELECTION_SHIFTS if fold == "none" else {name: halves[held] for name, halves in FOLD_SHIFTS.items()}
+    if suite_name not in shifts:
+        raise UnknownNameError(describe_unknown("suite with selection shifts,", suite_name, shifts))
     shifted = {}
-    for shift in shifts:
+    for shift in shifts[suite_name]:
         part = {"name": shift} if isinstance(shift, str) else shift
         name = part["name"]
         is_own = name in _SHIFTS

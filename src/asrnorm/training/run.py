@@ -7,7 +7,7 @@ from contextlib import nullcontext
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import torch
 
@@ -301,17 +301,12 @@ def _train(
 
 def _evaluate(config: RunConfig, suite: Suite, model: Classifier, site: _Site, *, commit: str, steps: int) -> RunResult:
     from asrnorm.evaluation.attacks import score_attacks
-    from asrnorm.evaluation.score import SuiteScore, score, score_suite, subsample
+    from asrnorm.evaluation.score import score_suite, subsample
 
     settings = score_settings(config, suite, site.device, site.world)
-    if config.fold == "none":
-        scores = score_suite(
-            model, suite, limit=config.evaluate_limit, adapt=config.adapt, seed=config.seed, **settings
-        )
-    else:  # such a run chooses between settings, which must not see a target
-        held_out = subsample(suite.source_test, config.evaluate_limit)
-        own = score(model, held_out, name="+".join(suite.sources), **settings)
-        scores = SuiteScore(source=own, domains=(), missing=())
+    # A run with a fold is there to choose settings, which must not see a target.
+    own: dict[str, Any] = {"limit": config.evaluate_limit, "adapt": config.adapt, "seed": config.seed}
+    scores = score_suite(model, suite, with_targets=config.fold == "none", **own, **settings)
     adversarial: dict[str, float] = {}
     if config.adversarial:
         images = subsample(suite.source_test, config.evaluate_limit)

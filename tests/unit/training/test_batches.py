@@ -126,3 +126,13 @@ def test_a_view_that_changes_the_size_is_refused():
     pool = Pool(ImageSet(np.zeros((4, 227, 227, 3), np.uint8), np.arange(4)))
     with pytest.raises(InputError):
         Batches(pool, batch_size=2, views=["none", "pacs"])
+
+
+@pytest.mark.parametrize(("fold", "changed"), [("values", "noise"), ("structure", "blur")])
+def test_a_fold_takes_its_half_of_augment_and_of_every_view(fold, changed):
+    both = [{"name": "noise", "share": 1.0}, {"name": "blur", "share": 1.0}]
+    batch = Batches(random_pool(), batch_size=5, augment=both, views=["none", both], shared=False, fold=fold).fetch(3)
+    one = [{"name": changed, "share": 1.0}]
+    plain = Batches(random_pool(), batch_size=5, augment=one, views=["none", one], shared=False).fetch(3)
+    assert all(torch.equal(view, other) for view, other in zip(batch.views, plain.views, strict=True))
+    assert not torch.equal(batch.views[0], batch.views[1])

@@ -171,6 +171,41 @@ def test_a_result_says_how_the_model_does_on_validation_images(tmp_path):
     assert not run(tiny_config(steps=2, suite=none), tmp_path / "b").validation
 
 
+def test_a_run_with_a_fold_scores_no_target_and_leaves_out_the_other_half(tmp_path, monkeypatch):
+    def refuse(self, name):
+        raise AssertionError("a target was loaded")
+
+    monkeypatch.setattr(ToySuite, "load_target", refuse)
+    noisy = ["photometric", {"name": "noise", "share": 1.0}]
+    results = {
+        (fold, str(augment)): run(tiny_config(steps=2, fold=fold, augment=augment), tmp_path / f"{fold}-{len(augment)}")
+        for fold in ("values", "structure")
+        for augment in (noisy, "none")
+    }
+    for result in results.values():
+        assert (result.domains, result.missing) == ((), ())
+        assert set(result.validation) == {"source-val", "shifted-val"}
+    weights = {(fold, name): result.weights_sha256 for (fold, name), result in results.items()}
+    assert weights["values", str(noisy)] != weights["values", "none"]
+    none = Choice(name="toy", args={"validation": False})
+    with pytest.raises(InputError):
+        run(tiny_config(steps=2, suite=none, fold="values"), tmp_path / "none")
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"selection": "oracle", "evaluate_every": 1},
+        {"selection": "source-val", "evaluate_every": 1},
+        {"fold": "structure", "method": Choice(name="rsda")},
+        {"fold": "structure", "method": Choice(name="consistency", args={"over": {"name": "rsda"}})},
+    ],
+)
+def test_a_fold_and_what_it_contradicts_are_refused(tmp_path, changes):
+    with pytest.raises(InputError):
+        run(tiny_config(**{"fold": "values", **changes}), tmp_path / "run")
+
+
 @pytest.mark.parametrize("rule", ["source-val", "shifted-val", "oracle"])
 def test_the_best_weights_by_the_rule_are_reported(tmp_path, rule, monkeypatch):
     scores = iter([0.1, 0.8, 0.8, 0.3])

@@ -5,7 +5,7 @@ and Uncertainty*, ICLR 2020. The operations equal Pillow's to the bit; ranges an
 """
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import ClassVar
 
 import torch
@@ -96,7 +96,6 @@ class AugMix(Operations):
         width: number of chains.
         depth: the most operations in a chain.
         alpha: of both distributions.
-        operations: names of those to draw from; all of them if `None`.
     """
 
     names = (
@@ -106,16 +105,9 @@ class AugMix(Operations):
     folds: ClassVar[Mapping[str, Fold]] = dict.fromkeys(names[ROTATE:], "structure")
 
     def __init__(
-        self,
-        *,
-        share: float = 1.0,
-        severity: float = 3.0,
-        width: int = 3,
-        depth: int = 3,
-        alpha: float = 1.0,
-        operations: Sequence[str] | None = None,
+        self, *, share: float = 1.0, severity: float = 3.0, width: int = 3, depth: int = 3, alpha: float = 1.0
     ) -> None:
-        super().__init__(share=share, operations=operations)
+        super().__init__(share=share)
         self.severity = check_range("severity", severity, 0.1, 10)
         self.width, self.depth = int(check_range("width", width, 1, 100)), int(check_range("depth", depth, 1, 100))
         self.alpha = check_range("alpha", alpha, 0.01)

@@ -183,7 +183,7 @@ class Operations(Occasional):
     names: ClassVar[tuple[str, ...]]
     folds: ClassVar[Mapping[str, Fold]]  # of operations that are not in `values`
 
-    def __init__(self, *, share: float, operations: Sequence[str] | None) -> None:
+    def __init__(self, *, share: float, operations: Sequence[str] | None = None) -> None:
         super().__init__(share=share)
         for name in operations or ():
             if name not in self.names:
