@@ -74,11 +74,16 @@ GPU_SHAPES = (
     Shape("Digits conv 1", 32, 64, 28, 28, torch.float32),
     Shape("Digits conv 2", 32, 128, 10, 10, torch.float32),
 )
-# The demo's two norms.
-CPU_SHAPES = (
-    Shape("demo conv 1", 32, 24, 28, 28, torch.float32, channels_last=False),
-    Shape("demo conv 2", 32, 48, 10, 10, torch.float32, channels_last=False),
+_CPU_SIZES = (
+    ("demo conv 1", 32, 24, 28),
+    ("demo conv 2", 32, 48, 10),
+    ("demo conv 2", 64, 48, 10),
+    ("ResNet-18 layer 1", 16, 64, 56),
+    ("ResNet-18 layer 2", 16, 128, 28),
+    ("ResNet-18 layer 3", 16, 256, 14),
+    ("ResNet-18 layer 4", 16, 512, 7),
 )
+CPU_SHAPES = tuple(Shape(where, n, c, side, side, torch.float32, False) for where, n, c, side in _CPU_SIZES)
 
 
 class Way(NamedTuple):
@@ -106,6 +111,8 @@ def _torch_group_norm(shape: Shape) -> nn.Module:
 def ways(cuda: bool, fused: bool) -> tuple[Way, ...]:
     """Return the layers to time, as far as the device and its backends have them."""
     asr = [Way("asr, reference", partial(_registered, "asr"), "reference")]
+    if not cuda:
+        asr = [Way("asr", partial(_registered, "asr")), *asr]
     if fused and cuda:
         relu = partial(_registered, "asr", activation="relu")
         asr = [Way("asr, fused", partial(_registered, "asr")), Way("asr+relu, fused", relu), *asr]

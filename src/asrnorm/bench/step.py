@@ -149,7 +149,9 @@ def measure(net: Net, device: torch.device, repeats: int, compiled: bool) -> lis
     for layers in net.layers:
         if has_fused(device):
             add(f"asr {layers}, fused", layers, "auto", True)
-        add(f"asr {layers}, reference", layers, "reference", device.type != "cuda")
+        elif device.type == "cpu":
+            add(f"asr {layers}", layers, "auto", True)
+        add(f"asr {layers}, reference", layers, "reference", False)
     rows = compare(f"training step, {net.label}", cases, baseline=names[0], repeats=repeats, warmup=3)
     rows = rebase(rows, names)
     return [replace(row, extra=_extra(row, net, memory)) for row in rows]
@@ -165,6 +167,8 @@ def measure_forward(net: Net, device: torch.device, repeats: int, compiled: bool
     cases = attempt(f"bn, {way}", partial(make, None, "auto"))
     if has_fused(device):
         cases |= attempt(f"asr {asr}, fused, {way}", partial(make, asr, "auto"))
+    elif not cuda:
+        cases |= attempt(f"asr {asr}, {way}", partial(make, asr, "auto"))
     cases |= attempt(f"asr {asr}, reference, {way}", partial(make, asr, "reference"))
     if compiled:
         name = f"bn, compiled, {way}" if cuda else "bn, compiled"

@@ -14,26 +14,14 @@ from typing import Any
 import torch
 import torch.nn.functional as F
 from torch import Tensor
+from torch.autograd import forward_ad
+from torch.nn import Parameter
 
 from asrnorm.kernels.flat_params import Weights, unflatten
 from asrnorm.norms import reference
 
 aten = torch.ops.aten
-
-
-def takes(x: Tensor, w: Weights) -> bool:
-    """Tell whether `asr_norm` applies: dense maps in the dtype of the weights, and nothing traces the call."""
-    return (
-        x.dtype in (torch.float32, torch.float64)
-        and x.ndim > 2
-        and x.numel() > 0
-        and x.is_contiguous()
-        and all(value is None or value.dtype == x.dtype for value in w)
-        and torch._C._get_tracing_state() is None
-        and torch._C._len_torch_dispatch_stack() == 0
-        and torch._C._functorch.maybe_current_level() is None
-        and torch.autograd.forward_ad._current_level < 0
-    )
+_DTYPES = (torch.float32, torch.float64)
 
 
 class _UnusualError(Exception):
@@ -41,7 +29,17 @@ class _UnusualError(Exception):
 
 
 def asr_norm(x: Tensor, w: Weights, eps_in: float, eps_out: float, relu: bool) -> Tensor | None:
-    """Return what `asrnorm.norms.reference.asr_norm` does, or `None` for extreme statistics, which belong to it."""
+    """Return what `asrnorm.norms.reference.asr_norm` does, or `None` for what belongs to it.
+
+    Those are maps that are not dense or not in the dtype of the weights, traced calls, and extreme statistics.
+    """
+    is_dense = type(x) in (Tensor, Parameter) and x.ndim > 2 and x.numel() > 0 and x.is_contiguous()
+    is_traced = torch._C._get_tracing_state() is not None or torch._C._len_torch_dispatch_stack() > 0
+    is_transformed = torch._C._functorch.maybe_current_level() is not None or forward_ad._current_level >= 0
+    if not is_dense or x.dtype not in _DTYPES or is_traced or is_transformed:
+        return None
+    if any(value is not None and value.dtype != x.dtype for value in w):
+        return None
     try:
         y: Tensor = _ASRNorm.apply(x, eps_in, eps_out, relu, *w)
     except _UnusualError:
@@ -53,10 +51,11 @@ class _ASRNorm(torch.autograd.Function):
     # What concerns mean and deviation is stacked, `(2, n, c)`: with small maps the number of operations decides.
     @staticmethod
     def forward(ctx: Any, x: Tensor, eps_in: float, eps_out: float, relu: bool, *weights: Any) -> Tensor:
-        w, values = Weights(*weights), x.view(*x.shape[:2], -1)
-        mean = values.mean(2)
-        y = values - mean.unsqueeze(2)
-        std = torch.linalg.vector_norm(y, dim=2).square_().div_(values.shape[2]).add_(eps_in).sqrt_()
+        w, flat = Weights(*weights), (*x.shape[:2], -1)
+        mean = x.view(flat).mean(2)
+        y = x - mean.view(*x.shape[:2], *(1,) * (x.ndim - 2))  # no view, so that the next layer may change it in place
+        values = y.view(flat)
+        std = torch.linalg.vector_norm(values, dim=2).square_().div_(values.shape[2]).add_(eps_in).sqrt_()
         stats = torch.stack([mean, std])
         stan, beta, gamma = stats, w.beta_bias.expand_as(stats[0]), w.gamma_bias.expand_as(stats[0])
         hidden = learned = gates = rescale_hidden = raw_beta = raw_gamma = None
@@ -75,10 +74,9 @@ class _ASRNorm(torch.autograd.Function):
         inverse = (stan[1] + eps_out).reciprocal_()
         k, shift = gamma * inverse, stats[0] - stan[0]
         _check_usual(shift, stats[1], eps_in, gates is not None)
-        y.mul_(k.unsqueeze(2)).add_(torch.addcmul(beta, shift, k).unsqueeze_(2))
+        values.mul_(k.unsqueeze(2)).add_(torch.addcmul(beta, shift, k).unsqueeze_(2))
         if relu:
-            y.relu_()
-        y = y.view(x.shape)
+            values.relu_()
         ctx.options = eps_in, eps_out, relu
         networks = hidden, learned, gates, rescale_hidden, raw_beta, raw_gamma
         ctx.save_for_backward(x, y if relu else None, stats, inverse, shift.mul_(inverse), k, *networks, *w)
