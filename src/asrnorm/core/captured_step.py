@@ -29,6 +29,7 @@ from asrnorm.core.errors import first_line
 _DEVICES = ("cuda",)
 _MOST_KINDS = 8  # of calls, each with a graph and memory of its own
 _OWN_RATES = "it changes learning rates; call the scheduler after it"
+_MOST_FAULTS = 3  # first calls that wait or draw for once, as checks of the first batch do
 _TOO_MANY = f"its inputs, modes or settings are of more than {_MOST_KINDS} kinds"
 
 
@@ -94,7 +95,7 @@ class CapturedStep:
         weights = [value for model in models for value in model.parameters()] + self._optimizers.parameters()
         self._parameters = list(dict.fromkeys(weights))
         self._recorded: dict[Hashable, _Recorded | None] = {}
-        self._has_warned = False
+        self._has_warned, self._faults = False, 0
         self.reason: str | None = None
         leaves = pytree.tree_leaves(example)
         self._device = next((v.device for v in (*weights, *leaves) if isinstance(v, Tensor)), torch.device("cpu"))
@@ -167,7 +168,9 @@ class CapturedStep:
             "its result requires gradients; call backward() inside, or detach it": attached and not self._optimizers,
         }
         if any(problems.values()):
-            self._give_up(next(problem for problem, is_found in problems.items() if is_found))
+            self._faults += 1
+            if self._faults == _MOST_FAULTS:
+                self._give_up(next(problem for problem, is_found in problems.items() if is_found))
             return result
         if len(self._recorded) < _MOST_KINDS:
             self._recorded[kind] = None

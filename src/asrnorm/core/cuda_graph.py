@@ -73,9 +73,15 @@ def record(function: Callable[[], T], stream: torch.cuda.Stream) -> Graph[T]:
     """
     torch.clear_autocast_cache()  # it may hold casts of earlier weights
     graph = torch.cuda.CUDAGraph()
-    # Other threads, such as one that pins memory, may keep calling CUDA.
-    with torch.cuda.graph(graph, stream=stream, capture_error_mode="thread_local"):
-        output = function()
+    try:
+        # Other threads, such as one that pins memory, may keep calling CUDA.
+        with torch.cuda.graph(graph, stream=stream, capture_error_mode="thread_local"):
+            output = function()
+    except Exception:
+        # The failed capture leaves the GPU's generator waiting for its end; a capture that succeeds ends that.
+        with torch.cuda.graph(torch.cuda.CUDAGraph(), stream=stream):
+            torch.zeros((), device=stream.device)
+        raise
     return Graph(graph, output)
 
 

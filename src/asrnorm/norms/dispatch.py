@@ -133,6 +133,11 @@ def takes_kernels(x: Tensor) -> bool:
     return reason is None
 
 
+def takes_cpu_function(x: Tensor) -> bool:
+    """Tell whether an eager call on `x` belongs to `asrnorm.kernels.cpu`, if that takes it."""
+    return _backend == "auto" and x.device.type == "cpu" and not torch.compiler.is_compiling()
+
+
 def _warn_once(reason: str) -> None:
     if torch.compiler.is_compiling() or reason in _warned:
         return

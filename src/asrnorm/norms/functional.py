@@ -6,7 +6,7 @@ import torch
 from torch import Tensor
 
 from asrnorm.norms import reference
-from asrnorm.norms.dispatch import takes_kernels
+from asrnorm.norms.dispatch import takes_cpu_function, takes_kernels
 from asrnorm.norms.reference import RescaleNets, StandardizeNets
 
 
@@ -30,6 +30,13 @@ def asr_norm(
 
         weights = flat_params.flatten(standardize, rescale, gamma_bias, beta_bias)
         return autograd.asr_norm(x, weights, eps, eps_out, activation == "relu")
+    if native is None and limits is None and takes_cpu_function(x):
+        from asrnorm.kernels import cpu, flat_params
+
+        weights = flat_params.flatten(standardize, rescale, gamma_bias, beta_bias)
+        y = cpu.asr_norm(x, weights, eps, eps_out, activation == "relu") if cpu.takes(x, weights) else None
+        if y is not None:
+            return y
     with reference.full_precision(x):
         x, mean_nc, variance_nc = with_moments(x)
         std_nc = torch.sqrt(variance_nc + eps)

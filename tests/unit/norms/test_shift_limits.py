@@ -38,9 +38,10 @@ def test_the_learned_mean_is_at_the_nearer_limit_where_it_was_beyond(below, abov
 @pytest.mark.parametrize("norm", [ASRNorm2d, ASNorm2d])
 def test_within_the_limits_the_layer_is_as_before_to_the_bit(norm):
     layer, x = strayed(norm), images()
-    before = layer(x)
-    layer.confine(torch.full((4,), -1e6), torch.full((4,), 1e6))
-    assert torch.equal(layer(x), before)
+    with ops.use_backend("reference"):  # which alone knows limits
+        before = layer(x)
+        layer.confine(torch.full((4,), -1e6), torch.full((4,), 1e6))
+        assert torch.equal(layer(x), before)
 
 
 def test_the_output_is_that_of_the_equation_with_the_confined_mean():

@@ -55,7 +55,7 @@ def compare(config, tmp_path, expect_capture=True):
         if name == "stopped":
             fit(make(chosen, CUDA, stop=13), tmp_path / name)
         trainer = fit(make(chosen, CUDA), tmp_path / name)
-        assert (trainer._captured is not None and trainer._captured._step is not None) == (
+        assert (trainer._captured is not None and trainer._captured._graph is not None) == (
             name != "plain" and expect_capture
         )
         outcomes.append(outcome(trainer, tmp_path / name))
