@@ -62,10 +62,10 @@ def run(device: str | None = "cpu", *, quick: bool = False, only: str = "", repe
     rounds = 1 if quick else repeats
     works = []
     for net in NETS if target.type == "cuda" and not quick else QUICK_NETS:
-        labels = ["training step"] + [f"evaluation, batch {batch}" for batch in (net.batch, 1)]
-        for label, batch in zip(labels, (net.batch, net.batch, 1), strict=True):
-            work = f"eager {label}, {net.label}"
-            works.append(Work(work, partial(_network, work, net._replace(batch=batch), target, rounds)))
+        for batch in (0, net.batch, 1):
+            what = f"evaluation, batch {batch}" if batch else "training step"
+            work = f"eager {what}, {net.label}"
+            works.append(Work(work, partial(_network, work, net._replace(batch=batch or net.batch), target, rounds)))
     works.append(Work(LAYER, partial(_host_time, target, rounds, quick)))
     for work in select(works, only):
         if rows := work.measure():
