@@ -36,7 +36,8 @@ from asrnorm.core.errors import AsrnormError, UnknownNameError, WrongCallError, 
 OK, FAILED, WRONG_CALL = 0, 1, 2
 _INTERRUPTED = 130  # typer's status for Ctrl-C
 _TOO_LARGE = ("can't allocate memory", "Storage size calculation overflowed")
-_DISCONNECTED = ("Connection closed by peer", "Connection reset by peer", "Broken pipe")  # messages of gloo and NCCL
+# Messages of gloo and NCCL when another process is gone.
+_DISCONNECTED = ("Connection closed by peer", "Connection reset by peer", "Broken pipe", "connectFullMesh failed")
 
 _FOLDERS = ("DATA", "OUT", "RUNS")  # options that take one
 _SETTINGS: dict[str, Any] = {"help_option_names": ["-h", "--help"]}
@@ -197,7 +198,7 @@ def _explain_unexpected(error: BaseException) -> str:
     # torch raises its own error for GPU memory and a RuntimeError for host memory, or for sizes beyond any.
     if kind in ("MemoryError", "OutOfMemoryError") or any(words in str(error) for words in _TOO_LARGE):
         return f"{kind}: this machine or its GPU has not enough memory; a smaller network or batch needs less"
-    if os.environ.get("RANK", "0") != "0" and any(words in str(error) for words in _DISCONNECTED):
+    if os.environ.get("WORLD_SIZE", "1") != "1" and any(words in str(error) for words in _DISCONNECTED):
         return "another process of this run ended before this one; its message is the reason"
     if "Could not determine home directory" in str(error):
         return "a path begins with ~ and the name of no user, or HOME is not set: write out the path"

@@ -192,7 +192,12 @@ def join_world(device: torch.device) -> Iterator[World]:
         return
     if device.type == "cuda":
         torch.cuda.set_device(device)
-    distributed.init_process_group("nccl" if device.type == "cuda" else "gloo")
+    store, rank, size = next(distributed.rendezvous("env://"))  # type: ignore[attr-defined]
+    # torchrun's store outlives a restart: without a prefix, a process may connect to the address of a killed one.
+    prefix = f"restart-{os.environ.get('TORCHELASTIC_RESTART_COUNT', '0')}"
+    own = distributed.PrefixStore(prefix, store)  # type: ignore[attr-defined]
+    backend = "nccl" if device.type == "cuda" else "gloo"
+    distributed.init_process_group(backend, store=own, rank=rank, world_size=size)
     try:
         yield World(distributed.get_rank(), distributed.get_world_size())
         distributed.barrier()  # no process closes the group while another still uses it
