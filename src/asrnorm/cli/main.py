@@ -200,6 +200,8 @@ def _explain_unexpected(error: BaseException) -> str:
         return f"{kind}: this machine or its GPU has not enough memory; a smaller network or batch needs less"
     if os.environ.get("WORLD_SIZE", "1") != "1" and any(words in str(error) for words in _DISCONNECTED):
         return "another process of this run ended before this one; its message is the reason"
+    if "CUDA error" in str(error):
+        return f"the GPU failed ({first_line(error)}); the same command resumes a run from its last checkpoint"
     if "Could not determine home directory" in str(error):
         return "a path begins with ~ and the name of no user, or HOME is not set: write out the path"
     said = f" ({first_line(error)})" if str(error) else ""

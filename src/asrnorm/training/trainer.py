@@ -117,6 +117,7 @@ class Trainer:
         self.model.train()
         with (
             products(self.config.precision, self.device),
+            self._explaining_memory(),
             log(self.step) as rows,
             RunProgress(label, self.stop, self.step, shown=self.world.rank == 0) as progress,
             Interruption() as interruption,
@@ -130,8 +131,6 @@ class Trainer:
                         rows.sync()
                         self._save(store)
                     raise self._interrupted() from None
-                except torch.OutOfMemoryError:
-                    raise DeviceMemoryError(self._describe_memory()) from None
                 stopping = interruption.is_agreed(self.world, self.step, self.device)
                 after_grow = grow_log is not None and self.method.checkpoint_after_grow
                 # Several processes, whose clocks differ, keep to the schedule.
@@ -336,6 +335,13 @@ class Trainer:
         self.model.train()
         row = {"loss": loss, "accuracy": int(self.world.sum(correct)) / batch.global_size, "lr": rate}
         return {**row, "pool": len(self.pool), "seconds": round(self._clock(), 3)}
+
+    @contextmanager
+    def _explaining_memory(self) -> Iterator[None]:
+        try:
+            yield
+        except torch.OutOfMemoryError:
+            raise DeviceMemoryError(self._describe_memory()) from None
 
     def _describe_memory(self) -> str:
         """Return one line with the batch that would have fit; the run ends, so that the attempts may leave a mess."""

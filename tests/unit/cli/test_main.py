@@ -180,6 +180,16 @@ def test_the_home_is_meant_behind_an_equals_sign_too(run, monkeypatch, tmp_path)
     assert str(tmp_path / "none.yaml") in said
 
 
+def test_a_gpu_that_is_lost_is_no_bug(run, monkeypatch):
+    def fail():
+        raise RuntimeError("CUDA error: unspecified launch failure\nCUDA kernel errors might be reported elsewhere")
+
+    replace_doctor(monkeypatch, fail)
+    status, _, said = run("doctor")
+    assert status == 1
+    assert said.startswith("asrnorm: the GPU failed (CUDA error: unspecified launch failure); the same command resumes")
+
+
 def test_a_process_that_lost_another_points_to_it(run, monkeypatch):
     def fail():
         raise RuntimeError("[gloo/transport/tcp/pair.cc:534] Connection closed by peer [127.0.0.1]:1234")

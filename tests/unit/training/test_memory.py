@@ -25,11 +25,12 @@ def limit(monkeypatch, most, from_call=0):
     return calls
 
 
-def test_training_names_the_batch_that_fits_and_resumes_from_the_checkpoint(tmp_path, monkeypatch):
+@pytest.mark.parametrize("call", [10, 11, 12])  # in a step, or for the accuracy of a row of the log
+def test_training_names_the_batch_that_fits_and_resumes_from_the_checkpoint(tmp_path, monkeypatch, call):
     config = tiny_config(steps=12, checkpoint_every=4)
     run(config, tmp_path / "whole")
     with monkeypatch.context() as patch:
-        limit(patch, 5, from_call=12)
+        limit(patch, 5, from_call=call)
         with pytest.raises(DeviceMemoryError, match=r"batch_size=16; 4 fit: set batch_size=4"):
             run(config, tmp_path / "a")
     assert (tmp_path / "a" / "checkpoints" / "last.pt").exists()
