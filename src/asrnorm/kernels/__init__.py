@@ -5,5 +5,5 @@ PyTorch operator, `flat_params.py` its parameters, `accumulate.py` what becomes 
 sizes and options, and `compiled.py` the way past Triton's launcher. `moments_rescale.py` has the
 two halves of a layer as operators for the other norms, `grouped.py` group and switchable normalization. `convolve.py`,
 `pool.py` and `adam.py` serve the digits ConvNet; `rsda.py`, `pacs_augment.py` and `pixels.py` augment images.
-`asrnorm.norms.dispatch` decides which calls the kernels compute.
+`cpu.py` is ASR-Norm in eager calls on a CPU and needs no Triton. `asrnorm.norms.dispatch` decides what they compute.
 """

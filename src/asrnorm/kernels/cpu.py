@@ -31,14 +31,15 @@ class _UnusualError(Exception):
 def asr_norm(x: Tensor, w: Weights, eps_in: float, eps_out: float, relu: bool) -> Tensor | None:
     """Return what `asrnorm.norms.reference.asr_norm` does, or `None` for what belongs to it.
 
-    Those are maps that are not dense or not in the dtype of the weights, traced calls, and extreme statistics.
+    Those are maps that are not dense or not in the dtype of the weights, traced calls, extreme statistics, and layers
+    with two rescaling encoders.
     """
     is_dense = type(x) in (Tensor, Parameter) and x.ndim > 2 and x.numel() > 0 and x.is_contiguous()
     is_traced = torch._C._get_tracing_state() is not None or torch._C._len_torch_dispatch_stack() > 0
     is_transformed = torch._C._functorch.maybe_current_level() is not None or forward_ad._current_level >= 0
     if not is_dense or x.dtype not in _DTYPES or is_traced or is_transformed:
         return None
-    if any(value is not None and value.dtype != x.dtype for value in w):
+    if w.gamma_enc_w is not None or any(value is not None and value.dtype != x.dtype for value in w):
         return None
     try:
         y: Tensor = _ASRNorm.apply(x, eps_in, eps_out, relu, *w)
@@ -60,13 +61,13 @@ class _ASRNorm(torch.autograd.Function):
         stan, beta, gamma = stats, w.beta_bias.expand_as(stats[0]), w.gamma_bias.expand_as(stats[0])
         hidden = learned = gates = rescale_hidden = raw_beta = raw_gamma = None
         if w.enc_w is not None:
-            hidden, mu, sigma = _run(stats, w[0:2], (None, None), w[2:4], w[4:6])
+            hidden, mu, sigma = _run(stats, w[0:2], w[2:4], w[4:6])
             stan = learned = torch.stack([mu, sigma.relu_()])
             if w.lambda_mu is not None and w.lambda_sigma is not None:
                 gates = torch.stack([w.lambda_mu, w.lambda_sigma]).sigmoid_().view(2, 1, -1)
                 stan = torch.lerp(stats, learned, gates)
         if w.beta_enc_w is not None:
-            rescale_hidden, raw_beta, raw_gamma = _run(stats, w[8:10], w[10:12], w[12:14], w[14:16])
+            rescale_hidden, raw_beta, raw_gamma = _run(stats, w[8:10], w[12:14], w[14:16])
             beta, gamma = raw_beta.tanh_(), raw_gamma.sigmoid_()
             if w.lambda_beta is not None and w.lambda_gamma is not None:
                 beta, gamma = beta * w.lambda_beta.sigmoid(), gamma * w.lambda_gamma.sigmoid()
@@ -105,8 +106,8 @@ class _ASRNorm(torch.autograd.Function):
                 found[6:8] = [part.view_as(w.lambda_mu) for part in aten.sigmoid_backward(logits, gates)]
                 d_learned = d_stats * gates
             d_sigma = aten.threshold_backward(d_learned[1], learned[1], 0)
-            through, found[0:2], _, found[2:4], found[4:6] = _run_backward(
-                d_learned[0], d_sigma, stats, hidden, w[0:2], (None, None), w[2:4], w[4:6]
+            through, found[0:2], found[2:4], found[4:6] = _run_backward(
+                d_learned[0], d_sigma, stats, hidden, w[0:2], w[2:4], w[4:6]
             )
             d_stats = through.add_(d_stats).sub_(d_learned)
         if w.beta_enc_w is not None:
@@ -114,8 +115,8 @@ class _ASRNorm(torch.autograd.Function):
                 d_beta, found[16] = _gate_backward(d_beta, raw_beta, w.lambda_beta)
                 d_gamma, found[17] = _gate_backward(d_gamma, raw_gamma, w.lambda_gamma)
             d_raw = aten.tanh_backward(d_beta, raw_beta), aten.sigmoid_backward(d_gamma, raw_gamma)
-            through, found[8:10], found[10:12], found[12:14], found[14:16] = _run_backward(
-                *d_raw, stats, rescale_hidden, w[8:10], w[10:12], w[12:14], w[14:16]
+            through, found[8:10], found[12:14], found[14:16] = _run_backward(
+                *d_raw, stats, rescale_hidden, w[8:10], w[12:14], w[14:16]
             )
             d_stats = d_stats + through
         d_mean, d_std = (d_stats / values.shape[2]).unsqueeze_(3)
@@ -160,34 +161,21 @@ Dense = Sequence[Any]
 """Weight and bias of a fully-connected layer, `None` for what it lacks."""
 
 
-def _run(stats: Tensor, first: Dense, second: Dense, *decoders: Dense) -> tuple[Tensor, Tensor, Tensor]:
-    """Return hidden units `(2, n, h)` and outputs of two networks that read mean and deviation.
-
-    Without a second encoder they share the first.
-    """
-    if second[0] is None:
-        hidden = F.linear(stats, *first).relu_()
-    else:
-        hidden = torch.stack(
-            [F.linear(part, *dense) for part, dense in zip(stats, (first, second), strict=True)]
-        ).relu_()
-    outputs = [F.linear(part, *dense) for part, dense in zip(hidden, decoders, strict=True)]
-    return hidden, outputs[0], outputs[1]
+def _run(stats: Tensor, encoder: Dense, first: Dense, second: Dense) -> tuple[Tensor, Tensor, Tensor]:
+    """Return hidden units `(2, n, h)` and outputs of two networks, which read mean and deviation by one encoder."""
+    hidden = F.linear(stats, *encoder).relu_()
+    return hidden, F.linear(hidden[0], *first), F.linear(hidden[1], *second)
 
 
 def _run_backward(
-    d_first: Tensor, d_second: Tensor, stats: Tensor, hidden: Tensor, first: Dense, second: Dense, *decoders: Dense
-) -> tuple[Tensor, Any, Any, Any, Any]:
-    """Return the gradients of `stats` and of weights and biases."""
-    parts = zip((d_first, d_second), hidden, decoders, strict=True)
-    (d_top, *of_first), (d_bottom, *of_second) = (_dense_backward(*part) for part in parts)
+    d_first: Tensor, d_second: Tensor, stats: Tensor, hidden: Tensor, encoder: Dense, first: Dense, second: Dense
+) -> tuple[Tensor, Any, Any, Any]:
+    """Return the gradients of `stats`, and of the weight and bias of every layer."""
+    d_top, *of_first = _dense_backward(d_first, hidden[0], first)
+    d_bottom, *of_second = _dense_backward(d_second, hidden[1], second)
     d_hidden = aten.threshold_backward(torch.stack([d_top, d_bottom]), hidden, 0)
-    if second[0] is None:
-        d_stats, *of_encoder = _dense_backward(d_hidden.flatten(0, 1), stats.flatten(0, 1), first)
-        return d_stats.view_as(stats), of_encoder, (None, None), of_first, of_second
-    parts = zip(d_hidden, stats, (first, second), strict=True)
-    (d_mean, *of_top), (d_std, *of_bottom) = (_dense_backward(*part) for part in parts)
-    return torch.stack([d_mean, d_std]), of_top, of_bottom, of_first, of_second
+    d_stats, *of_encoder = _dense_backward(d_hidden.flatten(0, 1), stats.flatten(0, 1), encoder)
+    return d_stats.view_as(stats), of_encoder, of_first, of_second
 
 
 def _dense_backward(d_out: Tensor, values: Tensor, dense: Dense) -> tuple[Tensor, Tensor, Tensor | None]:

@@ -1,4 +1,4 @@
-"""`<suite>.best`: the strongest training for a suite, or for your own images; the values are in `best.yaml`."""
+"""`<suite>.best`: all parts together, for a suite or your own images; the values are in `best.yaml`."""
 
 from dataclasses import replace
 from functools import partial
@@ -22,5 +22,5 @@ def _build(suite: str, **domains: Names) -> RunConfig:
 
 for _suite in ("cifar10c", "digits", "folder", "pacs"):
     _entry = build_entry(SUITES[_suite], partial(_build, _suite))
-    _entry.__doc__ = "Augmentation, consistency, averaged weights and a norm, chosen on source images alone."
+    _entry.__doc__ = "Strong augmentation, consistency between views, averaged weights and a norm."
     RECIPES.register(f"{_suite}.best")(_entry)

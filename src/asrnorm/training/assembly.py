@@ -192,9 +192,10 @@ def join_world(device: torch.device) -> Iterator[World]:
         return
     if device.type == "cuda":
         torch.cuda.set_device(device)
-    store, rank, size = next(distributed.rendezvous("env://"))
+    store, rank, size = next(distributed.rendezvous("env://"))  # type: ignore[attr-defined]
     # torchrun's store outlives a restart: without a prefix, a process may connect to the address of a killed one.
-    own = distributed.PrefixStore(f"restart-{os.environ.get('TORCHELASTIC_RESTART_COUNT', '0')}", store)
+    prefix = f"restart-{os.environ.get('TORCHELASTIC_RESTART_COUNT', '0')}"
+    own = distributed.PrefixStore(prefix, store)  # type: ignore[attr-defined]
     backend = "nccl" if device.type == "cuda" else "gloo"
     distributed.init_process_group(backend, store=own, rank=rank, world_size=size)
     try:

@@ -186,7 +186,7 @@ def test_a_process_that_lost_another_points_to_it(run, monkeypatch):
 
     replace_doctor(monkeypatch, fail)
     assert "a bug in asrnorm" in run("doctor")[2]
-    monkeypatch.setenv("RANK", "1")
+    monkeypatch.setenv("WORLD_SIZE", "2")
     assert run("doctor")[2] == (
         "asrnorm: another process of this run ended before this one; its message is the reason\n"
     )

@@ -17,8 +17,7 @@ OPTIONS = {
     "ar": {"standardize": False},
     "neither": {"rescale": False, "standardize": False},
     "without residual": {"residual": False},
-    "without biases": {"bias": False, "share_rescale_encoder": False},
-    "two encoders": {"share_rescale_encoder": False, "gated_rescale": True},
+    "without biases": {"bias": False},
     "lambdas of channels": {"per_channel_lambda": True, "gated_rescale": True, "activation": "relu"},
 }
 
@@ -90,6 +89,11 @@ def test_it_is_as_exact_as_the_reference(offset, scale):
     for value, found, plain in zip(truth, ours, theirs, strict=True):
         error, allowed = ((part - value).abs().max() / value.abs().max().clamp(min=1e-6) for part in (found, plain))
         assert error <= 3 * allowed + 1e-6
+
+
+def test_two_encoders_are_left_to_the_reference():
+    layer, x, _ = make(share_rescale_encoder=False)
+    assert not is_taken(layer(x))
 
 
 @pytest.mark.parametrize("case", ["constant", "far", "huge"])

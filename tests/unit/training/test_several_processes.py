@@ -1,9 +1,11 @@
 import json
 import os
 import shutil
+import signal
 import socket
 import subprocess
 import sys
+import time
 from pathlib import Path
 
 import pytest
@@ -11,12 +13,16 @@ import torch
 from safetensors.torch import load_file
 from torch import nn
 
+from asrnorm.core.config import dump_config
 from asrnorm.core.distributed import World
+from asrnorm.launch.queue import last_step
 from asrnorm.models import create_model
 from asrnorm.norms import create_norm
 from asrnorm.training import run
 from asrnorm.training.assembly import synchronize
-from helpers.tiny_run import logged_losses, logged_steps, write_weights
+from helpers.kill_run import outcome
+from helpers.ray_kill import descendants
+from helpers.tiny_run import Choice, logged_losses, logged_steps, tiny_config, write_weights
 from helpers.two_processes import RESUMED, WEIGHTS, cases, take_back
 
 TESTS = Path(__file__).parents[2]
@@ -110,3 +116,38 @@ def test_batch_norms_that_stay_apart_are_warned_of(caplog):
     synchronize(model, World(1, 2))
     synchronize(create_norm("bn", 3), World(0, 2))
     assert not caplog.text
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("rank", [0, 1])
+def test_torchrun_restarts_a_run_of_which_a_process_was_killed(tmp_path, rank):
+    method = Choice(name="toy_noise", args={"pause": 0.1})
+    config = tiny_config(method=method, norm=Choice(name="asr"), log_every=1, checkpoint_every=5)
+    (tmp_path / "config.yaml").write_text(dump_config(config))
+    environment = {**os.environ, "PYTHONPATH": f"{TESTS.parent / 'src'}:{TESTS}", "OMP_NUM_THREADS": "1"}
+
+    def start(name):
+        options = ["--nproc-per-node=2", "--max-restarts=2", "--rdzv-backend=c10d", "--rdzv-endpoint=127.0.0.1:0"]
+        words = ["train", "--config", str(tmp_path / "config.yaml"), "--out", str(tmp_path / name)]
+        command = [sys.executable, "-m", "torch.distributed.run", *options, "-m", "helpers.toy_asrnorm", *words]
+        with (tmp_path / f"{name}.txt").open("w") as said:
+            return subprocess.Popen(command, env=environment, stdout=said, stderr=said)
+
+    def process_of(launcher):
+        for pid, words in descendants(launcher.pid).items():
+            if "train" in words and f"RANK={rank}".encode() in Path(f"/proc/{pid}/environ").read_bytes().split(b"\0"):
+                return pid
+        return None
+
+    assert start("whole").wait(timeout=120) == 0
+    launcher, kills, deadline = start("killed"), 0, time.monotonic() + 240
+    while launcher.poll() is None and time.monotonic() < deadline:
+        is_due = kills < 2 and last_step(tmp_path / "killed" / "log.jsonl") >= 8 * (kills + 1)
+        if is_due and (pid := process_of(launcher)):
+            os.kill(pid, signal.SIGKILL)
+            kills += 1
+        time.sleep(0.05)
+    launcher.kill()
+    assert launcher.wait() == 0, (tmp_path / "killed.txt").read_text()
+    assert kills == 2
+    assert outcome(tmp_path / "killed") == outcome(tmp_path / "whole")
