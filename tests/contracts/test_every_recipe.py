@@ -15,7 +15,6 @@ from asrnorm.models import MODELS, create_model
 from asrnorm.norms import NORMS
 from asrnorm.recipes import RECIPES, list_recipes, recipe
 from asrnorm.recipes.base import NORMS as RECIPE_NORMS
-from asrnorm.recipes.rivals import RIVALS
 
 NORM_KEYS = {
     "asr",
@@ -34,7 +33,9 @@ NORM_KEYS = {
     "ilm",
     "none",
 }
-METHOD_KEYS = {"erm", "ada", "me_ada", "m_ada", "rda", "rsda", "esda", "rsc", "pgd", "consistency", *RIVALS}
+METHOD_KEYS = {"erm", "ada", "me_ada", "m_ada", "rda", "rsda", "esda", "rsc", "pgd", "consistency"} | {
+    *("jigen", "st", "ccsa", "dsne", "cutout", "dropblock", "adversarial_dropout", "ttt", "metareg")
+}
 SUITE_KEYS = {"digits", "cifar10c", "pacs", "folder", "digits_mini"}
 MODEL_KEYS = {"digits_convnet", "wrn_40_4", "wrn_16_4", "wrn_40_2", "resnet18", "resnet26_ttt", "resnet50"}
 SCALES = ("paper", "short", "smoke")

@@ -95,10 +95,10 @@ def check_int(value: int, name: str = "") -> int:
     return value
 
 
-def read_yaml(path: Path, kind: str = "config file") -> Any:
+def read_yaml(path: Path, kind: str = "config file", *, aliases: bool = False) -> Any:
     """Return the content of a YAML file; an `InputError` names the file, and a missing one by its `kind`."""
     try:
-        return parse_yaml(read_bytes(path, MAX_YAML).decode("utf-8"))
+        return parse_yaml(read_bytes(path, MAX_YAML).decode("utf-8"), aliases=aliases)
     except FileNotFoundError:
         raise InputError(f"{path}: no such {kind}") from None
     except OSError as error:
@@ -111,7 +111,7 @@ def read_yaml(path: Path, kind: str = "config file") -> Any:
 
 
 def parse_yaml(text: str, *, aliases: bool = False) -> Any:
-    """Return YAML values: plain scalars, lists and mappings; `aliases` (`*name`) are for our own files.
+    """Return YAML values: plain scalars, lists and mappings; `aliases` (`*name`, `<<`) are for our own files.
 
     Raises:
         InputError: not YAML, a key given twice, a tag, an alias, nested more than 64 deep, or a number outside 64 bits.

@@ -6,15 +6,13 @@ from typing import Any, get_args
 from asrnorm.core.config import RunConfig, Scale, override
 from asrnorm.core.errors import InputError, UnknownNameError, describe_unknown
 from asrnorm.recipes import best as best
-from asrnorm.recipes.base import NORMS, Names, register_suite
+from asrnorm.recipes.base import NORMS, Names, Variant, read_table, register_suite
 from asrnorm.recipes.base import RECIPES as RECIPES
 from asrnorm.recipes.erm import SUITES
-from asrnorm.recipes.method_table import METHOD_TABLE
-from asrnorm.recipes.rivals import RIVALS
 
 for _suite, _recipes in SUITES.items():
-    _rows = {**METHOD_TABLE, **RIVALS}
-    register_suite(_suite, _recipes, {name: row[_suite] for name, row in _rows.items() if _suite in row})
+    _rows = {name: row[_suite] for name, row in read_table("methods.yaml")["methods"].items() if _suite in row}
+    register_suite(_suite, _recipes, {name: Variant(**row) for name, row in _rows.items()})
 
 
 def list_recipes() -> tuple[str, ...]:

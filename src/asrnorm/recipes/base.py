@@ -1,13 +1,15 @@
-"""The registry of recipes, their three scales, and how a suite's recipes are registered."""
+"""The registry of recipes, their three scales, and how a suite's recipes are read and registered."""
 
 import copy
 import inspect
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from functools import partial
+from functools import cache, partial
+from pathlib import Path
 from typing import Any
 
-from asrnorm.core.config import Choice, RunConfig, Scale
+from asrnorm.core.config import Choice, RunConfig, Scale, override
+from asrnorm.core.reading import read_yaml
 from asrnorm.core.registry import Registry
 
 Names = str | Sequence[str] | None
@@ -34,11 +36,11 @@ _SMOKE_OPTIONS = {
 _OWN_NETWORK = ("ttt",)  # methods whose network no smaller one can replace
 
 
-@dataclass(frozen=True)
-class Epochs:
-    """A method option counted in epochs, for suites whose epochs depend on the chosen source."""
-
-    count: int
+@cache
+def read_table(name: str) -> Mapping[str, Any]:
+    """Return the content of a YAML file of this package, which may have anchors and merge keys."""
+    table: dict[str, Any] = read_yaml(Path(__file__).with_name(name), aliases=True)
+    return table
 
 
 @dataclass(frozen=True)
@@ -46,22 +48,21 @@ class Variant:
     """What a method changes in a suite's ERM config: options of the method, and other fields."""
 
     summary: str
-    options: Mapping[str, Any] = field(default_factory=dict)
-    changes: Mapping[str, Any] = field(default_factory=dict)
+    options: Mapping[str, Any] = field(default_factory=dict)  # `{"epochs": 3}` is three epochs in steps
+    changes: Mapping[str, Any] = field(default_factory=dict)  # as `--set` names them
     norms: Sequence[str] = ()  # of its recipes; empty means all norms of the suite
-    norm_options: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)  # by the name of the norm
+    norm_options: Mapping[str, dict[str, Any]] = field(default_factory=dict)  # by the name of the norm
 
     def apply(self, config: RunConfig, method: str) -> RunConfig:
         """Return an ERM config changed to this method, under the name of the new recipe."""
         options = {
-            name: value.count * config.evaluate_every if isinstance(value, Epochs) else value
+            name: value["epochs"] * config.evaluate_every if isinstance(value, Mapping) and "epochs" in value else value
             for name, value in self.options.items()
         }
         name = f"{config.suite.name}.{method}_{config.norm.name}"
-        changes = copy.deepcopy(dict(self.changes))  # configs of two recipes share nothing
-        if config.norm.name in self.norm_options:
-            changes["norm"] = Choice(name=config.norm.name, args=dict(self.norm_options[config.norm.name]))
-        return replace(config, recipe=name, method=Choice(name=method, args=options), **changes)
+        norm = replace(config.norm, args=self.norm_options.get(config.norm.name, config.norm.args))
+        changed = replace(config, recipe=name, norm=norm, method=Choice(name=method, args=options))
+        return override(changed, self.changes)  # which copies: configs of two recipes share nothing
 
 
 @dataclass(frozen=True, kw_only=True)

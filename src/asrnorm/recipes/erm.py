@@ -1,4 +1,4 @@
-"""The ERM config of every suite, whole; the other methods change what `method_table.py` and `rivals.py` list."""
+"""The ERM config of every suite, whole; the other methods change what `methods.yaml` lists."""
 
 from typing import Any
 

@@ -1,13 +1,14 @@
 """Recipes have the numbers of the paper and of the protocols that its tables copy."""
 
+from dataclasses import replace
+
 import pytest
 
 from asrnorm.core.config import Choice, OptimConfig, RunConfig
 from asrnorm.core.errors import InputError
 from asrnorm.recipes import RECIPES, recipe
-from asrnorm.recipes.base import Epochs, SuiteRecipes, Variant, join_names, register_suite
-from asrnorm.recipes.erm import PACS_NUM_TRAIN, SUITES
-from asrnorm.recipes.method_table import METHOD_TABLE
+from asrnorm.recipes.base import SuiteRecipes, Variant, join_names, read_table, register_suite
+from asrnorm.recipes.erm import CIFAR_EPOCH, PACS_BATCH, PACS_NUM_TRAIN, SUITES
 
 
 @pytest.mark.parametrize("norm", ["none", "asr", "bn"])
@@ -134,8 +135,27 @@ def test_a_domain_that_is_given_twice_is_one():
 
 
 def test_the_method_table_names_suites_that_exist():
-    for method, row in METHOD_TABLE.items():
-        assert set(row) <= set(SUITES), method
+    for method, rows in read_table("methods.yaml")["methods"].items():
+        assert set(rows) <= set(SUITES), method
+
+
+def test_numbers_written_out_in_the_method_table_equal_what_they_stand_for():
+    pgd, mild = (recipe(f"{suite}.pgd_bn").method.args for suite in ("cifar10c", "folder"))
+    assert (pgd["epsilon"], pgd["ascent_lr"]) == (8 / 255, 2 / 255)
+    assert (mild["epsilon"], mild["ascent_lr"]) == (4 / 255, 1 / 255)
+    ttt = recipe("cifar10c.ttt_gn")
+    assert (ttt.steps, ttt.optim.step_at, ttt.optim.step_again) == (150 * CIFAR_EPOCH, 75 / 150, 125 / 150)
+    assert recipe("cifar10c.st_bn").steps == 100 * CIFAR_EPOCH
+    assert recipe("cifar10c.me_ada_bn").method.args["interval"] == 10 * CIFAR_EPOCH
+    assert recipe("pacs.rsc_bn").batch_size == PACS_BATCH // 2
+    assert recipe("pacs.metareg_bn", source="sketch").method.args["phase_steps"] == 10 * 27
+
+
+def test_a_rival_with_an_optimizer_of_its_own_keeps_the_rest_of_the_suites():
+    erm, jigen = recipe("pacs.erm_bn").optim, recipe("pacs.jigen_bn").optim
+    assert jigen == replace(erm, lr=0.001, nesterov=True)
+    steps = OptimConfig(lr=0.1, weight_decay=5e-4, schedule="step", step_at=75 / 150, step_again=125 / 150)
+    assert recipe("cifar10c.ttt_gn").optim == steps  # all else at the defaults
 
 
 def test_a_suite_gets_a_recipe_for_erm_and_each_method_of_its_column(monkeypatch):
@@ -154,7 +174,7 @@ def test_a_suite_gets_a_recipe_for_erm_and_each_method_of_its_column(monkeypatch
         )
 
     monkeypatch.setattr(RECIPES, "_entries", dict(RECIPES._entries))
-    noise = Variant("Noise.", {"interval": Epochs(2), "sigma": 0.1}, {"suite": Choice(name="stripes"), "steps": 50})
+    noise = Variant("Noise.", {"interval": {"epochs": 2}, "sigma": 0.1}, {"suite": "stripes", "steps": 50})
     register_suite("stripes", SuiteRecipes(erm=stripes, norms=("bn",), short_by=2), {"noise": noise})
     assert RECIPES.summary("stripes.noise_bn") == "Noise; norm `bn`."
     assert recipe("stripes.erm_bn", source="red", scale="short").steps == 50
