@@ -120,7 +120,7 @@ ACCUMULATED = [
 
 
 @pytest.mark.filterwarnings("ignore:Using backward.* with create_graph")
-@pytest.mark.parametrize("run", [*ACCUMULATED, after_second_order], ids=str)
+@pytest.mark.parametrize("run", [*ACCUMULATED, after_second_order])
 def test_gradients_are_those_of_autograd(run):
     mine, theirs = gradients(run, True), gradients(run, False)
     for one, other in zip(mine, theirs, strict=True):
@@ -128,7 +128,7 @@ def test_gradients_are_those_of_autograd(run):
         assert one is None or torch.equal(one, other)
 
 
-@pytest.mark.parametrize("run", ACCUMULATED, ids=str)
+@pytest.mark.parametrize("run", ACCUMULATED)
 def test_the_function_adds_them_itself(run):
     gradients(run, True)
     assert added
