@@ -49,7 +49,7 @@ def descendants(parent):
     found, level = {}, {parent}
     while level:
         level = {child for child, above in parents.items() if above in level}
-        found |= {child: words[child] for child in level}
+        found |= {child: words[child] for child in level if child in words}  # some end meanwhile
     return found
 
 
