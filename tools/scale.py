@@ -98,8 +98,8 @@ def main() -> None:
     head = "| | CPU s | s | peak GB |\n| --- | ---: | ---: | ---: |\n"
     commit = subprocess.check_output(["git", "rev-parse", "--short=8", "HEAD"], text=True, cwd=PAGE.parent).strip()
     note = (
-        f"\n{IMAGES:,} images of 64 x 64; the decoded ones of the run take {cache / 1e9:.1f} GB of disk. One measurement, "
-        f"{os.cpu_count()} CPU cores, commit {commit}.\n"
+        f"\n{IMAGES:,} images of 64 x 64; the decoded ones of the run take {cache / 1e9:.1f} GB of disk. "
+        f"One measurement, {os.cpu_count()} CPU cores, commit {commit}.\n"
     )
     text = PAGE.read_text("utf-8")
     before, after = text.split(BEGIN)[0], text.split(END)[1]

@@ -82,11 +82,14 @@ def _open(path: Path, device: torch.device) -> Any:
     wanted = ["CUDAExecutionProvider"] if device.type == "cuda" else []
     providers = [name for name in wanted if name in runtime.get_available_providers()]
     try:
-        return runtime.InferenceSession(
+        session = runtime.InferenceSession(
             str(path),
             options,
             providers=[*providers, "CPUExecutionProvider"],
             enable_fallback=len(providers),  # to the CPU; it would print the error of a damaged file, and try again
         )
+        for part in (*session.get_inputs(), *session.get_outputs()):
+            str(part)  # decodes the names
+        return session
     except Exception as error:  # onnxruntime has one class per kind of failure
         raise InputError(f"{path}: not an ONNX file that onnxruntime can run ({first_line(error)})") from error

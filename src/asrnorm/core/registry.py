@@ -80,6 +80,8 @@ class Registry(Generic[T]):
                 raise InputError(f"option {option!r} of {self.kind} {name!r} must be {words}, not {value!r}")
             if isinstance(value, int):
                 check_int(value, f"option {option!r} of {self.kind} {name!r}")
+            if isinstance(value, float) and 3e38 < abs(value) < float("inf"):
+                raise InputError(f"option {option!r} of {self.kind} {name!r} is too large for float32: {value}")
 
     def _kinds(self, name: str) -> dict[str, tuple[Any, ...]]:
         """Return the accepted types of each option that takes numbers, text, null or fixed tuples of these."""

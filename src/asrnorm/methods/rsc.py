@@ -135,8 +135,8 @@ class RSC(Method):
     spatial_chance: float = 0.5
 
     def __post_init__(self) -> None:
-        if self.version not in VERSIONS:
-            raise UnknownNameError(describe_unknown("version of RSC,", self.version, VERSIONS))
+        if self.version not in list(VERSIONS):  # a config may give a list, which has no hash
+            raise UnknownNameError(describe_unknown("version of RSC,", str(self.version), VERSIONS))
         given = {name: getattr(self, name) for name in ("batch_share", "share_increase", "margin", "flip")}
         given = {name: value for name, value in given.items() if value is not None}
         self.numbers = replace(VERSIONS[self.version], **given)

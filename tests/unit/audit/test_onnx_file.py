@@ -97,8 +97,8 @@ def test_of_several_outputs_the_logits_are_taken(tmp_path):
 
 def test_what_cannot_be_audited_is_one_line(tmp_path, capfd):
     write(tmp_path / "bad.onnx")
-    named = (tmp_path / "bad.onnx").read_bytes().replace(b"ReduceMean", b"Reduce\x80ean")
-    for data in (b"nothing", named):
+    whole = (tmp_path / "bad.onnx").read_bytes()
+    for data in (b"nothing", whole.replace(b"ReduceMean", b"Reduce\x80ean"), whole.replace(b"\x01x", b"\x01\xed")):
         (tmp_path / "bad.onnx").write_bytes(data)
         with pytest.raises(InputError, match=r"bad.onnx: not an ONNX file that onnxruntime can run"):
             load(tmp_path / "bad.onnx")

@@ -126,6 +126,8 @@ def test_a_whole_number_of_more_than_64_bits_is_refused_before_torch_sees_it():
     def square(*, side: int = 1, ratio: float = 1.0): ...
 
     shapes.check("square", {"side": 2**63 - 1, "ratio": -(2**63)})
+    with pytest.raises(InputError, match="float32"):
+        shapes.check("square", {"ratio": -1e308})
     for option in ("side", "ratio"):
         with pytest.raises(InputError, match=option):
             shapes.check("square", {option: 10**20})

@@ -145,3 +145,16 @@ def test_runs_of_a_node_that_is_killed_go_on_from_their_checkpoints_on_another(t
         assert logged_steps(tmp_path / "runs" / name) == list(range(1, 41))
         run(config, tmp_path / "whole" / name)
         assert outcome(tmp_path / "runs" / name) == outcome(tmp_path / "whole" / name)
+
+
+@pytest.mark.slow
+def test_a_study_whose_machines_are_killed_again_and_again_ends_as_if_undisturbed(tmp_path):
+    pytest.importorskip("ray", reason="ray is not installed: pip install 'asrnorm[ray]'")
+    words = [sys.executable, "-m", "helpers.ray_torture", str(tmp_path), "2", "3", "0"]
+    environment = {**os.environ, "RAY_USAGE_STATS_ENABLED": "0"}
+    done = subprocess.run(words, capture_output=True, text=True, timeout=400, env=environment)
+    assert done.returncode == 0, done.stderr[-2000:]
+    report = json.loads(done.stdout.splitlines()[-1])
+    assert (report["status"], report["runs"], report["differing"], report["left_alive"]) == (0, 4, [], 0)
+    assert (report["kills"], report["written_again"]) == (3, 0)
+    assert report["starts"] == 4 + report["lost"]  # nothing finished was trained again

@@ -55,6 +55,12 @@ def test_what_is_dropped_has_the_largest_scores(version, kind):
     assert (top | ~dropped(version, kind, score)).all()
 
 
+@pytest.mark.parametrize("version", ["x", ["paper"], 5])
+def test_a_version_that_is_none_is_one_line(version):
+    with pytest.raises(UnknownNameError):
+        create_method("rsc", version=version)
+
+
 def test_the_first_version_picks_channels_among_a_few_more_than_it_drops():
     score = torch.arange(512.0).expand(200, 512)
     picked = VERSIONS["v1"].channel.dropped(score, torch.rand(200, 512, generator=torch.Generator().manual_seed(0)))

@@ -77,7 +77,7 @@ class Blur(Occasional):
 
     def __init__(self, *, share: float = 0.5, sigma: float = 2.0) -> None:
         super().__init__(share=share)
-        self.sigma = check_range("sigma", sigma, 0.1)
+        self.sigma = check_range("sigma", sigma, 0.1, 100)
 
     def parameters(self, count: int, image_size: Size, generator: torch.Generator) -> dict[str, Tensor]:  # noqa: ARG002
         """Draw the deviations."""

@@ -185,11 +185,11 @@ class Operations(Occasional):
 
     def __init__(self, *, share: float, operations: Sequence[str] | None = None) -> None:
         super().__init__(share=share)
+        if operations is not None and not (isinstance(operations, list | tuple) and operations):
+            raise InputError(f"augmentation option 'operations' must be a list of names, not {operations!r:.80}")
         for name in operations or ():
             if name not in self.names:
                 raise UnknownNameError(describe_unknown("operation", str(name), self.names))
-        if operations is not None and (isinstance(operations, str) or not operations):
-            raise InputError(f"augmentation option 'operations' must be a list of names, not {operations!r:.80}")
         self.operations = tuple(map(self.names.index, self.names if operations is None else operations))
 
     def draw_operations(self, shape: tuple[int, ...], generator: torch.Generator) -> Tensor:

@@ -236,3 +236,9 @@ def test_pro_randconv_without_deformation_is_a_repeated_convolution():
             y = F.instance_norm(F.conv2d(x, kernel, padding=1), eps=1e-12)
             x = torch.tanh(gamma * y + beta)
         assert torch.allclose(own[i : i + 1], (x + 1) / 2, atol=2e-3)
+
+
+@pytest.mark.parametrize("operations", [5, 0, True, "contrast", [], {"contrast": 1}])
+def test_operations_are_a_list_of_names(operations):
+    with pytest.raises(InputError, match="must be a list of names"):
+        create_augmentation("photometric", operations=operations)
