@@ -14,6 +14,9 @@ settings.register_profile(
 settings.load_profile("asrnorm")
 torch.set_num_threads(1)
 
+# Imported for their doctests, they would register a study of toys for all tests of the process.
+collect_ignore = ["helpers/toy_study.py", "helpers/ray_torture.py"]
+
 
 @pytest.fixture(autouse=True)
 def _seeded():
