@@ -226,8 +226,12 @@ def on_bytes(images: Tensor, change: Callable[[Tensor], Tensor]) -> Tensor:
 
 
 def on_floats(images: Tensor, change: Callable[[Tensor], Tensor]) -> Tensor:
-    """Return `change(images)` for a function of float32 images in [0, 1], clipped to that range, in their dtype."""
-    changed = change(to_float(images).float()).clamp(0, 1)
+    """Return `change(images)` for a function of float32 images in [0, 1], clipped to that range, in their dtype.
+
+    It computes in float32 under autocast too, where convolutions would otherwise round the images.
+    """
+    with torch.autocast(images.device.type, enabled=False):
+        changed = change(to_float(images).float()).clamp(0, 1)
     return to_bytes(changed) if images.dtype == torch.uint8 else changed.to(images.dtype)
 
 

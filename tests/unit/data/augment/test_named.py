@@ -19,6 +19,14 @@ def augment(kind, images):
     return create_augmentation(kind)(images, generator())
 
 
+@pytest.mark.parametrize("name", AUGMENTATIONS.names())
+def test_autocast_changes_no_image(name):
+    images = to_float(pictures())
+    expected = augment(name, images)
+    with torch.autocast("cpu", torch.bfloat16):
+        assert torch.equal(augment(name, images), expected)
+
+
 def test_none_returns_the_images():
     images = to_float(pictures())
     assert augment("none", images) is images
