@@ -26,7 +26,7 @@ def store():
     def runs(label):
         return next(row for row in STUDY.rows if row.label == label).cells["Score"].runs
 
-    base = [scored_hash(run, 0, "paper") for run in runs("As it is")]
+    base = [scored_hash(run, 0, "paper") for run in runs("As it was")]
     values = dict.fromkeys(base, 0.5)
     for label, points in POINTS.items():
         own = [scored_hash(run, 0, "paper") for run in runs(label)]
