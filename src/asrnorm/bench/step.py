@@ -126,7 +126,8 @@ def run(
     `only` chooses the networks whose label contains it; `compiled` adds rows with `torch.compile`, which take minutes.
     """
     target = require(device)
-    chosen = select(QUICK_NETS if quick else GPU_NETS if target.type == "cuda" else CPU_NETS, only)
+    nets = QUICK_NETS if quick else GPU_NETS if target.type == "cuda" else CPU_NETS
+    chosen = select({net.label: net for net in nets}, only)
     rounds = 2 if quick else repeats
     for net in chosen:
         yield measure(net, target, rounds, compiled and not quick)
