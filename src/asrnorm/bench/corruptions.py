@@ -45,7 +45,9 @@ def run(device: str | None = "cpu", *, quick: bool = False, only: str = "", repe
         for name, side in select(works, only):
             cases = _cases(name, side, target, quick, run_jobs)
             if BASELINE in cases:  # frost needs photographs
-                yield compare(f"{name}, {side}x{side}", cases, baseline=BASELINE, repeats=2 if quick else repeats, warmup=1)
+                yield compare(
+                    f"{name}, {side}x{side}", cases, baseline=BASELINE, repeats=2 if quick else repeats, warmup=1
+                )
 
 
 def _cases(name: str, side: int, device: torch.device, quick: bool, run_jobs: Callable[..., Any]) -> dict[str, Case]:

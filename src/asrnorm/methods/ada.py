@@ -7,7 +7,7 @@ NeurIPS 2020.
 
 from dataclasses import dataclass, replace
 from math import inf
-from typing import Literal
+from typing import ClassVar, Literal
 
 import torch
 from torch import Tensor
@@ -15,7 +15,7 @@ from torch import Tensor
 from asrnorm.core.errors import DivergenceError
 from asrnorm.data.augment import to_float
 from asrnorm.methods.ascent import Ascent, Bonus, Distance, Optimizer, Reduction, check_choice
-from asrnorm.methods.base import METHODS, Images, Method, check_options
+from asrnorm.methods.base import METHODS, Images, Method
 from asrnorm.models import Classifier
 
 Growth = Literal["volpi", "me_ada", "m_ada", "source"]
@@ -54,6 +54,8 @@ class ADA(Method):
         [100, 200]
     """
 
+    ranges: ClassVar = {"rounds": (0, inf), "interval": (1, inf), "count": (1, inf)}
+
     penalty: float = 1.0
     rounds: int = 6
     interval: int = 100
@@ -70,7 +72,7 @@ class ADA(Method):
 
     def __post_init__(self) -> None:
         check_choice("growth", self.growth, Growth)
-        check_options(self, rounds=(0, inf), interval=(1, inf), count=(1, inf))
+        super().__post_init__()
         self.ascent = Ascent(
             penalty=self.penalty,
             steps=self.ascent_steps,
