@@ -12,8 +12,8 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
+from asrnorm.core.frozen_eval import evaluating
 from asrnorm.methods.base import BELOW_ONE, METHODS, Batch, Method
-from asrnorm.methods.frozen_eval import evaluating
 from asrnorm.models import Classifier
 
 
@@ -28,10 +28,6 @@ class AdversarialDropout(Method):
     Args:
         delta: largest share of the embedding to drop.
         dropout_weight: $\lambda$.
-
-    Example:
-        >>> AdversarialDropout().delta
-        0.1
     """
 
     capturable = True

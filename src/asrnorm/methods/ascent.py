@@ -13,8 +13,8 @@ from torch import Tensor
 
 from asrnorm.core.cuda_graph import capture
 from asrnorm.core.errors import InputError, UnknownNameError, describe_unknown
+from asrnorm.core.frozen_eval import frozen_eval, mixes_samples, no_autocast_cache
 from asrnorm.data.augment.base import to_bytes
-from asrnorm.methods.frozen_eval import frozen_eval, mixes_samples, no_autocast_cache
 from asrnorm.models import Classifier
 
 Optimizer = Literal["sgd", "adam"]

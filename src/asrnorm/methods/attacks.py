@@ -12,7 +12,7 @@ from torch import Tensor
 
 from asrnorm.core.cuda_graph import capture
 from asrnorm.core.errors import InputError
-from asrnorm.methods.frozen_eval import frozen_eval, no_autocast_cache
+from asrnorm.core.frozen_eval import frozen_eval, no_autocast_cache
 from asrnorm.models import Classifier
 
 

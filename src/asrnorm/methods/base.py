@@ -11,10 +11,10 @@ from torch import Tensor, nn
 
 from asrnorm.core.distributed import ALONE, World, sum_over_processes
 from asrnorm.core.errors import InputError
+from asrnorm.core.frozen_eval import evaluating
 from asrnorm.core.randomness import keyed_generator
 from asrnorm.core.registry import Registry
 from asrnorm.data.augment.named import Spec
-from asrnorm.methods.frozen_eval import evaluating
 from asrnorm.models import Classifier
 
 METHODS: Registry[Callable[..., "Method"]] = Registry("method")
@@ -271,9 +271,4 @@ def is_capturable(method: Method) -> bool:
 
 @METHODS.register("erm")
 class ERM(Method):
-    """ERM: the mean cross-entropy of the source images.
-
-    Example:
-        >>> ERM().is_growing(1000)
-        False
-    """
+    """ERM: the mean cross-entropy of the source images."""

@@ -55,10 +55,6 @@ class CCSA(_Contrastive):
         alpha: $\alpha$.
         margin: $m$.
         negatives: pairs of two classes for each pair of one.
-
-    Example:
-        >>> CCSA().alpha
-        0.25
     """
 
     capturable = True
@@ -96,10 +92,6 @@ class DSNE(_Contrastive):
         alpha: $\alpha$.
         margin: $m$.
         normalize: scale embeddings to length one first.
-
-    Example:
-        >>> DSNE().normalize
-        True
     """
 
     capturable = True

@@ -27,10 +27,6 @@ class Cutout(Method):
     Args:
         length: side of a square in pixels.
         holes: squares per image; they may overlap.
-
-    Example:
-        >>> Cutout(length=8).holes
-        1
     """
 
     capturable = True

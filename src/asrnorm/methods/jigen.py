@@ -36,10 +36,6 @@ class JiGen(Method):
         whole_chance: probability that the tiles of an image stay in place.
         num_orders: of the 30 published permutations; the head has one output more, for the order that is kept.
         gray_chance: probability that a tile becomes gray, each on its own.
-
-    Example:
-        >>> JiGen().jigsaw_weight
-        0.7
     """
 
     capturable = True

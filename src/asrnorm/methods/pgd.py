@@ -27,10 +27,6 @@ class PGD(Method):
         ascent_steps: steps of the attack.
         ascent_lr: size of one signed step.
         random_start: start at a point drawn uniformly from the ball.
-
-    Example:
-        >>> round(255 * PGD().epsilon)
-        8
     """
 
     capturable = True

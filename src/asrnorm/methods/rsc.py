@@ -15,9 +15,9 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from asrnorm.core.errors import InputError, UnknownNameError, describe_unknown
+from asrnorm.core.frozen_eval import evaluating
 from asrnorm.core.randomness import draw_key, uniform_noise
 from asrnorm.methods.base import METHODS, Batch, Method
-from asrnorm.methods.frozen_eval import evaluating
 from asrnorm.models import Classifier
 
 STAGES = ("layer3", "group2")

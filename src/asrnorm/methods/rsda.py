@@ -24,10 +24,6 @@ class RDA(TransformedBatches):
 
     Args:
         tuple_length: operations in a tuple.
-
-    Example:
-        >>> RDA(tuple_length=2).is_growing(1000)
-        False
     """
 
     ranges: ClassVar = {"tuple_length": (1, inf)}

@@ -29,10 +29,6 @@ class ST(Method):
 
     Args:
         rotation_weight: $w$.
-
-    Example:
-        >>> ST().rotation_weight
-        0.5
     """
 
     capturable = True
@@ -66,10 +62,6 @@ class TTT(ST):
 
     Args:
         rotation_weight: of the angles.
-
-    Example:
-        >>> TTT().rotation_weight
-        1.0
     """
 
     rotation_weight: float = 1.0

@@ -16,11 +16,11 @@ from torch import Tensor
 
 from asrnorm.core.cuda_graph import capture
 from asrnorm.core.errors import InputError
+from asrnorm.core.frozen_eval import evaluating
 from asrnorm.data.augment import IDENTITY, apply_tuple
 from asrnorm.data.augment.base import byte_values, find_fused, to_bytes, to_float
 from asrnorm.data.augment.rsda import level_values
 from asrnorm.methods.base import Batch, Images, Method
-from asrnorm.methods.frozen_eval import evaluating
 from asrnorm.models import Classifier
 
 CountWrong = Callable[[Tensor, Tensor], Tensor]
