@@ -73,17 +73,9 @@ class ADA(Method):
     def __post_init__(self) -> None:
         check_choice("growth", self.growth, Growth)
         super().__post_init__()
-        self.ascent = Ascent(
-            penalty=self.penalty,
-            steps=self.ascent_steps,
-            lr=self.ascent_lr,
-            batch=self.ascent_batch,
-            optimizer=self.ascent_optimizer,
-            distance=self.distance,
-            reduction=self.reduction,
-            clip=self.clip,
-            quantize=self.quantize,
-        )
+        own = {name: getattr(self, name) for name in ("penalty", "distance", "reduction", "clip", "quantize")}
+        prefixed = {name: getattr(self, f"ascent_{name}") for name in ("steps", "lr", "batch", "optimizer")}
+        self.ascent = Ascent(**own, **prefixed)
 
     def is_growing(self, step: int) -> bool:
         """Tell whether a domain is due: at `interval`, twice that, and so on, `rounds` times."""
@@ -150,10 +142,6 @@ class MEADA(ADA):
         entropy_weight: weight of the entropy.
 
     The other options are those of `ADA`; with `growth="me_ada"`, the default, the pool doubles in every round.
-
-    Example:
-        >>> MEADA().ascent.entropy_weight, MEADA().growth
-        (10.0, 'me_ada')
     """
 
     entropy_weight: float = 10.0

@@ -62,10 +62,6 @@ class ImageFolder(Suite):
         broken: `"skip"` leaves out images that cannot be read, up to 1 % of a domain; `"refuse"` stops at the first.
         unknown: `"skip"` leaves out images of a target whose class the source does not have; `"refuse"` stops.
         aliases: a YAML file of class names that mean another one (`asrnorm.data.class_names.rename_classes`).
-
-    Example:
-        >>> ImageFolder(root="my_images", source="photo", size=128).image_size
-        (128, 128)
     """
 
     name = "folder"
