@@ -10,8 +10,8 @@ from torch import nn
 from asrnorm import create_model
 from asrnorm.core.distributed import World
 from asrnorm.core.errors import InputError
-from asrnorm.evaluation import ATTACKS, SemanticAscent, SignedSteps, score, score_attacks
-from asrnorm.evaluation.attacks import Attacker
+from asrnorm.evaluation import ATTACKS, SignedSteps, score, score_attacks
+from asrnorm.evaluation.attacks import Attacker, SemanticAscent
 from asrnorm.evaluation.inference import Inference
 from asrnorm.methods import ascent as ascent_graph
 from asrnorm.methods import attacks as attack_graph
