@@ -1,7 +1,7 @@
 """Whole training steps as a CUDA graph, replayed in windows of many steps.
 
 Batch, augmentation, loss, gradients, learning rates and optimizer are inside the graph. The host draws for a window of
-steps at once, uploads the draws as a table, and replays the graph once per step; the graph itself counts the row of
+steps at once, uploads the draws as one table, and replays the graph once per step; the graph itself counts the row of
 the table that it reads.
 """
 
@@ -143,19 +143,22 @@ class CapturedSteps:
 
 
 class DrawTable:
-    """Rows of named tensors shaped as those of `example`, uploaded many at a time and read one by one."""
+    """Rows of named tensors shaped as those of `example`, packed as bytes: uploaded at once, read row by row."""
 
     def __init__(self, example: Mapping[str, Tensor], rows: int, device: torch.device) -> None:
-        self._table = {
-            name: torch.zeros((rows, *value.shape), dtype=value.dtype, device=device) for name, value in example.items()
-        }
+        # The widest numbers come first, so that all are aligned.
+        self._fields = dict(sorted(example.items(), key=lambda item: -item[1].element_size()))
+        self._sizes = [value.nbytes for value in self._fields.values()]
+        self._table = torch.zeros((rows, sum(self._sizes)), dtype=torch.uint8, device=device)
 
     def write(self, rows: list[dict[str, Tensor]]) -> None:
         """Fill the table from its first row on, without waiting for the copy to the device."""
-        for name, own in self._table.items():
-            values = torch.stack([row[name] for row in rows])
-            own[: len(rows)].copy_(values.pin_memory() if own.is_cuda else values, non_blocking=True)
+        stacked = [torch.stack([row[name] for row in rows]) for name in self._fields]
+        packed = torch.cat([values.reshape(len(rows), -1).view(torch.uint8) for values in stacked], 1)
+        self._table[: len(rows)].copy_(packed.pin_memory() if self._table.is_cuda else packed, non_blocking=True)
 
     def read(self, index: Tensor) -> dict[str, Tensor]:
         """Return the row of an index, an int64 tensor of one element on the device, which the host does not read."""
-        return {name: own.index_select(0, index)[0] for name, own in self._table.items()}
+        parts = self._table.index_select(0, index)[0].split(self._sizes)
+        read = zip(self._fields.items(), parts, strict=True)
+        return {name: part.view(value.dtype).view(value.shape) for (name, value), part in read}
