@@ -11,9 +11,9 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from asrnorm.core.errors import InputError
+from asrnorm.core.errors import InputError, shorten_list
 from asrnorm.data.cache import EntryWriter, cache_folder, describe_files, open_entry
-from asrnorm.data.class_names import keep_known, name_some, rename_classes
+from asrnorm.data.class_names import keep_known, rename_classes
 from asrnorm.data.folder_listing import (
     check_distinct_files,
     collect_classes,
@@ -305,7 +305,7 @@ class ImageFolder(Suite):
             writer.add("broken", np.array(broken, np.int64))
 
     def _name(self, domain: str, rows: Iterable[int]) -> str:
-        return name_some([self._samples[domain][row].key for row in rows])
+        return shorten_list([self._samples[domain][row].key for row in rows])
 
 
 def _count_bytes(path: Path) -> int:
