@@ -131,7 +131,7 @@ class Attacker:
             center = images.detach().to(next(self._model.parameters()).dtype)
             if self._signed is None:
                 self._signed = AttackGraph(self._model, center, labels)
-            if self._signed.is_captured and self._signed.fits(center):
+            if self._signed.fits(center):
                 ball = Ball.around(center, attack.epsilon)
                 start = ball.draw(generator) if attack.steps > 1 else center
                 return self._signed.perturb(ball, start, labels, step_size=attack.step_size, steps=attack.steps)
