@@ -32,7 +32,15 @@ MAY_IMPORT = {
 MAY_IMPORT["cli"] = set(MAY_IMPORT)
 
 # The modules of `core` that need torch; the others open with the standard library alone (yaml inside functions).
-CORE_WITH_TORCH = {"captured_step", "cuda_graph", "device_memory", "distributed", "precision", "randomness"}
+CORE_WITH_TORCH = {
+    "captured_step",
+    "cuda_graph",
+    "device_memory",
+    "distributed",
+    "frozen_eval",
+    "precision",
+    "randomness",
+}
 CORE_LIBRARIES = {"rich", "yaml"}
 WITHOUT_TORCH = {"recipes", "studies", "reporting", "launch"}
 

@@ -40,38 +40,20 @@ if TYPE_CHECKING:
     from asrnorm.recipes import recipe as recipe
     from asrnorm.training import train as train
 
-_HOME = {
-    "ASRNorm2d": "asrnorm.norms",
-    "Batch": "asrnorm.methods",
-    "Corrupt": "asrnorm.data.corruptions.tensors",
-    "augment": "asrnorm.data.augment",
-    "calibrate": "asrnorm.conversion",
-    "capture": "asrnorm.core.captured_step",
-    "confine": "asrnorm.conversion",
-    "conversion_summary": "asrnorm.conversion",
-    "convert": "asrnorm.conversion",
-    "corrupt": "asrnorm.data.corruptions",
-    "create_method": "asrnorm.methods",
-    "create_model": "asrnorm.models",
-    "create_norm": "asrnorm.norms",
-    "create_suite": "asrnorm.data",
-    "from_pretrained": "asrnorm.models",
-    "insert": "asrnorm.conversion",
-    "list_methods": "asrnorm.methods",
-    "list_models": "asrnorm.models",
-    "list_norms": "asrnorm.norms",
-    "list_recipes": "asrnorm.recipes",
-    "list_suites": "asrnorm.data",
-    "load": "asrnorm.models",
-    "push_to_hub": "asrnorm.models",
-    "recipe": "asrnorm.recipes",
-    "reestimate": "asrnorm.conversion",
-    "remove": "asrnorm.conversion",
-    "revert": "asrnorm.conversion",
-    "save": "asrnorm.models",
-    "save_pretrained": "asrnorm.models",
-    "train": "asrnorm.training",
+_NAMES = {
+    "conversion": "calibrate confine conversion_summary convert insert reestimate remove revert",
+    "core.captured_step": "capture",
+    "data": "create_suite list_suites",
+    "data.augment": "augment",
+    "data.corruptions": "corrupt",
+    "data.corruptions.tensors": "Corrupt",
+    "methods": "Batch create_method list_methods",
+    "models": "create_model from_pretrained list_models load push_to_hub save save_pretrained",
+    "norms": "ASRNorm2d create_norm list_norms",
+    "recipes": "list_recipes recipe",
+    "training": "train",
 }
+_HOME = {name: f"asrnorm.{module}" for module, names in _NAMES.items() for name in names.split()}
 
 __all__ = ["__version__", *_HOME]
 

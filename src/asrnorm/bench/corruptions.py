@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator
 from functools import partial
 from importlib import import_module
 from importlib.util import find_spec
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 import torch
@@ -37,23 +37,17 @@ _TORCHVISION: dict[str, Callable[[Any, Tensor], Tensor]] = {
 _VALUES = 2**21  # of a batch on the CPU; a GPU and all cores get eight times as many
 
 
-class Work(NamedTuple):
-    """One corruption at one size of images."""
-
-    label: str
-    name: str
-    side: int
-
-
 def run(device: str | None = "cpu", *, quick: bool = False, only: str = "", repeats: int = 10) -> Iterator[list[Row]]:
     """Measure the corruptions whose name contains a text, at severity 3, and yield the rows of each, baseline first."""
     target = require(device)
-    works = [Work(f"{name}, {side}x{side}", name, side) for side in _SIDES for name in list_corruptions()]
+    works = {f"{name}, {side}x{side}": (name, side) for side in _SIDES for name in list_corruptions()}
     with worker_pool(1 if quick else count_cores()) as run_jobs:
-        for work in select(works, only):
-            cases = _cases(work.name, work.side, target, quick, run_jobs)
+        for name, side in select(works, only):
+            cases = _cases(name, side, target, quick, run_jobs)
             if BASELINE in cases:  # frost needs photographs
-                yield compare(work.label, cases, baseline=BASELINE, repeats=2 if quick else repeats, warmup=1)
+                yield compare(
+                    f"{name}, {side}x{side}", cases, baseline=BASELINE, repeats=2 if quick else repeats, warmup=1
+                )
 
 
 def _cases(name: str, side: int, device: torch.device, quick: bool, run_jobs: Callable[..., Any]) -> dict[str, Case]:

@@ -6,7 +6,7 @@ training makes them ahead on the CPU.
 """
 
 import random
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from functools import partial
 from typing import NamedTuple
 
@@ -17,7 +17,7 @@ from torch import Tensor
 from torch.utils.data import DataLoader, Dataset
 
 from asrnorm.bench.device import capture, on_backend, require
-from asrnorm.bench.harness import Case, Row, compare
+from asrnorm.bench.harness import Case, Row, compare, select
 from asrnorm.data.augment import RSDA_OPERATIONS, apply_tuple, create_augmentation, draw_tuples, pillow, to_float
 
 BASELINE = "pillow, one by one"
@@ -97,15 +97,13 @@ def natural_like(count: int, side: int) -> Tensor:
     return (smooth + noise).clamp_(0, 255).to(torch.uint8)
 
 
-def run(
-    device: str | None = "cpu", *, quick: bool = False, workers: int = 2, works: Sequence[Work] = WORKS
-) -> Iterator[list[Row]]:
-    """Measure every work and yield its rows, the baseline first; `cuda` adds rows for the GPU to those of the CPU.
+def run(device: str | None = "cpu", *, quick: bool = False, only: str = "", workers: int = 2) -> Iterator[list[Row]]:
+    """Measure the works whose name contains a text and yield the rows of each, the baseline first.
 
-    The `DataLoader` has this many worker processes.
+    `cuda` adds rows for the GPU to those of the CPU; the `DataLoader` has this many worker processes.
     """
     target = require(device)
-    for work in works:
+    for work in select({work.name: work for work in WORKS}, only):
         batch = max(2, work.batch // 8) if quick else work.batch
         cases = _cases(work, natural_like(batch, work.side), target, workers, quick)
         yield compare(work.name, cases, baseline=BASELINE, repeats=3 if quick else 10, warmup=1 if quick else 3)

@@ -9,7 +9,6 @@ from collections.abc import Callable, Iterator
 from dataclasses import replace
 from functools import partial
 from importlib import import_module
-from typing import NamedTuple
 
 import torch
 from torch import Tensor, nn
@@ -49,26 +48,19 @@ def build(net: Net, layers: str | list[str] | None) -> nn.Module:
     return model
 
 
-class Work(NamedTuple):
-    """What is measured, by its label."""
-
-    label: str
-    measure: Callable[[], list[Row]]
-
-
 def run(device: str | None = "cpu", *, quick: bool = False, only: str = "", repeats: int = 3) -> Iterator[list[Row]]:
     """Measure what has `only` in its label, of the networks and of one layer; yield the rows of each."""
     target = require(device)
     rounds = 1 if quick else repeats
-    works = []
+    works: dict[str, Callable[[], list[Row]]] = {}
     for net in NETS if target.type == "cuda" and not quick else QUICK_NETS:
         for batch in (0, net.batch, 1):
             what = f"evaluation, batch {batch}" if batch else "training step"
             work = f"eager {what}, {net.label}"
-            works.append(Work(work, partial(_network, work, net._replace(batch=batch or net.batch), target, rounds)))
-    works.append(Work(LAYER, partial(_host_time, target, rounds, quick)))
-    for work in select(works, only):
-        if rows := work.measure():
+            works[work] = partial(_network, work, net._replace(batch=batch or net.batch), target, rounds)
+    works[LAYER] = partial(_host_time, target, rounds, quick)
+    for measure in select(works, only):
+        if rows := measure():
             yield rows
 
 

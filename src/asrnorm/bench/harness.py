@@ -15,7 +15,7 @@ from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 import PIL
@@ -26,6 +26,7 @@ from asrnorm.core.errors import InputError, UnknownNameError
 from asrnorm.core.settings import find_commit
 
 SCHEMA = 1
+T = TypeVar("T")
 
 
 @dataclass(frozen=True)
@@ -96,11 +97,11 @@ def rebase(rows: Sequence[Row], candidates: Sequence[str]) -> list[Row]:
     return [replace(row, baseline=best.path, ratio=row.per_second / best.per_second) for row in rows]
 
 
-def select(known: Sequence[Any], text: str) -> list[Any]:
+def select(known: Mapping[str, T], text: str) -> list[T]:
     """Return the items whose label contains a text."""
-    found = [item for item in known if text in item.label]
+    found = [item for label, item in known.items() if text in label]
     if not found:
-        raise UnknownNameError(f"--only {text!r} fits none of: {'; '.join(item.label for item in known)}")
+        raise UnknownNameError(f"--only {text!r} fits none of: {'; '.join(known)}")
     return found
 
 

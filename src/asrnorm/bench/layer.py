@@ -136,7 +136,7 @@ def run(device: str | None = "cpu", *, quick: bool = False, only: str = "", repe
     """
     target = require(device)
     cuda = target.type == "cuda"
-    chosen = select(GPU_SHAPES if cuda else CPU_SHAPES, only)
+    chosen = select({shape.label: shape for shape in (GPU_SHAPES if cuda else CPU_SHAPES)}, only)
     if quick:
         chosen = [shape._replace(n=2, h=min(shape.h, 8), w=min(shape.w, 8)) for shape in chosen[-2:]]
     bandwidth = copy_bandwidth(target, quick=quick)

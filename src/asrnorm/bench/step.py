@@ -5,7 +5,7 @@ All cases share network, input, loss and optimizer (SGD, fused on a GPU). BatchN
 `reduce-overhead`; the fastest of them is the baseline.
 """
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from functools import partial
 from typing import Any, NamedTuple
@@ -126,7 +126,8 @@ def run(
     `only` chooses the networks whose label contains it; `compiled` adds rows with `torch.compile`, which take minutes.
     """
     target = require(device)
-    chosen = select(QUICK_NETS if quick else GPU_NETS if target.type == "cuda" else CPU_NETS, only)
+    nets = QUICK_NETS if quick else GPU_NETS if target.type == "cuda" else CPU_NETS
+    chosen = select({net.label: net for net in nets}, only)
     rounds = 2 if quick else repeats
     for net in chosen:
         yield measure(net, target, rounds, compiled and not quick)
@@ -138,58 +139,55 @@ def measure(net: Net, device: torch.device, repeats: int, compiled: bool) -> lis
     forget_compiled()
     cases: dict[str, Case] = {}
     memory: dict[str, int | None] = {}
-
-    def add(prefix: str, layers: str | None, backend: Backend, compile_too: bool) -> None:
+    for prefix, layers, backend in _variants(net.layers, device):
         with on_backend(backend):
             memory[prefix] = Part(net, layers, device).activations() if device.type == "cuda" else None
-            cases.update(_step_cases(prefix, net, layers, device, backend, compile_too and compiled))
-
-    add("bn", None, "auto", True)
-    names = list(cases)
-    for layers in net.layers:
-        if has_fused(device):
-            add(f"asr {layers}, fused", layers, "auto", True)
-        elif device.type == "cpu":
-            add(f"asr {layers}", layers, "auto", True)
-        add(f"asr {layers}, reference", layers, "reference", False)
+        make = partial(_make, net, device, layers, backend, training=True)
+        cases |= _try_ways(prefix, make, device, training=True, compiled=compiled and backend == "auto")
+    names = [name for name in cases if name.startswith("bn, ")]
     rows = compare(f"training step, {net.label}", cases, baseline=names[0], repeats=repeats, warmup=3)
-    rows = rebase(rows, names)
-    return [replace(row, extra=_extra(row, net, memory)) for row in rows]
+    return [replace(row, extra=_extra(row, net, memory)) for row in rebase(rows, names)]
 
 
 def measure_forward(net: Net, device: torch.device, repeats: int, compiled: bool) -> list[Row]:
     """Return the rows of a forward pass in evaluation, against BatchNorm's in the same kind of graph."""
     forget_compiled()
-    cuda = device.type == "cuda"
-    way = "CUDA graph" if cuda else "eager"
-    make = partial(_make, net, device, training=False, captured=cuda)
-    asr = net.layers[0]
-    cases = attempt(f"bn, {way}", partial(make, None, "auto"))
-    if has_fused(device):
-        cases |= attempt(f"asr {asr}, fused, {way}", partial(make, asr, "auto"))
-    elif not cuda:
-        cases |= attempt(f"asr {asr}, {way}", partial(make, asr, "auto"))
-    cases |= attempt(f"asr {asr}, reference, {way}", partial(make, asr, "reference"))
-    if compiled:
-        name = f"bn, compiled, {way}" if cuda else "bn, compiled"
-        cases |= attempt(name, partial(make, None, "auto", compiled=True))
-    rows = compare(f"forward in evaluation, {net.label}", cases, baseline=f"bn, {way}", repeats=repeats, warmup=3)
+    cases: dict[str, Case] = {}
+    for prefix, layers, backend in _variants(net.layers[:1], device):
+        make = partial(_make, net, device, layers, backend, training=False)
+        cases |= _try_ways(prefix, make, device, training=False, compiled=compiled and layers is None)
+    baseline = "bn, CUDA graph" if device.type == "cuda" else "bn, eager"
+    rows = compare(f"forward in evaluation, {net.label}", cases, baseline=baseline, repeats=repeats, warmup=3)
     return [replace(row, extra=_extra(row, net, {})) for row in rows]
 
 
-def _step_cases(
-    prefix: str, net: Net, layers: str | None, device: torch.device, backend: Backend, compiled: bool
+def _variants(layers: Sequence[str], device: torch.device) -> Iterator[tuple[str, str | None, Backend]]:
+    """Yield the name, the converted layers and the backend of every model."""
+    yield "bn", None, "auto"
+    for chosen in layers:
+        if has_fused(device):
+            yield f"asr {chosen}, fused", chosen, "auto"
+        elif device.type == "cpu":
+            yield f"asr {chosen}", chosen, "auto"
+        yield f"asr {chosen}, reference", chosen, "reference"
+
+
+def _try_ways(
+    prefix: str, make: Callable[..., Case], device: torch.device, *, training: bool, compiled: bool
 ) -> dict[str, Case]:
+    """Return the cases that can be built of one model: eager, in CUDA graphs, and compiled."""
     cuda = device.type == "cuda"
-    make = partial(_make, net, device, layers, backend, training=True)
-    cases = attempt(f"{prefix}, eager", partial(make, captured=False))
+    ways: dict[str, dict[str, bool]] = {} if cuda and not training else {"eager": {}}
     if cuda:
-        cases |= attempt(f"{prefix}, CUDA graph", partial(make, captured=True))
-        cases |= attempt(f"{prefix}, asrnorm.capture", partial(make, captured=False, through_capture=True))
+        ways["CUDA graph"] = {"captured": True}
+    if cuda and training:
+        ways["asrnorm.capture"] = {"through_capture": True}
     if compiled:
-        name = f"{prefix}, compiled, CUDA graph" if cuda else f"{prefix}, compiled"
-        cases |= attempt(name, partial(make, captured=cuda, compiled=True))
-    return cases
+        ways["compiled, CUDA graph" if cuda else "compiled"] = {"captured": cuda, "compiled": True}
+    found: dict[str, Case] = {}
+    for way, options in ways.items():
+        found |= attempt(f"{prefix}, {way}", partial(make, **options))
+    return found
 
 
 def _make(
@@ -199,7 +197,7 @@ def _make(
     backend: Backend,
     *,
     training: bool,
-    captured: bool,
+    captured: bool = False,
     compiled: bool = False,
     through_capture: bool = False,
 ) -> Case:

@@ -1,10 +1,12 @@
 """`asrnorm bench`: measure speed side by side with the baselines."""
 
+import inspect
 import logging
 from collections.abc import Iterable
 from dataclasses import asdict
+from importlib import import_module
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 from rich.console import Console
@@ -21,9 +23,13 @@ _LOG_WIDTH = 180
 
 bench_app = typer.Typer(no_args_is_help=True)
 
-Device = Annotated[str | None, Option(help="cpu or cuda; default: cuda if available.")]
-Quick = Annotated[bool, Option("--quick", help="Do little work and few repeats, to see that everything runs.")]
-Repeats = Annotated[int, Option(min=1, help="Number of timed rounds.")]
+_QUICK = "Do little work and few repeats, to see that everything runs."
+_Option = tuple[Any, Any]  # annotation and default
+_COMMON: dict[str, _Option] = {
+    "json_file": (JsonFile, None),
+    "device": (Annotated[str | None, Option(help="cpu or cuda; default: cuda if available.")], None),
+    "quick": (Annotated[bool, Option("--quick", help=_QUICK)], False),
+}
 
 
 @bench_app.callback()
@@ -38,130 +44,84 @@ def bench() -> None:
         logger.addHandler(logging.StreamHandler())
 
 
-@bench_app.command("data")
-def bench_data(
-    json_file: JsonFile = None,
-    device: Device = None,
-    quick: Quick = False,
-    only: Annotated[str, Option(help="Only the augmentations whose name contains this text.")] = "",
-    workers: Annotated[int, Option(min=0, help="Number of worker processes of the DataLoader.")] = 2,
-) -> None:
-    """Measure images per second of every way to augment; the baseline is Pillow.
+def _add(suite: str, summary: str, example: str, *, module: str | None = None, **own: _Option) -> None:
+    """Add a command whose options are those of all suites and its own, which `run` of the suite's module takes."""
 
-    Example: `asrnorm bench data --json runs/bench-data.json`
-    """
-    from asrnorm.bench import data
+    def command(json_file: Path | None, **options: Any) -> None:
+        _report(suite, import_module(f"asrnorm.bench.{module or suite}").run(**options), json_file)
 
-    works = [work for work in data.WORKS if only in work.name]
-    _report("data", data.run(device, quick=quick, workers=workers, works=works), json_file)
+    options = {**_COMMON, **own}
+    parameters = [
+        inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, default=default, annotation=annotation)
+        for name, (annotation, default) in options.items()
+    ]
+    command.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]
+    command.__annotations__ = {name: annotation for name, (annotation, _) in options.items()}
+    bench_app.command(suite, help=f"{summary}\n\nExample: `asrnorm bench {suite} {example}`")(command)
 
 
-@bench_app.command("corruptions")
-def bench_corruptions(
-    json_file: JsonFile = None,
-    device: Device = None,
-    quick: Quick = False,
-    only: Annotated[str, Option(help="Only the corruptions and sizes whose name contains this text.")] = "",
-    repeats: Repeats = 10,
-) -> None:
-    """Measure images per second of the corruptions, as arrays and as tensors; the baseline is NumPy on one core.
-
-    Example: `asrnorm bench corruptions --device cuda --only 224x224 --json bench/results/corruptions--h200.json`
-    """
-    from asrnorm.bench import corruptions
-
-    _report("corruptions", corruptions.run(device, quick=quick, only=only, repeats=repeats), json_file)
+def _only(what: str) -> _Option:
+    return Annotated[str, Option(help=f"Only the {what}.")], ""
 
 
-@bench_app.command("layers")
-def bench_layers(
-    json_file: JsonFile = None,
-    device: Device = None,
-    quick: Quick = False,
-    only: Annotated[str, Option(help="Only the inputs whose name contains this text.")] = "",
-    repeats: Repeats = 20,
-) -> None:
-    """Measure one norm layer, forward and backward, against BatchNorm and the floor of its memory traffic.
-
-    Example: `asrnorm bench layers --device cuda --json bench/results/layers--h200.json`
-    """
-    from asrnorm.bench import layer
-
-    _report("layers", layer.run(device, quick=quick, only=only, repeats=repeats), json_file)
+def _repeats(count: int) -> _Option:
+    return Annotated[int, Option(min=1, help="Number of timed rounds.")], count
 
 
-@bench_app.command("step")
-def bench_step(
-    json_file: JsonFile = None,
-    device: Device = None,
-    quick: Quick = False,
-    only: Annotated[str, Option(help="Only the networks whose name contains this text.")] = "",
-    compiled: Annotated[bool, Option("--compile/--no-compile", help="Also measure with torch.compile.")] = True,
-    repeats: Repeats = 20,
-) -> None:
-    """Measure a whole training step against the fastest with BatchNorm, and a forward pass in evaluation.
-
-    Example: `asrnorm bench step --device cuda --only "WRN-40-4, batch 128" --json bench/results/step-wrn--h200.json`
-    """
-    from asrnorm.bench import step
-
-    _report("step", step.run(device, quick=quick, only=only, repeats=repeats, compiled=compiled), json_file)
-
-
-@bench_app.command("eager")
-def bench_eager(
-    json_file: JsonFile = None,
-    device: Device = None,
-    quick: Quick = False,
-    only: Annotated[str, Option(help="Only the networks or the layer with this text.")] = "",
-    repeats: Repeats = 3,
-) -> None:
-    """Measure your own eager loop after `asrnorm.convert` against BatchNorm: steps, evaluation, one layer.
-
-    Example: `asrnorm bench eager --device cuda --json bench/results/eager--h200.json`
-    """
-    from asrnorm.bench import eager
-
-    _report("eager", eager.run(device, quick=quick, only=only, repeats=repeats), json_file)
-
-
-@bench_app.command("train")
-def bench_train(
-    json_file: JsonFile = None,
-    device: Device = None,
-    quick: Quick = False,
-    only: Annotated[
-        list[str] | None, Option(help="Only digits, cifar, pacs-photo or pacs-sketch; may be given several times.")
-    ] = None,
-    processes: Annotated[
-        int, Option(min=1, help="Also train this many Digits seeds side by side; under MPS unless ASRNORM_MPS=0.")
-    ] = 1,
-    made: Annotated[bool, Option("--made", help="Use generated images, even if the real ones are available.")] = False,
-) -> None:
-    """Measure whole trainings through the trainer, over a stretch of each, scaled to its length.
-
-    Example: `asrnorm bench train --only digits --processes 5 --json bench/results/train-digits--h200.json`
-    """
-    from asrnorm.bench import train
-
-    _report("train", train.run(device, quick=quick, only=only or (), processes=processes, made=made), json_file)
-
-
-@bench_app.command("evaluate")
-def bench_evaluate(
-    json_file: JsonFile = None,
-    device: Device = None,
-    quick: Quick = False,
-    images: Annotated[int, Option(min=500, help="Number of images to time; the result is scaled to 950,000.")] = 95_000,
-    repeats: Repeats = 5,
-) -> None:
-    """Measure how long an evaluation on CIFAR-10-C takes, with BatchNorm and with ASR-Norm.
-
-    Example: `asrnorm bench evaluate --device cuda --images 950000 --json bench/results/evaluate--h200.json`
-    """
-    from asrnorm.bench import evaluate
-
-    _report("evaluate", evaluate.run(device, quick=quick, images=images, repeats=repeats), json_file)
+_add(
+    "data",
+    "Measure images per second of every way to augment; the baseline is Pillow.",
+    "--json runs/bench-data.json",
+    only=_only("augmentations whose name contains this text"),
+    workers=(Annotated[int, Option(min=0, help="Number of worker processes of the DataLoader.")], 2),
+)
+_add(
+    "corruptions",
+    "Measure images per second of the corruptions, as arrays and as tensors; the baseline is NumPy on one core.",
+    "--device cuda --only 224x224 --json bench/results/corruptions--h200.json",
+    only=_only("corruptions and sizes whose name contains this text"),
+    repeats=_repeats(10),
+)
+_add(
+    "layers",
+    "Measure one norm layer, forward and backward, against BatchNorm and the floor of its memory traffic.",
+    "--device cuda --json bench/results/layers--h200.json",
+    module="layer",
+    only=_only("inputs whose name contains this text"),
+    repeats=_repeats(20),
+)
+_add(
+    "step",
+    "Measure a whole training step against the fastest with BatchNorm, and a forward pass in evaluation.",
+    '--device cuda --only "WRN-40-4, batch 128" --json bench/results/step-wrn--h200.json',
+    only=_only("networks whose name contains this text"),
+    compiled=(Annotated[bool, Option("--compile/--no-compile", help="Also measure with torch.compile.")], True),
+    repeats=_repeats(20),
+)
+_add(
+    "eager",
+    "Measure your own eager loop after `asrnorm.convert` against BatchNorm: steps, evaluation, one layer.",
+    "--device cuda --json bench/results/eager--h200.json",
+    only=_only("networks or the layer with this text"),
+    repeats=_repeats(3),
+)
+_MANY = "Only digits, cifar, pacs-photo or pacs-sketch; may be given several times."
+_SIDE_BY_SIDE = "Also train this many Digits seeds side by side; under MPS unless ASRNORM_MPS=0."
+_add(
+    "train",
+    "Measure whole trainings through the trainer, over a stretch of each, scaled to its length.",
+    "--only digits --processes 5 --json bench/results/train-digits--h200.json",
+    only=(Annotated[list[str] | None, Option(help=_MANY)], None),
+    processes=(Annotated[int, Option(min=1, help=_SIDE_BY_SIDE)], 1),
+    made=(Annotated[bool, Option("--made", help="Use generated images, even if the real ones are available.")], False),
+)
+_add(
+    "evaluate",
+    "Measure how long an evaluation on CIFAR-10-C takes, with BatchNorm and with ASR-Norm.",
+    "--device cuda --images 950000 --json bench/results/evaluate--h200.json",
+    images=(Annotated[int, Option(min=500, help="Number of images to time; the result is scaled to 950,000.")], 95_000),
+    repeats=_repeats(5),
+)
 
 
 def _report(suite: str, parts: Iterable[list["Row"]], json_file: Path | None) -> None:

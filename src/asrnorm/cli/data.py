@@ -131,8 +131,8 @@ def show(
         write_json(json.dumps({"suite": suite, "files": list(map(str, files)), "missing": missing}, indent=2))
         typer.echo(f"{folder}: {', '.join(file.name for file in files)}")
     if absent := [part for part in created.missing if part.role == "target"]:
-        more = f" and {len(absent) - 1} more" if len(absent) > 1 else ""
-        typer.echo(f"not shown: {absent[0].name}{more}: {absent[0].detail}", err=True)
+        names = shorten_list([part.name for part in absent], 1)
+        typer.echo(f"not shown: {names}: {absent[0].detail}", err=True)
 
 
 @data_app.command()
@@ -173,7 +173,7 @@ def fetch(
                 if from_archive is not None:  # which need not hold the whole set
                     missing = [row.file for row in verify.check_set(folder, entry) if row.state != PRESENT]
                     if missing:
-                        typer.echo(f"{entry.name}: still missing: {shorten_list(missing, 6)}")
+                        typer.echo(f"{entry.name}: still missing: {shorten_list(missing)}")
         write_json(json.dumps([row._asdict() for row in fetched], indent=2))
     if failed:
         raise typer.Exit(1)

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
-from rich.console import Console
+from rich.progress import BarColumn, MofNCompleteColumn, TextColumn
 from typer import Option
 
 from asrnorm.cli.evaluation_inputs import FOLDER_FIELDS, change_network, choose_suite, score_folders
@@ -21,6 +21,7 @@ from asrnorm.cli.table import print_attacks, print_domains, print_scores
 from asrnorm.core.config import RunConfig, content_hash, override
 from asrnorm.core.errors import InputError, WrongCallError, count_of
 from asrnorm.core.files import write_whole
+from asrnorm.core.progress import Progress
 from asrnorm.core.results import read_result, seal, write_result
 from asrnorm.core.settings import find_commit, shorten_commit
 
@@ -211,18 +212,15 @@ def _input_options(loaded: "LoadedRun", config: RunConfig) -> dict[str, Any]:
 @contextmanager
 def _progress(total: int) -> Iterator[Callable[["DomainScore"], None]]:
     """Yield a callback for each score, which advances a bar on a terminal and prints a line elsewhere."""
-    console = Console(stderr=True, highlight=False)
-    if not console.is_terminal:
-        yield lambda domain: console.print(
-            f"{domain.name}: accuracy {100 * domain.accuracy:.2f} %", markup=False, soft_wrap=True
-        )
-        return
-    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
+    columns = (TextColumn("{task.description:<20}"), BarColumn(), MofNCompleteColumn())
+    with Progress(total, "domains", *columns, digits=1) as bar:
 
-    columns = (TextColumn("{task.description:<20}"), BarColumn(), MofNCompleteColumn(), TextColumn("domains"))
-    with Progress(*columns, TimeRemainingColumn(), console=console, transient=True) as bar:
-        task = bar.add_task("", total=total)
-        yield lambda domain: bar.update(task, description=domain.name, advance=1)
+        def report(domain: "DomainScore") -> None:
+            bar.show(description=domain.name, advance=1)
+            if not bar.console.is_terminal:
+                bar.say(f"{domain.name}: accuracy {100 * domain.accuracy:.2f} %")
+
+        yield report
 
 
 def _describe(

@@ -100,8 +100,8 @@ class FolderScores(NamedTuple):
             rest = f" ({count} of {count + len(self.scores)} domains)" if count > 1 else ""
             raise InputError(f"{first} was not scored{rest}: {error}")
         if self.unreadable:
-            rest = f" and {len(self.unreadable) - 1:,} more" if len(self.unreadable) > 1 else ""
-            raise InputError(f"scored without unreadable images: {self.unreadable[0]}{rest}; --json lists all")
+            named = shorten_list([str(path) for path in self.unreadable], 1)
+            raise InputError(f"scored without unreadable images: {named}; --json lists all")
 
 
 def score_folders(

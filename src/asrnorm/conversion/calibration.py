@@ -14,6 +14,7 @@ from asrnorm.conversion.layer_kind import factory_kwargs
 from asrnorm.conversion.replace import NormAct, original_of
 from asrnorm.conversion.swap import check_unwrapped, revert
 from asrnorm.core.errors import ConversionError, InputError, InputTypeError, count_of
+from asrnorm.core.frozen_eval import evaluating
 from asrnorm.norms import ASRNorm2d, NormLayer
 
 Images = Tensor | tuple[Tensor, Any] | list[Any]
@@ -134,7 +135,7 @@ def reestimate(model: nn.Module, batches: Iterable[Images], *, num_batches: int 
             norm.num_batches_tracked.zero_()
 
     buffers = [buffer for norm in norms for buffer in norm.buffers(recurse=False)]
-    with _in_evaluation(model), _before_forward(norms, weigh_equally), _restored_on_error(buffers):
+    with evaluating(model), torch.no_grad(), _before_forward(norms, weigh_equally), _restored_on_error(buffers):
         for norm in norms:
             norm.training = True
         try:
@@ -195,7 +196,7 @@ def confine(model: nn.Module, batches: Iterable[Images], *, num_batches: int | N
     for layer in layers.values():
         layer.confine(None, None)
     try:
-        with _in_evaluation(model), _before_forward(layers.values(), widen):
+        with evaluating(model), torch.no_grad(), _before_forward(layers.values(), widen):
             for images in _read_images(model, batches, num_batches):
                 model(images)
         for name, layer in layers.items():
@@ -366,23 +367,10 @@ def _check_finite(values: Iterable[Tensor | None], name: str) -> None:
 
 
 @contextmanager
-def _in_evaluation(model: nn.Module) -> Iterator[None]:
-    """Put a model in evaluation mode without gradients; restore all modes."""
-    modes = [(module, module.training) for module in model.modules()]
-    model.eval()
-    try:
-        with torch.no_grad():
-            yield
-    finally:
-        for module, training in modes:
-            module.training = training
-
-
-@contextmanager
 def _as_deployed(model: nn.Module) -> Iterator[None]:
     """Put a model in evaluation mode, except norms with new running statistics; restore all modes and buffers."""
     buffers = [(buffer, buffer.clone()) for buffer in model.buffers()]
-    with _in_evaluation(model):
+    with evaluating(model), torch.no_grad():
         for module in model.modules():
             if _is_new(module):
                 module.training = True

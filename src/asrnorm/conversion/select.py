@@ -11,7 +11,7 @@ from torch import nn
 
 from asrnorm.conversion.layer_kind import KINDS, NormSpec, Unsupported, recognize
 from asrnorm.conversion.replace import first_original, original_of
-from asrnorm.core.errors import ConversionError, describe_unknown
+from asrnorm.core.errors import ConversionError, describe_unknown, shorten_list
 from asrnorm.norms import NormLayer
 
 Layers = str | Sequence[str] | Callable[[str, nn.Module], bool]
@@ -126,11 +126,7 @@ def _check_patterns(patterns: list[str], names: list[str]) -> None:
             raise ConversionError(f"{pattern!r} is a preset, which stands alone: layers={pattern!r}")
         if not set(pattern) & set("*?[."):
             raise ConversionError(describe_unknown("preset or norm layer", pattern, [*PRESETS, *names[:8]]))
-        raise ConversionError(f"pattern {pattern!r} matches no norm layer; they are called {_some(names)}")
-
-
-def _some(names: list[str]) -> str:
-    return ", ".join(names[:4]) + (f" ... ({len(names)} in all)" if len(names) > 4 else "")
+        raise ConversionError(f"pattern {pattern!r} matches no norm layer; they are called {shorten_list(names)}")
 
 
 def _preset_names(preset: str, names: list[str]) -> set[str]:
@@ -143,7 +139,7 @@ def _preset_names(preset: str, names: list[str]) -> set[str]:
     stages = list(_stages(names).values())
     if len(stages) < 2:
         raise ConversionError(
-            f"preset {preset!r} needs numbered stages, and {_some(names)} show none; use name patterns"
+            f"preset {preset!r} needs numbered stages, and {shorten_list(names)} show none; use name patterns"
         )
     stem = names[: names.index(stages[0][0])]
     if preset == "stages":
@@ -175,8 +171,8 @@ def _basic_block_names(preset: str, names: list[str], number: str) -> set[str]:
     in_block = {name: match.group(3) for name in names if (match := _BLOCK_NORM.search(name))}
     if set(in_block.values()) != {"1", "2"}:
         raise ConversionError(
-            f"preset {preset!r} is for ResNets of basic blocks (two norms a block), and {_some(names)} are not that; "
-            "use 'early', 'stages' or 'all'"
+            f"preset {preset!r} is for ResNets of basic blocks (two norms a block), and {shorten_list(names)} are not "
+            "that; use 'early', 'stages' or 'all'"
         )
     shortcuts = {name for name in names if _SHORTCUT_NORM.search(name)}
     stem = takewhile(lambda name: name not in in_block and name not in shortcuts, names)

@@ -118,9 +118,9 @@ def count_of(number: int, noun: str, plural: str = "") -> str:
     return f"{number:,} {noun if number == 1 else plural or f'{noun}s'}"
 
 
-def shorten_list(names: Sequence[str], most: int = 4) -> str:
-    """Return the first names, and the number of all if there are more."""
-    return ", ".join(names[:most]) + (f", ... ({len(names)})" if len(names) > most else "")
+def shorten_list(names: Sequence[str], most: int = 8) -> str:
+    """Return the first names, and how many more there are."""
+    return ", ".join(names[:most]) + (f" and {len(names) - most:,} more" if len(names) > most else "")
 
 
 _MOST_SHOWN = 100  # names in a line of help

@@ -6,11 +6,10 @@ from collections.abc import Collection, Sequence
 from pathlib import Path
 from typing import Any
 
-from asrnorm.core.errors import InputError, UnknownNameError, describe_unknown
+from asrnorm.core.errors import InputError, UnknownNameError, describe_unknown, shorten_list
 from asrnorm.core.reading import read_yaml
 from asrnorm.data.image_table import Sample, to_nfc
 
-_MAX_NAMED = 8
 _log = logging.getLogger(__name__)
 
 
@@ -37,7 +36,7 @@ def rename_classes(
         renamed.append(sample)
     given = {(owner, alias) for owner, table in tables.items() for alias in table}
     if unused := sorted(alias for _, alias in given - used):
-        _log.warning("%s: no image is in a class called %s", path, name_some(unused))
+        _log.warning("%s: no image is in a class called %s", path, shorten_list(unused))
     return renamed
 
 
@@ -55,7 +54,7 @@ def keep_known(
         skip = "" if len(others) == len(found) else ", or leave its images out: --set suite.unknown=skip"
         raise UnknownNameError(f"{root}: {problem}; {advice}{skip}")
     if others:
-        named = name_some([f"{name} ({count:,})" for name, count in sorted(others.items())])
+        named = shorten_list([f"{name} ({count:,})" for name, count in sorted(others.items())])
         _log.warning(
             "%s: left out %s images of %s in classes that the source does not have: %s; %s",
             *(root, f"{sum(others.values()):,}", samples[0].domain, named, advice),
@@ -63,15 +62,9 @@ def keep_known(
     if samples and (lacking := [name for name in classes if name not in found]):
         _log.warning(
             "%s: %s has no images of %s; it is scored on the other classes",
-            *(root, samples[0].domain, name_some(lacking)),
+            *(root, samples[0].domain, shorten_list(lacking)),
         )
     return [sample for sample in samples if to_nfc(sample.label) not in others]
-
-
-def name_some(names: Sequence[str]) -> str:
-    """Return the first names, and how many more there are."""
-    more = f" and {len(names) - _MAX_NAMED:,} more" if len(names) > _MAX_NAMED else ""
-    return ", ".join(names[:_MAX_NAMED]) + more
 
 
 def _read_aliases(path: Path) -> dict[str | None, dict[str, str]]:

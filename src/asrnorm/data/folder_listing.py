@@ -6,8 +6,7 @@ from collections import Counter
 from collections.abc import Collection, Iterator
 from pathlib import Path
 
-from asrnorm.core.errors import InputError
-from asrnorm.data.class_names import name_some
+from asrnorm.core.errors import InputError, shorten_list
 from asrnorm.data.image import EXTENSIONS
 from asrnorm.data.image_table import Sample, check_spelling, group_by_domain, read_table, to_nfc
 
@@ -151,11 +150,11 @@ def _list_classes(
     if not samples:
         raise InputError(_describe_lack(root, expected))
     if empty:
-        _log.warning("%s: skipped class folders without images: %s", root, name_some(empty))
+        _log.warning("%s: skipped class folders without images: %s", root, shorten_list(empty))
     _warn_of_others(root, others)
     for folder in dict.fromkeys((root, *domains)):
         if strays := _direct_images(folder):
-            named = name_some(strays)
+            named = shorten_list(strays)
             _log.warning("%s: skipped images that are in no class folder: %s; expected %s", folder, named, expected)
     for domain in domains:
         _warn_of_deeper_classes(domain, known)
@@ -174,7 +173,7 @@ def _describe_lack(root: Path, expected: str) -> str:
 def _warn_of_others(root: Path, others: Counter[str]) -> None:
     if count := others.total():
         files = "file that is not an image" if count == 1 else "files that are not images"
-        _log.warning("%s: skipped %s %s (%s)", root, count, files, name_some(sorted(others)))
+        _log.warning("%s: skipped %s %s (%s)", root, count, files, shorten_list(sorted(others)))
 
 
 def _warn_of_deeper_classes(domain: Path, known: Collection[str]) -> None:
@@ -184,7 +183,7 @@ def _warn_of_deeper_classes(domain: Path, known: Collection[str]) -> None:
     if len(classes) < 2 or len(below) > 1 or any(map(_direct_images, classes)):
         return
     if len(names := below.pop()) > 1:
-        outer, inner = name_some([label.name for label in classes]), name_some(list(names))
+        outer, inner = shorten_list([label.name for label in classes]), shorten_list(list(names))
         _log.warning("%s: classes are %s; each has %s: if those are the classes, start there", domain, outer, inner)
 
 

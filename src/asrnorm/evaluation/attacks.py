@@ -13,6 +13,7 @@ from torch import Tensor, nn
 
 from asrnorm.core.distributed import ALONE, World
 from asrnorm.core.errors import InputError
+from asrnorm.core.frozen_eval import evaluating
 from asrnorm.core.precision import Precision
 from asrnorm.data import FileSet, ImageSet
 from asrnorm.evaluation.inference import Inference, can_be_captured
@@ -20,7 +21,6 @@ from asrnorm.evaluation.score import check_labels, iterate_batches, subsample
 from asrnorm.methods import keyed_generator
 from asrnorm.methods.ascent import AscendBatch, Ascent
 from asrnorm.methods.attacks import AttackGraph, Ball, perturb
-from asrnorm.methods.frozen_eval import evaluating
 from asrnorm.models.base import PARTS, Classifier
 
 _LEVELS = 255  # of a pixel
@@ -131,7 +131,7 @@ class Attacker:
             center = images.detach().to(next(self._model.parameters()).dtype)
             if self._signed is None:
                 self._signed = AttackGraph(self._model, center, labels)
-            if self._signed.is_captured and self._signed.fits(center):
+            if self._signed.fits(center):
                 ball = Ball.around(center, attack.epsilon)
                 start = ball.draw(generator) if attack.steps > 1 else center
                 return self._signed.perturb(ball, start, labels, step_size=attack.step_size, steps=attack.steps)

@@ -13,9 +13,9 @@ from torch import Tensor, nn
 from asrnorm.core.cuda_graph import Graph, capture
 from asrnorm.core.device_memory import InParts, find_fitting
 from asrnorm.core.errors import DeviceMemoryError, InputError, UnknownNameError, describe_unknown
+from asrnorm.core.frozen_eval import looks_at_batch
 from asrnorm.core.precision import Precision, autocast, products, weight_dtype
 from asrnorm.data.augment import resize, to_float
-from asrnorm.methods.frozen_eval import looks_at_batch
 
 _MIN_CALLS = 8  # of one shape before it is captured; a capture costs about three calls
 _MAX_SHAPES = 4  # a domain has batches of up to three shapes, and every graph has its own memory

@@ -12,11 +12,11 @@ from numpy.typing import NDArray
 from torch import Tensor, nn
 
 from asrnorm.core.errors import InputError
+from asrnorm.core.frozen_eval import evaluating
 from asrnorm.core.precision import Precision
 from asrnorm.data import Suite
 from asrnorm.evaluation.inference import Inference
 from asrnorm.evaluation.score import evaluation_size, iterate_batches, iterate_domains, subsample
-from asrnorm.methods.frozen_eval import evaluating
 
 PER_DOMAIN = 200
 

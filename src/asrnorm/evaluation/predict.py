@@ -10,10 +10,10 @@ from numpy.typing import NDArray
 from torch import nn
 
 from asrnorm.core.errors import InputError
+from asrnorm.core.frozen_eval import evaluating
 from asrnorm.core.precision import Precision
 from asrnorm.data.image import read_image
 from asrnorm.evaluation.inference import Inference
-from asrnorm.methods.frozen_eval import evaluating
 
 
 class Prediction(NamedTuple):

@@ -13,6 +13,7 @@ from torch import nn
 
 from asrnorm.core.distributed import ALONE, World
 from asrnorm.core.errors import InputError
+from asrnorm.core.frozen_eval import evaluating
 from asrnorm.core.precision import Precision
 from asrnorm.core.results import DomainScore
 from asrnorm.data import FileSet, ImageSet, Suite
@@ -21,7 +22,6 @@ from asrnorm.data.image_set import balanced_subset
 from asrnorm.evaluation.adaptation import Adaptation, adapt_domains
 from asrnorm.evaluation.inference import Forward, Inference, count_together
 from asrnorm.evaluation.metrics import Tally
-from asrnorm.methods.frozen_eval import evaluating
 
 Images = ImageSet | FileSet
 Domains = Iterable[tuple[str, Images]]

@@ -20,10 +20,6 @@ class LocalExecutor:
 
     By default there are two `workers` per GPU, or one without a GPU. `gpus` are named as in `CUDA_VISIBLE_DEVICES`;
     worker i takes GPU i modulo their number. The processes have this process's `environment` unless one is given.
-
-    Example:
-        >>> LocalExecutor(gpus=["0", "1"]).slots()
-        4
     """
 
     def __init__(

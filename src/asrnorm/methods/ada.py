@@ -7,7 +7,7 @@ NeurIPS 2020.
 
 from dataclasses import dataclass, replace
 from math import inf
-from typing import Literal
+from typing import ClassVar, Literal
 
 import torch
 from torch import Tensor
@@ -15,7 +15,7 @@ from torch import Tensor
 from asrnorm.core.errors import DivergenceError
 from asrnorm.data.augment import to_float
 from asrnorm.methods.ascent import Ascent, Bonus, Distance, Optimizer, Reduction, check_choice
-from asrnorm.methods.base import METHODS, Images, Method, check_options
+from asrnorm.methods.base import METHODS, Images, Method
 from asrnorm.models import Classifier
 
 Growth = Literal["volpi", "me_ada", "m_ada", "source"]
@@ -54,6 +54,8 @@ class ADA(Method):
         [100, 200]
     """
 
+    ranges: ClassVar = {"rounds": (0, inf), "interval": (1, inf), "count": (1, inf)}
+
     penalty: float = 1.0
     rounds: int = 6
     interval: int = 100
@@ -70,18 +72,10 @@ class ADA(Method):
 
     def __post_init__(self) -> None:
         check_choice("growth", self.growth, Growth)
-        check_options(self, rounds=(0, inf), interval=(1, inf), count=(1, inf))
-        self.ascent = Ascent(
-            penalty=self.penalty,
-            steps=self.ascent_steps,
-            lr=self.ascent_lr,
-            batch=self.ascent_batch,
-            optimizer=self.ascent_optimizer,
-            distance=self.distance,
-            reduction=self.reduction,
-            clip=self.clip,
-            quantize=self.quantize,
-        )
+        super().__post_init__()
+        own = {name: getattr(self, name) for name in ("penalty", "distance", "reduction", "clip", "quantize")}
+        prefixed = {name: getattr(self, f"ascent_{name}") for name in ("steps", "lr", "batch", "optimizer")}
+        self.ascent = Ascent(**own, **prefixed)
 
     def is_growing(self, step: int) -> bool:
         """Tell whether a domain is due: at `interval`, twice that, and so on, `rounds` times."""
@@ -148,10 +142,6 @@ class MEADA(ADA):
         entropy_weight: weight of the entropy.
 
     The other options are those of `ADA`; with `growth="me_ada"`, the default, the pool doubles in every round.
-
-    Example:
-        >>> MEADA().ascent.entropy_weight, MEADA().growth
-        (10.0, 'me_ada')
     """
 
     entropy_weight: float = 10.0

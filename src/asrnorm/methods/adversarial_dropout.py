@@ -6,14 +6,14 @@ supervised form; the rule of the mask is that of its authors' code.
 
 from dataclasses import dataclass
 from math import inf
+from typing import ClassVar
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from asrnorm.core.errors import InputError
-from asrnorm.methods.base import METHODS, Batch, Method, check_options
-from asrnorm.methods.frozen_eval import evaluating
+from asrnorm.core.frozen_eval import evaluating
+from asrnorm.methods.base import BELOW_ONE, METHODS, Batch, Method
 from asrnorm.models import Classifier
 
 
@@ -28,24 +28,13 @@ class AdversarialDropout(Method):
     Args:
         delta: largest share of the embedding to drop.
         dropout_weight: $\lambda$.
-
-    Raises:
-        InputError: a number out of range.
-
-    Example:
-        >>> AdversarialDropout().delta
-        0.1
     """
 
     capturable = True
+    ranges: ClassVar = {"delta": (0, BELOW_ONE), "dropout_weight": (0, inf)}
 
     delta: float = 0.1
     dropout_weight: float = 1.0
-
-    def __post_init__(self) -> None:
-        if not 0 <= self.delta < 1:
-            raise InputError(f"adversarial_dropout: delta must be in 0..1 and below 1, not {self.delta:g}")
-        check_options(self, dropout_weight=(0, inf))
 
     def loss(self, model: Classifier, batch: Batch) -> Tensor:
         """Return the cross-entropy of the plain embedding and the weighted one of the masked embedding."""

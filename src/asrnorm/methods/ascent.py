@@ -13,8 +13,8 @@ from torch import Tensor
 
 from asrnorm.core.cuda_graph import capture
 from asrnorm.core.errors import InputError, UnknownNameError, describe_unknown
+from asrnorm.core.frozen_eval import frozen_eval, mixes_samples, no_autocast_cache
 from asrnorm.data.augment.base import to_bytes
-from asrnorm.methods.frozen_eval import frozen_eval, mixes_samples, no_autocast_cache
 from asrnorm.models import Classifier
 
 Optimizer = Literal["sgd", "adam"]
@@ -95,7 +95,7 @@ class Ascent:
                 images = images.detach().to(next(model.parameters()).dtype)
                 if not graphs:
                     graphs.append(AscentGraph(self, model, images, labels))
-                if graphs[0].is_captured and graphs[0].fits(images):
+                if graphs[0].fits(images):
                     return graphs[0].ascend(images, labels)
             return self._ascend(model, images, labels, bonus)
 
@@ -189,14 +189,9 @@ class AscentGraph:
                 self._start = capture(self._embed, images.device, what="the start of the ascent")
                 self._step = capture(self._take_step, images.device, changed=[self._x], what="the ascent")
 
-    @property
-    def is_captured(self) -> bool:
-        """Tell whether the capture succeeded; if not, the log says why."""
-        return self._start is not None and self._step is not None
-
     def fits(self, images: Tensor) -> bool:
-        """Tell whether a batch has the captured size."""
-        return images.shape == self._x.shape
+        """Tell whether a batch has the captured size; none has if the capture failed, and then the log says why."""
+        return self._start is not None and self._step is not None and images.shape == self._x.shape
 
     @torch.no_grad()
     def ascend(self, images: Tensor, labels: Tensor) -> Tensor:

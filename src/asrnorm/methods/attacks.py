@@ -12,7 +12,7 @@ from torch import Tensor
 
 from asrnorm.core.cuda_graph import capture
 from asrnorm.core.errors import InputError
-from asrnorm.methods.frozen_eval import frozen_eval, no_autocast_cache
+from asrnorm.core.frozen_eval import frozen_eval, no_autocast_cache
 from asrnorm.models import Classifier
 
 
@@ -128,14 +128,9 @@ class AttackGraph:
             self._compare = capture(self._compare_losses, images.device, changed=best, what="the attack")
             self._step = capture(self._take_step, images.device, changed=[self._x, *best], what="the attack")
 
-    @property
-    def is_captured(self) -> bool:
-        """Tell whether the capture succeeded; if not, the log says why."""
-        return self._compare is not None and self._step is not None
-
     def fits(self, images: Tensor) -> bool:
-        """Tell whether a batch has the captured size."""
-        return images.shape == self._x.shape
+        """Tell whether a batch has the captured size; none has if the capture failed, and then the log says why."""
+        return self._compare is not None and self._step is not None and images.shape == self._x.shape
 
     @torch.no_grad()
     def perturb(self, ball: Ball, start: Tensor, labels: Tensor, *, step_size: float, steps: int) -> Tensor:

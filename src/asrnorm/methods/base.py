@@ -1,9 +1,9 @@
 """What a training method decides: the loss of a batch, and what to generate between updates."""
 
 from collections.abc import Callable, Mapping, Sequence
-from math import inf
+from math import inf, nextafter
 from types import MappingProxyType
-from typing import Any, NamedTuple, Protocol
+from typing import Any, ClassVar, NamedTuple, Protocol
 
 import torch
 import torch.nn.functional as F
@@ -11,13 +11,16 @@ from torch import Tensor, nn
 
 from asrnorm.core.distributed import ALONE, World, sum_over_processes
 from asrnorm.core.errors import InputError
+from asrnorm.core.frozen_eval import evaluating
 from asrnorm.core.randomness import keyed_generator
 from asrnorm.core.registry import Registry
 from asrnorm.data.augment.named import Spec
-from asrnorm.methods.frozen_eval import evaluating
 from asrnorm.models import Classifier
 
 METHODS: Registry[Callable[..., "Method"]] = Registry("method")
+
+BELOW_ONE = nextafter(1.0, 0.0)
+"""The largest value of an option that must be below 1."""
 
 OnProgress = Callable[[float], None]
 """Called during a grow phase with the fraction that is done, 0 to 1; may raise to interrupt the phase."""
@@ -117,7 +120,10 @@ class Method:
         differentiates_twice: `loss` takes second derivatives, which compiled parts of a network do not support.
         views: augmentations, each for one view of every image; `Batch.views` has them. None gives one view.
         shared: the views of an image differ by `views` alone, not by what the config's `augment` draws.
+        ranges: least and largest value of options; the constructor raises `InputError` for others.
     """
+
+    ranges: ClassVar[Mapping[str, tuple[float, float]]] = MappingProxyType({})
 
     seed: int = 0
     world: World = ALONE
@@ -133,6 +139,17 @@ class Method:
     differentiates_twice: bool = False
     views: Sequence[Spec] = ()
     shared: bool = True
+
+    def __post_init__(self) -> None:
+        name = next((name for name in METHODS if METHODS[name] is type(self)), type(self).__name__)
+        ranges = [item for owner in type(self).__mro__ for item in vars(owner).get("ranges", {}).items()]
+        for option, (least, most) in ranges:
+            value = getattr(self, option)
+            if not least <= value <= most:
+                allowed = {inf: f"at least {least}", BELOW_ONE: "at least 0 and below 1"}.get(
+                    most, f"in {least}..{most}"
+                )
+                raise InputError(f"{name}: {option} must be {allowed}, not {value:g}")
 
     def loss(self, model: Classifier, batch: Batch) -> Tensor:
         """Return the mean loss over this process's part of a batch.
@@ -234,16 +251,6 @@ def require_built(method: Method) -> None:
         )
 
 
-def check_options(method: Method, **ranges: tuple[float, float]) -> None:
-    """Raise `InputError` if an option of a method is outside its range, given as the least and the largest value."""
-    name = next((name for name in METHODS if METHODS[name] is type(method)), type(method).__name__)
-    for option, (least, most) in ranges.items():
-        value = getattr(method, option)
-        if value < least or value > most:
-            allowed = f"at least {least}" if most == inf else f"in {least}..{most}"
-            raise InputError(f"{name}: {option} must be {allowed}, not {value:g}")
-
-
 def embedding_size(model: Classifier, example: Tensor) -> int:
     """Return the length of the vector before the classifier, for a head beside it."""
     with evaluating(model), torch.no_grad():
@@ -264,9 +271,4 @@ def is_capturable(method: Method) -> bool:
 
 @METHODS.register("erm")
 class ERM(Method):
-    """ERM: the mean cross-entropy of the source images.
-
-    Example:
-        >>> ERM().is_growing(1000)
-        False
-    """
+    """ERM: the mean cross-entropy of the source images."""

@@ -8,13 +8,13 @@ Zhou, Venkatesan, Swaminathan and Majumder, *d-SNE: Domain Adaptation Using Stoc
 from abc import abstractmethod
 from dataclasses import dataclass
 from math import inf
+from typing import ClassVar
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from asrnorm.core.errors import InputError
-from asrnorm.methods.base import METHODS, Batch, Method, check_options
+from asrnorm.methods.base import METHODS, Batch, Method
 from asrnorm.models import Classifier
 
 _LEAST = 1e-8  # of a squared distance, whose root has no slope at 0
@@ -24,15 +24,10 @@ _LEAST = 1e-8  # of a squared distance, whose root has no slope at 0
 class _Contrastive(Method):
     """Weighs the cross-entropy of a batch against a loss of the distances between its embeddings."""
 
+    ranges: ClassVar = {"alpha": (0, 1), "margin": (0, inf)}
+
     alpha: float = 0.25
     margin: float = 1.0
-
-    def __post_init__(self) -> None:
-        if not 0 <= self.alpha <= 1 or self.margin < 0:
-            raise InputError(
-                f"{type(self).__name__}: alpha must be in 0..1 and margin at least 0, not {self.alpha:g} and "
-                f"{self.margin:g}"
-            )
 
     @abstractmethod
     def compare(self, embedding: Tensor, labels: Tensor, batch: Batch) -> Tensor:
@@ -60,22 +55,12 @@ class CCSA(_Contrastive):
         alpha: $\alpha$.
         margin: $m$.
         negatives: pairs of two classes for each pair of one.
-
-    Raises:
-        InputError: a number out of range.
-
-    Example:
-        >>> CCSA().alpha
-        0.25
     """
 
     capturable = True
+    ranges: ClassVar = {"negatives": (0, inf)}
 
     negatives: int = 3
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        check_options(self, negatives=(0, inf))
 
     def draw(self, step: int, size: int) -> dict[str, Tensor]:
         """Return a random number for each pair of the batch; negatives with the smallest are taken."""
@@ -107,13 +92,6 @@ class DSNE(_Contrastive):
         alpha: $\alpha$.
         margin: $m$.
         normalize: scale embeddings to length one first.
-
-    Raises:
-        InputError: a number out of range.
-
-    Example:
-        >>> DSNE().normalize
-        True
     """
 
     capturable = True

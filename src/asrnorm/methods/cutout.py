@@ -6,12 +6,13 @@ its authors released.
 
 from dataclasses import dataclass
 from math import inf
+from typing import ClassVar
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from asrnorm.methods.base import METHODS, Batch, Method, check_options
+from asrnorm.methods.base import METHODS, Batch, Method
 from asrnorm.models import Classifier
 
 
@@ -26,23 +27,14 @@ class Cutout(Method):
     Args:
         length: side of a square in pixels.
         holes: squares per image; they may overlap.
-
-    Raises:
-        InputError: a negative number.
-
-    Example:
-        >>> Cutout(length=8).holes
-        1
     """
 
     capturable = True
     unit_range = True
+    ranges: ClassVar = {"length": (0, inf), "holes": (0, inf)}
 
     length: int = 16
     holes: int = 1
-
-    def __post_init__(self) -> None:
-        check_options(self, length=(0, inf), holes=(0, inf))
 
     def draw(self, step: int, size: int) -> dict[str, Tensor]:
         """Return the centers of the squares, as shares of height and width."""

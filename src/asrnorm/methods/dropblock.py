@@ -7,15 +7,14 @@ from contextlib import ExitStack
 from dataclasses import dataclass
 from functools import partial
 from math import inf
-from typing import Any
+from typing import Any, ClassVar
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from asrnorm.core.errors import InputError
 from asrnorm.core.randomness import draw_key, uniform_noise
-from asrnorm.methods.base import METHODS, Batch, Method, check_options
+from asrnorm.methods.base import BELOW_ONE, METHODS, Batch, Method
 from asrnorm.methods.rsc import hooked
 from asrnorm.models import Classifier
 
@@ -36,9 +35,6 @@ class DropBlock(Method):
         early_block_size: side in the stage before it.
         early_share: the share in that stage, relative to `drop`.
 
-    Raises:
-        InputError: a number out of range.
-
     Example:
         >>> method = DropBlock(drop=0.1)
         >>> method.total_steps = 100
@@ -47,16 +43,17 @@ class DropBlock(Method):
     """
 
     capturable = True
+    ranges: ClassVar = {
+        "drop": (0, BELOW_ONE),
+        "early_share": (0, 1),
+        "block_size": (1, inf),
+        "early_block_size": (1, inf),
+    }
 
     drop: float = 0.1
     block_size: int = 3
     early_block_size: int = 5
     early_share: float = 0.25
-
-    def __post_init__(self) -> None:
-        if not 0 <= self.drop < 1:
-            raise InputError(f"dropblock: drop must be at least 0 and below 1, not {self.drop:g}")
-        check_options(self, early_share=(0, 1), block_size=(1, inf), early_block_size=(1, inf))
 
     def share(self, step: int) -> float:
         """Return the share to drop in a step; the whole `drop` where the length of the run is not known."""

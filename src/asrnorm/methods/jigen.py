@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from functools import cache
 from math import inf
 from pathlib import Path
+from typing import ClassVar
 
 import torch
 import torch.nn.functional as F
@@ -16,7 +17,7 @@ from torch import Tensor, nn
 
 from asrnorm.core.errors import InputError
 from asrnorm.data.augment.color import luma
-from asrnorm.methods.base import METHODS, Batch, Method, check_options, embedding_size
+from asrnorm.methods.base import METHODS, Batch, Method, embedding_size
 from asrnorm.models import Classifier
 
 GRID = 3
@@ -35,26 +36,16 @@ class JiGen(Method):
         whole_chance: probability that the tiles of an image stay in place.
         num_orders: of the 30 published permutations; the head has one output more, for the order that is kept.
         gray_chance: probability that a tile becomes gray, each on its own.
-
-    Raises:
-        InputError: a number out of range.
-
-    Example:
-        >>> JiGen().jigsaw_weight
-        0.7
     """
 
     capturable = True
     unit_range = True
+    ranges: ClassVar = {"whole_chance": (0, 1), "gray_chance": (0, 1), "jigsaw_weight": (0, inf), "num_orders": (1, 30)}
 
     jigsaw_weight: float = 0.7
     whole_chance: float = 0.9
     num_orders: int = 30
     gray_chance: float = 0.1
-
-    def __post_init__(self) -> None:
-        check_options(self, whole_chance=(0, 1), gray_chance=(0, 1), jigsaw_weight=(0, inf))
-        check_options(self, num_orders=(1, len(read_orders())))
 
     def create_trained(self, model: Classifier, example: Tensor) -> dict[str, nn.Module]:
         """Return the linear head of the orders."""

@@ -40,10 +40,6 @@ class MADA(ADA):
         wae_epochs: epochs of the auto-encoder's training.
 
     The other options are those of `ADA`.
-
-    Example:
-        >>> MADA().ascent.steps, MADA().relaxation
-        (25, 2000.0)
     """
 
     capturable = False

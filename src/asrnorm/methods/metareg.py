@@ -7,14 +7,14 @@ Balaji, Sankaranarayanan and Chellappa, *MetaReg: Towards Domain Generalization 
 import copy
 from dataclasses import dataclass
 from math import inf
-from typing import Any
+from typing import Any, ClassVar
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
 from asrnorm.core.errors import InputError
-from asrnorm.methods.base import METHODS, Batch, Images, Method, check_options
+from asrnorm.methods.base import METHODS, Batch, Images, Method
 from asrnorm.models import Classifier
 from asrnorm.models.base import classifier_head
 
@@ -35,9 +35,6 @@ class MetaReg(Method):
         inner_steps: steps of a head on its own domain.
         meta_lr: learning rate of $\phi$, which stays at 0 or above.
 
-    Raises:
-        InputError: a number out of range.
-
     Example:
         >>> MetaReg().is_growing(0), MetaReg().is_growing(1)
         (True, False)
@@ -45,6 +42,7 @@ class MetaReg(Method):
 
     capturable = True
     differentiates_twice = True
+    ranges: ClassVar = {"phase_steps": (1, inf), "inner_steps": (1, inf), "lr": (0, inf), "meta_lr": (0, inf)}
 
     phase_steps: int = 400
     lr: float = 0.01
@@ -52,7 +50,7 @@ class MetaReg(Method):
     meta_lr: float = 0.001
 
     def __post_init__(self) -> None:
-        check_options(self, phase_steps=(1, inf), inner_steps=(1, inf), lr=(0, inf), meta_lr=(0, inf))
+        super().__post_init__()
         self.regularizer = nn.Module()
         self.regularizer.register_buffer("phi", torch.zeros(0))  # empty until it is learned
 

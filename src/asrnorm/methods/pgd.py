@@ -5,6 +5,7 @@ Madry et al., *Towards Deep Learning Models Resistant to Adversarial Attacks*, I
 
 from dataclasses import dataclass
 from math import inf
+from typing import ClassVar
 
 import torch
 import torch.nn.functional as F
@@ -12,7 +13,7 @@ from torch import Tensor
 
 from asrnorm.core.randomness import draw_key, uniform_noise
 from asrnorm.methods.attacks import perturb
-from asrnorm.methods.base import METHODS, Batch, Method, check_options
+from asrnorm.methods.base import METHODS, Batch, Method
 from asrnorm.models import Classifier
 
 
@@ -26,25 +27,16 @@ class PGD(Method):
         ascent_steps: steps of the attack.
         ascent_lr: size of one signed step.
         random_start: start at a point drawn uniformly from the ball.
-
-    Raises:
-        InputError: a negative number.
-
-    Example:
-        >>> round(255 * PGD().epsilon)
-        8
     """
 
     capturable = True
     unit_range = True
+    ranges: ClassVar = {"epsilon": (0, inf), "ascent_lr": (0, inf), "ascent_steps": (0, inf)}
 
     epsilon: float = 8 / 255
     ascent_steps: int = 10
     ascent_lr: float = 2 / 255
     random_start: bool = True
-
-    def __post_init__(self) -> None:
-        check_options(self, epsilon=(0, inf), ascent_lr=(0, inf), ascent_steps=(0, inf))
 
     def loss(self, model: Classifier, batch: Batch) -> Tensor:
         """Return the mean cross-entropy of the attacked images; the originals are not trained on."""

@@ -8,16 +8,16 @@ import math
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
-from typing import Any, Literal, NamedTuple
+from typing import Any, ClassVar, Literal, NamedTuple
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
 from asrnorm.core.errors import InputError, UnknownNameError, describe_unknown
+from asrnorm.core.frozen_eval import evaluating
 from asrnorm.core.randomness import draw_key, uniform_noise
-from asrnorm.methods.base import METHODS, Batch, Method, check_options
-from asrnorm.methods.frozen_eval import evaluating
+from asrnorm.methods.base import METHODS, Batch, Method
 from asrnorm.models import Classifier
 
 STAGES = ("layer3", "group2")
@@ -125,6 +125,7 @@ class RSC(Method):
     """
 
     capturable = True
+    ranges: ClassVar = {"spatial_chance": (0, 1), "interval": (0, math.inf)}
 
     version: Literal["v1", "v2", "v3"] = "v1"
     batch_share: float | None = None
@@ -142,7 +143,7 @@ class RSC(Method):
         self.numbers = replace(VERSIONS[self.version], **given)
         if not 0 <= self.numbers.batch_share <= 1:
             raise InputError(f"rsc: batch_share must be in 0..1, not {self.numbers.batch_share}")
-        check_options(self, spatial_chance=(0, 1), interval=(0, math.inf))
+        super().__post_init__()
 
     def share(self, step: int) -> float:
         """Return the share of the batch that keeps its masks in a step."""

@@ -6,13 +6,14 @@ algorithms 1 and 2.
 
 from dataclasses import dataclass
 from math import inf
+from typing import ClassVar
 
 import torch
 from torch import Tensor
 
 from asrnorm.core.errors import InputError
 from asrnorm.data.augment import draw_tuples
-from asrnorm.methods.base import METHODS, check_options
+from asrnorm.methods.base import METHODS
 from asrnorm.methods.transformations import CountWrong, Found, TransformationPool, TransformedBatches
 
 
@@ -23,16 +24,11 @@ class RDA(TransformedBatches):
 
     Args:
         tuple_length: operations in a tuple.
-
-    Example:
-        >>> RDA(tuple_length=2).is_growing(1000)
-        False
     """
 
-    tuple_length: int = 3
+    ranges: ClassVar = {"tuple_length": (1, inf)}
 
-    def __post_init__(self) -> None:
-        check_options(self, tuple_length=(1, inf))
+    tuple_length: int = 3
 
     def draw(self, step: int, size: int) -> dict[str, Tensor]:  # noqa: ARG002
         """Return the tuple of a step."""
@@ -56,11 +52,9 @@ class RSDA(TransformationPool):
         [500, 1000, 1500]
     """
 
-    candidates: int = 100
+    ranges: ClassVar = {"candidates": (1, inf)}
 
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        check_options(self, candidates=(1, inf))
+    candidates: int = 100
 
     @property
     def num_candidates(self) -> int:
@@ -92,18 +86,16 @@ class ESDA(TransformationPool):
         ([6, 6, 6], 3)
     """
 
+    ranges: ClassVar = {"population": (1, inf), "generations": (0, inf), "mutation": (0, 1)}
+
     population: int = 10
     generations: int = 10
     mutation: float = 0.1
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        check_options(self, population=(1, inf))
-        if self.population % 2 or self.generations < 0 or not 0 <= self.mutation <= 1:
-            raise InputError(
-                "ESDA: population must be even, generations at least 0 and mutation in 0..1, "
-                f"not {self.population}, {self.generations} and {self.mutation}"
-            )
+        if self.population % 2:
+            raise InputError(f"esda: population must be even, not {self.population}")
 
     @property
     def num_candidates(self) -> int:

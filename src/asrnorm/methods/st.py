@@ -6,6 +6,8 @@ NeurIPS 2019; Sun et al., *Test-Time Training with Self-Supervision for Generali
 """
 
 from dataclasses import dataclass
+from math import inf
+from typing import ClassVar
 
 import torch
 import torch.nn.functional as F
@@ -27,22 +29,12 @@ class ST(Method):
 
     Args:
         rotation_weight: $w$.
-
-    Raises:
-        InputError: a negative weight.
-
-    Example:
-        >>> ST().rotation_weight
-        0.5
     """
 
     capturable = True
+    ranges: ClassVar = {"rotation_weight": (0, inf)}
 
     rotation_weight: float = 0.5
-
-    def __post_init__(self) -> None:
-        if self.rotation_weight < 0:
-            raise InputError(f"{type(self).__name__}: rotation_weight must be at least 0, not {self.rotation_weight:g}")
 
     def create_trained(self, model: Classifier, example: Tensor) -> dict[str, nn.Module]:
         """Return the linear head of the angles."""
@@ -70,13 +62,6 @@ class TTT(ST):
 
     Args:
         rotation_weight: of the angles.
-
-    Raises:
-        InputError: a negative weight.
-
-    Example:
-        >>> TTT().rotation_weight
-        1.0
     """
 
     rotation_weight: float = 1.0

@@ -9,18 +9,18 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
 from math import inf
-from typing import Any, Literal, NamedTuple
+from typing import Any, ClassVar, Literal, NamedTuple
 
 import torch
 from torch import Tensor
 
 from asrnorm.core.cuda_graph import capture
 from asrnorm.core.errors import InputError
+from asrnorm.core.frozen_eval import evaluating
 from asrnorm.data.augment import IDENTITY, apply_tuple
 from asrnorm.data.augment.base import byte_values, find_fused, to_bytes, to_float
 from asrnorm.data.augment.rsda import level_values
-from asrnorm.methods.base import Batch, Images, Method, check_options
-from asrnorm.methods.frozen_eval import evaluating
+from asrnorm.methods.base import Batch, Images, Method
 from asrnorm.models import Classifier
 
 CountWrong = Callable[[Tensor, Tensor], Tensor]
@@ -67,6 +67,8 @@ class TransformationPool(TransformedBatches, ABC):
 
     checkpoint_after_grow = False  # on a GPU a search of Digits takes a tenth of a second, as a checkpoint does
 
+    ranges: ClassVar = dict.fromkeys(("interval", "tuple_length", "search_images", "search_batch"), (1, inf))
+
     interval: int = 10_000
     tuple_length: int = 3
     search_images: int = 1000
@@ -74,7 +76,7 @@ class TransformationPool(TransformedBatches, ABC):
     search_rows: Literal["first", "even"] = "first"
 
     def __post_init__(self) -> None:
-        check_options(self, **dict.fromkeys(("interval", "tuple_length", "search_images", "search_batch"), (1, inf)))
+        super().__post_init__()
         if self.search_rows not in ("first", "even"):
             raise InputError(f"{type(self).__name__}: search_rows must be 'first' or 'even', not {self.search_rows!r}")
         # On the CPU, where a step draws one of them, and `apply_tuple` reads it and runs only the operations in it.

@@ -4,6 +4,7 @@ He et al., *Deep Residual Learning for Image Recognition*, 2016; the stride of a
 """
 
 from collections.abc import Sequence
+from typing import Any
 
 import torch.nn.functional as F
 from torch import Tensor, nn
@@ -57,9 +58,6 @@ class Bottleneck(nn.Module):
         return F.relu(y + (x if self.downsample is None else self.downsample(x)))
 
 
-Block = type[BasicBlock] | type[Bottleneck]
-
-
 class PooledClassifier(Classifier):
     """A network whose last map is averaged over its positions and classified by a linear layer, `fc`."""
 
@@ -84,7 +82,7 @@ class ResNet(PooledClassifier):
     """A residual network for images of about 224x224, with `depths` blocks in its four stages."""
 
     def __init__(
-        self, block: Block, depths: Sequence[int], *, norm_layer: NormFactory = BatchNorm, num_classes: int = 1000
+        self, block: Any, depths: Sequence[int], *, norm_layer: NormFactory = BatchNorm, num_classes: int = 1000
     ) -> None:
         super().__init__()
         self.num_classes = num_classes
@@ -92,10 +90,10 @@ class ResNet(PooledClassifier):
         self.bn1 = norm_layer(64)
         self.maxpool = nn.MaxPool2d(3, 2, padding=1)
         widths = [64, *(64 * 2**stage * block.expansion for stage in range(4))]
-        self.layer1 = _stage(block, depths[0], widths[0], 64, 1, norm_layer)
-        self.layer2 = _stage(block, depths[1], widths[1], 128, 2, norm_layer)
-        self.layer3 = _stage(block, depths[2], widths[2], 256, 2, norm_layer)
-        self.layer4 = _stage(block, depths[3], widths[3], 512, 2, norm_layer)
+        self.layer1 = make_stage(block, depths[0], widths[0], 64, 1, norm_layer)
+        self.layer2 = make_stage(block, depths[1], widths[1], 128, 2, norm_layer)
+        self.layer3 = make_stage(block, depths[2], widths[2], 256, 2, norm_layer)
+        self.layer4 = make_stage(block, depths[3], widths[3], 512, 2, norm_layer)
         self.fc = nn.Linear(widths[4], num_classes)
         self.initialize_convolutions()
 
@@ -105,7 +103,10 @@ class ResNet(PooledClassifier):
         return self.layer4(self.layer3(self.layer2(self.layer1(x))))
 
 
-def _stage(block: Block, depth: int, in_width: int, width: int, stride: int, norm_layer: NormFactory) -> nn.Sequential:
+def make_stage(
+    block: Any, depth: int, in_width: int, width: int, stride: int, norm_layer: NormFactory
+) -> nn.Sequential:
+    """Return `depth` blocks of a class; the first has the stride and leads to `width` times the block's `expansion`."""
     rest = (block(width * block.expansion, width, 1, norm_layer) for _ in range(depth - 1))
     return nn.Sequential(block(in_width, width, stride, norm_layer), *rest)
 

@@ -11,7 +11,7 @@ from torch import Tensor, nn
 
 from asrnorm.core.errors import InputError
 from asrnorm.models.base import MODELS, NormalizedInput, NormFactory
-from asrnorm.models.resnet import PooledClassifier
+from asrnorm.models.resnet import PooledClassifier, make_stage
 from asrnorm.norms import BatchNorm
 from asrnorm.norms.base import norm_relu
 
@@ -22,6 +22,8 @@ ANGLES = 4
 
 class PooledShortcutBlock(nn.Module):
     """Norm-ReLU-conv twice; a shortcut to a wider map is average-pooled, its new channels are zero."""
+
+    expansion = 1
 
     def __init__(self, in_width: int, width: int, stride: int, norm_layer: NormFactory) -> None:
         super().__init__()
@@ -69,9 +71,9 @@ class RotationResNet(PooledClassifier):
         super().__init__()
         self.num_classes = num_classes
         self.conv1 = nn.Conv2d(3, _WIDTHS[0], 3, padding=1, bias=False)
-        self.layer1 = _stage(_WIDTHS[0], _WIDTHS[0], 1, norm_layer)
-        self.layer2 = _stage(_WIDTHS[0], _WIDTHS[1], 2, norm_layer)
-        self.layer3 = _stage(_WIDTHS[1], _WIDTHS[2], 2, norm_layer)
+        self.layer1 = make_stage(PooledShortcutBlock, _BLOCKS, _WIDTHS[0], _WIDTHS[0], 1, norm_layer)
+        self.layer2 = make_stage(PooledShortcutBlock, _BLOCKS, _WIDTHS[0], _WIDTHS[1], 2, norm_layer)
+        self.layer3 = make_stage(PooledShortcutBlock, _BLOCKS, _WIDTHS[1], _WIDTHS[2], 2, norm_layer)
         self.norm = norm_layer(_WIDTHS[2])
         self.initialize_convolutions()
         self.rotation = RotationBranch(copy.deepcopy(self.layer3), copy.deepcopy(self.norm))
@@ -96,8 +98,3 @@ def rotation_logits(model: nn.Module, images: Tensor) -> Tensor:
             f"{type(model).__name__} has no branch that names the angle of an image; use model=resnet26_ttt"
         )
     return model.rotation(model.layer2(model.layer1(model.conv1(images))))
-
-
-def _stage(in_width: int, width: int, stride: int, norm_layer: NormFactory) -> nn.Sequential:
-    first = PooledShortcutBlock(in_width, width, stride, norm_layer)
-    return nn.Sequential(first, *(PooledShortcutBlock(width, width, 1, norm_layer) for _ in range(_BLOCKS - 1)))

@@ -8,7 +8,7 @@ from torch import Tensor, nn
 
 from asrnorm.core.errors import InputError
 from asrnorm.models.base import MODELS, NormFactory
-from asrnorm.models.resnet import PooledClassifier
+from asrnorm.models.resnet import PooledClassifier, make_stage
 from asrnorm.norms import BatchNorm
 from asrnorm.norms.base import norm_relu
 
@@ -17,6 +17,8 @@ _STEM_WIDTH = 16
 
 class PreActivationBlock(nn.Module):
     """Norm-ReLU-conv twice, with a shortcut; where the width changes, the shortcut starts after the first ReLU."""
+
+    expansion = 1
 
     def __init__(self, in_width: int, width: int, stride: int, norm_layer: NormFactory) -> None:
         super().__init__()
@@ -44,9 +46,9 @@ class WideResNet(PooledClassifier):
         blocks = (depth - 4) // 6
         widths = [_STEM_WIDTH, 16 * widen, 32 * widen, 64 * widen]
         self.conv1 = nn.Conv2d(3, _STEM_WIDTH, 3, padding=1, bias=False)
-        self.group1 = _group(blocks, widths[0], widths[1], 1, norm_layer)
-        self.group2 = _group(blocks, widths[1], widths[2], 2, norm_layer)
-        self.group3 = _group(blocks, widths[2], widths[3], 2, norm_layer)
+        self.group1 = make_stage(PreActivationBlock, blocks, widths[0], widths[1], 1, norm_layer)
+        self.group2 = make_stage(PreActivationBlock, blocks, widths[1], widths[2], 2, norm_layer)
+        self.group3 = make_stage(PreActivationBlock, blocks, widths[2], widths[3], 2, norm_layer)
         self.norm = norm_layer(widths[3])
         self.fc = nn.Linear(widths[3], num_classes)
         self.initialize_convolutions()
@@ -55,11 +57,6 @@ class WideResNet(PooledClassifier):
     def features(self, x: Tensor) -> Tensor:
         """Return the last map, after the final norm and ReLU."""
         return norm_relu(self.norm, self.group3(self.group2(self.group1(self.conv1(x)))))
-
-
-def _group(blocks: int, in_width: int, width: int, stride: int, norm_layer: NormFactory) -> nn.Sequential:
-    first = PreActivationBlock(in_width, width, stride, norm_layer)
-    return nn.Sequential(first, *(PreActivationBlock(width, width, 1, norm_layer) for _ in range(blocks - 1)))
 
 
 @MODELS.register("wrn_40_4")

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from asrnorm.core.config import RunConfig, content_hash, load_config, to_mapping
-from asrnorm.core.errors import AsrnormError, InputError, count_of
+from asrnorm.core.errors import AsrnormError, InputError, count_of, shorten_list
 from asrnorm.core.hashing import decisive
 from asrnorm.core.results import RunResult, read_result
 from asrnorm.core.settings import shorten_commit
@@ -127,16 +127,12 @@ def _find_runs(folder: Path) -> tuple[list[Path], list[str]]:
         folders = [shlex.quote(str(path)) for path in sorted(deeper)]
         command = f"asrnorm report {' '.join(folders)} shows {them}"
         advice = "report these folders on their own" if len(folders) > _MOST_NAMES else command
-        lines.append(f"{count} {words} deeper, in {_list_some(folders)}: {advice}")
+        lines.append(f"{count} {words} deeper, in {shorten_list(folders, _MOST_NAMES)}: {advice}")
     return sorted(done), lines
 
 
 def _list_names(folders: Iterable[Path]) -> str:
-    return _list_some([path.resolve().name for path in sorted(folders)])
-
-
-def _list_some(names: list[str]) -> str:
-    return ", ".join(names if len(names) <= _MOST_NAMES else [*names[:_MOST_NAMES], "..."])
+    return shorten_list([path.resolve().name for path in sorted(folders)], _MOST_NAMES)
 
 
 def _drop_duplicates(found: Sequence[_Run]) -> tuple[list[_Run], list[str]]:

@@ -12,7 +12,7 @@ from typing import Any
 
 from asrnorm.core.config import build
 from asrnorm.core.errors import InputError, UnknownNameError, describe_unknown
-from asrnorm.core.reading import MAX_YAML, parse_yaml, read_bytes
+from asrnorm.core.reading import MAX_YAML, read_bytes, read_yaml
 from asrnorm.studies.spec import STUDIES, Cell, Comparison, Evaluation, Measure, Printed, Row, RunSpec, Study
 
 TABLES = Path(__file__).with_name("tables")
@@ -290,10 +290,7 @@ def _as_mapping(value: Any, where: str) -> Mapping[str, Any]:
 
 
 def _read_yaml(path: Path) -> Mapping[str, Any]:
-    try:
-        values = parse_yaml(_read_text(path), aliases=path.is_relative_to(Path(__file__).parent))
-    except InputError as error:
-        raise InputError(str(error) if str(error).startswith(f"{path}: ") else f"{path}: {error}") from error
+    values = read_yaml(path, "study", aliases=path.is_relative_to(Path(__file__).parent))
     if not isinstance(values, dict):
         raise InputError(f"{path}: not a mapping of keys to values")
     return values

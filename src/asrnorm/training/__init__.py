@@ -23,6 +23,14 @@ def train(config: RunConfig, *, out: str | Path | None = None, fresh: bool = Fal
         track: where the numbers go besides `log.jsonl`: `"tensorboard"`, `"csv"`, `"mlflow"`, `"wandb"`, a `Tracker`,
             or several; `None` is TensorBoard where it is installed. It changes no number, and no hash.
 
+    Raises:
+        UnknownNameError: the config, or `track`, has a name that no registry knows.
+        MissingDependencyError: the library of a tracker is not installed.
+        InputError: data is missing, or the folder holds another run.
+        DivergenceError: a loss is not finite.
+        InterruptedRunError: Ctrl-C or SIGTERM, after a checkpoint.
+        StorageError: the disk is full, or the folder cannot be written.
+
     Example:
         >>> from asrnorm.recipes import recipe
         >>> train(recipe("digits_mini.rsda_asr", **{"method.intervals": 10}))

@@ -1,7 +1,9 @@
 """The batch of a step: a function of the seed, the step and the pool, and of nothing else."""
 
 from collections.abc import Iterator, Mapping, Sequence
+from functools import lru_cache
 
+import numpy as np
 import torch
 from torch import Tensor
 
@@ -10,7 +12,6 @@ from asrnorm.core.distributed import ALONE, World
 from asrnorm.core.errors import InputError
 from asrnorm.data.augment import create_augmentation
 from asrnorm.data.augment.named import Spec, take_prefixed
-from asrnorm.data.batch_order import BatchOrder
 from asrnorm.data.pool import Pool
 from asrnorm.methods import Batch, keyed_generator
 
@@ -69,15 +70,14 @@ class Batches:
 
     def rows(self, step: int) -> Tensor:
         """Return the rows of the pool in the global batch of a step, on the CPU."""
-        count = len(self.pool)
-        order = BatchOrder(
-            count,
-            self.batch_size,
-            self.seed,
-            shuffle=self.shuffle or count > self.pool.num_source,
-            drop_last=count >= self.batch_size,
-        )
-        return order.rows(step if self.shuffle else step % len(order))
+        count, size = len(self.pool), self.size
+        epoch, position = divmod(step, count // size)
+        rows = slice(position * size, (position + 1) * size)
+        if self.shuffle:
+            return _permutation(count, self.seed, epoch)[rows].clone()  # the permutation is shared
+        if count > self.pool.num_source:
+            return _permutation(count, self.seed, 0)[rows].clone()
+        return torch.arange(rows.start, rows.stop)
 
     def draw(self, step: int) -> dict[str, Tensor]:
         """Return what defines this process's part of the batch of a step: its rows, and how they are augmented.
@@ -133,6 +133,15 @@ class Batches:
         if self.pool.device.type == "cuda":
             images = images.contiguous(memory_format=torch.channels_last)
         return images
+
+
+@lru_cache(maxsize=4)  # the current epoch of the few loaders of a run
+def _permutation(count: int, seed: int, epoch: int) -> Tensor:
+    # A seed sequence, since a sum would give (0, 1) and (1, 0) the same stream.
+    state = np.random.SeedSequence((seed, epoch)).generate_state(2, np.uint32)
+    # On the CPU whatever the device of the images, so that the order is the same everywhere.
+    generator = torch.Generator().manual_seed(int(state[0]) << 31 | int(state[1]) >> 1)
+    return torch.randperm(count, generator=generator)
 
 
 def _prefixed(prefix: str, drawn: Mapping[str, Tensor]) -> dict[str, Tensor]:

@@ -5,9 +5,7 @@ steps at once, uploads the draws as one table, and replays the graph once per st
 the table that it reads.
 """
 
-import math
 from collections.abc import Callable, Mapping
-from typing import NamedTuple
 
 import torch
 from torch import Tensor
@@ -24,7 +22,6 @@ _METHOD = "method."
 _MOST_STEPS = 128  # in a window
 _FIRST_STEPS = 8  # in the window after the device was idle, as after a row of the log; then twice as many each time
 _SECONDS = 0.2  # duration of a window: two may be in progress when an interruption is noticed
-_ALIGNMENT = 8  # bytes of the widest number
 
 
 class CapturedSteps:
@@ -145,50 +142,23 @@ class CapturedSteps:
             self._seconds = max(start.elapsed_time(stop) / 1000 / count, 1e-6)
 
 
-class _Field(NamedTuple):
-    start: int
-    stop: int
-    dtype: torch.dtype
-    shape: torch.Size
-
-
 class DrawTable:
-    """Rows of named tensors shaped as those of `example`, packed as bytes: uploaded at once, read row by row.
-
-    The host writes to two buffers of pinned memory in turn, so that it fills one while the other is being copied.
-    """
+    """Rows of named tensors shaped as those of `example`, packed as bytes: uploaded at once, read row by row."""
 
     def __init__(self, example: Mapping[str, Tensor], rows: int, device: torch.device) -> None:
-        self._fields: dict[str, _Field] = {}
-        end = 0
-        for name, value in example.items():
-            stop = end + value.numel() * value.element_size()
-            self._fields[name] = _Field(end, stop, value.dtype, value.shape)
-            end = math.ceil(stop / _ALIGNMENT) * _ALIGNMENT
-        on_gpu = device.type == "cuda"
-        self._table = torch.zeros((rows, max(end, _ALIGNMENT)), dtype=torch.uint8, device=device)
-        self._staged = [torch.zeros(self._table.shape, dtype=torch.uint8, pin_memory=on_gpu) for _ in range(2)]
-        self._copied = [torch.cuda.Event() if on_gpu else None for _ in range(2)]
-        self._turn = 0
+        # The widest numbers come first, so that all are aligned.
+        self._fields = dict(sorted(example.items(), key=lambda item: -item[1].element_size()))
+        self._sizes = [value.nbytes for value in self._fields.values()]
+        self._table = torch.zeros((rows, sum(self._sizes)), dtype=torch.uint8, device=device)
 
     def write(self, rows: list[dict[str, Tensor]]) -> None:
         """Fill the table from its first row on, without waiting for the copy to the device."""
-        self._turn = 1 - self._turn
-        staged, copied = self._staged[self._turn], self._copied[self._turn]
-        if copied is not None:
-            copied.synchronize()
-        for name, field in self._fields.items():
-            if field.stop > field.start:
-                values = torch.stack([row[name] for row in rows]).view(len(rows), -1)
-                staged[: len(rows), field.start : field.stop].copy_(values.view(torch.uint8))
-        self._table[: len(rows)].copy_(staged[: len(rows)], non_blocking=True)
-        if copied is not None:
-            copied.record(torch.cuda.current_stream(self._table.device))
+        stacked = [torch.stack([row[name] for row in rows]) for name in self._fields]
+        packed = torch.cat([values.reshape(len(rows), -1).view(torch.uint8) for values in stacked], 1)
+        self._table[: len(rows)].copy_(packed.pin_memory() if self._table.is_cuda else packed, non_blocking=True)
 
     def read(self, index: Tensor) -> dict[str, Tensor]:
         """Return the row of an index, an int64 tensor of one element on the device, which the host does not read."""
-        row = self._table.index_select(0, index)[0]
-        return {
-            name: row[field.start : field.stop].view(field.dtype).view(field.shape)
-            for name, field in self._fields.items()
-        }
+        parts = self._table.index_select(0, index)[0].split(self._sizes)
+        read = zip(self._fields.items(), parts, strict=True)
+        return {name: part.view(value.dtype).view(value.shape) for (name, value), part in read}

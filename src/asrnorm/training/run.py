@@ -97,23 +97,7 @@ def run(
     world: World | None = None,
     track: Tracked = None,
 ) -> RunResult:
-    """Train, evaluate and return the result; a run that was stopped resumes, a finished one returns at once.
-
-    Args:
-        config: everything the run depends on.
-        out: its folder; `runs/<recipe>--s<seed>--<hash>` if `None`.
-        fresh: start over, and remove what an earlier attempt left in the folder.
-        world: the processes; by default those that `torchrun` started, or this one alone.
-        track: names of trackers, or trackers; `None` is TensorBoard where it is installed.
-
-    Raises:
-        UnknownNameError: the config, or `track`, has a name that no registry knows.
-        MissingDependencyError: the library of a tracker is not installed.
-        InputError: data is missing, or the folder holds another run.
-        DivergenceError: a loss is not finite.
-        InterruptedRunError: Ctrl-C or SIGTERM, after a checkpoint.
-        StorageError: the disk is full, or the folder cannot be written.
-    """
+    """Do what `asrnorm.train` does; `world` has the processes, by default those of `torchrun`, or this one."""
     if not isinstance(config, RunConfig):
         raise InputTypeError(f"train takes a config, such as asrnorm.recipe('digits.rsda_asr'), not {config!r:.80}")
     check_config(config)
@@ -224,7 +208,7 @@ def _execute(config: RunConfig, site: _Site) -> RunResult:
     if config.confine:
         confine_to_source(trainer.model, suite, config, site.world)
     if site.is_first:
-        _save_model(site.folder.model, trainer.model)
+        write_run_file(site.folder.model, pack_state(trainer.model.state_dict()))
     result = _evaluate(config, suite, trainer.model, site, commit=commit, steps=stop)
     wall = seconds + trainer.elapsed + time.monotonic() - started
     result = replace(result, wall_seconds=round(wall, 3))
@@ -235,7 +219,7 @@ def _execute(config: RunConfig, site: _Site) -> RunResult:
         facts |= {"edition": suite.edition, "targets": suite.target_listing()}
         record_environment(site.folder.environment, facts)
         site.trackers.finish(result)
-        _save_result(site.folder.result, result)
+        write_run_file(site.folder.result, format_result(result).encode())
         site.folder.divergence.unlink(missing_ok=True)  # of an earlier attempt
         site.folder.drop_pool()
     return result
@@ -328,11 +312,3 @@ def _evaluate(config: RunConfig, suite: Suite, model: Classifier, site: _Site, *
         steps=steps,
         validation=validate(model, suite, config, site.device, site.world),
     )
-
-
-def _save_model(path: Path, model: Classifier) -> None:
-    write_run_file(path, pack_state(model.state_dict()))
-
-
-def _save_result(path: Path, result: RunResult) -> None:
-    write_run_file(path, format_result(result).encode())

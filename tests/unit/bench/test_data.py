@@ -48,7 +48,7 @@ def test_images_are_neither_flat_nor_noise():
 
 
 def test_a_run_reports_every_way_beside_the_baseline():
-    rows = next(run(quick=True, workers=0, works=WORKS[2:3]))
+    rows = next(run(quick=True, workers=0, only=WORKS[2].name))
     assert [row.path for row in rows] == [BASELINE, "pillow, DataLoader with 0 workers", "tensors, CPU"]
     assert rows[0].ratio == 1.0
     assert all(row.per_second > 0 for row in rows)
@@ -69,6 +69,6 @@ def test_pillow_draws_stay_inside_the_image():
 @pytest.mark.gpu
 @pytest.mark.parametrize("index", [0, 3])  # what has kernels
 def test_a_gpu_has_its_rows(index):
-    paths = [row.path for row in next(run("cuda", quick=True, workers=0, works=WORKS[index : index + 1]))]
+    paths = [row.path for row in next(run("cuda", quick=True, workers=0, only=WORKS[index].name))]
     ways = ["tensors, GPU", "tensors, GPU, CUDA graph, no fused kernel", "tensors, GPU, CUDA graph"]
     assert paths[-3:] == ways

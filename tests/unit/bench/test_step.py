@@ -38,13 +38,13 @@ def test_the_named_layers_are_asr_norm(layers, count):
 def test_the_fastest_step_with_batch_norm_is_the_baseline(monkeypatch):
     rates = {"bn, eager": 1.0, "bn, CUDA graph": 4.0, "bn, compiled": 3.0, "asr all, reference, eager": 2.0}
 
-    def cases(prefix, *_):
+    def cases(prefix, *_, **__):
         return {name: None for name in rates if name.startswith(f"{prefix}, ")}
 
     def compare(work, found, *, baseline, repeats, warmup):
         return [step.Row(work, n, rates[n], rates[n], rates[n], rates[n], baseline, repeats) for n in found]
 
-    monkeypatch.setattr(step, "_step_cases", cases)
+    monkeypatch.setattr(step, "_try_ways", cases)
     monkeypatch.setattr(step, "compare", compare)
     rows = {row.path: row for row in measure(SMALL, CPU, 2, False)}
     assert {row.baseline for row in rows.values()} == {"bn, CUDA graph"}

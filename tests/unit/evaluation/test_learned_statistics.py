@@ -7,7 +7,8 @@ from torch import nn
 
 from asrnorm import ops
 from asrnorm.core.errors import InputError
-from asrnorm.evaluation import collect_lambdas, learned_statistics
+from asrnorm.evaluation import learned_statistics
+from asrnorm.evaluation.learned_statistics import collect_lambdas
 from asrnorm.evaluation.score import subsample
 from asrnorm.models import create_model
 from asrnorm.norms import ASRNorm2d, create_norm

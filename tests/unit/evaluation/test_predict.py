@@ -10,7 +10,8 @@ from torch import nn
 
 from asrnorm.core.errors import InputError
 from asrnorm.data import ImageSet
-from asrnorm.evaluation import Prediction, predict, predict_files, score
+from asrnorm.evaluation import predict, predict_files, score
+from asrnorm.evaluation.predict import Prediction
 from helpers.toy_suite import make_images
 
 CLASSES = ("a", "b", "c", "d")

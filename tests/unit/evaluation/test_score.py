@@ -15,8 +15,8 @@ from torch import nn
 from asrnorm.core.distributed import ALONE, World
 from asrnorm.core.errors import InputError
 from asrnorm.data import FileSet, ImageSet, create_suite
-from asrnorm.evaluation import evaluation_size, score, score_suite
-from asrnorm.evaluation.score import iterate_batches, iterate_bundles, subsample
+from asrnorm.evaluation import score, score_suite
+from asrnorm.evaluation.score import evaluation_size, iterate_batches, iterate_bundles, subsample
 from asrnorm.models import create_model
 from helpers.processes import run_processes
 from helpers.toy_suite import ToySuite, make_images

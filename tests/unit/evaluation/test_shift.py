@@ -4,7 +4,8 @@ import torch
 
 from asrnorm.core.errors import InputError, InputTypeError, UnknownNameError
 from asrnorm.data import list_suites
-from asrnorm.data.augment import RSDA_OPERATIONS, apply_named, create_augmentation, shift_hue
+from asrnorm.data.augment import RSDA_OPERATIONS, apply_named, create_augmentation
+from asrnorm.data.augment.color import shift_hue
 from asrnorm.evaluation.shift import (
     _SHIFTS,
     FOLD_SHIFTS,

@@ -39,5 +39,5 @@ def test_running_statistics_see_the_upright_batch_and_then_the_turned_one():
 def test_images_that_are_not_square_and_negative_weights_are_refused():
     with pytest.raises(InputError, match="images must be square to be turned, not 4x6"):
         turn_all(torch.rand(2, 3, 4, 6))
-    with pytest.raises(InputError, match="ST: rotation_weight must be at least 0, not -1"):
+    with pytest.raises(InputError, match="st: rotation_weight must be at least 0, not -1"):
         asrnorm.create_method("st", rotation_weight=-1.0)

@@ -1,9 +1,9 @@
 import pytest
 import torch
 
+from asrnorm.core.frozen_eval import evaluating
 from asrnorm.data.augment import apply_tuple, draw_tuples
 from asrnorm.data.augment.base import to_bytes, to_float
-from asrnorm.methods.frozen_eval import evaluating
 from asrnorm.methods.transformations import SearchGraph, count_wrong_under, transform
 from asrnorm.models import create_model
 

@@ -100,7 +100,7 @@ def test_of_many_runs_that_are_not_done_some_are_named(tmp_path):
         stop(folder)
     (line,) = [warning for warning in collect_folder(tmp_path).warnings if "not done" in warning]
     assert line.startswith(f"{len(stopped)} runs are not done and left out: {stopped[0].name}, ")
-    assert f"{stopped[4].name}, ...; " in line
+    assert f"{stopped[4].name} and {len(stopped) - 5} more; " in line
     assert stopped[5].name not in line
 
 

@@ -21,6 +21,27 @@ def test_an_epoch_has_every_image_once_and_the_next_another_order():
     assert first != second
 
 
+def test_the_global_generator_is_neither_read_nor_moved():
+    torch.manual_seed(1)
+    before = torch.get_rng_state()
+    rows = Batches(make_pool(), batch_size=3, seed=9).rows(4)
+    assert torch.equal(torch.get_rng_state(), before)
+    torch.manual_seed(2)
+    assert torch.equal(Batches(make_pool(), batch_size=3, seed=9).rows(4), rows)
+
+
+def test_a_caller_cannot_change_the_order_for_others():
+    batches = Batches(make_pool(), batch_size=10, seed=5)
+    expected = batches.rows(0).tolist()
+    batches.rows(0).zero_()
+    assert batches.rows(0).tolist() == expected
+
+
+def test_seed_and_epoch_are_not_added_up():
+    orders = [Batches(make_pool(50), batch_size=50, seed=seed) for seed in range(9)]
+    assert len({tuple(order.rows(epoch).tolist()) for order in orders for epoch in range(9)}) == 81
+
+
 def test_without_shuffling_the_source_keeps_its_order_and_drops_the_short_batch():
     batches = Batches(make_pool(11), batch_size=5, shuffle=False)
     assert [batches.rows(step).tolist() for step in range(3)] == [[0, 1, 2, 3, 4], [5, 6, 7, 8, 9], [0, 1, 2, 3, 4]]

@@ -195,13 +195,7 @@ def test_every_row_comes_back_as_it_was_window_after_window():
         table.write(rows)
         for number, expected in enumerate(rows):
             found = table.read(torch.tensor([number]))
-            assert list(found) == list(expected)
+            assert found.keys() == expected.keys()
             for name, value in expected.items():
                 assert found[name].dtype == value.dtype
                 assert torch.equal(found[name], value), name
-
-
-def test_a_step_that_draws_nothing_has_an_empty_row():
-    table = DrawTable({}, 2, CPU)
-    table.write([{}, {}])
-    assert table.read(torch.tensor([1])) == {}

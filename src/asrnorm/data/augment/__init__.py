@@ -1,30 +1,12 @@
 """Augmentation of whole batches of images on their device, with Pillow's arithmetic."""
 
-from asrnorm.data.augment.augmix import Affine as Affine
-from asrnorm.data.augment.base import to_bytes as to_bytes
+from asrnorm.data.augment import augmix, filters, fourier, photometric, randconv
 from asrnorm.data.augment.base import to_float as to_float
-from asrnorm.data.augment.color import autocontrast as autocontrast
-from asrnorm.data.augment.color import brightness as brightness
-from asrnorm.data.augment.color import color as color
-from asrnorm.data.augment.color import contrast as contrast
-from asrnorm.data.augment.color import equalize as equalize
-from asrnorm.data.augment.color import grayscale as grayscale
-from asrnorm.data.augment.color import invert as invert
-from asrnorm.data.augment.color import posterize as posterize
-from asrnorm.data.augment.color import sharpness as sharpness
-from asrnorm.data.augment.color import shift_channel as shift_channel
-from asrnorm.data.augment.color import shift_hue as shift_hue
-from asrnorm.data.augment.color import solarize as solarize
-from asrnorm.data.augment.filters import Blur as Blur
-from asrnorm.data.augment.fourier import FourierMix as FourierMix
-from asrnorm.data.augment.geometry import affine as affine
 from asrnorm.data.augment.geometry import resize as resize
 from asrnorm.data.augment.named import AUGMENTATIONS as AUGMENTATIONS
 from asrnorm.data.augment.named import Augmentation as Augmentation
 from asrnorm.data.augment.named import augment as augment
 from asrnorm.data.augment.named import create_augmentation as create_augmentation
-from asrnorm.data.augment.photometric import Photometric as Photometric
-from asrnorm.data.augment.randconv import RandConv as RandConv
 from asrnorm.data.augment.rsda import IDENTITY as IDENTITY
 from asrnorm.data.augment.rsda import RSDA_OPERATIONS as RSDA_OPERATIONS
 from asrnorm.data.augment.rsda import apply_named as apply_named

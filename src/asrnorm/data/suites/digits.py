@@ -59,10 +59,6 @@ class Digits(Suite):
             photographs, the target `mnist_m_like`, whose numbers do not compare with the published ones.
         syn_like: add a generated stand-in for SYN, whose public file is hard to get, as the target `syn_like`.
         seed: of the generated images.
-
-    Example:
-        >>> Digits(subset="ada").sources
-        ('mnist',)
     """
 
     name = "digits"

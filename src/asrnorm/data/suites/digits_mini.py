@@ -21,10 +21,6 @@ class DigitsMini(Suite):
     Args:
         root: folder of the cache; `None` is `ASRNORM_DATA`.
         seed: of the generated images.
-
-    Example:
-        >>> DigitsMini().image_size
-        (32, 32)
     """
 
     name = "digits_mini"

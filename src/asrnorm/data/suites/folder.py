@@ -11,9 +11,9 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from asrnorm.core.errors import InputError
+from asrnorm.core.errors import InputError, shorten_list
 from asrnorm.data.cache import EntryWriter, cache_folder, describe_files, open_entry
-from asrnorm.data.class_names import keep_known, name_some, rename_classes
+from asrnorm.data.class_names import keep_known, rename_classes
 from asrnorm.data.folder_listing import (
     check_distinct_files,
     collect_classes,
@@ -62,10 +62,6 @@ class ImageFolder(Suite):
         broken: `"skip"` leaves out images that cannot be read, up to 1 % of a domain; `"refuse"` stops at the first.
         unknown: `"skip"` leaves out images of a target whose class the source does not have; `"refuse"` stops.
         aliases: a YAML file of class names that mean another one (`asrnorm.data.class_names.rename_classes`).
-
-    Example:
-        >>> ImageFolder(root="my_images", source="photo", size=128).image_size
-        (128, 128)
     """
 
     name = "folder"
@@ -309,7 +305,7 @@ class ImageFolder(Suite):
             writer.add("broken", np.array(broken, np.int64))
 
     def _name(self, domain: str, rows: Iterable[int]) -> str:
-        return name_some([self._samples[domain][row].key for row in rows])
+        return shorten_list([self._samples[domain][row].key for row in rows])
 
 
 def _count_bytes(path: Path) -> int:

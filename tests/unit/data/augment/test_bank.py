@@ -9,9 +9,11 @@ from scipy import ndimage
 
 from asrnorm.core.errors import InputError
 from asrnorm.core.randomness import normal_rows
-from asrnorm.data.augment import affine, create_augmentation, equalize, invert, posterize
+from asrnorm.data.augment import create_augmentation
 from asrnorm.data.augment.augmix import SKIP, apply_operation, operation_values
+from asrnorm.data.augment.color import equalize, invert, posterize
 from asrnorm.data.augment.fourier import mix_amplitudes
+from asrnorm.data.augment.geometry import affine
 from asrnorm.data.augment.photometric import BANK, apply_bank
 
 

@@ -3,8 +3,9 @@ import pytest
 import torch
 
 from asrnorm.core.errors import InputError, InputTypeError
-from asrnorm.data.augment import brightness, to_bytes, to_float
-from asrnorm.data.augment.base import check_images, constant, in_chunks, per_sample
+from asrnorm.data.augment import to_float
+from asrnorm.data.augment.base import check_images, constant, in_chunks, per_sample, to_bytes
+from asrnorm.data.augment.color import brightness
 from helpers.pictures import pictures
 
 

@@ -6,19 +6,21 @@ from hypothesis import strategies as st
 from PIL import Image
 
 from asrnorm.core.errors import InputError
-from asrnorm.data.augment import (
+from asrnorm.data.augment import pillow
+from asrnorm.data.augment.color import (
     autocontrast,
     brightness,
     color,
     contrast,
+    cumulative_histogram,
     grayscale,
-    pillow,
+    hsv_to_rgb,
+    rgb_to_hsv,
     sharpness,
     shift_channel,
     shift_hue,
     solarize,
 )
-from asrnorm.data.augment.color import cumulative_histogram, hsv_to_rgb, rgb_to_hsv
 from helpers.pictures import difference, one_by_one, pictures, to_batch
 
 VALUES = np.arange(256, dtype=np.uint8)

@@ -9,21 +9,8 @@ from contextlib import contextmanager
 import pytest
 import torch
 
-from asrnorm.data.augment import (
-    AUGMENTATIONS,
-    apply_tuple,
-    augment,
-    autocontrast,
-    color,
-    contrast,
-    create_augmentation,
-    draw_tuples,
-    resize,
-    sharpness,
-    shift_hue,
-    solarize,
-    to_float,
-)
+from asrnorm.data.augment import AUGMENTATIONS, apply_tuple, augment, create_augmentation, draw_tuples, resize, to_float
+from asrnorm.data.augment.color import autocontrast, color, contrast, sharpness, shift_hue, solarize
 from asrnorm.data.augment.geometry import crop_flip, draw_boxes, resize_boxes
 from asrnorm.data.augment.pacs import draw_jitter, jitter_colors
 from helpers.pictures import pictures

@@ -3,7 +3,8 @@ import itertools
 import pytest
 import torch
 
-from asrnorm.data.augment import grayscale, pacs, pillow, to_float
+from asrnorm.data.augment import pacs, pillow, to_float
+from asrnorm.data.augment.color import grayscale
 from asrnorm.data.augment.geometry import draw_boxes, resize_boxes
 from asrnorm.data.augment.pacs import (
     Jitter,

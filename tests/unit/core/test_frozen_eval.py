@@ -1,7 +1,7 @@
 import pytest
 from torch import nn
 
-from asrnorm.methods.frozen_eval import evaluating, frozen_eval, mixes_samples
+from asrnorm.core.frozen_eval import evaluating, frozen_eval, mixes_samples
 from asrnorm.norms import NORMS
 
 
