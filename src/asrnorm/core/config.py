@@ -289,7 +289,7 @@ def match_number(current: Any, value: Any) -> Any:
     if isinstance(value, bool) or isinstance(current, bool):
         return value
     if isinstance(current, float) and isinstance(value, int):
-        return float(value)
+        return float(check_int(value))
     if isinstance(current, int) and isinstance(value, float) and value.is_integer():
         return int(value)
     return value

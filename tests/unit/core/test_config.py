@@ -343,6 +343,8 @@ def test_numbers_of_other_libraries_and_types_become_those_of_the_field():
         as_whole_number(7.0, "the seed")
     converted = match_number(1000, 2e3), match_number(1.0, 5), match_number(None, 5), match_number(True, 1)
     assert [(type(value), value) for value in converted] == [(int, 2000), (float, 5.0), (int, 5), (int, 1)]
+    with pytest.raises(InputError):
+        match_number(1.0, 10**400)
 
 
 @pytest.mark.parametrize(
