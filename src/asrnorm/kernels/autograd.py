@@ -14,7 +14,6 @@ from torch import Tensor
 from torch.autograd import forward_ad
 
 from asrnorm.kernels import asr_backward, asr_forward, launch
-from asrnorm.kernels.accumulate import accumulate
 from asrnorm.kernels.compiled import Launch
 from asrnorm.kernels.flat_params import Weights, gradient_offsets, split_gradients, unflatten
 from asrnorm.kernels.launch import TILE, LayerShape
@@ -235,8 +234,6 @@ def _gradients(ctx: Any, dy: Tensor, traced: bool) -> tuple[Any, ...]:
         input_only = not any(ctx.needs_input_grad[1 : 1 + _NUM_WEIGHTS])
         dx, flat = backward(dy, x, saved, w, *ctx.options, input_only=input_only)
     grads = None if flat is None else split_gradients(flat, w)
-    if not traced and grads and accumulate(ctx.next_functions[1:], [grad for grad in grads if grad is not None]):
-        grads = None  # autograd has none to add
     return dx, *(grads or (None,) * _NUM_WEIGHTS), None, None, None
 
 

@@ -6,7 +6,6 @@ import torch.nn.functional as F
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from torch import nn
-from torch.autograd.graph import get_gradient_edge
 
 from asrnorm import ASRNorm2d, ops
 from asrnorm.kernels import launch
@@ -175,42 +174,3 @@ def test_five_hundred_steps_have_the_loss_curve_of_the_reference():
     # Two runs of the same kernels drift apart too, because the convolutions add in no fixed order.
     drift = (mine - again).abs().max()
     assert (mine - reference).abs().max() <= max(3 * drift, 0.02 * reference.max())
-
-
-def gradients_in_many_ways(layer):
-    """Return gradients after two steps, by name, by an input, and as a hook on a node saw one of them."""
-    x, dy = (torch.randn(4, 16, 6, 6, device="cuda", generator=torch.Generator("cuda").manual_seed(0)) for _ in "xy")
-    seen, node = [], get_gradient_edge(layer.gamma_bias).node
-    node.register_hook(lambda *_: seen.append(layer.gamma_bias.grad.clone()))
-    for _ in range(2):
-        layer(layer(x)).backward(dy)
-    asked = torch.autograd.grad(layer(x), [layer.gamma_bias, layer.rescale_encoder.weight], dy)
-    layer(x).backward(dy, inputs=[layer.beta_bias])
-    return [*seen, *asked, *[parameter.grad for parameter in layer.parameters()]]
-
-
-@pytest.mark.gpu
-def test_gradients_added_at_once_are_those_of_autograd(monkeypatch):
-    """As the interpreter checks on the CPU; here the backward pass runs in a thread of the GPU's own."""
-    layer = ASRNorm2d(16, device="cuda")
-    other = copy.deepcopy(layer)
-    mine = gradients_in_many_ways(layer)
-    monkeypatch.setattr("asrnorm.kernels.autograd.accumulate", lambda *_: False)
-    theirs = gradients_in_many_ways(other)
-    assert len(mine) == len(theirs) == 4 + len(list(layer.parameters()))
-    for one, another in zip(mine, theirs, strict=True):
-        torch.testing.assert_close(one, another, rtol=1e-5, atol=1e-5)
-
-
-@pytest.mark.gpu
-def test_autograd_adds_the_gradients_on_another_stream(monkeypatch):
-    from asrnorm.kernels import autograd
-
-    added, plain = [], autograd.accumulate
-    monkeypatch.setattr(autograd, "accumulate", lambda *given: added.append(plain(*given)) or added[-1])
-    layer, x = ASRNorm2d(16, device="cuda"), torch.randn(4, 16, 6, 6, device="cuda")
-    layer(x).sum().backward()
-    with torch.cuda.stream(torch.cuda.Stream()):
-        layer(x).sum().backward()
-    torch.cuda.synchronize()
-    assert added == [True, False]
