@@ -247,7 +247,7 @@ def _find_best(collected: Collected, column: str) -> set[str]:
     """Return the labels of the rows with our best number in a column; numbers that read alike are both best.
 
     Nothing is best where there is nothing to compare, or where rows differ in quantity or suite. Rows that see more
-    than the others do not count, nor do rows of too few seeds for a test where others have enough.
+    than the others do not count, nor do rows of too few seeds for a test where others have more.
     """
     if column in collected.study.shown_only:
         return set()
@@ -281,11 +281,10 @@ def describe_unmarked(collected: Collected) -> str:
 
 
 def _with_few_seeds(collected: Collected, column: str) -> set[str]:
-    """Rows with too few seeds for a test, where others have enough: a single run may be the best by chance."""
+    """Rows with too few seeds for a test, and fewer than others: a single run may be the best by chance."""
     found = ((row, collected.cells.get((row.label, column))) for row in collected.study.rows)
     counts = {row.label: measured.n for row, measured in found if measured and not any(_privileges(row, measured))}
-    few = {label for label, count in counts.items() if count < FEWEST}
-    return few if len(few) < len(counts) else set()
+    return {label for label, count in counts.items() if count < min(FEWEST, max(counts.values()))}
 
 
 def _privileges(row: Row, measured: Measured) -> Iterator[str]:
