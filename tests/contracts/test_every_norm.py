@@ -120,6 +120,14 @@ def test_extreme_scales_keep_values_and_gradients_finite(name, dtype, scale):
     assert_all_finite(*forward_backward(randomized(name, 8), x))
 
 
+@pytest.mark.parametrize("name", ["asr", "as", "ar", "in", "bn"])
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16], ids=str)
+@pytest.mark.parametrize("scale", [1e20, 1e30])
+def test_a_variance_that_overflows_keeps_values_and_gradients_finite(name, dtype, scale):
+    x = ((2 * torch.rand(4, 8, 7, 7) - 1) * scale).to(dtype)
+    assert_all_finite(*forward_backward(randomized(name, 8), x))
+
+
 @every_norm
 @pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16], ids=str)
 def test_a_module_in_half_precision_works(name, dtype):

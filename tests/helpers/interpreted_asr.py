@@ -26,6 +26,7 @@ CASES = (
     KernelCase((4, 6, 5, 5), options=RELU, limit=0.01),
     KernelCase((4, 7, 1, 1)),
     KernelCase((1, 1, 2, 2), shift=300.0),
+    KernelCase((3, 16, 4, 4), shift=3000.0),  # beyond the reach of the learned mean
     KernelCase((3, 9, 6, 6), "as", layout="channels_last"),
     KernelCase((3, 9, 6, 6), "ar", options={"gated_rescale": True}),
     KernelCase((3, 9, 6, 6), "in", shift=300.0),
@@ -44,6 +45,7 @@ CASES = (
     KernelCase((35, 130, 3, 3), options={**GATED, "per_channel_lambda": True}),
     KernelCase((2, 130, 4, 4), options={"residual": False, "bias": False}, dtype=torch.bfloat16),
     KernelCase((2, 130, 9, 9), shift=300.0, layout="channels_last"),  # several tiles of positions
+    KernelCase((2, 130, 4, 4), shift=-3000.0),
     KernelCase((2, 130, 4, 4), "as"),
     KernelCase((2, 130, 4, 4), "ar"),
     KernelCase((2, 130, 4, 4), "in"),

@@ -83,7 +83,11 @@ def asr(state: State, x_ncp: Array, options: Options) -> Array:
         learned_sigma = relu(dense(state, "sigma_decoder", relu(dense(state, "stan_encoder", sigma))))
         if options.get("residual", True):
             lambda_mu, lambda_sigma = sigmoid(state["lambda_mu"]), sigmoid(state["lambda_sigma"])
+            # Ours: the learned mean stays within 32 var / sigma of the native one.
+            reach = 32 * (sigma_stan - eps / sigma_stan)
+            least, most = mu_stan - reach, mu_stan + reach
             mu_stan = lambda_mu * learned_mu + (1 - lambda_mu) * mu_stan
+            mu_stan = np.where(mu_stan.real < least.real, least, np.where(mu_stan.real > most.real, most, mu_stan))
             sigma_stan = lambda_sigma * learned_sigma + (1 - lambda_sigma) * sigma_stan
         else:
             mu_stan, sigma_stan = learned_mu, learned_sigma

@@ -24,6 +24,7 @@ from asrnorm.kernels.asr_forward import (
     BETA,
     GAMMA,
     MU,
+    REACH,
     SIGMA,
     PerNetwork,
     decode,
@@ -31,7 +32,9 @@ from asrnorm.kernels.asr_forward import (
     load_encoder,
     load_gate,
     load_vec,
+    mean_bounds,
     mix,
+    mix_mean,
     multiply,
     program_channels,
     program_tile,
@@ -147,6 +150,12 @@ def load_vec_gradients(vec, sums, at, mask, nc, eps_out, mean):
 
 
 @triton.jit
+def through_deviation(d_std, std, S):
+    r"""$d\sigma / (S \sigma)$, zero where the variance overflowed."""
+    return tl.where(std < 1.8e19, d_std / (S * std), 0.0)
+
+
+@triton.jit
 def input_gradient(x, dy, mean, mu, factor, beta, through_mean, through_std, RELU: tl.constexpr):
     r"""$dx = f\,dy + d\mu / S + d\sigma\,(x - \mu) / (S \sigma)$ of a tile, given the factors per channel."""
     value = x.to(tl.float32)
@@ -165,7 +174,7 @@ def input_gradient_kernel(
     std = tl.load(stat + nc + i, mask=mask_c, other=1.0)
     mu, factor, beta = load_vec(vec, i, mask_c, nc, eps_out)
     through_mean = tl.load(d_stat + i, mask=mask_c, other=0.0) / S
-    through_std = tl.load(d_stat + nc + i, mask=mask_c, other=0.0) / (S * std)
+    through_std = through_deviation(tl.load(d_stat + nc + i, mask=mask_c, other=0.0), std, S)
     value, slope = tl.load(x + at, mask=mask, other=0.0), tl.load(dy + at, mask=mask, other=0.0)
     tile = input_gradient(value, slope, mean, mu, factor, beta, through_mean, through_std, RELU)
     tl.store(dx + at, tile.to(dx.dtype.element_ty), mask=mask)
@@ -213,6 +222,19 @@ def mix_gradients(raw, d_out, stat, logit, c, C, NET: tl.constexpr, STEP: tl.con
 
 
 @triton.jit
+def split_at_bounds(d_mu, mu, mean, std, logit, eps):
+    r"""Shares of $d\mu_\text{stan}$: of the mixture or, at a bound of `mix_mean`, of $\mu$ and $\sigma$."""
+    d_mixed, d_mean, d_std = d_mu, tl.zeros_like(d_mu), tl.zeros_like(d_mu)
+    if logit is not None:
+        least, most = mean_bounds(mean, std, eps)
+        slope = REACH * (1.0 + eps / (std * std)) * d_mu
+        d_std = tl.where(mu >= most, slope, tl.where(mu <= least, -slope, 0.0))
+        is_bound = (mu <= least) | (mu >= most)
+        d_mixed, d_mean = tl.where(is_bound, 0.0, d_mu), tl.where(is_bound, d_mu, 0.0)
+    return d_mixed, d_mean, d_std
+
+
+@triton.jit
 def native_gradient(d_out, logit, c, C, STAN: tl.constexpr, STEP: tl.constexpr):
     r"""What flows past the standardization networks into the native statistic: $(1 - \lambda)$ of the gradient."""
     if STAN:
@@ -244,7 +266,7 @@ def decoder_gradient(
 @triton.jit
 def decoder_gradient_kernel(
     stat, vec, hidden, sums, ws, mu_w, mu_b, sigma_w, sigma_b, lambda_mu, lambda_sigma,
-    beta_w, beta_b, gamma_w, gamma_b, lambda_beta, lambda_gamma, eps_out, N, C, H, R, nc,
+    beta_w, beta_b, gamma_w, gamma_b, lambda_beta, lambda_gamma, eps_in, eps_out, N, C, H, R, nc,
     STAN: tl.constexpr, RESCALE: tl.constexpr, STEP: tl.constexpr, PRECISION: tl.constexpr,
     BLOCK_N: tl.constexpr, BLOCK: tl.constexpr, BLOCK_K: tl.constexpr,
 ):  # fmt: skip
@@ -261,8 +283,11 @@ def decoder_gradient_kernel(
     if net == MU:
         tl.store(w.stat + at, mean, mask=mask)
         if STAN:
+            mu = tl.load(vec + at, mask=mask, other=0.0)
+            std = tl.load(stat + nc + at, mask=mask, other=1.0)
+            d_mixed, _, _ = split_at_bounds(d_mu, mu, mean, std, lambda_mu, eps_in)
             decoder_gradient(
-                z.mu, mu_w, mu_b, stat, d_mu, lambda_mu, w.d_raw, w.d_logits, at, mask, n, c, N, H, C,
+                z.mu, mu_w, mu_b, stat, d_mixed, lambda_mu, w.d_raw, w.d_logits, at, mask, n, c, N, H, C,
                 MU, STEP, PRECISION, BLOCK_K,
             )  # fmt: skip
     elif net == SIGMA:
@@ -330,7 +355,8 @@ def hidden_gradient_kernel(
 
 @triton.jit
 def statistic_gradient_kernel(
-    stat, vec, sums, d_stat, ws, enc_w, beta_enc_w, gamma_enc_w, lambda_mu, lambda_sigma, eps_out, N, C, H, R, nc,
+    stat, vec, sums, d_stat, ws, enc_w, beta_enc_w, gamma_enc_w, lambda_mu, lambda_sigma, eps_in, eps_out,
+    N, C, H, R, nc,
     STAN: tl.constexpr, RESCALE: tl.constexpr, STEP: tl.constexpr, PRECISION: tl.constexpr,
     BLOCK_N: tl.constexpr, BLOCK: tl.constexpr, BLOCK_K: tl.constexpr,
 ):  # fmt: skip
@@ -341,14 +367,19 @@ def statistic_gradient_kernel(
     at = n[:, None] * C + c[None, :]
     mean = tl.load(stat + at, mask=mask, other=0.0)
     d_mu, d_sigma, _, _ = load_vec_gradients(vec, sums, at, mask, nc, eps_out, mean)
+    bound_mean, bound_std = tl.zeros_like(d_mu), tl.zeros_like(d_mu)
+    if STAN:
+        mu = tl.load(vec + at, mask=mask, other=0.0)
+        std = tl.load(stat + nc + at, mask=mask, other=1.0)
+        d_mu, bound_mean, bound_std = split_at_bounds(d_mu, mu, mean, std, lambda_mu, eps_in)
     side = tl.program_id(2)
     d_z = workspace(ws, N, H, R, nc).d_hidden
     if side == 0:
-        total = native_gradient(d_mu, lambda_mu, c, C, STAN, STEP)
+        total = native_gradient(d_mu, lambda_mu, c, C, STAN, STEP) + bound_mean
         if RESCALE:
             total = multiply(total, d_z.beta, beta_enc_w, n, c, N, C, R, 1, C, False, PRECISION, BLOCK_K)
     else:
-        total = native_gradient(d_sigma, lambda_sigma, c, C, STAN, STEP)
+        total = native_gradient(d_sigma, lambda_sigma, c, C, STAN, STEP) + bound_std
         if RESCALE:
             total = multiply(total, d_z.gamma, gamma_enc_w, n, c, N, C, R, 1, C, False, PRECISION, BLOCK_K)
     if STAN:
@@ -398,7 +429,7 @@ def fused_backward_kernel(
     x, dy, dx, saved, ws,
     enc_w, mu_w, sigma_w, lambda_mu, lambda_sigma,
     beta_enc_w, gamma_enc_w, beta_w, gamma_w, lambda_beta, lambda_gamma,
-    gamma_bias, beta_bias, N, C, S, H, R, stride_c, stride_s, eps_out, nc,
+    gamma_bias, beta_bias, N, C, S, H, R, stride_c, stride_s, eps_in, eps_out, nc,
     STAN: tl.constexpr, RESCALE: tl.constexpr, STEP: tl.constexpr, RELU: tl.constexpr,
     BLOCK_C: tl.constexpr, BLOCK_S: tl.constexpr, BLOCK_H: tl.constexpr, BLOCK_R: tl.constexpr,
     STAGES: tl.constexpr,
@@ -416,7 +447,7 @@ def fused_backward_kernel(
     if STAN:
         raw_mu = tl.load(raw + i, mask=mask_c, other=0.0)
         raw_sigma = tl.load(raw + nc + i, mask=mask_c, other=0.0)
-        mu = mix(raw_mu, mean, lambda_mu, c, C, MU, STEP)
+        mu = mix_mean(raw_mu, mean, std, lambda_mu, eps_in, c, C, STEP)
         sigma = mix(raw_sigma, std, lambda_sigma, c, C, SIGMA, STEP)
     gamma = tl.load(gamma_bias + c, mask=mask_c, other=0.0).to(tl.float32)
     beta = tl.load(beta_bias + c, mask=mask_c, other=0.0).to(tl.float32)
@@ -436,11 +467,12 @@ def fused_backward_kernel(
     rows = N if STEP == 0 else nc
     d_mean, d_std = d_mu, d_sigma
     if STAN:
-        d_mean = network_gradient(
-            mean, raw_mu, d_mu, enc_w, mu_w, lambda_mu, z.mu, active.mu, d_z.mu, w.d_raw, w.d_logits,
+        d_mixed, bound_mean, bound_std = split_at_bounds(d_mu, mu, mean, std, lambda_mu, eps_in)
+        d_mean = bound_mean + network_gradient(
+            mean, raw_mu, d_mixed, enc_w, mu_w, lambda_mu, z.mu, active.mu, d_z.mu, w.d_raw, w.d_logits,
             n, c, H, C, MU, STEP, BLOCK_H,
         )  # fmt: skip
-        d_std = network_gradient(
+        d_std = bound_std + network_gradient(
             std, raw_sigma, d_sigma, enc_w, sigma_w, lambda_sigma, z.sigma, active.sigma, d_z.sigma, w.d_raw + nc,
             w.d_logits + rows, n, c, H, C, SIGMA, STEP, BLOCK_H,
         )  # fmt: skip
@@ -457,7 +489,7 @@ def fused_backward_kernel(
     tl.store(w.stat + nc + i, std, mask=mask_c)
     tl.store(w.d_affine + i, d_gamma, mask=mask_c)
     tl.store(w.d_affine + nc + i, d_beta, mask=mask_c)
-    through_mean, through_std = d_mean / S, d_std / (S * tl.where(mask_c, std, 1.0))
+    through_mean, through_std = d_mean / S, through_deviation(d_std, tl.where(mask_c, std, 1.0), S)
     steps = tl.cdiv(S, BLOCK_S)
     for step in tl.range(0, steps, num_stages=STAGES):
         s = (steps - 1 - step) * BLOCK_S + tl.arange(0, BLOCK_S)

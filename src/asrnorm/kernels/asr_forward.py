@@ -15,18 +15,22 @@ of samples, channels, positions and hidden units `N, C, S, H, R`, and `N * C`, t
 from functools import lru_cache
 from typing import Any, NamedTuple
 
+import torch
 import triton
 import triton.language as tl
 from triton import knobs
 
 from asrnorm.kernels import launch
 from asrnorm.kernels.compiled import Launch
+from asrnorm.norms import reference
 
 MU: tl.constexpr = tl.constexpr(0)
 SIGMA: tl.constexpr = tl.constexpr(1)
 BETA: tl.constexpr = tl.constexpr(2)
 GAMMA: tl.constexpr = tl.constexpr(3)
 COMPILED: tl.constexpr = tl.constexpr(not knobs.runtime.interpret)
+REACH: tl.constexpr = tl.constexpr(reference.REACH)
+MOST: tl.constexpr = tl.constexpr(torch.finfo(torch.float32).max)
 
 
 # Addresses
@@ -116,6 +120,7 @@ def moments_kernel(
         mean, spread = moments_of_tile(x, base, mask_c, S, stride_s, BLOCK_S)
     else:
         mean, spread = moments(x, base, mask_c, S, stride_s, BLOCK_S)
+    spread = tl.where(spread > MOST, MOST, spread)
     if eps is not None:
         spread = tl.sqrt_rn(spread + eps)
     tl.store(stat + i, mean, mask=mask_c)
@@ -167,6 +172,25 @@ def mix(raw, stat, logit, c, C, NET: tl.constexpr, STEP: tl.constexpr):
         value *= gate
         if NET == MU or NET == SIGMA:
             value += (1.0 - gate) * stat
+    return value
+
+
+@triton.jit
+def mean_bounds(mean, std, eps):
+    """Least and most of a mixed mean: `REACH` deviations of the variance without `eps` around the sample's own."""
+    # A multiplication and an addition that no compiler may round differently in the backward pass.
+    reach = std - tl.where(std > 0, eps / std, 0.0)
+    return tl.fma(reach, -REACH + tl.zeros_like(reach), mean), tl.fma(reach, REACH + tl.zeros_like(reach), mean)
+
+
+@triton.jit
+def mix_mean(raw, mean, std, logit, eps, c, C, STEP: tl.constexpr):
+    r"""$\mu_\text{stan}$: `mix` of the network mu, within `mean_bounds` where there is a residual term."""
+    value = mix(raw, mean, logit, c, C, MU, STEP)
+    if logit is not None:
+        least, most = mean_bounds(mean, std, eps)
+        value = tl.where(value < least, least, value)
+        value = tl.where(value > most, most, value)
     return value
 
 
@@ -235,7 +259,7 @@ def decode(z, weight, bias, n, c, N, H, C, PRECISION: tl.constexpr, BLOCK_K: tl.
 
 @triton.jit
 def decode_and_mix(
-    stat, z, vec, weight, bias, logit, static, n, c, N, H, C,
+    stat, z, vec, weight, bias, logit, static, eps, n, c, N, H, C, nc,
     LEARNED: tl.constexpr, NET: tl.constexpr, STEP: tl.constexpr, PRECISION: tl.constexpr, BLOCK_K: tl.constexpr,
 ):  # fmt: skip
     """Write one part of `vec`: the mixed output of a network, or its statistic or zero without one, plus `static`."""
@@ -243,7 +267,11 @@ def decode_and_mix(
     at = n[:, None] * C + c[None, :]
     if LEARNED:
         raw = decode(z, weight, bias, n, c, N, H, C, PRECISION, BLOCK_K)
-        value = mix(raw, tl.load(stat + at, mask=mask, other=0.0), logit, c, C, NET, STEP)
+        value = tl.load(stat + at, mask=mask, other=0.0)
+        if NET == MU:
+            value = mix_mean(raw, value, tl.load(stat + nc + at, mask=mask, other=1.0), logit, eps, c, C, STEP)
+        else:
+            value = mix(raw, value, logit, c, C, NET, STEP)
     elif NET == MU or NET == SIGMA:
         value = tl.load(stat + at, mask=mask, other=0.0)
     else:
@@ -254,7 +282,7 @@ def decode_and_mix(
 @triton.jit
 def decode_kernel(
     stat, hidden, vec, mu_w, mu_b, sigma_w, sigma_b, lambda_mu, lambda_sigma, beta_w, beta_b, gamma_w, gamma_b,
-    lambda_beta, lambda_gamma, gamma_bias, beta_bias, N, C, H, R, nc,
+    lambda_beta, lambda_gamma, gamma_bias, beta_bias, eps_in, N, C, H, R, nc,
     STAN: tl.constexpr, RESCALE: tl.constexpr, STEP: tl.constexpr, PRECISION: tl.constexpr,
     BLOCK_N: tl.constexpr, BLOCK: tl.constexpr, BLOCK_K: tl.constexpr,
 ):  # fmt: skip
@@ -265,21 +293,22 @@ def decode_kernel(
     net = tl.program_id(2)
     if net == MU:
         decode_and_mix(
-            stat, z.mu, vec, mu_w, mu_b, lambda_mu, None, n, c, N, H, C, STAN, MU, STEP, PRECISION, BLOCK_K
+            stat, z.mu, vec, mu_w, mu_b, lambda_mu, None, eps_in, n, c, N, H, C, nc,
+            STAN, MU, STEP, PRECISION, BLOCK_K,
         )  # fmt: skip
     elif net == SIGMA:
         decode_and_mix(
-            stat + nc, z.sigma, vec + nc, sigma_w, sigma_b, lambda_sigma, None, n, c, N, H, C,
+            stat + nc, z.sigma, vec + nc, sigma_w, sigma_b, lambda_sigma, None, eps_in, n, c, N, H, C, nc,
             STAN, SIGMA, STEP, PRECISION, BLOCK_K,
         )  # fmt: skip
     elif net == BETA:
         decode_and_mix(
-            stat, z.beta, vec + 3 * nc, beta_w, beta_b, lambda_beta, beta_bias, n, c, N, R, C,
+            stat, z.beta, vec + 3 * nc, beta_w, beta_b, lambda_beta, beta_bias, eps_in, n, c, N, R, C, nc,
             RESCALE, BETA, STEP, PRECISION, BLOCK_K,
         )  # fmt: skip
     else:
         decode_and_mix(
-            stat, z.gamma, vec + 2 * nc, gamma_w, gamma_b, lambda_gamma, gamma_bias, n, c, N, R, C,
+            stat, z.gamma, vec + 2 * nc, gamma_w, gamma_b, lambda_gamma, gamma_bias, eps_in, n, c, N, R, C, nc,
             RESCALE, GAMMA, STEP, PRECISION, BLOCK_K,
         )  # fmt: skip
 
@@ -500,7 +529,7 @@ def fused_forward_kernel(
         mean, variance = moments_in_registers(tiles, mask_c, lane, S, BLOCK_S, TILES, FULL)
     else:
         mean, variance = moments(x, base, mask_c, S, stride_s, BLOCK_S)
-    std = tl.sqrt_rn(variance + eps_in)
+    std = tl.sqrt_rn(tl.where(variance > MOST, MOST, variance) + eps_in)
     tl.store(stat + i, mean, mask=mask_c)
     tl.store(stat + nc + i, std, mask=mask_c)
     std = tl.where(mask_c, std, 0.0)
@@ -513,7 +542,7 @@ def fused_forward_kernel(
         if RAW:
             tl.store(vec + i, raw_mu, mask=mask_c)
             tl.store(vec + nc + i, raw_sigma, mask=mask_c)
-        mu = mix(raw_mu, mean, lambda_mu, c, C, MU, STEP)
+        mu = mix_mean(raw_mu, mean, std, lambda_mu, eps_in, c, C, STEP)
         sigma = mix(raw_sigma, std, lambda_sigma, c, C, SIGMA, STEP)
     if RESCALE:
         raw_beta, raw_gamma = two_networks(

@@ -47,18 +47,18 @@ class Launches:
         )
         self.moments = asr_forward.moments_launch(x, eps_in)
         self.encode = _networks(asr_forward.encode_kernel, shape, hidden, 4)
-        self.decode = _networks(asr_forward.decode_kernel, shape, x.channels, 4, step=True)
+        self.decode = _networks(asr_forward.decode_kernel, shape, x.channels, 4, eps_in, step=True)
         self.rescale = asr_forward.rescale_launch(x, eps_out, relu)
         self.fused_gradients = Launch(
-            asr_backward.fused_backward_kernel, (x.num,), (*sizes, eps_out, x.nc), shape.backward_options(relu)
+            asr_backward.fused_backward_kernel, (x.num,), (*sizes, eps_in, eps_out, x.nc), shape.backward_options(relu)
         )
         self.gradient_sums = asr_backward.gradient_sums_launch(x, eps_out, relu)
         self.decoder_gradient = _networks(
-            asr_backward.decoder_gradient_kernel, shape, x.channels, 4, eps_out, step=True
+            asr_backward.decoder_gradient_kernel, shape, x.channels, 4, eps_in, eps_out, step=True
         )
         self.hidden_gradient = _networks(asr_backward.hidden_gradient_kernel, shape, hidden, 4)
         self.statistic_gradient = _networks(
-            asr_backward.statistic_gradient_kernel, shape, x.channels, 2, eps_out, step=True
+            asr_backward.statistic_gradient_kernel, shape, x.channels, 2, eps_in, eps_out, step=True
         )
         self.input_gradient = asr_backward.input_gradient_launch(x, eps_out, relu)
         self.weight_gradient = _weight_gradient(shape, encoders, self.parts, self.num_gradients)

@@ -126,8 +126,8 @@ class _ASRNorm(torch.autograd.Function):
 
 
 def _check_usual(shift: Tensor, std: Tensor, eps: float, residual: bool) -> None:
-    """Raise if a learned mean is 32 deviations away, as of a channel without variance, or a deviation overflows."""
-    is_far = residual and not bool((shift.abs() <= 32 * (std - eps / std)).all())
+    """Raise where the reference bounds a learned mean, as of a channel without variance, or a deviation overflows."""
+    is_far = residual and not bool((shift.abs() <= reference.REACH * (std - eps / std)).all())
     if is_far or not math.isfinite(std.sum()):
         raise _UnusualError
 

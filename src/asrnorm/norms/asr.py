@@ -52,8 +52,8 @@ class ASRNorm2d(TracksBatch):
         bias: use biases in the fully-connected layers.
         share_rescale_encoder: use one encoder for gain and bias, as in the paper's text; its parameter table fits two.
         statistics: what the residual mixes in: the sample's statistics (`"instance"`, the paper), the batch's with
-            running ones in evaluation (`"batch"`), or those over all channels of the sample (`"layer"`). The
-            networks always read the sample's.
+            running ones in evaluation (`"batch"`), or those over all channels of the sample (`"layer"`), which 1x1
+            maps get in any case but the second. The networks always read the sample's.
         per_channel_lambda: learn a lambda for each channel instead of one for the layer.
         lambda_init: initial logit of `lambda_mu` and `lambda_sigma`.
         gate_init: initial logit of `lambda_beta` and `lambda_gamma`.
@@ -225,7 +225,8 @@ class ASRNorm2d(TracksBatch):
             return None
         with reference.full_precision(x):
             native = self._native(x, track=False)
-            return reference.learned_standardization(*reference.channel_stats(x, self.eps), nets, native, self.limits)
+            stats = reference.channel_stats(x, self.eps)
+            return reference.learned_standardization(*stats, nets, native, self.limits, eps=self.eps)
 
     def learned_shift(self, x: Tensor) -> Tensor:
         """Return the distance of `mu_stan` from each sample's mean in standard deviations of the sample, `(n, c)`.
@@ -267,7 +268,7 @@ class ASRNorm2d(TracksBatch):
         )
 
     def _native(self, x: Tensor, *, track: bool = True) -> tuple[Tensor, Tensor] | None:
-        if self.statistics == "instance":
+        if self.statistics == "instance" and (not self.standardize or spatial_size(x) > 1):
             return None
         with reference.full_precision(x):
             moments = reference.channel_moments(x)

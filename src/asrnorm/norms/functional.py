@@ -41,7 +41,7 @@ def asr_norm(
         x, mean_nc, variance_nc = with_moments(x)
         std_nc = torch.sqrt(variance_nc + eps)
         nets = standardize, rescale, gamma_bias, beta_bias
-        vectors = reference.learned_vectors(mean_nc, std_nc, *nets, native, limits)
+        vectors = reference.learned_vectors(mean_nc, std_nc, *nets, native, limits, eps=eps)
         return standardize_rescale(x, *vectors, eps=eps_out, activation=activation)
 
 

@@ -17,6 +17,9 @@ from torch import Tensor
 
 ACTIVATIONS = (None, "relu")
 
+REACH = 32.0
+"""Most deviations of a sample's own mean from the learned one, where the residual term mixes both."""
+
 Moments = tuple[Tensor, Tensor]
 """A mean and a variance, which broadcast to `(n, c)`."""
 
@@ -75,7 +78,8 @@ def per_channel(statistic: Tensor, like: Tensor) -> Tensor:
 def channel_moments(x: Tensor) -> tuple[Tensor, Tensor]:
     """Mean and biased variance of every channel of every sample, `(n, c)` each, in `compute_dtype`.
 
-    Without spatial axes every channel is a single value, whose variance is zero.
+    Without spatial axes every channel is a single value, whose variance is zero. A variance that overflows is the
+    largest number of the dtype.
     """
     x = x.to(compute_dtype(x))
     if x.ndim == 2:
@@ -85,7 +89,7 @@ def channel_moments(x: Tensor) -> tuple[Tensor, Tensor]:
         mean = x.mean(spatial)
         return mean, torch.zeros_like(mean)
     variance, mean = torch.var_mean(x, dim=spatial, correction=0)
-    return mean, variance
+    return mean, variance.clamp(max=torch.finfo(x.dtype).max)
 
 
 def pool_moments(mean: Tensor, variance: Tensor, dim: int) -> tuple[Tensor, Tensor]:
@@ -165,12 +169,17 @@ def learned_standardization(
     nets: StandardizeNets,
     native: tuple[Tensor, Tensor] | None = None,
     limits: tuple[Tensor, Tensor] | None = None,
+    *,
+    eps: float = 1e-5,
 ) -> tuple[Tensor, Tensor]:
     r"""The statistics $\mu_\text{stan}, \sigma_\text{stan}$ by which a sample is standardized (equations 6 and 7).
 
     $\mu_\text{stan} = \lambda_\mu f_\text{dec}(\mathrm{ReLU}(f_\text{enc}(\mu))) + (1 - \lambda_\mu) \mu$,
     $\sigma_\text{stan} = \lambda_\sigma \mathrm{ReLU}(g_\text{dec}(\mathrm{ReLU}(f_\text{enc}(\sigma))))
     + (1 - \lambda_\sigma) \sigma$
+
+    With the residual term, $\mu_\text{stan}$ is at most $32\,\mathrm{var} / \sigma$ away from $\mu$: 32 deviations, and
+    nothing on a constant channel. Paper: has no such bound, and divides the distance by almost zero there.
 
     Args:
         mean_nc: the sample's own means, which the networks read.
@@ -179,6 +188,7 @@ def learned_standardization(
         native: the statistics of the residual terms; the sample's own where `None`.
         limits: lower and upper bound of `mu_stan` relative to the sample's mean, in its standard deviations, `(c,)`
             each. Paper: has none.
+        eps: what the variance was increased by under the root of `std_nc`.
 
     Returns:
         `(mu_stan, sigma_stan)`, `(n, c)` each.
@@ -188,12 +198,16 @@ def learned_standardization(
     if nets.lambda_mu is not None and nets.lambda_sigma is not None:
         native_mean, native_std = (mean_nc, std_nc) if native is None else native
         gate_mu, gate_sigma = _gate(nets.lambda_mu, mean_nc), _gate(nets.lambda_sigma, std_nc)
-        mu_stan = gate_mu * mu_stan + (1 - gate_mu) * native_mean
+        reach = REACH * (native_std - eps / native_std if eps else native_std)
+        mu_stan = _clamp(gate_mu * mu_stan + (1 - gate_mu) * native_mean, native_mean - reach, native_mean + reach)
         sigma_stan = gate_sigma * sigma_stan + (1 - gate_sigma) * native_std
     if limits is not None:
-        least, most = (mean_nc + limit.to(std_nc.dtype) * std_nc for limit in limits)
-        mu_stan = torch.minimum(torch.maximum(mu_stan, least), most)
+        mu_stan = _clamp(mu_stan, *(mean_nc + limit.to(std_nc.dtype) * std_nc for limit in limits))
     return mu_stan, sigma_stan
+
+
+def _clamp(values: Tensor, least: Tensor, most: Tensor) -> Tensor:
+    return torch.minimum(torch.maximum(values, least), most)
 
 
 def learned_rescaling(
@@ -224,11 +238,13 @@ def learned_vectors(
     beta_bias: Tensor,
     native: tuple[Tensor, Tensor] | None = None,
     limits: tuple[Tensor, Tensor] | None = None,
+    *,
+    eps: float,
 ) -> tuple[Tensor, Tensor, Tensor, Tensor]:
     """Return mu_stan, sigma_stan, gamma and beta of a sample; arguments as in `asr_norm`."""
     mu_stan, sigma_stan = (mean_nc, std_nc) if native is None else native
     if standardize is not None:
-        mu_stan, sigma_stan = learned_standardization(mean_nc, std_nc, standardize, native, limits)
+        mu_stan, sigma_stan = learned_standardization(mean_nc, std_nc, standardize, native, limits, eps=eps)
     gamma, beta = gamma_bias.to(mean_nc.dtype), beta_bias.to(mean_nc.dtype)
     if rescale is not None:
         gamma, beta = learned_rescaling(mean_nc, std_nc, rescale, gamma_bias, beta_bias)
@@ -267,7 +283,8 @@ def asr_norm(
     """
     with full_precision(x):
         mean_nc, std_nc = channel_stats(x, eps)
-        vectors = learned_vectors(mean_nc, std_nc, standardize, rescale, gamma_bias, beta_bias, native, limits)
+        nets = standardize, rescale, gamma_bias, beta_bias
+        vectors = learned_vectors(mean_nc, std_nc, *nets, native, limits, eps=eps)
         y = standardize_rescale(x, *vectors, eps=eps if eps_out is None else eps_out)
         return F.relu(y) if activation == "relu" else y
 

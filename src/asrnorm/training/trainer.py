@@ -27,7 +27,7 @@ from asrnorm.data.pool import Pool
 from asrnorm.methods import Batch, Method, keyed_generator
 from asrnorm.methods.base import is_capturable
 from asrnorm.models import Classifier
-from asrnorm.norms import ASRNorm2d, DomainMixedNorm
+from asrnorm.norms import DomainMixedNorm
 from asrnorm.training.assembly import from_first, synchronize
 from asrnorm.training.average import Average
 from asrnorm.training.batches import Batches
@@ -406,14 +406,10 @@ def describe_origin(model: nn.Module, batch: Batch, compute: Callable[[], object
         return f"{before} not finite since the step before"
     names = {module: name for name, module in model.named_modules() if name}
     not_finite: list[str] = []
-    single_pixel: dict[str, None] = {}
 
-    def check(module: nn.Module, inputs: tuple[Any, ...], output: Any) -> None:
+    def check(module: nn.Module, _: tuple[Any, ...], output: Any) -> None:
         if isinstance(output, Tensor) and not _is_finite(output):
             not_finite.append(f"{names[module]!r} ({type(module).__name__})")
-        is_instance_norm = isinstance(module, ASRNorm2d) and module.statistics == "instance"
-        if is_instance_norm and inputs[0].shape[2:].numel() == 1:
-            single_pixel[names[module]] = None
 
     handles = [module.register_forward_hook(check) for module in names]
     try:
@@ -421,13 +417,9 @@ def describe_origin(model: nn.Module, batch: Batch, compute: Callable[[], object
     finally:
         for handle in handles:
             handle.remove()
-    origin = "every layer is finite, only the loss is not"
     if not_finite:
-        origin = f"the output of layer {not_finite[0]} is the first that is not finite"
-    if single_pixel:
-        first = next(iter(single_pixel))
-        origin += f"; norm layers with maps of 1x1: {len(single_pixel)}, the first {first!r}; use larger images"
-    return origin
+        return f"the output of layer {not_finite[0]} is the first that is not finite"
+    return "every layer is finite, only the loss is not"
 
 
 def _is_finite(tensor: Tensor) -> bool:

@@ -104,6 +104,43 @@ def test_a_dead_learned_sigma_without_residual_explodes_as_the_paper_says():
     assert ASNorm2d(4)(torch.randn(2, 4, 3, 3)).abs().max() < 1e2
 
 
+@pytest.mark.parametrize("statistics", ["instance", "layer"])
+def test_the_learned_mean_stays_within_reach_of_the_sample(statistics):
+    layer = ASNorm2d(4, statistics=statistics, lambda_init=1.0, eps=0.1, dtype=torch.float64)
+    torch.nn.init.constant_(layer.mu_decoder.bias, 1e4)
+    x = torch.randn(3, 4, 5, 5, dtype=torch.float64)
+    axes = (2, 3) if statistics == "instance" else (1, 2, 3)
+    var, mean = torch.var_mean(x, axes, correction=0, keepdim=True)
+    expected = (mean + 32 * var / (var + 0.1).sqrt())[..., 0, 0].expand(3, 4)
+    torch.testing.assert_close(layer.learned_statistics(x)[0], expected)
+    torch.nn.init.constant_(layer.mu_decoder.bias, 10.0)  # nearer than that the equation holds as it is
+    gate = torch.sigmoid(layer.lambda_mu)
+    learned = layer.mu_decoder(layer.stan_encoder(x.mean((2, 3))).relu())
+    expected = gate * learned + (1 - gate) * mean[..., 0, 0]
+    torch.testing.assert_close(layer.learned_statistics(x)[0], expected)
+
+
+@pytest.mark.parametrize("value", [0.0, 1.0, -255.0])
+@pytest.mark.parametrize("eps", [1e-5, 0.1])
+def test_uniform_images_are_not_amplified_by_layers_in_a_row(value, eps):
+    layers = torch.nn.Sequential(*[ASRNorm2d(16, eps=eps) for _ in range(5)])
+    x = torch.full((2, 16, 6, 6), value).requires_grad_()
+    y = layers(x)
+    assert y.abs().max() <= 1 + 1e-3  # the learned bias, a tanh: what an image without contrast consists of
+    y.sum().backward()
+    assert torch.isfinite(x.grad).all()
+
+
+def test_maps_of_a_single_position_are_standardized_over_the_channels():
+    x = 3 + 2 * torch.randn(4, 8, dtype=torch.float64)
+    layer = ASNorm2d(8, lambda_init=-60.0, eps=1e-12, dtype=torch.float64)
+    expected = torch.nn.functional.layer_norm(x, (8,), eps=1e-12)
+    torch.testing.assert_close(layer(x), expected)
+    torch.testing.assert_close(layer(x[..., None, None])[..., 0, 0], expected)
+    layers = torch.nn.Sequential(*[ASRNorm2d(32) for _ in range(8)])
+    assert layers(torch.randn(16, 32, 1, 1)).abs().max() < 100
+
+
 def test_reset_parameters_gives_a_fresh_layer():
     layer = ASRNorm2d(8, statistics="batch", gated_rescale=True)
     layer(torch.randn(4, 8, 5, 5))
