@@ -227,7 +227,7 @@ def split_at_bounds(d_mu, mu, mean, std, logit, eps):
     d_mixed, d_mean, d_std = d_mu, tl.zeros_like(d_mu), tl.zeros_like(d_mu)
     if logit is not None:
         least, most = mean_bounds(mean, std, eps)
-        slope = REACH * (1.0 + eps / (std * std)) * d_mu
+        slope = REACH * (1.0 + eps / tl.where(std > 0, std * std, 1.0)) * d_mu
         d_std = tl.where(mu >= most, slope, tl.where(mu <= least, -slope, 0.0))
         is_bound = (mu <= least) | (mu >= most)
         d_mixed, d_mean = tl.where(is_bound, 0.0, d_mu), tl.where(is_bound, d_mu, 0.0)

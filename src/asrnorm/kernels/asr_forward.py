@@ -179,7 +179,7 @@ def mix(raw, stat, logit, c, C, NET: tl.constexpr, STEP: tl.constexpr):
 def mean_bounds(mean, std, eps):
     """Least and most of a mixed mean: `REACH` deviations of the variance without `eps` around the sample's own."""
     # A multiplication and an addition that no compiler may round differently in the backward pass.
-    reach = std - tl.where(std > 0, eps / std, 0.0)
+    reach = std - eps / tl.where(std > 0, std, 1.0)
     return tl.fma(reach, -REACH + tl.zeros_like(reach), mean), tl.fma(reach, REACH + tl.zeros_like(reach), mean)
 
 
