@@ -182,12 +182,17 @@ def test_a_row_of_few_seeds_takes_the_mark_from_none_that_is_better_or_reads_ali
         assert best_of(replace(found, cells=cells), "SVHN") == {"RSDA + ASR-Norm"}
 
 
-def test_where_all_have_few_seeds_one_is_the_best(small):
-    found = replace(
-        small, cells={place: replace(cell, n=1 + (place[0] == "ERM")) for place, cell in small.cells.items()}
-    )
+@pytest.mark.parametrize("few", [1, 2])
+def test_where_all_have_equally_few_seeds_one_is_the_best(small, few):
+    found = replace(small, cells={place: replace(cell, n=few) for place, cell in small.cells.items()})
     assert best_of(found, "SVHN") == best_of(small, "SVHN")
     assert describe_unmarked(found) == ""
+
+
+def test_a_single_run_is_not_the_best_beside_means_of_two_either(small):
+    cells = {place: replace(cell, n=2 - (place[0] == "RSDA + ASR-Norm")) for place, cell in small.cells.items()}
+    assert best_of(small, "SVHN") == {"RSDA + ASR-Norm"}
+    assert best_of(replace(small, cells=cells), "SVHN") == set()
 
 
 def test_test_batches_are_seen_in_a_folder_of_runs_too(tmp_path):

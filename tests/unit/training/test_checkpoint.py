@@ -267,13 +267,14 @@ def stop(*_):
 def test_grown_images_are_removed_once_the_result_is_there(tmp_path, monkeypatch):
     config = tiny_config(method=Choice(name="toy_grow"))
     seen = []
-    write = run_module._save_result
+    write = run_module.write_run_file
 
-    def watched(path, result):
-        seen.extend((tmp_path / "a" / "pool").iterdir())
-        write(path, result)
+    def watched(path, data):
+        if path.name == "result.json":
+            seen.extend((tmp_path / "a" / "pool").iterdir())
+        write(path, data)
 
-    monkeypatch.setattr(run_module, "_save_result", watched)
+    monkeypatch.setattr(run_module, "write_run_file", watched)
     run(config, tmp_path / "a")
     assert len(seen) == 2
     assert not (tmp_path / "a" / "pool").exists()
@@ -282,9 +283,11 @@ def test_grown_images_are_removed_once_the_result_is_there(tmp_path, monkeypatch
 
 def test_a_kill_before_the_result_leaves_the_grown_images_to_go_on_from(tmp_path, monkeypatch):
     config = tiny_config(method=Choice(name="toy_grow"))
-    whole = run(config, tmp_path / "whole")
+    whole, write = run(config, tmp_path / "whole"), run_module.write_run_file
     with monkeypatch.context() as patch:
-        patch.setattr(run_module, "_save_result", stop)
+        patch.setattr(
+            run_module, "write_run_file", lambda path, data: stop() if path.name == "result.json" else write(path, data)
+        )
         with pytest.raises(KeyboardInterrupt):
             run(config, tmp_path / "a")
     assert len(list((tmp_path / "a" / "pool").iterdir())) == 2
