@@ -108,6 +108,7 @@ pages: setup
 	$(BIN)/python -m tools.study_pages
 	$(BIN)/python -m tools.result_figures
 	$(BIN)/python -m tools.result_tables
+	$(BIN)/python -m tools.readme_figure
 	$(BIN)/python -m tools.selection_proxies
 	$(BIN)/python -m tools.bench_tables
 	$(BIN)/python -m tools.bench_plot
