@@ -47,7 +47,7 @@ def demo(
 ) -> None:
     """Train on MNIST digits alone, seven ways, and see which holds up on digits of four other kinds.
 
-    Example: `asrnorm demo`. Two to three minutes on two CPU cores; no download. Each training runs on one core, as many
+    Example: `asrnorm demo`. About three minutes on two CPU cores; no download. Each training runs on one core, as many
     at once as there are cores, so that the numbers do not depend on how many there are. Started again, it resumes where
     it stopped.
     """
