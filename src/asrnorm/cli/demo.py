@@ -17,7 +17,7 @@ from asrnorm.core.config import RunConfig, Scale, override, run_name
 from asrnorm.core.errors import AsrnormError, InputError
 from asrnorm.core.files import write_whole
 from asrnorm.core.results import RunResult, read_result, to_plain
-from asrnorm.core.settings import DEVICE_VARIABLE, count_cores
+from asrnorm.core.settings import count_cores
 
 if TYPE_CHECKING:
     from asrnorm.data.suites.base import Suite
@@ -80,7 +80,7 @@ def _run(configs: Mapping[str, Sequence[RunConfig]], out: Path) -> Results:
     jobs = [Job(config=configs[row][index], folder=folders[row][index]) for row, index in pairs]
     workers = min(count_cores(), len(jobs), _MOST_AT_ONCE)
     # One thread each: sums over several threads round differently.
-    environment = {**os.environ, DEVICE_VARIABLE: "cpu", "OMP_NUM_THREADS": "1", "MKL_NUM_THREADS": "1"}
+    environment = {**os.environ, "OMP_NUM_THREADS": "1", "MKL_NUM_THREADS": "1"}
     typer.echo(f"{len(jobs)} trainings on MNIST digits, {workers} at once; results in {out}")
     with LaunchView() as view:
         outcome = launch(jobs, LocalExecutor(workers, environment=environment), view=view)
@@ -92,12 +92,10 @@ def _run(configs: Mapping[str, Sequence[RunConfig]], out: Path) -> Results:
     first = results[BASELINE][0]
     # The average first: on a phone only the first columns are seen.
     headings = ["unseen, average", f"{first.source.name} (source)", *(domain.name for domain in first.domains)]
-    cells = {
-        row: [[*column] for column in zip(*map(_accuracies, found), strict=True)] for row, found in results.items()
-    }
+    cells = {row: [*zip(*map(_accuracies, found), strict=True)] for row, found in results.items()}
     table = make_table("", *headings, wrap=headings, numbers=True, title="accuracy in %")
     for row, columns in cells.items():
-        table.add_row(row, *map(_format, columns))
+        table.add_row(row, _format(columns[0]), *(f"{100 * mean(values):.1f}" for values in columns[1:]))  # 80 columns
     Console().print(table)
     page = out / "report.html"
     _write_report(page, suite, headings, cells, results)
@@ -115,7 +113,7 @@ def _format(values: Sequence[float]) -> str:
 
 
 def _write_report(
-    page: Path, suite: "Suite", headings: list[str], cells: Mapping[str, list[list[float]]], results: Results
+    page: Path, suite: "Suite", headings: list[str], cells: Mapping[str, list[tuple[float, ...]]], results: Results
 ) -> None:
     from asrnorm.data.contact_sheet import SuiteDomains, contact_sheet
     from asrnorm.reporting.figures.base import bar_chart
