@@ -25,7 +25,7 @@ HARM    := OMP_NUM_THREADS=1 PYTHONPATH=tests $(BIN)/python -m
 .PHONY: help setup demo test test-slow test-frameworks test-gpu fuzz torture check format pages docs dist clean
 
 help:
-	@echo "make demo       set up .venv and train five networks on one domain, compare them on four unseen ones"
+	@echo "make demo       set up .venv and train on one domain in seven ways, compare them on four unseen ones"
 	@echo "make test       set up .venv, check the code, run the CPU tests"
 	@echo "make test-slow  the tests that take minutes (WRN-40-4 to ONNX, a Ray cluster that loses a machine, the wheel)"
 	@echo "make test-frameworks  the examples, trackers and Hub folders with the libraries themselves"
@@ -108,6 +108,7 @@ pages: setup
 	$(BIN)/python -m tools.study_pages
 	$(BIN)/python -m tools.result_figures
 	$(BIN)/python -m tools.result_tables
+	$(BIN)/python -m tools.readme_figure
 	$(BIN)/python -m tools.selection_proxies
 	$(BIN)/python -m tools.bench_tables
 	$(BIN)/python -m tools.bench_plot

@@ -5,6 +5,7 @@ import re
 from pathlib import Path
 
 import pytest
+import yaml
 
 from asrnorm.core.config import Choice, OptimConfig, RunConfig
 from asrnorm.core.hashing import UNHASHED
@@ -58,13 +59,18 @@ def blocks(page):
     return re.findall(r"```python\n(.*?)```", page.read_text(), re.DOTALL)
 
 
-@pytest.mark.parametrize("index", range(len(blocks(ROOT / "README.md"))))
-def test_the_quick_start_runs_as_printed(index):
-    block = blocks(ROOT / "README.md")[index]
-    if "torchvision" in block:
-        pytest.importorskip("torchvision", reason="torchvision is not installed")
-        assert len([line for line in block.splitlines() if line.strip()]) <= 10
-    exec(compile(block, "README.md", "exec"), {})
+def test_the_readme_is_a_page_and_cites_the_paper_as_the_citation_file():
+    text = (ROOT / "README.md").read_text()
+    assert len(text.splitlines()) <= 120
+    entry = dict(re.findall(r"^  (\w+) += \{(.*)\},?$", text, re.MULTILINE))
+    paper = yaml.safe_load((ROOT / "CITATION.cff").read_text())["preferred-citation"]
+    assert entry.pop("author").split(" and ") == [f"{a['family-names']}, {a['given-names']}" for a in paper["authors"]]
+    assert entry == {
+        "title": paper["title"],
+        "booktitle": paper["collection-title"],
+        "pages": f"{paper['start']}--{paper['end']}",
+        "year": str(paper["year"]),
+    }
 
 
 @pytest.mark.parametrize("name", PASTED)
@@ -116,3 +122,9 @@ def test_every_field_of_a_run_is_listed_once_with_its_default():
 def test_every_field_of_the_optimizer_is_listed():
     listed = [name for names, _ in table_of_fields("Optimizer") for name in names]
     assert sorted(listed) == sorted(field.name for field in dataclasses.fields(OptimConfig))
+
+
+def test_the_pictures_of_the_readme_are_in_the_tree_and_small():
+    names = re.findall(r'(?:src|srcset)="([^"]+)"', (ROOT / "README.md").read_text())
+    assert len(names) == 3
+    assert all((ROOT / name).stat().st_size < 150_000 for name in names)

@@ -52,8 +52,11 @@ def test_the_wheel_has_the_version_of_the_package(wheel):
     assert wheel.name.split("-")[1] == __version__
 
 
-def test_the_citation_names_the_version_of_the_package():
-    assert yaml.safe_load((ROOT / "CITATION.cff").read_text())["version"] == __version__
+def test_the_citation_and_the_changelog_name_the_version_of_the_package():
+    citation = yaml.safe_load((ROOT / "CITATION.cff").read_text())
+    releases = re.findall(r"^## \[(.+)\] - (\S+)$", (ROOT / "CHANGELOG.md").read_text(), re.MULTILINE)
+    assert citation["version"] == __version__
+    assert releases[0] == (__version__, citation["date-released"].isoformat())
 
 
 def test_the_source_archive_holds_what_the_tests_and_the_docs_read(tmp_path):
@@ -72,11 +75,13 @@ def test_the_source_archive_holds_what_the_tests_and_the_docs_read(tmp_path):
 
 def test_the_extras_that_are_spoken_of_exist_and_the_reader_is_told_of_all():
     extras = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["optional-dependencies"]
-    readme = (ROOT / "README.md").read_text()
-    pages = [readme, *(path.read_text() for folder in ("docs", "src") for path in (ROOT / folder).rglob("*.[mp][dy]"))]
-    named = {name for text in pages for words in re.findall(EXTRA, text) for name in words.split(",")}
-    assert named <= set(extras)
-    assert set(extras) - {"dev", "docs"} <= set(re.findall(EXTRA, readme))
+    docs = [ROOT / "README.md", *(ROOT / "docs").rglob("*.md")]
+
+    def name(paths):
+        return {name for path in paths for words in re.findall(EXTRA, path.read_text()) for name in words.split(",")}
+
+    assert name([*docs, *(ROOT / "src").rglob("*.py")]) <= set(extras)
+    assert set(extras) - {"dev", "docs"} <= name(docs)
 
 
 def test_public_ci_calls_the_makefile_on_the_pythons_that_the_package_names():

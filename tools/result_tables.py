@@ -8,6 +8,7 @@
 | `<!-- study: table3 -->` | `<!-- end study -->` | a study, ours beside the paper's, with tests and figures |
 | `<!-- study: table3 short -->` | `<!-- end study -->` | the same at another scale than the paper's |
 | `<!-- overview: table3 -->` | `<!-- end overview -->` | the table of a study alone |
+| `<!-- averages -->` | `<!-- end averages -->` | averages of all suites by norm, and the best recipes' |
 | `<!-- progress -->` | `<!-- end progress -->` | which studies have results |
 """
 
@@ -31,8 +32,19 @@ from asrnorm.studies.store import find_results
 _SCALES: tuple[Scale, ...] = ("paper", "short")
 _STUDY = re.compile(r"(<!-- study: (\S+)(?: (\S+))? -->\n).*?(<!-- end study -->)", re.DOTALL)
 _OVERVIEW = re.compile(r"(<!-- overview: (\S+) -->\n).*?(<!-- end overview -->)", re.DOTALL)
+_AVERAGES = re.compile(r"(<!-- averages -->\n).*?(<!-- end averages -->)", re.DOTALL)
 _PROGRESS = re.compile(r"(<!-- progress -->\n).*?(<!-- end progress -->)", re.DOTALL)
 _BLOCK = re.compile(r"(<!-- results: (\S+) -->\n).*?(<!-- end results -->)", re.DOTALL)
+# The table of averages: what is trained, its study, rows of BN, IN and ASR-Norm, study of the best recipe, scales.
+_ROWS: tuple[tuple[str, str, tuple[str, str, str], str | None, tuple[Scale, ...]], ...] = (
+    ("PACS, ERM", "pacs-stated", ("ERM", "ERM + IN", "ERM + ASR-Norm"), "pacs-best", ("paper",)),
+    ("PACS, RSC", "pacs-stated", ("RSC", "RSC + IN", "RSC + ASR-Norm"), None, ("paper",)),
+    ("CIFAR-10-C, ERM", "cifar-erm", ("ERM + BN", "ERM + IN", "ERM + ASR-Norm"), "cifar-best", _SCALES),
+    ("CIFAR-10-C, ADA", "table5", ("ADA + BN", "ADA + IN", "ADA + ASR-Norm"), None, ("paper",)),
+    ("Digits, RSDA", "table9", ("RSDA + BN", "RSDA + IN", "RSDA + ASR-Norm"), "digits-best", _SCALES),
+)
+_BEST_ROW = "As it is"
+_PER_SCALE = {"paper": "", "short": ", a fifth of the steps"}
 
 
 def render(results: Iterable[dict[str, Any]]) -> str:
@@ -48,7 +60,7 @@ def render(results: Iterable[dict[str, Any]]) -> str:
         | --- | ---: | ---: | ---: | ---: |
         | `x` | 2 | 90.0 ± 0.0 | 50.0 ± 0.0 | 50.0 ± 0.0 |
         <BLANKLINE>
-        Accuracy in %, mean ± standard deviation (n - 1); paper scale, 9 steps, selection `last`; commit abc.
+        Accuracy in %, mean ± standard deviation (n - 1); 9 steps, selection `last`; commit abc.
     """
     rows: dict[str, list[dict[str, Any]]] = {}
     everything = list(results)
@@ -60,7 +72,8 @@ def render(results: Iterable[dict[str, Any]]) -> str:
     for recipe, runs in rows.items():
         columns = zip(*(_accuracies(run) for run in runs), strict=True)
         lines.append(f"| `{recipe}` | {len(runs)} | " + " | ".join(map(_mean, columns)) + " |")
-    facts = [f"{_joined(everything, 'scale')} scale", f"{_joined(everything, 'steps')} steps"]
+    scales = _joined(everything, "scale")
+    facts = [*([f"{scales} scale"] if scales != "paper" else []), f"{_joined(everything, 'steps')} steps"]
     commits = _joined(everything, "commit", 12)
     lines += [
         "",
@@ -132,6 +145,32 @@ def render_overview(name: str, folder: Path, page: Path | None = None) -> str:
     counts = len({cell.n for cell in found.cells.values()}) > 1
     links = f"\n\n{link_sources(found, folder, page)}" if page is not None and found.cells else ""
     return f"{overview(sheet, counts=counts)}\n\n{legend(sheet)}{links}"
+
+
+def render_averages(folder: Path, page: Path | None = None) -> str:
+    """Return averages over unseen domains by norm, ours and the paper's; what has not been run is marked open.
+
+    Args:
+        folder: of the kept results.
+        page: the file that shows it, from which links start; without it there are none.
+    """
+    lines = ["| | BatchNorm | instance norm | ASR-Norm | best recipe |", "| --- | ---: | ---: | ---: | ---: |"]
+    for label, name, rows, best, scales in _ROWS:
+        link = f"[{label}]({_relate(folder.parent / 'docs' / 'studies' / f'{name}.md', page)})" if page else label
+        for scale in scales:
+            sheet = build_sheet(_collect_kept(name, folder, scale))
+            cells = [_average(sheet, row) for row in rows]
+            if best and scale == "paper":
+                cells.append(_average(build_sheet(_collect_kept(best, folder, scale)), _BEST_ROW))
+            lines.append(f"| {link}{_PER_SCALE[scale]} | " + " | ".join([*cells, ""][:4]) + " |")
+    return "\n".join(lines)
+
+
+def _average(sheet: Sheet, row: str) -> str:
+    """Return mean, deviation and n of a row's average, and the paper's in brackets where the scale is its own."""
+    cell = sheet.cells[row, "Avg." if "Avg." in sheet.columns else "15 types"]
+    ours = f"{cell.ours}, n {cell.measured.n}" if cell.measured else "*open*"
+    return f"{ours}<br>({cell.paper})" if cell.paper and sheet.collected.scale == "paper" else ours
 
 
 def _collect_kept(name: str, folder: Path, scale: Scale) -> Collected:
@@ -222,10 +261,14 @@ def rewrite(text: str, folder: Path, page: Path | None = None) -> str:
     def table(match: re.Match[str]) -> str:
         return f"{match.group(1)}{render_overview(match.group(2), folder, page)}\n{match.group(3)}"
 
+    def averages(match: re.Match[str]) -> str:
+        return f"{match.group(1)}{render_averages(folder, page)}\n{match.group(2)}"
+
     def progress(match: re.Match[str]) -> str:
         return f"{match.group(1)}{render_progress(folder)}\n{match.group(2)}"
 
-    for pattern, write in ((_BLOCK, block), (_STUDY, study), (_OVERVIEW, table), (_PROGRESS, progress)):
+    writers = ((_BLOCK, block), (_STUDY, study), (_OVERVIEW, table), (_AVERAGES, averages), (_PROGRESS, progress))
+    for pattern, write in writers:
         text = pattern.sub(write, text)
     return text
 

@@ -1,8 +1,10 @@
 """The newcomer's pages run as printed, each in a process of its own, in an empty folder."""
 
 import os
+import re
 import subprocess
 import sys
+import tomllib
 from pathlib import Path
 
 import pytest
@@ -34,10 +36,28 @@ def test_the_page_runs_as_printed(page, tmp_path, cache):
         pytest.importorskip("mlxtend", reason="pip install 'asrnorm[data]'")
     if "--format onnx" in text:
         pytest.importorskip("onnxscript", reason="pip install 'asrnorm[onnx]'")
+    run_in_a_process(page, tmp_path, cache)
+
+
+def test_the_readme_runs_where_only_make_demo_has_installed(tmp_path, cache):
+    """All that it trains is made small; the extras that `make demo` leaves out cannot be imported."""
+    for name in ("cv2", "matplotlib", "skimage"):
+        pytest.importorskip(name, reason="pip install 'asrnorm[data]'")
+    extras = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["optional-dependencies"]
+    demo = (ROOT / "requirements" / "data.txt").read_text()
+    others = [part for extra in sorted(extras) if extra not in ("data", "dev") for part in extras[extra]]
+    names = [re.match(r"[\w-]+", part).group().replace("-", "_") for part in others]
+    hidden = [name for name in names if f"\n{name}==" not in demo]
+    assert {"torchvision", "onnx"} <= set(hidden)
+    run_in_a_process(ROOT / "README.md", tmp_path, cache, *hidden)
+
+
+def run_in_a_process(page, tmp_path, cache, *hidden):
+    text = page.read_text()
     environment = {**os.environ, "ASRNORM_CACHE": str(cache), "OMP_NUM_THREADS": "1"}
     environment["PYTHONPATH"] = str(ROOT / "src")  # a relative one would not be found from the page's folder
     done = subprocess.run(
-        [sys.executable, str(RUNNER), str(page)],
+        [sys.executable, str(RUNNER), str(page), *hidden],
         cwd=tmp_path,
         env=environment,
         capture_output=True,

@@ -1,4 +1,7 @@
-"""Run the code of a docs page from top to bottom, as a reader would: `python page_runner.py PAGE`.
+"""Run the code of a docs page from top to bottom, as a reader would: `python page_runner.py PAGE [MODULE ...]`.
+
+Modules named after the page cannot be imported, as where they are not installed, and its trainings and audits are made
+small.
 
 A Python block that begins with `# name.py` is saved under that name and imported; the others run one after the other in
 one namespace. A YAML block that begins with `# name.yaml` is saved. Of a console block, lines of `asrnorm` and of
@@ -10,16 +13,19 @@ import re
 import runpy
 import shlex
 import sys
+from collections.abc import Sequence
 from pathlib import Path
 
 ROOT = Path(__file__).parents[2]
 BLOCK = re.compile(r"^```(python|console|yaml)\n(.*?)^```$", re.DOTALL | re.MULTILINE)
 FILE = re.compile(r"# (\w+)\.py\n")
 DATA = re.compile(r"# ([\w-]+\.yaml)\n")
+SMALL = {"train": ["--scale", "smoke"], "audit": ["--quick", "--limit", "8"]}
 
 
-def run_page(page: Path) -> int:
-    """Run all blocks and return how many there were."""
+def run_page(page: Path, hidden: Sequence[str] = ()) -> int:
+    """Run all blocks and return how many there were; with modules hidden, small."""
+    sys.modules |= dict.fromkeys(hidden)  # an import of them fails
     from asrnorm.cli.main import main
 
     sys.path.insert(0, str(Path.cwd()))
@@ -33,7 +39,7 @@ def run_page(page: Path) -> int:
         count += 1
         if language == "console":
             for words in (shlex.split(line, comments=True) for line in code.replace("\\\n", " ").splitlines()):
-                run_line(words, main)
+                run_line([*words, *(SMALL.get(words[1], []) if hidden else [])], main)
         elif match := FILE.match(code):
             Path(f"{match.group(1)}.py").write_text(code)
             importlib.invalidate_caches()
@@ -57,4 +63,4 @@ def run_line(words: list[str], main) -> None:
 
 
 if __name__ == "__main__":
-    sys.stdout.write(f"ran {run_page(Path(sys.argv[1]))} blocks\n")
+    sys.stdout.write(f"ran {run_page(Path(sys.argv[1]), sys.argv[2:])} blocks\n")

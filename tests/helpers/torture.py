@@ -44,7 +44,7 @@ COMMANDS = {
     "report": "report runs",
     "report --keep": "report small --runs runs --scale smoke --seeds 1 --keep --out page",
     "reproduce": "reproduce toys --scale smoke --row bn --import helpers.toy_study --runs made --out page",
-    "demo": "demo --scale smoke --out demo",
+    "demo": "demo --scale smoke --seeds 1 --out demo",
     "audit": "audit net.py:net --data photos --out audit --quick --size 16 --device cpu --workers 1",
     "data corrupt": "data corrupt photos --corruption fog --out foggy",
     "data show": "data show folder --data photos --source photos --out sheets",

@@ -5,7 +5,7 @@ import pytest
 from asrnorm.core.errors import UnknownNameError
 from asrnorm.studies import archive, collect, get_study
 from helpers.made_up_run import make_up_runs
-from tools.result_tables import link_sources, render_overview, render_progress, render_study, rewrite
+from tools.result_tables import link_sources, render_averages, render_overview, render_progress, render_study, rewrite
 
 
 def result(recipe, accuracy, seed):
@@ -160,3 +160,18 @@ def test_a_page_of_the_docs_leads_to_the_recipes_and_to_the_files_of_the_results
 def test_without_results_there_is_nothing_to_link_to(tmp_path):
     found = collect(get_study("table5"), runs=tmp_path / "none", kept=tmp_path)
     assert link_sources(found, tmp_path, tmp_path / "page.md") == ""
+
+
+def test_averages_are_open_until_their_runs_are_kept_and_show_the_paper_at_its_scale_only(tmp_path):
+    kept = tmp_path / "results"
+    rows = [line.split(" | ") for line in render_averages(kept).splitlines()[2:]]
+    assert {cell.strip(" |").partition("<br>")[0] for _, *cells in rows for cell in cells} == {"*open*", ""}
+    make_up_runs(get_study("table5"), tmp_path / "runs", scale="paper", seeds=[0, 1])
+    archive(get_study("table5"), runs=tmp_path / "runs", kept=kept, seeds=[0, 1])
+    found = collect(get_study("table5"), runs=tmp_path / "none", kept=kept).cells["ADA + IN", "Avg."]
+    text = render_averages(kept, tmp_path / "README.md")
+    (line,) = (line for line in text.splitlines() if line.startswith("| [CIFAR-10-C, ADA](docs/studies/table5.md) "))
+    assert line.split(" | ")[2].startswith(f"{found.mean:.1f} \N{PLUS-MINUS SIGN} ")
+    assert line.split(" | ")[2].endswith(", n 2<br>(83.5)")
+    (short,) = (line for line in text.splitlines() if "CIFAR-10-C, ERM" in line and "a fifth" in line)
+    assert "(" not in short.partition("steps")[2]

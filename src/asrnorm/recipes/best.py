@@ -20,7 +20,7 @@ def _build(suite: str, **domains: Names) -> RunConfig:
     return override(config, values)
 
 
-for _suite in ("cifar10c", "digits", "folder", "pacs"):
+for _suite in ("cifar10c", "digits", "digits_mini", "folder", "pacs"):
     _entry = build_entry(SUITES[_suite], partial(_build, _suite))
     _entry.__doc__ = "Strong augmentation, consistency between views, averaged weights and a norm."
     RECIPES.register(f"{_suite}.best")(_entry)

@@ -2,6 +2,7 @@
 
 import io
 import re
+import statistics
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import partial
@@ -150,32 +151,25 @@ def _matplotlib() -> Any:
     return matplotlib
 
 
-def bar_chart(groups: Sequence[str], series: Mapping[str, Sequence[float]], label: str) -> str:
+def bar_chart(groups: Sequence[str], series: Mapping[str, Sequence[Sequence[float]]], label: str) -> str:
     """Return an SVG of horizontal bars in groups, narrow enough for a phone.
 
-    The values are fractions, and stand in percent behind the bars.
+    A bar has one value per seed, all fractions: their mean stands in percent behind it, a line joins least and largest.
     """
     with canvas(4.6, 0.16 * len(groups) * (len(series) + 1) + 1) as (figure, axes):
         height = 0.84 / len(series)
         for index, (name, values) in enumerate(series.items()):
             positions = [group + (index - (len(series) - 1) / 2) * height for group in range(len(groups))]
-            percent = [100 * value for value in values]
-            bars = axes.barh(positions, percent, height * 0.94, color=PALETTE[index % len(PALETTE)], label=name)
-            axes.bar_label(bars, fmt="%.0f", fontsize=8, padding=2)
+            means = [100 * statistics.fmean(seeds) for seeds in values]
+            ranges = [[100 * min(seeds), 100 * max(seeds)] for seeds in values]
+            color = PALETTE[index % len(PALETTE)]
+            axes.barh(positions, means, height * 0.94, color=color, label=name)
+            for y, value, (low, high) in zip(positions, means, ranges, strict=True):
+                axes.plot([low, high], [y, y], color=INK, linewidth=1.2)
+                axes.text(max(value, high) + 1.5, y, f"{value:.0f}", fontsize=8, va="center")
         axes.set_yticks(range(len(groups)), groups)
         axes.invert_yaxis()
         axes.set_xlim(0, 108)
         axes.set_xlabel(f"{label} (%)")
         axes.legend(ncols=2, loc="lower center", bbox_to_anchor=(0.4, 1.0), fontsize=8)
         return for_page(to_svg(figure), "bars")
-
-
-def line_chart(lines: Mapping[str, Sequence[tuple[float, float]]], x_label: str, y_label: str) -> str:
-    """Return an SVG of one curve per name."""
-    with canvas(4.6, 2.8) as (figure, axes):
-        for index, (name, points) in enumerate(lines.items()):
-            axes.plot(*zip(*points, strict=True), color=PALETTE[index % len(PALETTE)], label=name, linewidth=1.6)
-        axes.set_xlabel(x_label)
-        axes.set_ylabel(y_label)
-        axes.legend()
-        return for_page(to_svg(figure), "lines")
