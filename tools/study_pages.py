@@ -79,7 +79,7 @@ def render_page(study: Study) -> str:
         # Table 3: PACS, single source
     """
     number = number_of(study.name)
-    whose = "a study of ours, which the paper does not have"
+    whose = "a study of ours, which is no table of the paper"
     if number:
         whose = "a figure of the paper" if number == "Figure" else f"{number.lower()} of the paper"
     parts = [f"# {title_of(study)}", f"This page shows {whose}. {study.caption}"]
