@@ -83,6 +83,7 @@ LAYOUT: tuple[tuple[str, tuple[tuple[str | None, Any], ...]], ...] = (
             ("Hugging Face Hub", "hub.md"),
             ("Lightning, Accelerate, ...", "frameworks.md"),
             ("Speed", "speed.md"),
+            ("All speed measurements", "measurements.md"),
             ("API reference", "api.md"),
         ),
     ),
