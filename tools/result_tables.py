@@ -8,7 +8,7 @@
 | `<!-- study: table3 -->` | `<!-- end study -->` | a study, ours beside the paper's, with tests and figures |
 | `<!-- study: table3 short -->` | `<!-- end study -->` | the same at another scale than the paper's |
 | `<!-- overview: table3 -->` | `<!-- end overview -->` | the table of a study alone |
-| `<!-- glance -->` | `<!-- end glance -->` | a line for each study: its main row, what it is compared with, its best row, n |
+| `<!-- glance -->` | `<!-- end glance -->` | a line for each study: its main comparison, its best row, n |
 """
 
 import json
@@ -255,7 +255,7 @@ def render_glance(folder: Path, names: Sequence[str] | None = None) -> str:
         <BLANKLINE>
         | study | main row | compared with | our best | rows with results |
         | --- | --- | --- | --- | --- |
-        | [Table 5: CIFAR-10-C, norms](table5.md) | ADA + ASR-Norm (82.0 ± 0.2) | ADA + BN (72.0 ± 0.7) | | none of 9 |
+        | [Table 5: CIFAR-10-C, norms](table5.md) | ADA + ASR-Norm (86.0) | ADA + BN (75.7) | | none of 9 |
     """
     nowhere = folder / "no-runs"
     store = find_results(nowhere, folder)

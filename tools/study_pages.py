@@ -16,7 +16,7 @@ from tools.result_tables import fold, number_of, title_of
 
 _BLOCK = re.compile(r"(<!-- (study: [^\n]*|glance) -->\n).*?(<!-- end (?:study|glance) -->)", re.DOTALL)
 _SCALES = ("", " short")  # "": the paper's
-_INDEX = """\
+INDEX = """\
 # Results at a glance
 
 This page has one line for every table and figure of the paper, and for every further study of ours. Numbers are
@@ -27,10 +27,10 @@ say together, read [how the paper was reproduced](../reproduction.md); for what 
 <!-- glance -->
 <!-- end glance -->
 
-`main row` and `compared with` are the study's first comparison for which both are measured. `our best` is the best row of the column that sums
-the study up, without rows that look at test images; it is empty where a study only explores settings. The Brier score
-(table 6) and the calibration error are better if lower. `n` is the number of seeds per cell. *Short scale* means about
-a fifth of the training, shown where no run of the paper's length is kept.
+`main row` and `compared with` are the study's first comparison for which both are measured. `our best` is the best row
+of the column that sums the study up, without rows that look at test images; it is empty where a study only explores
+settings. The Brier score (table 6) and the calibration error are better if lower. `n` is the number of seeds per cell.
+*Short scale* means about a fifth of the training, shown where no run of the paper's length is kept.
 
 ## Reading a study
 
@@ -192,7 +192,7 @@ def _notes(study: Study) -> list[str]:
 def main(folder: Path) -> int:
     """Write all pages into a folder and return their number."""
     folder.mkdir(parents=True, exist_ok=True)
-    pages = {"index": _INDEX} | {name: render_page(get_study(name)) for name in list_studies()}
+    pages = {"index": INDEX} | {name: render_page(get_study(name)) for name in list_studies()}
     for name, text in pages.items():
         path = folder / f"{name}.md"
         old = path.read_text(encoding="utf-8") if path.exists() else ""

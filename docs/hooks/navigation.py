@@ -113,7 +113,14 @@ LAYOUT: tuple[tuple[str, tuple[tuple[str | None, Any], ...]], ...] = (
     ("More", ((None, "**/*.md"),)),
 )
 # Pages that people search for by a word that others use more often: their weight in the search, 1 for all others.
-BOOSTS = {"install.md": 20, "api.md": 8, "conversion.md": 8, "how-to/own-images.md": 20, "norms/asr.md": 5}
+BOOSTS = {
+    "install.md": 3,
+    "api.md": 3,
+    "conversion.md": 6,
+    "how-to/own-images.md": 12,
+    "norms/index.md": 3,
+    "measurements.md": 0.3,
+}
 
 
 def on_files(files: "Files", config: "MkDocsConfig") -> "Files":
