@@ -152,7 +152,7 @@ def describe_result(sheet: Sheet) -> str:
     best = [cell for key, cell in sheet.cells.items() if key[1] == column and cell.best]
     if len(lines) < 2 and best:
         names = " and ".join(escape(cell.row.label) for cell in best)
-        lines.append(f"Best of our rows: {names}, {best[0].ours} ({escape(column)}).")
+        lines.append(f"Best of our rows: {names}, {best[0].ours} {_say_column(column)}.")
     return " ".join(lines)
 
 
@@ -161,12 +161,17 @@ def _describe_test(sheet: Sheet, test: SheetTest) -> str:
     row, other = (sheet.cells[label, result.column] for label in (result.row, result.against))
     p = f"p {'' if '<' in test.texts['pooled'] else '= '}{test.texts['pooled']}, " if result.pooled is not None else ""
     quantity = {"brier": "Brier score ", "ece": "calibration error "}.get(row.row.cells[result.column].measure.quantity)
-    text = f"**{escape(result.row)}: {quantity or ''}{row.ours}** ({escape(result.column)}), "
-    text += f"{_say_gap(test.texts['difference'])} {escape(result.against)} ({p}n = {result.n} and {result.n_against})"
+    text = f"**{escape(result.row)}: {quantity or ''}{row.ours}** {_say_column(result.column)}, "
+    count = f"{result.n} each" if result.n == result.n_against else f"{result.n} and {result.n_against}"
+    text += f"{_say_gap(test.texts['difference'])} {escape(result.against)} ({p}n = {count})"
     if row.printed and other.printed:
         gap = format_signed(row.printed.value - other.printed.value, row.decimals)
         text += f"; in the paper {row.paper}, {_say_gap(gap)}"
     return f"{text}."
+
+
+def _say_column(name: str) -> str:
+    return {"Avg.": "on average", "Unseen": "on unseen domains"}.get(name, f"({escape(name)})")
 
 
 def _say_gap(difference: str) -> str:
@@ -276,7 +281,7 @@ def render_glance(folder: Path, names: Sequence[str] | None = None) -> str:
 def title_of(study: Study) -> str:
     """Return the title of a study's page and menu entry, with the paper's number where it has one."""
     number = number_of(study.name)
-    return f"{number}: {study.title}" if number else study.title
+    return f"{number}: {study.title}" if number.startswith("Table") else study.title
 
 
 def number_of(name: str) -> str:

@@ -173,7 +173,7 @@ def test_a_study_says_first_what_its_first_comparison_and_instance_norm_show(tmp
     gap = found.cells["RSC + ASR-Norm", "Avg."].mean - found.cells["RSC", "Avg."].mean
     assert first.startswith(f"**RSC + ASR-Norm: {found.cells['RSC + ASR-Norm', 'Avg.'].mean:.1f} ± ")
     assert f"{abs(gap):.1f} {'above' if gap > 0 else 'below'} RSC (p " in first
-    assert first.endswith("n = 3 and 3); in the paper 68.1, 6.3 above")
+    assert first.endswith("n = 3 each); in the paper 68.1, 6.3 above")
     assert second.startswith("ERM + ASR-Norm: ")
     assert " ERM + IN (p " in second
 
