@@ -4,6 +4,7 @@ A pattern that no page meets is left out, and a page that no pattern takes goes 
 strict while pages come and go.
 """
 
+import re
 from pathlib import PurePosixPath
 from typing import TYPE_CHECKING, Any
 
@@ -164,5 +165,6 @@ def on_page_markdown(markdown: str, page: "Page", config: "MkDocsConfig", files:
     """Give the tables of studies the room of the contents beside them, and pages their weight in the search."""
     if page.file.src_uri.startswith("studies/"):
         page.meta.setdefault("hide", ["toc"])
+        markdown = re.sub(r"\](?=\[\d+\])", "]<!-- -->", markdown)  # marks of two footnotes, [1][2], are no link
     page.meta.setdefault("search", {"boost": BOOSTS.get(page.file.src_uri, 1)})
     return markdown
