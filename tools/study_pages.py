@@ -79,7 +79,7 @@ def render_page(study: Study) -> str:
         # Table 3: PACS, single source
     """
     number = number_of(study.name)
-    whose = "a study of ours, which is no table of the paper"
+    whose = "a study of ours; the paper has no such table"
     if number:
         whose = "a figure of the paper" if number == "Figure" else f"{number.lower()} of the paper"
     parts = [f"# {title_of(study)}", f"This page shows {whose}. {study.caption}"]
@@ -95,7 +95,7 @@ def render_page(study: Study) -> str:
         )
         text = "\n\n".join(filter(None, [text, "\n".join(_table(study)), _list(_comparisons(study))]))
         parts.append(fold("The run behind each row, and the paper's numbers", text))
-    parts.append(f"Run it, or only write its report, with `asrnorm report {study.name}`:")
+    parts.append(f"To run it (`asrnorm report {study.name}` only writes the report):")
     parts.append(f"```\nasrnorm reproduce {study.name}\n```")
     if study.figures:
         where = ", in the report, and above if the kept results suffice to draw them" if study.rows else ""
