@@ -113,12 +113,13 @@ LAYOUT: tuple[tuple[str, tuple[tuple[str | None, Any], ...]], ...] = (
     ),
     ("More", ((None, "**/*.md"),)),
 )
-# Pages that people search for by a word that others use more often: their weight in the search, 1 for all others.
+# Weights of pages in the search, for those whose word others use more often; else 1, for studies 0.5.
 BOOSTS = {
     "install.md": 3,
     "api.md": 3,
     "conversion.md": 6,
-    "how-to/own-images.md": 12,
+    "how-to/own-images.md": 6,
+    "training.md": 2,
     "norms/index.md": 3,
     "measurements.md": 0.3,
 }
@@ -166,5 +167,6 @@ def on_page_markdown(markdown: str, page: "Page", config: "MkDocsConfig", files:
     if page.file.src_uri.startswith("studies/"):
         page.meta.setdefault("hide", ["toc"])
         markdown = re.sub(r"\](?=\[\d+\])", "]<!-- -->", markdown)  # marks of two footnotes, [1][2], are no link
-    page.meta.setdefault("search", {"boost": BOOSTS.get(page.file.src_uri, 1)})
+    weight = 0.5 if page.file.src_uri.startswith("studies/") else 1
+    page.meta.setdefault("search", {"boost": BOOSTS.get(page.file.src_uri, weight)})
     return markdown
