@@ -114,9 +114,10 @@ pages: setup
 	$(BIN)/python -m tools.bench_plot
 	$(BIN)/python -m tools.augmentation_sheet
 
-# The pages need no torch. The variable silences the theme's advertisement of its successor.
+# The pages need no torch. The variable silences the theme's advertisement of its successor. Not --quiet: that hides
+# the warnings from --strict too.
 docs: $(SITE)
-	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict --clean --quiet
+	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict --clean
 	@echo "site/index.html"
 
 # The wheel is built from the source archive, so both are complete.

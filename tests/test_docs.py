@@ -16,6 +16,7 @@ ROOT = Path(__file__).parents[1]
 PAGES = sorted([*ROOT.glob("*.md"), *ROOT.glob("docs/**/*.md")])
 # Reference pages whose Python blocks run from top to bottom; those of the how-to pages run in tests/docs.
 PASTED = (
+    "README.md",
     "data/augmentation.md",
     "data/corruptions.md",
     "data/digits_mini.md",

@@ -7,9 +7,8 @@
 | `<!-- results: demo.jsonl -->` | `<!-- end results -->` | one file of results |
 | `<!-- study: table3 -->` | `<!-- end study -->` | a study, ours beside the paper's, with tests and figures |
 | `<!-- study: table3 short -->` | `<!-- end study -->` | the same at another scale than the paper's |
-| `<!-- overview: table3 -->` | `<!-- end overview -->` | the table of a study alone |
 | `<!-- averages -->` | `<!-- end averages -->` | averages of all suites by norm, and the best recipes' |
-| `<!-- progress -->` | `<!-- end progress -->` | which studies have results |
+| `<!-- glance -->` | `<!-- end glance -->` | a line for each study: its main comparison, its best row, n |
 """
 
 import json
@@ -24,16 +23,17 @@ from typing import Any, cast, get_args
 
 from asrnorm.core.config import Scale
 from asrnorm.core.errors import UnknownNameError, describe_unknown
-from asrnorm.reporting.markdown import comparisons, legend, overview
-from asrnorm.reporting.sheet import Sheet, build_sheet
-from asrnorm.studies import Collected, collect, get_study, list_studies
+from asrnorm.reporting.markdown import comparisons, escape, legend, overview
+from asrnorm.reporting.sheet import Sheet, SheetTest, build_sheet
+from asrnorm.reporting.text import MINUS, format_range, format_signed
+from asrnorm.studies import Collected, Study, collect, get_study, list_studies
 from asrnorm.studies.store import find_results
 
 _SCALES: tuple[Scale, ...] = ("paper", "short")
 _STUDY = re.compile(r"(<!-- study: (\S+)(?: (\S+))? -->\n).*?(<!-- end study -->)", re.DOTALL)
-_OVERVIEW = re.compile(r"(<!-- overview: (\S+) -->\n).*?(<!-- end overview -->)", re.DOTALL)
 _AVERAGES = re.compile(r"(<!-- averages -->\n).*?(<!-- end averages -->)", re.DOTALL)
-_PROGRESS = re.compile(r"(<!-- progress -->\n).*?(<!-- end progress -->)", re.DOTALL)
+_GLANCE = re.compile(r"(<!-- glance -->\n).*?(<!-- end glance -->)", re.DOTALL)
+_MAIN_COLUMNS = ("Avg.", "Unseen", "15 types", "Score")  # the first that a study has sums it up
 _BLOCK = re.compile(r"(<!-- results: (\S+) -->\n).*?(<!-- end results -->)", re.DOTALL)
 # The table of averages: what is trained, its study, rows of BN, IN and ASR-Norm, study of the best recipe, scales.
 _ROWS: tuple[tuple[str, str, tuple[str, str, str], str | None, tuple[Scale, ...]], ...] = (
@@ -115,36 +115,96 @@ def render_study(name: str, folder: Path, scale: str = "paper", page: Path | Non
         asked = f"`asrnorm reproduce {name}`, then `asrnorm report {name} --keep`"
         return f"No results are kept at the paper's scale yet; run {asked}." if scale == "paper" else ""
     sheet = _build_sheet(found)
-    parts = [] if scale == "paper" else [f"### At {scale} scale"]
-    parts += [overview(sheet, counts=True), legend(sheet, with_tests=True)]
-    parts += [link_sources(found, folder, page)] if page is not None and found.cells else []
-    parts += [f"**Warning:** {text}." for text in found.warnings]
+    signs, *rest = legend(sheet, with_tests=True).split("\n\n")
+    counts = len({cell.n for cell in found.cells.values()}) > 1
+    parts = [describe_result(sheet), overview(sheet, counts=counts), signs]
     if page is not None:
         from tools.result_figures import show_figures  # needs NumPy, which the environment of `make docs` lacks
 
         parts += show_figures(found, scale, folder, page)
+    rest += [link_sources(found, folder, page)] if page is not None and found.cells else []
+    rest += [f"**Warning:** {text}." for text in found.warnings]
+    parts.append(fold("Where these numbers come from", "\n\n".join(filter(None, rest))))
     if found.tests:
-        parts.append(comparisons(sheet))
-    return "\n\n".join(parts)
+        parts.append(fold("Tests of these differences", comparisons(sheet)))
+    text = "\n\n".join(filter(None, parts))
+    if scale == "paper":
+        return text
+    is_alone = not _collect_kept(name, folder, "paper").cells
+    return fold(f"At {scale} scale, with less training", text, is_open=is_alone)
 
 
-def render_overview(name: str, folder: Path, page: Path | None = None) -> str:
-    """Return a study's table at the paper's scale and where its numbers come from, without the rows that lack ours.
+def fold(summary: str, body: str, *, is_open: bool = False) -> str:
+    """Return Markdown that the reader unfolds; it works on the code host and on the site.
 
-    Args:
-        name: of the study.
-        folder: of the kept results.
-        page: the file that shows it, from which links start; without it there are none.
+    Example:
+        >>> print(fold("More", "Text."))
+        <details markdown="1">
+        <summary>More</summary>
+        <BLANKLINE>
+        Text.
+        <BLANKLINE>
+        </details>
     """
-    found = _collect_kept(name, folder, "paper")
-    measured = {label for label, _ in found.cells}
-    sheet = _build_sheet(found)
-    cells = {key: cell for key, cell in sheet.cells.items() if cell.row.label in measured}
-    sheet = replace(sheet, rows=tuple(row for row in sheet.rows if row.label in measured), cells=cells)
-    # If all cells have the same number of seeds, the line on provenance says it.
-    counts = len({cell.n for cell in found.cells.values()}) > 1
-    links = f"\n\n{link_sources(found, folder, page)}" if page is not None and found.cells else ""
-    return f"{overview(sheet, counts=counts)}\n\n{legend(sheet)}{links}"
+    state = " open" * is_open
+    return f'<details markdown="1"{state}>\n<summary>{summary}</summary>\n\n{body}\n\n</details>' if body else ""
+
+
+def describe_result(sheet: Sheet) -> str:
+    """Return what a study's main column says in two sentences; "" where no comparison or best row is known.
+
+    The first sentence is on the study's first comparison, the second on instance norm, if it is compared with, or else
+    on the best row.
+    """
+    column = find_main_column(sheet.columns)
+    tests = [test for test in sheet.tests if test.result.column == column]
+    lines = [_describe_test(sheet, test) for test in tests[:1]]
+    lines += [_describe_test(sheet, test) for test in tests[1:] if "IN" in re.split(r"\W+", test.result.against)][:1]
+    best = [cell for key, cell in sheet.cells.items() if key[1] == column and cell.best]
+    if len(lines) < 2 and best:
+        names = " and ".join(escape(cell.row.label) for cell in best)
+        lines.append(f"Best of our rows: {names}, {best[0].ours} {_say_column(column)}.")
+    return " ".join(lines)
+
+
+def _describe_test(sheet: Sheet, test: SheetTest) -> str:
+    result = test.result
+    row, other = (sheet.cells[label, result.column] for label in (result.row, result.against))
+    p = f"p {'' if '<' in test.texts['pooled'] else '= '}{test.texts['pooled']}, " if result.pooled is not None else ""
+    quantity = {"brier": "Brier score ", "ece": "calibration error "}.get(row.row.cells[result.column].measure.quantity)
+    text = f"**{escape(result.row)}: {quantity or ''}{row.ours}** {_say_column(result.column)}, "
+    count = f"{result.n} each" if result.n == result.n_against else f"{result.n} and {result.n_against}"
+    text += f"{_say_gap(test.texts['difference'])} {escape(result.against)} ({p}n = {count})"
+    if row.printed and other.printed:
+        gap = format_signed(row.printed.value - other.printed.value, row.decimals)
+        text += f"; in the paper {row.paper}, {_say_gap(gap)}"
+    return f"{text}."
+
+
+def _say_column(name: str) -> str:
+    return {"Avg.": "on average", "Unseen": "on unseen domains"}.get(name, f"({escape(name)})")
+
+
+def _say_gap(difference: str) -> str:
+    """Return a difference with its sign in words.
+
+    Example:
+        >>> _say_gap("+1.8"), _say_gap("\N{MINUS SIGN}0.3"), _say_gap("0.0")
+        ('1.8 above', '0.3 below', 'level with')
+    """
+    if float(difference.replace(MINUS, "-")) == 0:
+        return "level with"
+    return f"{difference[1:]} {'below' if difference.startswith(MINUS) else 'above'}"
+
+
+def find_main_column(columns: Sequence[str]) -> str:
+    """Return the column that sums a study up.
+
+    Example:
+        >>> find_main_column(["SVHN", "USPS", "Avg."]), find_main_column(["Source", "Shifted"])
+        ('Avg.', 'Source')
+    """
+    return next((column for column in _MAIN_COLUMNS if column in columns), columns[0])
 
 
 def render_averages(folder: Path, page: Path | None = None) -> str:
@@ -205,40 +265,81 @@ def _relate(path: Path, page: Path) -> str:
     return Path(os.path.relpath(path, page.parent)).as_posix()
 
 
-def render_progress(folder: Path, names: Sequence[str] | None = None) -> str:
-    """Return a table of studies by scale: how many of the rows that are run have a number, and over how many seeds.
+def render_glance(folder: Path, names: Sequence[str] | None = None) -> str:
+    """Return tables of studies: main row, what it is compared with, best row and n, at the larger scale with results.
 
     Args:
         folder: of the kept results.
         names: of the studies; all that have rows by default.
 
     Example:
-        >>> print(render_progress(Path("nowhere"), ["table5"]))
-        | study | rows that are run | at the paper's scale | short |
-        | --- | ---: | --- | --- |
-        | [`table5`](studies/table5.md) | 9 | none | none |
+        >>> print(render_glance(Path("nowhere"), ["table5"]))
+        ### Tables of the paper
+        <BLANKLINE>
+        | study | main row | compared with | our best | rows with results |
+        | --- | --- | --- | --- | --- |
+        | [Table 5: CIFAR-10-C, norms](table5.md) | ADA + ASR-Norm (86.0) | ADA + BN (75.7) | | none of 9 |
     """
     nowhere = folder / "no-runs"
     store = find_results(nowhere, folder)
-    lines = ["| study | rows that are run | at the paper's scale | short |", "| --- | ---: | --- | --- |"]
+    lines: dict[str, list[str]] = {}
     for name in list_studies() if names is None else names:
         study = get_study(name)
         run = {row.label for row in study.rows if any(cell.runs for cell in row.cells.values())}
         if run:
-            parts = (collect(study, runs=nowhere, scale=scale, store=store) for scale in _SCALES)
-            words = " | ".join(_describe(found, len(run)) for found in parts)
-            lines.append(f"| [`{name}`](studies/{name}.md) | {len(run)} | {words} |")
-    return "\n".join(lines)
+            at_scales = [collect(study, runs=nowhere, scale=scale, store=store) for scale in _SCALES]
+            found = next((one for one in at_scales if one.cells or one.diverged), at_scales[0])
+            cells = [f"[{escape(title_of(study))}]({name}.md)", *_glance(found), _count_rows(found, len(run))]
+            group = {"T": "Tables of the paper", "F": "Figures of the paper"}.get(number_of(name)[:1], "Our studies")
+            lines.setdefault(group, []).append("|".join(f" {cell} " if cell else " " for cell in cells))
+    head = "| study | main row | compared with | our best | rows with results |\n| --- | --- | --- | --- | --- |"
+    return "\n\n".join("\n".join([f"### {group}\n\n{head}", *(f"|{one}|" for one in lines[group])]) for group in lines)
 
 
-def _describe(found: Collected, run: int) -> str:
-    """Say "all, n 5" or "3 of them, n 1 to 2", or "none"."""
+def title_of(study: Study) -> str:
+    """Return the title of a study's page and menu entry, with the paper's number where it has one."""
+    number = number_of(study.name)
+    return f"{number}: {study.title}" if number.startswith("Table") else study.title
+
+
+def number_of(name: str) -> str:
+    """Return what the paper calls a study; "" where the paper does not have it.
+
+    Example:
+        >>> number_of("table3"), number_of("fig-tsne"), number_of("table3-chosen"), number_of("pacs-best")
+        ('Table 3', 'Figure', '', '')
+    """
+    if re.fullmatch(r"table\d+", name):
+        return f"Table {name.removeprefix('table')}"
+    return "Figure" if name.startswith("fig-") else ""
+
+
+def _glance(found: Collected) -> list[str]:
+    """Return the main row, the row it is compared with and the best row of a study, each with its number."""
+    sheet = _build_sheet(found)
+    column = find_main_column(sheet.columns)
+
+    def show(label: str) -> str:
+        cell = sheet.cells[label, column]
+        numbers = [cell.ours or (cell.placeholder if found.cells else ""), f"({cell.paper})" if cell.paper else ""]
+        name = escape(label) if column in ("Avg.", "Unseen") else f"{escape(label)}, {escape(column)}"
+        return " ".join(filter(None, [name, *numbers]))
+
+    pairs = [(pair.row, pair.against) for pair in found.study.comparisons]
+    measured = (pair for pair in pairs if all((label, column) in found.cells for label in pair))
+    pair = next(measured, pairs[0] if pairs else ())
+    best = [key[0] for key, cell in sheet.cells.items() if key[1] == column and cell.best]
+    return [*(map(show, pair) if pair else ("", "")), "; ".join(map(show, best))]
+
+
+def _count_rows(found: Collected, run: int) -> str:
+    """Say "all 7, n 5" or "3 of 7, n 1 to 2, short", or "none of 7"."""
     done = {row for row, _ in (*found.cells, *found.diverged)}
     if not done:
-        return "none"
+        return f"none of {run}"
     counts = [cell.n for cell in found.cells.values()] + [len(seeds) for seeds in found.diverged.values()]
-    seeds = str(min(counts)) if min(counts) == max(counts) else f"{min(counts)} to {max(counts)}"
-    return f"{'all' if len(done) == run else f'{len(done)} of them'}, n {seeds}"
+    scale = "" if found.scale == "paper" else f", {found.scale} scale"
+    return f"{f'all {run}' if len(done) == run else f'{len(done)} of {run}'}, n {format_range(counts)}{scale}"
 
 
 def rewrite(text: str, folder: Path, page: Path | None = None) -> str:
@@ -258,17 +359,13 @@ def rewrite(text: str, folder: Path, page: Path | None = None) -> str:
         body = render_study(match.group(2), folder, match.group(3) or "paper", page)
         return f"{match.group(1)}{body}{chr(10) if body else ''}{match.group(4)}"
 
-    def table(match: re.Match[str]) -> str:
-        return f"{match.group(1)}{render_overview(match.group(2), folder, page)}\n{match.group(3)}"
-
     def averages(match: re.Match[str]) -> str:
         return f"{match.group(1)}{render_averages(folder, page)}\n{match.group(2)}"
 
-    def progress(match: re.Match[str]) -> str:
-        return f"{match.group(1)}{render_progress(folder)}\n{match.group(2)}"
+    def glance(match: re.Match[str]) -> str:
+        return f"{match.group(1)}{render_glance(folder)}\n{match.group(2)}"
 
-    writers = ((_BLOCK, block), (_STUDY, study), (_OVERVIEW, table), (_AVERAGES, averages), (_PROGRESS, progress))
-    for pattern, write in writers:
+    for pattern, write in ((_BLOCK, block), (_STUDY, study), (_AVERAGES, averages), (_GLANCE, glance)):
         text = pattern.sub(write, text)
     return text
 

@@ -1,7 +1,7 @@
 """Measures how well scores on source images rank settings by unseen accuracy: `python -m tools.selection_proxies`.
 
 It rewrites the table of `docs/evaluation/proxies.md` and draws its figure, from the kept results of the studies of open
-settings. A reading is a row of such a study; those whose epochs are chosen on the targets are left out.
+settings. A setting is a row of such a study; those whose epochs are chosen on the targets are left out.
 """
 
 import hashlib
@@ -34,14 +34,14 @@ STUDIES: tuple[tuple[str, str, Scale], ...] = (
 )
 RESAMPLES = 10_000
 _BLOCK = re.compile(r"(<!-- proxies -->\n).*?(<!-- end proxies -->)", re.DOTALL)
-_FEWEST = 5  # readings, below which no correlation is shown
-_FAILED = 5.0  # points below the best reading on held-out images, from which a reading fails on its own source
+_FEWEST = 5  # settings, below which no correlation is shown
+_FAILED = 5.0  # points below the best setting on held-out images, from which a setting fails on its own source
 
 Statistic = Callable[[np.ndarray, np.ndarray], np.ndarray]
 
 
 @dataclass(frozen=True)
-class Reading:
+class Setting:
     """A setting: its scores by proxy and its unseen accuracy, in percent, for each of its runs and over all of them.
 
     Attributes:
@@ -54,10 +54,10 @@ class Reading:
     parts: dict[str, dict[str, float]]
 
 
-def read_readings(name: str, scale: Scale, store: Store) -> list[Reading]:
-    """Return the readings of a study that are complete, each averaged over its seeds."""
+def read_settings(name: str, scale: Scale, store: Store) -> list[Setting]:
+    """Return the settings of a study that are complete, each averaged over its seeds."""
     study = get_study(name)
-    readings = []
+    settings = []
     for row in study.rows:
         runs = row.cells["Unseen"].runs
         seeds = [_read_seed(runs, seed, scale, store) for seed in range(study.seeds)]
@@ -67,8 +67,8 @@ def read_readings(name: str, scale: Scale, store: Store) -> list[Reading]:
             continue
         parts = {part: {key: _mean([seed[part][key] for seed in done]) for key in done[0][part]} for part in done[0]}
         is_asr = config.norm.name == "asr" and config.norm.args.get("statistics", "instance") == "instance"
-        readings.append(Reading(row.label, is_asr, parts))
-    return readings
+        settings.append(Setting(row.label, is_asr, parts))
+    return settings
 
 
 def _read_seed(runs: Sequence[RunSpec], seed: int, scale: Scale, store: Store) -> dict[str, dict[str, float]] | None:
@@ -106,7 +106,7 @@ def _cosine(x: np.ndarray, y: np.ndarray) -> np.ndarray:
 
 
 def bootstrap(statistic: Statistic, x: np.ndarray, y: np.ndarray) -> tuple[float, float]:
-    """Return a 95 % interval of a statistic over resampled readings, by percentiles; the same at every call."""
+    """Return a 95 % interval of a statistic over resampled settings, by percentiles; the same at every call."""
     rng = np.random.default_rng(0)
     rows = rng.integers(0, len(x), (RESAMPLES, len(x)))
     values = np.concatenate([statistic(x[part], y[part]) for part in np.array_split(rows, 20)])
@@ -114,51 +114,51 @@ def bootstrap(statistic: Statistic, x: np.ndarray, y: np.ndarray) -> tuple[float
     return float(low), float(high)
 
 
-def select_groups(title: str, readings: list[Reading]) -> dict[str, list[Reading]]:
-    """Return the readings that are correlated over all their runs: all, those with ASR-Norm, those that train."""
-    asr = [reading for reading in readings if reading.is_asr]
-    groups = {title: readings}
-    if _FEWEST <= len(asr) < len(readings):
+def select_groups(title: str, settings: list[Setting]) -> dict[str, list[Setting]]:
+    """Return the settings that are correlated over all their runs: all, those with ASR-Norm, those that train."""
+    asr = [setting for setting in settings if setting.is_asr]
+    groups = {title: settings}
+    if _FEWEST <= len(asr) < len(settings):
         groups[f"{title}, ASR-Norm only"] = asr
-    trained = [reading for reading in asr if not has_failed(reading, readings)]
+    trained = [setting for setting in asr if not has_failed(setting, settings)]
     if _FEWEST <= len(trained) < len(asr):
         groups[f"{title}, ASR-Norm only, without {len(asr) - len(trained)} that fail on the source"] = trained
     return groups
 
 
-def has_failed(reading: Reading, readings: Sequence[Reading]) -> bool:
-    """Return whether a reading is far below the best of them on held-out images of the source."""
-    best = max(other.parts[""]["source-val"] for other in readings)
-    return reading.parts[""]["source-val"] < best - _FAILED
+def has_failed(setting: Setting, settings: Sequence[Setting]) -> bool:
+    """Return whether a setting is far below the best of them on held-out images of the source."""
+    best = max(other.parts[""]["source-val"] for other in settings)
+    return setting.parts[""]["source-val"] < best - _FAILED
 
 
 @cache
-def _collect(kept: Path) -> dict[str, list[Reading]]:
+def _collect(kept: Path) -> dict[str, list[Setting]]:
     store = find_results(kept / "no-runs", kept)
-    return {title: read_readings(name, scale, store) for title, name, scale in STUDIES}
+    return {title: read_settings(name, scale, store) for title, name, scale in STUDIES}
 
 
 def render(kept: Path) -> str:
     """Return the table: for every suite and proxy the rank correlations, and what the proxy would pick."""
     lines = [
-        "| readings | n | score on | Spearman | Kendall | unseen: picked | mean | best |",
+        "| settings | n | score on | Spearman | Kendall | unseen: picked | mean | best |",
         "| --- | ---: | --- | ---: | ---: | ---: | ---: | ---: |",
     ]
-    for title, readings in _collect(kept).items():
-        for name, group in select_groups(title, readings).items():
+    for title, settings in _collect(kept).items():
+        for name, group in select_groups(title, settings).items():
             lines += _render_rows(name, group, "")
-        for part in [part for part in readings[0].parts if part]:
-            lines += _render_rows(f"{title}: {part.replace('_', ' ')}", readings, part)
+        for part in [part for part in settings[0].parts if part]:
+            lines += _render_rows(f"{title}: {part.replace('_', ' ')}", settings, part)
     return "\n".join(lines)
 
 
-def _render_rows(name: str, readings: Sequence[Reading], part: str) -> list[str]:
-    if len(readings) < _FEWEST:
+def _render_rows(name: str, settings: Sequence[Setting], part: str) -> list[str]:
+    if len(settings) < _FEWEST:
         return []
-    unseen = np.array([reading.parts[part]["unseen"] for reading in readings])
+    unseen = np.array([setting.parts[part]["unseen"] for setting in settings])
     lines = []
     for rule, words in PROXIES.items():
-        score = np.array([reading.parts[part][rule] for reading in readings])
+        score = np.array([setting.parts[part][rule] for setting in settings])
         cells = []
         for statistic in (spearman, kendall):
             low, high = bootstrap(statistic, score, unseen)
@@ -167,22 +167,22 @@ def _render_rows(name: str, readings: Sequence[Reading], part: str) -> list[str]
             )
         picked = unseen[score == score.max()].mean()  # ties share the pick
         cells += [f"{value:.1f}" for value in (picked, unseen.mean(), unseen.max())]
-        lines.append(f"| {name} | {len(readings)} | {words} | {' | '.join(cells)} |")
+        lines.append(f"| {name} | {len(settings)} | {words} | {' | '.join(cells)} |")
         name = ""
     return lines
 
 
 def draw(kept: Path) -> str:
-    """Return the figure as SVG: unseen accuracy against each proxy, for each suite, without readings that fail."""
+    """Return the figure as SVG: unseen accuracy against each proxy, for each suite, without settings that fail."""
     suites = {
-        title: [one for one in readings if not has_failed(one, readings)] for title, readings in _collect(kept).items()
+        title: [one for one in settings if not has_failed(one, settings)] for title, settings in _collect(kept).items()
     }
     with canvas(10.5, 5.4, nrows=2, ncols=len(suites), squeeze=False) as (figure, panels):
-        for column, (title, readings) in enumerate(suites.items()):
+        for column, (title, settings) in enumerate(suites.items()):
             for line, (rule, words) in enumerate(PROXIES.items()):
                 axes = panels[line][column]
                 for index, (is_asr, label) in enumerate(((True, "ASR-Norm, as in the paper"), (False, "other norms"))):
-                    some = [reading.parts[""] for reading in readings if reading.is_asr == is_asr]
+                    some = [setting.parts[""] for setting in settings if setting.is_asr == is_asr]
                     color, marker = look(index)
                     points = [one[rule] for one in some], [one["unseen"] for one in some]
                     axes.scatter(*points, s=16, color=color, marker=marker, label=label)

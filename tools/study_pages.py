@@ -11,15 +11,30 @@ from pathlib import Path
 
 from asrnorm.studies import get_study, list_studies
 from asrnorm.studies.plan import plan
-from asrnorm.studies.spec import STUDIES, Printed, Row, RunSpec, Study
+from asrnorm.studies.spec import Printed, Row, RunSpec, Study
+from tools.result_tables import fold, number_of, title_of
 
-_BLOCK = re.compile(r"(<!-- study: [^\n]* -->\n).*?(<!-- end study -->)", re.DOTALL)
+_BLOCK = re.compile(r"(<!-- (study: [^\n]*|glance) -->\n).*?(<!-- end (?:study|glance) -->)", re.DOTALL)
 _SCALES = ("", " short")  # "": the paper's
-_INTRODUCTION = """\
-# Studies
+INDEX = """\
+# Results at a glance
 
-A study is a table or figure of the paper, cell by cell: the run behind each cell, the number that the paper prints
-there, and which rows are compared. `asrnorm list studies` lists them all.
+This page has one line for every table and figure of the paper, and for every further study of ours. Numbers are
+averages over unseen domains in %, with the paper's in brackets; each study's page has the whole table. For what they
+say together, read [how the paper was reproduced](../reproduction.md); for what to do with your own images,
+[the recommendation](../how-to/which-training.md).
+
+<!-- glance -->
+<!-- end glance -->
+
+`main row` and `compared with` are the study's first comparison for which both are measured. `our best` is the best row
+of the column that sums the study up, without rows that look at test images; it is empty where a study only explores
+settings. The Brier score (table 6) and the calibration error are better if lower. `n` is the number of seeds per cell.
+*Short scale* means about a fifth of the training, shown where no run of the paper's length is kept.
+
+## Reading a study
+
+A study names the run behind each cell and the number that the paper prints there. `asrnorm list studies` lists them.
 
 ```
 asrnorm reproduce table3 --scale short --seeds 3  # run what is missing, then write the report
@@ -31,11 +46,6 @@ only be filled by its own run at its own seed and scale. Rows that are not imple
 say why. Rows that the paper copied from other works are marked; its slips are shown as printed, with a note. What is
 taken from the paper and what is chosen, and how, follows [one rule](../evaluation/rule.md).
 
-| study | what it shows | runs per seed | seeds |
-| --- | --- | ---: | ---: |
-"""
-
-_STATISTICS = """
 ## Statistics
 
 Means are over seeds; deviations are over n - 1 (the paper's seem to be over n: see table 10). Rows are compared by the
@@ -57,49 +67,44 @@ for any run; figures of lambdas show it.
 ## Your own study
 
 Write its rows in a YAML file, or a function that returns a `Study`; see [how to add a study](../how-to/study.md).
-`python -m tools.study_pages` writes these pages from the studies. The results on them are the kept ones:
-`python -m tools.result_figures` draws the figures, then `python -m tools.result_tables` writes the tables.
+`make pages` writes these pages from the studies and the kept results.
 """
 
 
-def render_index() -> str:
-    """Return the page that lists all studies."""
-    lines = []
-    for name in list_studies():
-        study = get_study(name)
-        lines.append(
-            f"| [`{name}`]({name}.md) | {STUDIES.summary(name)} | {_count_runs(study)} | {study.seeds or '-'} |\n"
-        )
-    return _INTRODUCTION + "".join(lines) + _STATISTICS
-
-
 def render_page(study: Study) -> str:
-    """Return the page of a study: what it shows, its command, its results, its rows, its caveats.
+    """Return the page of a study: what it shows, its results, then, folded, its runs and notes, and its command.
 
     Example:
-        >>> print(render_page(get_study("fig-samples")).splitlines()[0])
-        # fig-samples: Sample images
+        >>> print(render_page(get_study("table3")).splitlines()[0])
+        # Table 3: PACS, single source
     """
-    parts = [f"# {study.name}: {study.title}", study.caption]
-    parts.append(f"```\nasrnorm reproduce {study.name}\n```")
+    number = number_of(study.name)
+    whose = "a study of ours; the paper has no such table"
+    if number:
+        whose = "a figure of the paper" if number == "Figure" else f"{number.lower()} of the paper"
+    parts = [f"# {title_of(study)}", f"This page shows {whose}. {study.caption}"]
     if study.rows:
-        parts.append("## Results")
         parts += [f"<!-- study: {study.name}{scale} -->\n<!-- end study -->" for scale in _SCALES]
-        parts.append("## Runs")
+    notes = _list(_notes(study))
+    parts += [fold("Notes: what the paper leaves open, and what we found", notes)] if notes else []
+    if study.rows:
         runs = _count_runs(study)
-        parts.append(
-            f"{runs} run{'s' * (runs != 1)} per seed, {study.seeds} seed{'s' * (study.seeds != 1)} by default."
-            + " The numbers in the table are the paper's."
-            * any(_printed(row, c) for row in study.rows for c in row.cells)
+        text = f"{runs} run{'s' * (runs != 1)} per seed, {study.seeds} seed{'s' * (study.seeds != 1)} by default."
+        text += " The numbers in the table are the paper's." * any(
+            _printed(row, column) for row in study.rows for column in row.cells
         )
-        parts.append("\n".join(_table(study)))
-    for heading, lines in (("Comparisons", _comparisons(study)), ("Notes", _notes(study))):
-        if lines:
-            parts += [f"## {heading}", "\n".join(f"- {line}" for line in lines)]
+        text = "\n\n".join(filter(None, [text, "\n".join(_table(study)), _list(_comparisons(study))]))
+        parts.append(fold("The run behind each row, and the paper's numbers", text))
+    parts.append(f"To run it (`asrnorm report {study.name}` only writes the report):")
+    parts.append(f"```\nasrnorm reproduce {study.name}\n```")
     if study.figures:
         where = ", in the report, and above if the kept results suffice to draw them" if study.rows else ""
         parts.append(f"Figures: {', '.join(f'`{figure}`' for figure in study.figures)}{where}.")
     return "\n\n".join(parts) + "\n"
+
+
+def _list(lines: list[str]) -> str:
+    return "\n".join(f"- {line}" for line in lines)
 
 
 def _carry_blocks(new: str, old: str) -> str:
@@ -187,12 +192,12 @@ def _notes(study: Study) -> list[str]:
 def main(folder: Path) -> int:
     """Write all pages into a folder and return their number."""
     folder.mkdir(parents=True, exist_ok=True)
-    (folder / "index.md").write_text(render_index(), encoding="utf-8")
-    for name in list_studies():
+    pages = {"index": INDEX} | {name: render_page(get_study(name)) for name in list_studies()}
+    for name, text in pages.items():
         path = folder / f"{name}.md"
         old = path.read_text(encoding="utf-8") if path.exists() else ""
-        path.write_text(_carry_blocks(render_page(get_study(name)), old), encoding="utf-8")
-    return len(list_studies()) + 1
+        path.write_text(_carry_blocks(text, old), encoding="utf-8")
+    return len(pages)
 
 
 if __name__ == "__main__":

@@ -16,6 +16,7 @@ _BEFORE = ((r"\\arg\b", r"\\mathrm{arg}\\,"), (r"\\log\s+(?=[a-zA-Z\\])", r"\\lo
 _BEFORE_BLOCK = ((r"\\(max|min)_", r"\\\1\\limits_"),)
 _AFTER = (
     (r">\\([{}])<", r">\1<"),
+    (r"\\_", "_"),
     (r"<mo minsize", r'<mo lspace="0" rspace="0" minsize'),
     (r"<mo>(&#x0007C;|&#x02016;)</mo>", r'<mo stretchy="false" lspace="0" rspace="0">\1</mo>'),
 )

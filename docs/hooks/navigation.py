@@ -4,6 +4,7 @@ A pattern that no page meets is left out, and a page that no pattern takes goes 
 strict while pages come and go.
 """
 
+import re
 from pathlib import PurePosixPath
 from typing import TYPE_CHECKING, Any
 
@@ -12,17 +13,18 @@ if TYPE_CHECKING:
     from mkdocs.structure.files import Files
     from mkdocs.structure.pages import Page
 
-# Section, then titles with patterns of pages. `None` takes the page's own heading, "" its name in the registry.
-LAYOUT: tuple[tuple[str, tuple[tuple[str | None, str], ...]], ...] = (
+# Section, then titles with patterns of pages. `None` takes the page's own heading.
+# A third level is a tuple of entries in place of a pattern.
+LAYOUT: tuple[tuple[str, tuple[tuple[str | None, Any], ...]], ...] = (
     (
         "Start",
         (
             ("asrnorm", "README.md"),
+            ("Install", "install.md"),
             ("Quick start", "quickstart.md"),
             ("The demo", "demo.md"),
             ("Concepts", "concepts.md"),
             ("The command line", "command-line.md"),
-            ("Results", "results.md"),
         ),
     ),
     (
@@ -40,18 +42,26 @@ LAYOUT: tuple[tuple[str, tuple[tuple[str | None, str], ...]], ...] = (
             (None, "how-to/*.md"),
         ),
     ),
-    ("Norms", (("Overview", "norms/index.md"), ("Conversion", "conversion.md"), ("", "norms/*.md"))),
-    ("Methods", (("Overview", "methods/index.md"), ("Backbones", "models.md"), ("", "methods/*.md"))),
+    (
+        "Norms",
+        (
+            ("Which norm?", "norms/index.md"),
+            ("Convert a network", "conversion.md"),
+            (None, "norms/asr.md"),
+            (None, "norms/*.md"),
+        ),
+    ),
+    ("Methods", (("Which method?", "methods/index.md"), ("Backbones", "models.md"), (None, "methods/*.md"))),
     (
         "Data",
         (
             ("Overview", "data/index.md"),
-            ("", "data/digits.md"),
-            ("", "data/cifar10c.md"),
-            ("", "data/pacs.md"),
-            ("", "data/folder.md"),
-            ("", "data/digits_mini.md"),
-            ("Fetching and checking", "data/fetch.md"),
+            ("Get the data", "data/fetch.md"),
+            (None, "data/digits.md"),
+            (None, "data/cifar10c.md"),
+            (None, "data/pacs.md"),
+            (None, "data/folder.md"),
+            (None, "data/digits_mini.md"),
             ("Corruptions", "data/corruptions.md"),
             ("Augmentation", "data/augmentation.md"),
             ("How digits_mini is made", "data/synthetic.md"),
@@ -64,28 +74,32 @@ LAYOUT: tuple[tuple[str, tuple[tuple[str | None, str], ...]], ...] = (
             ("Training", "training.md"),
             ("Tracking", "tracking.md"),
             ("Recipes", "recipes.md"),
-            ("Evaluation", "evaluation/metrics.md"),
+            ("Metrics", "evaluation/metrics.md"),
             ("Attacks", "evaluation/adversarial.md"),
-            ("Selection by shifted images", "evaluation/shifted-val.md"),
-            (None, "evaluation/*.md"),
-            ("Reproduce", "reproduce.md"),
-            ("Reports", "reports.md"),
+            ("Choose a checkpoint", "evaluation/shifted-val.md"),
+            ("Choose settings", "evaluation/search.md"),
             ("Audit", "audit.md"),
+            ("Reports", "reports.md"),
             ("Export", "export.md"),
             ("Hugging Face Hub", "hub.md"),
             ("Lightning, Accelerate, ...", "frameworks.md"),
             ("Speed", "speed.md"),
+            ("All speed measurements", "measurements.md"),
+            ("API reference", "api.md"),
         ),
     ),
     (
-        "Studies",
+        "Results",
         (  # as `asrnorm list studies` has them
-            ("Overview", "studies/index.md"),
-            ("Overview", "studies.md"),
-            ("", "studies/table?.md"),
-            ("", "studies/table??.md"),
-            ("", "studies/fig-*.md"),
-            ("", "studies/*.md"),
+            ("At a glance", "studies/index.md"),
+            ("How it was reproduced", "reproduction.md"),
+            ("Run the studies", "reproduce.md"),
+            ("The rule of the tables", "evaluation/rule.md"),
+            ("What source scores say", "evaluation/proxies.md"),
+            (None, "evaluation/*.md"),
+            ("Tables of the paper", ((None, "studies/table?.md"), (None, "studies/table??.md"))),
+            ("Figures of the paper", ((None, "studies/fig-*.md"),)),
+            ("Our studies", ((None, "studies/*.md"),)),
         ),
     ),
     (
@@ -99,6 +113,16 @@ LAYOUT: tuple[tuple[str, tuple[tuple[str | None, str], ...]], ...] = (
     ),
     ("More", ((None, "**/*.md"),)),
 )
+# Weights of pages in the search, for those whose word others use more often; else 1, for studies 0.5.
+BOOSTS = {
+    "install.md": 3,
+    "api.md": 3,
+    "conversion.md": 6,
+    "how-to/own-images.md": 6,
+    "training.md": 2,
+    "norms/index.md": 3,
+    "measurements.md": 0.3,
+}
 
 
 def on_files(files: "Files", config: "MkDocsConfig") -> "Files":
@@ -114,15 +138,21 @@ on_files.mkdocs_priority = -100  # type: ignore[attr-defined]
 def build_menu(pages: list[str]) -> list[Any]:
     """Return the menu of these pages, each of them once."""
     left = dict.fromkeys(pages)
+    sections = [(section, _fill(entries, left)) for section, entries in LAYOUT]
+    return [{section: entries} for section, entries in sections if entries]
+
+
+def _fill(entries: tuple[tuple[str | None, Any], ...], left: dict[str, None]) -> list[Any]:
+    """Take the pages of these entries out of those that are left, and return them as a menu."""
     menu: list[Any] = []
-    for section, patterns in LAYOUT:
-        entries: list[Any] = []
-        for title, pattern in patterns:
-            for page in [page for page in left if _matches(page, pattern)]:
-                del left[page]
-                entries.append(page if title is None else {title or PurePosixPath(page).stem: page})
-        if entries:
-            menu.append({section: entries})
+    for title, pattern in entries:
+        if isinstance(pattern, tuple):
+            inner = _fill(pattern, left)
+            menu += [{title: inner}] if inner else []
+            continue
+        for page in [page for page in left if _matches(page, pattern)]:
+            del left[page]
+            menu.append(page if title is None else {title: page})
     return menu
 
 
@@ -133,7 +163,10 @@ def _matches(page: str, pattern: str) -> bool:
 
 
 def on_page_markdown(markdown: str, page: "Page", config: "MkDocsConfig", files: "Files") -> str:  # noqa: ARG001
-    """Give the tables of studies and of results the room of the contents beside them."""
-    if page.file.src_uri.startswith(("studies/", "results.")):
+    """Give the tables of studies the room of the contents beside them, and pages their weight in the search."""
+    if page.file.src_uri.startswith("studies/"):
         page.meta.setdefault("hide", ["toc"])
+        markdown = re.sub(r"\](?=\[\d+\])", "]<!-- -->", markdown)  # marks of two footnotes, [1][2], are no link
+    weight = 0.5 if page.file.src_uri.startswith("studies/") else 1
+    page.meta.setdefault("search", {"boost": BOOSTS.get(page.file.src_uri, weight)})
     return markdown

@@ -19,7 +19,7 @@ PAGES = {f"{name.upper()}.md": f"{name}.md" for name in ("architecture", "change
 _SITE = {**PAGES, "README.md": "README.md"}
 _HOME = {page: file for file, page in PAGES.items()}
 _LINK = re.compile(r"(?<!!)\[((?:[^\[\]]|\[[^\[\]]*\])+)\]\((?!https?:|mailto:|#)([^)\s#]+)(#[^)\s]*)?\)")
-_FENCE = re.compile(r"^(\s*)(```|~~~).*?^\1\2\s*$", re.MULTILINE | re.DOTALL)
+_FENCE = re.compile(r"^([ \t]*)(```|~~~).*?^\1\2[ \t]*$", re.MULTILINE | re.DOTALL)
 
 
 def on_files(files: "Files", config: "MkDocsConfig") -> "Files":

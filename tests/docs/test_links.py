@@ -61,6 +61,14 @@ def test_a_page_has_one_title_and_it_stands_first(page):
 
 
 @pytest.mark.parametrize("page", [p for p in PAGES if p.is_relative_to(ROOT / "docs")], ids=lambda p: p.stem)
+def test_a_page_begins_with_a_sentence_that_says_what_it_is_for(page):
+    first = page.read_text().split("\n", 1)[1].strip().split("\n\n")[0]
+    assert re.match(r"[A-Z`*]", first), "a page begins with a table, a list, code or mid-sentence"
+    assert not first.startswith(("```", "* ")), first
+    assert first.rstrip().endswith((".", ":")), first
+
+
+@pytest.mark.parametrize("page", [p for p in PAGES if p.is_relative_to(ROOT / "docs")], ids=lambda p: p.stem)
 def test_lists_and_tables_stand_apart_from_the_text_before(page):
     """The code host does without the blank line, the site does not."""
     lines = FENCE.sub("", page.read_text()).splitlines()

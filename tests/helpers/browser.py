@@ -48,9 +48,13 @@ class Page:
         scheme = {"name": "prefers-color-scheme", "value": "dark" if dark else "light"}
         still = {"name": "prefers-reduced-motion", "value": "reduce"}
         self._call("Emulation.setEmulatedMedia", features=[scheme, still])
-        self._call("Page.navigate", url=path.resolve().as_uri())
-        self._browser.wait(lambda event: event.get("method") == "Page.loadEventFired")
+        self.visit(path.resolve().as_uri())
         return self
+
+    def visit(self, address: str):
+        """Go to an address and wait until it is there."""
+        self._call("Page.navigate", url=address)
+        self._browser.wait(lambda event: event.get("method") == "Page.loadEventFired")
 
     def run(self, script: str):
         """Return the value of an expression of JavaScript."""

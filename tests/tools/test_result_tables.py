@@ -5,7 +5,7 @@ import pytest
 from asrnorm.core.errors import UnknownNameError
 from asrnorm.studies import archive, collect, get_study
 from helpers.made_up_run import make_up_runs
-from tools.result_tables import link_sources, render_averages, render_overview, render_progress, render_study, rewrite
+from tools.result_tables import link_sources, render_averages, render_glance, render_study, rewrite
 
 
 def result(recipe, accuracy, seed):
@@ -45,46 +45,15 @@ def test_a_study_block_is_written_from_kept_results(tmp_path):
     (kept / "table3.jsonl").write_text("\n".join(results) + "\n")
     page = "before\n<!-- study: table3 short -->\nOutdated\n<!-- end study -->\nafter"
     text = rewrite(page, kept)
-    assert text.startswith("before\n<!-- study: table3 short -->\n### At short scale\n\n|  | Artpaint |")
+    fold = '<details markdown="1" open>\n<summary>At short scale, with less training</summary>'
+    assert text.startswith(f"before\n<!-- study: table3 short -->\n{fold}\n\n**RSC + ASR-Norm: ")
+    assert text.count("<details") == text.count("</details>") == 3
     assert "| ERM | *missing*<br>(70.9) |" in text
     assert "| RSC + ASR-Norm | RSC | Photo |" in text
     assert "n = 3 per cell" in text
     assert "Outdated" not in text
     assert text.endswith("<!-- end study -->\nafter")
     assert rewrite(text, kept) == text
-
-
-def test_an_overview_is_the_table_alone_with_counts_only_where_they_differ(tmp_path):
-    runs, kept = tmp_path / "runs", tmp_path / "results"
-    study = get_study("table3")
-    make_up_runs(study, runs, scale="paper", seeds=range(3))
-    archive(study, runs=runs, kept=kept, seeds=range(3))
-    page = "<!-- overview: table3 -->\nOutdated\n<!-- end overview -->\nafter"
-    text = rewrite(page, kept)
-    assert "| ERM | " in text
-    assert ", n 3" not in text
-    assert "84 results, n = 3 per cell" in text
-    assert "| row | against |" not in text
-    assert text.endswith("<!-- end overview -->\nafter")
-    lines = (kept / "table3.jsonl").read_text().splitlines(keepends=True)
-    (kept / "table3.jsonl").write_text("".join(lines[1:]))
-    assert ", n 3" in rewrite(page, kept)
-
-
-def test_an_overview_leaves_out_rows_without_a_number_of_ours_and_their_footnotes(tmp_path):
-    runs, kept = tmp_path / "runs", tmp_path / "results"
-    study = get_study("table2")
-    make_up_runs(study, runs, scale="paper", seeds=range(1), skip=lambda spec, seed: spec.recipe != "cifar10c.erm_asr")
-    archive(study, runs=runs, kept=kept, seeds=range(1))
-    text = rewrite("<!-- overview: table2 -->\n<!-- end overview -->", kept)
-    assert [line.split(" | ")[0] for line in text.splitlines() if line.startswith("| ")] == [
-        "| ",
-        "| ---",
-        "| ERM + ASR-Norm",
-    ]
-    assert "missing" not in text
-    assert "M-ADA" not in text
-    assert "| M-ADA | *missing*" in render_study("table2", kept)
 
 
 def test_a_study_block_of_an_unknown_scale_is_refused(tmp_path):
@@ -126,18 +95,54 @@ def test_where_nothing_is_kept_a_line_says_how_to_begin(tmp_path):
     assert text.endswith("<!-- study: table3 short -->\n<!-- end study -->")
 
 
-def test_rows_with_a_number_are_counted_by_scale_with_their_seeds(tmp_path):
+def test_a_line_of_a_study_has_its_main_comparison_and_counts_rows_and_seeds(tmp_path):
     study, runs = get_study("table3"), tmp_path / "runs"
     make_up_runs(study, runs, seeds=[0, 1], scale="paper", skip=lambda spec, seed: spec.recipe == "pacs.erm_bn")
     make_up_runs(study, runs, seeds=[0, 1], scale="short", skip=lambda spec, seed: seed == 1 and "rsc" in spec.recipe)
-    for scale in ("paper", "short"):
-        archive(study, runs=runs, kept=tmp_path / "results", scale=scale, seeds=[0, 1])
-    (line,) = render_progress(tmp_path / "results", ["table3"]).splitlines()[2:]
-    assert line == "| [`table3`](studies/table3.md) | 7 | 6 of them, n 2 | all, n 1 to 2 |"
+    archive(study, runs=runs, kept=tmp_path / "short", scale="short", seeds=[0, 1])
+    (line,) = render_glance(tmp_path / "short", ["table3"]).splitlines()[4:]
+    assert line.endswith("| all 7, n 1 to 2, short scale |")
+    archive(study, runs=runs, kept=tmp_path / "results", seeds=[0, 1])
+    found = collect(study, runs=tmp_path / "none", kept=tmp_path / "results")
+    (line,) = render_glance(tmp_path / "results", ["table3"]).splitlines()[4:]
+    cells = line.split(" | ")
+    assert cells[0] == "| [Table 3: PACS, single source](table3.md)"
+    assert cells[1].startswith(f"RSC + ASR-Norm {found.cells['RSC + ASR-Norm', 'Avg.'].mean:.1f} ± ")
+    assert cells[1].endswith(" (68.1)")
+    assert cells[2].startswith(f"RSC {found.cells['RSC', 'Avg.'].mean:.1f} ± ")
+    assert cells[4] == "6 of 7, n 2 |"
 
 
-def test_a_study_that_runs_nothing_is_left_out(tmp_path):
-    assert len(render_progress(tmp_path, ["fig-samples", "table6"]).splitlines()) == 3
+def test_the_line_of_a_study_takes_the_first_comparison_that_is_measured(tmp_path):
+    study, runs = get_study("table3"), tmp_path / "runs"
+    make_up_runs(study, runs, seeds=[0], scale="paper", skip=lambda spec, seed: spec.recipe == "pacs.rsc_bn")
+    archive(study, runs=runs, kept=tmp_path / "results", seeds=[0])
+    (line,) = render_glance(tmp_path / "results", ["table3"]).splitlines()[4:]
+    assert [cell.split(" + ")[0].split()[0] for cell in line.split(" | ")[1:3]] == ["ERM", "ERM"]
+
+
+def test_a_study_that_runs_nothing_is_left_out_and_tables_figures_and_ours_stand_apart(tmp_path):
+    text = render_glance(tmp_path, ["fig-samples", "table6", "fig-levels", "pacs-best"])
+    assert [line for line in text.splitlines() if line.startswith("#")] == [
+        "### Tables of the paper",
+        "### Figures of the paper",
+        "### Our studies",
+    ]
+    assert "fig-samples" not in text
+
+
+def test_a_study_says_first_what_its_first_comparison_and_instance_norm_show(tmp_path):
+    study, runs, kept = get_study("table3"), tmp_path / "runs", tmp_path / "results"
+    make_up_runs(study, runs, scale="paper", seeds=range(3))
+    archive(study, runs=runs, kept=kept, seeds=range(3))
+    first, second = render_study("table3", kept).splitlines()[0].split(". **")
+    found = collect(study, runs=tmp_path / "none", kept=kept)
+    gap = found.cells["RSC + ASR-Norm", "Avg."].mean - found.cells["RSC", "Avg."].mean
+    assert first.startswith(f"**RSC + ASR-Norm: {found.cells['RSC + ASR-Norm', 'Avg.'].mean:.1f} ± ")
+    assert f"{abs(gap):.1f} {'above' if gap > 0 else 'below'} RSC (p " in first
+    assert first.endswith("n = 3 each); in the paper 68.1, 6.3 above")
+    assert second.startswith("ERM + ASR-Norm: ")
+    assert " ERM + IN (p " in second
 
 
 def test_a_page_of_the_docs_leads_to_the_recipes_and_to_the_files_of_the_results(tmp_path):
@@ -150,8 +155,6 @@ def test_a_page_of_the_docs_leads_to_the_recipes_and_to_the_files_of_the_results
     assert link_sources(found, kept, page) == links
     assert links in render_study("table5", kept, page=page)
     assert "Settings" not in render_study("table5", kept)
-    home = links.replace("../../", "").replace("../", "docs/")
-    assert render_overview("table5", kept, tmp_path / "README.md").endswith(home)
     both = link_sources(collect(get_study("table10"), runs=tmp_path / "none", kept=kept), kept, page)
     assert "[`cifar-erm.jsonl`]" in both
     assert "[`table5.jsonl`]" in both

@@ -1,4 +1,4 @@
-"""How well scores on the source rank readings: the statistics, what counts as a reading, and the page."""
+"""How well scores on the source rank settings: the statistics, what counts as a setting, and the page."""
 
 from pathlib import Path
 
@@ -9,7 +9,7 @@ from tools.selection_proxies import (
     FIGURE,
     PAGE,
     PROXIES,
-    Reading,
+    Setting,
     _collect,
     bootstrap,
     fingerprint,
@@ -47,19 +47,19 @@ def test_a_constant_score_has_no_correlation_and_resampling_is_repeatable():
 
 def test_groups_are_all_readings_those_with_asr_and_those_that_train():
     scores = [95.0, 94.0, 93.0, 92.0, 91.0, 80.0, 95.5]
-    readings = [Reading(str(n), n < 6, {"": {"source-val": score}}) for n, score in enumerate(scores)]
-    assert [len(group) for group in select_groups("x", readings).values()] == [7, 6, 5]
-    assert [has_failed(reading, readings) for reading in readings].index(True) == 5
+    settings = [Setting(str(n), n < 6, {"": {"source-val": score}}) for n, score in enumerate(scores)]
+    assert [len(group) for group in select_groups("x", settings).values()] == [7, 6, 5]
+    assert [has_failed(setting, settings) for setting in settings].index(True) == 5
 
 
 def test_readings_have_all_parts_and_none_is_chosen_on_the_targets():
-    for readings in _collect(KEPT).values():
-        assert len({tuple(reading.parts) for reading in readings}) == 1
-        assert all("oracle" not in reading.label for reading in readings)
-        for reading in readings:
+    for settings in _collect(KEPT).values():
+        assert len({tuple(setting.parts) for setting in settings}) == 1
+        assert all("oracle" not in setting.label for setting in settings)
+        for setting in settings:
             for key in (*PROXIES, "unseen"):
-                parts = [part[key] for name, part in reading.parts.items() if name]
-                assert not parts or reading.parts[""][key] == pytest.approx(sum(parts) / len(parts))
+                parts = [part[key] for name, part in setting.parts.items() if name]
+                assert not parts or setting.parts[""][key] == pytest.approx(sum(parts) / len(parts))
 
 
 def test_the_page_and_its_figure_are_of_the_kept_results():
@@ -70,10 +70,10 @@ def test_the_page_and_its_figure_are_of_the_kept_results():
 
 
 def test_the_conclusion_of_the_page_holds():
-    """Among readings that train, only those of CIFAR-10-C are clearly ranked."""
-    for title, readings in _collect(KEPT).items():
-        *_, trained = select_groups(title, readings).values()
+    """Among settings that train, only those of CIFAR-10-C are clearly ranked."""
+    for title, settings in _collect(KEPT).items():
+        *_, trained = select_groups(title, settings).values()
         for rule in PROXIES:
-            points = [[reading.parts[""][key] for reading in trained] for key in (rule, "unseen")]
+            points = [[setting.parts[""][key] for setting in trained] for key in (rule, "unseen")]
             low, _ = bootstrap(spearman, *map(np.array, points))
             assert (low > 0) == (title == CLEARLY_RANKED)
