@@ -9,6 +9,7 @@
 | `<!-- study: table3 short -->` | `<!-- end study -->` | the same at another scale than the paper's |
 | `<!-- overview: table3 -->` | `<!-- end overview -->` | the table of a study alone |
 | `<!-- progress -->` | `<!-- end progress -->` | which studies have results |
+| `<!-- remaining -->` | `<!-- end remaining -->` | which runs are missing, and what they take |
 """
 
 import json
@@ -27,11 +28,13 @@ from asrnorm.reporting.markdown import comparisons, legend, overview
 from asrnorm.reporting.sheet import Sheet, build_sheet
 from asrnorm.studies import Collected, collect, get_study, list_studies
 from asrnorm.studies.store import find_results
+from tools.remaining_runs import render_remaining
 
 _SCALES: tuple[Scale, ...] = ("paper", "short")
 _STUDY = re.compile(r"(<!-- study: (\S+)(?: (\S+))? -->\n).*?(<!-- end study -->)", re.DOTALL)
 _OVERVIEW = re.compile(r"(<!-- overview: (\S+) -->\n).*?(<!-- end overview -->)", re.DOTALL)
 _PROGRESS = re.compile(r"(<!-- progress -->\n).*?(<!-- end progress -->)", re.DOTALL)
+_REMAINING = re.compile(r"(<!-- remaining -->\n).*?(<!-- end remaining -->)", re.DOTALL)
 _BLOCK = re.compile(r"(<!-- results: (\S+) -->\n).*?(<!-- end results -->)", re.DOTALL)
 
 
@@ -225,7 +228,11 @@ def rewrite(text: str, folder: Path, page: Path | None = None) -> str:
     def progress(match: re.Match[str]) -> str:
         return f"{match.group(1)}{render_progress(folder)}\n{match.group(2)}"
 
-    for pattern, write in ((_BLOCK, block), (_STUDY, study), (_OVERVIEW, table), (_PROGRESS, progress)):
+    def remaining(match: re.Match[str]) -> str:
+        return f"{match.group(1)}{render_remaining(folder)}\n{match.group(2)}"
+
+    parts = ((_BLOCK, block), (_STUDY, study), (_OVERVIEW, table), (_PROGRESS, progress), (_REMAINING, remaining))
+    for pattern, write in parts:
         text = pattern.sub(write, text)
     return text
 
