@@ -41,7 +41,9 @@ class Entry:
 
 ORDER = (
     Entry("table1", "paper", 3, ("CCSA", "d-SNE", "JiGen")),
+    Entry("digits-rivals", "paper", 3),
     Entry("table4", "paper", 5),
+    Entry("pacs-rivals", "paper", 1),
     Entry("table8", "paper", 5),
     Entry("digits-search", "short", 1),
     Entry("cifar-search", "paper", 1),
