@@ -2,7 +2,8 @@
 
 In each group of the study, the row with the largest mean gain over the first row replaces the recipe's setting, if that
 gain is larger than its standard error. A gain is paired by source and half of the bank, over the runs in which the row
-differs from the first one. The group of norms is there for comparison: nothing is chosen in it.
+differs from the first one. The group of norms is there for comparison: nothing is chosen in it. `--scale short` reads
+runs of that scale, at which digits-search is trained.
 """
 
 import argparse
@@ -13,9 +14,10 @@ import sys
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, get_args
 
 from asrnorm.cli.options import find_kept
+from asrnorm.core.config import Scale
 from asrnorm.studies import Study, get_study
 from asrnorm.studies.spec import Row, RunSpec, scored_hash
 from asrnorm.studies.store import Store, find_results
@@ -37,13 +39,14 @@ class Gain:
     changes: dict[str, Any]
 
 
-def read_gains(study: Study, store: Store) -> list[Gain]:
-    """Return the gain of every row whose runs are all there."""
+def read_gains(study: Study, store: Store, scale: Scale = "paper") -> list[Gain]:
+    """Return the gain of every row whose runs are all there, at one scale."""
     first, *others = study.rows
     found = []
     for row in others:
-        pairs = [pair for pair in zip(_runs(first), _runs(row), strict=True) if len({*map(_identify, pair)}) == 2]
-        scores = [[_read_score(run, store) for run in pair] for pair in pairs]
+        everything = zip(_runs(first), _runs(row), strict=True)
+        pairs = [pair for pair in everything if len({scored_hash(run, 0, scale) for run in pair}) == 2]
+        scores = [[_read_score(run, store, scale) for run in pair] for pair in pairs]
         points = [100 * (mine - base) for base, mine in scores if base is not None and mine is not None]
         if len(points) == len(pairs) > 1:
             base, mine = pairs[0]
@@ -63,16 +66,26 @@ def choose(gains: Sequence[Gain]) -> list[Gain]:
 
 
 def combine(study: Study, chosen: Sequence[Gain]) -> dict[str, Any]:
-    """Return the fields that the chosen rows change, all of them; in the last view each replaces parts of its own."""
+    """Return the fields that the chosen rows change, all of them.
+
+    Views are a plain one and a changed one, which may come several times: each row replaces parts of its own in the
+    changed view, and may say how often it comes.
+    """
     changes: dict[str, Any] = {}
-    *plain, before = _runs(study.rows[0])[0].config(0, "paper").method.args["views"]
-    view = before
+    plain, *changed = _runs(study.rows[0])[0].config(0, "paper").method.args["views"]
+    view, count = _as_chain(changed[-1]), len(changed)
     for gain in chosen:
         changes |= {name: value for name, value in gain.changes.items() if name != VIEWS}
         if VIEWS in gain.changes:
-            view = _replace_parts(view, before, gain.changes[VIEWS][-1])
-            changes[VIEWS] = [*plain, view]
+            others = gain.changes[VIEWS][1:]
+            view = _replace_parts(view, _as_chain(changed[-1]), _as_chain(others[-1]))
+            count = len(others) if len(others) != len(changed) else count
+            changes[VIEWS] = [plain, *[view] * count]
     return changes
+
+
+def _as_chain(view: Any) -> list[Any]:
+    return view if isinstance(view, list) else [view]
 
 
 def _replace_parts(view: list[Any], before: list[Any], after: list[Any]) -> list[Any]:
@@ -86,12 +99,8 @@ def _runs(row: Row) -> Sequence[RunSpec]:
     return max((cell.runs for cell in row.cells.values()), key=len)
 
 
-def _identify(run: RunSpec) -> str:
-    return scored_hash(run, 0, "paper")
-
-
-def _read_score(run: RunSpec, store: Store) -> float | None:
-    found = store.results.get(_identify(run))
+def _read_score(run: RunSpec, store: Store, scale: Scale) -> float | None:
+    found = store.results.get(scored_hash(run, 0, scale))
     return None if found is None else found.result.validation.get(SCORE)
 
 
@@ -99,11 +108,12 @@ def main(arguments: Sequence[str]) -> int:
     """Print the gains and the choice, and write the changed fields if asked to."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("study")
+    parser.add_argument("--scale", choices=get_args(Scale), default="paper")
     parser.add_argument("--runs", type=Path, default=Path("runs"))
     parser.add_argument("--out", type=Path, help="write the fields as lines for --set")
     given = parser.parse_args(arguments)
     study = get_study(given.study)
-    gains = read_gains(study, find_results(given.runs, find_kept()))
+    gains = read_gains(study, find_results(given.runs, find_kept()), given.scale)
     chosen = choose(gains)
     for gain in gains:
         mark = "chosen" if gain in chosen else ""

@@ -9,6 +9,7 @@
 | `<!-- study: table3 short -->` | `<!-- end study -->` | the same at another scale than the paper's |
 | `<!-- averages -->` | `<!-- end averages -->` | averages of all suites by norm, and the best recipes' |
 | `<!-- glance -->` | `<!-- end glance -->` | a line for each study: its main comparison, its best row, n |
+| `<!-- remaining -->` | `<!-- end remaining -->` | which runs are missing, and what they take |
 """
 
 import json
@@ -28,11 +29,13 @@ from asrnorm.reporting.sheet import Sheet, SheetTest, build_sheet
 from asrnorm.reporting.text import MINUS, format_range, format_signed
 from asrnorm.studies import Collected, Study, collect, get_study, list_studies
 from asrnorm.studies.store import find_results
+from tools.remaining_runs import render_remaining
 
 _SCALES: tuple[Scale, ...] = ("paper", "short")
 _STUDY = re.compile(r"(<!-- study: (\S+)(?: (\S+))? -->\n).*?(<!-- end study -->)", re.DOTALL)
 _AVERAGES = re.compile(r"(<!-- averages -->\n).*?(<!-- end averages -->)", re.DOTALL)
 _GLANCE = re.compile(r"(<!-- glance -->\n).*?(<!-- end glance -->)", re.DOTALL)
+_REMAINING = re.compile(r"(<!-- remaining -->\n).*?(<!-- end remaining -->)", re.DOTALL)
 _MAIN_COLUMNS = ("Avg.", "Unseen", "15 types", "Score")  # the first that a study has sums it up
 _BLOCK = re.compile(r"(<!-- results: (\S+) -->\n).*?(<!-- end results -->)", re.DOTALL)
 # The table of averages: what is trained, its study, rows of BN, IN and ASR-Norm, study of the best recipe, scales.
@@ -365,7 +368,11 @@ def rewrite(text: str, folder: Path, page: Path | None = None) -> str:
     def glance(match: re.Match[str]) -> str:
         return f"{match.group(1)}{render_glance(folder)}\n{match.group(2)}"
 
-    for pattern, write in ((_BLOCK, block), (_STUDY, study), (_AVERAGES, averages), (_GLANCE, glance)):
+    def remaining(match: re.Match[str]) -> str:
+        return f"{match.group(1)}{render_remaining(folder)}\n{match.group(2)}"
+
+    blocks = (_BLOCK, block), (_STUDY, study)
+    for pattern, write in (*blocks, (_AVERAGES, averages), (_GLANCE, glance), (_REMAINING, remaining)):
         text = pattern.sub(write, text)
     return text
 

@@ -5,6 +5,7 @@ import signal
 
 import pytest
 import torch
+from safetensors.torch import load_file
 
 from asrnorm.core.errors import InterruptedRunError
 from asrnorm.methods import METHODS, Method, create_method
@@ -31,6 +32,21 @@ def test_a_resumed_run_ends_in_the_same_bytes(name, norm, tmp_path):
         (tmp_path / name).unlink()
     run(config, tmp_path)
     assert (tmp_path / "model.safetensors").read_bytes() == whole
+
+
+@pytest.mark.parametrize("name", METHODS.names())
+def test_a_run_in_bfloat16_is_finite_and_resumes(name, tmp_path):
+    """The recipes of PACS and CIFAR-10-C train in bfloat16."""
+    config = tiny_config(**small_run(name), norm=Choice(name="asr"), steps=9, checkpoint_every=4, precision="bfloat16")
+    with kept_pool():
+        result = run(config, tmp_path)
+    weights = load_file(tmp_path / "model.safetensors")
+    assert all(value.isfinite().all() and value.dtype != torch.bfloat16 for value in weights.values())
+    assert all(0 <= domain.accuracy <= 1 for domain in result.domains)
+    for name in ("result.json", "model.safetensors", "checkpoints/last.pt"):
+        (tmp_path / name).unlink()
+    run(config, tmp_path)
+    assert all(torch.equal(value, weights[key]) for key, value in load_file(tmp_path / "model.safetensors").items())
 
 
 # `consistency` grows as the method it wraps.

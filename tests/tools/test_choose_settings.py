@@ -6,7 +6,7 @@ import pytest
 
 from asrnorm.studies import get_study
 from asrnorm.studies.spec import scored_hash
-from tools.choose_settings import SCORE, choose, combine, read_gains
+from tools.choose_settings import SCORE, Gain, choose, combine, read_gains
 
 STUDY = get_study("pacs-search")
 POINTS = {
@@ -44,6 +44,10 @@ def test_gains_are_over_the_runs_that_differ(store):
     assert gains["Weight 6"].error == pytest.approx((2 / 7) ** 0.5 / 2 / 2**0.5)
 
 
+def test_only_runs_of_the_given_scale_are_read(store):
+    assert read_gains(STUDY, store, "short") == []
+
+
 def test_a_row_is_chosen_where_it_gains_more_than_the_standard_error(store):
     chosen = [gain.label for gain in choose(read_gains(STUDY, store))]
     assert chosen == ["Weight 6", "Photometric .9", "Pro-RandConv .3", "With affine maps"]
@@ -61,3 +65,21 @@ def test_changes_of_all_groups_come_together(store):
         {"name": "fourier", "share": 0.3},
         "affine",
     ]
+
+
+NOISE, RANDCONV = {"name": "noise", "share": 0.25}, {"name": "randconv", "share": 0.25}
+
+
+@pytest.mark.parametrize(
+    ("label", "views"),
+    [
+        ("One changed view", ["none", ["augmix", NOISE]]),
+        ("No noise in images", ["none", ["augmix"], ["augmix"]]),
+        ("With RandConv", ["none", ["augmix", NOISE, RANDCONV], ["augmix", NOISE, RANDCONV]]),
+    ],
+)
+def test_all_changed_views_follow_a_chosen_row_in_content_and_number(label, views):
+    study = get_study("cifar-search")
+    run = next(row for row in study.rows if row.label == label).cells["Score"].runs[0]
+    gain = Gain(label, "Parts", 1.0, 0.5, 2, {"method.views": run.overrides["method.views"]})
+    assert combine(study, [gain]) == {"method.views": views}

@@ -11,7 +11,7 @@ from torch import nn
 from asrnorm.core import cuda_graph as graph
 from asrnorm.core.config import OptimConfig
 from helpers.captured_run import CPU, CUDA, STEPS, assert_equal, fit, make, outcome
-from helpers.tiny_run import Choice, ToyNet, pretrained_config, small_method, tiny_config, write_weights
+from helpers.tiny_run import Choice, ToyNet, pretrained_config, small_method, small_run, tiny_config, write_weights
 
 os.environ.setdefault("CUBLAS_WORKSPACE_CONFIG", ":4096:8")  # read when CUDA is first used
 
@@ -38,12 +38,12 @@ def deterministic():
 
 
 METHODS = ["erm", "ada", "me_ada", "rsda", "rda", "esda", "rsc", "pgd", "m_ada", "jigen", "st", "cutout", "dropblock"]
-METHODS += ["adversarial_dropout", "ccsa", "dsne", "ttt", "consistency"]
+METHODS += ["adversarial_dropout", "ccsa", "dsne", "ttt", "consistency", "metareg"]
 adam = OptimConfig(name="adam", lr=1e-2, schedule="cosine")
 
 
 def gpu_config(name, **changes):
-    values = {"device": "cuda", "method": small_method(name), "steps": STEPS, "log_every": 9, "checkpoint_every": 20}
+    values = {"device": "cuda", **small_run(name), "steps": STEPS, "log_every": 9, "checkpoint_every": 20}
     return tiny_config(**{**values, **changes})
 
 
