@@ -13,7 +13,7 @@ from torch import Tensor
 
 from asrnorm.core.config import Fold
 from asrnorm.core.errors import InputError
-from asrnorm.data.augment.base import to_bytes, to_float
+from asrnorm.data.augment.base import change_rows, to_bytes, to_float
 from asrnorm.data.augment.color import autocontrast, equalize, posterize, solarize
 from asrnorm.data.augment.geometry import affine
 from asrnorm.data.augment.named import (
@@ -21,7 +21,6 @@ from asrnorm.data.augment.named import (
     Occasional,
     Operations,
     Size,
-    change_rows,
     check_range,
     draw_uniform,
     on_bytes,

@@ -104,6 +104,19 @@ def num_taps(limit: int, out: int) -> int:
 _CHUNK_VALUES = 1 << 18  # with float32 and int32 intermediates about what a core's second-level cache holds
 
 
+def change_rows(images: Tensor, chosen: Tensor, change: Callable[..., Tensor], *parameters: Tensor) -> Tensor:
+    """Return the images, those that `chosen` says replaced by `change(images, *parameters)`.
+
+    On the CPU only the chosen ones are computed. Elsewhere all are: shapes are fixed, and the host reads nothing.
+    """
+    if images.device.type != "cpu":
+        return torch.where(chosen.view(-1, 1, 1, 1), change(images, *parameters), images)
+    rows = chosen.nonzero().squeeze(1)
+    if not len(rows):
+        return images
+    return images.index_copy(0, rows, change(images[rows], *(value[rows] for value in parameters)))
+
+
 def in_chunks(function: Callable[..., Tensor], images: Tensor, *parameters: Tensor) -> Tensor:
     """Call `function(images, *parameters)` on chunks of the batch that fit the CPU's cache; a GPU gets the whole batch.
 

@@ -8,16 +8,8 @@ from collections.abc import Mapping
 import torch
 from torch import Tensor
 
-from asrnorm.data.augment.base import to_float
-from asrnorm.data.augment.named import (
-    AUGMENTATIONS,
-    Augmentation,
-    Size,
-    change_rows,
-    check_range,
-    draw_uniform,
-    on_floats,
-)
+from asrnorm.data.augment.base import change_rows, to_float
+from asrnorm.data.augment.named import AUGMENTATIONS, Augmentation, Size, check_range, draw_uniform, on_floats
 
 
 @AUGMENTATIONS.register("fourier")

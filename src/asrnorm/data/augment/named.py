@@ -17,7 +17,7 @@ from asrnorm.core.config import Fold
 from asrnorm.core.errors import InputError, UnknownNameError, describe_unknown
 from asrnorm.core.randomness import keyed_generator
 from asrnorm.core.registry import Registry
-from asrnorm.data.augment.base import constant, to_bytes, to_float
+from asrnorm.data.augment.base import change_rows, constant, to_bytes, to_float
 from asrnorm.data.augment.geometry import crop_flip
 from asrnorm.data.augment.pacs import GRAY, PacsDraw, apply_pacs, draw_pacs
 
@@ -203,19 +203,6 @@ class Operations(Occasional):
         kind = [self.folds.get(name, "values") for name in self.names]
         part.operations = tuple(k for k in self.operations if fold == "none" or kind[k] in ("none", fold))
         return part if any(kind[k] != "none" for k in part.operations) else NoAugmentation()
-
-
-def change_rows(images: Tensor, chosen: Tensor, change: Callable[..., Tensor], *parameters: Tensor) -> Tensor:
-    """Return the images, those that `chosen` says replaced by `change(images, *parameters)`.
-
-    On the CPU only the chosen ones are computed. Elsewhere all are: shapes are fixed, and the host reads nothing.
-    """
-    if images.device.type != "cpu":
-        return torch.where(chosen.view(-1, 1, 1, 1), change(images, *parameters), images)
-    rows = chosen.nonzero().squeeze(1)
-    if not len(rows):
-        return images
-    return images.index_copy(0, rows, change(images[rows], *(value[rows] for value in parameters)))
 
 
 def on_bytes(images: Tensor, change: Callable[[Tensor], Tensor]) -> Tensor:

@@ -9,7 +9,15 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from asrnorm.data.augment.base import byte_values, check_images, find_fused_pacs, in_chunks, to_bytes, to_float
+from asrnorm.data.augment.base import (
+    byte_values,
+    change_rows,
+    check_images,
+    find_fused_pacs,
+    in_chunks,
+    to_bytes,
+    to_float,
+)
 from asrnorm.data.augment.color import blend, hue_steps, luma, mean_luma, turn_hue
 from asrnorm.data.augment.geometry import Boxes, draw_boxes, resize_boxes
 
@@ -98,24 +106,11 @@ def _jitter(images: Tensor, factors: Tensor, hue: Tensor, order: Tensor) -> Tens
     before = slot < position
     x_nchw = images.float()
     for k in range(3):
-        x_nchw = _blend_some(x_nchw, kind[:, k], factor[:, k], before[:, k])
+        x_nchw = change_rows(x_nchw, before[:, k], _blend, kind[:, k], factor[:, k])
     x_nchw = turn_hue(x_nchw, hue_steps(hue).view(-1, 1, 1, 1))
     for k in range(3):
-        x_nchw = _blend_some(x_nchw, kind[:, k], factor[:, k], ~before[:, k])
+        x_nchw = change_rows(x_nchw, ~before[:, k], _blend, kind[:, k], factor[:, k])
     return x_nchw.to(torch.uint8)
-
-
-def _blend_some(x_nchw: Tensor, kind: Tensor, factor: Tensor, chosen: Tensor) -> Tensor:
-    """Blend the chosen samples, each in its own kind."""
-    if x_nchw.device.type != "cpu":
-        return _blend(x_nchw, torch.where(chosen, kind, BRIGHTNESS), torch.where(chosen, factor, 1.0))
-    # Reading the mask costs nothing on the CPU, and the other samples are skipped.
-    rows = chosen.nonzero().squeeze(1)
-    if len(rows) == len(chosen):
-        return _blend(x_nchw, kind, factor)
-    if len(rows):
-        x_nchw[rows] = _blend(x_nchw[rows], kind[rows], factor[rows])
-    return x_nchw
 
 
 def _blend(x_nchw: Tensor, kind: Tensor, factor: Tensor) -> Tensor:
