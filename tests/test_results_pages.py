@@ -266,6 +266,23 @@ STUDY_CLAIMS = [
         ),
     ),
     *claims_of(
+        "digits-reading",
+        "short",
+        (
+            "which is .1 and .3 ahead of the recipe",
+            "Source, held out",
+            ("RSDA + ASR-Norm, no biases", "RSDA + ASR-Norm"),
+            "0.1",
+        ),
+        (
+            "which is .1 and .3 ahead of the recipe",
+            "Source, shifted",
+            ("RSDA + ASR-Norm, no biases", "RSDA + ASR-Norm"),
+            "0.3",
+        ),
+        ("IN is 4 above ASR-Norm on the unseen sets", "Unseen", ("RSDA + IN", "RSDA + ASR-Norm"), "4"),
+    ),
+    *claims_of(
         "pacs-lambda",
         "paper",
         ("2.1 points at 100 times", "Avg.", ("ERM + ASR-Norm, lambdas x100", "ERM + ASR-Norm"), "2.1"),
