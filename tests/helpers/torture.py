@@ -3,8 +3,8 @@
 Run as a process of its own, which imports torch once and forks: `python -m helpers.torture KILLS SECONDS SEED
 [--command COMMAND]... [-j PROCESSES] [--out FILE]` kills every command that often, a slow one less often, and prints
 the kills and what differed as JSON. Half of the kills come just before a file is opened for writing, renamed or
-removed, the others after a random time. `helpers.kill_run` does the same to training alone, aimed at its phases, and
-compares more.
+removed, the others after a random time; after some of them the clock is set back. `helpers.kill_run` does the same to
+training alone, aimed at its phases, and compares more.
 """
 
 import argparse
@@ -152,6 +152,12 @@ def kill_once(command, folder, seconds, changes, draw):
     return os.WIFSIGNALED(os.waitpid(child, 0)[1])
 
 
+def set_clock_back(folder):
+    """Let all files be of tomorrow, which is what a process sees once the clock is set back by a day."""
+    for path in (folder, *folder.rglob("*")):
+        os.utime(path, (time.time() + 86400,) * 2)
+
+
 def torment(name, kills, until, place, draw):
     """Kill a command that often, or until the time is over; return the number of kills and what differed."""
     command, wholes = COMMANDS[name], []
@@ -168,6 +174,8 @@ def torment(name, kills, until, place, draw):
         shutil.copytree(place / "base", folder)
         for _ in range(draw.randint(1, 5)):
             count += kill_once(command, folder, min(lasted, again), changes, draw)
+            if draw.random() < 0.3:
+                set_clock_back(folder)
         try:
             found, *_ = finish(command, folder)
             wrong = [path for path, content in fixed.items() if found.get(path) != content]
