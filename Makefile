@@ -2,13 +2,26 @@
 PYTHON ?= python3
 VENV   := .venv
 BIN    := $(VENV)/bin
-PINS   := $(filter-out requirements/docs.txt requirements/cluster.txt requirements/frameworks.txt,$(wildcard requirements/*.txt))
+PINS   := $(patsubst %,requirements/%.txt,build torch run data test cuda)
 READY  := $(VENV)/.test-ready
 DEMO   := $(VENV)/.demo-ready
 CLUSTER := $(VENV)/.cluster-ready
 FRAMEWORKS := $(VENV)/.frameworks-ready
 SITE   := $(VENV)/.docs-ready
 PIP    := $(BIN)/python -m pip install --quiet --disable-pip-version-check
+CHECK  := $(BIN)/python -m pip --disable-pip-version-check check
+
+PINNED := $(PIP) --require-hashes --no-deps
+
+# Every file is checked against the hashes beside its pin. Where pip's settings name a folder of wheels (find-links) with
+# a build of torch, that one is taken; PyPI's build for Linux needs CUDA's libraries beside it, others do not.
+define install
+@$(PINNED) --no-index -r requirements/torch.txt 2>/dev/null || true
+$(PINNED) -r requirements/$(1).txt
+@if $(CHECK) | grep 'requires cuda' >/dev/null; then echo "$(PINNED) -r requirements/cuda.txt"; $(PINNED) -r requirements/cuda.txt; fi
+$(PIP) --no-deps --no-build-isolation -e .
+@$(CHECK)
+endef
 
 # Two pytest workers with one torch thread each use two cores better than one worker with two.
 WORKERS ?= 2
@@ -22,7 +35,7 @@ SEED    ?= 0
 PROCESSES ?= $(WORKERS)
 HARM    := OMP_NUM_THREADS=1 PYTHONPATH=tests $(BIN)/python -m
 
-.PHONY: help setup demo test test-slow test-frameworks test-gpu fuzz torture check format pages docs dist clean
+.PHONY: help setup demo test test-slow test-frameworks test-gpu fuzz torture check format pins pages docs dist clean
 
 help:
 	@echo "make demo       set up .venv and train on one domain in seven ways, compare them on four unseen ones"
@@ -34,6 +47,7 @@ help:
 	@echo "make torture    kill every command that writes files, and training in its phases (KILLS, SECONDS, SEED, PROCESSES)"
 	@echo "make check      ruff, mypy, codespell and the architecture test"
 	@echo "make format     let ruff rewrite what it can"
+	@echo "make pins       write the hashes of the pinned requirements anew, after a version was changed (WHEELS)"
 	@echo "make pages      write the tables and figures of the docs anew from results/ and bench/results/"
 	@echo "make docs       build the documentation into site/"
 	@echo "make dist       build wheel and source archive into dist/, install the wheel elsewhere and run the demo from it"
@@ -47,13 +61,11 @@ $(BIN)/python:
 
 # A stamp is written last: an interrupted installation is done again, a finished one is not touched.
 $(READY): $(PINS) pyproject.toml | $(BIN)/python
-	$(PIP) -r requirements/test.txt
-	$(PIP) --no-deps --no-build-isolation -e .
+	$(call install,test)
 	@touch $@ $(DEMO)
 
-$(DEMO): requirements/build.txt requirements/run.txt requirements/data.txt pyproject.toml | $(BIN)/python
-	$(PIP) -r requirements/data.txt
-	$(PIP) --no-deps --no-build-isolation -e .
+$(DEMO): $(filter-out requirements/test.txt,$(PINS)) pyproject.toml | $(BIN)/python
+	$(call install,data)
 	@touch $@
 
 $(SITE): requirements/docs.txt | $(BIN)/python
@@ -98,6 +110,10 @@ check: setup
 	$(BIN)/mypy
 	$(BIN)/codespell src docs *.md
 	$(BIN)/python -m pytest -q tests/test_architecture.py
+
+# After a version in requirements/ was changed, with the network; WHEELS: files that the index does not have.
+pins: setup
+	$(BIN)/python -m tools.pin_hashes $(WHEELS)
 
 format: setup
 	$(BIN)/ruff check --fix .

@@ -17,6 +17,7 @@ from packaging.metadata import Metadata
 
 ROOT = Path(__file__).parents[1]
 PINS = ROOT / "requirements" / "data.txt"
+CUDA = ROOT / "requirements" / "cuda.txt"  # what torch from PyPI needs on Linux, and no other build
 _STARTS = 5  # of `asrnorm --version`; the fastest counts
 
 
@@ -52,7 +53,10 @@ def install(wheel: Path, environment: Path) -> Path:
     venv.create(environment, with_pip=True)
     python = str(environment / "bin" / "python")
     pip = [python, "-m", "pip", "--quiet", "--disable-pip-version-check"]
-    subprocess.run([*pip, "install", "-r", str(PINS)], check=True)
+    install = [*pip, "install", "--require-hashes", "--no-deps", "-r"]
+    subprocess.run([*install, str(PINS)], check=True)
+    if "requires cuda" in subprocess.run([*pip, "check"], capture_output=True, text=True, check=False).stdout:
+        subprocess.run([*install, str(CUDA)], check=True)
     subprocess.run([*pip, "install", "--no-deps", str(wheel)], check=True)
     subprocess.run([*pip, "check"], check=True)
     return environment / "bin" / "asrnorm"

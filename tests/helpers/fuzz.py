@@ -7,6 +7,7 @@ ended otherwise with its number; `--again KIND NUMBER` repeats one with its trac
 
 import argparse
 import contextlib
+import gc
 import logging
 import math
 import mmap
@@ -18,6 +19,7 @@ import sys
 import tempfile
 import time
 import traceback
+from importlib import import_module
 from pathlib import Path
 
 import torch
@@ -31,6 +33,7 @@ MODULES = (fuzz_calls, fuzz_files, fuzz_python, fuzz_runs)  # each registers kin
 SECONDS = 20  # for one input: nothing here takes a tenth of that
 MEMORY = 8 << 30  # bytes of addresses beside those of the imported libraries
 MOST_LOST = 20  # processes of one worker
+DISK = "/dev/shm" if Path("/dev/shm").is_dir() else None  # in memory, where no input waits for a flush
 
 
 def attempt(name, number, seed):
@@ -125,6 +128,8 @@ class Share:
 def work(worker, options):
     """Run the inputs of a worker; one that ends the process, or cannot be interrupted, is reported too."""
     share, lost = Share(worker, options), 0
+    import_module("torch._dynamo")  # which some networks need
+    gc.freeze()  # thousands of inputs, and no look at what was imported
     while not share.is_over() and lost < MOST_LOST:
         child = fork(share.run)
         while not (ended := os.waitpid(child, os.WNOHANG))[0]:
@@ -148,7 +153,7 @@ def main(words):
     parser.add_argument("--again", nargs=2, metavar=("KIND", "NUMBER"))
     options = parser.parse_args(words)
     torch.set_num_threads(1)
-    with tempfile.TemporaryDirectory() as tempfile.tempdir:
+    with tempfile.TemporaryDirectory(dir=DISK) as tempfile.tempdir:
         os.environ.setdefault("ASRNORM_CACHE", tempfile.mkdtemp())
         return run(options)
 

@@ -14,6 +14,7 @@ from helpers.mutation import HOSTILE, mutate_bytes, mutate_json, mutate_yaml
 from helpers.sample_config import make
 from helpers.small_study import small_study
 
+CONFIG = dump_config(make()).encode()
 RESULT = make_up_result(small_study().rows[2].cells["SVHN"].runs[0].config(0, "smoke"))
 ENVIRONMENT = {
     "commit": "a" * 40,
@@ -99,7 +100,7 @@ def curves(folder, draw, state):
 def config(folder, draw, state):
     from asrnorm.training.assembly import check_names
 
-    loaded = load_config(write(folder / "config.yaml", mutate_yaml(dump_config(make()).encode(), draw)))
+    loaded = load_config(write(folder / "config.yaml", mutate_yaml(CONFIG, draw)))
     content_hash(loaded)
     dump_config(loaded)
     run_name(loaded)

@@ -23,8 +23,9 @@ from helpers.small_study import small_study
 @cache
 def finished_run():
     """Train a toy for a few steps, once; return its config and folder."""
-    from asrnorm.training import run
+    from asrnorm.training import environment, run
 
+    environment.find_commit = cache(environment.find_commit)  # which asks Git
     tiny_run.install()
     choice = tiny_run.Choice(name="toy_grow", args={"interval": 2, "rounds": 1})
     config, folder = tiny_run.tiny_config(steps=4, method=choice, checkpoint_every=2), Path(tempfile.mkdtemp()) / "run"

@@ -1,12 +1,16 @@
-"""Kill every command that writes files, at random moments; the same command then ends as if nothing had happened.
+"""Kill every command that writes files; the same command then ends as if nothing had happened.
 
 Run as a process of its own, which imports torch once and forks: `python -m helpers.torture KILLS SECONDS SEED
-[--command COMMAND]... [-j PROCESSES] [--out FILE]` kills every command that often, and prints the kills and what
-differed as JSON. `helpers.kill_run` does the same to training alone, aimed at its phases, and compares more.
+[--command COMMAND]... [-j PROCESSES] [--out FILE]` kills every command that often, a slow one less often, and prints
+the kills and what differed as JSON. Half of the kills come just before a file is opened for writing, renamed or
+removed, the others after a random time; after some of them the clock is set back. `helpers.kill_run` does the same to
+training alone, aimed at its phases, and compares more.
 """
 
 import argparse
 import contextlib
+import gc
+import mmap
 import os
 import random
 import re
@@ -51,6 +55,7 @@ COMMANDS = {
     "data fetch": "data fetch toy --data data",
 }
 DATA = ("matplotlib", "mlxtend", "skimage", "sklearn")
+SLOW = {"reproduce": 4, "export --format onnx": 2, "demo": 2}  # killed less often by this factor
 NEEDS = {"export --format onnx": ("onnxscript",), "demo": DATA}  # packages, without which a command is left out
 IMPORTED = (  # once, not in every child
     *("torch._dynamo", "safetensors.torch", "yaml", "scipy.stats", "jinja2", "matplotlib.figure", "onnxscript"),
@@ -65,6 +70,9 @@ IMPORTED = (  # once, not in every child
 )
 TIMES = re.compile(rb'"(wall_seconds|seconds|values_sha256)": [^,\n}]+')  # equal now and then, by chance
 IGNORED = (".lock", ".launch.lock", "events")
+CHANGES = {"os.rename", "os.remove", "os.mkdir", "os.rmdir", "os.link", "os.symlink", "os.truncate"}
+WRITES = os.O_WRONLY | os.O_RDWR | os.O_CREAT
+SEEN = memoryview(mmap.mmap(-1, 8)).cast("q")  # changes of files by the process that was started last
 
 
 def prepare(folder):
@@ -76,13 +84,25 @@ def prepare(folder):
     make_folder(folder / "photos", per_class=3, side=16)
     Image.new("RGB", (8, 8)).save(folder / "photos" / "red" / "plain.png")
     make_up_runs(small_study(), folder / "runs", seeds=(0,))
-    status = os.waitpid(start(COMMANDS["train"].replace("new", "run"), folder), 0)[1]
-    assert status == 0, (folder / ".said").read_text()
+    finish(COMMANDS["train"].replace("new", "run"), folder)
     (folder / ".said").unlink()
 
 
-def start(command, folder):
-    """Fork a process that runs the command in the folder; return its id."""
+def watch(last):
+    """Count this process' changes of files, and kill it and those it started before that change, counted from 1."""
+
+    def count(event, arguments):
+        if event in CHANGES or (event == "open" and isinstance(arguments[2], int) and arguments[2] & WRITES):
+            SEEN[0] += 1
+            if SEEN[0] == last:
+                os.killpg(0, signal.SIGKILL)
+
+    sys.addaudithook(count)
+
+
+def start(command, folder, last=0):
+    """Fork a process that runs the command in the folder, up to that change of a file; return its id."""
+    SEEN[0] = 0
     child = os.fork()
     if child:
         return child
@@ -93,6 +113,7 @@ def start(command, folder):
         handle = os.open(".said", os.O_WRONLY | os.O_CREAT | os.O_TRUNC)
         os.dup2(handle, 1)
         os.dup2(handle, 2)
+        watch(last)
         status = import_module("asrnorm.cli.main").main(command.split())
         sys.stdout.flush()
     finally:
@@ -110,23 +131,31 @@ def outcome(folder):
 
 
 def finish(command, folder):
-    """Run the command to its end; return what it left and the seconds it took."""
+    """Run the command to its end; return what it left, the seconds it took and its changes of files."""
     started = time.monotonic()
     status = os.waitpid(start(command, folder), 0)[1]
     if status:
         said = (folder / ".said").read_text(errors="replace").strip().splitlines()
         raise RuntimeError(f"{command}: status {status}: {said[-1] if said else ''}")
-    return outcome(folder), time.monotonic() - started
+    return outcome(folder), time.monotonic() - started, SEEN[0]
 
 
-def kill_once(command, folder, seconds, draw):
-    """Start the command and kill it after a random time; return whether it was killed before its end."""
+def kill_once(command, folder, seconds, changes, draw):
+    """Start the command and kill it at a change of a file or after a random time; return whether it was killed."""
+    if draw.random() < 0.5:
+        return os.WIFSIGNALED(os.waitpid(start(command, folder, draw.randint(1, changes)), 0)[1])
     child = start(command, folder)
     time.sleep(draw.uniform(0, 1.05 * seconds))
     if os.waitpid(child, os.WNOHANG)[0]:
         return False
     os.killpg(child, signal.SIGKILL) if os.getpgid(child) == child else os.kill(child, signal.SIGKILL)
     return os.WIFSIGNALED(os.waitpid(child, 0)[1])
+
+
+def set_clock_back(folder):
+    """Let all files be of tomorrow, which is what a process sees once the clock is set back by a day."""
+    for path in (folder, *folder.rglob("*")):
+        os.utime(path, (time.time() + 86400,) * 2)
 
 
 def torment(name, kills, until, place, draw):
@@ -136,17 +165,19 @@ def torment(name, kills, until, place, draw):
         shutil.copytree(place / "base", place / f"whole{number}")
         wholes.append(finish(command, place / f"whole{number}"))
         shutil.rmtree(place / f"whole{number}")
-    (first, lasted), (second, again) = wholes
+    (first, lasted, changes), (second, again, _) = wholes
     # Pages with dates or timings differ between runs that were not disturbed, too.
     fixed = {path: content for path, content in first.items() if second.get(path) == content}
     count, differing = 0, []
     while count < kills and time.monotonic() < until:
         folder = place / "killed"
         shutil.copytree(place / "base", folder)
-        for _ in range(draw.randint(1, 3)):
-            count += kill_once(command, folder, min(lasted, again), draw)
+        for _ in range(draw.randint(1, 5)):
+            count += kill_once(command, folder, min(lasted, again), changes, draw)
+            if draw.random() < 0.3:
+                set_clock_back(folder)
         try:
-            found, _ = finish(command, folder)
+            found, *_ = finish(command, folder)
             wrong = [path for path, content in fixed.items() if found.get(path) != content]
             wrong += [path for path in found if path not in first]
         except RuntimeError as error:
@@ -157,12 +188,13 @@ def torment(name, kills, until, place, draw):
 
 
 def work(worker, options, place):
-    """Torment every command in a folder of this worker's own."""
+    """Torment every so many-th command in a folder of this worker's own."""
+    global SEEN
+    SEEN = memoryview(mmap.mmap(-1, 8)).cast("q")
     os.environ["ASRNORM_CACHE"] = str(place / "cache")
     prepare(place / "base")
     chosen = options.command or [name for name in COMMANDS if all(map(find_spec, NEEDS.get(name, ())))]
-    first = worker * len(chosen) // options.processes  # not all workers at the same command
-    chosen = chosen[first:] + chosen[:first]
+    chosen = chosen[worker :: options.processes]
     draw, until = random.Random(f"{options.seed} {worker}"), time.monotonic() + options.seconds
     counts, differing = {}, []
     with serve() as server:
@@ -171,7 +203,7 @@ def work(worker, options, place):
         for left, name in zip(range(len(chosen), 0, -1), chosen, strict=True):
             now = time.monotonic()
             share = now + (until - now) / left
-            counts[name], wrong = torment(name, -(-options.kills // options.processes), share, place, draw)
+            counts[name], wrong = torment(name, -(-options.kills // SLOW.get(name, 1)), share, place, draw)
             differing += wrong
     return {"commands": counts, "differing": differing}
 
@@ -191,10 +223,11 @@ def main(words):
     for module in IMPORTED:
         with contextlib.suppress(ModuleNotFoundError):
             import_module(module)
+    gc.freeze()  # a collection in a child would copy the pages of what was imported
     started = time.monotonic()
     with tempfile.TemporaryDirectory() as place:
         parts = in_processes(lambda worker: work(worker, options, Path(place, str(worker))), options.processes)
-    counts = {name: sum(part["commands"][name] for part in parts) for name in parts[0]["commands"]}
+    counts = {name: count for part in parts for name, count in part["commands"].items()}
     report = {
         "kills": sum(counts.values()),
         "seconds": round(time.monotonic() - started),
@@ -202,6 +235,7 @@ def main(words):
         "differing": sorted({line for part in parts for line in part["differing"]}),
     }
     write_report(report, options.out)
+    gc.unfreeze()  # or modules complain at the end of leaks
     return 1 if report["differing"] or not all(counts.values()) else 0
 
 

@@ -10,7 +10,7 @@ from torch import nn
 import asrnorm
 from asrnorm.audit import AuditedModule, InputSpec
 from asrnorm.audit.model import are_probabilities
-from asrnorm.core.errors import InputError
+from asrnorm.core.errors import DeviceMemoryError, InputError
 from helpers.audited import ColorNet
 
 
@@ -158,3 +158,32 @@ def test_a_network_is_audited_in_evaluation_mode_whatever_mode_it_came_in():
     assert torch.equal(model.predict(images), model.predict(images))
     torch.testing.assert_close(model.predict(images)[:1], model.predict(images[:1]))
     assert not network.training
+
+
+class Limited(ColorNet):
+    """Has memory for so many images at once; 0: for none."""
+
+    def __init__(self, most):
+        super().__init__()
+        self.most = most
+
+    def forward(self, images):
+        if len(images) > self.most:
+            raise torch.OutOfMemoryError("CUDA out of memory. Tried to allocate 2.00 GiB")
+        return super().forward(images)
+
+
+def test_a_gpu_without_enough_memory_gets_smaller_batches():
+    images, found = torch.rand(10, 3, 8, 8), {}
+    limited = Limited(3)
+    for network in (limited, ColorNet()):
+        model = AuditedModule("net", network)
+        model.probe((8, 8))
+        found[network] = model.predict(images)
+    torch.testing.assert_close(*found.values())
+
+
+def test_a_gpu_without_memory_for_one_image_is_one_line():
+    with pytest.raises(DeviceMemoryError) as caught:
+        AuditedModule("net", Limited(0)).probe((8, 8))
+    assert "\n" not in str(caught.value)

@@ -223,3 +223,12 @@ def test_files_of_others_have_no_checksum_and_are_taken_as_they_are(tmp_path):
 def test_weights_that_lie_otherwise_are_packed_as_they_read():
     wide = torch.rand(4, 6)
     assert pack_state({"x": wide.t()}) == pack_state({"x": wide.t().contiguous()})
+
+
+def test_a_header_of_too_many_names_is_refused_before_it_is_read(tmp_path):
+    path = tmp_path / "many.safetensors"
+    names = b",".join(b'"k%d":{"dtype":"F32","shape":[0],"data_offsets":[0,0]}' % number for number in range(180_000))
+    header = b"{" + names + b"}"
+    path.write_bytes(len(header).to_bytes(8, "little") + header)
+    with pytest.raises(InputError, match="header of"):
+        read_state(path)

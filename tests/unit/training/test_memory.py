@@ -8,7 +8,7 @@ from asrnorm.evaluation import score
 from asrnorm.models import Classifier
 from asrnorm.norms import NORMS, BatchNorm
 from asrnorm.training import run
-from helpers.tiny_run import ToyNet, make_images, model_bytes, tiny_config
+from helpers.tiny_run import Choice, ToyNet, make_images, model_bytes, tiny_config
 
 
 def limit(monkeypatch, most, from_call=0):
@@ -52,3 +52,20 @@ def test_a_batch_that_is_part_of_the_number_is_not_halved(monkeypatch):
     limit(monkeypatch, 8)
     with pytest.raises(DeviceMemoryError, match="evaluate_batch=7"):
         score(network, make_images(30, seed=2), name="plain", batch_size=30)
+
+
+def test_a_grow_phase_without_memory_is_one_line_and_resumes_from_the_checkpoint(tmp_path, monkeypatch):
+    config = tiny_config(steps=12, checkpoint_every=4, method=Choice(name="toy_grow"))
+    run(config, tmp_path / "whole")
+    with monkeypatch.context() as patch:
+        patch.setattr(torch.autograd, "grad", refuse)
+        with pytest.raises(DeviceMemoryError) as caught:
+            run(config, tmp_path / "a")
+    assert "\n" not in str(caught.value)
+    assert (tmp_path / "a" / "checkpoints" / "last.pt").exists()
+    run(config, tmp_path / "a")
+    assert model_bytes(tmp_path / "a") == model_bytes(tmp_path / "whole")
+
+
+def refuse(*arguments, **options):
+    raise torch.OutOfMemoryError("CUDA out of memory. Tried to allocate 2.00 GiB")

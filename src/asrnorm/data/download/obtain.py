@@ -9,7 +9,7 @@ import os
 import shutil
 import tempfile
 from collections.abc import Callable, Iterator
-from contextlib import AbstractContextManager, contextmanager, nullcontext
+from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -42,6 +42,9 @@ def obtain(
     entry = find_set(name)
     rows = check_set(root, entry)
     if is_complete(rows) and not force:
+        if (root / WORK_FOLDER / entry.name).is_dir():  # of a process that was killed after the last file was installed
+            with suppress(FetchError), _work_folder(root, entry, stale="*"):
+                pass
         return rows
     have = set() if force else {row.file for row in rows if row.state == PRESENT}
     reasons: list[str] = []
@@ -145,8 +148,8 @@ def _check_disk(job: _Job, paths: tuple[str, ...]) -> None:
 
 
 @contextmanager
-def _work_folder(root: Path, entry: PublicSet) -> Iterator[Path]:
-    """Lock and yield the folder for downloads of this set; partial downloads stay in it."""
+def _work_folder(root: Path, entry: PublicSet, stale: str = "tmp*") -> Iterator[Path]:
+    """Lock and yield the folder for downloads of this set, without stale files; partial downloads stay in it."""
     work = root / WORK_FOLDER / entry.name
     try:
         work.mkdir(parents=True, exist_ok=True)
@@ -160,8 +163,8 @@ def _work_folder(root: Path, entry: PublicSet) -> Iterator[Path]:
             raise FetchError(f"{entry.name}: another process is fetching it into {root}; wait for that one") from None
         except OSError as error:
             raise FetchError(f"{root}: cannot be locked ({error.strerror}); set ASRNORM_DATA") from None
-        for stale in work.glob("tmp*") if locked else ():  # left by a killed process
-            shutil.rmtree(stale, ignore_errors=True)
+        for left in work.glob(stale) if locked else ():
+            shutil.rmtree(left, ignore_errors=True) if left.is_dir() else left.unlink(missing_ok=True)
         try:
             yield work
         finally:

@@ -173,6 +173,16 @@ def test_what_a_killed_process_left_is_cleared(server, root):
     assert tree(root) == WHOLE
 
 
+def test_an_archive_that_a_process_left_which_was_killed_after_it_had_installed_its_files_is_cleared(server, root):
+    server.pages["/toy.tar.gz"] = Page(TAR)
+    obtain("toy", root, policy=QUICK)
+    (root / ".fetch" / "toy").mkdir()
+    (root / ".fetch" / "toy" / "toy.tar.gz").write_bytes(TAR)
+    obtain("toy", root, policy=QUICK)
+    assert tree(root) == WHOLE
+    assert not (root / ".fetch" / "toy").exists()
+
+
 def test_two_processes_do_not_fetch_the_same_set_at_once(server, root):
     (root / ".fetch").mkdir(parents=True)
     with (root / ".fetch" / "toy.lock").open("w") as held:
