@@ -7,6 +7,7 @@ ended otherwise with its number; `--again KIND NUMBER` repeats one with its trac
 
 import argparse
 import contextlib
+import functools
 import gc
 import logging
 import math
@@ -23,6 +24,7 @@ from importlib import import_module
 from pathlib import Path
 
 import torch
+import typer.main
 
 from asrnorm.core.errors import AsrnormError
 from helpers import fuzz_calls, fuzz_files, fuzz_python, fuzz_runs
@@ -129,6 +131,7 @@ def work(worker, options):
     """Run the inputs of a worker; one that ends the process, or cannot be interrupted, is reported too."""
     share, lost = Share(worker, options), 0
     import_module("torch._dynamo")  # which some networks need
+    typer.main.get_command = functools.cache(typer.main.get_command)  # putting it together takes longer than most calls
     gc.freeze()  # thousands of inputs, and no look at what was imported
     while not share.is_over() and lost < MOST_LOST:
         child = fork(share.run)

@@ -1,12 +1,9 @@
 """Kinds of `helpers.fuzz` that call the command line and the public functions with hostile arguments."""
 
 import contextlib
-import functools
 import io
 import os
 from pathlib import Path
-
-import typer.main
 
 from helpers.fuzz_files import FIELDS, TEXTS
 from helpers.fuzz_kind import kind
@@ -18,7 +15,6 @@ CALLS = (
 )
 OPTIONS = ("--set", "--scale", "--seed", "--out", "--config", "--source", "--target", "--json", "--as", "--classes")
 OPTIONS += ("--format", "--seeds", "--suite", "--data", "--steps", "--batch", "--size", "--x", "-", "--")
-typer.main.get_command = functools.cache(typer.main.get_command)  # putting it together takes longer than most calls
 
 
 @kind(10)

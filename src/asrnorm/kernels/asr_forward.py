@@ -178,9 +178,9 @@ def mix(raw, stat, logit, c, C, NET: tl.constexpr, STEP: tl.constexpr):
 @triton.jit
 def mean_bounds(mean, std, eps):
     """Least and most of a mixed mean: `REACH` deviations of the variance without `eps` around the sample's own."""
-    # A multiplication and an addition that no compiler may round differently in the backward pass.
-    reach = std - eps / tl.where(std > 0, std, 1.0)
-    return tl.fma(reach, -REACH + tl.zeros_like(reach), mean), tl.fma(reach, REACH + tl.zeros_like(reach), mean)
+    # The factor is a power of two: the product is exact, so fusing it with the sum cannot round it in another way.
+    reach = REACH * (std - eps / tl.where(std > 0, std, 1.0))
+    return mean - reach, mean + reach
 
 
 @triton.jit
