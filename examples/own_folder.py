@@ -40,7 +40,7 @@ def main() -> None:
     for name in suite.target_names:
         print(f"target {name}: {len(suite.targets[name])} images")
     print("now train on the day and see how it does at night:")
-    print(f"asrnorm train folder.rsda_asr --data {root} --source day --scale smoke")
+    print(f"asrnorm train folder.best --data {root} --source day --scale smoke")
 
 
 if __name__ == "__main__":

@@ -21,7 +21,7 @@ SCRIPTS = sorted((ROOT / "examples").glob("*.py"))
 EXPECTED = {
     "convert_a_network": "the norms are BatchNorm again",
     "corrupt_images": "wrote",
-    "own_folder": "asrnorm train folder.rsda_asr --data ",
+    "own_folder": "asrnorm train folder.best --data ",
     "own_model_own_loop": "accuracy 100%",
     "with_accelerate": "inverted: accuracy",
     "with_lightning": "accuracy: mnist",

@@ -1,7 +1,6 @@
 """Run the code of a docs page from top to bottom, as a reader would: `python page_runner.py PAGE [MODULE ...]`.
 
-Modules named after the page cannot be imported, as where they are not installed, and its trainings and audits are made
-small.
+Modules named after the page cannot be imported, as where they are not installed, and its audits are made small.
 
 A Python block that begins with `# name.py` is saved under that name and imported; the others run one after the other in
 one namespace. A YAML block that begins with `# name.yaml` is saved. Of a console block, lines of `asrnorm` and of
@@ -20,7 +19,7 @@ ROOT = Path(__file__).parents[2]
 BLOCK = re.compile(r"^```(python|console|yaml)\n(.*?)^```$", re.DOTALL | re.MULTILINE)
 FILE = re.compile(r"# (\w+)\.py\n")
 DATA = re.compile(r"# ([\w-]+\.yaml)\n")
-SMALL = {"train": ["--scale", "smoke"], "audit": ["--quick", "--limit", "8"]}
+SMALL = {"audit": ["--limit", "8"]}
 
 
 def run_page(page: Path, hidden: Sequence[str] = ()) -> int:

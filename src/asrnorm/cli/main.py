@@ -67,7 +67,7 @@ def common(
 ) -> None:
     """ASR-Norm and single domain generalization: train on one domain, hold up on others.
 
-    Example: `asrnorm demo`, then `asrnorm train folder.rsda_asr --data photos --source day` for your own images.
+    Example: `asrnorm demo`, then `asrnorm train folder.best --data photos --source day` for your own images.
     `asrnorm COMMAND --help` has more.
     """
     if version:

@@ -61,7 +61,7 @@ def train(
     """Train one run and evaluate it on every domain; started again, it resumes where it stopped.
 
     Example: `asrnorm train digits.rsda_asr --scale short --set optim.lr=1e-4 --seed 3`. Your own images, in
-    `photos/DOMAIN/CLASS/`: `asrnorm train folder.rsda_asr --data photos --source day`
+    `photos/DOMAIN/CLASS/`: `asrnorm train folder.best --data photos --source day`
     """
     with json_output(json_file) as write_json:
         import_modules(modules)
