@@ -27,10 +27,11 @@ say together, read [how the paper was reproduced](../reproduction.md); for what 
 <!-- glance -->
 <!-- end glance -->
 
-`main row` and `compared with` are the study's first comparison for which both are measured, or its first one. `our best` is the best row
-of the column that sums the study up, without rows that look at test images; it is empty where a study only explores
-settings. The Brier score (table 6) and the calibration error are better if lower. `n` is the number of seeds per cell.
-*Short scale* means about a fifth of the training, shown where no run of the paper's length is kept.
+`main row` and `compared with` are the study's first comparison for which both are measured, or its first one. `our
+best` is the best row of the column that sums the study up, without rows that look at test images; it is empty where a
+study only explores settings. The Brier score (table 6) and the calibration error are better if lower. `n` is the
+number of seeds per cell. *Short scale* means about a fifth of the training, shown where no run of the paper's length
+is kept.
 
 ## Reading a study
 
