@@ -69,7 +69,7 @@ class Consistency(Method):
         shared: bool = True,
     ) -> None:
         self.over = _create(over)
-        if isinstance(views, str) or len(views) < 2:
+        if isinstance(views, str) or not isinstance(views, Sequence) or len(views) < 2:
             raise InputError(f"consistency compares two or more views: views=[none, augmix], not {views!r:.80}")
         if min(weight, mixup) < 0 or not 0 <= label_smoothing < 1:
             raise InputError("consistency: weight and mixup must be at least 0, label_smoothing at least 0 and below 1")

@@ -123,6 +123,7 @@ def test_what_the_trainer_sets_reaches_the_other_method():
     [
         ({"views": ["none"]}, InputError),
         ({"views": "augmix"}, InputError),
+        ({"views": 3}, InputError),
         ({"views": ["none", "agmix"]}, UnknownNameError),
         ({"over": "emr"}, UnknownNameError),
         ({"over": {"rounds": 3}}, InputError),
