@@ -49,7 +49,7 @@ class Photometric(Operations):
 
     def __init__(self, *, share: float = 0.5, depth: int = 2, operations: Sequence[str] | None = None) -> None:
         super().__init__(share=share, operations=operations)
-        self.depth = int(check_range("depth", depth, 1))
+        self.depth = int(check_range("depth", depth, 1, 100))
 
     def parameters(self, count: int, image_size: Size, generator: torch.Generator) -> dict[str, Tensor]:  # noqa: ARG002
         """Draw operations uniformly, and levels uniformly within their ranges."""

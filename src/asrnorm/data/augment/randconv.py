@@ -84,7 +84,7 @@ class ProRandConv(Occasional):
 
     def __init__(self, *, share: float = 0.5, repeats: int = 10, deformation: float = 0.5) -> None:
         super().__init__(share=share)
-        self.repeats = int(check_range("repeats", repeats, 1))
+        self.repeats = int(check_range("repeats", repeats, 1, 100))
         self.deformation = check_range("deformation", deformation, 0)
 
     def parameters(self, count: int, image_size: Size, generator: torch.Generator) -> dict[str, Tensor]:  # noqa: ARG002

@@ -85,6 +85,8 @@ def test_a_chain_is_its_parts_one_after_the_other():
         (["edgse"], UnknownNameError),
         ([{"name": "edges", "shares": 1.0}], UnknownNameError),
         ([{"share": 1.0}], InputError),
+        ([{"name": "pro_randconv", "repeats": 10**6}], InputError),
+        ([{"name": "photometric", "depth": 10**6}], InputError),
         ([3], InputError),
         ([{"name": "affine", "scale": [2.0, 1.0]}], InputError),
     ],
