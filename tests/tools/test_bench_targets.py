@@ -56,7 +56,7 @@ def test_the_worst_layout_of_the_best_way_counts():
 def test_the_words_are_those_of_the_measurements():
     works = {f"training step, {net.label}" for net in step.GPU_NETS}
     works |= {f"forward in evaluation, {step.GPU_NETS[0].label}", *(shape.label for shape in GPU_SHAPES)}
-    works |= {eager.LAYER, bench_first_step.WORK}
+    works |= {eager.LAYER, bench_first_step.WORK, f"{eager.COMPILED}, {eager.NETS[1].label}"}
     works |= {f"eager {what}, {net.label}" for net in eager.NETS for what in WAYS}
     for target in TARGETS:
         assert target.suite in COLUMNS

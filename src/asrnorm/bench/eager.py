@@ -13,7 +13,7 @@ from importlib import import_module
 import torch
 from torch import Tensor, nn
 
-from asrnorm.bench.device import attempt, require
+from asrnorm.bench.device import attempt, forget_compiled, require
 from asrnorm.bench.harness import Case, Row, compare, select
 from asrnorm.bench.step import Net, Part
 from asrnorm.conversion import convert
@@ -22,6 +22,7 @@ from asrnorm.norms import NORMS
 
 BASELINE = "bn"
 LAYER = "host time of one layer (128,64,32,32), gradients cleared"
+COMPILED = "training step by reduce-overhead"
 _CALLS = 100  # of a layer between two waits for the GPU
 _ROUND_S = 0.4  # least seconds that a case is timed for in a round
 
@@ -58,6 +59,8 @@ def run(device: str | None = "cpu", *, quick: bool = False, only: str = "", repe
             what = f"evaluation, batch {batch}" if batch else "training step"
             work = f"eager {what}, {net.label}"
             works[work] = partial(_network, work, net._replace(batch=batch or net.batch), target, rounds)
+    if target.type == "cuda" and not quick:
+        works |= {f"{COMPILED}, {net.label}": partial(_compiled, net, target, rounds) for net in NETS[1:2]}
     works[LAYER] = partial(_host_time, target, rounds, quick)
     for measure in select(works, only):
         if rows := measure():
@@ -76,6 +79,23 @@ def _network(work: str, net: Net, device: torch.device, repeats: int) -> list[Ro
         cases |= attempt("asrnorm.capture of asr", partial(case, "all", True))
     if BASELINE not in cases:  # torchvision may be missing
         return []
+    rows = compare(work, cases, baseline=BASELINE, repeats=repeats, warmup=5, least_s=_ROUND_S)
+    return [replace(row, extra=row.times(net.batch)) for row in rows]
+
+
+def _compiled(net: Net, device: torch.device, repeats: int) -> list[Row]:
+    """Return the rows of a step whose model is compiled with `mode="reduce-overhead"`; the optimizer stays outside."""
+
+    def case(layers: str | None) -> Case:
+        part = Part(net, layers, device, compiled=True, mode="reduce-overhead", build=build)
+        part.model.train()
+        return Case(part.step, net.batch, device)
+
+    forget_compiled()
+    cases = attempt(BASELINE, partial(case, None)) | attempt("asr", partial(case, "all"))
+    if BASELINE not in cases:  # torchvision may be missing
+        return []
+    work = f"{COMPILED}, {net.label}"
     rows = compare(work, cases, baseline=BASELINE, repeats=repeats, warmup=5, least_s=_ROUND_S)
     return [replace(row, extra=row.times(net.batch)) for row in rows]
 

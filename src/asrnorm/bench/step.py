@@ -69,13 +69,14 @@ class Part:
         device: torch.device,
         *,
         compiled: bool = False,
+        mode: str | None = None,
         build: Callable[[Net, str | list[str] | None], nn.Module] = build_model,
     ) -> None:
         torch.manual_seed(0)
         self.cuda = device.type == "cuda"
         order = torch.channels_last if self.cuda else torch.contiguous_format
         self.model = build(net, layers).to(device).to(memory_format=order)  # type: ignore[call-overload]
-        self.called: Callable[[Tensor], Tensor] = torch.compile(self.model) if compiled else self.model
+        self.called: Callable[[Tensor], Tensor] = torch.compile(self.model, mode=mode) if compiled else self.model
         self.optimizer = torch.optim.SGD(
             self.model.parameters(), lr=0.01, momentum=0.9, nesterov=True, weight_decay=5e-4, fused=self.cuda or None
         )
