@@ -40,16 +40,17 @@ class Entry:
 
 
 ORDER = (
-    Entry("table1", "paper", 3, ("CCSA", "d-SNE", "JiGen")),
+    Entry("table4", "paper", 1),
     Entry("digits-rivals", "paper", 3),
+    Entry("cifar-best", "short", 1, ("As it is", "BN", "IN")),
+    Entry("pacs-best", "paper", 3),
+    Entry("digits-best", "paper", 3),
     Entry("table4", "paper", 5),
     Entry("pacs-rivals", "paper", 1),
     Entry("table8", "paper", 5),
-    Entry("digits-search", "short", 1),
     Entry("cifar-search", "paper", 1),
-    Entry("digits-best", "paper", 3),
     Entry("cifar-best", "short", 1),
-    Entry("pacs-best", "paper", 5, ("As it is", "BN", "IN", "BIN", "*lr .004")),
+    Entry("pacs-best", "paper", 5, ("As it is", "BN", "IN", "BIN")),
     Entry("table5", "paper", 3),
     Entry("table2", "paper", 1, ("ST", "ERM, as ST", "TTT*")),
     Entry("table9", "paper", 3),

@@ -38,15 +38,18 @@ _GLANCE = re.compile(r"(<!-- glance -->\n).*?(<!-- end glance -->)", re.DOTALL)
 _REMAINING = re.compile(r"(<!-- remaining -->\n).*?(<!-- end remaining -->)", re.DOTALL)
 _MAIN_COLUMNS = ("Avg.", "Unseen", "15 types", "Score")  # the first that a study has sums it up
 _BLOCK = re.compile(r"(<!-- results: (\S+) -->\n).*?(<!-- end results -->)", re.DOTALL)
-# The table of averages: what is trained, its study, rows of BN, IN and ASR-Norm, study of the best recipe, scales.
-_ROWS: tuple[tuple[str, str, tuple[str, str, str], str | None, tuple[Scale, ...]], ...] = (
-    ("PACS, ERM", "pacs-stated", ("ERM", "ERM + IN", "ERM + ASR-Norm"), "pacs-best", ("paper",)),
-    ("PACS, RSC", "pacs-stated", ("RSC", "RSC + IN", "RSC + ASR-Norm"), None, ("paper",)),
-    ("CIFAR-10-C, ERM", "cifar-erm", ("ERM + BN", "ERM + IN", "ERM + ASR-Norm"), "cifar-best", _SCALES),
-    ("CIFAR-10-C, ADA", "table5", ("ADA + BN", "ADA + IN", "ADA + ASR-Norm"), None, ("paper",)),
-    ("Digits, RSDA", "table9", ("RSDA + BN", "RSDA + IN", "RSDA + ASR-Norm"), "digits-best", _SCALES),
+# The table of averages: what is trained, its study, rows of BN, IN and ASR-Norm, scales.
+_BEST_ROWS = ("BN", "IN", "As it is")
+_ROWS: tuple[tuple[str, str, tuple[str, str, str], tuple[Scale, ...]], ...] = (
+    ("PACS, ERM", "pacs-stated", ("ERM", "ERM + IN", "ERM + ASR-Norm"), ("paper",)),
+    ("PACS, RSC", "pacs-stated", ("RSC", "RSC + IN", "RSC + ASR-Norm"), ("paper",)),
+    ("**PACS, best recipe**", "pacs-best", _BEST_ROWS, ("paper",)),
+    ("CIFAR-10-C, ERM", "cifar-erm", ("ERM + BN", "ERM + IN", "ERM + ASR-Norm"), _SCALES),
+    ("CIFAR-10-C, ADA", "table5", ("ADA + BN", "ADA + IN", "ADA + ASR-Norm"), ("paper",)),
+    ("**CIFAR-10-C, best recipe**", "cifar-best", _BEST_ROWS, ("paper",)),
+    ("Digits, RSDA", "table9", ("RSDA + BN", "RSDA + IN", "RSDA + ASR-Norm"), _SCALES),
+    ("**Digits, best recipe**", "digits-best", _BEST_ROWS, ("paper",)),
 )
-_BEST_ROW = "As it is"
 _PER_SCALE = {"paper": "", "short": ", a fifth of the steps"}
 
 
@@ -217,22 +220,24 @@ def render_averages(folder: Path, page: Path | None = None) -> str:
         folder: of the kept results.
         page: the file that shows it, from which links start; without it there are none.
     """
-    lines = ["| | BatchNorm | instance norm | ASR-Norm | best recipe |", "| --- | ---: | ---: | ---: | ---: |"]
-    for label, name, rows, best, scales in _ROWS:
+    lines = ["| | BatchNorm | instance norm | ASR-Norm |", "| --- | ---: | ---: | ---: |"]
+    for label, name, rows, scales in _ROWS:
         link = f"[{label}]({_relate(folder.parent / 'docs' / 'studies' / f'{name}.md', page)})" if page else label
         for scale in scales:
             sheet = build_sheet(_collect_kept(name, folder, scale))
             cells = [_average(sheet, row) for row in rows]
-            if best and scale == "paper":
-                cells.append(_average(build_sheet(_collect_kept(best, folder, scale)), _BEST_ROW))
-            lines.append(f"| {link}{_PER_SCALE[scale]} | " + " | ".join([*cells, ""][:4]) + " |")
+            lines.append(f"| {link}{_PER_SCALE[scale]} | " + " | ".join(cells) + " |")
     return "\n".join(lines)
 
 
 def _average(sheet: Sheet, row: str) -> str:
-    """Return mean, deviation and n of a row's average, and the paper's in brackets where the scale is its own."""
+    """Return mean, deviation and n of a row's average, and the paper's in brackets where the scale is its own.
+
+    A row whose settings were found on the targets has a dagger.
+    """
     cell = sheet.cells[row, "Avg." if "Avg." in sheet.columns else "15 types"]
-    ours = f"{cell.ours}, n {cell.measured.n}" if cell.measured else "*open*"
+    mark = " †" if cell.row.found_on_targets else ""
+    ours = f"{cell.ours}, n {cell.measured.n}{mark}" if cell.measured else "*open*"
     return f"{ours}<br>({cell.paper})" if cell.paper and sheet.collected.scale == "paper" else ours
 
 
