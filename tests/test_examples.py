@@ -30,10 +30,10 @@ EXPECTED = {
 }
 # Libraries that a script is about; they have warnings and lines on standard error of their own.
 NEEDS = {
-    "with_accelerate": ("accelerate",),
-    "with_lightning": ("lightning",),
-    "with_timm": ("timm", "torchvision"),
-    "with_transformers": ("transformers", "accelerate"),
+    "with_accelerate": ("accelerate", "mlxtend"),
+    "with_lightning": ("lightning", "mlxtend"),
+    "with_timm": ("timm", "torchvision", "mlxtend"),
+    "with_transformers": ("transformers", "accelerate", "mlxtend"),
 }
 
 
