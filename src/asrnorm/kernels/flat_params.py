@@ -80,7 +80,9 @@ def flatten(
         second = (None, None) if r.gamma_encoder.weight is r.beta_encoder.weight else r.gamma_encoder
         scale = [*r.beta_encoder, *second, *r.beta_decoder, *r.gamma_decoder, r.lambda_beta, r.lambda_gamma]
     parts: list[Any] = [*stan, *scale, gamma_bias, beta_bias]
-    return Weights(*(value if value is None or value.is_contiguous() else value.contiguous() for value in parts))
+    if not all([value is None or value.is_contiguous() for value in parts]):  # noqa: C419 a generator takes longer
+        parts = [None if value is None else value.contiguous() for value in parts]
+    return Weights._make(parts)
 
 
 def unflatten(w: Weights) -> tuple[StandardizeNets | None, RescaleNets | None, Tensor, Tensor]:

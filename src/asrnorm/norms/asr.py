@@ -245,27 +245,34 @@ class ASRNorm2d(TracksBatch):
         """Return the weights of the standardization networks as `asrnorm.norms.reference` takes them."""
         if not self.standardize:
             return None
+        parts, has_lambdas = self._modules, self.residual  # its own lookup takes the host several times as long
         return reference.StandardizeNets(
-            read_dense(self.stan_encoder),
-            read_dense(self.mu_decoder),
-            read_dense(self.sigma_decoder),
-            self.lambda_mu if self.residual else None,
-            self.lambda_sigma if self.residual else None,
+            read_dense(parts["stan_encoder"]),
+            read_dense(parts["mu_decoder"]),
+            read_dense(parts["sigma_decoder"]),
+            self._logit("lambda_mu") if has_lambdas else None,
+            self._logit("lambda_sigma") if has_lambdas else None,
         )
 
     def rescale_nets(self) -> reference.RescaleNets | None:
         """Return the weights of the rescaling networks as `asrnorm.norms.reference` takes them."""
         if not self.rescale:
             return None
-        shared = self.share_rescale_encoder
+        parts, has_gates = self._modules, self.gated_rescale
+        first, second = ("rescale_encoder",) * 2 if self.share_rescale_encoder else ("beta_encoder", "gamma_encoder")
+        beta_encoder = read_dense(parts[first])
         return reference.RescaleNets(
-            read_dense(self.rescale_encoder if shared else self.beta_encoder),
-            read_dense(self.rescale_encoder if shared else self.gamma_encoder),
-            read_dense(self.beta_decoder),
-            read_dense(self.gamma_decoder),
-            self.lambda_beta if self.gated_rescale else None,
-            self.lambda_gamma if self.gated_rescale else None,
+            beta_encoder,
+            beta_encoder if second == first else read_dense(parts[second]),
+            read_dense(parts["beta_decoder"]),
+            read_dense(parts["gamma_decoder"]),
+            self._logit("lambda_beta") if has_gates else None,
+            self._logit("lambda_gamma") if has_gates else None,
         )
+
+    def _logit(self, name: str) -> Tensor:
+        logit = self._parameters.get(name)
+        return getattr(self, name) if logit is None else logit  # a parametrized one is no longer among them
 
     def _native(self, x: Tensor, *, track: bool = True) -> tuple[Tensor, Tensor] | None:
         if self.statistics == "instance" and (not self.standardize or spatial_size(x) > 1):
@@ -377,12 +384,12 @@ class ARNorm2d(ASRNorm2d):
     __init__ = preset(ASRNorm2d, standardize=False, without=("rescale", "stan_ratio", "residual", "lambda_init"))
 
 
-def read_dense(linear: nn.Module) -> reference.Dense:
+def read_dense(linear: nn.Module | None) -> reference.Dense:
     """Return weight and bias of a linear layer, after pruning, spectral norm or weight norm; kernels take these.
 
     A layer that is not plain, such as a quantized one or an adapter, raises `InputTypeError`.
     """
-    if type(linear) is nn.Linear and not linear._forward_pre_hooks and not torch.compiler.is_compiling():
+    if type(linear) is nn.Linear and not linear._forward_pre_hooks:
         own = linear._parameters  # a third of the time that the module's own lookup takes the host
         if "weight" in own and "bias" in own:
             return reference.Dense(own["weight"], own["bias"])  # type: ignore[arg-type]

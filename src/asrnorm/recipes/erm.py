@@ -178,7 +178,7 @@ _SMALL_CONVNET = Choice(name="digits_convnet", args={"channels": [8, 16], "hidde
 
 SUITES = {
     # A fifth of 10,001 steps would end before ADA's runs have gone through the images they generated.
-    "digits": SuiteRecipes(erm=digits, short_from=100_000, smoke_model=_SMALL_CONVNET),
+    "digits": SuiteRecipes(erm=digits, short_from=50_000, smoke_model=_SMALL_CONVNET),
     "digits_mini": SuiteRecipes(erm=digits_mini, smoke_model=_SMALL_CONVNET),
     "cifar10c": SuiteRecipes(erm=cifar10c, norms=_RESNET_NORMS, smoke_model=Choice(name="wrn_16_4")),
     # A fifth would be 66 steps on photo, too few to learn the classifier.
