@@ -42,7 +42,7 @@ class Entry:
 ORDER = (
     Entry("table4", "paper", 1),
     Entry("digits-rivals", "paper", 3),
-    Entry("cifar-best", "short", 1, ("As it is", "BN", "IN")),
+    Entry("cifar-best", "short", 1, ("ASR-Norm", "BN", "IN")),
     Entry("pacs-best", "paper", 3),
     Entry("digits-best", "paper", 3),
     Entry("table4", "paper", 5),
@@ -50,7 +50,7 @@ ORDER = (
     Entry("table8", "paper", 5),
     Entry("cifar-search", "paper", 1),
     Entry("cifar-best", "short", 1),
-    Entry("pacs-best", "paper", 5, ("As it is", "BN", "IN", "BIN")),
+    Entry("pacs-best", "paper", 5, ("ASR-Norm", "BN", "IN", "BIN")),
     Entry("table5", "paper", 3),
     Entry("table2", "paper", 1, ("ST", "ERM, as ST", "TTT*")),
     Entry("table9", "paper", 3),

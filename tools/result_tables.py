@@ -39,7 +39,7 @@ _REMAINING = re.compile(r"(<!-- remaining -->\n).*?(<!-- end remaining -->)", re
 _MAIN_COLUMNS = ("Avg.", "Unseen", "15 types", "Score")  # the first that a study has sums it up
 _BLOCK = re.compile(r"(<!-- results: (\S+) -->\n).*?(<!-- end results -->)", re.DOTALL)
 # The table of averages: what is trained, its study, rows of BN, IN and ASR-Norm, scales.
-_BEST_ROWS = ("BN", "IN", "As it is")
+_BEST_ROWS = ("BN", "IN", "ASR-Norm")
 _ROWS: tuple[tuple[str, str, tuple[str, str, str], tuple[Scale, ...]], ...] = (
     ("PACS, ERM", "pacs-stated", ("ERM", "ERM + IN", "ERM + ASR-Norm"), ("paper",)),
     ("PACS, RSC", "pacs-stated", ("RSC", "RSC + IN", "RSC + ASR-Norm"), ("paper",)),
