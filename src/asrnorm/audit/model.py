@@ -88,7 +88,7 @@ class AuditedModel(ABC):
         self.device = torch.device("cpu")  # where images must be
         self.num_parameters: int | None = None
         self.probabilities = False  # rather than logits; set by `probe`
-        self._in_parts = InParts(lambda images: self.outputs(images.to(self.device)))
+        self._in_parts = InParts()
 
     @property
     def has_gradients(self) -> bool:
@@ -126,7 +126,8 @@ class AuditedModel(ABC):
     def _call(self, images: Tensor) -> Tensor:
         try:
             with torch.inference_mode():
-                return self._in_parts(images)  # in eval mode images do not depend on each other
+                # In eval mode images do not depend on each other.
+                return self._in_parts(lambda part: self.outputs(part.to(self.device)), images)
         except DeviceMemoryError as error:
             raise DeviceMemoryError(f"{self.name}: {error}; try a smaller --size") from None
         except AsrnormError as error:

@@ -196,24 +196,24 @@ def replace_layers(model: nn.Module, successors: Mapping[nn.Module, nn.Module]) 
     layers would never run.
     """
     seen: set[int] = set()
-
-    def replaced(value: Any) -> Any:
-        if isinstance(value, nn.Module):
-            return successors.get(value, value)
-        if id(value) in seen:
-            return value
-        if isinstance(value, list | dict):
-            seen.add(id(value))
-            for key, part in list(value.items() if isinstance(value, dict) else enumerate(value)):
-                if (new := replaced(part)) is not part:
-                    value[key] = new
-        elif isinstance(value, tuple):
-            parts = [replaced(part) for part in value]
-            if any(new is not old for new, old in zip(parts, value, strict=True)):
-                return type(value)._make(parts) if hasattr(value, "_make") else tuple(parts)
-        return value
-
     for module in list(model.modules()):
         for name, value in list(vars(module).items()):
-            if name not in _WITHOUT_MODULES and (new := replaced(value)) is not value:
+            if name not in _WITHOUT_MODULES and (new := _replaced(value, successors, seen)) is not value:
                 vars(module)[name] = new
+
+
+def _replaced(value: Any, successors: Mapping[nn.Module, nn.Module], seen: set[int]) -> Any:
+    if isinstance(value, nn.Module):
+        return successors.get(value, value)
+    if id(value) in seen:
+        return value
+    if isinstance(value, list | dict):
+        seen.add(id(value))
+        for key, part in list(value.items() if isinstance(value, dict) else enumerate(value)):
+            if (new := _replaced(part, successors, seen)) is not part:
+                value[key] = new
+    elif isinstance(value, tuple):
+        parts = [_replaced(part, successors, seen) for part in value]
+        if any(new is not old for new, old in zip(parts, value, strict=True)):
+            return type(value)._make(parts) if hasattr(value, "_make") else tuple(parts)
+    return value

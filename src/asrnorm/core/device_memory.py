@@ -18,20 +18,19 @@ class InParts:
     The size found is kept for further calls. Rounding may differ between sizes of a batch.
 
     Example:
-        >>> InParts(torch.square)(torch.tensor([1.0, 2.0, 3.0]))
+        >>> InParts()(torch.square, torch.tensor([1.0, 2.0, 3.0]))
         tensor([1., 4., 9.])
     """
 
-    def __init__(self, function: Callable[[Tensor], Tensor]) -> None:
-        self._function = function
+    def __init__(self) -> None:
         self._most: int | None = None
 
-    def __call__(self, batch: Tensor) -> Tensor:
+    def __call__(self, function: Callable[[Tensor], Tensor], batch: Tensor) -> Tensor:
         """Return the function's output for all rows; raise `DeviceMemoryError` if not even one fits."""
         size = min(self._most or len(batch), len(batch))
         while True:
             try:
-                parts = [self._function(part) for part in batch.split(max(size, 1))]
+                parts = [function(part) for part in batch.split(max(size, 1))]
                 return parts[0] if len(parts) == 1 else torch.cat(parts)
             except torch.OutOfMemoryError:
                 if size <= 1:

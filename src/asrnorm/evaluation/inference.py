@@ -106,7 +106,7 @@ class Forward:
         self._inference = inference
         self._shapes: dict[tuple[object, ...], _Shape] = {}
         self._is_eager = not can_be_captured(inference)
-        self._in_parts = InParts(self._compute)
+        self._in_parts = InParts()
 
     def __call__(self, images: Tensor, batches: int = 1) -> Tensor:
         """Return the logits of one batch, or of `batches` batches of one size, each of which `bn_test` normalizes.
@@ -115,7 +115,7 @@ class Forward:
         not help, it raises `DeviceMemoryError`.
         """
         if not any(looks_at_batch(module) for module in self._inference.model.modules()):
-            return self._in_parts(images)
+            return self._in_parts(self._compute, images)
         try:
             return self._compute(images, batches)
         except torch.OutOfMemoryError:

@@ -187,8 +187,7 @@ def evaluation_size(suite: Suite, augment: Spec | None = None) -> tuple[int, int
 def iterate_domains(suite: Suite) -> Iterator[tuple[str, Images]]:
     """Yield the name and the images of the source's test set and of every available target, loaded one by one."""
     yield "+".join(suite.sources), suite.source_test
-    for name in suite.target_names:
-        yield name, suite.targets[name]
+    yield from suite.targets.items()
 
 
 def subsample(data: Images, limit: int) -> Images:

@@ -6,6 +6,7 @@ the table that it reads.
 """
 
 from collections.abc import Callable, Mapping
+from functools import partial
 
 import torch
 from torch import Tensor
@@ -25,11 +26,7 @@ _SECONDS = 0.2  # duration of a window: two may be in progress when an interrupt
 
 
 class CapturedSteps:
-    """The steps of a run, captured with the current pool and again whenever it has grown.
-
-    `update` takes a training step on a batch, moves the `average` of the weights, and returns the loss, which is added
-    to `loss_sum`. `seed` seeds the global generators for a step; it is called before each if layers draw from them.
-    """
+    """The steps of a run, captured with the current pool and again whenever it has grown; `loss_sum` adds up losses."""
 
     def __init__(
         self,
@@ -38,21 +35,23 @@ class CapturedSteps:
         method: Method,
         optimizer: torch.optim.Optimizer,
         batches: Batches,
-        update: Callable[[Batch], Tensor],
         loss_sum: Tensor,
-        seed: Callable[[int], None],
         average: Average | None = None,
     ) -> None:
         self._config, self._model, self._method, self._optimizer = config, model, method, optimizer
-        self._batches, self._update, self._loss_sum, self._seed = batches, update, loss_sum, seed
-        self._average = average
+        self._batches, self._loss_sum, self._average = batches, loss_sum, average
         self._failed = False
         self._graph: Graph[Batch] | None = None
         self._labels: Tensor | None = None
 
-    def run(self, step: int, stop: int) -> tuple[Batch, int] | None:
+    def run(
+        self, step: int, stop: int, update: Callable[[Batch], Tensor], seed: Callable[[int], None]
+    ) -> tuple[Batch, int] | None:
         """Take steps up to `stop`, up to the next event, or as many as fit in a window.
 
+        `update` takes a training step on a batch, moves the `average` of the weights, and returns the loss. `seed`
+        seeds the global generators for a step; it is called before each if layers draw from them. Neither is kept: both
+        belong to the trainer, and a reference back to it would let the memory of a run wait for a garbage collection.
         Waits for the device only if it is two windows behind. Returns the last batch and the number of steps, or `None`
         if steps cannot be captured.
         """
@@ -60,10 +59,11 @@ class CapturedSteps:
             return None
         if self._graph is None or self._labels is not self._batches.pool.labels:  # a pool that has grown has new labels
             self.forget()
-            self._graph = self._capture(step)
+            self._graph = self._capture(step, update, seed)
             self._labels = self._batches.pool.labels
             self._failed = self._graph is None
-        return None if self._graph is None else self._replay(self._graph, step, self._count_until_event(step, stop))
+        count = self._count_until_event(step, stop)
+        return None if self._graph is None else self._replay(self._graph, step, count, seed)
 
     def forget(self) -> None:
         """Release the graph and its memory, as after the optimizer's state was replaced."""
@@ -76,7 +76,9 @@ class CapturedSteps:
         count = min(stop - step, _MOST_STEPS, *(every - step % every for every in periods if every))
         return next((ahead for ahead in range(1, count) if self._method.is_growing(step + ahead)), count)
 
-    def _capture(self, step: int) -> Graph[Batch] | None:
+    def _capture(
+        self, step: int, update: Callable[[Batch], Tensor], seed: Callable[[int], None]
+    ) -> Graph[Batch] | None:
         device = self._loss_sum.device
         drawn = self._draw(step)
         self._table = DrawTable(drawn, _MOST_STEPS, device)
@@ -89,10 +91,10 @@ class CapturedSteps:
         weights = [value for network in networks for value in (*network.parameters(), *network.buffers())]
         changed = [self._index, *weights, *state, self._loss_sum]
         changed += self._average.tensors if self._average is not None else []
-        self._seed(step)
-        graph = capture(self._take_step, device, changed=changed, what="the training step")
+        seed(step)
+        graph = capture(partial(self._take_step, update), device, changed=changed, what="the training step")
         self._layers_draw = torch.cuda.default_generators[device.index].get_offset() > 0
-        self._seed(step)  # as if nothing had been drawn yet, in case the step is not captured after all
+        seed(step)  # as if nothing had been drawn yet, in case the step is not captured after all
         return graph
 
     def _draw(self, step: int) -> dict[str, Tensor]:
@@ -104,7 +106,7 @@ class CapturedSteps:
             drawn["average"] = torch.tensor(self._average.share(step), dtype=torch.float64)
         return drawn
 
-    def _take_step(self) -> Batch:
+    def _take_step(self, update: Callable[[Batch], Tensor]) -> Batch:
         """Take the step drawn in the next row of the table, and return its batch."""
         drawn = self._table.read(self._index)
         self._index.add_(1)
@@ -113,10 +115,10 @@ class CapturedSteps:
         copy_rates(self._optimizer, drawn["rates"])
         if self._average is not None:
             self._average.set_share(drawn["average"])
-        self._loss_sum += self._update(batch)
+        self._loss_sum += update(batch)
         return batch
 
-    def _replay(self, graph: Graph[Batch], step: int, count: int) -> tuple[Batch, int]:
+    def _replay(self, graph: Graph[Batch], step: int, count: int, seed: Callable[[int], None]) -> tuple[Batch, int]:
         """Take up to `count` steps, as many as fit in a window; return the last batch and their number."""
         self._wait()
         is_idle = not self._windows or self._windows[-1][1].query()
@@ -129,7 +131,7 @@ class CapturedSteps:
         start.record(stream)
         for number in range(step, step + count):
             if self._layers_draw:
-                self._seed(number)
+                seed(number)
             graph.replay()
         stop.record(stream)
         self._windows.append((start, stop, count))

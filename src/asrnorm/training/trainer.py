@@ -108,7 +108,7 @@ class Trainer:
         self._captured: CapturedSteps | None = None
         if method.capture and world.size == 1 and is_capturable(method) and pool.is_in_memory:
             parts = (config, model, method, self.optimizer, self.batches)
-            self._captured = CapturedSteps(*parts, self.update, self._loss_sum, self._seed_layers, average)
+            self._captured = CapturedSteps(*parts, self._loss_sum, average)
 
     def fit(self, store: CheckpointStore, log: Callable[[int], RunLog], label: str) -> None:
         """Train up to `stop`, from the last checkpoint if there is one; errors keep the last checkpoint."""
@@ -262,7 +262,8 @@ class Trainer:
         # After a grow phase a single step, which has a row of its own and maybe a checkpoint.
         stop = self.stop if grow_log is None else self.step + 1
         captured = self._captured if self.step >= self._careful_until else None
-        batch, count = (captured and captured.run(self.step, stop)) or (self._take_step(), 1)
+        window = captured and captured.run(self.step, stop, self.update, self._seed_layers)
+        batch, count = window or (self._take_step(), 1)
         self._num_losses += count
         self.step += count
         rate = self.config.optim.lr * rate_factor(self.config.optim, self.step - 1, self.config.steps)

@@ -1,5 +1,7 @@
 """Devices without enough memory, played by functions that raise torch's error above a size."""
 
+from functools import partial
+
 import pytest
 import torch
 
@@ -19,7 +21,7 @@ def limited(most, seen):
 
 def test_a_batch_that_does_not_fit_is_halved_and_the_size_kept():
     seen = []
-    call, batch = InParts(limited(3, seen)), torch.arange(10)
+    call, batch = partial(InParts(), limited(3, seen)), torch.arange(10)
     assert torch.equal(call(batch), 2 * batch)
     assert seen == [10, 5, 2, 2, 2, 2, 2]
     assert torch.equal(call(batch[:4]), 2 * batch[:4])
@@ -28,7 +30,7 @@ def test_a_batch_that_does_not_fit_is_halved_and_the_size_kept():
 
 def test_one_image_that_does_not_fit_is_an_error():
     with pytest.raises(DeviceMemoryError):
-        InParts(limited(0, []))(torch.arange(4))
+        InParts()(limited(0, []), torch.arange(4))
 
 
 def test_the_batch_that_fits_is_found_by_halving():

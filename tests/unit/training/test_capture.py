@@ -1,3 +1,5 @@
+import weakref
+
 import pytest
 import torch
 
@@ -53,8 +55,8 @@ def stand_in(monkeypatch):
 
     run = CapturedSteps.run
 
-    def noted(self, step, stop):
-        done = run(self, step, stop)
+    def noted(self, step, *others):
+        done = run(self, step, *others)
         windows.append((step, done[1]))
         return done
 
@@ -69,7 +71,7 @@ def stand_in(monkeypatch):
 def captured(trainer):
     _keep_on_device(trainer.optimizer)
     parts = (trainer.config, trainer.model, trainer.method, trainer.optimizer, trainer.batches)
-    trainer._captured = CapturedSteps(*parts, trainer.update, trainer._loss_sum, trainer._seed_layers, trainer.average)
+    trainer._captured = CapturedSteps(*parts, trainer._loss_sum, trainer.average)
     trainer._careful_until = 0
     return trainer
 
@@ -167,6 +169,15 @@ def test_stopping_inside_a_window_and_going_on_changes_nothing(stop, stand_in, t
     again = outcome(fit(captured(make(config)), tmp_path / "parts"), tmp_path / "parts")
     assert_equal((None, again[1]), (None, whole[1]))
     assert stand_in
+
+
+@pytest.mark.usefixtures("stand_in")
+def test_captured_steps_do_not_keep_their_trainer(tmp_path):
+    trainer = fit(captured(make(plain_config("ada"))), tmp_path)
+    steps, trainer = trainer._captured, weakref.ref(trainer)
+    assert steps._graph is not None
+    del steps._graph  # the stand-in keeps the function
+    assert trainer() is None
 
 
 def test_nothing_is_captured_without_a_gpu():

@@ -120,7 +120,7 @@ class TestOnTheDevice:
         torch.cuda.set_sync_debug_mode("error")
         try:
             before = trainer.step
-            trainer._captured.run(trainer.step, 40)
+            trainer._captured.run(trainer.step, 40, trainer.update, trainer._seed_layers)
         finally:
             torch.cuda.set_sync_debug_mode("default")
         assert before > 1

@@ -55,6 +55,7 @@ class Suite(abc.ABC):
         if not is_path:
             raise InputError(f"root {str(root)!r:.80} has a character that no path can have")
         self._root = root
+        self._loaded_targets: dict[str, Data] = {}
 
     @property
     def root(self) -> Path:
@@ -118,7 +119,7 @@ class Suite(abc.ABC):
         self.require_source()
         return self.load_source_test()
 
-    @cached_property
+    @property  # not cached: suite and mapping, each with a reference to the other, would wait for a garbage collection
     def targets(self) -> Mapping[str, Data]:
         """Target domains by name, each decoded on first use."""
         return _Targets(self)
@@ -141,9 +142,7 @@ class Suite(abc.ABC):
 
     def prepare(self) -> Self:
         """Decode everything that is present, so that later use only opens the cache."""
-        _ = self.train, self.validation, self.source_test
-        for name in self.targets:
-            _ = self.targets[name]
+        _ = self.train, self.validation, self.source_test, *self.targets.values()
         return self
 
     def check_files(self) -> None:  # noqa: B027
@@ -180,7 +179,7 @@ class _Targets(Mapping[str, Data]):
     def __init__(self, suite: Suite) -> None:
         self._suite = suite
         self._names = suite.target_names
-        self._loaded: dict[str, Data] = {}
+        self._loaded = suite._loaded_targets
 
     def __getitem__(self, name: str) -> Data:
         if name not in self._names:
