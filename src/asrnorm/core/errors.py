@@ -128,10 +128,10 @@ _MOST_SHOWN = 100  # names in a line of help
 
 def describe_unknown(kind: str, name: str, known: Iterable[str]) -> str:
     """Return one line for an unknown `name`: the closest known name, and all known ones if they fit."""
-    names = sorted(map(str, known))  # a hostile file may have a list among them
+    names = sorted(map(str, known))  # a hostile file may have a list among them, or as the name
     if not names:
         return f"unknown {kind} {name!r}; there is none"
-    close = difflib.get_close_matches(name, names, n=1)
+    close = difflib.get_close_matches(str(name), names, n=1)
     known = f"there are {len(names)}" if len(names) > _MOST_SHOWN else f"known: {', '.join(names)}"
     hint = f"did you mean {close[0]!r}? {known[0].upper()}{known[1:]}" if close else known
     return f"unknown {kind} {name!r}; {hint}"

@@ -148,7 +148,7 @@ class Consistency(Method):
 
 
 def _create(over: str | Mapping[str, Any]) -> Method:
-    options = {"name": over} if isinstance(over, str) else dict(over)
+    options = dict(over) if isinstance(over, Mapping) else {"name": over}
     name = options.pop("name", None)
     if not isinstance(name, str):
         raise InputError("consistency: over is a method's name, or a mapping with a name and options")
