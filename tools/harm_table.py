@@ -31,6 +31,7 @@ def format_table(reports: dict[str, list[dict[str, Any]]]) -> str:
         {kind: sum(report["kinds"].get(kind, 0) for report in fuzzed) for kind in fuzzed[-1]["kinds"]} if fuzzed else {}
     )
     failed = sum(report["failed"] for report in fuzzed)
+    all_mended = failed > 0 and sum(len(report.get("mended", ())) for report in fuzzed) == failed
     slowest = max((max(report["slowest_seconds"].values()) for report in fuzzed), default=0.0)
     kills: dict[str, int] = defaultdict(int)
     differing: dict[str, int] = defaultdict(int)
@@ -44,7 +45,8 @@ def format_table(reports: dict[str, list[dict[str, Any]]]) -> str:
         kills[_PHASES] += report["total_kills"]
         differing[_PHASES] += len(report["differing"])
     head = "| inputs or kills | how often | failed |\n| --- | ---: | ---: |\n"
-    rows = [f"| inputs of {len(kinds)} kinds, the slowest {slowest:.1f} s | {sum(kinds.values()):,} | {failed} |\n"]
+    inputs = f"inputs of {len(kinds)} kinds, the slowest {slowest:.1f} s"
+    rows = [f"| {inputs} | {sum(kinds.values()):,} | {failed}{', mended' if all_mended else ''} |\n"]
     rows += [
         f"| kills of {name if name == _PHASES else f'`{name}`'} | {count:,} | {differing[name]}"
         f"{', mended' if mended[name] and mended[name] == differing[name] else ''} |\n"

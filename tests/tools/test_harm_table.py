@@ -15,6 +15,7 @@ def test_the_counts_of_all_reports_are_added():
     assert [row[1:] for row in rows] == [["30", "1"], ["5", "1, mended"], ["4", "1"], ["7", "0"], ["16", "2"]]
     assert "2 kinds" in rows[0][0]
     assert "0.5 s" in rows[0][0]
+    assert "| 1, mended |" in format_table({"fuzz": [fuzzed | {"mended": ["log: a"]}]})
 
 
 def test_the_page_has_the_table_of_the_kept_reports():
